@@ -1,0 +1,116 @@
+/* runner.h - what runs on the phone, and the contract it keeps.
+ *
+ * The runner is one small executable. It is pushed to the phone by digest, started by the agent
+ * over adb, and trusted by reading. This comment is the authority for its arguments, its files,
+ * its output lines and its exit codes; the agent's parser and the virtual phone's runner obey it
+ * as well, and one test holds all of them to it.
+ *
+ *   runner info
+ *   runner run PLAN DIR [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
+ *                       [--window-ms N] [--period-ms N]
+ *   runner sample DIR   [--period-ms N] [--seconds S]
+ *   runner guard DIR    [--silence-s N]
+ *
+ * RULES OF SPEECH
+ *   Everything said is one JSON object per line, UTF-8, at most 64 KiB a line, with a member
+ *   "line" that names its kind. Readers ignore members they do not know. Units stand in names.
+ *   Every time is CLOCK_BOOTTIME in nanoseconds (the clock of /proc/uptime), so that readings,
+ *   windows and the agent's own look at the phone share one axis. Nothing is written between
+ *   two lines; a file whose last line is neither "done" nor "fault" belongs to a dead runner.
+ *
+ * info
+ *   Prints one line to stdout and exits 0:
+ *     {"line":"info","contract":1,"runner":"farmhand 0.1.0","abi":"arm64-v8a",
+ *      "backends":["cpu"],"provenance":{"time":P,"clock":P,"heat":P,"energy":P}}
+ *   provenance says, per family of metrics, where this phone's numbers come from. P is null
+ *   (this phone offers no such figure) or one of
+ *     {"source":"phone"}                                     measured on a phone
+ *     {"source":"host"}                                      real execution on a computer
+ *     {"source":"simulated","model":"fitted","error_rel":E}  a model, with its error
+ *     {"source":"simulated","model":"extrapolated"}          a model, error unknown
+ *   A build for a phone says "phone". Whoever simulates says so here, and nobody else has to know.
+ *
+ * run PLAN DIR
+ *   Executes the PLAN's steps and writes DIR/out.jsonl. DIR exists and is the agent's.
+ *     --warmup N       steps left out of every window (default 3)
+ *     --steps N        measure at least N steps (default 20) ...
+ *     --seconds S      ... and for at least S seconds (default 0) ...
+ *     --max-seconds S  ... but stop measuring after S seconds (default 600)
+ *     --window-ms N    one window closes at the first step boundary after N ms (default 50);
+ *                      widened so that --max-seconds fits in RUNNER_WINDOWS_MAX windows
+ *     --period-ms N    how often DIR/nodes is sampled (default 200)
+ *   Affinity is not an argument: the agent applies the mask before exec (taskset), every thread
+ *   inherits it, and the runner says which mask it finds, so that what was asked is not what is
+ *   reported. Lines, in this order:
+ *     {"line":"hello","contract":1,"pid":N,"case":"DIGEST","mask":"f0","threads":4,"t_ns":T}
+ *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B}     repeated
+ *         N consecutive steps, the first being number I (warm-up not counted), started at T,
+ *         together D ns long, the shortest A and the longest B. A step of --window-ms or more is
+ *         a window of its own. No step is counted twice and none is left out.
+ *     {"line":"done","steps":N,"ns":D,"t_ns":T,"peak_rss_kb":R,"loss_first":L,"loss_last":M,
+ *      "parameters_changed":true}
+ *         loss_* are null for a workload without a loss. A training workload that did not change
+ *         its parameters is a fault (wrong_answer), never "done": a framework that silently
+ *         skips the optimizer is the oldest way to win a training benchmark.
+ *   or, at any point and as the last line,
+ *     {"line":"fault","code":"CODE","text":"one sentence: what, where, what to do"}
+ *   If DIR/nodes exists (one path per line), the same process samples those nodes beside the
+ *   work, as `sample` does, on a core outside its mask where there is one.
+ *   SIGTERM ends the run at the next step boundary with the fault "stopped".
+ *
+ * sample DIR
+ *   Reads DIR/nodes and appends to DIR/readings.jsonl:
+ *     {"line":"nodes","paths":["/sys/class/thermal/thermal_zone3/temp", ...]}
+ *     {"line":"reading","t_ns":T,"v":[V, ...]}        one per period; in the order of paths
+ *   V is the node's first line as a JSON integer where it is one, as text (256 bytes at most)
+ *   where it is not, and null where it cannot be read. Ends after --seconds (default 60).
+ *
+ * guard DIR
+ *   The dead-man. Started detached, before anything on the phone is changed. DIR/restore lists,
+ *   in the order the agent is about to write them, the nodes it changes and their old values:
+ *     PATH<TAB>VALUE
+ *   The agent writes the phone's uptime to DIR/alive while it lives. When DIR/alive has not
+ *   changed for --silence-s (default 60) of the phone's time, guard kills the runner named in
+ *   DIR/out.jsonl, writes the old values back in reverse order, renames DIR/restore to
+ *   DIR/restored and exits with RUNNER_GUARD_RESTORED. When DIR/restore disappears, the agent
+ *   has put everything back itself, and guard exits 0.
+ *
+ * THE PLAN
+ *   A plan is lowered by Python from a workload with every parameter bound:
+ *     farmhand-plan 1 HEADER_BYTES\n
+ *     {header}\n          HEADER_BYTES bytes of JSON, newline included
+ *     body                what the engine executes; empty where the header says so
+ *   The header is enough to know the work without doing it:
+ *     {"case":"DIGEST","workload":"mlp-4","backend":"cpu","threads":4,"training":true,
+ *      "samples_per_step":32,"parameter_bytes":N,"activation_bytes":N,"body_bytes":0,
+ *      "ops":[{"name":"fc1.forward","kind":"matmul","flops":N,"read_bytes":N,"write_bytes":N}]}
+ *   ops are the operations of ONE step in the order of execution. A virtual phone takes its
+ *   times from them.
+ *
+ * WHAT IT REFUSES
+ *   No network. No writes outside DIR (guard: the nodes in DIR/restore excepted). No allocation
+ *   inside the timed loop. No silent fallback: an operation that the backend lacks is the fault
+ *   "unsupported". No clock other than CLOCK_BOOTTIME. No opinion: verdicts are the agent's.
+ */
+#ifndef FARMHAND_RUNNER_H
+#define FARMHAND_RUNNER_H
+
+#define RUNNER_CONTRACT 1
+#define RUNNER_WINDOWS_MAX 4096
+#define RUNNER_LINE_BYTES_MAX 65536
+
+/* Exit status, and the CODE of the fault line that goes with it. */
+enum runner_exit {
+    RUNNER_DONE = 0,
+    RUNNER_USAGE = 2,           /* "usage"          arguments that this contract does not have */
+    RUNNER_BAD_PLAN = 3,        /* "bad_plan"       unreadable, truncated, or of another version */
+    RUNNER_UNSUPPORTED = 4,     /* "unsupported"    operation or backend that this build lacks */
+    RUNNER_OUT_OF_MEMORY = 5,   /* "out_of_memory"  before the timed loop, where all memory is taken */
+    RUNNER_WRONG_ANSWER = 6,    /* "wrong_answer"   not finite, or parameters did not change */
+    RUNNER_STOPPED = 7,         /* "stopped"        SIGTERM */
+    RUNNER_IO = 8,              /* "io"             DIR cannot be written: full, gone, read-only */
+    RUNNER_NO_RUNNER = 9,       /* "no_runner"      the placeholder of an ABI that has no build yet */
+    RUNNER_GUARD_RESTORED = 10  /* guard put the phone back because the agent was silent */
+};
+
+#endif
