@@ -1,0 +1,61 @@
+"""Condition: the state a phone must hold for a number to count, and how long a run looks."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from workloads.noun import Noun, digest_of
+from workloads.phone import check_cores_name, check_freq_name
+
+
+class Protocol(StrEnum):
+    """Which question about heat a run answers."""
+
+    COLD = "cold"
+    ENDURANCE = "endurance"
+
+
+class Launch(Noun):
+    """How long the runner measures: at least so many steps and seconds, at most so many."""
+
+    warmup: int
+    steps: int
+    seconds: float
+    max_seconds: float
+    window_ms: int
+
+
+LAUNCHES = {
+    # A burst: long enough for a steady median, too short to warm the body of the phone.
+    Protocol.COLD: Launch(warmup=5, steps=20, seconds=8, max_seconds=30, window_ms=50),
+    # Ten minutes without a pause: what is left when the heat has arrived.
+    Protocol.ENDURANCE: Launch(warmup=5, steps=20, seconds=600, max_seconds=600, window_ms=150),
+}
+
+
+class Condition(Noun):
+    """What is asked of the phone; the verdict compares it with what was so."""
+
+    protocol: Protocol = Field(default=Protocol.COLD, description="cold or endurance")
+    cores: Annotated[str, AfterValidator(check_cores_name)] = "big4"
+    freq: Annotated[str, AfterValidator(check_freq_name)] = "high"
+    start_temp_max_c: float = Field(default=32.0, ge=0, le=60)
+    start_slope_max_c_per_min: float = Field(default=1.0, gt=0, le=60)
+    cool_wait_max_s: float = Field(default=2400.0, ge=0, le=86400)
+    battery_min_pct: int = Field(default=20, ge=0, le=100)
+
+    @property
+    def digest(self) -> str:
+        """The condition's identity: same condition, same digest, in every sweep."""
+        return digest_of(self.model_dump(mode="json"))
+
+    @property
+    def launch(self) -> Launch:
+        """How long a run under this condition measures."""
+        return LAUNCHES[self.protocol]
+
+    @property
+    def label(self) -> str:
+        """Short name for tables."""
+        return f"{self.protocol} {self.cores} {self.freq}"
