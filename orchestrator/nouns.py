@@ -1,0 +1,105 @@
+"""What the rooms in the middle hand to each other: plain frozen values, no rows, no messages."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from workloads.catalogue import Case
+from workloads.condition import Condition
+from workloads.measure import Metric, Standing, Verdict
+from workloads.phone import ControlLevel, PhoneFacts
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, under one condition, on one phone: the unit of completeness."""
+
+    id: str
+    case: Case
+    condition: Condition
+    phone: str
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A place in the order: the given repeat of a trial, in its randomised block."""
+
+    trial: str
+    repeat: int
+    block: int
+    position: int
+
+
+class RunState(StrEnum):
+    """Where a run of the backlog stands."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class KnownPhone:
+    """A phone as the store knows it, joined with its latest heartbeat."""
+
+    serial: str
+    host: str
+    facts: PhoneFacts
+    state: str = "away"
+    why: str = ""
+    stage: str = ""
+    progress: float | None = None
+    temp_c: float | None = None
+    battery_pct: int | None = None
+    ready_s: tuple[float, float, float] | None = None
+    seen_at: datetime | None = None
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """A sweep in one line."""
+
+    id: str
+    name: str
+    created_at: datetime
+    trials: int
+    runs: dict[RunState, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All runs that were planned."""
+        return sum(self.runs.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return not (self.runs.get(RunState.QUEUED) or self.runs.get(RunState.LEASED))
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """An accepted report, as comparisons and exports read it."""
+
+    sweep: str
+    trial: str
+    repeat: int
+    attempt: int
+    block: int
+    position: int
+    phone: str
+    host: str
+    facts: PhoneFacts
+    case: Case
+    condition: Condition
+    control: ControlLevel | None
+    verdict: Verdict
+    metrics: dict[str, Metric]
+    started_at: datetime
+    ended_at: datetime
+
+    @property
+    def valid(self) -> bool:
+        """Whether the run may count in a comparison."""
+        return self.verdict.standing is Standing.VALID
