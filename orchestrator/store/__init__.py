@@ -1,0 +1,1 @@
+"""The shared store: the backlog, the reports and everything that is asked of them."""

@@ -1,0 +1,115 @@
+"""The database door: engine, transactions, schema version. Foreign errors become StoreDown."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DatabaseError, InterfaceError, NoSuchModuleError, OperationalError
+
+from workloads.fault import Refused, StoreDown
+
+Rows = Sequence[dict[str, Any]]
+MIGRATIONS = Path(__file__).parent / "migrations"
+SCHEMA = "0001"  # the newest revision in migrations/versions
+
+
+class Database:
+    """One engine; every use of it is a transaction."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self._engine = _engine(url)
+        except (NoSuchModuleError, ImportError) as error:
+            raise Refused(f"the store's URL cannot be used: {error}") from error
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that may write: all of it, or nothing."""
+        with _translated(self.url), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent look that never waits for a writer."""
+        options = {"farm_reader": True}
+        with _translated(self.url), self._engine.connect() as connection:
+            yield connection.execution_options(**options)
+
+    def insert_new(
+        self, connection: Connection, table: Table, rows: Sequence[dict[str, Any]]
+    ) -> int:
+        """Insert the rows that are not there yet; say how many those were."""
+        if not rows:
+            return 0
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        statement = dialect.insert(table).on_conflict_do_nothing()
+        return max(0, connection.execute(statement, list(rows)).rowcount)
+
+    def migrate(self) -> None:
+        """Bring the schema to this version; made for it by alembic, from the first table on."""
+        from alembic import command
+        from alembic.config import Config
+
+        if self.url.startswith("sqlite:///"):
+            Path(self.url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        with self.write() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def check(self) -> None:
+        """Refuse a store that is missing or of another version, in one sentence."""
+        path = Path(self.url.removeprefix("sqlite:///"))
+        if self.url.startswith("sqlite:///") and not path.exists():
+            raise StoreDown(f"there is no store at {path}; start the lab with 'farm up'")
+        with self.read() as connection:
+            found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        if found != SCHEMA:
+            raise Refused(f"the store has schema {found}, this farm needs {SCHEMA}; run 'farm up'")
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    if not url.startswith("sqlite"):
+        return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(url, connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the transaction below is ours, not the driver's
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A writer that starts as a reader can be refused halfway; taking the lock first cannot.
+        reader = connection.get_execution_options().get("farm_reader")
+        connection.exec_driver_sql("BEGIN" if reader else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise StoreDown(f"the store at {_without_password(url)} failed: {error.orig}") from error
+    except DatabaseError as error:
+        if "malformed" in str(error.orig) or "not a database" in str(error.orig):
+            raise StoreDown(f"the store at {_without_password(url)}: {error.orig}") from error
+        raise
+
+
+def _without_password(url: str) -> str:
+    from sqlalchemy import make_url
+
+    return make_url(url).render_as_string(hide_password=True)

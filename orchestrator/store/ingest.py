@@ -1,0 +1,177 @@
+"""Parcels become rows, exactly once: the only translator from messages to tables.
+
+A batch is one transaction. A parcel that was stored before changes nothing and is confirmed again,
+so agents may resend as often as they like.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select, update
+
+from orchestrator.nouns import RunState
+from orchestrator.plan.retry import Decision, Next, decide
+from orchestrator.store import tables
+from orchestrator.store.database import Database
+from orchestrator.store.tables import phone, run
+from workloads.measure import Standing
+from workloads.messages import Chunk, Event, Report, Sighting
+
+ACCEPTED, VOID, FAULT, STALE = "accepted", "void", "fault", "stale"
+
+
+@dataclass
+class Stored:
+    """What a batch led to: ids to confirm, and lines for whoever watches."""
+
+    confirmed: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+
+def store_parcels(db: Database, host: str, parcels: Sequence[Report | Chunk | Sighting]) -> Stored:
+    """Store what a host sent."""
+    stored = Stored(confirmed=[parcel.parcel for parcel in parcels])
+    with db.write() as connection:
+        _store_chunks(db, connection, [item for item in parcels if isinstance(item, Chunk)])
+        for parcel in parcels:
+            if isinstance(parcel, Sighting):
+                _store_sighting(db, connection, parcel)
+        reports = {str(item.run): item for item in parcels if isinstance(item, Report)}
+        stored.events += _store_reports(db, connection, host, list(reports.values()))
+    return stored
+
+
+def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk]) -> None:
+    rows = [
+        {"digest": item.digest, "part": item.index, "parts": item.count, "data": item.content}
+        for item in chunks
+    ]
+    db.insert_new(connection, tables.chunk, rows)
+
+
+def _store_sighting(db: Database, connection: Connection, sighting: Sighting) -> None:
+    facts = sighting.facts
+    known = {
+        "host": sighting.host,
+        "facts": facts.model_dump(mode="json"),
+        "facts_digest": sighting.facts_digest,
+        "seen_at": datetime.now(UTC),
+    }
+    if not db.insert_new(connection, phone, [{"serial": facts.serial, "fence": 0, **known}]):
+        connection.execute(update(phone).where(phone.c.serial == facts.serial).values(**known))
+
+
+def _store_reports(
+    db: Database, connection: Connection, host: str, reports: Sequence[Report]
+) -> list[Event]:
+    trials = {report.run.trial for report in reports}
+    rows = connection.execute(select(run).where(run.c.trial.in_(trials))).all()
+    run_of = {(row.trial, row.repeat): row for row in rows}
+    seen = connection.execute(
+        select(tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt).where(
+            tables.report.c.trial.in_(trials)
+        )
+    ).all()
+    known = {tuple(row) for row in seen}
+    new_reports, new_metrics, events = [], [], []
+    for report in reports:
+        key = report.run
+        row = run_of.get((key.trial, key.repeat))
+        if row is None or (key.trial, key.repeat, key.attempt) in known:
+            continue
+        current = row.attempt == key.attempt and row.state in (RunState.LEASED, RunState.QUEUED)
+        decision = (
+            decide(report, row.tries) if current and report.host == row.host == host else None
+        )
+        status = _status(report, decision)
+        new_reports.append(_report_row(report, status))
+        if status == ACCEPTED:
+            new_metrics += _metric_rows(report)
+        if row and decision:
+            _settle(connection, row, decision)
+        events.append(_event(report, row.sweep if row else "", status, decision))
+    db.insert_new(connection, tables.report, new_reports)
+    db.insert_new(connection, tables.metric, new_metrics)
+    return events
+
+
+def _is_current(row: Row[Any], report: Report, host: str) -> bool:
+    """Whether the report comes from the newest attempt, and from the host that holds it.
+
+    A lease that ran out without a newer attempt still counts: nothing else has been started.
+    """
+    open_ = row.state in (RunState.LEASED, RunState.QUEUED)
+    return bool(open_ and row.attempt == report.run.attempt and report.host == row.host == host)
+
+
+def _status(report: Report, decision: Decision | None) -> str:
+    if decision is None:
+        return STALE
+    if report.fault is not None:
+        return FAULT
+    return ACCEPTED if decision.next is Next.DONE else VOID
+
+
+def _settle(connection: Connection, row: Row[Any], decision: Decision) -> None:
+    changes: dict[str, object] = {"note": decision.why, "lease_until": 0.0}
+    if decision.blame is not None:
+        changes["tries"] = {**row.tries, decision.blame: row.tries.get(decision.blame, 0) + 1}
+    if decision.next is Next.DONE:
+        changes["state"] = RunState.DONE
+    elif decision.next is Next.NEVER:
+        changes["state"] = RunState.FAILED
+    else:
+        changes["state"] = RunState.QUEUED
+        changes["not_before"] = time() + decision.pause_s
+    if decision.next is Next.LATER:
+        last = select(func.max(run.c.rank)).where(run.c.phone == row.phone).scalar_subquery()
+        changes["rank"] = last + 1
+    connection.execute(update(run).where(run.c.id == row.id).values(**changes))
+
+
+def _report_row(report: Report, status: str) -> dict[str, object]:
+    return {
+        "trial": report.run.trial,
+        "repeat": report.run.repeat,
+        "attempt": report.run.attempt,
+        "status": status,
+        "standing": report.verdict.standing if report.verdict else Standing.VOID,
+        "host": report.host,
+        "phone": report.phone,
+        "received_at": datetime.now(UTC),
+        "telemetry": report.telemetry,
+        "body": report.model_dump_json(),
+    }
+
+
+def _metric_rows(report: Report) -> list[dict[str, object]]:
+    return [
+        {
+            "trial": report.run.trial,
+            "repeat": report.run.repeat,
+            "name": metric.name,
+            "value": metric.value,
+            "unit": metric.unit,
+            "source": metric.provenance.source,
+            "model": metric.provenance.model,
+            "error_rel": metric.provenance.error_rel,
+        }
+        for metric in report.metrics
+    ]
+
+
+def _event(report: Report, sweep: str, status: str, decision: Decision | None) -> Event:
+    step = next((metric for metric in report.metrics if metric.name == "step_ms"), None)
+    text = f"{report.run.trial} repeat {report.run.repeat}"
+    if status == ACCEPTED and step is not None:
+        text += f": {step.value:.3g} ms/step ({step.provenance})"
+    elif decision is not None and decision.why:
+        following = "" if decision.next is Next.NEVER else f"; {decision.next}"
+        text += f": {decision.why}{following}"
+    elif status == STALE:
+        text += f": attempt {report.run.attempt} came too late and does not count"
+    at = report.ended_at
+    return Event(at=at, kind=status, text=text, sweep=sweep, phone=report.phone, host=report.host)

@@ -1,0 +1,16 @@
+"""Alembic's way in: always on the connection that Database.migrate gives it."""
+
+from alembic import context
+from sqlmodel import SQLModel
+
+from orchestrator.store import tables
+
+assert tables  # importing it is what fills the metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=SQLModel.metadata,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

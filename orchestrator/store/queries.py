@@ -1,0 +1,176 @@
+"""Every read, named for the question it answers. Rows never leave this room."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func, select
+
+from orchestrator.nouns import KnownPhone, MeasuredRun, RunState, SweepSummary
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import ACCEPTED, VOID
+from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
+from workloads.catalogue import Case
+from workloads.condition import Condition
+from workloads.fault import Refused
+from workloads.messages import Report
+from workloads.phone import PhoneFacts
+
+
+def known_phones(db: Database) -> list[KnownPhone]:
+    """Every phone that was ever seen."""
+    with db.read() as connection:
+        rows = connection.execute(select(phone).order_by(phone.c.serial)).all()
+    return [
+        KnownPhone(
+            serial=row.serial,
+            host=row.host,
+            facts=PhoneFacts.model_validate(row.facts),
+            seen_at=_aware(row.seen_at),
+        )
+        for row in rows
+    ]
+
+
+def sweep_summaries(db: Database, only: str | None = None) -> list[SweepSummary]:
+    """Sweeps with their counts, newest first."""
+    with db.read() as connection:
+        chosen = select(sweep).order_by(sweep.c.created_at.desc())
+        if only is not None:
+            chosen = chosen.where(sweep.c.id == only)
+        rows = connection.execute(chosen).all()
+        counts = connection.execute(
+            select(run.c.sweep, run.c.state, func.count())
+            .where(run.c.sweep.in_([row.id for row in rows]))
+            .group_by(run.c.sweep, run.c.state)
+        ).all()
+        trials = connection.execute(
+            select(trial.c.sweep, func.count().label("trials"))
+            .where(trial.c.sweep.in_([row.id for row in rows]))
+            .group_by(trial.c.sweep)
+        ).all()
+    trials_of: dict[str, int] = {row.sweep: row.trials for row in trials}
+    runs_of: dict[str, dict[RunState, int]] = {}
+    for sweep_id, state, count in counts:
+        runs_of.setdefault(sweep_id, {})[RunState(state)] = count
+    return [
+        SweepSummary(
+            id=row.id,
+            name=row.name,
+            created_at=_aware(row.created_at),
+            trials=trials_of.get(row.id, 0),
+            runs=runs_of.get(row.id, {}),
+        )
+        for row in rows
+    ]
+
+
+def find_sweep(db: Database, name: str) -> SweepSummary:
+    """Find a sweep by id, by the beginning of its id, or by name (the newest of that name)."""
+    summaries = sweep_summaries(db)
+    exact = [item for item in summaries if name in (item.id, item.name)]
+    begun = [item for item in summaries if item.id.startswith(name)]
+    if exact:
+        return exact[0]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        raise Refused(f"'{name}' is the beginning of {len(begun)} sweeps; write more of it")
+    raise Refused(f"there is no sweep '{name}'; 'farm sweep list' shows all")
+
+
+def sweep_source(db: Database, sweep_id: str) -> str:
+    """The sweep file as it was submitted."""
+    with db.read() as connection:
+        found = connection.execute(select(sweep.c.source).where(sweep.c.id == sweep_id))
+        return str(found.scalar_one())
+
+
+def failed_runs(db: Database, sweep_id: str) -> list[tuple[str, int, str, str]]:
+    """Runs that were given up: trial, repeat, phone and why."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(run.c.trial, run.c.repeat, run.c.phone, run.c.note)
+            .where(run.c.sweep == sweep_id, run.c.state == RunState.FAILED)
+            .order_by(run.c.id)
+        )
+        return [(row.trial, row.repeat, row.phone, row.note) for row in rows]
+
+
+def measured_runs(db: Database, sweep_id: str, void: bool = False) -> list[MeasuredRun]:
+    """The accepted runs of a sweep in the order they were planned; void ones too when asked."""
+    wanted = (ACCEPTED, VOID) if void else (ACCEPTED,)
+    question = (
+        select(
+            report.c.body,
+            run.c.block,
+            run.c.position,
+            trial.c.case,
+            trial.c.condition,
+            phone.c.facts,
+        )
+        .join(trial, trial.c.id == report.c.trial)
+        .join(run, (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat))
+        .join(phone, phone.c.serial == report.c.phone)
+        .where(trial.c.sweep == sweep_id, report.c.status.in_(wanted))
+        .order_by(run.c.phone, run.c.block, run.c.position)
+    )
+    with db.read() as connection:
+        return list(_measured(sweep_id, connection.execute(question).all()))
+
+
+def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
+    for body, block, position, case, condition, facts in rows:
+        said = Report.model_validate_json(body)
+        if said.verdict is None:
+            continue
+        yield MeasuredRun(
+            sweep=sweep_id,
+            trial=said.run.trial,
+            repeat=said.run.repeat,
+            attempt=said.run.attempt,
+            block=block,
+            position=position,
+            phone=said.phone,
+            host=said.host,
+            facts=PhoneFacts.model_validate(facts),
+            case=Case.model_validate(case),
+            condition=Condition.model_validate(condition),
+            control=said.control,
+            verdict=said.verdict,
+            metrics={metric.name: metric for metric in said.metrics},
+            started_at=said.started_at,
+            ended_at=said.ended_at,
+        )
+
+
+def telemetry(db: Database, digest: str) -> bytes | None:
+    """A run's telemetry blob, if all of it has arrived."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(chunk).where(chunk.c.digest == digest).order_by(chunk.c.part)
+        ).all()
+    if not rows or len(rows) != rows[0].parts:
+        return None
+    return b"".join(row.data for row in rows)
+
+
+def leases(db: Database) -> dict[str, tuple[str, int, str]]:
+    """What each phone is leased for: trial, repeat and the case's short name."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(run.c.phone, run.c.trial, run.c.repeat, trial.c.case, trial.c.condition)
+            .join(trial, trial.c.id == run.c.trial)
+            .where(run.c.state == RunState.LEASED)
+        ).all()
+    return {row.phone: (row.trial, row.repeat, _label(row.case, row.condition)) for row in rows}
+
+
+def _label(case: object, condition: object) -> str:
+    as_case = Case.model_validate(case)
+    return f"{as_case.label} {Condition.model_validate(condition).label}"
+
+
+def _aware(moment: datetime) -> datetime:
+    """SQLite forgets the time zone; everything is stored in UTC."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

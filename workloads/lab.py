@@ -1,0 +1,106 @@
+"""The lab folder: where everything that stays is kept, and the one settings file that steers it.
+
+lab/lab.toml          settings, all optional
+    farm.db           the store, unless a URL is set
+    broker/           the embedded broker's socket and append-only file
+    agents/HOST/      an agent's spool, journals and adb home
+    logs/             one file per service
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from workloads.fault import Refused
+from workloads.noun import Noun
+
+SETTINGS_FILE = "lab.toml"
+
+
+class StoreSettings(Noun):
+    """[store]"""
+
+    url: str = ""
+
+
+class BrokerSettings(Noun):
+    """[broker]"""
+
+    url: str = Field(default="", pattern=r"^$|^(redis|rediss|unix)://")
+
+
+class SchedulerSettings(Noun):
+    """[scheduler]"""
+
+    lease_s: float = Field(default=30.0, gt=0)
+
+
+class AgentSettings(Noun):
+    """[agent]"""
+
+    host: str = Field(default="", pattern=r"^$|^[a-z0-9][a-z0-9.-]{0,62}$")
+    adb_port: int = Field(default=5037, ge=1, le=65535)
+    connect: tuple[str, ...] = Field(default=(), description="phones reached over TCP")
+    slots: int = Field(default=60, ge=1, le=300)
+
+
+class LabSettings(Noun):
+    """What lab.toml may say."""
+
+    store: StoreSettings = StoreSettings()
+    broker: BrokerSettings = BrokerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    agent: AgentSettings = AgentSettings()
+
+
+class Lab:
+    """A lab folder and its settings."""
+
+    def __init__(self, root: Path, settings: LabSettings) -> None:
+        self.root = root
+        self.settings = settings
+
+    @classmethod
+    def read(cls, root: Path, environment: dict[str, str]) -> "Lab":
+        """Read the folder's settings; FARM_BROKER and FARM_STORE in the environment win."""
+        path = root / SETTINGS_FILE
+        said: dict[str, Any] = {}
+        if path.exists():
+            try:
+                said = tomllib.loads(path.read_text())
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise Refused(f"{path}: {error}") from error
+        for variable, section in (("FARM_BROKER", "broker"), ("FARM_STORE", "store")):
+            if environment.get(variable):
+                said.setdefault(section, {})["url"] = environment[variable]
+        try:
+            return cls(root.absolute(), LabSettings.model_validate(said))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise Refused(f"{path}: {where}: {first['msg']}") from error
+
+    @property
+    def store_url(self) -> str:
+        """Where the store is."""
+        return self.settings.store.url or f"sqlite:///{self.root / 'farm.db'}"
+
+    @property
+    def broker_url(self) -> str:
+        """Where the broker is: the configured one, or the embedded one's socket."""
+        return self.settings.broker.url or f"unix://{self.root / 'broker' / 'broker.sock'}"
+
+    @property
+    def embedded_broker(self) -> bool:
+        """Whether the farm runs its own broker."""
+        return not self.settings.broker.url
+
+    def agent_folder(self, host: str) -> Path:
+        """Where an agent keeps what must survive it."""
+        return self.root / "agents" / host
+
+    def log_file(self, service: str) -> Path:
+        """Where a service's words go."""
+        return self.root / "logs" / f"{service}.log"
