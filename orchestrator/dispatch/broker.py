@@ -1,0 +1,117 @@
+"""The Redis door in the middle: heartbeats, confirmations, events. Foreign errors: BrokerDown.
+
+Nothing here is the truth. Every key may vanish at any moment and comes back by itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from workloads.fault import BrokerDown
+from workloads.messages import (
+    EVENTS_KEY,
+    HOSTS_KEY,
+    BadMessage,
+    Event,
+    Presence,
+    confirmed_key,
+    decode,
+    presence_key,
+)
+
+EVENTS_KEPT = 10_000
+CONFIRMED_KEPT = 10_000
+CONFIRMED_TTL_S = 600
+PRESENCE_BYTES_MAX = 1024 * 1024
+
+
+class Broker:
+    """A connection to the broker, made when it is first needed."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        # The stubs describe every protocol and decoding at once; ours is one of them.
+        self._redis: Any = redis.Redis.from_url(
+            url, protocol=2, socket_timeout=10, socket_connect_timeout=3, health_check_interval=30
+        )
+
+    def check(self) -> None:
+        """Raise BrokerDown, in one sentence, unless the broker answers."""
+        with self._translated():
+            self._redis.ping()
+
+    def presences(self) -> list[Presence]:
+        """The heartbeats that have not expired; one that cannot be read counts as silence."""
+        with self._translated():
+            hosts = sorted(
+                name.decode(errors="replace") for name in self._redis.smembers(HOSTS_KEY)
+            )
+            beats = self._redis.mget([presence_key(host) for host in hosts]) if hosts else []
+        found = []
+        for host, beat in zip(hosts, beats, strict=True):
+            try:
+                presence = decode(Presence, beat, PRESENCE_BYTES_MAX) if beat else None
+            except BadMessage:
+                continue
+            if presence is not None and presence.host == host:
+                found.append(presence)
+        return found
+
+    def confirm(self, host: str, parcels: Sequence[str], events: Sequence[Event] = ()) -> None:
+        """Tell a host what is stored for good, and everybody what happened."""
+        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
+            if parcels:
+                pipe.rpush(confirmed_key(host), *parcels)
+                pipe.ltrim(confirmed_key(host), -CONFIRMED_KEPT, -1)
+                pipe.expire(confirmed_key(host), CONFIRMED_TTL_S)
+            for event in events:
+                pipe.xadd(
+                    EVENTS_KEY, {"e": event.model_dump_json()}, maxlen=EVENTS_KEPT, approximate=True
+                )
+            pipe.execute()
+
+    def tell(self, event: Event) -> None:
+        """Tell everybody what happened."""
+        self.confirm("", (), (event,))
+
+    def newest_event(self) -> str:
+        """A cursor that skips everything up to now."""
+        with self._translated():
+            newest = self._redis.xrevrange(EVENTS_KEY, count=1)
+        return str(newest[0][0].decode()) if newest else "0-0"
+
+    def events(self, cursor: str, wait_s: float) -> tuple[str, list[Event]]:
+        """What happened after the cursor; waits for it, but no longer than asked.
+
+        A cursor from before the broker lost its memory lies in its future: start over then.
+        """
+        with self._translated():
+            streams = self._redis.xread({EVENTS_KEY: cursor}, 500, max(1, int(wait_s * 1000)))
+            entries = streams[0][1] if streams else []
+            if not entries and _moment(self.newest_event()) < _moment(cursor):
+                cursor = "0-0"
+        events = []
+        for entry, fields in entries:
+            cursor = entry.decode()
+            try:
+                events.append(decode(Event, fields.get(b"e", b""), 64 * 1024))
+            except BadMessage:
+                continue
+        return cursor, events
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._redis.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.RedisError, OSError) as error:
+            raise BrokerDown(f"the broker at {self.url} cannot be reached: {error}") from error
+
+
+def _moment(entry: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in entry.split("-"))

@@ -1,0 +1,71 @@
+"""The Celery door in the middle: jobs and commands go out, deliveries come in."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from workloads.fault import BrokerDown
+from workloads.messages import (
+    COMMAND,
+    DELIVER,
+    RESULTS_QUEUE,
+    RUN,
+    Command,
+    Job,
+    queue_for,
+)
+from workloads.transport import celery_settings
+
+log = logging.getLogger("farm.queue")
+
+
+class Queue:
+    """Sends by name, so that no code of the agent is needed here."""
+
+    def __init__(self, broker: str) -> None:
+        self._app = Celery("farm.centre", set_as_current=False)
+        self._app.conf.update(celery_settings(broker, "centre"))
+
+    def send_job(self, host: str, job: Job) -> None:
+        """Send a job; it expires with its lease, so a dead host's queue empties itself."""
+        self._send(RUN, host, job.model_dump(mode="json"), job.lease_s)
+
+    def send_command(self, host: str, command: Command) -> None:
+        """Send a command."""
+        self._send(COMMAND, host, command.model_dump(mode="json"), 60)
+
+    def _send(self, name: str, host: str, body: dict[str, Any], expires_s: float) -> None:
+        try:
+            self._app.send_task(
+                name, args=[body], queue=queue_for(host), expires=expires_s, retry=False
+            )
+        except (OperationalError, OSError) as error:
+            raise BrokerDown(f"cannot send to {host}: {error}") from error
+
+
+def serve_deliveries(broker: str, deliver: Callable[[str, Sequence[str]], None]) -> None:
+    """Take deliveries, one after another, until the process is told to stop."""
+    app = Celery("farm.ingest", set_as_current=False)
+    app.conf.update(celery_settings(broker, "ingest"))
+
+    @app.task(name=DELIVER)  # type: ignore[untyped-decorator]
+    def _deliver(host: str, parcels: list[str]) -> None:
+        try:
+            deliver(host, parcels)
+        except Exception:  # the agent resends what is not confirmed; the worker must live
+            log.exception("a delivery from %s was not stored", host)
+
+    worker = app.Worker(
+        pool="solo",
+        queues=[RESULTS_QUEUE],
+        hostname="ingest@farm",
+        loglevel="WARNING",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    worker.start()

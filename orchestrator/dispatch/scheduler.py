@@ -1,0 +1,138 @@
+"""The scheduler: a tick looks at heartbeats and store, and gives each idle phone its next run.
+
+The loop around the tick holds no judgement. It waits for the next event, so a finished run is
+followed at once; it also wakes by itself, so a lost event costs a moment and nothing else.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator.dispatch.broker import Broker
+from orchestrator.dispatch.queue import Queue
+from orchestrator.store import backlog
+from orchestrator.store.database import Database
+from workloads.fault import BrokerDown, StoreDown
+from workloads.messages import Command, Event, Presence, RunId
+
+log = logging.getLogger("farm.scheduler")
+
+WAKE_S = 0.2
+TROUBLE_PAUSE_S = 0.5
+ANNOUNCE_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the heartbeats say, sorted for the tick."""
+
+    running: frozenset[RunId]
+    idle: dict[str, str]
+    doubtful: dict[str, RunId]
+    strangers: frozenset[str]
+
+
+def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
+    """Sort heartbeats: what runs, which phones are free, whose facts the store lacks.
+
+    A phone is free when the store says so; a heartbeat that still shows its last run is merely
+    late, unless the store has not heard the end of that run (doubtful). A phone that two hosts
+    claim to have is nobody's until one lets go.
+    """
+    running: set[RunId] = set()
+    idle: dict[str, str] = {}
+    doubtful: dict[str, RunId] = {}
+    strangers: set[str] = set()
+    claimed: dict[str, int] = {}
+    for presence in presences:
+        for phone in presence.phones:
+            if phone.run is not None:
+                running.add(phone.run)
+            if phone.state not in ("idle", "busy"):
+                continue
+            claimed[phone.serial] = claimed.get(phone.serial, 0) + 1
+            if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
+                strangers.add(presence.host)
+            elif phone.run is None:
+                idle[phone.serial] = presence.host
+            else:
+                idle[phone.serial] = presence.host
+                doubtful[phone.serial] = phone.run
+    for serial, hosts in claimed.items():
+        if hosts > 1:
+            idle.pop(serial, None)
+    return Sight(frozenset(running), idle, doubtful, frozenset(strangers))
+
+
+class Scheduler:
+    """Keeps every phone that has work busy, and every lease honest."""
+
+    def __init__(self, db: Database, broker: Broker, queue: Queue, lease_s: float) -> None:
+        self._db = db
+        self._broker = broker
+        self._queue = queue
+        self._lease_s = lease_s
+        self._renewed_at = 0.0
+        self._asked_at: dict[str, float] = {}
+        self._deaf = True
+
+    def serve(self, stop: threading.Event) -> None:
+        """Tick until told to stop; trouble with broker or store is waited out."""
+        cursor = "0-0"
+        while not stop.is_set():
+            try:
+                if self._deaf:
+                    self._listen_again()
+                    cursor = self._broker.newest_event()
+                self.tick()
+                cursor, _ = self._broker.events(cursor, WAKE_S)
+            except (BrokerDown, StoreDown) as error:
+                if not self._deaf:
+                    log.warning("%s", error)
+                self._deaf = True
+                stop.wait(TROUBLE_PAUSE_S)
+
+    def tick(self) -> int:
+        """Renew, expire, dispatch; say how many jobs went out."""
+        now = time.time()
+        presences = self._broker.presences()
+        sight = look(presences, backlog.known_facts(self._db))
+        if now - self._renewed_at > self._lease_s / 4:
+            backlog.renew(self._db, sight.running, now + self._lease_s)
+            self._expire(now)
+            self._renewed_at = now
+        self._ask_strangers(sight.strangers, now)
+        return self._dispatch(sight)
+
+    def _listen_again(self) -> None:
+        """After deafness silence proves nothing: every lease gets its full time again."""
+        self._broker.check()
+        backlog.renew_all(self._db, time.time() + self._lease_s)
+        self._deaf = False
+
+    def _expire(self, now: float) -> None:
+        for run, phone in backlog.expire(self._db, now):
+            text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} ran out"
+            log.warning("%s on %s", text, phone)
+            self._broker.tell(Event(at=datetime.now(UTC), kind="expired", text=text, phone=phone))
+
+    def _ask_strangers(self, hosts: Collection[str], now: float) -> None:
+        for host in hosts:
+            if now - self._asked_at.get(host, 0.0) > ANNOUNCE_PAUSE_S:
+                self._asked_at[host] = now
+                self._queue.send_command(host, Command(verb="announce"))
+
+    def _dispatch(self, sight: Sight) -> int:
+        waiting = backlog.unfinished(self._db, set(sight.doubtful.values()))
+        idle = {
+            serial: host
+            for serial, host in sight.idle.items()
+            if sight.doubtful.get(serial) not in waiting
+        }
+        jobs = backlog.lease_next(self._db, idle, self._lease_s) if idle else []
+        for host, job in jobs:
+            self._queue.send_job(host, job)
+        return len(jobs)
