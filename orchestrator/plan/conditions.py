@@ -1,0 +1,132 @@
+"""The part of a sweep that says under which conditions: fixed ones, and axes of the matrix."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from orchestrator.plan.document import Entries, Node
+from orchestrator.plan.reading import Reader
+from workloads.condition import Condition, Protocol
+from workloads.phone import check_cores_name, check_freq_name
+from workloads.text import safe_text
+
+AXES = ("protocol", "cores", "freq")
+
+
+@dataclass(frozen=True)
+class ConditionSpace:
+    """Every condition of a sweep, not yet built: it can be counted first."""
+
+    fixed: dict[str, Any]
+    axes: dict[str, tuple[str, ...]]
+
+    def count(self) -> int:
+        """How many conditions there are."""
+        return math.prod(len(values) for values in self.axes.values())
+
+    def build(self) -> tuple[Condition, ...]:
+        """Build every condition."""
+        return tuple(
+            Condition(**self.fixed, **dict(zip(self.axes, values, strict=True)))
+            for values in itertools.product(*self.axes.values())
+        )
+
+
+def read_conditions(reader: Reader, given: Entries, matrix: Entries) -> ConditionSpace:
+    """Read `conditions` and the axes of the matrix that belong to it."""
+    reader.refuse_unknown(given, _READERS, "conditions", "condition")
+    fixed: dict[str, Any] = {}
+    for key, entry in given.entries.items():
+        if key not in _READERS:
+            continue
+        if key in matrix.entries:
+            line = matrix.entries[key].place.line
+            text = f"conditions: {key} is an axis of the matrix (line {line}) already; say it once"
+            reader.problems.add(entry.place, text)
+        value = _READERS[key](reader, entry.node, f"conditions.{key}")
+        if value is not None:
+            fixed["cool_wait_max_s" if key == "cool_wait_max" else key] = value
+    axes = {
+        key: reader.distinct(
+            matrix.entries[key].node, f"matrix.{key}", partial(_READERS[key], reader)
+        )
+        for key in AXES
+        if key in matrix.entries
+    }
+    return ConditionSpace(fixed, axes)
+
+
+def _protocol(reader: Reader, node: Node, path: str) -> str | None:
+    return reader.choice(node, path, "protocol", [each.value for each in Protocol])
+
+
+def _cores(reader: Reader, node: Node, path: str) -> str | None:
+    return _checked(reader, node, path, check_cores_name)
+
+
+def _freq(reader: Reader, node: Node, path: str) -> str | None:
+    name = _checked(reader, node, path, check_freq_name)
+    if name is None:
+        return None
+    try:
+        return repr(float(name))  # 0.80 and 0.8 are one clock, so they must be one condition
+    except ValueError:
+        return name
+
+
+def _checked(reader: Reader, node: Node, path: str, check: Callable[[str], str]) -> str | None:
+    text = reader.text(node, path)
+    if text is None:
+        return None
+    try:
+        return check(text[:60])
+    except ValueError as error:
+        reader.refuse(node, path, safe_text(error))
+        return None
+
+
+def _decimal(reader: Reader, node: Node, path: str) -> float | None:
+    return _bounded(reader, node, path, reader.decimal(node, path), path.rpartition(".")[2])
+
+
+def _whole(reader: Reader, node: Node, path: str) -> float | None:
+    return _bounded(reader, node, path, reader.whole_number(node, path), path.rpartition(".")[2])
+
+
+def _duration(reader: Reader, node: Node, path: str) -> float | None:
+    return _bounded(reader, node, path, reader.duration(node, path), "cool_wait_max_s")
+
+
+def _bounded(
+    reader: Reader, node: Node, path: str, value: float | None, field: str
+) -> float | None:
+    """Hold a number against the bounds that the condition itself declares."""
+    if value is None:
+        return None
+    bounds: dict[str, float] = {}
+    for rule in Condition.model_fields[field].metadata:
+        bounds |= {name: getattr(rule, name) for name in ("ge", "gt", "le") if hasattr(rule, name)}
+    low_enough = value <= bounds["le"]
+    high_enough = value > bounds["gt"] if "gt" in bounds else value >= bounds["ge"]
+    if low_enough and high_enough:
+        return value
+    unit = " s" if field.endswith("_s") else ""
+    least = f"more than {bounds['gt']:g}" if "gt" in bounds else f"{bounds['ge']:g}"
+    range_ = f"it goes from {least} to {bounds['le']:g}{unit}"
+    reader.refuse(node, path, f"{value:g}{unit} is out of range; {range_}")
+    return None
+
+
+# In the file a duration carries its unit in the value, so the key of the waiting time has none.
+_READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
+    "protocol": _protocol,
+    "cores": _cores,
+    "freq": _freq,
+    "start_temp_max_c": _decimal,
+    "start_slope_max_c_per_min": _decimal,
+    "cool_wait_max": _duration,
+    "battery_min_pct": _whole,
+}

@@ -1,0 +1,86 @@
+"""Small phones and runs for the tests of plan, analysis and export."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orchestrator.nouns import MeasuredRun
+from workloads.catalogue import bind
+from workloads.condition import Condition
+from workloads.measure import METRICS, Metric, Model, Provenance, Source, Standing, Verdict
+from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
+
+MEASURED = Provenance(source=Source.PHONE)
+HOST = Provenance(source=Source.HOST)
+FITTED = Provenance(source=Source.SIMULATED, model=Model.FITTED, error_rel=0.10)
+EXTRAPOLATED = Provenance(source=Source.SIMULATED, model=Model.EXTRAPOLATED)
+
+LITTLE = Cluster(policy=0, cpus=(0, 1, 2, 3), capacity=300, ladder_khz=(300000, 900000, 1800000))
+GOLD = Cluster(policy=4, cpus=(4, 5, 6), capacity=800, ladder_khz=(700000, 1500000, 2400000))
+PRIME = Cluster(policy=7, cpus=(7,), capacity=1024, ladder_khz=(800000, 1700000, 2840000))
+
+
+def phone(serial: str = "px6-01", **changes: Any) -> PhoneFacts:
+    """A 4+3+1 phone that can do everything."""
+    given: dict[str, Any] = {
+        "serial": serial,
+        "model": f"Model {serial}",
+        "soc": "sm8350",
+        "abi": "arm64-v8a",
+        "android": "14",
+        "ram_mb": 8192,
+        "clusters": (LITTLE, GOLD, PRIME),
+        "cpu_zones": (ThermalZone(path="/z0", type="cpu-0", scale=0.001),),
+        "rooted": True,
+        "control": ControlLevel.CONTROLLED,
+        "runner": "0" * 64,
+    }
+    return PhoneFacts(**(given | changes))
+
+
+def measured(
+    serial: str = "px6-01",
+    step_ms: float | None = 10.0,
+    *,
+    workload: str = "mlp-4",
+    parameters: dict[str, int] | None = None,
+    provenance: Provenance = MEASURED,
+    control: ControlLevel | None = ControlLevel.CONTROLLED,
+    standing: Standing = Standing.VALID,
+    reasons: tuple[str, ...] = (),
+    condition: dict[str, Any] | None = None,
+    facts: PhoneFacts | None = None,
+    repeat: int = 0,
+    **metrics: float,
+) -> MeasuredRun:
+    """One run; further metrics by name, all of one provenance."""
+    figures = {"step_ms": step_ms} if step_ms is not None else {}
+    began = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    return MeasuredRun(
+        sweep="sw-00000001",
+        trial="tr-0123456789abcdef",
+        repeat=repeat,
+        attempt=1,
+        block=repeat,
+        position=repeat,
+        phone=serial,
+        host="bench-1",
+        facts=facts or phone(serial, control=control or ControlLevel.OBSERVED),
+        case=bind(workload, parameters or {}),
+        condition=Condition(**(condition or {})),
+        control=control,
+        verdict=Verdict(standing=standing, reasons=reasons),
+        metrics={
+            name: Metric(name=name, value=value, unit=METRICS[name][0], provenance=provenance)
+            for name, value in {**figures, **metrics}.items()
+        },
+        started_at=began,
+        ended_at=began + timedelta(seconds=9),
+    )
+
+
+def endurance(serial: str, last_minute_ms: float, **changes: Any) -> MeasuredRun:
+    """A run of ten minutes, known by its last one."""
+    condition = {"protocol": "endurance"} | changes.pop("condition", {})
+    return measured(
+        serial, None, condition=condition, last_minute_step_ms=last_minute_ms, **changes
+    )

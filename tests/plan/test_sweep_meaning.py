@@ -1,0 +1,174 @@
+"""A sweep is known by what it means, and holds exactly what its file says."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.plan import conditions
+from orchestrator.plan.sweep import Sweep, read_sweep
+from workloads.condition import Condition
+
+GOOD = "farm: 1\nname: demo\nworkload: mlp-4\nphones: all\n"
+
+contents = st.fixed_dictionaries(
+    {
+        "farm": st.just(1),
+        "name": st.from_regex(r"[a-z][a-z0-9-]{2,8}", fullmatch=True).filter(
+            lambda name: name not in {"yes", "off", "true", "null", "false"}
+        ),
+        "workload": st.sampled_from(["sgemm", {"use": "sgemm", "with": {"k": 64}}]),
+        "phones": st.sampled_from(["all", ["pixel*", "SM8?50"], ["0123456789"]]),
+    },
+    optional={
+        "matrix": st.fixed_dictionaries(
+            {},
+            optional={
+                "m": st.lists(st.integers(1, 99), min_size=1, max_size=4, unique=True),
+                "n": st.lists(st.integers(1, 99), min_size=1, max_size=4, unique=True),
+                "cores": st.lists(
+                    st.sampled_from(["big2", "mask:f0", "all8"]), min_size=1, unique=True
+                ),
+            },
+        ),
+        "conditions": st.fixed_dictionaries(
+            {},
+            optional={
+                "freq": st.sampled_from(["high", "free", 0.8]),
+                "cool_wait_max": st.sampled_from(["20m", "90s"]),
+                "battery_min_pct": st.integers(0, 100),
+            },
+        ),
+        "repeat": st.integers(1, 100),
+        "seed": st.integers(0, 2**31 - 1),
+    },
+)
+
+
+def rewritten(content: Any, chance: random.Random) -> Any:
+    """The same content with its keys, and the lists whose order means nothing, shuffled."""
+    if isinstance(content, dict):
+        keys = chance.sample(list(content), len(content))
+        return {key: rewritten(content[key], chance) for key in keys}
+    if isinstance(content, list):
+        return chance.sample(content, len(content))
+    return content
+
+
+def written(content: Any, chance: random.Random) -> str:
+    """YAML in one of its many styles, with comments and empty lines strewn in."""
+    text = yaml.safe_dump(
+        content,
+        sort_keys=False,
+        default_flow_style=chance.choice([None, False]),
+        indent=chance.choice([2, 3, 5]),
+        width=1000,
+    )
+    lines = []
+    for line in text.splitlines():
+        if chance.random() < 0.3:
+            lines.append(chance.choice(["", "# a word", "   # another"]))
+        lines.append(line + chance.choice(["", "   # why"]))
+    return "\n".join(lines)
+
+
+@settings(deadline=None)
+@given(content=contents, seed=st.integers(0, 2**32))
+def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    plain = read_sweep(yaml.safe_dump(content))
+    assert plain == read_sweep(written(rewritten(content, chance), chance))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # what is left out is the same as the default written out
+        ("", "repeat: 3"),
+        ("", "conditions: {cores: big4, freq: high, protocol: cold}"),
+        ("", "matrix: {batch_size: [32]}"),
+        # an axis with a single value is a condition
+        ("conditions: {cores: big2}", "matrix: {cores: [big2]}"),
+        # durations and fractions have several spellings
+        ("conditions: {cool_wait_max: 20m}", "conditions: {cool_wait_max: 1200s}"),
+        ("conditions: {freq: 0.8}", "conditions: {freq: '0.80'}"),
+    ],
+)
+def test_two_ways_to_say_the_same_are_one_sweep(one: str, other: str) -> None:
+    assert read_sweep(GOOD + one).id == read_sweep(GOOD + other).id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        GOOD.replace("demo", "demo2"),
+        GOOD.replace("mlp-4", "sgemm"),
+        GOOD.replace("all", "[pixel*]"),
+        GOOD + "repeat: 4",
+        GOOD + "seed: 1",
+        GOOD + "conditions: {cores: big2}",
+        GOOD + "conditions: {start_temp_max_c: 33}",
+        GOOD + "matrix: {batch_size: [32, 64]}",
+    ],
+)
+def test_another_meaning_is_another_sweep(change: str) -> None:
+    assert read_sweep(GOOD).id != read_sweep(change).id
+
+
+def test_an_id_is_short_and_typed() -> None:
+    sweep = read_sweep(GOOD)
+    assert f"sw-{sweep.digest[:8]}" == sweep.id
+    assert len(sweep.digest) == 64
+
+
+def test_the_derived_seed_written_out_changes_nothing() -> None:
+    sweep = read_sweep(GOOD)
+    assert sweep == read_sweep(GOOD + f"seed: {sweep.seed}")
+
+
+def cells_of(sweep: Sweep) -> set[tuple[str, str]]:
+    return {(case.label, condition.label) for case, condition in sweep.cells}
+
+
+def test_the_cells_are_the_product_of_the_axes() -> None:
+    text = GOOD + "matrix: {batch_size: [32, 256], protocol: [cold, endurance]}\nrepeat: 2"
+    sweep = read_sweep(text)
+    expected = {
+        (f"mlp-4 batch_size={size}", f"{protocol} big4 high")
+        for size in (32, 256)
+        for protocol in ("cold", "endurance")
+    }
+    assert expected == cells_of(sweep)
+    assert sweep.runs_per_phone == 8
+
+
+def test_a_workload_ignores_an_axis_that_it_does_not_have_and_is_not_doubled_by_it() -> None:
+    text = GOOD.replace("workload: mlp-4\n", "")
+    sweep = read_sweep(text + "matrix: {workload: [mlp-4, sgemm, noop], batch_size: [32, 64]}")
+    expected = ["mlp-4 batch_size=32", "mlp-4 batch_size=64", "noop", "sgemm k=512 m=512 n=512"]
+    assert expected == [case.label for case in sweep.cases]
+
+
+def test_fixed_parameters_and_conditions_reach_every_cell() -> None:
+    text = GOOD.replace("mlp-4", "{use: sgemm, with: {k: 64}}")
+    sweep = read_sweep(text + "matrix: {n: [8]}\nconditions: {cool_wait_max: 20m, freq: 0.8}")
+    expected = Condition(cool_wait_max_s=1200, freq="0.8")
+    assert ({"m": 512, "n": 8, "k": 64}, expected) == (
+        sweep.cases[0].parameters,
+        sweep.conditions[0],
+    )
+
+
+def test_every_field_of_a_condition_can_be_written_in_a_file() -> None:
+    fields = {name.replace("cool_wait_max_s", "cool_wait_max") for name in Condition.model_fields}
+    assert fields == set(conditions._READERS)
+
+
+@pytest.mark.parametrize("name", ["demo.yaml", "smoke.yaml"])
+def test_the_examples_are_good_sweeps(name: str) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    assert name.removesuffix(".yaml") == read_sweep((examples / name).read_text()).name

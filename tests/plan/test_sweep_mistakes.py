@@ -1,0 +1,250 @@
+"""A wrong sweep file is answered with every mistake, each at its place."""
+
+import textwrap
+
+import pytest
+
+from orchestrator.plan.problem import BadSweep
+from orchestrator.plan.sweep import read_sweep
+
+GOOD = """\
+farm: 1
+name: demo
+workload: mlp-4
+phones: all
+"""
+
+
+def problems_of(text: str) -> list[tuple[int, int, str]]:
+    with pytest.raises(BadSweep) as caught:
+        read_sweep(text)
+    return [(each.line, each.column, each.text) for each in caught.value.problems]
+
+
+def test_every_mistake_is_told_at_once_and_rendered_with_its_line_and_a_caret() -> None:
+    text = textwrap.dedent("""\
+        farm: 1
+        name: demo
+        workload: mlp-4
+        phones: all
+        repeat: 2
+        matrix:
+          batch_size: [4, eight, 16]
+          freq: [off]
+        workloads: all
+        repeat: 3
+        """)
+    with pytest.raises(BadSweep) as caught:
+        read_sweep(text)
+    expected = """\
+bad.yaml:7:19: matrix.batch_size[1]: 'eight' is not a whole number
+     7 |   batch_size: [4, eight, 16]
+       |                   ^^^^^
+bad.yaml:8:10: matrix.freq[0]: off is read as the boolean false; write 'off' in quotes
+     8 |   freq: [off]
+       |          ^^^
+bad.yaml:9:1: unknown key 'workloads'; did you mean 'workload'?
+     9 | workloads: all
+       | ^^^^^^^^^
+bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently keep the last
+    10 | repeat: 3
+       | ^^^^^^"""
+    assert expected == caught.value.render("bad.yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "sentence"),
+    [
+        # a boolean where a clock is meant
+        ("conditions: {freq: no}", 20, "conditions.freq: no is read as the boolean false"),
+        # the letter that only older YAML takes for a boolean
+        ("conditions: {cores: y}", 21, "conditions.cores: y is read as the boolean true"),
+        # a time of day that YAML takes for 750
+        ("seed: 12:30", 7, "seed: 12:30 is read as a number to the base of 60"),
+        # the same where a duration is meant
+        ("conditions: {cool_wait_max: 20:00}", 29, "conditions.cool_wait_max: 20:00 is read as"),
+        # eight or ten?
+        ("seed: 010", 7, "seed: 010 may be read as octal"),
+        # a number in quotes is text
+        ("repeat: '3'", 9, "repeat: '3' is text; write it without quotes"),
+        ("repeat: 101", 9, "repeat: 101 is out of range; it goes from 1 to 100"),
+        ("repeat: [1]", 9, "repeat: this is a list; write a whole number"),
+        ("repeat:", 8, "repeat: the value is missing"),
+        # a typing error in a key
+        ("repaet: 3", 1, "unknown key 'repaet'; did you mean 'repeat'?"),
+        (
+            "matrix: {batchsize: [3]}",
+            10,
+            "matrix: unknown axis 'batchsize'; did you mean 'batch_si",
+        ),
+        # a parameter that another workload has
+        ("matrix: {m: [3]}", 10, "matrix: unknown axis 'm'"),
+        ("matrix: {batch_size: [4097]}", 23, "matrix.batch_size[0]: 4097 is out of range"),
+        ("matrix: {batch_size: 4}", 22, "matrix.batch_size: this is not a list"),
+        ("matrix: {batch_size: []}", 22, "matrix.batch_size: the list is empty"),
+        ("matrix: {batch_size: [4, 8, 4]}", 29, "matrix.batch_size[2]: '4' stands in the list"),
+        # one clock, written twice
+        ("matrix: {freq: [0.8, 0.80]}", 22, "matrix.freq[1]: '0.8' stands in the list already"),
+        (
+            "matrix: {protocol: [colt]}",
+            21,
+            "matrix.protocol[0]: there is no protocol 'colt'; did y",
+        ),
+        ("matrix: {cores: [big]}", 18, "matrix.cores[0]: 'big' is not a core set; write big4"),
+        ("matrix: {workload: [sgemm]}", 10, "matrix: workload stands at line 3 already; say it"),
+        ("matrix: [1]", 9, "matrix: this is not a mapping"),
+        # a bare number leaves the unit to guessing
+        ("conditions: {cool_wait_max: 1200}", 29, "conditions.cool_wait_max: '1200' is not a dura"),
+        ("conditions: {cool_wait_max: 25h}", 29, "conditions.cool_wait_max: 90000 s is out of ran"),
+        ("conditions: {cool_wait_max_s: 3}", 14, "conditions: unknown condition 'cool_wait_max_s'"),
+        ("conditions: {start_temp_max_c: 61}", 32, "conditions.start_temp_max_c: 61 is out of r"),
+        ("conditions: {start_temp_max_c: hot}", 32, "conditions.start_temp_max_c: 'hot' is not a"),
+        # zero itself is excluded
+        (
+            "conditions: {start_slope_max_c_per_min: 0}",
+            41,
+            "conditions.start_slope_max_c_per_min: ",
+        ),
+        ("conditions: {battery_min_pct: 1.5}", 31, "conditions.battery_min_pct: '1.5' is not a w"),
+        # keys that are not text
+        ("on: 3", 1, "key 'on' is read as the boolean true; keys are names"),
+        ("12: 3", 1, "key '12' is read as a number; keys are names"),
+        ("~: 3", 1, "a key is missing before ':'"),
+        ("[a]: 3", 1, "a key is a name, not a list or a mapping"),
+        ("<<: {repeat: 3}", 1, "merge keys (<<) are not used here"),
+        # what a hostile file might bring
+        ("seed: &a 3", 7, "an anchor (&) stands here"),
+        ("seed: !!python/name:os.system 3", 7, "a tag (!) stands here"),
+        ("matrix: {batch_size: [*x]}", 23, "'*x' is an alias"),
+        ("seed: [[[[[[[[1]]]]]]]]", 14, "lists and mappings are nested deeper than 8"),
+        # what YAML itself stumbles over
+        ("matrix: {batch_size: [4}", 24, "the list is not closed; a ',' or ']' is missing"),
+        ("seed: 'x", 7, "a quote is opened and never closed"),
+        ("\tseed: 3", 1, "a tab stands here; indent with spaces"),
+        ("seed: 3: 4", 8, "a ':' is not expected here"),
+        ("seed: @3", 7, "a value cannot begin with this character; write it in quotes"),
+        ("seed: [*]", 8, "a value that begins with * is an alias; write it in quotes"),
+        ("  seed: 3", 7, "a ':' is not expected here"),
+        ("seed: \x07", 7, "a control character stands here"),
+        ("---\nfarm: 1", 1, "a second document begins"),
+    ],
+)
+def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence: str) -> None:
+    found = problems_of(GOOD + line)
+    assert [(5, column)] == [place[:2] for place in found]
+    assert found[0][2].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "column", "sentence"),
+    [
+        ("farm: 1", "farm: 2", 1, 7, "farm: version 2 is not known here"),
+        ("farm: 1\n", "", 1, 1, "the key 'farm' is missing; begin with 'farm: 1'"),
+        ("name: demo\n", "", 1, 1, "the key 'name' is missing"),
+        ("phones: all\n", "", 1, 1, "the key 'phones' is missing; write 'phones: all'"),
+        ("workload: mlp-4\n", "", 1, 1, "the key 'workload' is missing; there are mlp-4, noop"),
+        ("demo", "Demo", 2, 7, "name: 'Demo' is not a name"),
+        ("demo", "-demo", 2, 7, "name: '-demo' is not a name"),
+        ("demo", "d" * 64, 2, 7, "name: 'd"),
+        ("mlp-4", "mlp4", 3, 11, "workload: there is no workload 'mlp4'; did you mean 'mlp-4'?"),
+        ("mlp-4", "{with: {}}", 3, 11, "workload: the key 'use' is missing"),
+        (
+            "mlp-4",
+            "{use: mlp-4, wiht: {}}",
+            3,
+            24,
+            "workload: unknown key 'wiht'; did you mean 'wi",
+        ),
+        ("mlp-4", "{use: mlp-4, with: {m: 1}}", 3, 31, "workload.with: unknown parameter 'm'"),
+        ("mlp-4", "{use: mlp-4, with: {batch_size: 0}}", 3, 43, "workload.with.batch_size: 0 is "),
+        ("all", "pixel*", 4, 9, "phones: 'pixel*' is not 'all'; write a list: [pixel*]"),
+        ("all", "[]", 4, 9, "phones: the list is empty"),
+        ("all", "['']", 4, 10, "phones[0]: a pattern has 1 to 100 characters"),
+        ("all", "[no]", 4, 10, "phones[0]: no is read as the boolean false; write 'no' in quotes"),
+    ],
+)
+def test_a_mistake_in_what_is_required_is_one_sentence_at_its_place(
+    before: str, after: str, line: int, column: int, sentence: str
+) -> None:
+    found = problems_of(GOOD.replace(before, after))
+    assert [(line, column)] == [place[:2] for place in found]
+    assert found[0][2].startswith(sentence)
+
+
+def test_a_wrong_workload_does_not_make_its_parameters_wrong() -> None:
+    text = GOOD.replace("workload: mlp-4\n", "") + "matrix: {workload: [mlp-4, sgem], m: [3]}"
+    assert [each[2] for each in problems_of(text)] == [
+        "matrix.workload[1]: there is no workload 'sgem'; did you mean 'sgemm'?"
+    ]
+
+
+def test_a_parameter_is_said_once() -> None:
+    text = GOOD.replace("mlp-4", "{use: mlp-4, with: {batch_size: 4}}")
+    found = problems_of(text + "matrix: {batch_size: [8]}")
+    assert found == [(5, 10, "matrix: batch_size stands under workload.with already; say it once")]
+
+
+def test_a_condition_is_said_once() -> None:
+    found = problems_of(GOOD + "matrix: {freq: [high]}\nconditions: {freq: low}")
+    sentence = "conditions: freq is an axis of the matrix (line 5) already; say it once"
+    assert [(6, 14, sentence)] == found
+
+
+def test_too_many_runs_are_refused_before_a_single_cell_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def built(*_: object) -> None:
+        raise AssertionError("a cell was built")
+
+    monkeypatch.setattr("orchestrator.plan.cases.bind", built)
+    numbers = ", ".join(map(str, range(1, 1001)))
+    text = GOOD.replace("mlp-4", "sgemm") + f"matrix: {{m: [{numbers}], n: [{numbers}]}}"
+    sentence = "3,000,000 runs per phone; at most 20,000 go into one sweep"
+    assert [(5, 1, sentence)] == problems_of(text)
+
+
+def test_twenty_thousand_runs_are_allowed_and_one_more_is_not() -> None:
+    numbers = ", ".join(map(str, range(1, 201)))
+    text = GOOD.replace("mlp-4", "sgemm") + f"matrix: {{m: [{numbers}]}}\nrepeat: "
+    assert read_sweep(text + "100").runs_per_phone == 20_000
+    more = text.replace("[1,", "[1, 201,") + "100"
+    assert problems_of(more) == [(5, 1, "20,100 runs per phone; at most 20,000 go into one sweep")]
+
+
+def test_a_file_larger_than_a_mebibyte_is_not_even_parsed() -> None:
+    text = GOOD + "#" * 1024 * 1024
+    assert problems_of(text) == [(1, 1, "the file is larger than 1024 KiB")]
+
+
+def test_a_file_with_too_many_values_is_refused() -> None:
+    text = GOOD + f"seed: [{'1,' * 25_000}]"
+    assert [each[2] for each in problems_of(text)] == ["more than 25,000 values stand in the file"]
+
+
+def test_an_empty_file_says_how_to_begin() -> None:
+    assert problems_of("# nothing\n") == [(1, 1, "the file is empty; begin with 'farm: 1'")]
+
+
+def test_the_caret_stands_under_its_word_behind_wide_and_hidden_characters() -> None:
+    text = GOOD + 'conditions: {"電池": 1, "\u202eabc": 2, freq: fast}'
+    with pytest.raises(BadSweep) as caught:
+        read_sweep(text)
+    shown = caught.value.render("x").splitlines()
+    assert "\u202e" not in "".join(shown)
+    # two wide characters take two more cells than they are long
+    assert shown[-1].index("^") == shown[-2].index("fast") + 2
+
+
+def test_a_long_line_is_cut_around_the_mistake() -> None:
+    line = "matrix: {batch_size: [" + ", ".join(map(str, range(1, 200))) + ", eight]}"
+    with pytest.raises(BadSweep) as caught:
+        read_sweep(GOOD + line)
+    _, source, caret = caught.value.render("x").splitlines()
+    assert len(source) < 130
+    assert source[caret.index("^") : caret.rindex("^") + 1] == "eight"
+
+
+def test_the_error_itself_is_a_refusal_that_names_lines() -> None:
+    with pytest.raises(BadSweep) as caught:
+        read_sweep(GOOD + "seed: x")
+    assert caught.value.fault("plan").text == "line 5: seed: 'x' is not a whole number"
