@@ -73,9 +73,24 @@ class SweepSummary:
         return sum(self.runs.values())
 
     @property
+    def done(self) -> int:
+        """Runs with an accepted report."""
+        return self.runs.get(RunState.DONE, 0)
+
+    @property
+    def failed(self) -> int:
+        """Runs that were given up."""
+        return self.runs.get(RunState.FAILED, 0)
+
+    @property
+    def left(self) -> int:
+        """Runs that are queued or under way."""
+        return self.total - self.done - self.failed
+
+    @property
     def finished(self) -> bool:
         """Whether nothing is left to do."""
-        return not (self.runs.get(RunState.QUEUED) or self.runs.get(RunState.LEASED))
+        return self.left == 0
 
 
 @dataclass(frozen=True)

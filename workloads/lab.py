@@ -7,6 +7,9 @@ lab/lab.toml          settings, all optional
     logs/             one file per service
 """
 
+import functools
+import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,11 @@ from workloads.fault import Refused
 from workloads.noun import Noun
 
 SETTINGS_FILE = "lab.toml"
+SOCKET_PATH_BYTES_MAX = 100
+
+
+class BadSettings(Refused):
+    """The settings cannot be used as written."""
 
 
 class StoreSettings(Noun):
@@ -71,7 +79,7 @@ class Lab:
             try:
                 said = tomllib.loads(path.read_text())
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise Refused(f"{path}: {error}") from error
+                raise BadSettings(f"{path}: {error}") from error
         for variable, section in (("FARM_BROKER", "broker"), ("FARM_STORE", "store")):
             if environment.get(variable):
                 said.setdefault(section, {})["url"] = environment[variable]
@@ -80,7 +88,7 @@ class Lab:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise Refused(f"{path}: {where}: {first['msg']}") from error
+            raise BadSettings(f"{path}: {where}: {first['msg']}") from error
 
     @property
     def store_url(self) -> str:
@@ -90,7 +98,7 @@ class Lab:
     @property
     def broker_url(self) -> str:
         """Where the broker is: the configured one, or the embedded one's socket."""
-        return self.settings.broker.url or f"unix://{self.root / 'broker' / 'broker.sock'}"
+        return self.settings.broker.url or f"unix://{_reachable(self.root / 'broker')}/broker.sock"
 
     @property
     def embedded_broker(self) -> bool:
@@ -104,3 +112,16 @@ class Lab:
     def log_file(self, service: str) -> Path:
         """Where a service's words go."""
         return self.root / "logs" / f"{service}.log"
+
+
+@functools.cache
+def _reachable(folder: Path) -> Path:
+    """A path to the folder that is short enough for a socket in it.
+
+    A socket's path may have 107 bytes; a longer one is reached through the folder, held open.
+    """
+    long = len(os.fsencode(folder)) > SOCKET_PATH_BYTES_MAX - len("/broker.sock")
+    if not long or sys.platform != "linux":
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}")

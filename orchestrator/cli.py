@@ -1,0 +1,88 @@
+"""`farm`: the command line. One table of commands, each loaded when it is called."""
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+# name -> (where it lives, what it does); agent and virtual live in the agent's room, and this
+# table is the only place where the middle names it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("orchestrator.commands.demo:demo", "Run a whole lab of virtual phones, once."),
+    "up": ("orchestrator.commands.up:up", "Run a lab on this host and keep it running."),
+    "sweep": ("orchestrator.commands.sweep:sweep", "Validate, submit, list and show sweeps."),
+    "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
+    "status": ("orchestrator.commands.status:status", "Say how the lab is, in one screen."),
+    "phone": ("orchestrator.commands.phone:phone", "List the phones."),
+    "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
+    "agent": ("agent.cli:agent", "Run the agent of a host with phones."),
+    "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
+    "service": ("orchestrator.commands.service:service", "Run one service of the middle."),
+    "test": ("orchestrator.commands.develop:test", "Run the test suite."),
+    "check": ("orchestrator.commands.develop:check", "Check formatting, lint and types."),
+}
+
+
+class _Table(click.Group):
+    """A group whose commands are imported only when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name][0].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(cls=_Table, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="farmhand", prog_name="farm")
+def farm() -> None:
+    """Farmhand measures DNN training on a lab of phones.
+
+    Start with 'farm demo'. Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 a file is invalid,
+    4 a service cannot be reached, 5 finished with failures, 6 no phone matches, 7 refused,
+    8 timed out, 130 interrupted.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; a user's mistake or bad luck is one sentence, never a traceback."""
+    try:
+        code = farm.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - the last door before the user's screen
+        sys.exit(_explain(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong in one sentence, and with which exit code to leave."""
+    import tempfile
+    import traceback
+
+    from workloads.fault import FarmError
+    from workloads.text import safe_text
+
+    if isinstance(error, FarmError):
+        from orchestrator.exits import exit_code
+
+        click.echo(f"farm: {safe_text(error, limit=2000, lines=True)}", err=True)
+        return exit_code(error)
+    with tempfile.NamedTemporaryFile("w", prefix="farm-bug-", suffix=".txt", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    text = safe_text(error, limit=300)
+    click.echo(f"farm: this is a bug: {type(error).__name__}: {text} (see {file.name})", err=True)
+    return 1

@@ -1,0 +1,76 @@
+"""What the commands share: the lab they speak of, and how they print."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from workloads.lab import Lab
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.broker import Broker
+    from orchestrator.store.database import Database
+
+lab_option = click.option(
+    "--lab",
+    "lab_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("lab"),
+    envvar="FARM_LAB",
+    show_default=True,
+    help="The lab folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def read_lab(folder: Path) -> Lab:
+    """Read a lab's settings."""
+    return Lab.read(folder, dict(os.environ))
+
+
+def open_store(lab: Lab) -> "Database":
+    """Open the store, or say in one sentence why not."""
+    from orchestrator.store.database import Database
+
+    database = Database(lab.store_url)
+    database.check()
+    return database
+
+
+def open_broker(lab: Lab) -> "Broker":
+    """Open the broker, or say in one sentence why not."""
+    from orchestrator.dispatch.broker import Broker
+
+    broker = Broker(lab.broker_url)
+    broker.check()
+    return broker
+
+
+def print_json(content: object) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(content, default=str, ensure_ascii=False, indent=2))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table: Rich on a terminal, tab-separated lines when piped."""
+    from workloads.text import safe_text
+
+    texts = [[safe_text(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for line in [list(headings), *texts]:
+            click.echo("\t".join(line))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading)
+    for line in texts:
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)

@@ -1,0 +1,38 @@
+"""Exit codes: what a script can rely on."""
+
+from orchestrator.plan.problem import BadSweep
+from workloads.fault import BrokerDown, FarmError, FarmTrouble, Refused, StoreDown
+from workloads.lab import BadSettings
+
+FAILURES = 5
+
+
+class NoPhoneMatches(Refused):
+    """No phone matches the sweep."""
+
+
+class NotNow(Refused):
+    """The lab's state does not allow it."""
+
+
+class TimedOut(FarmTrouble):
+    """The time to wait is up."""
+
+
+# the first class that fits decides
+_CODES: tuple[tuple[type[FarmError], int], ...] = (
+    (BadSweep, 3),
+    (BadSettings, 3),
+    (NoPhoneMatches, 6),
+    (NotNow, 7),
+    (TimedOut, 8),
+    (BrokerDown, 4),
+    (StoreDown, 4),
+    (FarmTrouble, 4),
+    (Refused, 2),
+)
+
+
+def exit_code(error: FarmError) -> int:
+    """The exit code that goes with an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), 1)

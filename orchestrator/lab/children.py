@@ -1,0 +1,93 @@
+"""Child processes that never outlive their parent: not after Ctrl-C, not after kill -9."""
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+log = logging.getLogger("farm.lab")
+
+STOP_S = 10.0
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """A service in a process of its own, its words in a file."""
+
+    def __init__(
+        self, name: str, command: Sequence[str | Path], log_file: Path, cwd: Path | None = None
+    ) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = [str(part) for part in command]
+        self._cwd = cwd
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it. Its own session, so that Ctrl-C reaches the parent alone, which stops it."""
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - its parent has one thread
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def last_words(self) -> str:
+        """The last line it wrote."""
+        lines = self.log_file.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def ask_to_stop(self) -> None:
+        """Ask it to end."""
+        if self._process is not None and self.alive:
+            self._process.terminate()
+
+    def wait(self, deadline: float) -> None:
+        """Wait for its end until the (monotonic) deadline, then make it end."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.warning("%s did not stop and is killed", self.name)
+            self._process.kill()
+            self._process.wait()
+
+
+def stop_all(children: Sequence[Child]) -> None:
+    """Stop children in reverse order of their start: who depends on others goes first."""
+    for child in reversed(children):
+        child.ask_to_stop()
+        child.wait(time.monotonic() + STOP_S)
+
+
+def service_command(*arguments: str | Path) -> list[str]:
+    """How a farm service is started: this Python, this farm."""
+    return [sys.executable, "-m", "orchestrator", *map(str, arguments)]

@@ -1,0 +1,90 @@
+"""Keeping a lab up: broker, scheduler, ingest and agents as children that are brought back."""
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.exits import NotNow
+from orchestrator.lab.children import Child, service_command, stop_all
+from orchestrator.lab.embedded import embedded_broker, wait_for_broker
+from orchestrator.store.database import Database
+from workloads.lab import Lab
+
+log = logging.getLogger("farm.lab")
+
+LOOK_S = 0.5
+REST_S = 2.0
+
+
+@contextmanager
+def lab_lock(lab: Lab) -> Iterator[None]:
+    """Hold the lab folder: two sets of services on one folder would fight over it."""
+    lab.root.mkdir(parents=True, exist_ok=True)
+    with (lab.root / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotNow(f"the lab in {lab.root} is already up") from None
+        yield
+    (lab.root / "up.lock").unlink(missing_ok=True)
+
+
+@contextmanager
+def services(lab: Lab, more: Sequence[Child] = ()) -> Iterator[list[Child]]:
+    """Start the middle and whatever else belongs to this host; always stop all of it."""
+    children: list[Child] = []
+
+    def start(child: Child) -> None:
+        child.start()
+        children.append(child)
+
+    try:
+        if lab.embedded_broker:
+            start(embedded_broker(lab))
+        wait_for_broker(lab, children[0] if children else None)
+        database = Database(lab.store_url)
+        database.migrate()
+        database.close()
+        for name in ("scheduler", "ingest"):
+            start(middle(lab, name))
+        for child in more:
+            start(child)
+        yield children
+    finally:
+        stop_all(children)
+
+
+def middle(lab: Lab, name: str) -> Child:
+    """A service of the middle as a child."""
+    command = service_command("service", name, "--lab", lab.root)
+    return Child(name, command, lab.log_file(name))
+
+
+def agent_child(lab: Lab, host: str, *options: str | Path) -> Child:
+    """An agent as a child."""
+    command = service_command("agent", "run", "--lab", lab.root, "--host", host, *options)
+    return Child(f"agent-{host}", command, lab.log_file(f"agent-{host}"))
+
+
+def keep(children: Sequence[Child]) -> None:
+    """Bring back children that ended, for ever."""
+    ended: dict[str, float] = {}
+    while True:
+        for child in children:
+            if child.alive or time.monotonic() - ended.get(child.name, 0.0) < REST_S:
+                continue
+            ended[child.name] = time.monotonic()
+            log.warning("%s ended and is started again: %s", child.name, child.last_words())
+            child.start()
+        time.sleep(LOOK_S)
+
+
+def default_host() -> str:
+    """This machine's name, as a host is called."""
+    name = os.uname().nodename.lower().split(".")[0]
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
+    return plain.strip("-") or "host"

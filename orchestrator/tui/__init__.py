@@ -1,0 +1,1 @@
+"""The terminal: a lab at a glance."""
