@@ -1,0 +1,125 @@
+"""Clocks: hold the policies of the chosen cores at one step, and read back that it took."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agent.control.journal import Change, Journal
+from agent.phone.nodes import CPU, CPUFREQ, first_number
+from agent.phone.phone import Phone, writing
+from workloads.fault import ClockSlipped, Refused
+from workloads.phone import Cluster, CoreSet, PhoneFacts, choose_clock
+from workloads.text import safe_text
+
+STEADY = "performance"
+
+
+class PolicyState(NamedTuple):
+    """How a policy stands."""
+
+    governor: str
+    governors: tuple[str, ...]
+    min_khz: int
+    max_khz: int
+
+
+class NodeWrite(NamedTuple):
+    """One write to one node."""
+
+    path: str
+    value: str
+    old: str
+
+
+def policy_node(policy: int, name: str) -> str:
+    """The path of a policy's node."""
+    return f"{CPUFREQ}/policy{policy}/{name}"
+
+
+def clusters_of(facts: PhoneFacts, cores: CoreSet) -> tuple[Cluster, ...]:
+    """The clusters whose clocks the chosen cores run on."""
+    return tuple(cluster for cluster in facts.clusters if set(cluster.cpus) & set(cores.cpus))
+
+
+def choose_clocks(facts: PhoneFacts, cores: CoreSet, freq: str) -> dict[int, int]:
+    """Policy -> kHz that was asked for; empty when the governor is to be left alone."""
+    chosen = {cluster.policy: choose_clock(cluster, freq) for cluster in clusters_of(facts, cores)}
+    return {policy: khz for policy, khz in chosen.items() if khz is not None}
+
+
+def order_writes(policy: int, state: PolicyState, khz: int) -> list[NodeWrite]:
+    """Writes that pin a policy. min must never exceed max on the way: kernels refuse that.
+
+    Raising goes by max first, lowering by min first; undone in reverse, both stay in order.
+    """
+    low = NodeWrite(policy_node(policy, "scaling_min_freq"), str(khz), str(state.min_khz))
+    high = NodeWrite(policy_node(policy, "scaling_max_freq"), str(khz), str(state.max_khz))
+    limits = [high, low] if khz >= state.min_khz else [low, high]
+    if STEADY in state.governors and state.governor != STEADY:
+        governor = NodeWrite(policy_node(policy, "scaling_governor"), STEADY, state.governor)
+        return [governor, *limits]
+    return limits
+
+
+def pin_clocks(phone: Phone, clocks: dict[int, int], cores: CoreSet, journal: Journal) -> None:
+    """Pin each policy to its clock; ClockSlipped when one does not take it."""
+    _wake_cores(phone, cores, journal)
+    states = read_policies(phone, clocks)
+    writes = [
+        write
+        for policy, khz in clocks.items()
+        for write in order_writes(policy, states[policy], khz)
+    ]
+    # Governors go first on all policies: setting one resets the limits on some kernels.
+    writes.sort(key=lambda write: not write.path.endswith("governor"))
+    journal.note([Change(kind="node", key=write.path, old=write.old) for write in writes])
+    for _ in range(2):  # a vendor's daemon may win the first round
+        phone.batch([writing(write.path, write.value) for write in writes])
+        slipped = [
+            f"policy{policy} stands at {state.min_khz}..{state.max_khz} kHz, asked {clocks[policy]}"
+            for policy, state in read_policies(phone, clocks).items()
+            if not state.min_khz == state.max_khz == clocks[policy]
+        ]
+        if not slipped:
+            return
+    raise ClockSlipped(f"The clocks did not take: {'; '.join(slipped)}.")
+
+
+def check_clocks_possible(facts: PhoneFacts, freq: str) -> None:
+    """Refuse a clock that this phone can neither be set to nor reach by itself."""
+    if freq not in {"free", "high"} and not can_pin(facts):
+        why = ", ".join(facts.uncontrolled)
+        raise Refused(f"{facts.model} cannot be held at '{freq}' ({why}); ask for high or free.")
+
+
+def can_pin(facts: PhoneFacts) -> bool:
+    """Whether this phone's clocks can be written."""
+    return "the clocks cannot be written" not in facts.uncontrolled
+
+
+def read_policies(phone: Phone, policies: Iterable[int]) -> dict[int, PolicyState]:
+    """Read how policies stand, in one round trip."""
+    names = (
+        "scaling_governor",
+        "scaling_available_governors",
+        "scaling_min_freq",
+        "scaling_max_freq",
+    )
+    wanted = list(policies)
+    nodes = phone.read_nodes([policy_node(policy, name) for policy in wanted for name in names])
+    states = {}
+    for policy in wanted:
+        texts = [nodes.get(policy_node(policy, name), "") for name in names]
+        low, high = first_number(texts[2]), first_number(texts[3])
+        if low is None or high is None:
+            raise ClockSlipped(f"policy{policy} does not show its limits.")
+        governors = tuple(safe_text(word, 32) for word in texts[1].split())
+        states[policy] = PolicyState(safe_text(texts[0], 32), governors, low, high)
+    return states
+
+
+def _wake_cores(phone: Phone, cores: CoreSet, journal: Journal) -> None:
+    paths = [f"{CPU}/cpu{cpu}/online" for cpu in cores.cpus]
+    asleep = [path for path, text in phone.read_nodes(paths).items() if text.strip() == "0"]
+    if asleep:
+        journal.note([Change(kind="node", key=path, old="0") for path in asleep])
+        phone.batch([writing(path, "1") for path in asleep])

@@ -1,0 +1,181 @@
+"""The cooldown: wait until a phone rests at its start temperature, and not a second longer.
+
+A missing, frozen or absurd sensor fails closed: a run without a known start never counts. Limits
+are seconds of the phone's clock; only sleeping is done in host time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from agent.phone.nodes import SUPPLY, hottest, parse_battery
+from agent.phone.phone import CALL_S, UPTIME, Phone
+from workloads.condition import Condition
+from workloads.fault import BatteryLow, ConditionUnmet, SensorMissing, TooHot
+from workloads.heat import CoolingFit, Reading, ReadyIn, predict_ready, slope_c_per_min
+
+SLOPE_LOOKS_MIN = 4
+SLOPE_SPAN_S = 10.0
+SLOPE_WINDOW_S = 30.0
+MISSED_MAX = 3
+FROZEN_S = 240.0
+FROZEN_LOOKS = 8
+POLL_MIN_S, POLL_MAX_S = 0.05, 5.0
+BATTERY_NODES = (f"{SUPPLY}/battery/capacity", f"{SUPPLY}/battery/status")
+
+
+class Look(NamedTuple):
+    """One look at the phone: its clock, and its hottest CPU zone; None if none is believable."""
+
+    t_s: float
+    temp_c: float | None
+
+
+class Ready(NamedTuple):
+    """The phone rests in the start band."""
+
+    temp_c: float
+
+
+class Wait(NamedTuple):
+    """Look again after so many seconds of the phone's clock."""
+
+    phone_s: float
+    ready: ReadyIn | None
+
+
+class Fail(NamedTuple):
+    """Waiting is of no use."""
+
+    error: ConditionUnmet
+
+
+class Glance(NamedTuple):
+    """A phone's state in one round trip."""
+
+    t_s: float
+    temp_c: float | None
+    battery_pct: int | None
+
+
+def decide(
+    looks: Sequence[Look], since_s: float, condition: Condition, fit: CoolingFit | None
+) -> Ready | Wait | Fail:
+    """Say whether a run may start, from all looks so far; waiting began at since_s."""
+    missed = 0
+    while missed < len(looks) and looks[-1 - missed].temp_c is None:
+        missed += 1
+    if missed >= MISSED_MAX:
+        return Fail(SensorMissing(f"No CPU zone gave a believable value in {missed} looks."))
+    if missed or not looks:
+        return Wait(1.0, None)
+    readings = [Reading(look.t_s, look.temp_c) for look in looks if look.temp_c is not None]
+    now = readings[-1]
+    target = condition.start_temp_max_c
+    if now.temp_c > target and _frozen(readings):
+        return Fail(
+            SensorMissing(f"The CPU zone stands still at {now.temp_c:.1f} °C: it is frozen.")
+        )
+    if now.t_s - since_s > condition.cool_wait_max_s:
+        waited = f"{condition.cool_wait_max_s:.0f} s"
+        return Fail(
+            TooHot(f"{now.temp_c:.1f} °C after {waited} of cooling; asked {target:.1f} °C.")
+        )
+    ready = predict_ready(fit, now.temp_c, target) if fit else None
+    if now.temp_c > target:
+        return Wait(max(ready.earliest_s, 1.0) if ready else 2.0, ready)
+    recent = _recent(readings)
+    if len(recent) < SLOPE_LOOKS_MIN or now.t_s - recent[0].t_s < SLOPE_SPAN_S:
+        return Wait(SLOPE_SPAN_S / (SLOPE_LOOKS_MIN - 1) + 0.05, ready)
+    slope = abs(slope_c_per_min(recent))
+    if slope > condition.start_slope_max_c_per_min:
+        wait_s = _until_flat(fit, now.temp_c, condition.start_slope_max_c_per_min)
+        return Wait(wait_s, ReadyIn(wait_s, wait_s, 2 * wait_s))
+    return Ready(now.temp_c)
+
+
+def glance(phone: Phone, deadline: Deadline | None = None) -> Glance:
+    """Look at temperature, clock and battery in one round trip, and remember the temperature."""
+    zones = phone.known.cpu_zones
+    paths = [UPTIME, *BATTERY_NODES, *(zone.path for zone in zones)]
+    nodes = phone.read_nodes(paths, deadline or Deadline.after(CALL_S))
+    t_s, temp_c = phone.note_uptime(nodes.get(UPTIME, "")), hottest(zones, nodes)
+    if temp_c is not None:
+        phone.heat.record(t_s, temp_c)
+    return Glance(t_s, temp_c, parse_battery(nodes).level_pct)
+
+
+def predict_host_s(phone: Phone, condition: Condition) -> tuple[float, float, float] | None:
+    """Host seconds until the phone is cool enough: likely, earliest, latest."""
+    fit, trace = phone.heat.fit(), phone.heat.trace
+    if not trace:
+        return None
+    if trace[-1].temp_c <= condition.start_temp_max_c:
+        return (0.0, 0.0, 0.0)
+    ready = predict_ready(fit, trace[-1].temp_c, condition.start_temp_max_c) if fit else None
+    return in_host_s(ready, phone) if ready else None
+
+
+def in_host_s(ready: ReadyIn, phone: Phone) -> tuple[float, float, float]:
+    """The same interval on the host's clock."""
+    ratio = phone.clock.value
+    return (ready.likely_s / ratio, ready.earliest_s / ratio, ready.latest_s / ratio)
+
+
+def cool_down(
+    phone: Phone,
+    condition: Condition,
+    sleep: Callable[[float], None],
+    told: Callable[[Glance, tuple[float, float, float] | None], None],
+) -> float:
+    """Wait until the phone may start, and answer its start temperature.
+
+    `sleep` sleeps host seconds and raises when the run is cancelled; `told` hears of every look.
+    """
+    looks = [Look(reading.t_s, reading.temp_c) for reading in phone.heat.trace]
+    since_s: float | None = None
+    while True:
+        seen = glance(phone)
+        since_s = seen.t_s if since_s is None else since_s
+        if looks and seen.t_s < looks[-1].t_s:
+            looks.clear()
+            since_s = seen.t_s
+        looks.append(Look(seen.t_s, seen.temp_c))
+        if seen.battery_pct is not None and seen.battery_pct < condition.battery_min_pct:
+            asked = condition.battery_min_pct
+            raise BatteryLow(f"The battery is at {seen.battery_pct} %; asked are {asked} %.")
+        decision = decide(looks, since_s, condition, phone.heat.fit())
+        ready = decision.ready if isinstance(decision, Wait) else None
+        told(seen, in_host_s(ready, phone) if ready else None)
+        if isinstance(decision, Ready):
+            return decision.temp_c
+        if isinstance(decision, Fail):
+            raise decision.error
+        sleep(min(max(decision.phone_s / phone.clock.value, POLL_MIN_S), POLL_MAX_S))
+
+
+def _recent(readings: Sequence[Reading]) -> Sequence[Reading]:
+    """The last half minute, or the last few readings where the phone's clock runs fast."""
+    newest = readings[-1].t_s
+    young = [reading for reading in readings if newest - reading.t_s <= SLOPE_WINDOW_S]
+    return young if len(young) >= SLOPE_LOOKS_MIN else readings[-SLOPE_LOOKS_MIN:]
+
+
+def _frozen(readings: Sequence[Reading]) -> bool:
+    """A hot sensor that gives the very same number for minutes does not measure."""
+    same = 1
+    while same < len(readings) and readings[-1 - same].temp_c == readings[-1].temp_c:
+        same += 1
+    span = readings[-1].t_s - readings[-same].t_s
+    return same >= FROZEN_LOOKS and span >= FROZEN_S
+
+
+def _until_flat(fit: CoolingFit | None, now_c: float, slope_max: float) -> float:
+    """Phone seconds until an exponential is as flat as asked."""
+    if fit is not None:
+        tau, rest = fit.best
+        slope = 60.0 * (now_c - rest) / tau
+        if slope > slope_max:
+            return min(max(tau * math.log(slope / slope_max), 1.0), 60.0)
+    return 5.0

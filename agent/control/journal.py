@@ -1,0 +1,186 @@
+"""The journal: what is about to be changed on a phone, and what stood there before.
+
+Written and synced before the change, on the host for the next start of the agent, on the phone for
+the dead-man. Putting back goes in reverse order and tries every part, whatever fails.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from agent.control.guard import lane_file
+from agent.phone.phone import Command, Phone, writing
+from agent.run.lines import hello_pid
+from workloads.fault import PhoneTrouble, ShellFailed
+from workloads.noun import Noun
+from workloads.text import safe_text
+
+RESTORE_BYTES_MAX = 64 * 1024
+AIRPLANE = "global airplane_mode_on"  # the radios listen to a command, not to the setting
+_UNSET = "null"  # what `settings get` prints for a setting that was never made
+
+
+class Change(Noun):
+    """One thing that is about to be changed, and its value before."""
+
+    kind: Literal["node", "setting"]
+    key: str = Field(description="a node's path, or a setting as 'global screen_brightness'")
+    old: str
+
+    def undo(self) -> Command:
+        """The command that puts the old value back."""
+        if self.kind == "node":
+            return writing(self.key, self.old)
+        if self.key == AIRPLANE:
+            return Command(["cmd", "connectivity", "airplane-mode", "disable"])
+        where = self.key.split(" ")
+        if self.old == _UNSET:
+            return Command(["settings", "delete", *where])
+        return Command(["settings", "put", *where, self.old])
+
+
+class Page(Noun):
+    """The journal of one phone as it lies on the host's disk."""
+
+    serial: str
+    boot_id: str
+    fence: int
+    changes: tuple[Change, ...] = ()
+
+
+class Journal:
+    """The open journal of one lane."""
+
+    def __init__(self, phone: Phone, state_dir: Path, page: Page) -> None:
+        self._phone = phone
+        self._file = journal_file(state_dir, page.serial)
+        self.page = page
+
+    def open(self) -> None:
+        """Put the empty page on the disk."""
+        _write_synced(self._file, self.page)
+
+    def note(self, changes: Sequence[Change]) -> None:
+        """Write down what is about to be changed; only then may it be changed."""
+        if not changes:
+            return
+        self.page = self.page.model_copy(update={"changes": (*self.page.changes, *changes)})
+        _write_synced(self._file, self.page)
+        content = "".join(
+            f"{change.key}\t{change.old}\n" for change in self.page.changes if change.kind == "node"
+        )
+        self._phone.push(content.encode(), lane_file("restore"))
+
+    def restore(self) -> None:
+        """Put everything back and close the journal; it stays open when a part failed."""
+        _put_back(self._phone, self.page)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the journal without touching the phone: somebody else has put it back."""
+        self._file.unlink(missing_ok=True)
+
+
+def journal_file(state_dir: Path, serial: str) -> Path:
+    """Where a phone's journal lies on the host."""
+    plain = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in serial)
+    return state_dir / "journal" / f"{plain}.json"
+
+
+def restore_leftovers(phone: Phone, state_dir: Path) -> bool:
+    """Put back what a dead lane left changed, from either journal; say whether there was any.
+
+    Harmless when there is nothing to do, so it is called whenever a phone turns up.
+    """
+    serial = phone.known.serial
+    file = journal_file(state_dir, serial)
+    page = _read_page(file)
+    there = phone.batch(
+        [
+            Command(["cat", lane_file("restore")]),
+            Command(["test", "-e", lane_file("restored")]),
+        ]
+    )
+    guard_was_here = there[1].status == 0
+    open_on_phone = there[0].status == 0
+    if page is None and not open_on_phone:
+        return False
+    if page is None:
+        page = Page(serial=serial, boot_id=phone.boot_id(), fence=0)
+        page = page.model_copy(update={"changes": parse_restore(there[0].text)})
+    elif guard_was_here and not open_on_phone:
+        kept = tuple(change for change in page.changes if change.kind != "node")
+        page = page.model_copy(update={"changes": kept})
+    kill_runner(phone)
+    _put_back(phone, page)
+    file.unlink(missing_ok=True)
+    return True
+
+
+def parse_restore(text: str) -> tuple[Change, ...]:
+    """Read the phone's list of changes; a line that names no writable node is skipped."""
+    changes = []
+    for line in text[:RESTORE_BYTES_MAX].splitlines():
+        path, tab, old = line.partition("\t")
+        with suppress(PhoneTrouble):
+            writing(path, old)
+            if tab:
+                changes.append(Change(kind="node", key=path, old=old))
+    return tuple(changes)
+
+
+def kill_runner(phone: Phone) -> None:
+    """End a runner that outlived its lane; its pid may long belong to somebody else."""
+    first = phone.shell(["head", "-n", "1", lane_file("out.jsonl")])
+    pid = hello_pid(first.text) if first.status == 0 else None
+    if pid is None:
+        return
+    name = phone.shell(["cat", f"/proc/{pid}/cmdline"])
+    if name.status == 0 and "runner-" in name.text:
+        phone.shell(["kill", "-9", str(pid)])
+
+
+def _put_back(phone: Phone, page: Page) -> None:
+    boot_id = phone.boot_id()
+    # After a reboot the kernel's nodes are as the kernel makes them; settings outlive it.
+    fresh = bool(page.boot_id) and boot_id != page.boot_id
+    undone = [change for change in reversed(page.changes) if not (fresh and change.kind == "node")]
+    answers = phone.batch([change.undo() for change in undone]) if undone else []
+    failed = [
+        f"{change.key} to '{safe_text(change.old, 40)}' ({safe_text(answer.text, 60)})"
+        for change, answer in zip(undone, answers, strict=True)
+        if answer.status != 0
+    ]
+    if failed:
+        raise ShellFailed(f"{page.serial} was not put back in full: {'; '.join(failed)}")
+    # The dead-man takes the missing list for our word that all is well, so it goes last.
+    phone.shell(["rm", "-f", lane_file("restore")])
+
+
+def _write_synced(file: Path, page: Page) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    with part.open("w") as stream:
+        stream.write(page.model_dump_json())
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read_page(file: Path) -> Page | None:
+    try:
+        return Page.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError):
+        # A torn page cannot be: it is renamed into place. Whatever this is, it is not ours.
+        return None

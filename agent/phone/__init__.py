@@ -1,0 +1,1 @@
+"""The phone: its door (adb), its one interface, its kernel nodes, and what a probe learns."""

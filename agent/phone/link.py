@@ -1,0 +1,205 @@
+"""The link: one long-lived shell on a phone, and files sent beside it.
+
+A new adb connection per command costs 10 to 20 ms; a line written into an open shell costs one
+round trip. Every line is followed by an end mark with a nonce, so an answer is either whole or an
+error: a lost link can never pass for empty output.
+"""
+
+import re
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from workloads.fault import FarmError, Hung, PhoneTrouble, ShellFailed, Unreachable
+from workloads.text import safe_text
+
+MIB = 1024 * 1024
+SHELL = "shell,v2,raw:sh"
+OPEN_S = 10.0
+SU_ANSWER_S = 5.0  # a root manager may put a question on the screen, which nobody will answer
+
+_STDIN, _STDOUT, _STDERR, _EXIT = range(4)  # packets of the shell protocol, version 2
+_PACKET = struct.Struct("<BI")
+_PACKET_BYTES_MAX = 16 * 1024
+_SYNC = struct.Struct("<4sI")
+_SYNC_DATA_BYTES = 64 * 1024
+
+Dial = Callable[[str, str, Deadline], socket.socket]
+
+
+class Reply(NamedTuple):
+    """What one line of shell came to; its output holds stderr as well."""
+
+    status: int
+    output: bytes
+
+
+class Link:
+    """The way to one phone. One exchange at a time; a lost shell is opened again when needed."""
+
+    def __init__(self, address: str, dial: Dial) -> None:
+        self.address = address
+        self.root = False
+        self._dial = dial
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._su_refused = False
+
+    def exchange(
+        self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
+    ) -> tuple[Reply, ...]:
+        """Send lines in one go and answer what each came to, in order: one round trip."""
+        with self._turn(deadline):
+            return self._exchange(lines, deadline, limit)
+
+    def send_file(self, content: bytes, path: str, mode: int, deadline: Deadline) -> None:
+        """Write a file by adb's sync service, with the rights of adb's own user."""
+        with self._failing("a push"), closing(self._dial(self.address, "sync:", deadline)) as sync:
+            target = f"{path},{0o100000 | mode}".encode()
+            parts = [_SYNC.pack(b"SEND", len(target)) + target]
+            for start in range(0, len(content), _SYNC_DATA_BYTES):
+                data = content[start : start + _SYNC_DATA_BYTES]
+                parts.append(_SYNC.pack(b"DATA", len(data)) + data)
+            parts.append(_SYNC.pack(b"DONE", int(time.time())))
+            for part in parts:
+                sync.settimeout(_left(deadline))
+                sync.sendall(part)
+            answer, length = _SYNC.unpack(_read(sync, _SYNC.size, deadline))
+            if answer != b"OKAY":
+                why = _read(sync, min(length, 1024), deadline) if answer == b"FAIL" else answer
+                raise ShellFailed(f"{self.address} did not take {path}: {_text(why)}")
+
+    def close(self) -> None:
+        """Let go of the shell; the next exchange opens another."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    @contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        if not self._lock.acquire(timeout=deadline.remaining):
+            raise Hung(f"{self.address}: another command did not end in time")
+        try:
+            with self._failing("the shell"):
+                yield
+        except BaseException:
+            # What the phone still has to say would be taken for the next answer.
+            self.close()
+            raise
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FarmError:
+            raise
+        except TimeoutError as error:
+            raise Hung(f"{self.address}: {what} got no answer in time") from error
+        except (EOFError, OSError) as error:
+            raise Unreachable(f"{self.address}: {what} lost the link") from error
+        except (ValueError, struct.error) as error:
+            raise PhoneTrouble(
+                f"{self.address}: {what} got nonsense: {safe_text(error)}"
+            ) from error
+
+    def _exchange(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
+        if self._socket is None or _gone(self._socket):
+            self.close()
+            self._open(deadline)
+        return self._talk(lines, deadline, limit)
+
+    def _open(self, deadline: Deadline) -> None:
+        self._socket = self._dial(self.address, SHELL, deadline.within(OPEN_S))
+        self.root = self._uid(deadline) == "0"
+        if self.root or self._su_refused:
+            return
+        try:
+            self._send(b"su\n", deadline)
+            self.root = self._uid(deadline.within(SU_ANSWER_S)) == "0"
+        except (TimeoutError, EOFError, OSError):
+            self.close()
+            self._socket = self._dial(self.address, SHELL, deadline.within(OPEN_S))
+        self._su_refused = not self.root
+
+    def _uid(self, deadline: Deadline) -> str:
+        return _text(self._talk(["id -u </dev/null"], deadline, MIB)[0].output).split(" ")[-1]
+
+    def _talk(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
+        nonce = secrets.token_hex(8)
+        marked = (f"{line}\necho {nonce}.{at} $?\n" for at, line in enumerate(lines))
+        self._send("".join(marked).encode(), deadline)
+        replies: list[Reply] = []
+        pending = bytearray()
+        taken = 0
+        while len(replies) < len(lines):
+            pending += self._output(deadline)
+            mark = re.compile(rb"%s\.%d (\d{1,3})\n" % (nonce.encode(), len(replies)))
+            while found := mark.search(pending):
+                replies.append(Reply(int(found[1]), bytes(pending[: found.start()])))
+                taken += found.start()
+                del pending[: found.end()]
+                mark = re.compile(rb"%s\.%d (\d{1,3})\n" % (nonce.encode(), len(replies)))
+            if taken + len(pending) > limit + 64:
+                raise ShellFailed(f"{self.address} printed more than {limit} bytes")
+        return tuple(replies)
+
+    def _send(self, data: bytes, deadline: Deadline) -> None:
+        assert self._socket is not None
+        for start in range(0, len(data), _PACKET_BYTES_MAX):
+            part = data[start : start + _PACKET_BYTES_MAX]
+            self._socket.settimeout(_left(deadline))
+            self._socket.sendall(_PACKET.pack(_STDIN, len(part)) + part)
+
+    def _output(self, deadline: Deadline) -> bytes:
+        """The next piece of stdout; stderr of the shell itself is of no interest."""
+        assert self._socket is not None
+        while True:
+            kind, length = _PACKET.unpack(_read(self._socket, _PACKET.size, deadline))
+            if length > 16 * MIB:
+                raise ValueError(f"a packet of {length} bytes")
+            data = _read(self._socket, length, deadline)
+            if kind == _EXIT:
+                raise EOFError("the shell ended")
+            if kind == _STDOUT:
+                return data
+
+
+def _gone(stream: socket.socket) -> bool:
+    """Whether the other end has closed: adb closes our side when the phone goes."""
+    stream.settimeout(0)
+    try:
+        return stream.recv(1, socket.MSG_PEEK) in {b"", bytes([_EXIT])}
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return True
+
+
+def _read(stream: socket.socket, count: int, deadline: Deadline) -> bytes:
+    content = bytearray()
+    while len(content) < count:
+        stream.settimeout(_left(deadline))
+        part = stream.recv(min(count - len(content), MIB))
+        if not part:
+            raise EOFError(f"{len(content)} of {count} bytes")
+        content += part
+    return bytes(content)
+
+
+def _left(deadline: Deadline) -> float:
+    if deadline.expired:
+        raise TimeoutError("the deadline has passed")
+    return max(deadline.remaining, 0.001)  # zero would mean: do not wait at all
+
+
+def _text(content: bytes) -> str:
+    return safe_text(content.decode(errors="replace"))

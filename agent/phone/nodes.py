@@ -1,0 +1,182 @@
+"""Texts of kernel nodes turned into values. Pure: whatever a phone prints, nothing here fails."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from workloads.phone import Cluster, ThermalZone
+from workloads.text import safe_text
+
+CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+CPU = "/sys/devices/system/cpu"
+THERMAL = "/sys/class/thermal"
+SUPPLY = "/sys/class/power_supply"
+
+_NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
+_TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
+# What sensors say when they say nothing, in any unit.
+_SENTINELS = {-40000, -40, -400, 0, 125, 1250, 125000, 65535, -273, -273150}
+# Vendors' names for sensors at the CPU; the rest (modem, charger, camera) tells other stories.
+_CPU_ZONE = re.compile(r"cpu|^soc|tsens|cluster|^apc|\bbig\b|\blittle\b|\bmid\b|gold|silver|prime")
+_NOT_CPU_ZONE = re.compile(r"gpu|step$|pmic|batt|skin|modem|camera|chg|usb|wlan|ddr|virtual")
+# The slow state of the phone: the best witness first.
+_SLOW_ZONES = ("skin", "shell", "back", "quiet", "batt")
+
+
+class Battery(NamedTuple):
+    """What the battery says of itself; None where it does not."""
+
+    level_pct: int | None
+    discharging: bool | None
+
+
+def first_number(text: str) -> int | None:
+    """The whole number that a node begins with."""
+    match = re.match(r"\s*(-?\d+)", text)
+    return int(match[1]) if match and len(match[1]) < 19 else None
+
+
+def numbers(text: str) -> list[int]:
+    """Every whole number of a node, in its order."""
+    return [int(word) for word in text.split() if word.isdecimal() and len(word) < 19]
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Read a list of CPUs: '0 1 2 3' (related_cpus), '0-3', '0,2-3' (everywhere else)."""
+    cpus: set[int] = set()
+    for word in re.split(r"[\s,]+", text.strip()):
+        match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", word)
+        if match:
+            cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(cpus))
+
+
+def parse_ladder(available: str, time_in_state: str = "") -> tuple[int, ...]:
+    """Clock steps in kHz, ascending; kernels without the list still count time per step."""
+    steps = numbers(available) or list(parse_time_in_state(time_in_state))
+    return tuple(sorted(set(steps)))
+
+
+def parse_time_in_state(text: str) -> dict[int, int]:
+    """Ticks of 10 ms spent at each clock, in kHz."""
+    ticks: dict[int, int] = {}
+    for line in text.splitlines():
+        pair = numbers(line)
+        if len(pair) == 2:
+            ticks[pair[0]] = pair[1]
+    return ticks
+
+
+def ticks_between(before: str, after: str) -> dict[int, int]:
+    """Ticks that passed at each clock between two looks; empty when the counter was reset."""
+    first, last = parse_time_in_state(before), parse_time_in_state(after)
+    passed = {khz: ticks - first.get(khz, 0) for khz, ticks in last.items()}
+    return {} if any(ticks < 0 for ticks in passed.values()) else passed
+
+
+def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
+    """Group the cores as the kernel does; weight them by capacity, or by top clock without it."""
+    policies: dict[int, dict[str, str]] = {}
+    for path, text in nodes.items():
+        match = _NODE.fullmatch(path)
+        if match and match[1] == f"{CPUFREQ}/policy":
+            policies.setdefault(int(match[2]), {})[match[3]] = text
+    clusters = []
+    for policy, texts in sorted(policies.items()):
+        cpus = parse_cpus(texts.get("related_cpus", ""))
+        ladder = parse_ladder(
+            texts.get("scaling_available_frequencies", ""), texts.get("stats/time_in_state", "")
+        ) or parse_ladder(texts.get("cpuinfo_max_freq", ""))
+        if not cpus or not ladder:
+            continue
+        capacity = first_number(nodes.get(f"{CPU}/cpu{cpus[0]}/cpu_capacity", ""))
+        weight = capacity if capacity else ladder[-1] // 1000
+        clusters.append(Cluster(policy=policy, cpus=cpus, capacity=weight, ladder_khz=ladder))
+    return tuple(clusters)
+
+
+def zone_scale(raw: int) -> float | None:
+    """Guess a sensor's unit from one value: thousandths, tenths or whole degrees."""
+    for scale, least in ((0.001, 1000), (0.1, 150), (1.0, 1)):
+        if abs(raw) >= least:
+            return scale if believable(raw, scale) is not None else None
+    return None
+
+
+def believable(raw: int | None, scale: float) -> float | None:
+    """The temperature in °C, or None for a sentinel or what no running phone can have."""
+    if raw is None or raw in _SENTINELS:
+        return None
+    temp_c = raw * scale
+    return temp_c if _TEMP_MIN_C <= temp_c <= _TEMP_MAX_C else None
+
+
+def parse_zones(nodes: Mapping[str, str]) -> tuple[ThermalZone, ...]:
+    """Every zone with a type and a believable temperature."""
+    zones = []
+    for path, text in nodes.items():
+        match = _NODE.fullmatch(path)
+        if not match or match[1] != f"{THERMAL}/thermal_zone" or match[3] != "type":
+            continue
+        temp = f"{THERMAL}/thermal_zone{match[2]}/temp"
+        raw = first_number(nodes.get(temp, ""))
+        scale = zone_scale(raw) if raw is not None else None
+        if scale is not None:
+            zones.append(ThermalZone(path=temp, type=safe_text(text, 64), scale=scale))
+    return tuple(zones)
+
+
+def choose_cpu_zones(zones: tuple[ThermalZone, ...]) -> tuple[ThermalZone, ...]:
+    """The zones at the CPU, by type: zone numbers move between builds and boots."""
+
+    def at_cpu(zone: ThermalZone) -> bool:
+        name = zone.type.lower()
+        return bool(_CPU_ZONE.search(name)) and not _NOT_CPU_ZONE.search(name)
+
+    return tuple(zone for zone in zones if at_cpu(zone))
+
+
+def choose_slow_zone(zones: tuple[ThermalZone, ...]) -> ThermalZone | None:
+    """The zone that tells the slow state of the phone: skin, or else the battery."""
+    for wanted in _SLOW_ZONES:
+        for zone in zones:
+            if wanted in zone.type.lower():
+                return zone
+    return None
+
+
+def hottest(zones: tuple[ThermalZone, ...], nodes: Mapping[str, str]) -> float | None:
+    """The highest believable temperature of some zones; None when none can be believed."""
+    temps = [believable(first_number(nodes.get(zone.path, "")), zone.scale) for zone in zones]
+    return max((temp for temp in temps if temp is not None), default=None)
+
+
+def parse_cpu_coolers(nodes: Mapping[str, str]) -> dict[str, str]:
+    """The cooling devices that act on the CPUs: path of their state, and their type."""
+    coolers = {}
+    for path, text in nodes.items():
+        match = _NODE.fullmatch(path)
+        if match and match[1] == f"{THERMAL}/cooling_device" and match[3] == "type":
+            name = text.lower()
+            if "cpu" in name and not re.search(r"hotplug|isolate|idle", name):
+                coolers[path.removesuffix("type") + "cur_state"] = safe_text(text, 64)
+    return coolers
+
+
+def parse_battery(nodes: Mapping[str, str]) -> Battery:
+    """Read the battery's nodes."""
+    status = nodes.get(f"{SUPPLY}/battery/status", "").strip().lower()
+    level = first_number(nodes.get(f"{SUPPLY}/battery/capacity", ""))
+    known = {"discharging": True, "charging": False, "full": False, "not charging": True}
+    return Battery(_percent(level), known.get(status))
+
+
+def parse_dumpsys_battery(text: str) -> Battery:
+    """Read `dumpsys battery`, for phones that hide the nodes from the shell."""
+    fields = dict(re.findall(r"^\s+([A-Za-z ]+): (\S+)", text, re.MULTILINE))
+    status = {"2": False, "3": True, "4": True, "5": False}.get(fields.get("status", ""))
+    return Battery(_percent(first_number(fields.get("level", ""))), status)
+
+
+def _percent(level: int | None) -> int | None:
+    return level if level is not None and 0 <= level <= 100 else None

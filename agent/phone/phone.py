@@ -1,0 +1,227 @@
+"""The phone: the one interface that the rest of the agent uses.
+
+No string reaches the phone's shell unquoted: commands are lists of words, redirections are paths.
+"""
+
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from agent.phone.link import MIB, Link, Reply
+from agent.phone.memory import HeatMemory
+from workloads.fault import PhoneTrouble, ShellFailed
+from workloads.phone import PhoneFacts
+from workloads.text import safe_text
+
+CALL_S = 15.0
+PUSH_S = 60.0
+HOME = "/data/local/tmp/farmhand"
+UPTIME = "/proc/uptime"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+_WRITABLE = re.compile(r"/(sys|proc/sys|dev/cpuset)/[A-Za-z0-9_./:,@-]+")
+_PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
+
+
+class Answer(NamedTuple):
+    """What a command came to. The text is the phone's word: show it by safe_text only."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as words, with the file its output goes to; detached ones outlive the shell."""
+
+    words: Sequence[str]
+    into: str | None = None
+    detached: bool = False
+
+    def line(self) -> str:
+        """Write it for the phone's shell; stdin is closed so that it cannot eat the next line."""
+        into = f" >{shlex.quote(self.into)}" if self.into is not None else ""
+        return f"{shlex.join(self.words)} </dev/null{into} 2>&1{' &' if self.detached else ''}"
+
+
+class ClockRatio:
+    """Phone seconds per host second, from pairs of clock readings. It only scales polling."""
+
+    def __init__(self) -> None:
+        self.value = 1.0
+        self._anchor: tuple[float, float] | None = None
+
+    def observe(self, host_s: float, phone_s: float) -> None:
+        """Take one more pair; a clock that went back (a reboot) starts afresh."""
+        if self._anchor is None or phone_s < self._anchor[1]:
+            self._anchor = (host_s, phone_s)
+            return
+        host_passed = host_s - self._anchor[0]
+        phone_passed = phone_s - self._anchor[1]
+        # /proc/uptime counts in 10 ms; a few of them make a ratio good enough to sleep by.
+        if host_passed >= 0.05 and phone_passed >= 0.05:
+            self.value = min(max(phone_passed / host_passed, 0.01), 10_000.0)
+        if host_passed > 30.0:
+            self._anchor = (host_s, phone_s)
+
+
+class Phone:
+    """One phone behind adb. Calls from several threads take turns."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.clock = ClockRatio()
+        self.heat = HeatMemory()
+        self.facts: PhoneFacts | None = None
+
+    @property
+    def address(self) -> str:
+        """How adb reaches it; never its identity."""
+        return self.link.address
+
+    @property
+    def known(self) -> PhoneFacts:
+        """What the probe learned; asking before it is a mistake of ours."""
+        assert self.facts is not None, f"{self.address} was not probed"
+        return self.facts
+
+    def shell(self, words: Sequence[str], deadline: Deadline | None = None) -> Answer:
+        """Run one command."""
+        return self.batch([Command(words)], deadline)[0]
+
+    def must(self, words: Sequence[str], deadline: Deadline | None = None) -> str:
+        """Run one command that has to succeed, and answer what it printed."""
+        answer = self.shell(words, deadline)
+        if answer.status != 0:
+            said = safe_text(answer.text) or f"status {answer.status}"
+            raise ShellFailed(f"{self.address}: `{safe_text(shlex.join(words), 80)}`: {said}")
+        return answer.text
+
+    def batch(
+        self, commands: Sequence[Command], deadline: Deadline | None = None, limit: int = MIB
+    ) -> list[Answer]:
+        """Run commands one after the other in one round trip."""
+        replies = self.exchange(commands, deadline, limit)
+        return [Answer(status, output.decode(errors="replace")) for status, output in replies]
+
+    def exchange(
+        self, commands: Sequence[Command], deadline: Deadline | None = None, limit: int = MIB
+    ) -> tuple[Reply, ...]:
+        """The same, with what they printed as bytes."""
+        lines = [command.line() for command in commands]
+        return self.link.exchange(lines, deadline or Deadline.after(CALL_S), limit)
+
+    def read_nodes(self, paths: Iterable[str], deadline: Deadline | None = None) -> dict[str, str]:
+        """Read kernel nodes in one round trip; what cannot be read is left out."""
+        return split_nodes(self.batch([reading(paths)], deadline)[0].text)
+
+    def find_nodes(
+        self, patterns: Iterable[str], deadline: Deadline | None = None
+    ) -> dict[str, str]:
+        """Read every kernel node whose path matches a pattern with stars, in one round trip."""
+        wanted = list(patterns)
+        for pattern in wanted:
+            if _PATTERN.fullmatch(pattern) is None:
+                raise PhoneTrouble(f"'{safe_text(pattern)}' is no pattern of kernel nodes")
+        line = f'grep -s "" /dev/null {" ".join(wanted)} </dev/null'
+        reply = self.link.exchange([line], deadline or Deadline.after(CALL_S))[0]
+        return split_nodes(reply.output.decode(errors="replace"))
+
+    def write_node(self, path: str, value: str, deadline: Deadline | None = None) -> None:
+        """Write one kernel node."""
+        answer = self.batch([writing(path, value)], deadline)[0]
+        if answer.status != 0:
+            raise ShellFailed(f"{path} did not take '{safe_text(value)}': {safe_text(answer.text)}")
+
+    def push(
+        self, content: bytes, path: str, mode: int = 0o644, deadline: Deadline | None = None
+    ) -> None:
+        """Put a file on the phone: whole and checked under its name, or not at all."""
+        deadline = deadline or Deadline.after(PUSH_S)
+        # adb writes as its own user, so the part lands where that user may write; root moves it.
+        part = f"/data/local/tmp/farmhand-{secrets.token_hex(4)}.part"
+        self.link.send_file(content, part, mode, deadline)
+        wanted = sha256(content).hexdigest()
+        got = self.shell(["sha256sum", part], deadline).text.split(" ")[0]
+        if got != wanted:
+            self.shell(["rm", "-f", part], deadline)
+            raise PhoneTrouble(f"{path} arrived damaged on {self.address}")
+        moves = [
+            Command(["mkdir", "-p", str(PurePosixPath(path).parent)]),
+            Command(["chmod", f"{mode:o}", part]),
+            Command(["mv", "-f", part, path]),
+        ]
+        for answer in self.batch(moves, deadline):
+            if answer.status != 0:
+                raise ShellFailed(f"{path} on {self.address}: {safe_text(answer.text)}")
+
+    def pull(self, path: str, limit: int, deadline: Deadline | None = None) -> bytes:
+        """Fetch a file of at most that many bytes."""
+        reply = self.exchange([Command(["cat", path])], deadline or Deadline.after(PUSH_S), limit)[
+            0
+        ]
+        if reply.status != 0:
+            said = safe_text(reply.output[:400].decode(errors="replace"))
+            raise ShellFailed(f"{path} cannot be fetched from {self.address}: {said}")
+        return reply.output
+
+    def uptime_s(self, deadline: Deadline | None = None) -> float:
+        """The phone's own clock, the time axis of everything physical."""
+        return self.note_uptime(self.read_nodes([UPTIME], deadline).get(UPTIME, ""))
+
+    def note_uptime(self, text: str) -> float:
+        """Read a text of /proc/uptime that came with other nodes."""
+        try:
+            uptime = float(text.split(maxsplit=1)[0])
+        except (IndexError, ValueError):
+            raise PhoneTrouble(f"{self.address} does not tell its uptime") from None
+        self.clock.observe(time.monotonic(), uptime)
+        return uptime
+
+    def boot_id(self, deadline: Deadline | None = None) -> str:
+        """Which boot this is: changes exactly when the phone restarts."""
+        return safe_text(self.read_nodes([BOOT_ID], deadline).get(BOOT_ID, ""), 64)
+
+    def close(self) -> None:
+        """Let go of the link."""
+        self.link.close()
+
+
+def reading(paths: Iterable[str]) -> Command:
+    """A command that prints kernel nodes as split_nodes reads them."""
+    # grep names the file before each line when there are several: /dev/null makes it several.
+    return Command(["grep", "-s", "", "/dev/null", *paths])
+
+
+def writing(path: str, value: str) -> Command:
+    """A command that writes one kernel node, and nothing but a kernel node."""
+    if _WRITABLE.fullmatch(path) is None or ".." in path:
+        raise PhoneTrouble(f"'{safe_text(path)}' is not a node that the farm may write")
+    return Command(["echo", value], into=path)
+
+
+def split_nodes(text: str) -> dict[str, str]:
+    """Take `path:line` lines apart; a node of several lines keeps them all."""
+    nodes: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        path, colon, value = line.partition(":")
+        if colon and path.startswith("/"):
+            nodes.setdefault(path, []).append(value)
+    return {path: "\n".join(lines) for path, lines in nodes.items()}
+
+
+def phone_clock_ratio(phone: Phone, deadline: Deadline) -> float:
+    """Measure phone seconds per host second from two looks at its clock."""
+    first = time.monotonic()
+    phone.uptime_s(deadline)
+    while time.monotonic() - first < 0.1 and not deadline.expired:
+        time.sleep(0.02)
+    phone.uptime_s(deadline)
+    return phone.clock.value

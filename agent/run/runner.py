@@ -1,0 +1,218 @@
+"""The runner on the phone: launched detached, watched by few bounded reads, ended when it must.
+
+It outlives the link: a cable that is back within half a minute costs nothing but that.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from agent.control.guard import LANE_DIR, lane_file
+from agent.control.journal import kill_runner
+from agent.deadline import Deadline
+from agent.phone.link import MIB, Reply
+from agent.phone.phone import UPTIME, Answer, Command, Phone, reading, split_nodes
+from agent.run.lines import Output, RunnerFault
+from workloads.catalogue import Case, lower
+from workloads.condition import Launch
+from workloads.fault import (
+    FarmError,
+    Hung,
+    Interrupted,
+    PhoneTrouble,
+    Refused,
+    RunnerDied,
+    RunnerFailed,
+    Unreachable,
+)
+from workloads.phone import CoreSet
+from workloads.text import safe_text
+
+POLL_MIN_S, POLL_MAX_S = 0.05, 5.0
+FIRST_LOOK_S = 0.05
+HELLO_S = 20.0
+PATIENCE_S = 30.0
+CALL_S = 10.0
+STOP_S = 1.0
+SHORT_RUN_S = 60.0
+
+_BLAME: dict[str, type[FarmError]] = {
+    "unsupported": Refused,
+    "no_runner": Refused,
+    "stopped": Interrupted,
+    "io": PhoneTrouble,
+}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One launch: which runner, which case, on which cores, for how long, sampling which nodes."""
+
+    runner: str
+    case: Case
+    cores: CoreSet
+    launch: Launch
+    nodes: Sequence[str]
+
+    @property
+    def threads(self) -> int:
+        """One thread a core."""
+        return len(self.cores.cpus)
+
+    def command(self) -> Command:
+        """The launch itself. toybox's taskset wants a bare hex mask, and applies it before exec."""
+        launch = self.launch
+        period_ms = 200 if launch.max_seconds <= SHORT_RUN_S else 1000
+        words = ["taskset", f"{self.cores.mask:x}", "setsid", self.runner]
+        words += ["run", lane_file("plan"), LANE_DIR]
+        words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
+        words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
+        words += ["--window-ms", str(launch.window_ms), "--period-ms", str(period_ms)]
+        return Command(words, into=lane_file("err"), detached=True)
+
+
+def write_plan(phone: Phone, ask: Ask) -> None:
+    """Put the plan and the list of sampled nodes on the phone."""
+    phone.push(lower(ask.case, ask.threads), lane_file("plan"))
+    phone.push("".join(f"{path}\n" for path in ask.nodes).encode(), lane_file("nodes"))
+
+
+def launch(phone: Phone, ask: Ask, before: Sequence[Command] = ()) -> list[Answer]:
+    """Start the runner, right after some last looks at the phone: one round trip."""
+    answers = phone.batch([*before, ask.command()])
+    return answers[: len(before)]
+
+
+def watch(
+    phone: Phone,
+    ask: Ask,
+    sleep: Callable[[float], None],
+    progress: Callable[[float], None],
+) -> Output:
+    """Follow the runner to its last word, and answer all that it said.
+
+    `sleep` sleeps host seconds and raises when the run is cancelled; the runner is ended then.
+    """
+    output = Output(ask.case.digest)
+    watcher = _Watcher(phone, ask, output)
+    try:
+        sleep(FIRST_LOOK_S)
+        while not watcher.look():
+            progress(watcher.progress)
+            sleep(watcher.pause_s)
+    except (Unreachable, Hung):
+        raise
+    except BaseException:
+        with suppress(FarmError):
+            stop_runner(phone, output)
+        raise
+    if output.fault is not None:
+        blame(output.fault)
+    return output
+
+
+def blame(fault: RunnerFault) -> NoReturn:
+    """Raise what a fault line means; what the contract does not know is the runner's fault."""
+    text = safe_text(fault.text, 400)
+    raise _BLAME.get(fault.code, RunnerFailed)(f"{safe_text(fault.code, 40)}: {text}")
+
+
+def stop_runner(phone: Phone, output: Output) -> None:
+    """End the runner: politely, then for good."""
+    if output.hello is not None:
+        phone.shell(["kill", str(output.hello.pid)])
+        gone = Deadline.after(STOP_S)
+        while phone.shell(["kill", "-0", str(output.hello.pid)]).status == 0 and not gone.expired:
+            time.sleep(POLL_MIN_S)
+    kill_runner(phone)
+
+
+class _Watcher:
+    """What the watching loop has to remember."""
+
+    def __init__(self, phone: Phone, ask: Ask, output: Output) -> None:
+        self._phone = phone
+        self._ask = ask
+        self._output = output
+        self._started = Deadline.after(HELLO_S)
+        self._patience: Deadline | None = None
+        self._elapsed_s = 0.0
+        self._late_looks = 0
+
+    @property
+    def progress(self) -> float:
+        """Share of the run that has passed, as far as that can be known."""
+        return min(1.0, self._elapsed_s / max(self._ask.launch.seconds, 1.0))
+
+    @property
+    def pause_s(self) -> float:
+        """Host seconds until the next look: the expected end, then ever more patient."""
+        if self._output.hello is None:
+            return POLL_MIN_S
+        left_s = (self._ask.launch.seconds - self._elapsed_s) / self._phone.clock.value
+        if left_s > 0:
+            return min(left_s + 0.02, POLL_MAX_S)
+        self._late_looks += 1
+        return min(POLL_MIN_S * 1.3**self._late_looks, POLL_MAX_S)
+
+    def look(self) -> bool:
+        """Read what is new; say whether the runner has said its last word."""
+        try:
+            ended = self._look()
+        except (Unreachable, Hung):
+            self._patience = self._patience or Deadline.after(PATIENCE_S)
+            if self._patience.expired:
+                raise
+            return False
+        self._patience = None
+        return ended
+
+    def _look(self) -> bool:
+        hello = self._output.hello
+        commands = [reading([UPTIME]), _tail(self._output)]
+        if hello is not None:
+            commands.append(Command(["kill", "-0", str(hello.pid)]))
+        answers = self._phone.exchange(commands, Deadline.after(CALL_S), limit=2 * MIB)
+        clock = split_nodes(answers[0].output.decode(errors="replace"))
+        uptime_s = self._phone.note_uptime(clock.get(UPTIME, ""))
+        self._feed(answers[1])
+        if self._output.ended:
+            return True
+        if self._output.hello is None:
+            self._check_started()
+            return False
+        self._elapsed_s = uptime_s - self._output.hello.t_ns / 1e9
+        self._check_alive(alive=hello is None or answers[2].status == 0)
+        return self._output.ended
+
+    def _feed(self, tail: Reply) -> None:
+        if tail.status == 0:
+            self._output.feed(tail.output)
+
+    def _check_started(self) -> None:
+        if self._started.expired:
+            raise RunnerDied(f"The runner did not start: {self._last_words()}")
+
+    def _check_alive(self, alive: bool) -> None:
+        if self._elapsed_s < -1.0:
+            raise PhoneTrouble("The phone restarted during the run.")
+        if not alive:
+            # Its last word may have come between our two looks.
+            self._feed(self._phone.exchange([_tail(self._output)], limit=2 * MIB)[0])
+            if not self._output.ended:
+                raise RunnerDied(f"The runner ended without a word: {self._last_words()}")
+        limit_s = 2 * self._ask.launch.max_seconds + 300
+        if self._elapsed_s > limit_s and not self._output.ended:
+            raise RunnerFailed(f"The runner did not end within {limit_s:.0f} s.")
+
+    def _last_words(self) -> str:
+        said = self._phone.shell(["tail", "-c", "400", lane_file("err")])
+        return (
+            safe_text(said.text) if said.status == 0 and said.text.strip() else "it left no trace"
+        )
+
+
+def _tail(output: Output) -> Command:
+    return Command(["tail", "-c", f"+{output.bytes_read + 1}", lane_file("out.jsonl")])

@@ -1,0 +1,79 @@
+"""Telemetry: what the phone's sampler wrote, as columns, and the blob that travels."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.run.lines import LINE_BYTES_MAX, Window
+from workloads.noun import digest_of_bytes
+from workloads.text import safe_text
+
+READINGS_BYTES_MAX = 16 * 1024 * 1024
+Value = int | str | None
+
+
+@dataclass
+class Readings:
+    """Sampled nodes: one moment of the phone's clock a row, one column a node."""
+
+    paths: tuple[str, ...] = ()
+    t_ns: list[int] = field(default_factory=list)
+    columns: dict[str, list[Value]] = field(default_factory=dict)
+
+    def numbers(self, path: str) -> list[int | None]:
+        """A column of a numeric node; what is no number is None."""
+        return [value if type(value) is int else None for value in self.columns.get(path, [])]
+
+
+def parse_readings(content: bytes) -> Readings:
+    """Read DIR/readings.jsonl. A row that is torn or of another width is left out."""
+    readings = Readings()
+    for line in content.split(b"\n"):
+        if not line or len(line) > LINE_BYTES_MAX:
+            continue
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(said, dict):
+            continue
+        if said.get("line") == "nodes" and isinstance(said.get("paths"), list):
+            readings = Readings(paths=tuple(str(path) for path in said["paths"]))
+            readings.columns = {path: [] for path in readings.paths}
+        elif said.get("line") == "reading":
+            _add_row(readings, said.get("t_ns"), said.get("v"))
+    return readings
+
+
+def pack(windows: Sequence[Window], readings: Readings) -> tuple[str, bytes]:
+    """Make the blob of a run: (digest, zlib-compressed JSON in columns)."""
+    content = {
+        "version": 1,
+        "windows": {
+            name: [getattr(window, name) for window in windows] for name in Window.model_fields
+        },
+        "readings": {
+            "paths": list(readings.paths),
+            "t_ns": readings.t_ns,
+            "columns": [readings.columns[path] for path in readings.paths],
+        },
+    }
+    blob = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
+    return digest_of_bytes(blob), blob
+
+
+def _add_row(readings: Readings, t_ns: object, values: object) -> None:
+    if type(t_ns) is not int or not isinstance(values, list):
+        return
+    if len(values) != len(readings.paths) or (readings.t_ns and t_ns < readings.t_ns[-1]):
+        return
+    readings.t_ns.append(t_ns)
+    for path, value in zip(readings.paths, values, strict=True):
+        readings.columns[path].append(_clean(value))
+
+
+def _clean(value: object) -> Value:
+    if type(value) is int and abs(value) < 2**63:
+        return value
+    return safe_text(value, 256) if isinstance(value, str) else None

@@ -1,0 +1,109 @@
+"""The verdict: what was asked, held against what was so. Pure.
+
+Under the cold protocol a clock that slipped voids the run. Under endurance, throttling is the
+thing measured: it is recorded, and voids nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.phone.nodes import ticks_between
+from agent.run.lines import Done
+from workloads.condition import Condition, Protocol
+from workloads.measure import Standing, Verdict
+
+TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it says nothing
+HELD_MIN = 0.98
+START_SLACK_C = 1.0  # pinning to a high clock warms the die before the first step
+SPAN_SLACK = 0.98
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was seen of the phone before, during and after the timed part."""
+
+    condition: Condition
+    asked_mask: int
+    found_mask: int
+    asked_khz: Mapping[int, int]
+    held_share: float | None
+    capped_khz: Mapping[int, int]
+    coolers: tuple[str, ...]
+    start_temp_c: float | None
+    temps_c: tuple[float, ...]
+    done: Done
+    span_s: float
+    boot_ids: tuple[str, str]
+
+
+def judge(seen: Evidence) -> Verdict:
+    """Valid, suspect or void, and every reason in words."""
+    doubts = list(_doubts(seen))
+    reasons = tuple(reason for _, reason in doubts)
+    standings = {standing for standing, _ in doubts}
+    for worst in (Standing.VOID, Standing.SUSPECT):
+        if worst in standings:
+            return Verdict(standing=worst, reasons=reasons)
+    return Verdict(standing=Standing.VALID)
+
+
+def held_share(
+    asked_khz: Mapping[int, int], before: Mapping[int, str], after: Mapping[int, str]
+) -> float | None:
+    """The share of time at the asked clock, of the policy that held it worst; None if unknown."""
+    shares = []
+    for policy, khz in asked_khz.items():
+        ticks = ticks_between(before.get(policy, ""), after.get(policy, ""))
+        total = sum(ticks.values())
+        if total < TICKS_MIN:
+            return None
+        shares.append(ticks.get(khz, 0) / total)
+    return min(shares, default=None)
+
+
+def _doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+    if seen.boot_ids[0] != seen.boot_ids[1]:
+        yield Standing.VOID, "the phone restarted during the run"
+    if seen.found_mask != seen.asked_mask:
+        yield (
+            Standing.VOID,
+            f"the runner found itself on cores {seen.found_mask:x}, asked were {seen.asked_mask:x}",
+        )
+    yield from _start_doubts(seen)
+    yield from _length_doubts(seen)
+    if seen.asked_khz and seen.condition.protocol is not Protocol.ENDURANCE:
+        yield from _clock_doubts(seen)
+
+
+def _start_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+    limit = seen.condition.start_temp_max_c
+    if seen.start_temp_c is None:
+        yield Standing.VOID, "the start temperature is not known"
+    elif seen.start_temp_c > limit + START_SLACK_C:
+        yield Standing.VOID, f"it started at {seen.start_temp_c:.1f} °C, asked were {limit:.1f} °C"
+    if not seen.temps_c:
+        yield Standing.SUSPECT, "no temperature was read during the run"
+    elif len(seen.temps_c) >= 10 and min(seen.temps_c) == max(seen.temps_c) == seen.start_temp_c:
+        yield Standing.SUSPECT, f"the CPU zone stood still at {seen.temps_c[0]:.1f} °C under load"
+
+
+def _length_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+    launch = seen.condition.launch
+    if seen.done.steps < launch.steps:
+        yield Standing.SUSPECT, f"{seen.done.steps} steps were measured, asked were {launch.steps}"
+    if seen.span_s < SPAN_SLACK * min(launch.seconds, launch.max_seconds):
+        yield Standing.VOID, f"it measured {seen.span_s:.1f} s, asked were {launch.seconds:.0f} s"
+
+
+def _clock_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+    if seen.held_share is None:
+        yield Standing.SUSPECT, "the clocks could not be verified over the run"
+    elif seen.held_share < HELD_MIN:
+        yield Standing.VOID, f"the clocks held for {seen.held_share:.1%} of the run"
+    for policy, khz in seen.capped_khz.items():
+        yield (
+            Standing.VOID if seen.held_share is None else Standing.SUSPECT,
+            f"policy{policy} was capped to {khz} kHz, asked were {seen.asked_khz[policy]} kHz",
+        )
+    for cooler in seen.coolers:
+        yield Standing.SUSPECT, f"the cooling device {cooler} was at work"
