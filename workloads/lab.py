@@ -114,6 +114,13 @@ class Lab:
         return self.root / "logs" / f"{service}.log"
 
 
+def this_host() -> str:
+    """This machine's name, as a host is called."""
+    name = os.uname().nodename.lower().split(".")[0]
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
+    return plain.strip("-") or "host"
+
+
 @functools.cache
 def _reachable(folder: Path) -> Path:
     """A path to the folder that is short enough for a socket in it.

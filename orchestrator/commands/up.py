@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import lab_option, read_lab
+from workloads.lab import this_host
 
 
 @click.command()
@@ -28,7 +29,7 @@ def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float)
     logging.basicConfig(format="farm: %(message)s", level="INFO")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lab = read_lab(lab_folder)
-    host = host or lab.settings.agent.host or lab_up.default_host()
+    host = host or lab.settings.agent.host or this_host()
     with lab_up.lab_lock(lab):
         phones, addresses = virtual_phones(lab, speed) if virtual else ((), ())
         try:

@@ -2,7 +2,6 @@
 
 import fcntl
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,10 +80,3 @@ def keep(children: Sequence[Child]) -> None:
             log.warning("%s ended and is started again: %s", child.name, child.last_words())
             child.start()
         time.sleep(LOOK_S)
-
-
-def default_host() -> str:
-    """This machine's name, as a host is called."""
-    name = os.uname().nodename.lower().split(".")[0]
-    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
-    return plain.strip("-") or "host"

@@ -80,12 +80,9 @@ def _store_reports(
     for report in reports:
         key = report.run
         row = run_of.get((key.trial, key.repeat))
-        if row is None or (key.trial, key.repeat, key.attempt) in known:
+        if (key.trial, key.repeat, key.attempt) in known:
             continue
-        current = row.attempt == key.attempt and row.state in (RunState.LEASED, RunState.QUEUED)
-        decision = (
-            decide(report, row.tries) if current and report.host == row.host == host else None
-        )
+        decision = decide(report, row.tries) if row and _is_current(row, report, host) else None
         status = _status(report, decision)
         new_reports.append(_report_row(report, status))
         if status == ACCEPTED:

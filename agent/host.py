@@ -1,0 +1,215 @@
+"""The agent of a host: spool, post, roster and heartbeat put together, and what a job does here."""
+
+import fcntl
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.broker import Broker
+from agent.lane import Desk, Outcome, attempt
+from agent.phone.adb import AdbServer
+from agent.post import Post
+from agent.roster import Place, Roster
+from agent.spool import Spool
+from kernels.manifest import runner_for
+from workloads.fault import BrokerDown, FarmError, Interrupted, LeaseLost, Unreachable
+from workloads.messages import (
+    Chunk,
+    Command,
+    Job,
+    Presence,
+    Report,
+    RunId,
+    Sighting,
+    chunks_of,
+)
+
+log = logging.getLogger("farm.agent")
+
+BEAT_S = 1.0
+BEAT_GAP_S = 0.1
+DRAIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What an agent needs to know."""
+
+    host: str
+    broker: str
+    state_dir: Path
+    connect: tuple[str, ...] = ()
+    slots: int = 60
+
+
+class HostAgent:
+    """Everything an agent does, apart from taking messages."""
+
+    def __init__(
+        self,
+        settings: HostSettings,
+        server: AdbServer,
+        send: Callable[[Sequence[str]], None],
+    ) -> None:
+        self.settings = settings
+        self._server = server
+        self._broker = Broker(settings.broker, settings.host)
+        self._spool = Spool(settings.state_dir / "spool.db")
+        self._post = Post(self._spool, Broker(settings.broker, settings.host), send)
+        self._roster = Roster(server, settings.connect, settings.state_dir, self._announce)
+        self._name = secrets.token_hex(4)
+        self._stop = threading.Event()
+        self._changed = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Tell what a predecessor left undone, then begin."""
+        self._server.start()
+        for text in self._spool.interrupted():
+            job = Job.model_validate_json(text)
+            self._finish(job.run, failed(self.settings.host, job, Interrupted(), "running"))
+        self._post.start()
+        self._roster.start()
+        self._beating.start()
+
+    def stop(self) -> None:
+        """Cancel what runs, put phones back, send what can be sent, and go."""
+        for place in self._roster.places():
+            place.cancel.set()
+        for place in self._roster.places():
+            place.lane.acquire(timeout=30)
+        self._post.drained(DRAIN_S)
+        self._stop.set()
+        self._changed.set()
+        self._beating.join()
+        self._post.stop()
+        self._roster.stop()
+        self._spool.close()
+        self._server.stop()
+
+    def run(self, job: Job) -> None:
+        """Make one run and see to it that its report arrives. A doubled job is dropped here."""
+        if not self._spool.begin(job.run, job.model_dump_json()):
+            log.info("%s was started before: dropped", job.run)
+            return
+        place = self._roster.place(job.phone)
+        if place is None or place.phone is None:
+            gone = Unreachable(f"{job.phone} is not at this host")
+            self._finish(job.run, failed(self.settings.host, job, gone, "starting"))
+            return
+        try:
+            with self._in_lane(place, job):
+                self._finish(job.run, self._attempt(place, job))
+        except LeaseLost as error:
+            self._finish(job.run, failed(self.settings.host, job, error, "starting"))
+
+    def command(self, command: Command) -> None:
+        """Do what is asked; doing it twice is doing it once."""
+        if command.verb == "announce":
+            for place in self._roster.places():
+                self._announce(place)
+        elif command.verb == "cancel":
+            for place in self._roster.places():
+                if place.job is not None and place.job.run == command.run:
+                    place.cancel.set()
+
+    def _attempt(self, place: Place, job: Job) -> Outcome:
+        assert place.phone is not None
+        desk = Desk(
+            host=self.settings.host,
+            state_dir=self.settings.state_dir,
+            runner_for=runner_for,
+            cancel=place.cancel,
+            view=place.view,
+        )
+        return attempt(job, place.phone, desk)
+
+    @contextmanager
+    def _in_lane(self, place: Place, job: Job) -> Iterator[None]:
+        """Hold the phone's lane: in this process, and against any other of this host."""
+        if not place.lane.acquire(timeout=job.lease_s):
+            raise LeaseLost(f"the lane of {job.phone} did not get free within the lease")
+        try:
+            with lane_file(self.settings.state_dir, job.phone):
+                place.cancel.clear()
+                place.job = job
+                self._changed.set()
+                yield
+        finally:
+            place.job = None
+            self._changed.set()
+            place.lane.release()
+
+    def _finish(self, run: RunId, outcome: Outcome) -> None:
+        """Keep the report and what belongs to it, then send it: in this order."""
+        parcels: list[Report | Chunk] = []
+        if outcome.telemetry is not None and outcome.report.telemetry is not None:
+            parcels += chunks_of(outcome.report.telemetry, outcome.telemetry)
+        parcels.append(outcome.report)
+        self._spool.end(run, parcels)
+        self._post.post(parcels)
+
+    def _announce(self, place: Place) -> None:
+        sighting = Sighting(
+            host=self.settings.host, facts=place.facts, facts_digest=place.facts_digest
+        )
+        self._spool.add([sighting])
+        self._post.post([sighting])
+        self._changed.set()
+
+    def _beat(self) -> None:
+        """Show life every second, and at once when something changed."""
+        while not self._stop.is_set():
+            self._changed.clear()
+            phones = tuple(place.presence() for place in self._roster.places())
+            presence = Presence(
+                host=self.settings.host,
+                agent=self._name,
+                at=datetime.now(UTC),
+                slots=self.settings.slots,
+                phones=phones,
+            )
+            try:
+                self._broker.beat(presence)
+            except BrokerDown as error:
+                log.warning("%s", error)
+            self._stop.wait(BEAT_GAP_S)
+            self._changed.wait(BEAT_S - BEAT_GAP_S)
+        try:
+            self._broker.leave()
+        except BrokerDown:
+            log.info("the broker is gone; the heartbeat expires by itself")
+
+
+def failed(host: str, job: Job, error: FarmError, stage: str) -> Outcome:
+    """A report that only says why there is nothing to report."""
+    now = datetime.now(UTC)
+    report = Report(
+        run=job.run,
+        host=host,
+        phone=job.phone,
+        case_digest=job.case.digest,
+        condition_digest=job.condition.digest,
+        started_at=now,
+        ended_at=now,
+        fault=error.fault(stage),
+    )
+    return Outcome(report=report, telemetry=None)
+
+
+@contextmanager
+def lane_file(state_dir: Path, serial: str) -> Iterator[None]:
+    """Lock a phone against other processes: a frozen agent keeps its lock, so nobody overtakes."""
+    folder = state_dir / "lanes"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / serial.replace(":", "_")).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LeaseLost(f"another process of this host holds {serial}") from None
+        yield

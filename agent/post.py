@@ -1,0 +1,113 @@
+"""The post: sends what the spool holds, and again until the centre confirms it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from agent.broker import Broker
+from agent.spool import Spool
+from workloads.fault import BrokerDown
+from workloads.messages import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX, Chunk, Report, Sighting
+
+log = logging.getLogger("farm.post")
+
+RESEND_S = 5.0
+RESEND_MAX_S = 60.0
+TROUBLE_PAUSE_S = 0.5
+
+
+class Post:
+    """Two threads: one sends, one listens for confirmations."""
+
+    def __init__(self, spool: Spool, broker: Broker, send: Callable[[Sequence[str]], None]) -> None:
+        self._spool = spool
+        self._broker = broker
+        self._send = send
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        # id -> (when to send it, how often it was sent); bodies stay on disk
+        self._due: dict[str, tuple[float, int]] = dict.fromkeys(spool.waiting(), (0.0, 0))
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (("post-send", self._sender), ("post-listen", self._listener))
+        ]
+
+    def start(self) -> None:
+        """Begin sending."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop sending; what is not confirmed waits in the spool for the next start."""
+        self._stop.set()
+        self._wake()
+
+    def post(self, parcels: Sequence[Report | Chunk | Sighting]) -> None:
+        """Send parcels that the spool already has."""
+        with self._changed:
+            self._due.update(dict.fromkeys([parcel.parcel for parcel in parcels], (0.0, 0)))
+            self._changed.notify_all()
+
+    def drained(self, timeout_s: float) -> bool:
+        """Wait until everything is confirmed, or the time is up."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._due, timeout_s)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _sender(self) -> None:
+        while not self._stop.is_set():
+            ids = self._next_batch()
+            if not ids:
+                continue
+            try:
+                self._send(self._fitting(ids))
+            except BrokerDown as error:
+                log.warning("%s", error)
+                self._stop.wait(TROUBLE_PAUSE_S)
+
+    def _next_batch(self) -> list[str]:
+        """Wait for parcels that are due; each next try of a parcel waits longer."""
+        with self._changed:
+            now = time.monotonic()
+            due = [name for name, (at, _) in self._due.items() if at <= now]
+            if not due:
+                later = min((at for at, _ in self._due.values()), default=now + RESEND_MAX_S)
+                self._changed.wait(max(0.01, later - now))
+                return []
+            chosen = due[:DELIVERY_PARCELS_MAX]
+            for name in chosen:
+                count = self._due[name][1]
+                self._due[name] = (now + min(RESEND_S * 2**count, RESEND_MAX_S), count + 1)
+            return chosen
+
+    def _fitting(self, ids: Sequence[str]) -> list[str]:
+        """Bodies that fit one delivery; the rest is due again at once."""
+        bodies = self._spool.bodies(ids)
+        fitting: list[str] = []
+        size = 0
+        for name, body in bodies.items():
+            size += len(body)
+            if fitting and size > DELIVERY_BYTES_MAX:
+                with self._changed:
+                    self._due[name] = (0.0, 0)
+            else:
+                fitting.append(body)
+        return fitting
+
+    def _listener(self) -> None:
+        while not self._stop.is_set():
+            try:
+                ids = self._broker.confirmed(wait_s=1)
+            except BrokerDown:
+                self._stop.wait(TROUBLE_PAUSE_S)
+                continue
+            if ids:
+                self._spool.confirm(ids)
+                with self._changed:
+                    for name in ids:
+                        self._due.pop(name, None)
+                    self._changed.notify_all()

@@ -1,0 +1,213 @@
+"""The roster: phones come and go, and each one that is here has a place with a lane of its own.
+
+adb's word that a phone is there is only a hint: a phone counts as here when it answered a probe,
+and it counts as away when it stops answering, whatever adb says.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+from agent.control.cooldown import glance
+from agent.control.journal import restore_leftovers
+from agent.deadline import Deadline
+from agent.lane import LaneView
+from agent.phone.adb import READY, AdbServer
+from agent.phone.phone import Phone
+from agent.phone.probe import probe
+from kernels.manifest import runner_for
+from workloads.fault import FarmError
+from workloads.messages import Job, PhonePresence
+from workloads.noun import digest_of
+from workloads.phone import PhoneFacts
+
+log = logging.getLogger("farm.roster")
+
+CONNECT_S = 5.0
+GLANCE_S = 3.0
+LOOK_EVERY_S = 2.0
+ADMIT_AGAIN_S = 5.0
+
+
+class Place:
+    """A phone's place: its lane, who is in it, and what can be seen from outside."""
+
+    def __init__(self, facts: PhoneFacts) -> None:
+        self.facts = facts
+        self.facts_digest = digest_of(facts.model_dump(mode="json"))
+        self.phone: Phone | None = None
+        self.why = ""
+        self.lane = threading.Lock()
+        self.job: Job | None = None
+        self.cancel = threading.Event()
+        self.view = LaneView()
+
+    def presence(self) -> PhonePresence:
+        """The phone as the heartbeat shows it."""
+        view = self.view
+        state: Literal["idle", "busy", "away"] = "idle" if self.phone else "away"
+        return PhonePresence(
+            serial=self.facts.serial,
+            state="busy" if self.job else state,
+            why=self.why,
+            facts_digest=self.facts_digest,
+            run=self.job.run if self.job else None,
+            stage=view.stage if self.job else "",
+            progress=view.progress if self.job else None,
+            temp_c=view.temp_c,
+            battery_pct=view.battery_pct,
+            ready_s=view.ready_s,
+        )
+
+
+class Roster:
+    """Every phone of this host."""
+
+    def __init__(
+        self,
+        server: AdbServer,
+        connect: Iterable[str],
+        state_dir: Path,
+        admitted: Callable[[Place], None],
+    ) -> None:
+        self._server = server
+        self._connect = tuple(connect)
+        self._state_dir = state_dir
+        self._admitted = admitted
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._places: dict[str, Place] = {}
+        self._serial_at: dict[str, str] = {}
+        self._states: dict[str, str] = {}
+        self._busy: set[str] = set()
+        self._pool = ThreadPoolExecutor(16, thread_name_prefix="roster")
+        self._threads = [
+            threading.Thread(target=target, name=target.__name__, daemon=True)
+            for target in (self._watch, self._look_after)
+        ]
+
+    def start(self) -> None:
+        """Begin watching."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop watching and let go of every phone."""
+        self._stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for place in self.places():
+            if place.phone is not None:
+                place.phone.close()
+
+    def places(self) -> list[Place]:
+        """Every place, whether its phone is here or not."""
+        with self._lock:
+            return list(self._places.values())
+
+    def place(self, serial: str) -> Place | None:
+        """The place of a phone, if this host ever had it."""
+        with self._lock:
+            return self._places.get(serial)
+
+    def _watch(self) -> None:
+        for states in self._server.track(self._stop):
+            with self._lock:
+                self._states = states
+                gone = [at for at in self._serial_at if states.get(at) != READY]
+            for address in gone:
+                self._lose(address, f"adb says {states.get(address, 'it is gone')}")
+            for address, state in states.items():
+                if state == READY and address not in self._serial_at:
+                    self._once(address, self._admit)
+
+    def _look_after(self) -> None:
+        """Bring TCP phones back, admit those that failed before, and see who still answers."""
+        while not self._stop.is_set():
+            with self._lock:
+                states, at = dict(self._states), dict(self._serial_at)
+            for address in self._connect:
+                if states.get(address) != READY:
+                    self._once(address, self._reach)
+            for address, state in states.items():
+                if state == READY and address not in at:
+                    self._once(address, self._admit)
+            for address, serial in at.items():
+                place = self.place(serial)
+                if place is not None and place.job is None:
+                    self._once(address, self._glance)
+            self._stop.wait(LOOK_EVERY_S)
+
+    def _once(self, address: str, what: Callable[[str], None]) -> None:
+        """Do something with an address in the background, one thing at a time."""
+        with self._lock:
+            if address in self._busy or self._stop.is_set():
+                return
+            self._busy.add(address)
+
+        def doing() -> None:
+            try:
+                what(address)
+            except FarmError as error:
+                log.warning("%s", error)
+            finally:
+                with self._lock:
+                    self._busy.discard(address)
+
+        self._pool.submit(doing)
+
+    def _reach(self, address: str) -> None:
+        self._server.connect(address, Deadline.after(CONNECT_S))
+
+    def _admit(self, address: str) -> None:
+        """Probe a phone, put back what a dead lane left changed, and give it its place."""
+        phone = Phone(self._server.open(address))
+        facts = probe(phone, runner_for)
+        if restore_leftovers(phone, self._state_dir):
+            log.info("%s was left changed and has been put back", facts.serial)
+        with self._lock:
+            here = next((at for at, has in self._serial_at.items() if has == facts.serial), address)
+            if here != address:
+                log.error("%s shows up at %s and %s: ignored there", facts.serial, here, address)
+                phone.close()
+                return
+            known = self._places.get(facts.serial)
+            place = Place(facts)
+            if known is not None:
+                place.lane, place.job, place.cancel = known.lane, known.job, known.cancel
+                place.view = known.view
+            place.phone = phone
+            self._places[facts.serial] = place
+            self._serial_at[address] = facts.serial
+        self._see(place, phone)
+        log.info("%s (%s) is here", facts.serial, facts.model)
+        self._admitted(place)
+
+    def _glance(self, address: str) -> None:
+        """See whether an idle phone still answers; one that does not is reached for anew."""
+        with self._lock:
+            place = self._places.get(self._serial_at.get(address, ""))
+        if place is None or place.phone is None or not place.lane.acquire(blocking=False):
+            return
+        try:
+            self._see(place, place.phone)
+        except FarmError as error:
+            self._lose(address, str(error))
+            if address in self._connect:
+                self._server.disconnect(address)
+        finally:
+            place.lane.release()
+
+    def _see(self, place: Place, phone: Phone) -> None:
+        seen = glance(phone, Deadline.after(GLANCE_S))
+        place.view.temp_c, place.view.battery_pct = seen.temp_c, seen.battery_pct
+
+    def _lose(self, address: str, why: str) -> None:
+        with self._lock:
+            place = self._places.get(self._serial_at.pop(address, ""))
+        if place is not None and place.phone is not None:
+            log.warning("%s is away: %s", place.facts.serial, why)
+            place.phone.close()
+            place.phone, place.why = None, why

@@ -1,0 +1,86 @@
+"""The agent's Celery door: one worker per host, a pool of threads, its own queue.
+
+Celery cannot end a thread, so cancelling and deadlines are the lane's own; here it only carries.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from celery import Celery, signals
+from kombu.exceptions import OperationalError
+
+from agent.host import HostAgent, HostSettings
+from agent.phone.adb import AdbServer
+from workloads.fault import BrokerDown
+from workloads.messages import (
+    COMMAND,
+    DELIVER,
+    JOB_BYTES_MAX,
+    RESULTS_QUEUE,
+    RUN,
+    BadMessage,
+    Command,
+    Job,
+    decode,
+    queue_for,
+)
+from workloads.transport import celery_settings
+
+log = logging.getLogger("farm.worker")
+
+ROOM_FOR_COMMANDS = 4
+
+
+def serve(settings: HostSettings, server: AdbServer) -> None:
+    """Run the agent until the process is told to stop."""
+    app = Celery("farm.agent", set_as_current=False)
+    app.conf.update(celery_settings(settings.broker, settings.host))
+
+    def send(parcels: Sequence[str]) -> None:
+        try:
+            args = [settings.host, list(parcels)]
+            app.send_task(DELIVER, args=args, queue=RESULTS_QUEUE, retry=False)
+        except (OperationalError, OSError) as error:
+            raise BrokerDown(f"the broker cannot be reached: {error}") from error
+
+    host = HostAgent(settings, server, send)
+    _register(app, host)
+    # Told to stop, Celery waits for its threads; the lanes have to be cancelled for that to end.
+    stopping = threading.Thread(target=host.stop, name="stopping")
+    signals.worker_shutting_down.connect(lambda **_: stopping.start(), weak=False)
+    worker = app.Worker(
+        pool="threads",
+        concurrency=settings.slots + ROOM_FOR_COMMANDS,
+        queues=[queue_for(settings.host)],
+        hostname=f"agent@{settings.host}",
+        loglevel="WARNING",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    host.start()
+    worker.start()
+    if stopping.ident is None:
+        stopping.start()
+    stopping.join()
+
+
+def _register(app: Celery, host: HostAgent) -> None:
+    @app.task(name=RUN)  # type: ignore[untyped-decorator]
+    def _run(body: Any) -> None:
+        try:
+            host.run(decode(Job, body, JOB_BYTES_MAX))
+        except BadMessage as error:
+            log.warning("refused: %s", error)
+        except Exception:  # a lane that fails must not take the worker with it
+            log.exception("a job was not carried out")
+
+    @app.task(name=COMMAND)  # type: ignore[untyped-decorator]
+    def _command(body: Any) -> None:
+        try:
+            host.command(decode(Command, body, JOB_BYTES_MAX))
+        except BadMessage as error:
+            log.warning("refused: %s", error)

@@ -1,0 +1,95 @@
+"""Values for tests: valid unless told otherwise."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.nouns import PlannedRun, Trial
+from workloads.catalogue import bind
+from workloads.condition import Condition
+from workloads.fault import FarmError
+from workloads.measure import Metric, Model, Provenance, Provenances, Source, Standing, Verdict
+from workloads.messages import Job, Report, RunId, Sighting
+from workloads.noun import digest_of
+from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
+
+SIMULATED = Provenance(source=Source.SIMULATED, model=Model.EXTRAPOLATED)
+
+
+def a_phone(serial: str = "PH1", **changes: Any) -> PhoneFacts:
+    """A rooted 4+3+1 phone."""
+    facts: dict[str, Any] = {
+        "serial": serial,
+        "model": f"Model {serial}",
+        "soc": "SM8150",
+        "abi": "arm64-v8a",
+        "android": "10",
+        "ram_mb": 5600,
+        "clusters": (
+            Cluster(
+                policy=0, cpus=(0, 1, 2, 3), capacity=488, ladder_khz=(300000, 998400, 1785600)
+            ),
+            Cluster(policy=4, cpus=(4, 5, 6), capacity=871, ladder_khz=(710400, 1612800, 2419200)),
+            Cluster(policy=7, cpus=(7,), capacity=1024, ladder_khz=(825600, 1804800, 2841600)),
+        ),
+        "cpu_zones": (ThermalZone(path="/sys/z/temp", type="cpu-0", scale=0.001),),
+        "rooted": True,
+        "control": ControlLevel.CONTROLLED,
+        "runner": "ab" * 32,
+        "provenance": Provenances(
+            time=SIMULATED, clock=SIMULATED, heat=SIMULATED, energy=SIMULATED
+        ),
+    }
+    return PhoneFacts(**(facts | changes))
+
+
+def a_sighting(facts: PhoneFacts, host: str = "host-a") -> Sighting:
+    """A phone announced by a host."""
+    return Sighting(host=host, facts=facts, facts_digest=digest_of(facts.model_dump(mode="json")))
+
+
+def a_trial(number: int = 0, phone: str = "PH1") -> Trial:
+    """The n-th trial of a phone."""
+    trial = f"tr-{digest_of([number, phone])[:16]}"
+    return Trial(id=trial, case=bind("noop", {}), condition=Condition(), phone=phone)
+
+
+def planned(trials: list[Trial], repeat: int = 1) -> list[PlannedRun]:
+    """Runs of trials, block after block."""
+    return [
+        PlannedRun(trial=trial.id, repeat=block, block=block, position=block * len(trials) + place)
+        for block in range(repeat)
+        for place, trial in enumerate(trials)
+    ]
+
+
+def a_report(job: Job, host: str = "host-a", **changes: Any) -> Report:
+    """A valid report on a job."""
+    now = datetime.now(UTC)
+    content: dict[str, Any] = {
+        "run": job.run,
+        "host": host,
+        "phone": job.phone,
+        "case_digest": job.case.digest,
+        "condition_digest": job.condition.digest,
+        "started_at": now,
+        "ended_at": now,
+        "control": ControlLevel.CONTROLLED,
+        "metrics": (Metric(name="step_ms", value=12.5, unit="ms", provenance=SIMULATED),),
+        "verdict": Verdict(standing=Standing.VALID),
+    }
+    return Report(**(content | changes))
+
+
+def a_void_report(job: Job, reason: str = "the clock slipped") -> Report:
+    """A report whose run does not count."""
+    return a_report(job, verdict=Verdict(standing=Standing.VOID, reasons=(reason,)))
+
+
+def a_faulty_report(job: Job, error: FarmError) -> Report:
+    """A report that tells of a failure."""
+    return a_report(job, metrics=(), verdict=None, fault=error.fault("running"))
+
+
+def a_run(number: int = 0, attempt: int = 1) -> RunId:
+    """The identity of an attempt."""
+    return RunId(trial=a_trial(number).id, repeat=0, attempt=attempt)

@@ -1,0 +1,171 @@
+"""Ingest: every parcel is stored once, whatever arrives how often and in which order."""
+
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import func, select
+
+from orchestrator.nouns import RunState
+from orchestrator.store import backlog, queries, tables
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
+from orchestrator.store.tables import run
+from tests.builders import (
+    a_faulty_report,
+    a_phone,
+    a_report,
+    a_sighting,
+    a_trial,
+    a_void_report,
+    planned,
+)
+from workloads.fault import FarmTrouble, Refused, RunnerDied, Unreachable
+from workloads.messages import Job, chunks_of
+from workloads.noun import digest_of_bytes
+
+SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
+
+
+@pytest.fixture
+def job(store: Database) -> Job:
+    """A job that PH1 at host-a has a lease for."""
+    store_parcels(store, "host-a", [a_sighting(a_phone())])
+    trials = [a_trial(0), a_trial(1)]
+    backlog.submit(store, SWEEP, trials, planned(trials))
+    return lease(store)
+
+
+def lease(store: Database) -> Job:
+    """The next job of PH1."""
+    ((_, job),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9)
+    return job
+
+
+def state_of(store: Database, job: Job) -> str:
+    """Where the job's run stands."""
+    with store.read() as connection:
+        question = select(run.c.state).where(run.c.trial == job.run.trial)
+        return str(connection.execute(question).scalar_one())
+
+
+def count(store: Database, status: str) -> int:
+    """Reports of a status."""
+    with store.read() as connection:
+        question = select(func.count()).where(tables.report.c.status == status)
+        return connection.execute(question).scalar_one()
+
+
+def test_a_report_that_comes_three_times_is_stored_once(store: Database, job: Job) -> None:
+    report = a_report(job)
+    first = store_parcels(store, "host-a", [report, report])
+    again = store_parcels(store, "host-a", [report])
+    assert 1 == count(store, "accepted")
+    assert RunState.DONE == state_of(store, job)
+    assert (1, 0) == (len(first.events), len(again.events))
+    assert [report.parcel] == again.confirmed
+
+
+def test_metrics_keep_their_provenance(store: Database, job: Job) -> None:
+    store_parcels(store, "host-a", [a_report(job)])
+    with store.read() as connection:
+        metric = connection.execute(select(tables.metric)).one()
+    assert ("step_ms", 12.5, "simulated", "extrapolated") == (
+        metric.name,
+        metric.value,
+        metric.source,
+        metric.model,
+    )
+
+
+def test_a_report_of_an_older_attempt_is_kept_but_does_not_count(store: Database, job: Job) -> None:
+    backlog.expire(store, 3e9)
+    newer = lease(store)
+    store_parcels(store, "host-a", [a_report(job)])
+    assert (1, 0, RunState.LEASED) == (
+        count(store, "stale"),
+        count(store, "accepted"),
+        state_of(store, job),
+    )
+    store_parcels(store, "host-a", [a_report(newer)])
+    assert (1, 1, RunState.DONE) == (
+        count(store, "stale"),
+        count(store, "accepted"),
+        state_of(store, job),
+    )
+
+
+def test_a_late_report_counts_while_no_newer_attempt_exists(store: Database, job: Job) -> None:
+    backlog.expire(store, 3e9)
+    store_parcels(store, "host-a", [a_report(job)])
+    assert (1, RunState.DONE) == (count(store, "accepted"), state_of(store, job))
+
+
+def test_a_host_cannot_report_for_another(store: Database, job: Job) -> None:
+    store_parcels(store, "host-b", [a_report(job, host="host-b")])
+    assert (1, RunState.LEASED) == (count(store, "stale"), state_of(store, job))
+
+
+def test_a_report_of_a_run_nobody_knows_is_kept(store: Database, job: Job) -> None:
+    stranger = job.model_copy(update={"run": job.run.model_copy(update={"repeat": 77})})
+    store_parcels(store, "host-a", [a_report(stranger)])
+    assert 1 == count(store, "stale")
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (Refused("no such cores"), RunState.FAILED),  # the question is wrong: never again
+        (RunnerDied(), RunState.FAILED),  # a finding: never again
+        (Unreachable(), RunState.QUEUED),  # phone or cable: again
+        (FarmTrouble(), RunState.QUEUED),  # our own plumbing: again
+    ],
+)
+def test_blame_decides_what_follows_a_fault(
+    store: Database, job: Job, error: FarmTrouble, state: RunState
+) -> None:
+    store_parcels(store, "host-a", [a_faulty_report(job, error)])
+    assert state == state_of(store, job)
+
+
+def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
+    store: Database, job: Job
+) -> None:
+    store_parcels(store, "host-a", [a_void_report(job)])
+    other = lease(store)
+    assert a_trial(1).id == other.run.trial
+    store_parcels(store, "host-a", [a_report(other)])
+    for _ in range(2):
+        assert RunState.QUEUED == state_of(store, job)
+        store_parcels(store, "host-a", [a_void_report(lease(store))])
+    assert (RunState.FAILED, 3) == (state_of(store, job), count(store, "void"))
+    ((_, _, _, why),) = queries.failed_runs(store, "sw-00000001")
+    assert "the clock slipped (3 times)" == why
+
+
+def test_the_farms_own_trouble_never_uses_a_run_up(store: Database, job: Job) -> None:
+    current = job
+    for _ in range(8):
+        store_parcels(store, "host-a", [a_faulty_report(current, FarmTrouble())])
+        assert RunState.QUEUED == state_of(store, job)
+        ((_, current),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4e9)
+        if current.run.trial != job.run.trial:
+            pytest.fail("farm trouble must not send a run to the end of the line")
+
+
+def test_a_blob_in_pieces_comes_out_whole(store: Database) -> None:
+    blob = bytes(range(256)) * 8192
+    digest = digest_of_bytes(blob)
+    pieces = chunks_of(digest, blob)
+    assert len(pieces) > 1
+    store_parcels(store, "host-a", pieces[1:])
+    assert queries.telemetry(store, digest) is None
+    store_parcels(store, "host-a", pieces)
+    assert blob == queries.telemetry(store, digest)
+
+
+def test_a_sighting_updates_what_is_known_of_a_phone(store: Database) -> None:
+    store_parcels(store, "host-a", [a_sighting(a_phone())])
+    store_parcels(store, "host-b", [a_sighting(a_phone(ram_mb=8000), host="host-b")])
+    (phone,) = queries.known_phones(store)
+    assert ("host-b", 8000) == (phone.host, phone.facts.ram_mb)
+    assert datetime.now(UTC) >= (phone.seen_at or datetime.max.replace(tzinfo=UTC))

@@ -1,0 +1,48 @@
+"""The schema: what migrations build is what the tables say."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlmodel import SQLModel
+
+from orchestrator.store import tables
+from orchestrator.store.database import MIGRATIONS, SCHEMA, Database
+from workloads.fault import Refused, StoreDown
+
+
+def test_migrations_build_exactly_the_tables(store: Database) -> None:
+    assert tables
+    with store.read() as connection:
+        context = MigrationContext.configure(connection)
+        assert [] == compare_metadata(context, SQLModel.metadata)
+
+
+def test_the_newest_revision_is_the_one_that_is_checked_for() -> None:
+    newest = max(path.name for path in (MIGRATIONS / "versions").glob("0*.py"))
+    assert newest.startswith(f"{SCHEMA}_")
+
+
+def test_migrating_twice_changes_nothing(store: Database) -> None:
+    store.migrate()
+    store.check()
+
+
+def test_a_missing_store_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StoreDown, match="there is no store at .*start the lab with 'farm up'"):
+        Database(f"sqlite:///{tmp_path / 'none.db'}").check()
+
+
+def test_a_file_that_is_no_store_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "farm.db"
+    file.write_bytes(b"these are not the tables you are looking for" * 100)
+    with pytest.raises(StoreDown, match="not a database"):
+        Database(f"sqlite:///{file}").check()
+
+
+def test_a_store_of_another_version_is_refused(store: Database) -> None:
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(Refused, match="schema 9999"):
+        store.check()
