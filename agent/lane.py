@@ -5,35 +5,26 @@ Nothing gets out of it but an Outcome, and whatever it changed on the phone is p
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.control.clocks import (
-    can_pin,
-    check_clocks_possible,
-    choose_clocks,
-    clusters_of,
-    pin_clocks,
-    policy_node,
-)
+from agent.control.clocks import can_pin, check_clocks_possible, choose_clocks, pin_clocks
 from agent.control.cooldown import Glance, cool_down, glance
 from agent.control.fence import check_fence, take_fence
 from agent.control.guard import SILENCE_S, Guard, lane_file, prepare_lane_dir
 from agent.control.journal import Journal, Page, restore_leftovers
 from agent.control.quiet import hush
 from agent.phone.install import install_runner
-from agent.phone.nodes import THERMAL, hottest, parse_cpu_coolers
-from agent.phone.phone import BOOT_ID, UPTIME, Command, Phone, reading, split_nodes
-from agent.run.figures import CURRENT, STATUS, VOLTAGE, Measured, figures, hottest_trace, span_ns
+from agent.phone.phone import Phone, split_nodes
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
-from agent.run.telemetry import READINGS_BYTES_MAX, Readings, pack, parse_readings
-from agent.run.verdict import Evidence, held_share, judge
+from agent.run.scene import Harvest, Look, Scene, set_scene, weigh
+from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
-from workloads.catalogue import CATALOGUE, work_of
+from workloads.catalogue import CATALOGUE
 from workloads.fault import (
     FarmError,
     FarmTrouble,
@@ -44,7 +35,7 @@ from workloads.fault import (
     Refused,
     Unreachable,
 )
-from workloads.measure import Metric, Standing, Verdict
+from workloads.measure import Standing, Verdict
 from workloads.messages import Job, Report, Resolved, chunks_of
 from workloads.noun import digest_of
 from workloads.phone import CoreSet, choose_cores
@@ -84,15 +75,6 @@ class Outcome:
     telemetry: bytes | None = None
 
 
-@dataclass(frozen=True)
-class _Before:
-    """The last look at the phone before the first step."""
-
-    boot_id: str
-    temp_c: float | None
-    residency: Mapping[int, str]
-
-
 def attempt(job: Job, phone: Phone, desk: Desk) -> Outcome:
     """Do one job. Never raises: every failure is a report with its fault."""
     return _Lane(job, phone, desk).outcome()
@@ -110,10 +92,8 @@ class _Lane:
         self.resolved = Resolved()
         self.journal: Journal | None = None
         self.guard: Guard | None = None
-        self._coolers: dict[str, str] = {}
-        self.metrics: tuple[Metric, ...] = ()
+        self.harvest: Harvest | None = None
         self.verdict: Verdict | None = None
-        self.blob: tuple[str, bytes] | None = None
 
     def outcome(self) -> Outcome:
         fault: Fault | None = None
@@ -130,7 +110,8 @@ class _Lane:
             text = f"{type(error).__name__}: {safe_text(error)}"
             fault = FarmTrouble(text).fault(self.stage)
         self.desk.view.stage = ""
-        return Outcome(self._report(fault), self.blob[1] if self.blob and not fault else None)
+        telemetry = self.harvest.telemetry if self.harvest and not fault else None
+        return Outcome(self._report(fault), telemetry)
 
     def _measure(self) -> None:
         cores = self._resolve()
@@ -147,18 +128,16 @@ class _Lane:
             with self._stage("quiet"):
                 hush(self.phone, self._journal)
             with self._stage("prepare"):
-                ask = self._prepare(runner, cores)
+                scene, ask = self._prepare(runner, cores)
             with self._stage("cool"):
                 cool_down(self.phone, self.job.condition, self._sleep, self._tell)
             with self._stage("pin"):
-                if can_pin(self.phone.known):
-                    pin_clocks(self.phone, self.resolved.clocks_khz, cores, self._journal)
+                self._pin(cores)
             with self._stage("run"):
-                check_fence(self.phone, self.job.fence)
-                before = self._launch(ask)
-                output = watch(self.phone, ask, self._sleep, self._progress)
+                before, output = self._run(scene, ask)
             with self._stage("harvest"):
-                self._harvest(ask, before, output)
+                harvest = self._harvest(scene, before, output)
+                self.harvest, self.verdict = harvest, harvest.verdict
         finally:
             self.phone.heat.disturbed()
             self._restore()
@@ -193,100 +172,32 @@ class _Lane:
         assert self.journal is not None
         return self.journal
 
-    def _prepare(self, runner: str, cores: CoreSet) -> Ask:
-        """Write plan and node list while the phone cools anyway."""
-        facts = self.phone.known
-        coolers = parse_cpu_coolers(self.phone.find_nodes([f"{THERMAL}/cooling_device*/type"]))
-        zones = [zone.path for zone in facts.cpu_zones]
-        slow = [facts.slow_zone.path] if facts.slow_zone else []
-        clocks = [
-            policy_node(cluster.policy, name)
-            for cluster in clusters_of(facts, cores)
-            for name in ("scaling_cur_freq", "scaling_max_freq")
-        ]
-        nodes = [*zones, *slow, *clocks, *coolers, CURRENT, VOLTAGE, STATUS]
-        ask = Ask(runner, self.job.case, cores, self.job.condition.launch, nodes)
+    def _prepare(self, runner: str, cores: CoreSet) -> tuple[Scene, Ask]:
+        """Write plan and node list before the phone cools: what heats, heats before."""
+        scene = set_scene(self.phone, cores, self.resolved.clocks_khz)
+        launching = self.job.condition.launch
+        ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
         write_plan(self.phone, ask)
-        self._coolers = coolers
-        return ask
+        return scene, ask
 
-    def _launch(self, ask: Ask) -> _Before:
-        answers = launch(self.phone, ask, before=[self._looking()])
-        return self._seen(split_nodes(answers[0].text))
+    def _pin(self, cores: CoreSet) -> None:
+        if self.guard is not None:
+            self.guard.check()
+        if can_pin(self.phone.known):
+            pin_clocks(self.phone, self.resolved.clocks_khz, cores, self._journal)
 
-    def _looking(self) -> Command:
-        zones = (zone.path for zone in self.phone.known.cpu_zones)
-        counters = (self._residency_node(policy) for policy in self.resolved.clocks_khz)
-        return reading([UPTIME, BOOT_ID, *zones, *counters])
+    def _run(self, scene: Scene, ask: Ask) -> tuple[Look, Output]:
+        check_fence(self.phone, self.job.fence)
+        seen, pid = launch(self.phone, ask, before=scene.looking())
+        output = watch(self.phone, ask, pid, self._sleep, self._progress)
+        return scene.look(split_nodes(seen.text)), output
 
-    def _seen(self, nodes: Mapping[str, str]) -> _Before:
-        policies = self.resolved.clocks_khz
-        return _Before(
-            boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
-            temp_c=hottest(self.phone.known.cpu_zones, nodes),
-            residency={policy: nodes.get(self._residency_node(policy), "") for policy in policies},
-        )
-
-    @staticmethod
-    def _residency_node(policy: int) -> str:
-        return policy_node(policy, "stats/time_in_state")
-
-    def _harvest(self, ask: Ask, before: _Before, output: Output) -> None:
-        answers = self.phone.batch([self._looking()])
-        after = self._seen(split_nodes(answers[0].text))
-        content = self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX)
-        readings = parse_readings(content)
-        assert output.hello is not None
-        assert output.done is not None
-        facts, asked = self.phone.known, self.resolved.clocks_khz
-        share = held_share(asked, before.residency, after.residency)
-        start_ns, end_ns = span_ns(output.windows) if output.windows else (0, 0)
-        temps = hottest_trace(readings, facts.cpu_zones)
-        evidence = Evidence(
-            condition=self.job.condition,
-            asked_mask=ask.cores.mask,
-            found_mask=int(output.hello.mask, 16),
-            asked_khz=asked,
-            held_share=share,
-            capped_khz=self._caps(readings),
-            coolers=self._busy_coolers(readings),
-            start_temp_c=before.temp_c,
-            temps_c=tuple(temps),
-            done=output.done,
-            span_s=(end_ns - start_ns) / 1e9,
-            boot_ids=(before.boot_id, after.boot_id),
-        )
-        measured = Measured(
-            work=work_of(self.job.case),
-            windows=output.windows,
-            done=output.done,
-            readings=readings,
-            cpu_zones=facts.cpu_zones,
-            start_temp_c=before.temp_c,
-            clock_held_share=share,
-        )
-        self.verdict = judge(evidence)
-        if facts.provenance is not None:
-            self.metrics = figures(measured, facts.provenance)
-        self.blob = pack(output.windows, readings)
-
-    def _caps(self, readings: Readings) -> dict[int, int]:
-        """Policies whose limit was seen below what was written: the mark of a thermal cap."""
-        caps = {}
-        for policy, khz in self.resolved.clocks_khz.items():
-            limits = readings.numbers(policy_node(policy, "scaling_max_freq"))
-            lowest = min((limit for limit in limits if limit is not None), default=khz)
-            if lowest < khz:
-                caps[policy] = lowest
-        return caps
-
-    def _busy_coolers(self, readings: Readings) -> tuple[str, ...]:
-        busy = {
-            name
-            for path, name in self._coolers.items()
-            if any(filter(None, readings.numbers(path)))
-        }
-        return tuple(sorted(busy))
+    def _harvest(self, scene: Scene, before: Look, output: Output) -> Harvest:
+        seen = self.phone.batch([scene.looking()])[0]
+        after = scene.look(split_nodes(seen.text))
+        readings = parse_readings(self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX))
+        job = self.job
+        return weigh(scene, job.case, job.condition, (before, after), output, readings)
 
     def _restore(self) -> None:
         if self.journal is None:
@@ -345,8 +256,7 @@ class _Lane:
 
     def _report(self, fault: Fault | None) -> Report:
         facts = self.phone.facts
-        sound = fault is None
-        telemetry = self.blob if sound else None
+        harvest = self.harvest if fault is None else None
         return Report(
             run=self.job.run,
             host=self.desk.host,
@@ -360,11 +270,11 @@ class _Lane:
             boot_id=self.boot_id,
             runner=facts.runner if facts else None,
             resolved=self.resolved,
-            metrics=self.metrics if sound else (),
-            verdict=self.verdict if sound else None,
+            metrics=harvest.metrics if harvest else (),
+            verdict=self.verdict if fault is None else None,
             fault=fault,
-            telemetry=telemetry[0] if telemetry else None,
-            chunks=len(chunks_of(*telemetry)) if telemetry else 0,
+            telemetry=harvest.digest if harvest else None,
+            chunks=len(chunks_of(harvest.digest, harvest.telemetry)) if harvest else 0,
         )
 
     def _case_digest(self) -> str:

@@ -2,8 +2,9 @@
 
 import time
 
+from agent.phone.nodes import first_number
 from agent.phone.phone import HOME, UPTIME, Command, Phone
-from workloads.fault import ShellFailed
+from workloads.fault import PhoneTrouble, ShellFailed
 from workloads.text import safe_text
 
 LANE_DIR = f"{HOME}/lane"
@@ -37,12 +38,19 @@ class Guard:
         self._runner = runner
         self._silence_s = silence_s
         self._fed_at = time.monotonic()
+        self._pid: int | None = None
 
     def start(self) -> None:
         """Start it detached; it ends by itself when the list of changes is gone."""
         silence = max(1, round(self._silence_s * max(1.0, self._phone.clock.value)))
         words = ["setsid", self._runner, "guard", LANE_DIR, "--silence-s", str(silence)]
-        self._phone.batch([Command(words, into="/dev/null", detached=True)])
+        started = self._phone.batch([Command(words, into="/dev/null", detached=True)])[0]
+        self._pid = first_number(started.text)
+
+    def check(self) -> None:
+        """Fail when the dead-man is not there: without it nothing may be changed."""
+        if self._pid is None or self._phone.shell(["kill", "-0", str(self._pid)]).status != 0:
+            raise PhoneTrouble("The phone's dead-man did not stay; nothing was changed.")
 
     def feed(self) -> None:
         """Show life, as often as needed and no more."""

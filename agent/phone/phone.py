@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Command:
-    """A command as words, with the file its output goes to; detached ones outlive the shell."""
+    """A command as words, with the file its output goes to; a detached one answers its pid."""
 
     words: Sequence[str]
     into: str | None = None
@@ -48,7 +48,8 @@ class Command:
     def line(self) -> str:
         """Write it for the phone's shell; stdin is closed so that it cannot eat the next line."""
         into = f" >{shlex.quote(self.into)}" if self.into is not None else ""
-        return f"{shlex.join(self.words)} </dev/null{into} 2>&1{' &' if self.detached else ''}"
+        line = f"{shlex.join(self.words)} </dev/null{into} 2>&1"
+        return f"{line} & echo $!" if self.detached else line
 
 
 class ClockRatio:

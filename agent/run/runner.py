@@ -13,6 +13,7 @@ from agent.control.guard import LANE_DIR, lane_file
 from agent.control.journal import kill_runner
 from agent.deadline import Deadline
 from agent.phone.link import MIB, Reply
+from agent.phone.nodes import first_number
 from agent.phone.phone import UPTIME, Answer, Command, Phone, reading, split_nodes
 from agent.run.lines import Output, RunnerFault
 from workloads.catalogue import Case, lower
@@ -79,15 +80,16 @@ def write_plan(phone: Phone, ask: Ask) -> None:
     phone.push("".join(f"{path}\n" for path in ask.nodes).encode(), lane_file("nodes"))
 
 
-def launch(phone: Phone, ask: Ask, before: Sequence[Command] = ()) -> list[Answer]:
-    """Start the runner, right after some last looks at the phone: one round trip."""
-    answers = phone.batch([*before, ask.command()])
-    return answers[: len(before)]
+def launch(phone: Phone, ask: Ask, before: Command) -> tuple[Answer, int | None]:
+    """Take a last look at the phone and start the runner: one round trip; answer look and pid."""
+    look, started = phone.batch([before, ask.command()])
+    return look, first_number(started.text)
 
 
 def watch(
     phone: Phone,
     ask: Ask,
+    pid: int | None,
     sleep: Callable[[float], None],
     progress: Callable[[float], None],
 ) -> Output:
@@ -96,7 +98,7 @@ def watch(
     `sleep` sleeps host seconds and raises when the run is cancelled; the runner is ended then.
     """
     output = Output(ask.case.digest)
-    watcher = _Watcher(phone, ask, output)
+    watcher = _Watcher(phone, ask, pid, output)
     try:
         sleep(FIRST_LOOK_S)
         while not watcher.look():
@@ -132,7 +134,8 @@ def stop_runner(phone: Phone, output: Output) -> None:
 class _Watcher:
     """What the watching loop has to remember."""
 
-    def __init__(self, phone: Phone, ask: Ask, output: Output) -> None:
+    def __init__(self, phone: Phone, ask: Ask, pid: int | None, output: Output) -> None:
+        self._pid = pid
         self._phone = phone
         self._ask = ask
         self._output = output
@@ -170,39 +173,35 @@ class _Watcher:
         return ended
 
     def _look(self) -> bool:
-        hello = self._output.hello
-        commands = [reading([UPTIME]), _tail(self._output)]
-        if hello is not None:
-            commands.append(Command(["kill", "-0", str(hello.pid)]))
+        if self._output.hello is not None:
+            self._pid = self._output.hello.pid
+        # Alive is asked first: a runner that ends in between has then left its last word.
+        signal_0 = Command(["kill", "-0", str(self._pid or 0)])
+        commands = [signal_0, reading([UPTIME]), _tail(self._output)]
         answers = self._phone.exchange(commands, Deadline.after(CALL_S), limit=2 * MIB)
-        clock = split_nodes(answers[0].output.decode(errors="replace"))
+        clock = split_nodes(answers[1].output.decode(errors="replace"))
         uptime_s = self._phone.note_uptime(clock.get(UPTIME, ""))
-        self._feed(answers[1])
-        if self._output.ended:
-            return True
-        if self._output.hello is None:
-            self._check_started()
-            return False
-        self._elapsed_s = uptime_s - self._output.hello.t_ns / 1e9
-        self._check_alive(alive=hello is None or answers[2].status == 0)
+        self._feed(answers[2])
+        if not self._output.ended:
+            self._check_alive(alive=answers[0].status == 0)
+        if self._output.hello is not None:
+            self._elapsed_s = uptime_s - self._output.hello.t_ns / 1e9
+            self._check_time()
         return self._output.ended
 
     def _feed(self, tail: Reply) -> None:
         if tail.status == 0:
             self._output.feed(tail.output)
 
-    def _check_started(self) -> None:
-        if self._started.expired:
+    def _check_alive(self, alive: bool) -> None:
+        if not alive:
+            raise RunnerDied(f"The runner ended without a word: {self._last_words()}")
+        if self._output.hello is None and self._started.expired:
             raise RunnerDied(f"The runner did not start: {self._last_words()}")
 
-    def _check_alive(self, alive: bool) -> None:
+    def _check_time(self) -> None:
         if self._elapsed_s < -1.0:
             raise PhoneTrouble("The phone restarted during the run.")
-        if not alive:
-            # Its last word may have come between our two looks.
-            self._feed(self._phone.exchange([_tail(self._output)], limit=2 * MIB)[0])
-            if not self._output.ended:
-                raise RunnerDied(f"The runner ended without a word: {self._last_words()}")
         limit_s = 2 * self._ask.launch.max_seconds + 300
         if self._elapsed_s > limit_s and not self._output.ended:
             raise RunnerFailed(f"The runner did not end within {limit_s:.0f} s.")

@@ -1,0 +1,142 @@
+"""The scene: which nodes tell of a run, and what they told before, during and after it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.control.clocks import clusters_of, policy_node
+from agent.phone.nodes import THERMAL, hottest, parse_cpu_coolers
+from agent.phone.phone import BOOT_ID, UPTIME, Command, Phone, reading
+from agent.run.figures import CURRENT, STATUS, VOLTAGE, Measured, figures, hottest_trace, span_ns
+from agent.run.lines import Output
+from agent.run.telemetry import Readings, pack
+from agent.run.verdict import Evidence, held_share, judge
+from workloads.catalogue import Case, work_of
+from workloads.condition import Condition
+from workloads.fault import RunnerFailed
+from workloads.measure import Metric, Verdict
+from workloads.phone import CoreSet, PhoneFacts
+from workloads.text import safe_text
+
+
+@dataclass(frozen=True)
+class Look:
+    """The phone at one moment: its boot, its heat, and how long it was at which clock."""
+
+    boot_id: str
+    temp_c: float | None
+    residency: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What a run comes to."""
+
+    verdict: Verdict
+    metrics: tuple[Metric, ...]
+    digest: str
+    telemetry: bytes
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One run's view of its phone."""
+
+    facts: PhoneFacts
+    cores: CoreSet
+    asked_khz: Mapping[int, int]
+    coolers: Mapping[str, str]
+
+    @property
+    def sampled(self) -> list[str]:
+        """The nodes that the runner samples beside the work."""
+        slow = [self.facts.slow_zone.path] if self.facts.slow_zone else []
+        clocks = [
+            policy_node(cluster.policy, name)
+            for cluster in clusters_of(self.facts, self.cores)
+            for name in ("scaling_cur_freq", "scaling_max_freq")
+        ]
+        zones = [zone.path for zone in self.facts.cpu_zones]
+        return [*zones, *slow, *clocks, *self.coolers, CURRENT, VOLTAGE, STATUS]
+
+    def looking(self) -> Command:
+        """The command behind a Look."""
+        zones = (zone.path for zone in self.facts.cpu_zones)
+        return reading([UPTIME, BOOT_ID, *zones, *map(_residency_node, self.asked_khz)])
+
+    def look(self, nodes: Mapping[str, str]) -> Look:
+        """What the command saw."""
+        return Look(
+            boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
+            temp_c=hottest(self.facts.cpu_zones, nodes),
+            residency={policy: nodes.get(_residency_node(policy), "") for policy in self.asked_khz},
+        )
+
+    def caps_khz(self, readings: Readings) -> dict[int, int]:
+        """Policies whose limit was seen below what was asked: the mark of a thermal cap."""
+        caps = {}
+        for policy, khz in self.asked_khz.items():
+            limits = readings.numbers(policy_node(policy, "scaling_max_freq"))
+            lowest = min((limit for limit in limits if limit is not None), default=khz)
+            if lowest < khz:
+                caps[policy] = lowest
+        return caps
+
+    def busy_coolers(self, readings: Readings) -> tuple[str, ...]:
+        """CPU cooling devices that were not at rest all the time."""
+        busy = {
+            name for path, name in self.coolers.items() if any(filter(None, readings.numbers(path)))
+        }
+        return tuple(sorted(busy))
+
+
+def set_scene(phone: Phone, cores: CoreSet, asked_khz: Mapping[int, int]) -> Scene:
+    """Find the nodes that will tell of a run."""
+    coolers = parse_cpu_coolers(phone.find_nodes([f"{THERMAL}/cooling_device*/type"]))
+    return Scene(phone.known, cores, asked_khz, coolers)
+
+
+def weigh(
+    scene: Scene,
+    case: Case,
+    condition: Condition,
+    looks: tuple[Look, Look],
+    output: Output,
+    readings: Readings,
+) -> Harvest:
+    """Make verdict, figures and telemetry of everything that a run left behind. Pure."""
+    before, after = looks
+    if output.hello is None or output.done is None or not output.windows:
+        raise RunnerFailed("The runner is done, but it measured nothing.")
+    start_ns, end_ns = span_ns(output.windows)
+    share = held_share(scene.asked_khz, before.residency, after.residency)
+    evidence = Evidence(
+        condition=condition,
+        asked_mask=scene.cores.mask,
+        found_mask=int(output.hello.mask, 16),
+        asked_khz=scene.asked_khz,
+        held_share=share,
+        capped_khz=scene.caps_khz(readings),
+        coolers=scene.busy_coolers(readings),
+        start_temp_c=before.temp_c,
+        temps_c=tuple(hottest_trace(readings, scene.facts.cpu_zones)),
+        done=output.done,
+        span_s=(end_ns - start_ns) / 1e9,
+        boot_ids=(before.boot_id, after.boot_id),
+    )
+    measured = Measured(
+        work=work_of(case),
+        windows=output.windows,
+        done=output.done,
+        readings=readings,
+        cpu_zones=scene.facts.cpu_zones,
+        start_temp_c=before.temp_c,
+        clock_held_share=share,
+    )
+    offered = scene.facts.provenance
+    metrics = figures(measured, offered) if offered is not None else ()
+    digest, blob = pack(output.windows, readings)
+    return Harvest(judge(evidence), metrics, digest, blob)
+
+
+def _residency_node(policy: int) -> str:
+    return policy_node(policy, "stats/time_in_state")
