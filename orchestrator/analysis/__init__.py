@@ -1,0 +1,1 @@
+"""From runs to statements. Pure: runs in, numbers and sentences out."""

@@ -1,0 +1,185 @@
+"""Three sentences, none of which says more than the runs do."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.findings import findings
+from orchestrator.nouns import MeasuredRun
+from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, endurance, measured
+from workloads.measure import Standing
+
+# serial -> (cold, after ten minutes): first when cold, last when hot
+FLEET = {"a": (10.0, 40.0), "b": (20.0, 22.0), "c": (30.0, 31.0), "d": (36.0, 36.5)}
+
+
+def fleet(times: dict[str, tuple[float, float]], n: int = 4, **changes: Any) -> list[MeasuredRun]:
+    return [
+        run
+        for serial, (cold, hot) in times.items()
+        for repeat in range(n)
+        for run in (
+            measured(serial, cold, repeat=repeat, **changes),
+            endurance(serial, hot, repeat=repeat, **changes),
+        )
+    ]
+
+
+def sentences(runs: Iterable[MeasuredRun]) -> list[str]:
+    return [finding.sentence for finding in findings(list(runs))]
+
+
+def test_measured_runs_give_three_plain_answers() -> None:
+    expected = [
+        "Cold, Model a (a) is fastest with 10 ms a step, 2.00 times ahead of Model b (b) with "
+        "20 ms.",
+        "After ten minutes of heat, Model b (b) is fastest with 22 ms a step, 1.41 times ahead of "
+        "Model c (c) with 31 ms; Model a (a), first when cold, is now number 4 with 40 ms, 4.00 "
+        "times its cold time.",
+        "Take Model b (b), Model c (c) and Model d (d): after ten minutes they need 22 ms, 31 ms "
+        "and 36.5 ms a step, and a round lasts as long as its slowest phone, 36.5 ms a step; with "
+        "Model a (a) it would be 40 ms.",
+    ]
+    assert expected == sentences(fleet(FLEET))
+
+
+def test_a_phone_that_stays_first_is_said_to() -> None:
+    times = {"a": (10.0, 15.0), "b": (20.0, 60.0)}
+    assert (
+        "; it was first when cold as well and is now at 1.50 times its cold time."
+        in (sentences(fleet(times))[1])
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "prefix"),
+    [
+        ({"provenance": FITTED}, "Simulated ±10%: "),
+        ({"provenance": EXTRAPOLATED}, "Simulated, error unknown: "),
+        ({"provenance": HOST}, "On a computer: "),
+    ],
+)
+def test_every_sentence_says_first_when_no_phone_made_its_numbers(
+    changes: dict[str, Any], prefix: str
+) -> None:
+    found = findings(fleet(FLEET, **changes))
+    assert [True] * 3 == [finding.sentence.startswith(prefix) for finding in found]
+    assert [prefix.startswith("Simulated")] * 3 == [finding.simulated for finding in found]
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        # extrapolated numbers never win
+        (fleet(FLEET, provenance=EXTRAPOLATED), "no proof, because a model of unknown error"),
+        (fleet(FLEET, n=2), "which is no proof with 2 runs a cell"),
+        (fleet(FLEET, n=1), "which is no proof with one run a cell"),
+        # a difference within the model's error
+        (
+            fleet({"a": (10.0, 10.0), "b": (11.0, 11.0)}, provenance=FITTED),
+            "but one phone cannot be told apart from it",
+        ),
+    ],
+)
+def test_a_lead_that_proves_nothing_is_only_a_lead(runs: list[MeasuredRun], why: str) -> None:
+    for sentence in sentences(runs)[:2]:
+        assert why in sentence
+        assert "leads with" in sentence
+        assert "fast" not in sentence
+
+
+def test_several_cells_are_joined_by_the_geometric_mean() -> None:
+    times = {("a", 32): 2.0, ("a", 256): 8.0, ("b", 32): 10.0, ("b", 256): 40.0}
+    runs = [
+        measured(serial, value, parameters={"batch_size": size}, repeat=repeat)
+        for (serial, size), value in times.items()
+        for repeat in range(4)
+    ]
+    expected = "Cold, Model a (a) is fastest with 4 ms a step, 5.00 times ahead of Model b (b) "
+    assert expected + "with 20 ms (geometric mean of 2 cells)." == sentences(runs)[0]
+
+
+def test_only_cells_that_every_phone_has_decide() -> None:
+    small, large = {"batch_size": 32}, {"batch_size": 256}
+    runs = [measured("a", 10.0, parameters=small, repeat=repeat) for repeat in range(4)]
+    runs += [measured("b", 20.0, parameters=small, repeat=repeat) for repeat in range(4)]
+    # b alone has a quick run of another cell; it must not pull b ahead
+    runs += [measured("b", 0.1, parameters=large, repeat=repeat) for repeat in range(4)]
+    assert "(geometric mean of the 1 of 2 cells that every phone has)" in sentences(runs)[0]
+    assert sentences(runs)[0].startswith("Cold, Model a (a) is fastest with 10 ms")
+
+
+def test_workloads_that_never_call_the_phone_say_nothing_about_it() -> None:
+    runs = [*fleet(FLEET), *(measured(serial, 0.001, workload="noop") for serial in FLEET)]
+    assert sentences(fleet(FLEET)) == sentences(runs)
+
+
+def test_what_is_missing_is_named() -> None:
+    expected = [
+        "Nobody can be named: there is no valid cold run with step_ms.",
+        "Nobody can be named: there is no valid endurance run with last_minute_step_ms.",
+        "No three phones can be named: there is no valid endurance run with last_minute_step_ms.",
+    ]
+    assert expected == sentences([measured("a", standing=Standing.VOID)])
+    assert [None] * 3 == [finding.provenance for finding in findings([])]
+
+
+def test_without_cold_runs_the_difference_stays_open() -> None:
+    hot = [run for run in fleet(FLEET) if run.condition.protocol == "endurance"]
+    assert "how that differs from cold is open: there is no valid cold run" in sentences(hot)[1]
+
+
+def test_three_phones_take_three_phones() -> None:
+    expected = "No three phones can be named: only 2 phones have a valid ten-minute run."
+    assert expected == sentences(fleet({"a": (1.0, 1.0), "b": (2.0, 2.0)}))[2]
+
+
+def test_a_mixture_names_nobody() -> None:
+    runs = [*fleet(FLEET), *fleet({"z": (1.0, 1.0)}, provenance=HOST)]
+    for sentence in sentences(runs):
+        assert "named: mlp-4 batch_size=32" in sentence
+        assert "compare one kind at a time" in sentence
+
+
+def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
+    return [
+        endurance(serial, time, repeat=repeat, energy_per_step_mj=energy)
+        for serial, (time, energy) in needs.items()
+        for repeat in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("needs", "chosen", "reason"),
+    [
+        # c and d are equally quick within two percent: the frugal one goes
+        (
+            {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.2, 5)},
+            "Take Model a (a), Model b (b) and Model d (d)",
+            "Model c (c) would be as quick, but needs more energy a step",
+        ),
+        # three percent slower is slower, however frugal
+        (
+            {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.7, 5)},
+            "Take Model a (a), Model b (b) and Model c (c)",
+            "with Model d (d) it would be 20.7 ms",
+        ),
+    ],
+)
+def test_phones_that_are_equally_quick_are_chosen_by_their_energy(
+    needs: dict[str, tuple[float, float]], chosen: str, reason: str
+) -> None:
+    sentence = sentences(with_energy(needs))[2]
+    assert sentence.startswith(chosen)
+    assert reason in sentence
+
+
+def test_without_energy_figures_the_quicker_phone_is_taken() -> None:
+    times = {"a": (1.0, 10.0), "b": (1.0, 11.0), "c": (1.0, 20.0), "d": (1.0, 20.2)}
+    assert sentences(fleet(times))[2].startswith("Take Model a (a), Model b (b) and Model c (c)")
+
+
+def test_a_hostile_name_is_made_safe_before_it_enters_a_sentence() -> None:
+    evil = measured("a").facts.model_copy(update={"model": "Pi\x1b[2Jxel\u202e"})
+    assert "Pi[2Jxel (a)" in sentences([measured("a", facts=evil)])[0]

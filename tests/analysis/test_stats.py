@@ -1,0 +1,96 @@
+"""The statistics say what they claim to say."""
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.stats import (
+    Interval,
+    IntervalKind,
+    geometric_mean,
+    median,
+    median_interval,
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([3.0], 3.0),
+        ([1.0, 2.0, 9.0], 2.0),  # an outlier does not move it
+        ([1.0, 2.0, 4.0, 9.0], 3.0),
+    ],
+)
+def test_the_median_is_the_middle(values: list[float], expected: float) -> None:
+    assert expected == median(values)
+
+
+@pytest.mark.parametrize("values", [[4.0], [4.0, 7.0]])
+def test_fewer_than_three_runs_give_their_range_and_say_so(values: list[float]) -> None:
+    expected = Interval(4.0, values[-1], len(values), IntervalKind.RANGE)
+    assert expected == median_interval(values)
+
+
+def test_an_interval_is_the_same_every_time() -> None:
+    values = list(np.random.default_rng(1).normal(10, 1, 10))
+    assert median_interval(values) == median_interval(values)
+    assert median_interval(values, seed=1) != median_interval(values, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("runs", "least", "most"),
+    [
+        # five runs: the interval is nearly their range, which misses once in sixteen
+        (5, 0.88, 0.97),
+        (15, 0.90, 0.98),
+        (40, 0.91, 0.98),
+    ],
+)
+def test_the_interval_covers_the_true_median_about_as_often_as_it_says(
+    runs: int, least: float, most: float
+) -> None:
+    noise = np.random.default_rng(20240)
+    # lognormal: step times are skewed, and the true median is exp(mean)
+    worlds = np.exp(noise.normal(np.log(10.0), 0.05, size=(400, runs)))
+    intervals = [median_interval(list(world)) for world in worlds]
+    covered = sum(each.low <= 10.0 <= each.high for each in intervals) / len(intervals)
+    assert least <= covered <= most
+
+
+def test_more_runs_make_a_narrower_interval() -> None:
+    values = list(np.random.default_rng(3).normal(10, 1, 60))
+    few, many = median_interval(values[:6]), median_interval(values)
+    assert many.high - many.low < 0.7 * (few.high - few.low)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([2.0, 8.0], 4.0),
+        ([5.0], 5.0),
+        # doubling one case counts the same whichever case it is
+        ([1.0, 100.0], 10.0),
+    ],
+)
+def test_the_geometric_mean_weighs_cases_alike(values: list[float], expected: float) -> None:
+    assert geometric_mean(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 0.0], [-1.0]])
+def test_a_geometric_mean_of_nothing_or_less_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        geometric_mean(values)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (10.0, 20.0, (9.0, 22.0)),
+        # a temperature below zero is widened outwards too
+        (-10.0, 20.0, (-11.0, 22.0)),
+    ],
+)
+def test_a_models_error_widens_both_ends(
+    low: float, high: float, expected: tuple[float, float]
+) -> None:
+    wide = Interval(low, high, 5, IntervalKind.BOOTSTRAP).widened(0.1)
+    assert expected == pytest.approx((wide.low, wide.high))
