@@ -98,7 +98,7 @@ class HostAgent:
             log.info("%s was started before: dropped", job.run)
             return
         place = self._roster.place(job.phone)
-        if place is None or place.phone is None:
+        if place is None or not place.here:
             gone = Unreachable(f"{job.phone} is not at this host")
             self._finish(job.run, failed(self.settings.host, job, gone, "starting"))
             return
@@ -119,7 +119,6 @@ class HostAgent:
                     place.cancel.set()
 
     def _attempt(self, place: Place, job: Job) -> Outcome:
-        assert place.phone is not None
         desk = Desk(
             host=self.settings.host,
             state_dir=self.settings.state_dir,

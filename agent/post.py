@@ -20,10 +20,17 @@ TROUBLE_PAUSE_S = 0.5
 class Post:
     """Two threads: one sends, one listens for confirmations."""
 
-    def __init__(self, spool: Spool, broker: Broker, send: Callable[[Sequence[str]], None]) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        broker: Broker,
+        send: Callable[[Sequence[str]], None],
+        resend_s: float = RESEND_S,
+    ) -> None:
         self._spool = spool
         self._broker = broker
         self._send = send
+        self._resend_s = resend_s
         self._stop = threading.Event()
         self._changed = threading.Condition()
         # id -> (when to send it, how often it was sent); bodies stay on disk
@@ -81,7 +88,7 @@ class Post:
             chosen = due[:DELIVERY_PARCELS_MAX]
             for name in chosen:
                 count = self._due[name][1]
-                self._due[name] = (now + min(RESEND_S * 2**count, RESEND_MAX_S), count + 1)
+                self._due[name] = (now + min(self._resend_s * 2**count, RESEND_MAX_S), count + 1)
             return chosen
 
     def _fitting(self, ids: Sequence[str]) -> list[str]:

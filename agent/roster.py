@@ -35,10 +35,11 @@ ADMIT_AGAIN_S = 5.0
 class Place:
     """A phone's place: its lane, who is in it, and what can be seen from outside."""
 
-    def __init__(self, facts: PhoneFacts) -> None:
+    def __init__(self, phone: Phone, facts: PhoneFacts) -> None:
+        self.phone = phone
         self.facts = facts
         self.facts_digest = digest_of(facts.model_dump(mode="json"))
-        self.phone: Phone | None = None
+        self.here = True
         self.why = ""
         self.lane = threading.Lock()
         self.job: Job | None = None
@@ -48,7 +49,7 @@ class Place:
     def presence(self) -> PhonePresence:
         """The phone as the heartbeat shows it."""
         view = self.view
-        state: Literal["idle", "busy", "away"] = "idle" if self.phone else "away"
+        state: Literal["idle", "busy", "away"] = "idle" if self.here else "away"
         return PhonePresence(
             serial=self.facts.serial,
             state="busy" if self.job else state,
@@ -81,6 +82,7 @@ class Roster:
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._serial_at: dict[str, str] = {}
+        self._last_at: dict[str, str] = {}
         self._states: dict[str, str] = {}
         self._busy: set[str] = set()
         self._pool = ThreadPoolExecutor(16, thread_name_prefix="roster")
@@ -99,8 +101,7 @@ class Roster:
         self._stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for place in self.places():
-            if place.phone is not None:
-                place.phone.close()
+            place.phone.close()
 
     def places(self) -> list[Place]:
         """Every place, whether its phone is here or not."""
@@ -162,7 +163,16 @@ class Roster:
         self._server.connect(address, Deadline.after(CONNECT_S))
 
     def _admit(self, address: str) -> None:
-        """Probe a phone, put back what a dead lane left changed, and give it its place."""
+        """Probe a phone, put back what a dead lane left changed, and give it its place.
+
+        A phone that was only gone for a moment, with its lane still at work, is the lane's.
+        """
+        with self._lock:
+            before = self._places.get(self._last_at.get(address, ""))
+            if before is not None and before.job is not None:
+                before.here, before.why = True, ""
+                self._serial_at[address] = before.facts.serial
+                return
         phone = Phone(self._server.open(address))
         facts = probe(phone, runner_for)
         if restore_leftovers(phone, self._state_dir):
@@ -173,15 +183,9 @@ class Roster:
                 log.error("%s shows up at %s and %s: ignored there", facts.serial, here, address)
                 phone.close()
                 return
-            known = self._places.get(facts.serial)
-            place = Place(facts)
-            if known is not None:
-                place.lane, place.job, place.cancel = known.lane, known.job, known.cancel
-                place.view = known.view
-            place.phone = phone
-            self._places[facts.serial] = place
-            self._serial_at[address] = facts.serial
-        self._see(place, phone)
+            place = self._places[facts.serial] = Place(phone, facts)
+            self._serial_at[address] = self._last_at[address] = facts.serial
+        self._see(place)
         log.info("%s (%s) is here", facts.serial, facts.model)
         self._admitted(place)
 
@@ -189,10 +193,10 @@ class Roster:
         """See whether an idle phone still answers; one that does not is reached for anew."""
         with self._lock:
             place = self._places.get(self._serial_at.get(address, ""))
-        if place is None or place.phone is None or not place.lane.acquire(blocking=False):
+        if place is None or not place.lane.acquire(blocking=False):
             return
         try:
-            self._see(place, place.phone)
+            self._see(place)
         except FarmError as error:
             self._lose(address, str(error))
             if address in self._connect:
@@ -200,14 +204,14 @@ class Roster:
         finally:
             place.lane.release()
 
-    def _see(self, place: Place, phone: Phone) -> None:
-        seen = glance(phone, Deadline.after(GLANCE_S))
+    def _see(self, place: Place) -> None:
+        seen = glance(place.phone, Deadline.after(GLANCE_S))
         place.view.temp_c, place.view.battery_pct = seen.temp_c, seen.battery_pct
 
     def _lose(self, address: str, why: str) -> None:
         with self._lock:
             place = self._places.get(self._serial_at.pop(address, ""))
-        if place is not None and place.phone is not None:
+        if place is not None:
             log.warning("%s is away: %s", place.facts.serial, why)
-            place.phone.close()
-            place.phone, place.why = None, why
+            place.here, place.why = False, why
+            place.phone.close()  # a lane that is still at work opens it again

@@ -7,6 +7,7 @@ confirms. Writers wait for the disk together: one fsync serves every lane that a
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,11 +18,12 @@ from workloads.messages import Chunk, Report, RunId, Sighting
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS started (
     run TEXT PRIMARY KEY, job TEXT NOT NULL, ended INTEGER NOT NULL DEFAULT 0,
-    at REAL NOT NULL DEFAULT (unixepoch('subsec')));
+    at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS parcel (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
-DELETE FROM started WHERE ended = 1 AND at < unixepoch() - 7 * 86400;
 """
+
+REMEMBER_S = 7 * 86400  # a message that is older than this cannot be delivered any more
 
 Change = Callable[[sqlite3.Connection], Any]
 
@@ -36,11 +38,15 @@ class Spool:
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
         self._writer.start()
         self._apply(lambda connection: connection.executescript(_SCHEMA))
+        old = (time.time() - REMEMBER_S,)
+        forget = "DELETE FROM started WHERE ended = 1 AND at < ?"
+        self._apply(lambda connection: connection.execute(forget, old).rowcount)
 
     def begin(self, run: RunId, job: str) -> bool:
         """Note that a run is about to start; False when it was started before."""
-        statement = "INSERT OR IGNORE INTO started (run, job) VALUES (?, ?)"
-        count = self._apply(lambda it: it.execute(statement, (str(run), job)).rowcount)
+        statement = "INSERT INTO started (run, job, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        row = (str(run), job, time.time())
+        count = self._apply(lambda it: it.execute(statement, row).rowcount)
         return bool(count)
 
     def end(self, run: RunId, parcels: Sequence[Report | Chunk]) -> None:

@@ -1,0 +1,50 @@
+"""What the scheduler makes of heartbeats."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestrator.dispatch.scheduler import look
+from tests.builders import a_run
+from workloads.messages import PhonePresence, Presence
+
+DIGEST = "ab" * 32
+KNOWN = {"PH1": DIGEST, "PH2": DIGEST}
+
+
+def a_presence(*phones: PhonePresence, host: str = "host-a") -> Presence:
+    """A heartbeat."""
+    return Presence(host=host, agent="x", at=datetime.now(UTC), slots=8, phones=phones)
+
+
+@pytest.mark.parametrize(
+    ("phone", "idle"),
+    [
+        (PhonePresence(serial="PH1", state="idle", facts_digest=DIGEST), True),  # free and known
+        (PhonePresence(serial="PH1", state="away", facts_digest=DIGEST), False),  # gone
+        (PhonePresence(serial="PH1", state="unfit", facts_digest=DIGEST), False),  # cannot work
+        (PhonePresence(serial="PH9", state="idle", facts_digest=DIGEST), False),  # never seen
+        (PhonePresence(serial="PH1", state="idle", facts_digest="cd" * 32), False),  # it changed
+        (PhonePresence(serial="PH1", state="idle"), False),  # not yet probed
+    ],
+)
+def test_only_a_present_and_known_phone_is_idle(phone: PhonePresence, idle: bool) -> None:
+    assert idle == ("PH1" in look([a_presence(phone)], KNOWN).idle)
+
+
+def test_a_busy_phone_is_idle_only_if_the_store_knows_the_end_of_its_run() -> None:
+    busy = PhonePresence(serial="PH1", state="busy", facts_digest=DIGEST, run=a_run())
+    sight = look([a_presence(busy)], KNOWN)
+    assert {"PH1": a_run()} == sight.doubtful
+    assert {a_run()} == sight.running
+
+
+def test_a_phone_that_two_hosts_claim_is_nobodys() -> None:
+    phone = PhonePresence(serial="PH1", state="idle", facts_digest=DIGEST)
+    sight = look([a_presence(phone), a_presence(phone, host="host-b")], KNOWN)
+    assert {} == sight.idle
+
+
+def test_a_host_with_an_unknown_phone_is_asked_to_announce_it() -> None:
+    phone = PhonePresence(serial="PH9", state="idle", facts_digest=DIGEST)
+    assert {"host-a"} == look([a_presence(phone)], KNOWN).strangers
