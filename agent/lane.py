@@ -219,6 +219,7 @@ class _Lane:
                         self._doubt(error)
                         break
                     time.sleep(0.2)
+        self.journal.close()
         self.stage = failed_stage
 
     def _doubt(self, error: FarmError) -> None:

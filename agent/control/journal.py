@@ -21,6 +21,7 @@ from workloads.text import safe_text
 
 RESTORE_BYTES_MAX = 64 * 1024
 AIRPLANE = "global airplane_mode_on"  # the radios listen to a command, not to the setting
+_IN_USE: set[Path] = set()  # a phone that comes back during its run is not a leftover
 _UNSET = "null"  # what `settings get` prints for a setting that was never made
 
 
@@ -62,7 +63,12 @@ class Journal:
 
     def open(self) -> None:
         """Put the empty page on the disk."""
+        _IN_USE.add(self._file)
         _write_synced(self._file, self.page)
+
+    def close(self) -> None:
+        """Leave the journal to whoever looks for leftovers."""
+        _IN_USE.discard(self._file)
 
     def note(self, changes: Sequence[Change]) -> None:
         """Write down what is about to be changed; only then may it be changed."""
@@ -94,10 +100,13 @@ def journal_file(state_dir: Path, serial: str) -> Path:
 def restore_leftovers(phone: Phone, state_dir: Path) -> bool:
     """Put back what a dead lane left changed, from either journal; say whether there was any.
 
-    Harmless when there is nothing to do, so it is called whenever a phone turns up.
+    Harmless when there is nothing to do or a lane is at work, so it is called whenever a phone
+    turns up.
     """
     serial = phone.known.serial
     file = journal_file(state_dir, serial)
+    if file in _IN_USE:
+        return False
     page = _read_page(file)
     there = phone.batch(
         [

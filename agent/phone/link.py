@@ -48,15 +48,24 @@ class Link:
         self.root = False
         self._dial = dial
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._shell: _Shell | None = None
         self._su_refused = False
 
     def exchange(
         self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
     ) -> tuple[Reply, ...]:
         """Send lines in one go and answer what each came to, in order: one round trip."""
-        with self._turn(deadline):
-            return self._exchange(lines, deadline, limit)
+        if not self._lock.acquire(timeout=deadline.remaining):
+            raise Hung(f"{self.address}: another command did not end in time")
+        try:
+            with self._failing("the shell"):
+                return self._open_shell(deadline).talk(lines, deadline, limit)
+        except BaseException:
+            # What the phone still has to say would be taken for the next answer.
+            self.close()
+            raise
+        finally:
+            self._lock.release()
 
     def send_file(self, content: bytes, path: str, mode: int, deadline: Deadline) -> None:
         """Write a file by adb's sync service, with the rights of adb's own user."""
@@ -76,25 +85,32 @@ class Link:
                 raise ShellFailed(f"{self.address} did not take {path}: {_text(why)}")
 
     def close(self) -> None:
-        """Let go of the shell; the next exchange opens another."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.close()
-            self._socket = None
+        """Let go of the shell, also under a command that waits; the next one opens another."""
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.close()
 
-    @contextmanager
-    def _turn(self, deadline: Deadline) -> Iterator[None]:
-        if not self._lock.acquire(timeout=deadline.remaining):
-            raise Hung(f"{self.address}: another command did not end in time")
+    def _open_shell(self, deadline: Deadline) -> "_Shell":
+        shell = self._shell
+        if shell is not None and not shell.ended:
+            return shell
+        self.close()
+        shell = _Shell(self._dial(self.address, SHELL, deadline.within(OPEN_S)))
+        self.root = shell.uid(deadline) == "0"
+        if not self.root and not self._su_refused:
+            shell = self._enter_root(shell, deadline)
+        self._shell = shell
+        return shell
+
+    def _enter_root(self, shell: "_Shell", deadline: Deadline) -> "_Shell":
         try:
-            with self._failing("the shell"):
-                yield
-        except BaseException:
-            # What the phone still has to say would be taken for the next answer.
-            self.close()
-            raise
-        finally:
-            self._lock.release()
+            shell.send(b"su\n", deadline)
+            self.root = shell.uid(deadline.within(SU_ANSWER_S)) == "0"
+        except (EOFError, OSError):
+            shell.close()
+            shell = _Shell(self._dial(self.address, SHELL, deadline.within(OPEN_S)))
+        self._su_refused = not self.root
+        return shell
 
     @contextmanager
     def _failing(self, what: str) -> Iterator[None]:
@@ -107,81 +123,78 @@ class Link:
         except (EOFError, OSError) as error:
             raise Unreachable(f"{self.address}: {what} lost the link") from error
         except (ValueError, struct.error) as error:
-            raise PhoneTrouble(
-                f"{self.address}: {what} got nonsense: {safe_text(error)}"
-            ) from error
+            raise PhoneTrouble(f"{self.address}: {what} got {safe_text(error)}") from error
 
-    def _exchange(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
-        if self._socket is None or _gone(self._socket):
-            self.close()
-            self._open(deadline)
-        return self._talk(lines, deadline, limit)
 
-    def _open(self, deadline: Deadline) -> None:
-        self._socket = self._dial(self.address, SHELL, deadline.within(OPEN_S))
-        self.root = self._uid(deadline) == "0"
-        if self.root or self._su_refused:
-            return
+class _Shell:
+    """A shell that reads lines from one end of a socket, in adb's shell protocol."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+
+    @property
+    def ended(self) -> bool:
+        """Whether the other end has closed: adb closes our side when the phone goes."""
         try:
-            self._send(b"su\n", deadline)
-            self.root = self._uid(deadline.within(SU_ANSWER_S)) == "0"
-        except (TimeoutError, EOFError, OSError):
-            self.close()
-            self._socket = self._dial(self.address, SHELL, deadline.within(OPEN_S))
-        self._su_refused = not self.root
+            self._stream.settimeout(0)
+            return self._stream.recv(1, socket.MSG_PEEK) in {b"", bytes([_EXIT])}
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
 
-    def _uid(self, deadline: Deadline) -> str:
-        return _text(self._talk(["id -u </dev/null"], deadline, MIB)[0].output).split(" ")[-1]
+    def close(self) -> None:
+        """Hang up; whoever waits for an answer is woken."""
+        with suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self._stream.close()
 
-    def _talk(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
+    def uid(self, deadline: Deadline) -> str:
+        """Who the shell runs as."""
+        return _text(self.talk(["id -u </dev/null"], deadline, MIB)[0].output).split(" ")[-1]
+
+    def talk(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
+        """Send lines, each with an end mark behind it, and read up to the last mark."""
         nonce = secrets.token_hex(8)
         marked = (f"{line}\necho {nonce}.{at} $?\n" for at, line in enumerate(lines))
-        self._send("".join(marked).encode(), deadline)
+        self.send("".join(marked).encode(), deadline)
         replies: list[Reply] = []
         pending = bytearray()
         taken = 0
         while len(replies) < len(lines):
+            seen = max(0, len(pending) - 64)  # a mark may straddle two packets
             pending += self._output(deadline)
-            mark = re.compile(rb"%s\.%d (\d{1,3})\n" % (nonce.encode(), len(replies)))
-            while found := mark.search(pending):
+            while found := _mark(nonce, len(replies)).search(pending, seen):
                 replies.append(Reply(int(found[1]), bytes(pending[: found.start()])))
                 taken += found.start()
                 del pending[: found.end()]
-                mark = re.compile(rb"%s\.%d (\d{1,3})\n" % (nonce.encode(), len(replies)))
+                seen = 0
             if taken + len(pending) > limit + 64:
-                raise ShellFailed(f"{self.address} printed more than {limit} bytes")
+                raise ShellFailed(f"The phone printed more than {limit} bytes.")
         return tuple(replies)
 
-    def _send(self, data: bytes, deadline: Deadline) -> None:
-        assert self._socket is not None
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Write to the shell's stdin."""
         for start in range(0, len(data), _PACKET_BYTES_MAX):
             part = data[start : start + _PACKET_BYTES_MAX]
-            self._socket.settimeout(_left(deadline))
-            self._socket.sendall(_PACKET.pack(_STDIN, len(part)) + part)
+            self._stream.settimeout(_left(deadline))
+            self._stream.sendall(_PACKET.pack(_STDIN, len(part)) + part)
 
     def _output(self, deadline: Deadline) -> bytes:
-        """The next piece of stdout; stderr of the shell itself is of no interest."""
-        assert self._socket is not None
+        """The next piece of stdout; what the shell itself says on stderr is of no interest."""
         while True:
-            kind, length = _PACKET.unpack(_read(self._socket, _PACKET.size, deadline))
+            kind, length = _PACKET.unpack(_read(self._stream, _PACKET.size, deadline))
             if length > 16 * MIB:
                 raise ValueError(f"a packet of {length} bytes")
-            data = _read(self._socket, length, deadline)
+            data = _read(self._stream, length, deadline)
             if kind == _EXIT:
                 raise EOFError("the shell ended")
             if kind == _STDOUT:
                 return data
 
 
-def _gone(stream: socket.socket) -> bool:
-    """Whether the other end has closed: adb closes our side when the phone goes."""
-    stream.settimeout(0)
-    try:
-        return stream.recv(1, socket.MSG_PEEK) in {b"", bytes([_EXIT])}
-    except (BlockingIOError, InterruptedError):
-        return False
-    except OSError:
-        return True
+def _mark(nonce: str, at: int) -> re.Pattern[bytes]:
+    return re.compile(rb"%s\.%d (\d{1,3})\n" % (nonce.encode(), at))
 
 
 def _read(stream: socket.socket, count: int, deadline: Deadline) -> bytes:

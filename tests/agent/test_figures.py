@@ -1,0 +1,156 @@
+"""Figures: from windows and readings to metrics, each with its provenance."""
+
+import json
+import zlib
+
+import pytest
+
+from agent.run.figures import (
+    CURRENT,
+    STATUS,
+    VOLTAGE,
+    Measured,
+    battery_energy_j,
+    figures,
+    median_step_ms,
+    quantile,
+)
+from agent.run.lines import Done, Window
+from agent.run.telemetry import Readings, pack, parse_readings
+from workloads.catalogue import bind, work_of
+from workloads.measure import METRICS, Provenance, Provenances, Source
+from workloads.phone import ThermalZone
+
+PHONE = Provenance(source=Source.PHONE)
+ALL = Provenances(time=PHONE, clock=PHONE, heat=PHONE, energy=PHONE)
+ZONE = ThermalZone(path="/z", type="cpu", scale=0.001)
+S = 10**9
+
+
+def windows(*step_ms: float, n: int = 5, t_s: float = 0.0) -> list[Window]:
+    made, t_ns, first = [], int(t_s * S), 0
+    for ms in step_ms:
+        ns = int(ms * n * 1e6)
+        made.append(
+            Window(first=first, n=n, t_ns=t_ns, ns=ns, ns_min=ns // n - 1, ns_max=ns // n + 1)
+        )
+        t_ns, first = t_ns + ns, first + n
+    return made
+
+
+def readings(
+    current: int = -500_000, voltage: int = 4_000_000, status: str = "Discharging"
+) -> Readings:
+    rows = range(11)
+    return Readings(
+        paths=("/z", CURRENT, VOLTAGE, STATUS),
+        t_ns=[row * S for row in rows],
+        columns={
+            "/z": [30_000 + 1000 * row for row in rows],
+            CURRENT: [current for _ in rows],
+            VOLTAGE: [voltage for _ in rows],
+            STATUS: [status for _ in rows],
+        },
+    )
+
+
+def measured(**changes: object) -> Measured:
+    made = windows(*[10.0] * 200)
+    base = {
+        "work": work_of(bind("mlp-4", {"batch_size": 32})),
+        "windows": made,
+        "done": Done(steps=1000, ns=10 * S, t_ns=10 * S, peak_rss_kb=2048),
+        "readings": readings(),
+        "cpu_zones": (ZONE,),
+        "start_temp_c": 29.5,
+        "clock_held_share": 1.0,
+    }
+    return Measured(**(base | changes))  # type: ignore[arg-type]
+
+
+def test_a_short_run_yields_its_figures() -> None:
+    """Values of a run that can be reckoned by hand."""
+    found = {metric.name: metric.value for metric in figures(measured(), ALL)}
+    assert found["step_ms"] == pytest.approx(10.0)
+    assert found["samples_per_s"] == pytest.approx(3200)
+    assert found["gflops"] == pytest.approx(measured().work.flops / 1e7)
+    assert found["start_temp_c"] == 29.5
+    assert found["peak_temp_c"] == pytest.approx(40.0)
+    assert found["energy_j"] == pytest.approx(20.0)  # 0.5 A at 4 V for 10 s
+    assert found["energy_per_step_mj"] == pytest.approx(20.0)
+    assert found["peak_rss_mb"] == pytest.approx(2.0)
+    assert "first_minute_step_ms" not in found
+
+
+def test_every_metric_carries_unit_and_provenance_of_its_family() -> None:
+    """No figure leaves without saying where it was made."""
+    for metric in figures(measured(), ALL):
+        assert metric.unit == METRICS[metric.name][0]
+        assert metric.provenance == PHONE
+
+
+@pytest.mark.parametrize("family", ["time", "clock", "heat", "energy"])
+def test_a_family_that_is_not_offered_yields_nothing(family: str) -> None:
+    """Null provenance: no such figure, whatever the nodes say."""
+    offered = ALL.model_copy(update={family: None})
+    found = {metric.name for metric in figures(measured(), offered)}
+    assert found
+    assert not {name for name in found if METRICS[name][1] == family}
+
+
+def test_a_long_run_compares_its_first_and_last_minute() -> None:
+    """Ten minutes that slow down by half."""
+    made = windows(*[10.0] * 3000, *[15.0] * 2000)
+    run = measured(windows=made, done=Done(steps=25_000, ns=1, t_ns=1))
+    found = {metric.name: metric.value for metric in figures(run, ALL)}
+    assert found["first_minute_step_ms"] == pytest.approx(10.0)
+    assert found["last_minute_step_ms"] == pytest.approx(15.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "joules"),
+    [
+        (readings(current=-500_000), 20.0),  # negative means out: most vendors
+        (readings(current=500_000), 20.0),  # positive means out: the others
+        (readings(current=-500), 20.0),  # mA instead of µA
+        (readings(voltage=4000), 20.0),  # mV instead of µV
+        (readings(status="Charging"), None),  # what flows in is not what the run took
+        (Readings(), None),  # no gauge
+    ],
+)
+def test_battery_energy(given: Readings, joules: float | None) -> None:
+    """Vendors' signs and units come to the same joules; charging comes to none."""
+    found = battery_energy_j(given, (0, 10 * S))
+    assert found == (pytest.approx(joules) if joules is not None else None)
+
+
+def test_medians_weigh_steps_not_windows() -> None:
+    """One window of ten steps outweighs two of one."""
+    made = [*windows(1.0, 1.0, n=1), *windows(5.0, n=10)]
+    assert median_step_ms(made) == pytest.approx(5.0)
+    assert median_step_ms(windows(1.0, 3.0, n=1)) == pytest.approx(2.0)
+    assert quantile([1, 2, 3, 4, 5], 0.5) == 3
+
+
+def test_readings_survive_torn_and_foreign_lines() -> None:
+    """A row that is not whole is left out; the others stand."""
+    rows = [
+        {"line": "nodes", "paths": ["/a", "/b"]},
+        {"line": "reading", "t_ns": 1, "v": [1, "Charging\x1b"]},
+        {"line": "reading", "t_ns": 2, "v": [1]},
+        {"line": "reading", "t_ns": 3, "v": [None, True]},
+        {"line": "reading", "t_ns": 2, "v": [7, 7]},
+    ]
+    content = "\n".join(map(json.dumps, rows)).encode() + b'\nnot json\n{"line":"reading","t_ns":9'
+    found = parse_readings(content)
+    assert found.t_ns == [1, 3]
+    assert found.columns == {"/a": [1, None], "/b": ["Charging", None]}
+
+
+def test_the_blob_holds_windows_and_readings_in_columns() -> None:
+    """What was measured can be read back from the blob alone."""
+    digest, blob = pack(windows(1.0, 2.0), readings())
+    content = json.loads(zlib.decompress(blob))
+    assert len(digest) == 64
+    assert content["windows"]["n"] == [5, 5]
+    assert content["readings"]["columns"][0][0] == 30_000

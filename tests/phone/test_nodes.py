@@ -1,0 +1,178 @@
+"""Texts of kernel nodes, as phones print them, and what they mean."""
+
+import pytest
+
+from agent.phone.nodes import (
+    CPU,
+    CPUFREQ,
+    THERMAL,
+    Battery,
+    believable,
+    choose_cpu_zones,
+    choose_slow_zone,
+    hottest,
+    parse_battery,
+    parse_clusters,
+    parse_cpu_coolers,
+    parse_cpus,
+    parse_dumpsys_battery,
+    parse_ladder,
+    parse_time_in_state,
+    parse_zones,
+    ticks_between,
+    zone_scale,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("0 1 2 3\n", (0, 1, 2, 3)),  # related_cpus
+        ("0-3", (0, 1, 2, 3)),  # /sys/devices/system/cpu/online
+        ("0,2-3,7", (0, 2, 3, 7)),  # some cores unplugged
+        ("7", (7,)),  # a prime core
+        ("", ()),  # an offline policy prints nothing
+        ("all of them", ()),  # nonsense
+    ],
+)
+def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
+    """Every way in which kernels write lists of CPUs is read."""
+    assert parse_cpus(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("available", "time_in_state", "ladder"),
+    [
+        ("300000 576000 1785600 \n", "", (300000, 576000, 1785600)),  # ascending, trailing blank
+        ("1785600 300000 576000", "", (300000, 576000, 1785600)),  # MediaTek lists it descending
+        ("", "300000 12\n576000 7\n", (300000, 576000)),  # no list: the counters name the steps
+        ("<unsupported>", "", ()),  # neither
+    ],
+)
+def test_ladders(available: str, time_in_state: str, ladder: tuple[int, ...]) -> None:
+    """A ladder comes out ascending wherever it stands."""
+    assert parse_ladder(available, time_in_state) == ladder
+
+
+def test_ticks_between_two_looks_are_differences() -> None:
+    """Only the time between the looks counts; steps that were new in between count in full."""
+    before, after = "300000 100\n1785600 50", "300000 110\n1785600 850\n900000 1"
+    assert ticks_between(before, after) == {300000: 10, 1785600: 800, 900000: 1}
+
+
+def test_a_counter_that_went_back_says_nothing() -> None:
+    """A policy that was offline starts counting anew."""
+    assert ticks_between("300000 100", "300000 5") == {}
+    assert parse_time_in_state("cpu0 cpu1\nN/A") == {}
+
+
+@pytest.mark.parametrize(
+    ("raw", "scale"),
+    [
+        (31500, 0.001),  # millidegrees: most kernels
+        (315, 0.1),  # tenths: batteries
+        (31, 1.0),  # whole degrees: old kernels
+        (0, None),  # not measuring
+        (-40000, None),  # sensor off
+        (125, None),  # the highest code of a converter
+        (125000, None),
+        (65535, None),  # bus error
+        (999999, None),  # what no phone can have
+    ],
+)
+def test_units_of_a_zone(raw: int, scale: float | None) -> None:
+    """The unit shows in the size of the number; sentinels show no unit."""
+    assert zone_scale(raw) == scale
+
+
+def test_a_sentinel_is_not_a_temperature() -> None:
+    """A zone that was fine at the probe may fail later."""
+    assert believable(-40000, 0.001) is None
+    assert believable(None, 0.001) is None
+    assert believable(41000, 0.001) == pytest.approx(41.0)
+
+
+def _zones(*types: str, temp: str = "33000") -> dict[str, str]:
+    nodes = {}
+    for at, name in enumerate(types):
+        nodes[f"{THERMAL}/thermal_zone{at}/type"] = name
+        nodes[f"{THERMAL}/thermal_zone{at}/temp"] = temp
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("types", "chosen", "slow"),
+    [
+        # Snapdragon 855: power chips first, duplicates ending in -step
+        (
+            [
+                "pm8150_tz",
+                "cpu-0-0-usr",
+                "cpu-1-7-usr",
+                "cpu-1-7-step",
+                "gpuss-0-usr",
+                "skin-therm",
+            ],
+            ["cpu-0-0-usr", "cpu-1-7-usr"],
+            "skin-therm",
+        ),
+        # Exynos 8895
+        (["BIG", "LITTLE", "G3D", "ISP", "battery"], ["BIG", "LITTLE"], "battery"),
+        # Snapdragon 650
+        (["tsens_tz_sensor0", "pm8956_tz", "battery"], ["tsens_tz_sensor0"], "battery"),
+        # MediaTek
+        (["mtktscpu", "mtktsbattery", "mtktspmic"], ["mtktscpu"], "mtktsbattery"),
+        # nothing of use
+        (["modem-tz", "camera"], [], None),
+    ],
+)
+def test_zones_are_chosen_by_type(types: list[str], chosen: list[str], slow: str | None) -> None:
+    """The CPU's zones are found by their vendors' names, and so is the slow one."""
+    zones = parse_zones(_zones(*types))
+    found = choose_slow_zone(zones)
+    assert [zone.type for zone in choose_cpu_zones(zones)] == chosen
+    assert (found.type if found else None) == slow
+
+
+def test_the_hottest_believable_zone_counts() -> None:
+    """One dead sensor neither hides the others nor wins."""
+    nodes = _zones("cpu-0", "cpu-1", "cpu-2")
+    zones = parse_zones(nodes)
+    nodes[f"{THERMAL}/thermal_zone1/temp"] = "47100"
+    nodes[f"{THERMAL}/thermal_zone2/temp"] = "125000"
+    assert hottest(zones, nodes) == pytest.approx(47.1)
+    assert hottest(zones, {}) is None
+
+
+def test_clusters_follow_the_kernel() -> None:
+    """Grouping from related_cpus, weight from capacity, never from the order of cores."""
+    nodes = {
+        f"{CPUFREQ}/policy0/related_cpus": "0 1 2 3",
+        f"{CPUFREQ}/policy0/scaling_available_frequencies": "2419200 710400",
+        f"{CPUFREQ}/policy4/related_cpus": "4 5 6 7",
+        f"{CPUFREQ}/policy4/stats/time_in_state": "300000 4\n1785600 5",
+        f"{CPU}/cpu0/cpu_capacity": "1024",
+        f"{CPUFREQ}/policy9/related_cpus": "",
+    }
+    big, little = parse_clusters(nodes)
+    assert (big.policy, big.cpus, big.capacity) == (0, (0, 1, 2, 3), 1024)
+    assert (little.ladder_khz, little.capacity) == ((300000, 1785600), 1785)
+
+
+def test_only_cpu_coolers_are_watched() -> None:
+    """Cooling devices of chargers and fans are not about our clocks."""
+    nodes = {
+        f"{THERMAL}/cooling_device0/type": "thermal-cpufreq-0",
+        f"{THERMAL}/cooling_device1/type": "battery",
+        f"{THERMAL}/cooling_device2/type": "thermal-devfreq-0",
+    }
+    assert parse_cpu_coolers(nodes) == {f"{THERMAL}/cooling_device0/cur_state": "thermal-cpufreq-0"}
+
+
+def test_battery_from_nodes_and_from_dumpsys() -> None:
+    """Both ways of asking give the same answer."""
+    root = "/sys/class/power_supply/battery"
+    nodes = {f"{root}/capacity": "57", f"{root}/status": "Discharging"}
+    said = "Current Battery Service state:\n  AC powered: false\n  status: 3\n  level: 57\n"
+    assert parse_battery(nodes) == parse_dumpsys_battery(said) == Battery(57, True)
+    assert parse_battery({f"{root}/capacity": "300"}) == Battery(None, None)
