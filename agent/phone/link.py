@@ -104,7 +104,8 @@ class Link:
 
     def _enter_root(self, shell: "_Shell", deadline: Deadline) -> "_Shell":
         try:
-            shell.send(b"su\n", deadline)
+            # exec: a root shell that dies must not leave us in the plain one below it.
+            shell.send(b"exec su\n", deadline)
             self.root = shell.uid(deadline.within(SU_ANSWER_S)) == "0"
         except (EOFError, OSError):
             shell.close()

@@ -49,7 +49,7 @@ class Command:
         """Write it for the phone's shell; stdin is closed so that it cannot eat the next line."""
         into = f" >{shlex.quote(self.into)}" if self.into is not None else ""
         line = f"{shlex.join(self.words)} </dev/null{into} 2>&1"
-        return f"{line} & echo $!" if self.detached else line
+        return f"{line} &\necho $!" if self.detached else line
 
 
 class ClockRatio:
