@@ -1,1 +1,4 @@
-"""A phone that is not there: it speaks the device side of ADB and obeys physics.  Imports nothing of agent."""
+"""A phone that is not there: it speaks the device side of ADB and obeys physics.
+
+Imports nothing of agent: a fake that shares code with what it fakes proves only itself.
+"""

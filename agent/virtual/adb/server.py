@@ -1,0 +1,70 @@
+"""A phone's door to the world: listens on loopback, goes away and comes back on reboot."""
+
+import asyncio
+
+from agent.virtual.adb.connection import Connection
+from agent.virtual.adb.services import banner, find_service
+from agent.virtual.phone import Phone
+
+# adb scans these odd ports for emulators and would list a phone there twice.
+EMULATOR_PORTS = range(5554, 5586)
+
+
+class PhoneServer:
+    """Serves one phone on 127.0.0.1."""
+
+    def __init__(self, phone: Phone, port: int = 0) -> None:
+        if port in EMULATOR_PORTS:
+            raise ValueError(f"port {port} is one that adb scans for emulators; take another")
+        self.phone = phone
+        self.port = port
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._booting: asyncio.Task[None] | None = None
+        phone.on_reboot = self._reboot
+
+    async def start(self) -> None:
+        """Listen; an ephemeral port is kept for good once it is known."""
+        self._server = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Close everything and switch the phone off."""
+        if self._booting is not None:
+            self._booting.cancel()
+        await self._close()
+        self.phone.close()
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self._connections):
+            connection.close()
+        for _ in range(50):
+            if not self._connections:
+                return
+            await asyncio.sleep(0.01)
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        phone = self.phone
+        connection = Connection(
+            reader, writer, banner(phone), lambda name: find_service(phone, name)
+        )
+        self._connections.add(connection)
+        phone.journal.write("connect", peer=str(writer.get_extra_info("peername")))
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+            phone.journal.write("disconnect")
+
+    def _reboot(self, mode: str) -> None:
+        if self._booting is None or self._booting.done():
+            self._booting = asyncio.get_running_loop().create_task(self._boot_again())
+
+    async def _boot_again(self) -> None:
+        await self._close()
+        await self.phone.timeline.sleep(self.phone.profile.boot_s)
+        self.phone.boot_again()
+        await self.start()

@@ -1,0 +1,49 @@
+"""Service names to services; a name that is not here is refused."""
+
+from agent.virtual.adb.connection import Service
+from agent.virtual.adb.shell_service import serve_shell
+from agent.virtual.adb.stream import AdbStream
+from agent.virtual.adb.sync import serve_sync
+from agent.virtual.phone import Phone
+
+FEATURES = ("shell_v2", "cmd", "stat_v2", "ls_v2", "fixed_push_mkdir", "sendrecv_v2")
+
+
+def banner(phone: Phone) -> str:
+    """How the phone introduces itself."""
+    names = ("ro.product.name", "ro.product.model", "ro.product.device")
+    facts = "".join(f"{name}={phone.properties[name]};" for name in names)
+    return f"device::{facts}features={','.join(FEATURES)}"
+
+
+def find_service(phone: Phone, name: str) -> Service | None:
+    """The service behind a name, or None to refuse it."""
+    kind, _, argument = name.partition(":")
+    flavour, *options = kind.split(",")
+
+    async def shell(stream: AdbStream) -> None:
+        # exec:sh and shell:sh are shells that read their commands, as no command at all is.
+        command = "" if argument.strip() == "sh" else argument
+        await serve_shell(phone, stream, command, packed="v2" in options)
+
+    async def sync(stream: AdbStream) -> None:
+        await serve_sync(phone, stream)
+
+    async def reboot(stream: AdbStream) -> None:
+        phone.reboot(argument)
+
+    async def root(stream: AdbStream) -> None:
+        await stream.write(b"adbd cannot run as root in production builds\n")
+
+    async def unroot(stream: AdbStream) -> None:
+        await stream.write(b"adbd not running as root\n")
+
+    services: dict[str, Service] = {
+        "shell": shell,
+        "exec": shell,
+        "sync": sync,
+        "reboot": reboot,
+        "root": root,
+        "unroot": unroot,
+    }
+    return services.get(flavour)

@@ -1,0 +1,103 @@
+"""`farm virtual`: list the profiles, run phones until told to stop."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from agent.virtual.shelf import ShelfPlan
+
+
+@click.group(name="virtual")
+def virtual() -> None:
+    """Phones that are not there: real ADB, modelled physics."""
+
+
+@virtual.command(name="list")
+def list_profiles() -> None:
+    """List the models of phone."""
+    from agent.virtual.profiles import load_profile, profile_ids
+
+    for profile_id in profile_ids():
+        profile = load_profile(profile_id)
+        cores = "+".join(str(len(cluster.cpus)) for cluster in profile.cluster)
+        click.echo(
+            f"{profile.id:<16} {profile.name:<18} {profile.soc:<9} {cores:<6} "
+            f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock'}"
+        )
+
+
+@virtual.command()
+@click.argument("profiles", nargs=-1, metavar="[PROFILE]...")
+@click.option("--all", "everything", is_flag=True, help="One of every profile.")
+@click.option(
+    "--count", default=1, show_default=True, type=click.IntRange(1, 300), help="Phones per profile."
+)
+@click.option(
+    "--speed",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.01, 10_000),
+    help="Model seconds per second.",
+)
+@click.option("--port-base", default=0, help="First port; ephemeral ports where absent.")
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for what really happened.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of noise and unit spread.")
+@click.option(
+    "--ready-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON, written once all phones listen.",
+)
+def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
+    profiles: tuple[str, ...],
+    everything: bool,
+    count: int,
+    speed: float,
+    port_base: int,
+    journal: Path | None,
+    seed: int,
+    ready_file: Path | None,
+) -> None:
+    """Run phones until interrupted; one line each: SERIAL PROFILE ADDRESS."""
+    import asyncio
+
+    from agent.virtual.profiles import profile_ids
+    from agent.virtual.shelf import ShelfPlan
+
+    chosen = profile_ids() if everything else profiles
+    unknown = [name for name in chosen if name not in profile_ids()]
+    if unknown or not chosen:
+        what = f"no profile '{unknown[0]}'" if unknown else "name at least one profile, or --all"
+        raise click.UsageError(f"{what}; there are {', '.join(profile_ids())}")
+    plan = ShelfPlan(tuple(chosen), count, speed, port_base, journal, seed)
+    try:
+        asyncio.run(_serve(plan, ready_file))
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _serve(plan: "ShelfPlan", ready_file: Path | None) -> None:
+    import asyncio
+    import signal
+
+    from agent.virtual.shelf import Shelf, write_ready_file
+
+    shelf = Shelf(plan)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    try:
+        addresses = await shelf.start()
+        for address in addresses:
+            click.echo(address.line())
+        if ready_file is not None:
+            write_ready_file(ready_file, addresses)
+        await told.wait()
+    finally:
+        await shelf.stop()

@@ -1,0 +1,11 @@
+"""What the phone's shell can run, by name. A name that is not here is not on the phone."""
+
+from agent.virtual.commands.android import ANDROID
+from agent.virtual.commands.builtins import BUILTINS
+from agent.virtual.commands.files import FILES
+from agent.virtual.commands.processes import PROCESSES
+from agent.virtual.commands.system import SYSTEM
+from agent.virtual.commands.texts import TEXTS
+from agent.virtual.shell.call import Program
+
+COMMANDS: dict[str, Program] = {**ANDROID, **FILES, **PROCESSES, **SYSTEM, **TEXTS, **BUILTINS}

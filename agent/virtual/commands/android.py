@@ -1,0 +1,119 @@
+"""Commands of the Android framework: settings that are stored, switches, packages."""
+
+from agent.virtual.commands.dumpsys import dumpsys
+from agent.virtual.shell.call import Call, Program
+
+_SPACES = ("global", "system", "secure")
+
+
+def settings(call: Call) -> int:
+    words = call.argv[1:]
+    if words[:1] == ["--user"]:
+        words = words[2:]
+    if len(words) < 2 or words[1] not in _SPACES:
+        return call.complain("usage: settings get|put|delete|list global|system|secure NAME", 255)
+    verb, space, rest = words[0], call.phone.settings[words[1]], words[2:]
+    match verb, rest:
+        case "get", [name, *_]:
+            call.say(space.get(name, "null") + "\n")
+        case "put", [name, value, *_]:
+            call.phone.journal.write(
+                "setting", space=words[1], name=name, old=space.get(name), new=value
+            )
+            space[name] = value
+        case "delete", [name, *_]:
+            call.say(f"Deleted {int(space.pop(name, None) is not None)} rows\n")
+        case "list", _:
+            call.say("".join(f"{name}={space[name]}\n" for name in sorted(space)))
+        case _:
+            return call.complain(f"Invalid command: {verb}", 255)
+    return 0
+
+
+def svc(call: Call) -> int:
+    """svc power stayon .., svc wifi|data|bluetooth|nfc enable|disable"""
+    space = call.phone.settings["global"]
+    match call.argv[1:]:
+        case ["power", "stayon", state, *_]:
+            states = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}
+            space["stay_on_while_plugged_in"] = states.get(state, "0")
+        case ["wifi" | "data" | "bluetooth" | "nfc" as what, "enable" | "disable" as state]:
+            name = {"wifi": "wifi_on", "data": "mobile_data", "bluetooth": "bluetooth_on"}
+            space[name.get(what, f"{what}_on")] = "1" if state == "enable" else "0"
+        case ["power", "reboot", *_]:
+            call.phone.reboot()
+        case ["usb", *_] | ["power", "shutdown"]:
+            return 0
+        case _:
+            call.say("Available commands:\n    help\n    power\n    data\n    wifi\n    nfc\n")
+            return 1
+    return 0
+
+
+def cmd(call: Call) -> int:
+    match call.argv[1:]:
+        case ["settings", *rest]:
+            return settings(Call(["settings", *rest], call.shell, call.process, call.streams))
+        case ["package", *rest]:
+            return package(Call(["pm", *rest], call.shell, call.process, call.streams))
+        case ["activity", *rest]:
+            return activity(Call(["am", *rest], call.shell, call.process, call.streams))
+        case ["connectivity", "airplane-mode", state]:
+            call.phone.settings["global"]["airplane_mode_on"] = str(int(state == "enable"))
+        case ["power", "set-fixed-performance-mode-enabled", _]:
+            return 0
+        case ["thermalservice", *_]:
+            return 0
+        case [name, *_]:
+            call.streams.stderr.write(f"cmd: Can't find service: {name}\n".encode())
+            return 20
+        case _:
+            return 20
+    return 0
+
+
+def activity(call: Call) -> int:
+    match call.argv[1:]:
+        case ["start", *_]:
+            call.say("Starting: Intent { }\n")
+        case ["force-stop" | "kill-all" | "kill" | "broadcast" | "stopservice", *_]:
+            return 0
+        case ["get-current-user"]:
+            call.say("0\n")
+        case _:
+            call.say("Activity manager (activity) commands:\n")
+            return 255
+    return 0
+
+
+def package(call: Call) -> int:
+    match call.argv[1:]:
+        case ["list", "packages", *_]:
+            call.say("package:android\npackage:com.android.settings\npackage:com.android.shell\n")
+        case ["path", "android"]:
+            call.say("package:/system/framework/framework-res.apk\n")
+        case ["path", *_]:
+            return 1
+        case ["disable-user" | "enable" | "trim-caches" | "bg-dexopt-job", *_]:
+            return 0
+        case _:
+            call.say("Package manager (package) commands:\n")
+            return 255
+    return 0
+
+
+def quiet(call: Call) -> int:
+    """input, wm and the like: nobody looks at this screen."""
+    return 0
+
+
+ANDROID: dict[str, Program] = {
+    "am": activity,
+    "cmd": cmd,
+    "dumpsys": dumpsys,
+    "input": quiet,
+    "pm": package,
+    "settings": settings,
+    "svc": svc,
+    "wm": quiet,
+}

@@ -1,0 +1,92 @@
+"""dumpsys: the framework's view, which may lie about the battery when told to."""
+
+from agent.virtual.files.power_nodes import battery_status, battery_tenths
+from agent.virtual.files.thermal_nodes import cooling_state
+from agent.virtual.phone import Phone
+from agent.virtual.shell.call import Call
+
+_STATUS = {"Charging": 2, "Discharging": 3, "Not charging": 4, "Full": 5}
+# Temperature types of the thermal HAL.
+_CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
+
+
+def dumpsys(call: Call) -> int:
+    words = call.argv[1:]
+    call.phone.timeline.catch_up()
+    match words:
+        case ["battery", "unplug"]:
+            call.phone.framework_battery |= {"USB powered": "false", "status": "3"}
+        case ["battery", "set", name, value]:
+            call.phone.framework_battery[name] = value
+        case ["battery", "reset"]:
+            call.phone.framework_battery.clear()
+        case ["battery"]:
+            call.say(_battery(call.phone))
+        case ["thermalservice"] if call.phone.profile.sdk >= 29:
+            call.say(_thermal(call.phone))
+        case ["power", *_]:
+            call.say(
+                "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n"
+            )
+        case ["deviceidle", *_]:
+            call.say("  mState=ACTIVE\n  mLightState=ACTIVE\n")
+        case ["-l"]:
+            call.say("Currently running services:\n  battery\n  power\n  deviceidle\n")
+        case [name, *_]:
+            call.say(f"Can't find service: {name}\n")
+        case _:
+            return 0
+    return 0
+
+
+def _battery(phone: Phone) -> str:
+    battery = phone.soc.battery
+    facts = {
+        "AC powered": "false",
+        "USB powered": str(battery.charging_allowed).lower(),
+        "Wireless powered": "false",
+        "Max charging current": str(round(battery.profile.usb_a * 1e6)),
+        "Max charging voltage": "5000000",
+        "Charge counter": str(round(battery.charge_uah)),
+        "status": str(_STATUS[battery_status(battery)]),
+        "health": "2",
+        "present": "true",
+        "level": str(int(battery.percent + 0.05)),
+        "scale": "100",
+        "voltage": str(round(battery.volts() * 1000)),
+        "temperature": str(battery_tenths(phone.soc)),
+        "technology": "Li-ion",
+    }
+    note = "  (UPDATES STOPPED -- use 'reset' to restart)\n" if phone.framework_battery else ""
+    facts |= phone.framework_battery
+    rows = "".join(f"  {name}: {value}\n" for name, value in facts.items())
+    return f"Current Battery Service state:\n{note}{rows}"
+
+
+def _thermal(phone: Phone) -> str:
+    soc = phone.soc
+    rows = []
+    for zone in soc.zones:
+        kind = _kind(zone.profile.type)
+        if kind is not None:
+            value = soc.zone_mc(zone) / 1000
+            facts = f"mValue={value:.1f}, mType={kind}, mName={zone.profile.type}, mStatus=0"
+            rows.append(f"\tTemperature{{{facts}}}\n")
+    states = [(cooling.type, cooling_state(soc, cooling)) for cooling in phone.profile.cooling]
+    cooling_rows = [
+        f"\tCoolingDevice{{mValue={state}, mType=2, mName={name}}}\n" for name, state in states
+    ]
+    status = min(max((state for _, state in states), default=0), 3)
+    return (
+        f"IsStatusOverride: false\nThermal Status: {status}\nCached temperatures:\n"
+        f"{''.join(rows)}HAL Ready: true\nHAL connection:\n\tThermalHAL 2.0 connected: yes\n"
+        f"Current temperatures from HAL:\n{''.join(rows)}"
+        f"Current cooling devices from HAL:\n{''.join(cooling_rows)}"
+    )
+
+
+def _kind(zone_type: str) -> int | None:
+    for word, kind in (("cpu", _CPU), ("gpu", _GPU), ("battery", _BATTERY), ("skin", _SKIN)):
+        if word in zone_type:
+            return kind
+    return None

@@ -1,0 +1,247 @@
+"""Commands about processes: start them elsewhere, see them, wait, kill."""
+
+import re
+import signal
+
+from agent.virtual.commands.options import split_options
+from agent.virtual.processes import Process
+from agent.virtual.shell.call import Call, Program, decode, occupy
+
+_USERS = {0: "root", 1000: "system", 2000: "shell"}
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+async def sleep(call: Call) -> int:
+    total = 0.0
+    for word in call.argv[1:]:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smhd]?)", word)
+        if match is None:
+            return call.complain(f"Unknown suffix '{word}'")
+        total += float(match[1]) * _UNITS[match[2]]
+    if len(call.argv) < 2:
+        return call.complain("Needs 1 argument")
+
+    async def body(process: Process) -> int:
+        await call.phone.timeline.sleep(total)
+        return 0
+
+    return await occupy(call, call.argv, body)
+
+
+async def taskset(call: Call) -> int:
+    """taskset MASK COMMAND.., or -p [MASK] PID; the mask is bare hex, as toybox wants it."""
+    options, rest = split_options(call.argv[1:])
+    if not rest:
+        return call.complain("Needs 1 argument")
+    try:
+        mask = int(rest[0], 16) & call.phone.processes.all_cores
+    except ValueError:
+        return call.complain(f"bad mask '{rest[0]}'")
+    if "p" in options:
+        return _taskset_pid(call, rest)
+    if mask == 0:
+        return call.complain("sched_setaffinity: Invalid argument")
+    if len(rest) == 1:
+        return call.complain("Needs 2 arguments")
+
+    async def body(process: Process) -> int:
+        process.mask = mask
+        process.vacant = True
+        return await call.shell.invoke(rest[1:], call.streams, process)
+
+    return await occupy(call, rest, body)
+
+
+def _taskset_pid(call: Call, words: list[str]) -> int:
+    process = call.phone.processes.find(int(words[-1])) if words[-1].isdigit() else None
+    if process is None:
+        return call.complain("sched_getaffinity: No such process")
+    call.say(f"pid {process.pid}'s current affinity mask: {process.mask:x}\n")
+    if len(words) == 2:
+        mask = int(words[0], 16) & call.phone.processes.all_cores
+        call.phone.processes.set_mask(process, mask or process.mask)
+        call.say(f"pid {process.pid}'s new affinity mask: {process.mask:x}\n")
+    return 0
+
+
+async def setsid(call: Call) -> int:
+    words = [word for word in call.argv[1:] if word not in ("-d", "-w", "-c")]
+    if not words:
+        return call.complain("Needs 1 argument")
+
+    async def body(process: Process) -> int:
+        process.session = process.pid
+        process.vacant = True
+        return await call.shell.invoke(words, call.streams, process)
+
+    return await occupy(call, words, body)
+
+
+async def nohup(call: Call) -> int:
+    if len(call.argv) < 2:
+        return call.complain("Needs 1 argument")
+
+    async def body(process: Process) -> int:
+        process.ignores_hangup = True
+        process.vacant = True
+        return await call.shell.invoke(call.argv[1:], call.streams, process)
+
+    return await occupy(call, call.argv[1:], body)
+
+
+async def nice(call: Call) -> int:
+    words = split_options(call.argv[1:], valued="n")[1]
+    return await call.shell.invoke(words, call.streams, call.process) if words else 0
+
+
+async def sh(call: Call) -> int:
+    """sh, sh -c TEXT [NAME ARG..], sh FILE [ARG..]"""
+    options, rest = split_options(call.argv[1:], valued="c")
+
+    async def body(process: Process) -> int:
+        shell = call.shell.copy(process)
+        shell.arguments = rest[1:]
+        if "c" in options:
+            shell.name = rest[0] if rest else call.argv[0]
+            return await shell.run_text(options["c"], call.streams)
+        if rest:
+            content = call.phone.tree.read(rest[0], call.uid, call.cwd)
+            if b"farmhand-runner" in content:
+                process.vacant = True
+                return await shell.invoke([*rest], call.streams, process)
+            shell.name = rest[0]
+            return await shell.run_text(decode(content), call.streams)
+        shell.name = call.argv[0]
+        return await shell.run_source(call.streams.stdin, call.streams)
+
+    return await occupy(call, call.argv, body)
+
+
+async def su(call: Call) -> int:
+    """su, su -c TEXT, su 0 COMMAND..: root, without a question, as a granted Magisk does."""
+    words = call.argv[1:]
+    uid = 0
+    if words and words[0] in ("0", "root", "2000", "shell"):
+        uid = 2000 if words.pop(0) in ("2000", "shell") else 0
+    text: str | None = None
+    if words and words[0] in ("-c", "--command"):
+        text = " ".join(words[1:])
+        words = []
+
+    async def body(process: Process) -> int:
+        shell = call.shell.copy(process)
+        shell.variables["USER"] = _USERS[uid]
+        shell.name = "/system/bin/sh" if text is not None or words else "sh"
+        if text is not None:
+            return await shell.run_text(text, call.streams)
+        if words:
+            process.vacant = True
+            return await shell.invoke(words, call.streams, process)
+        return await shell.run_source(call.streams.stdin, call.streams)
+
+    return await occupy(call, ["su"] if text is None else ["sh", "-c", text], body, uid)
+
+
+def ps(call: Call) -> int:
+    options, rest = split_options(call.argv[1:], valued="opu")
+    fields = options["o"].lower().split(",") if "o" in options else []
+    fields = fields or ["user", "pid", "ppid", "vsz", "rss", "s", "name"]
+    chosen = {int(word) for word in options.get("p", "").split(",") if word.isdigit()}
+    everyone = bool({"A", "e"} & set(options)) or call.uid == 0 or bool(chosen)
+    call.say(" ".join(field.upper() for field in fields) + "\n")
+    for process in call.phone.processes.all():
+        if (chosen and process.pid not in chosen) or (not everyone and process.uid != call.uid):
+            continue
+        facts = {
+            "user": _USERS.get(process.uid, str(process.uid)),
+            "pid": str(process.pid),
+            "ppid": str(process.parent),
+            "vsz": str(process.rss_kb + 9000),
+            "rss": str(process.rss_kb),
+            "s": process.state,
+            "stat": process.state,
+            "name": process.argv[0] if process.argv else "",
+            "comm": process.name,
+            "args": " ".join(process.argv),
+            "cmd": " ".join(process.argv),
+        }
+        call.say(" ".join(facts.get(field, "-") for field in fields) + "\n")
+    return 0 if not rest else 1
+
+
+def pidof(call: Call) -> int:
+    names = set(split_options(call.argv[1:])[1])
+    found = [
+        str(process.pid)
+        for process in call.phone.processes.all()
+        if process.argv and {process.argv[0], process.name} & names
+    ]
+    if found:
+        call.say(" ".join(reversed(found)) + "\n")
+    return int(not found)
+
+
+def kill(call: Call) -> int:
+    words = call.argv[1:]
+    number = int(signal.SIGTERM)
+    if words and words[0] == "-l":
+        call.say(" ".join(item.name.removeprefix("SIG") for item in signal.Signals) + "\n")
+        return 0
+    if words[:1] == ["-s"] and len(words) > 1:
+        words = [f"-{words[1]}", *words[2:]]
+    if words and re.fullmatch(r"-[A-Za-z0-9]+", words[0]):
+        found = _signal_number(words[0][1:])
+        if found is None:
+            return _shell_complaint(call, f"{words[0]}: bad signal", 1)
+        number, words = found, words[1:]
+    if words[:1] == ["--"]:
+        words = words[1:]
+    status = 0
+    for word in words:
+        status = _kill_one(call, word, number) or status
+    return status
+
+
+def _kill_one(call: Call, word: str, number: int) -> int:
+    if not re.fullmatch(r"-?\d+", word):
+        return _shell_complaint(call, f"{word}: arguments must be jobs or process IDs", 1)
+    table = call.phone.processes
+    if word.startswith("-"):
+        targets = [process for process in table.all() if process.session == -int(word)]
+    else:
+        one = table.find(int(word))
+        targets = [one] if one else []
+    if not targets:
+        return _shell_complaint(call, f"{word}: No such process", 1)
+    for process in targets:
+        if call.uid not in (0, process.uid):
+            return _shell_complaint(call, f"{word}: Operation not permitted", 1)
+        table.kill(process, number)
+    return 0
+
+
+def _signal_number(word: str) -> int | None:
+    if word.isdigit():
+        return int(word)
+    name = "SIG" + word.upper().removeprefix("SIG")
+    return int(signal.Signals[name]) if name in signal.Signals.__members__ else None
+
+
+def _shell_complaint(call: Call, text: str, status: int) -> int:
+    """kill is the shell's own command and speaks in the shell's name."""
+    call.streams.stderr.write(f"{call.shell.name}: kill: {text}\n".encode())
+    return status
+
+
+PROCESSES: dict[str, Program] = {
+    "kill": kill,
+    "nice": nice,
+    "nohup": nohup,
+    "pidof": pidof,
+    "ps": ps,
+    "setsid": setsid,
+    "sh": sh,
+    "sleep": sleep,
+    "su": su,
+    "taskset": taskset,
+}

@@ -1,0 +1,153 @@
+"""/sys/devices/system/cpu: clocks, ladders, governors and hot-plug, with the kernel's manners.
+
+A limit clamps to the ladder's range and reads back as the effective one; garbage is EINVAL.
+"""
+
+import errno
+import re
+import stat
+from collections.abc import Callable, Iterable
+
+from agent.virtual.files.nodes import Link, Live, constant, live
+from agent.virtual.files.tree import FileTree, failed
+from agent.virtual.physics.cluster import Cluster
+from agent.virtual.physics.soc import Soc
+
+_CPU = "/sys/devices/system/cpu"
+_LEADING_NUMBER = re.compile(r"\s*(\d+)")
+
+
+def plant_cpu_nodes(tree: FileTree, soc: Soc) -> None:
+    """Put all CPU nodes into the tree."""
+    cores = soc.profile.cores
+    everyone = range(cores)
+    tree.put(f"{_CPU}/possible", constant(cpu_list(everyone) + "\n"))
+    tree.put(f"{_CPU}/present", constant(cpu_list(everyone) + "\n"))
+    tree.put(f"{_CPU}/online", live(lambda: cpu_list(soc.online()) + "\n"))
+    tree.put(
+        f"{_CPU}/offline", live(lambda: cpu_list(sorted({*everyone} - {*soc.online()})) + "\n")
+    )
+    for cluster in soc.clusters:
+        policy = f"policy{cluster.cpus[0]}"
+        for name, node in _policy_nodes(soc, cluster).items():
+            tree.put(f"{_CPU}/cpufreq/{policy}/{name}", node)
+        for cpu in cluster.cpus:
+            tree.put(
+                f"{_CPU}/cpu{cpu}/cpufreq",
+                Link(stat.S_IFLNK | 0o777, target=f"../cpufreq/{policy}"),
+            )
+            tree.put(f"{_CPU}/cpu{cpu}/online", _online_node(soc, cluster, cpu))
+            tree.put(f"{_CPU}/cpu{cpu}/cpu_capacity", constant(f"{cluster.profile.capacity}\n"))
+            tree.put(f"{_CPU}/cpu{cpu}/topology/core_id", constant(f"{cpu}\n"))
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """Write cores the way the kernel does: 0-3,5."""
+    spans: list[list[int]] = []
+    for cpu in cpus:
+        if spans and cpu == spans[-1][-1] + 1:
+            spans[-1].append(cpu)
+        else:
+            spans.append([cpu])
+    return ",".join(f"{s[0]}-{s[-1]}" if len(s) > 1 else str(s[0]) for s in spans)
+
+
+def _policy_nodes(soc: Soc, cluster: Cluster) -> dict[str, Live]:
+    def shown(value: Callable[[], object]) -> Callable[[], str]:
+        def read() -> str:
+            if not cluster.online:
+                raise failed(errno.EBUSY)
+            return f"{value()}\n"
+
+        return read
+
+    def settled_residency() -> str:
+        soc.settle()
+        ticks = zip(cluster.ladder, cluster.residency_s, strict=True)
+        return "".join(f"{khz} {int(seconds * 100)}\n" for khz, seconds in ticks)
+
+    cores = " ".join(map(str, cluster.cpus))
+    ladder = " ".join(map(str, cluster.ladder))
+    return {
+        "related_cpus": constant(f"{cores}\n"),
+        "affected_cpus": live(lambda: " ".join(map(str, sorted(cluster.online))) + "\n"),
+        "scaling_available_frequencies": constant(f"{ladder} \n"),
+        "scaling_available_governors": live(lambda: " ".join(cluster.governors) + " \n"),
+        "scaling_driver": constant("osm-cpufreq\n"),
+        "cpuinfo_min_freq": constant(f"{cluster.ladder[0]}\n"),
+        "cpuinfo_max_freq": constant(f"{cluster.ladder[-1]}\n"),
+        "cpuinfo_transition_latency": constant("0\n"),
+        "scaling_cur_freq": live(shown(lambda: cluster.clock_khz)),
+        "cpuinfo_cur_freq": live(shown(lambda: cluster.clock_khz), mode=0o400),
+        "scaling_governor": live(
+            shown(lambda: cluster.governor), lambda text: _set_governor(soc, cluster, text)
+        ),
+        "scaling_min_freq": live(
+            shown(lambda: cluster.min_khz), lambda text: _set_limit(soc, cluster, text, "min")
+        ),
+        "scaling_max_freq": live(
+            shown(lambda: cluster.max_khz), lambda text: _set_limit(soc, cluster, text, "max")
+        ),
+        "scaling_setspeed": live(
+            lambda: (
+                f"{cluster.clock_khz if cluster.governor == 'userspace' else '<unsupported>'}\n"
+            ),
+            lambda text: _set_speed(soc, cluster, text),
+        ),
+        "stats/time_in_state": live(settled_residency),
+        "stats/total_trans": live(lambda: f"{cluster.transitions}\n"),
+    }
+
+
+def _online_node(soc: Soc, cluster: Cluster, cpu: int) -> Live:
+    def write(text: str) -> None:
+        wanted = text.strip()
+        if wanted not in ("0", "1"):
+            raise failed(errno.EINVAL)
+        if wanted == "0" and soc.online() == [cpu]:
+            raise failed(errno.EBUSY)
+        change = cluster.online.add if wanted == "1" else cluster.online.discard
+        soc.change(lambda: change(cpu))
+
+    return live(lambda: f"{int(cpu in cluster.online)}\n", write)
+
+
+def _number(text: str) -> int:
+    """What sscanf("%u") finds: leading digits; the rest does not matter."""
+    match = _LEADING_NUMBER.match(text)
+    if match is None:
+        raise failed(errno.EINVAL)
+    return min(int(match[1]), 0xFFFFFFFF)
+
+
+def _set_governor(soc: Soc, cluster: Cluster, text: str) -> None:
+    if not cluster.online:
+        raise failed(errno.EBUSY)
+    if text.strip() not in cluster.governors:
+        raise failed(errno.EINVAL)
+    soc.change(lambda: setattr(cluster, "governor", text.strip()))
+
+
+def _set_limit(soc: Soc, cluster: Cluster, text: str, which: str) -> None:
+    if not cluster.online:
+        raise failed(errno.EBUSY)
+    wanted = min(max(_number(text), cluster.ladder[0]), cluster.ladder[-1])
+    low = wanted if which == "min" else cluster.user_min_khz
+    high = wanted if which == "max" else cluster.user_max_khz
+    if low > high:
+        # Until limits became QoS requests (5.3) the kernel refused; since then it clamps.
+        if soc.profile.kernel.limits == "refuse":
+            raise failed(errno.EINVAL)
+        low = min(low, high)
+
+    def mutate() -> None:
+        cluster.user_min_khz, cluster.user_max_khz = low, high
+
+    soc.change(mutate)
+
+
+def _set_speed(soc: Soc, cluster: Cluster, text: str) -> None:
+    if cluster.governor != "userspace":
+        raise failed(errno.EINVAL)
+    wanted = _number(text)
+    soc.change(lambda: setattr(cluster, "wished_khz", wanted))

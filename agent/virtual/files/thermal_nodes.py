@@ -1,0 +1,76 @@
+"""/sys/class/thermal: zones in the vendor's order, and cooling devices that show a cap."""
+
+import errno
+import stat
+
+from agent.virtual.files.nodes import Link, Live, constant, live
+from agent.virtual.files.tree import FileTree, failed
+from agent.virtual.physics.soc import Soc
+from agent.virtual.physics.zone import Zone
+from agent.virtual.profiles import CoolingProfile
+
+_THERMAL = "/sys/devices/virtual/thermal"
+
+
+def plant_thermal_nodes(tree: FileTree, soc: Soc) -> None:
+    """Put zones and cooling devices into the tree."""
+    for number, zone in enumerate(soc.zones):
+        name = f"thermal_zone{number}"
+        for leaf, node in _zone_nodes(soc, zone).items():
+            tree.put(f"{_THERMAL}/{name}/{leaf}", node)
+        _link(tree, name)
+    for number, cooling in enumerate(soc.profile.cooling):
+        name = f"cooling_device{number}"
+        for leaf, node in _cooling_nodes(soc, cooling).items():
+            tree.put(f"{_THERMAL}/{name}/{leaf}", node)
+        _link(tree, name)
+
+
+def cooling_state(soc: Soc, cooling: CoolingProfile) -> int:
+    return soc.by_role(cooling.cluster).throttle_state if cooling.cluster else 0
+
+
+def cooling_max(soc: Soc, cooling: CoolingProfile) -> int:
+    return len(soc.by_role(cooling.cluster).ladder) - 1 if cooling.cluster else cooling.max_state
+
+
+def _zone_nodes(soc: Soc, zone: Zone) -> dict[str, Live]:
+    mode = ["enabled"]
+
+    def set_mode(text: str) -> None:
+        if text.strip() not in ("enabled", "disabled"):
+            raise failed(errno.EINVAL)
+        mode[0] = text.strip()
+
+    kind = zone.profile.type
+    nodes = {
+        "type": live(lambda: f"{kind}\n"),
+        "temp": live(lambda: f"{soc.zone_mc(zone)}\n"),
+        "mode": live(lambda: f"{mode[0]}\n", set_mode),
+        "policy": live(lambda: "step_wise\n"),
+        "available_policies": live(lambda: "user_space step_wise \n"),
+    }
+    trips = [] if zone.profile.trip_c is None else [zone.profile.trip_c]
+    trips += [t.profile.trip_c for t in soc.throttles if t.profile.zone == kind]
+    for index, trip_c in enumerate(trips):
+        text = f"{round(trip_c * 1000)}\n"
+        nodes[f"trip_point_{index}_temp"] = constant(text)
+        nodes[f"trip_point_{index}_type"] = constant("passive\n")
+    return nodes
+
+
+def _cooling_nodes(soc: Soc, cooling: CoolingProfile) -> dict[str, Live]:
+    return {
+        "type": live(lambda: f"{cooling.type}\n"),
+        "cur_state": live(lambda: f"{cooling_state(soc, cooling)}\n", _ignore),
+        "max_state": live(lambda: f"{cooling_max(soc, cooling)}\n"),
+    }
+
+
+def _ignore(text: str) -> None:
+    """The thermal governor overrules a hand-written state at its next look."""
+
+
+def _link(tree: FileTree, name: str) -> None:
+    target = f"../../devices/virtual/thermal/{name}"
+    tree.put(f"/sys/class/thermal/{name}", Link(stat.S_IFLNK | 0o777, target=target))

@@ -1,0 +1,160 @@
+"""One virtual phone: profile, time, silicon, processes, files and what it remembers.
+
+It knows nothing of ADB; whoever serves it is told when it goes down and comes back.
+"""
+
+import random
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.virtual.files.cpu_nodes import plant_cpu_nodes
+from agent.virtual.files.nodes import SHELL, constant, folder, live
+from agent.virtual.files.nodes import Link as FileLink
+from agent.virtual.files.power_nodes import plant_power_nodes
+from agent.virtual.files.proc_nodes import ProcSources, plant_proc_nodes
+from agent.virtual.files.thermal_nodes import plant_thermal_nodes
+from agent.virtual.files.tree import FileTree
+from agent.virtual.journal import Journal
+from agent.virtual.physics.soc import Soc
+from agent.virtual.processes import ProcessTable
+from agent.virtual.profiles import Profile
+from agent.virtual.properties import boot_properties, boot_settings
+from agent.virtual.timeline import Timeline
+
+# What a phone may hold in files; it lives in our memory.
+STORAGE_BYTES = 512 * 1024 * 1024
+_LINK_MODE = 0o120777
+
+
+class Phone:
+    """A phone that is switched on from the moment it exists."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        unit: int = 1,
+        speed: float = 1.0,
+        seed: int = 0,
+        serial: str | None = None,
+        journal: Path | None = None,
+    ) -> None:
+        self.profile = profile
+        self.serial = serial or f"{profile.serial_prefix}{unit:04d}"
+        self.timeline = Timeline(speed)
+        self.journal = Journal(journal, self.serial, self.timeline.peek)
+        self.random = random.Random(f"{seed}:{self.serial}")
+        # The first of its kind is nominal; its siblings differ as units of one model do.
+        spread = random.Random(f"{seed}:{self.serial}:unit")
+        self.soc = Soc(
+            profile,
+            self.timeline,
+            seed=f"{seed}:{self.serial}",
+            speed_spread=1.0 if unit == 1 else spread.gauss(1.0, 0.006),
+            heat_spread=1.0 if unit == 1 else spread.gauss(1.0, 0.03),
+        )
+        self.soc.service_runs = lambda name: self.properties.get(f"init.svc.{name}") == "running"
+        all_cores = sum(1 << cpu for cluster in profile.cluster for cpu in cluster.cpus)
+        self.processes = ProcessTable(all_cores, lambda: self.timeline.now)
+        self.tree = FileTree(self.wall, self.timeline.catch_up, self._sysfs_written, STORAGE_BYTES)
+        self.on_reboot: Callable[[str], None] | None = None
+        self.framework_battery: dict[str, str] = {}
+        self._booted_at = -self.random.uniform(900.0, 40_000.0)
+        self._plant_files()
+        self._boot()
+
+    # -- time
+
+    def uptime(self) -> float:
+        """CLOCK_BOOTTIME in seconds."""
+        return self.timeline.now - self._booted_at
+
+    def uptime_ns(self) -> int:
+        return round(self.uptime() * 1e9)
+
+    def wall(self) -> float:
+        """The phone's wall clock; it is right, which real ones often are not."""
+        return datetime.now(UTC).timestamp()
+
+    # -- memory
+
+    def free_kb(self) -> int:
+        """What MemAvailable says."""
+        used = sum(process.rss_kb for process in self.processes.all() if process.rss_kb > 4096)
+        return max(self.profile.memory.available_kb - used, 0)
+
+    # -- power
+
+    def reboot(self, mode: str = "") -> None:
+        """Go down; whoever serves the phone brings it back with `boot_again`."""
+        self.journal.write("reboot", mode=mode)
+        self.processes.kill_all()
+        if self.on_reboot is not None:
+            self.on_reboot(mode)
+
+    def boot_again(self) -> None:
+        """Come up as after power-on: files stay, settings of the kernel do not."""
+        self._booted_at = self.timeline.catch_up()
+
+        def reset() -> None:
+            for cluster in self.soc.clusters:
+                cluster.reset(self.profile.kernel.governor)
+            self.soc.battery.charging_allowed = True
+
+        self.soc.change(reset)
+        self._boot()
+
+    def set_service(self, name: str, running: bool) -> None:
+        """start and stop: init's services, by name with or without `vendor.`."""
+        key = f"init.svc.{name}"
+        if key not in self.properties:
+            return
+        self.properties[key] = "running" if running else "stopped"
+        (self.processes.start_service if running else self.processes.stop_service)(name)
+        self.journal.write("service", name=name, running=running)
+
+    def close(self) -> None:
+        """Switch the phone off for good."""
+        self.processes.kill_all()
+        self.timeline.stop()
+        self.journal.write("off")
+        self.journal.close()
+
+    # -- inside
+
+    def _boot(self) -> None:
+        self.boot_id = str(uuid.uuid4())
+        self.properties = boot_properties(self.profile, self.serial)
+        self.settings = boot_settings()
+        self.framework_battery.clear()
+        self.processes.boot(self.profile.services)
+        self.journal.write("boot", boot_id=self.boot_id, profile=self.profile.id)
+
+    def _plant_files(self) -> None:
+        tree = self.tree
+        tree.put("/dev/null", live(str, _swallow, 0o666))
+        tree.put("/data", folder(0o771, 1000, 1000))
+        tree.put("/data/local", folder(0o751))
+        tree.put("/data/local/tmp", folder(0o771, SHELL, SHELL))
+        tree.put("/storage/self/primary", folder(0o771, SHELL, 1015))
+        tree.put("/storage/self/primary/Download", folder(0o771, SHELL, 1015))
+        tree.put("/sdcard", FileLink(_LINK_MODE, target="/storage/self/primary"))
+        tree.put("/system/build.prop", constant("# see getprop\n"))
+        plant_cpu_nodes(tree, self.soc)
+        plant_thermal_nodes(tree, self.soc)
+        plant_power_nodes(tree, self.soc)
+        sources = ProcSources(
+            self.soc, self.processes, self.uptime, lambda: self.boot_id, self.free_kb
+        )
+        plant_proc_nodes(tree, sources)
+
+    def _sysfs_written(
+        self, path: str, old: str, new: str, text: str, uid: int, fault: str | None
+    ) -> None:
+        facts = {"fault": fault} if fault else {}
+        self.journal.write("sysfs", path=path, old=old, new=new, text=text, uid=uid, **facts)
+
+
+def _swallow(text: str) -> None:
+    """Take anything, keep nothing."""

@@ -1,0 +1,1 @@
+"""What the silicon does: clocks, work, power, heat, throttling, charge."""

@@ -1,0 +1,39 @@
+"""Who runs where: threads spread over the cores of their mask, idlest and fastest first."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from agent.virtual.physics.roofline import Pace
+
+
+@dataclass(eq=False, slots=True)
+class Load:
+    """Work on the cores: what it may use, what it draws, and who hears of a change of pace."""
+
+    mask: int
+    threads: int
+    on_pace: Callable[[Pace], None]
+    activity: float = 1.0
+    gbs: float = 0.0
+    shares: dict[int, float] = field(default_factory=dict)
+
+
+def place(loads: Iterable[Load], speeds: dict[int, float]) -> dict[int, float]:
+    """Give each load its shares of cores; return how busy each online core is (0 or its activity).
+
+    `speeds` names the online cores. A mask without an online core falls back to all of them, as
+    the kernel does when it breaks an affinity it can no longer honour.
+    """
+    threads_on: dict[int, list[Load]] = {cpu: [] for cpu in speeds}
+    for load in loads:
+        allowed = [cpu for cpu in speeds if load.mask >> cpu & 1] or list(speeds)
+        for _ in range(max(load.threads, 1)):
+            best = min(allowed, key=lambda cpu: (len(threads_on[cpu]), -speeds[cpu]))
+            threads_on[best].append(load)
+        load.shares = {}
+    busy: dict[int, float] = {}
+    for cpu, threads in threads_on.items():
+        for load in threads:
+            load.shares[cpu] = load.shares.get(cpu, 0.0) + 1.0 / len(threads)
+        busy[cpu] = sum(load.activity for load in threads) / len(threads) if threads else 0.0
+    return busy

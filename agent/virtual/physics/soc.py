@@ -1,0 +1,209 @@
+"""The silicon and the body around it: loads set clocks, clocks set power, power sets heat.
+
+Between two changes everything is constant, so the state is brought forward only when somebody
+looks or something changes, by exactly the model time that passed.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from agent.virtual.physics.battery import Battery
+from agent.virtual.physics.cluster import Cluster
+from agent.virtual.physics.heat import HeatNetwork, Triple
+from agent.virtual.physics.placement import Load, place
+from agent.virtual.physics.roofline import Pace
+from agent.virtual.physics.throttle import Throttle
+from agent.virtual.physics.zone import Zone
+from agent.virtual.profiles import Profile
+from agent.virtual.timeline import Event, Timeline
+
+AMBIENT_C = 25.0
+_IDLE_BUSY = 0.06  # housekeeping keeps the little cores this busy
+
+
+class Soc:
+    """One phone's physics, in °C, W, kHz and model seconds."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        timeline: Timeline,
+        seed: str = "",
+        speed_spread: float = 1.0,
+        heat_spread: float = 1.0,
+    ) -> None:
+        self.profile = profile
+        self.timeline = timeline
+        self.clusters = [Cluster(part, profile.kernel) for part in profile.cluster]
+        self.heat = HeatNetwork(profile.heat, AMBIENT_C, heat_spread)
+        self.battery = Battery(profile.battery, profile.battery.start_percent)
+        self.throttles = [Throttle(part) for part in profile.throttle]
+        self.zones = [Zone(part, seed) for part in profile.zone]
+        self.loads: list[Load] = []
+        self.service_runs: Callable[[str], bool] = lambda _: True
+        self._speed_spread = speed_spread
+        self._settled = timeline.now
+        self._polls: dict[int, Event] = {}
+        self._cluster_w: dict[str, float] = {}
+        self._memory_w = 0.0
+        self.refresh()
+        self.heat.temps = self.heat.rest(self._heat_inputs())
+        self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
+        self.busy_s = dict(self.idle_s)
+
+    # -- what others read
+
+    def cluster_of(self, cpu: int) -> Cluster:
+        return next(cluster for cluster in self.clusters if cpu in cluster.cpus)
+
+    def by_role(self, role: str) -> Cluster:
+        return next(cluster for cluster in self.clusters if cluster.profile.role == role)
+
+    def online(self) -> list[int]:
+        return sorted(cpu for cluster in self.clusters for cpu in cluster.online)
+
+    def zone_mc(self, zone: Zone) -> int:
+        """What a thermal zone reads now, in milli-degrees."""
+        self.settle()
+        watts = self._soc_w() if zone.profile.cluster is None else self._zone_w(zone)
+        return zone.read_mc(self.heat.node(zone.profile.node), watts, self.timeline.now)
+
+    def system_w(self) -> float:
+        """What the whole phone draws."""
+        return self.profile.heat.idle_w + self._soc_w()
+
+    # -- what others change
+
+    def attach(self, load: Load) -> None:
+        self.settle()
+        self.loads.append(load)
+        self.refresh()
+
+    def detach(self, load: Load) -> None:
+        self.settle()
+        if load in self.loads:
+            self.loads.remove(load)
+            self.refresh()
+
+    def change(self, mutate: Callable[[], None]) -> None:
+        """Apply a change of settings at this very moment."""
+        self.settle()
+        mutate()
+        self.refresh()
+
+    def settle(self) -> None:
+        """Bring heat, charge and residencies forward to now."""
+        seconds = self.timeline.now - self._settled
+        if seconds <= 0:
+            return
+        self._settled = self.timeline.now
+        self.heat.advance(seconds, self._heat_inputs())
+        self.battery.advance(seconds)
+        for cluster in self.clusters:
+            if cluster.online:
+                cluster.residency_s[cluster.rung] += seconds
+            for cpu in cluster.online:
+                busy = any(cpu in load.shares for load in self.loads)
+                (self.busy_s if busy else self.idle_s)[cpu] += seconds
+
+    def refresh(self) -> None:
+        """Work out placement, clocks, paces and power from the present settings."""
+        speeds = {cpu: self._top_speed(cpu) for cpu in self.online()}
+        place(self.loads, speeds)
+        for cluster in self.clusters:
+            loaded = any(cpu in load.shares for load in self.loads for cpu in cluster.cpus)
+            idle = _IDLE_BUSY if cluster.profile.role == "little" else 0.0
+            cluster.busy = 1.0 if loaded else idle
+            cluster.pick_clock()
+        for load in list(self.loads):
+            load.on_pace(self._pace(load))
+        self._measure_power()
+        self._plan_polls()
+
+    # -- inside
+
+    def _top_speed(self, cpu: int) -> float:
+        cluster = self.cluster_of(cpu)
+        return cluster.max_khz / 1e6 * cluster.profile.flops_per_cycle
+
+    def _pace(self, load: Load) -> Pace:
+        gflops = 0.0
+        fastest = 0.0
+        for cpu, share in load.shares.items():
+            cluster = self.cluster_of(cpu)
+            gflops += share * cluster.clock_khz / 1e6 * cluster.profile.flops_per_cycle
+            fastest = max(fastest, cluster.clock_khz / cluster.ladder[-1])
+        cores = len(load.shares)
+        threads = max(load.threads, 1)
+        together = 1.0 / (1.0 + self.profile.parallel_loss * (min(cores, threads) - 1))
+        crowded = 1.0 if threads <= cores else 0.85  # threads that wait for a core at each barrier
+        memory = self.profile.memory
+        # The memory clock follows the fastest core's vote; about a third does not depend on it.
+        bandwidth = min(memory.bandwidth_gbs, memory.core_gbs * cores) * (0.35 + 0.65 * fastest)
+        return Pace(
+            gflops=gflops * together * crowded * self._speed_spread,
+            bandwidth_gbs=bandwidth / len(self.loads),
+            cache_kb=memory.cache_kb,
+            cache_gbs=memory.cache_gbs * fastest,
+            overhead_s=self.profile.op_overhead_us * 1e-6 * (1 + 0.25 * (threads - 1)) / fastest,
+        )
+
+    def _measure_power(self) -> None:
+        busy: dict[int, float] = {}
+        for load in self.loads:
+            for cpu, share in load.shares.items():
+                busy[cpu] = busy.get(cpu, 0.0) + share * load.activity
+        die_c = self.heat.node("die")
+        for cluster in self.clusters:
+            cores = sum(busy.get(cpu, 0.0) for cpu in cluster.online)
+            watts = cluster.dynamic_w(cores, self.profile.heat.vector_factor)
+            # An idle cluster is power-gated: its leakage is part of the idle figure.
+            watts += cluster.leak_w(die_c) if cores else 0.0
+            self._cluster_w[cluster.profile.role] = watts
+        self._memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
+        self.battery.draw(self.system_w())
+
+    def _soc_w(self) -> float:
+        return sum(self._cluster_w.values()) + self._memory_w
+
+    def _zone_w(self, zone: Zone) -> float:
+        return self._cluster_w.get(zone.profile.cluster or "", 0.0)
+
+    def _heat_inputs(self) -> Triple:
+        heat = self.profile.heat
+        die = self._soc_w() + heat.idle_w * heat.idle_die_share
+        return (die, heat.idle_w * (1 - heat.idle_die_share), self.battery.loss_w)
+
+    def _plan_polls(self) -> None:
+        """Trips are looked at while there is work or a cap; an idle cool phone sleeps."""
+        for index, throttle in enumerate(self.throttles):
+            if index not in self._polls and (self.loads or throttle.state):
+                when = self.timeline.now + throttle.profile.poll_s
+                self._polls[index] = self.timeline.at(when, partial(self._poll, index))
+
+    def _poll(self, index: int) -> None:
+        del self._polls[index]
+        throttle = self.throttles[index]
+        zone = next(zone for zone in self.zones if zone.profile.type == throttle.profile.zone)
+        temp_c = self.zone_mc(zone) / 1000
+        service = throttle.profile.service
+        changed = (
+            throttle.poll(temp_c)
+            if service is None or self.service_runs(service)
+            else throttle.release()
+        )
+        if changed:
+            self._apply_caps()
+            self.refresh()
+            return
+        self._measure_power()  # leakage follows the die, and charge the voltage
+        self._plan_polls()
+
+    def _apply_caps(self) -> None:
+        for cluster in self.clusters:
+            states = [
+                throttle.state
+                for throttle in self.throttles
+                if cluster.profile.role in throttle.profile.clusters
+            ]
+            cluster.throttle_state = min(max(states, default=0), len(cluster.ladder) - 1)

@@ -1,0 +1,1 @@
+"""The phone's own runner, which obeys kernels/runner/runner.h with model time for time."""

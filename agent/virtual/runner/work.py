@@ -1,0 +1,242 @@
+"""`run`: steps at the pace the silicon allows, told in windows.
+
+A step in progress when the pace changes goes on at the new pace; no step is lost or counted twice.
+"""
+
+import asyncio
+from contextlib import suppress
+from math import ceil, log, sqrt
+
+from agent.virtual.phone import Phone
+from agent.virtual.physics.placement import Load
+from agent.virtual.physics.roofline import Pace, step_cost
+from agent.virtual.processes import Process
+from agent.virtual.runner.contract import CONTRACT, Exit, RunnerFault, RunSettings
+from agent.virtual.runner.lines import Lines
+from agent.virtual.runner.plan import Plan
+from agent.virtual.runner.sampler import Sampler
+from agent.virtual.timeline import Event
+
+_STEP_NOISE = 0.01
+_RUN_OFFSET = 0.005
+_OWN_KB = 2900
+
+
+class Work:
+    """One run from hello to done or fault; `outcome` becomes the exit status."""
+
+    def __init__(
+        self, phone: Phone, process: Process, plan: Plan, settings: RunSettings, lines: Lines
+    ) -> None:
+        self.phone = phone
+        self.process = process
+        self.plan = plan
+        self.settings = settings
+        self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.sampler: Sampler | None = None
+        self._lines = lines
+        self._load = Load(process.mask, plan.threads, self._change_pace)
+        self._random = phone.random
+        self._offset = 1.0 + self._random.gauss(0.0, _RUN_OFFSET)
+        self._warming = settings.warmup > 0
+        self._stopping = False
+        self._measured = 0  # steps in closed windows
+        self._measured_ns = 0
+        self._began = 0.0  # when measuring began
+        self._step_s = 1.0  # at the present pace
+        self._noise = 1.0  # of this window
+        self._progress = 0.0  # steps of this window, with a fraction
+        self._target = 1  # steps after which it closes
+        self._opened = 0.0
+        self._opened_ns = 0
+        self._looked = 0.0  # when progress was last brought forward
+        self._step_span = (1.0, 1.0)
+        self._event: Event | None = None
+
+    # -- from outside
+
+    def begin(self) -> None:
+        """Take memory, say hello, start working."""
+        needed_kb = self.plan.memory_bytes // 1024
+        if needed_kb > self.phone.free_kb():
+            raise RunnerFault(
+                Exit.OUT_OF_MEMORY,
+                f"needs {needed_kb} kB of {self.phone.free_kb()} kB; use a smaller batch",
+            )
+        self.process.rss_kb = needed_kb + _OWN_KB
+        self.process.state = "R"
+        self._lines.say(
+            {
+                "line": "hello",
+                "contract": CONTRACT,
+                "pid": self.process.pid,
+                "case": self.plan.case,
+                "mask": f"{self.process.mask:x}",
+                "threads": self.plan.threads,
+                "t_ns": self.phone.uptime_ns(),
+            }
+        )
+        self.phone.journal.write(
+            "run_start",
+            case=self.plan.case,
+            mask=f"{self.process.mask:x}",
+            pid=self.process.pid,
+            threads=self.plan.threads,
+        )
+        self._looked = self._began = self.phone.timeline.now
+        self.phone.soc.attach(self._load)
+        self._open_window()
+        self._aim()
+
+    def stop_soon(self) -> None:
+        """SIGTERM: finish the step in hand, then stop."""
+        if not self._stopping:
+            self._stopping = True
+            self._look()
+            self._aim()
+
+    def set_mask(self, mask: int) -> None:
+        """The affinity changed under the run."""
+        self.phone.soc.change(lambda: setattr(self._load, "mask", mask))
+
+    def fail(self, fault: RunnerFault) -> None:
+        """End with a fault as the last line, where it can still be written."""
+        if not self.outcome.done():
+            self.release(fault.exit_code.name.lower())
+            # A folder that failed us cannot hear of it either.
+            with suppress(RunnerFault):
+                self._lines.say(fault.line())
+            self.outcome.set_result(int(fault.exit_code))
+
+    def release(self, why: str = "killed") -> None:
+        """Give cores and memory back; nothing is said from here on."""
+        if self._load in self.phone.soc.loads or self._event is not None:
+            self.phone.journal.write("run_stop", pid=self.process.pid, why=why)
+        if self._event is not None:
+            self._event.drop()
+            self._event = None
+        if self.sampler is not None:
+            self.sampler.stop()
+        self.phone.soc.detach(self._load)
+
+    # -- the work
+
+    def _change_pace(self, pace: Pace) -> None:
+        self._look()
+        cost = step_cost(self.plan.ops, pace)
+        self._load.activity, self._load.gbs = cost.activity, cost.gbs
+        self._step_s = cost.seconds * self._offset
+        self._step_span = (
+            min(self._step_span[0], self._step_s),
+            max(self._step_span[1], self._step_s),
+        )
+        self._aim()
+
+    def _look(self) -> None:
+        """Bring progress forward to now."""
+        now = self.phone.timeline.now
+        self._progress += (now - self._looked) / (self._step_s * self._noise)
+        self._looked = now
+
+    def _aim(self) -> None:
+        """Work out at which step boundary this window closes, and plan for it."""
+        if self._event is not None:
+            self._event.drop()
+        boundary = int(self._progress + 1e-9) + 1
+        if self._stopping:
+            self._target = boundary
+        elif self._warming:
+            self._target = self.settings.warmup
+        else:
+            settings = self.settings
+            enough = max(
+                settings.steps - self._measured, self._steps_until(self._began + settings.seconds)
+            )
+            latest = self._steps_until(self._began + settings.max_seconds)
+            full = self._steps_until(self._opened + settings.window_s)
+            self._target = max(boundary, min(full, enough, latest))
+        ahead = (self._target - self._progress) * self._step_s * self._noise
+        self._event = self.phone.timeline.at(self._looked + ahead, self._close_window)
+
+    def _steps_until(self, moment: float) -> int:
+        """Steps of this window done at the first boundary at or after a moment."""
+        ahead = (moment - self._looked) / (self._step_s * self._noise)
+        return ceil(self._progress + ahead - 1e-9)
+
+    def _open_window(self) -> None:
+        self._opened = self._looked = self.phone.timeline.now
+        self._opened_ns = self.phone.uptime_ns()
+        self._progress = 0.0
+        self._step_span = (self._step_s, self._step_s)
+        guess = max(1.0, self.settings.window_s / self._step_s)
+        self._noise = 1.0 + self._random.gauss(0.0, _STEP_NOISE) / sqrt(guess)
+
+    def _close_window(self) -> None:
+        self._event = None
+        self.process.cpu_s += (self.phone.timeline.now - self._opened) * self.plan.threads
+        try:
+            if self._warming:
+                self._warming = False
+                self._began = self.phone.timeline.now
+            else:
+                self._say_window()
+            if self._stopping:
+                raise RunnerFault(Exit.STOPPED, "stopped by SIGTERM at a step boundary")
+            if self._is_enough():
+                self._finish()
+                return
+        except RunnerFault as fault:
+            self.fail(fault)
+            return
+        self._open_window()
+        self._aim()
+
+    def _say_window(self) -> None:
+        count = self._target
+        end_ns = self.phone.uptime_ns()
+        length = end_ns - self._opened_ns
+        mean = length / count
+        # The expected extremes of so many steps with normal noise around their pace.
+        reach = _STEP_NOISE * sqrt(2 * log(count)) if count > 1 else 0.0
+        low = min(mean, self._step_span[0] * 1e9 * self._noise) * (1 - reach)
+        high = max(mean, self._step_span[1] * 1e9 * self._noise) * (1 + reach)
+        alone = count == 1
+        self._lines.say(
+            {
+                "line": "window",
+                "first": self._measured,
+                "n": count,
+                "t_ns": self._opened_ns,
+                "ns": length,
+                "ns_min": length if alone else round(low),
+                "ns_max": length if alone else round(high),
+            }
+        )
+        self._measured += count
+        self._measured_ns += length
+
+    def _is_enough(self) -> bool:
+        elapsed = self.phone.timeline.now - self._began + 1e-9
+        settings = self.settings
+        if self._measured == 0:
+            return False
+        return elapsed >= settings.max_seconds or (
+            self._measured >= settings.steps and elapsed >= settings.seconds
+        )
+
+    def _finish(self) -> None:
+        self._lines.say(
+            {
+                "line": "done",
+                "steps": self._measured,
+                "ns": self._measured_ns,
+                "t_ns": self.phone.uptime_ns(),
+                "peak_rss_kb": self.process.rss_kb,
+                # A phone that computes nothing has no loss to show.
+                "loss_first": None,
+                "loss_last": None,
+                "parameters_changed": True,
+            }
+        )
+        self.release("done")
+        self.outcome.set_result(int(Exit.DONE))

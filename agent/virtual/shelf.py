@@ -1,0 +1,126 @@
+"""A shelf of phones in one process: start them, say where they listen, stop them.
+
+Tests and demos take a whole shelf as a context manager, in a thread or as a process.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agent.virtual.adb.server import PhoneServer
+from agent.virtual.phone import Phone
+from agent.virtual.profiles import load_profile
+
+_READY_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShelfPlan:
+    """Which phones to put on the shelf."""
+
+    profiles: tuple[str, ...]
+    count: int = 1
+    speed: float = 1.0
+    port_base: int = 0
+    journal: Path | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneAddress:
+    """Where a phone listens."""
+
+    serial: str
+    profile: str
+    address: str
+
+    def line(self) -> str:
+        return f"{self.serial} {self.profile} {self.address}"
+
+
+class Shelf:
+    """Running phones; lives in one event loop."""
+
+    def __init__(self, plan: ShelfPlan) -> None:
+        phones = [
+            Phone(load_profile(name), unit, plan.speed, plan.seed, journal=plan.journal)
+            for name in plan.profiles
+            for unit in range(1, plan.count + 1)
+        ]
+        ports = [plan.port_base + index if plan.port_base else 0 for index in range(len(phones))]
+        self.servers = [PhoneServer(phone, port) for phone, port in zip(phones, ports, strict=True)]
+
+    async def start(self) -> list[PhoneAddress]:
+        for server in self.servers:
+            await server.start()
+        return [
+            PhoneAddress(server.phone.serial, server.phone.profile.id, f"127.0.0.1:{server.port}")
+            for server in self.servers
+        ]
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(server.stop() for server in self.servers))
+
+
+def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:
+    """Say in one stroke that all phones listen."""
+    aside = path.with_name(path.name + ".new")
+    aside.write_text(json.dumps([asdict(address) for address in addresses], indent=1) + "\n")
+    aside.replace(path)
+
+
+@contextmanager
+def shelf_in_thread(plan: ShelfPlan) -> Iterator[tuple[Shelf, list[PhoneAddress]]]:
+    """Phones in a thread of this process, for tests that look inside them."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="shelf", daemon=True)
+    thread.start()
+
+    async def build() -> tuple[Shelf, list[PhoneAddress]]:
+        shelf = Shelf(plan)
+        return shelf, await shelf.start()
+
+    shelf, addresses = asyncio.run_coroutine_threadsafe(build(), loop).result(_READY_S)
+    try:
+        yield shelf, addresses
+    finally:
+        asyncio.run_coroutine_threadsafe(shelf.stop(), loop).result(_READY_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_READY_S)
+        loop.close()
+
+
+@contextmanager
+def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
+    """Phones in a process of their own, as `farm virtual run` starts them."""
+    with tempfile.TemporaryDirectory(prefix="shelf-") as folder:
+        ready = Path(folder) / "ready.json"
+        command = [sys.executable, "-m", "agent.virtual", "run", *plan.profiles]
+        command += ["--count", str(plan.count), "--speed", str(plan.speed)]
+        command += ["--seed", str(plan.seed), "--ready-file", str(ready)]
+        if plan.port_base:
+            command += ["--port-base", str(plan.port_base)]
+        if plan.journal is not None:
+            command += ["--journal", str(plan.journal)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            try:
+                yield _await_ready(process, ready)
+            finally:
+                process.terminate()
+
+
+def _await_ready(process: "subprocess.Popen[bytes]", ready: Path) -> list[PhoneAddress]:
+    deadline = time.monotonic() + _READY_S
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the phones did not start (exit status {process.returncode})")
+        time.sleep(0.01)
+    return [PhoneAddress(**entry) for entry in json.loads(ready.read_text())]

@@ -1,0 +1,383 @@
+"""The shell at work: runs what the parser read, one command after another, for hours.
+
+Each shell belongs to a process; what it starts inherits user, cores and session from there.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Protocol
+
+from agent.virtual.files.tree import strerror
+from agent.virtual.processes import Process
+from agent.virtual.shell import expansion
+from agent.virtual.shell.call import Call, Holding, Program, Streams, encode
+from agent.virtual.shell.grammar import (
+    Case,
+    Chain,
+    Command,
+    For,
+    Group,
+    If,
+    Loop,
+    Pipeline,
+    Redirect,
+    Sequence,
+    Simple,
+)
+from agent.virtual.shell.parser import BadSyntax, Unfinished, parse
+from agent.virtual.shell.redirection import redirected, refusal
+from agent.virtual.shell.streams import Bytes, Pipe, Source
+
+if TYPE_CHECKING:
+    from agent.virtual.phone import Phone
+
+
+class Programs(Protocol):
+    """What a phone can run, asked by name."""
+
+    def find(self, shell: "Shell", name: str) -> Program: ...
+
+    def locate(self, shell: "Shell", name: str) -> str | None: ...
+
+
+_BROKEN_PIPE = 141
+_DEPTH_MAX = 40
+
+
+class ShellExit(Exception):
+    """`exit` was said."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class LoopJump(Exception):
+    """`break` or `continue` was said."""
+
+    def __init__(self, again: bool, levels: int) -> None:
+        super().__init__(again, levels)
+        self.again = again
+        self.levels = levels
+
+
+class Shell:
+    """One shell: its variables, its folder, its last status."""
+
+    def __init__(
+        self, phone: "Phone", process: Process, programs: Programs, name: str = "/system/bin/sh"
+    ) -> None:
+        self.phone = phone
+        self.process = process
+        self.programs = programs
+        self.name = name
+        self.cwd = "/"
+        self.status = 0
+        self.background: int | None = None
+        self.arguments: list[str] = []
+        self.depth = 0
+        self.holding: Holding | None = None
+        user = "root" if process.uid == 0 else "shell"
+        self.variables = {
+            "PATH": "/product/bin:/system/bin:/system/xbin:/vendor/bin",
+            "HOME": "/" if user == "shell" else "/root",
+            "USER": user,
+            "TMPDIR": "/data/local/tmp",
+            "EXTERNAL_STORAGE": "/sdcard",
+            "ANDROID_DATA": "/data",
+            "SHELL": "/system/bin/sh",
+        }
+
+    def copy(self, process: Process) -> "Shell":
+        """A shell for ( .. ), $( .. ) and &: same state, changes stay inside."""
+        child = Shell(self.phone, process, self.programs, self.name)
+        child.cwd, child.status, child.background = self.cwd, self.status, self.background
+        child.variables = dict(self.variables)
+        child.arguments = list(self.arguments)
+        child.depth = self.depth + 1
+        if child.depth > _DEPTH_MAX:
+            raise BadSyntax("too deeply nested")
+        return child
+
+    # -- the ways in
+
+    async def run_text(self, text: str, streams: Streams) -> int:
+        """sh -c TEXT, or a script's text."""
+        try:
+            return await self._sequence(parse(text), streams)
+        except ShellExit as leaving:
+            return leaving.status
+        except (BadSyntax, RecursionError) as error:
+            self._complain(streams, str(error))
+            return 1
+
+    async def run_source(self, source: Source, streams: Streams) -> int:
+        """Read commands line by line and run each before the next line is read."""
+        pending = ""
+        name = self.name
+        number = 0
+        while line := await source.read_line():
+            number += 1
+            self.name = f"{name}: <stdin>[{number}]"
+            pending += line.decode("utf-8", "surrogateescape")
+            try:
+                script = parse(pending)
+            except Unfinished:
+                continue
+            except (BadSyntax, RecursionError) as error:
+                self._complain(streams, str(error))
+                return 1
+            pending = ""
+            try:
+                self.status = await self._sequence(script, streams)
+            except ShellExit as leaving:
+                return leaving.status
+            except BadSyntax as error:
+                self._complain(streams, str(error))
+                self.status = 1
+            await streams.drain()
+        if pending.strip():
+            self._complain(streams, "syntax error: unexpected end of file")
+            return 1
+        return self.status
+
+    async def capture(self, body: Sequence, streams: Streams) -> bytes:
+        """The output of $( .. )."""
+        pipe = Pipe()
+        child = self.copy(self.process)
+        try:
+            self.status = await child._sequence(body, streams._replace(stdout=pipe))
+        except ShellExit as leaving:
+            self.status = leaving.status
+        return pipe.content()
+
+    async def invoke(
+        self, argv: list[str], streams: Streams, process: Process | None = None
+    ) -> int:
+        """Run one command with its fields expanded."""
+        call = Call(argv, self, process or self.process, streams)
+        try:
+            outcome = self.programs.find(self, argv[0])(call)
+            status = outcome if isinstance(outcome, int) else await outcome
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                return _BROKEN_PIPE
+            where = f"{error.filename}: " if error.filename else ""
+            return call.complain(f"{where}{strerror(error)}")
+        await streams.drain()
+        return status
+
+    def where(self, name: str) -> str | None:
+        """Where a command lives, if the phone has it."""
+        return self.programs.locate(self, name)
+
+    def parameter(self, name: str) -> str | None:
+        """The value behind $NAME."""
+        special: dict[str, Callable[[], str]] = {
+            "?": lambda: str(self.status),
+            "$": lambda: str(self.process.pid),
+            "!": lambda: "" if self.background is None else str(self.background),
+            "#": lambda: str(len(self.arguments)),
+            "@": lambda: " ".join(self.arguments),
+            "*": lambda: " ".join(self.arguments),
+            "-": lambda: "",
+            "0": lambda: self.name.partition(":")[0],
+            "PWD": lambda: self.cwd,
+        }
+        if name in special:
+            return special[name]()
+        if name.isdigit():
+            place = int(name) - 1
+            return self.arguments[place] if place < len(self.arguments) else None
+        return self.variables.get(name)
+
+    # -- lists
+
+    async def _sequence(self, sequence: Sequence, streams: Streams) -> int:
+        for chain in sequence.chains:
+            if chain.background:
+                self._start_in_background(chain, streams)
+                self.status = 0
+            else:
+                self.status = await self._chain(chain, streams)
+        return self.status
+
+    async def _chain(self, chain: Chain, streams: Streams) -> int:
+        self.status = await self._pipeline(chain.first, streams)
+        for joint, pipeline in chain.rest:
+            if (joint == "&&") == (self.status == 0):
+                self.status = await self._pipeline(pipeline, streams)
+        return self.status
+
+    async def _pipeline(self, pipeline: Pipeline, streams: Streams) -> int:
+        if len(pipeline.commands) == 1:
+            status = await self._command(pipeline.commands[0], streams)
+        else:
+            status = await self._piped(pipeline.commands, streams)
+        return int(status == 0) if pipeline.negated else status
+
+    async def _piped(self, commands: tuple[Command, ...], streams: Streams) -> int:
+        pipes = [Pipe() for _ in commands[1:]]
+
+        async def member(index: int) -> int:
+            stdin = pipes[index - 1] if index else streams.stdin
+            stdout = pipes[index] if index < len(pipes) else streams.stdout
+            try:
+                inner = Streams(stdin, stdout, streams.stderr)
+                return await self.copy(self.process)._contained(commands[index], inner)
+            finally:
+                if index:
+                    pipes[index - 1].leave()
+                if index < len(pipes):
+                    pipes[index].release()
+
+        async with asyncio.TaskGroup() as together:
+            members = [together.create_task(member(index)) for index in range(len(commands))]
+        return members[-1].result()
+
+    async def _contained(self, command: Command, streams: Streams) -> int:
+        """Run in a copy of the shell: exit and jumps end here."""
+        try:
+            return await self._command(command, streams)
+        except ShellExit as leaving:
+            return leaving.status
+        except LoopJump:
+            return 0
+        except BadSyntax as error:
+            self._complain(streams, str(error))
+            return 1
+
+    def _start_in_background(self, chain: Chain, streams: Streams) -> None:
+        alone = not chain.rest and len(chain.first.commands) == 1
+        process = self.phone.processes.spawn(self.process, list(self.process.argv))
+        # The fork of a single command becomes that command: $! is its number.
+        process.vacant = alone and isinstance(chain.first.commands[0], Simple)
+        child = self.copy(process)
+        quiet = streams._replace(stdin=Bytes())
+        holding = Holding(streams)
+        child.holding = holding if alone else None
+
+        async def work() -> int:
+            status = 129
+            try:
+                status = await child._chain(chain, quiet)
+            except ShellExit as leaving:
+                status = leaving.status
+            except (BadSyntax, LoopJump):
+                status = 1
+            finally:
+                holding.keep()
+                self.phone.processes.end(process, status)
+            return status
+
+        process.work = asyncio.get_running_loop().create_task(work())
+        self.background = process.pid
+
+    # -- commands
+
+    async def _command(self, command: Command, streams: Streams) -> int:
+        if isinstance(command, Simple):
+            return await self._simple(command, streams)
+        try:
+            inner = await self._redirect(command.redirects, streams)
+        except OSError as error:
+            self._complain(streams, refusal(error))
+            return 1
+        match command:
+            case Group():
+                return await self._group(command, inner)
+            case If():
+                return await self._if(command, inner)
+            case Loop():
+                return await self._loop(command, inner)
+            case For():
+                return await self._for(command, inner)
+            case Case():
+                return await self._case(command, inner)
+
+    async def _simple(self, command: Simple, streams: Streams) -> int:
+        argv: list[str] = []
+        for word in command.words:
+            argv += await expansion.fields(self, word, streams)
+        if not argv:
+            self.status = 0  # VAR=$(false) is false, VAR=x is true
+        for name, word in command.assignments:
+            self.variables[name] = await expansion.single(self, word, streams)
+        try:
+            inner = await self._redirect(command.redirects, streams)
+        except OSError as error:
+            self._complain(streams, refusal(error))
+            return 1
+        if not argv:
+            return self.status
+        return await self.invoke(argv, inner)
+
+    async def _group(self, group: Group, streams: Streams) -> int:
+        if not group.copied:
+            return await self._sequence(group.body, streams)
+        try:
+            return await self.copy(self.process)._sequence(group.body, streams)
+        except ShellExit as leaving:
+            return leaving.status
+
+    async def _if(self, command: If, streams: Streams) -> int:
+        for condition, body in command.branches:
+            if await self._sequence(condition, streams) == 0:
+                self.status = 0
+                return await self._sequence(body, streams)
+        self.status = 0
+        return 0 if command.otherwise is None else await self._sequence(command.otherwise, streams)
+
+    async def _loop(self, loop: Loop, streams: Streams) -> int:
+        status = 0
+        while (await self._sequence(loop.condition, streams) == 0) != loop.stop_on:
+            try:
+                status = await self._sequence(loop.body, streams)
+            except LoopJump as jump:
+                if not _stay(jump):
+                    break
+            # A loop that never waits must not starve the other phones.
+            await asyncio.sleep(0)
+        self.status = status
+        return status
+
+    async def _for(self, loop: For, streams: Streams) -> int:
+        values: list[str] = []
+        for word in loop.words:
+            values += await expansion.fields(self, word, streams)
+        status = 0
+        for value in values:
+            self.variables[loop.name] = value
+            try:
+                status = await self._sequence(loop.body, streams)
+            except LoopJump as jump:
+                if not _stay(jump):
+                    break
+        return status
+
+    async def _case(self, case: Case, streams: Streams) -> int:
+        subject = await expansion.single(self, case.subject, streams)
+        for patterns, body in case.branches:
+            for word in patterns:
+                if fnmatchcase(subject, await expansion.pattern(self, word, streams)):
+                    return await self._sequence(body, streams)
+        return 0
+
+    async def _redirect(self, redirects: tuple[Redirect, ...], streams: Streams) -> Streams:
+        inner = await redirected(self, redirects, streams)
+        if self.holding is not None:
+            self.holding.keep(inner.stdout, inner.stderr)
+            self.holding = None
+        return inner
+
+    def _complain(self, streams: Streams, text: str) -> None:
+        streams.stderr.write(encode(f"{self.name}: {text}\n"))
+
+
+def _stay(jump: LoopJump) -> bool:
+    """Whether a jump goes on with this loop; one for an outer loop travels on."""
+    if jump.levels > 1:
+        raise LoopJump(jump.again, jump.levels - 1)
+    return jump.again
