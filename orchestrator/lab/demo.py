@@ -29,11 +29,12 @@ class DemoLab:
     broker: Broker
     children: list[Child]
 
-    def check_children(self) -> None:
+    def intact(self) -> bool:
         """Notice a service that died; in a demo nothing is brought back."""
         for child in self.children:
             if not child.alive:
                 raise FarmTrouble(f"{child.name} ended: {child.last_words()}")
+        return True
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def wait_for_phones(demo: DemoLab, count: int) -> LabView:
         view = look(demo.db, demo.broker)
         if sum(phone.state == "idle" for phone in view.phones) >= count:
             return view
-        demo.check_children()
+        demo.intact()
         if time.monotonic() > deadline:
             here = ", ".join(phone.serial for phone in view.phones if phone.state == "idle")
             raise TimedOut(f"only these phones came up: {here or 'none'}; see {demo.lab.root}/logs")

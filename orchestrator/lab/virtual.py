@@ -11,14 +11,18 @@ from workloads.lab import Lab
 START_S = 15.0
 
 
-def virtual_phones(lab: Lab, speed: float) -> tuple[tuple[Child, ...], tuple[str, ...]]:
-    """Start one virtual phone of every profile; answer the child and the phones' addresses."""
+def virtual_phones(
+    lab: Lab, speed: float, count: int = 1
+) -> tuple[tuple[Child, ...], tuple[str, ...]]:
+    """Start virtual phones of every profile; answer the child and the phones' addresses."""
     folder = lab.root / "virtual"
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "phones.json"
     ready.unlink(missing_ok=True)
-    options: list[str | Path] = ["--all", "--speed", str(speed), "--journal", folder / "journal"]
-    command = service_command("virtual", "run", *options, "--ready-file", ready)
+    options: list[str | Path] = ["--all", "--count", str(count), "--speed", str(speed)]
+    command = service_command(
+        "virtual", "run", *options, "--journal", folder / "journal", "--ready-file", ready
+    )
     child = Child("virtual", command, lab.log_file("virtual"))
     child.start()
     deadline = time.monotonic() + START_S

@@ -81,8 +81,8 @@ def phones_table(phones: Sequence[KnownPhone]) -> Table:
 def _stage(phone: KnownPhone) -> str:
     if phone.progress is not None:
         return f"{phone.stage} {phone.progress:.0%}"
-    if phone.stage == "cooling" and phone.ready_s is not None:
-        return f"cooling, {format_duration(phone.ready_s[0])} left"
+    if phone.stage == "cool" and phone.ready_s is not None:
+        return f"cool, {format_duration(phone.ready_s[0])} left"
     return phone.stage
 
 

@@ -1,0 +1,63 @@
+"""The peer of plumbing.py: a bare Celery request and reply, on the same broker, set up as ours is.
+
+`python -m benchmarks.bare_celery request|reply BROKER COUNT` runs one end.
+"""
+
+import sys
+import threading
+import time
+
+from celery import Celery
+
+from workloads.transport import celery_settings
+
+REQUESTS, REPLIES = "bare.requests", "bare.replies"
+
+
+def application(broker: str, name: str) -> Celery:
+    """A Celery application with the farm's settings."""
+    app = Celery(f"bare.{name}", set_as_current=False)
+    app.conf.update(celery_settings(broker, f"bare.{name}"))
+    return app
+
+
+def send(broker: str, count: int) -> None:
+    """Send the requests, as fast as they go."""
+    app = application(broker, "sender")
+    for number in range(count):
+        app.send_task("bare.request", args=[number], queue=REQUESTS)
+
+
+def serve(role: str, broker: str, count: int) -> None:
+    """Run one end: requests are answered by replies, replies are counted."""
+    app = application(broker, role)
+    counted = 0
+
+    @app.task(name="bare.request")
+    def request(number: int) -> None:
+        app.send_task("bare.reply", args=[number], queue=REPLIES)
+
+    @app.task(name="bare.reply")
+    def reply(number: int) -> None:
+        nonlocal counted
+        counted += 1
+        if counted == count:
+            print(f"{time.time():.6f}", flush=True)
+
+    worker = app.Worker(
+        pool="threads" if role == "request" else "solo",
+        concurrency=64 if role == "request" else 1,
+        queues=[REQUESTS if role == "request" else REPLIES],
+        hostname=f"{role}@bare",
+        loglevel="WARNING",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    threading.Thread(target=lambda: print("ready", flush=True)).start()
+    worker.start()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,107 @@
+"""What the farm itself costs: `noop` from submission to stored report, beside bare Celery.
+
+Both run on the same embedded broker, one after the other, alternating, in one call:
+
+    .venv/bin/python -m benchmarks.plumbing [--runs 1800] [--rounds 3]
+
+The bare pair is one request task answered by one reply task. The farm's way of a job holds two
+messages as well, and beside them a lease, a fence, a durable spool and a stored report.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import bare_celery
+from orchestrator import submission
+from orchestrator.dispatch.broker import Broker
+from orchestrator.lab.children import stop_all
+from orchestrator.lab.up import agent_child, services
+from orchestrator.lab.virtual import virtual_phones
+from orchestrator.lab_view import look
+from orchestrator.store.database import Database
+from orchestrator.store.queries import sweep_summaries
+from workloads.lab import Lab
+
+SWEEP = """\
+farm: 1
+name: plumbing
+workload: noop
+phones: all
+repeat: {repeat}
+seed: {seed}
+"""
+
+
+def bare_rate(broker: str, count: int) -> float:
+    """Requests answered a second by two bare Celery workers."""
+    ends = {}
+    for role in ("request", "reply"):
+        command = [sys.executable, "-m", "benchmarks.bare_celery", role, broker, str(count)]
+        ends[role] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert ends[role].stdout is not None
+        ends[role].stdout.readline()
+    time.sleep(2.0)  # both workers have connected; only the measured part must not wait
+    began = time.time()
+    bare_celery.send(broker, count)
+    ended = float(ends["reply"].stdout.readline())
+    for end in ends.values():
+        end.terminate()
+        end.wait()
+    return count / (ended - began)
+
+
+def farm_rate(db: Database, broker: Broker, phones: int, count: int, seed: int) -> float:
+    """Runs stored a second, from submission to the last report."""
+    text = SWEEP.format(repeat=max(1, count // phones), seed=seed)
+    began = time.time()
+    sweep = submission.submit(text, db, broker)
+    while not (summary := sweep_summaries(db, sweep.sweep.id)[0]).finished:
+        time.sleep(0.02)
+    if summary.failed:
+        raise SystemExit(f"{summary.failed} runs failed: the figure would not count")
+    return summary.total / (time.time() - began)
+
+
+def main() -> None:
+    """Measure both, alternating, and print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1800)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--phones-of-each", type=int, default=10)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="farm-") as folder:
+        lab = Lab.read(Path(folder), {})
+        phones, addresses = virtual_phones(lab, 1.0, options.phones_of_each)
+        connect = [part for address in addresses for part in ("--connect", address)]
+        try:
+            with services(lab, [agent_child(lab, "host-a", "--private-adb", *connect)]):
+                measure(lab, len(addresses), options.runs, options.rounds)
+        finally:
+            stop_all(phones)
+
+
+def measure(lab: Lab, phones: int, runs: int, rounds: int) -> None:
+    """Wait for the phones, then take turns."""
+    db, broker = Database(lab.store_url), Broker(lab.broker_url)
+    while sum(phone.state == "idle" for phone in look(db, broker).phones) < phones:
+        time.sleep(0.1)
+    farm_rate(db, broker, phones, phones, seed=0)  # warm: imports, connections, caches
+    ratios = []
+    print(f"{phones} phones, {runs} runs a round, alternating; per second:")
+    for number in range(1, rounds + 1):
+        bare = bare_rate(lab.broker_url, runs)
+        farm = farm_rate(db, broker, phones, runs, seed=number)
+        ratios.append(farm / bare)
+        print(
+            f"  round {number}: bare Celery pair {bare:6.0f}   farm {farm:6.0f}   {farm / bare:.0%}"
+        )
+    print(f"farm / bare Celery, median of {rounds}: {statistics.median(ratios):.0%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`farm demo`: a whole lab of virtual phones, once, with nothing left running."""
+
+import signal
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from orchestrator.nouns import MeasuredRun
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "demo.yaml"
+REAL_PHONE = (
+    "Plug in a real phone: switch on USB debugging, then run './farm up' and "
+    "'./farm phone list'; the same agent picks it up."
+)
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Where everything goes (default: ./demo-simulated-DATE-TIME).",
+)
+@click.option("--speed", default=100.0, show_default=True, help="Clock of the virtual phones.")
+def demo(folder: Path | None, speed: float) -> int:
+    """Run a sweep on six virtual phones and show who is fastest, cold and hot.
+
+    The phones are simulated, and every number says so. Nothing is left running.
+    """
+    from orchestrator.exits import FAILURES
+    from orchestrator.lab.demo import demo_lab
+    from orchestrator.store.queries import measured_runs, sweep_summaries
+    from orchestrator.submission import submit
+    from orchestrator.tui.follow import follow
+    from workloads.lab import Lab
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        click.echo(f"[{time.monotonic() - began:4.1f} s] {text}", err=True)
+
+    with demo_lab(Lab.read(folder, {}), speed, say) as up:
+        sent = submit(EXAMPLE.read_text(), up.db, up.broker)
+        sweep = sent.sweep.id
+        say(f"submitted {EXAMPLE.name}: {sent.stored.new_runs} runs")
+        follow(up.db, up.broker, sweep, lambda view: up.intact() and view.sweeps[0].finished)
+        say("all runs are in; stopping everything")
+        runs = measured_runs(up.db, sweep, void=True)
+        failed = sweep_summaries(up.db, sweep)[0].failed
+    _show(folder, runs)
+    if failed:
+        click.echo(f"{failed} runs failed; see {folder / 'logs'}", err=True)
+    return FAILURES if failed else 0
+
+
+def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
+    """The comparison, three sentences, the files, and the way to a real phone."""
+    from orchestrator.analysis.findings import findings
+    from orchestrator.commands.comparison import print_comparison
+    from orchestrator.commands.export import render
+
+    click.echo()
+    print_comparison(runs)
+    click.echo()
+    for finding in findings(runs):
+        click.echo(f"- {finding.sentence}")
+    click.echo()
+    for name, form in (("report.html", "html"), ("comparison.csv", "comparison")):
+        (folder / name).write_text(render(form, "demo", runs), encoding="utf-8", newline="")
+        click.echo(f"{folder / name}")
+    click.echo(REAL_PHONE)

@@ -1,0 +1,70 @@
+"""`farm export`: a sweep's figures for other tools."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.commands.common import lab_option, open_store, read_lab
+from workloads.fault import Refused
+
+if TYPE_CHECKING:
+    from orchestrator.nouns import MeasuredRun
+
+
+@click.command()
+@click.argument("name", metavar="SWEEP")
+@lab_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "comparison", "html"]),
+    default="csv",
+    show_default=True,
+    help="One row a figure, one row a phone and cell, or a report page.",
+)
+@click.option("-o", "--output", default="", help="File to write; - for standard output.")
+@click.option("--everything", is_flag=True, help="With suspect and void runs, marked as such.")
+def export(name: str, lab_folder: Path, form: str, output: str, everything: bool) -> None:
+    """Write the figures of a SWEEP to a file (simulated ones say so in its name)."""
+    from orchestrator.export.csv import file_name
+    from orchestrator.store.queries import find_sweep, measured_runs
+
+    db = open_store(read_lab(lab_folder))
+    sweep = find_sweep(db, name)
+    runs = measured_runs(db, sweep.id, void=everything or form == "html")
+    if not runs:
+        raise Refused(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
+    text = render(form, sweep.name, runs, everything)
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    wanted = Path(output or f"{sweep.name}{'.html' if form == 'html' else '.csv'}")
+    plain = str(wanted.with_suffix("")).removesuffix(".simulated")
+    path = Path(file_name(plain, runs, wanted.suffix.removeprefix(".") or "csv"))
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    click.echo(str(path))
+
+
+def render(form: str, title: str, runs: "Sequence[MeasuredRun]", everything: bool = False) -> str:
+    """The text of an export."""
+    stream = io.StringIO(newline="")
+    if form == "html":
+        from orchestrator.export.page import render_page
+
+        return render_page(title, runs)
+    if form == "comparison":
+        from orchestrator.analysis.compare import compare_fleet
+        from orchestrator.export.comparison_csv import write_comparison_csv
+
+        write_comparison_csv(compare_fleet(runs), stream)
+    else:
+        from orchestrator.export.csv import write_csv
+
+        write_csv(runs, stream, everything)
+    return stream.getvalue()
