@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orchestrator.analysis.claim import RUNS_FOR_A_CLAIM, origin, told_apart
 from orchestrator.analysis.compare import weakest
 from orchestrator.analysis.pace import Pace, Paces, paces_of
-from orchestrator.analysis.stats import geometric_mean
+from orchestrator.analysis.slowdown import slowdown_of
 from orchestrator.analysis.trio import Trio, choose_trio
 from orchestrator.nouns import MeasuredRun
 from workloads.condition import Protocol
@@ -100,19 +100,12 @@ def _difference(cold: Paces, sustained: Paces) -> str:
         return f"; {winner.name}, first when cold, has no valid run of ten minutes"
     place = places.index(winner.phone)
     after = sustained.ranked[place]
-    slowdown = _slowdown(winner, after)
+    heat = slowdown_of(winner, after)
+    slowdown = f"{heat.ratio:.2f} times its cold time" if heat else ""
     if place == 0:
         return f"; it was first when cold as well{slowdown and f' and is now at {slowdown}'}"
     fallen = f"; {winner.name}, first when cold, is now number {place + 1} with {_ms(after)}"
     return fallen + (slowdown and f", {slowdown}")
-
-
-def _slowdown(cold: Pace, sustained: Pace) -> str:
-    shared = sorted(set(cold.cells) & set(sustained.cells))
-    if not shared:
-        return ""
-    ratio = geometric_mean([sustained.cells[key] / cold.cells[key] for key in shared])
-    return f"{ratio:.2f} times its cold time"
 
 
 def _federated(sustained: Paces, energy: Paces) -> Finding:
@@ -145,6 +138,8 @@ def _scope(paces: Paces) -> str:
         return ""
     if paces.cells_used == paces.cells_all:
         return f" (geometric mean of {paces.cells_used} cells)"
+    if paces.cells_used == 1:
+        return f" (in the only one of {paces.cells_all} cells that every phone has)"
     what = f"{paces.cells_used} of {paces.cells_all} cells"
     return f" (geometric mean of the {what} that every phone has)"
 

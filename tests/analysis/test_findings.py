@@ -106,7 +106,7 @@ def test_only_cells_that_every_phone_has_decide() -> None:
     runs += [measured("b", 20.0, parameters=small, repeat=repeat) for repeat in range(4)]
     # b alone has a quick run of another cell; it must not pull b ahead
     runs += [measured("b", 0.1, parameters=large, repeat=repeat) for repeat in range(4)]
-    assert "(geometric mean of the 1 of 2 cells that every phone has)" in sentences(runs)[0]
+    assert "(in the only one of 2 cells that every phone has)" in sentences(runs)[0]
     assert sentences(runs)[0].startswith("Cold, Model a (a) is fastest with 10 ms")
 
 

@@ -3,6 +3,8 @@
 import textwrap
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchestrator.plan.problem import BadSweep
 from orchestrator.plan.sweep import read_sweep
@@ -248,3 +250,25 @@ def test_the_error_itself_is_a_refusal_that_names_lines() -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD + "seed: x")
     assert caught.value.fault("plan").text == "line 5: seed: 'x' is not a whole number"
+
+
+SNIPPETS = ["farm", "matrix", "phones", "workload", "use", "with", "batch_size", "all", "mlp-4"]
+SNIPPETS += [*":-[]{},#&*!|>'\"%@`?~\n\t .", ": ", "- ", "\n  ", "\r", "\ufeff", "\u2028", "\x85"]
+SNIPPETS += ["1", "010", "1e9", "12:30", "no", "---", "...", "!!str", "&a", "*a", "<<", "\x00"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(SNIPPETS), max_size=25), st.booleans())
+def test_whatever_a_file_holds_it_is_a_sweep_or_a_list_of_mistakes(
+    snippets: list[str], after_a_good_start: bool
+) -> None:
+    text = (GOOD if after_a_good_start else "") + "".join(snippets)
+    bad: BadSweep | None = None
+    try:
+        read_sweep(text)
+    except BadSweep as caught:
+        bad = caught
+    if bad is not None:
+        assert bad.render("x").startswith("x:")
+        lines = len(text.splitlines()) + 1
+        assert all(1 <= each.line <= lines and each.column >= 1 for each in bad.problems)
