@@ -17,6 +17,7 @@ from agent.control.fence import check_fence, take_fence
 from agent.control.guard import SILENCE_S, Guard, lane_file, prepare_lane_dir
 from agent.control.journal import Journal, Page, restore_leftovers
 from agent.control.quiet import hush
+from agent.deadline import Deadline
 from agent.phone.install import install_runner
 from agent.phone.phone import Phone, split_nodes
 from agent.run.lines import Output
@@ -242,11 +243,14 @@ class _Lane:
             self.stage_s[name] = round(time.monotonic() - began, 4)
 
     def _sleep(self, seconds: float) -> None:
-        if self.desk.cancel.wait(seconds):
-            raise Interrupted("The run was cancelled.")
-        if self.guard is not None:
-            with suppress(Unreachable, Hung):  # whoever looks at the phone next finds out
-                self.guard.feed()
+        """Sleep host seconds, awake to a cancel, and keep the dead-man fed."""
+        until = Deadline.after(seconds)
+        while not until.expired:
+            if self.desk.cancel.wait(min(until.remaining, self.desk.silence_s / 4)):
+                raise Interrupted("The run was cancelled.")
+            if self.guard is not None:
+                with suppress(Unreachable, Hung):  # whoever looks at the phone next finds out
+                    self.guard.feed()
 
     def _tell(self, seen: Glance, ready_s: tuple[float, float, float] | None) -> None:
         view = self.desk.view
