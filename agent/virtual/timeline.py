@@ -9,21 +9,22 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # At high speed events are closer together than a host should wake up for; they fire in batches.
 WAKE_EVERY_S = 0.02
+# Looks closer together than this, in host time, see the same moment.
+SAME_MOMENT_S = 0.0002
 
 
-@dataclass(order=True, slots=True)
+@dataclass(slots=True)
 class Event:
     """Something that will happen at a model time, unless it is dropped first."""
 
     when: float
-    order: int
-    action: Callable[[], None] = field(compare=False)
-    prompt: bool = field(compare=False, default=False)
-    dropped: bool = field(compare=False, default=False)
+    action: Callable[[], None]
+    prompt: bool
+    dropped: bool = False
 
     def drop(self) -> None:
         self.dropped = True
@@ -36,7 +37,7 @@ class Timeline:
         self.speed = speed
         self.now = 0.0
         self._host_start = time.monotonic()
-        self._queue: list[Event] = []
+        self._queue: list[tuple[float, int, Event]] = []
         self._orders = itertools.count()
         self._firing = False
         self._alarm: asyncio.TimerHandle | None = None
@@ -50,7 +51,9 @@ class Timeline:
     def catch_up(self) -> float:
         """Fire what is due by the host's clock; inside an event, time stands at the event."""
         if not self._firing:
-            self._fire_until(self.peek())
+            now = self.peek()
+            if now - self.now > SAME_MOMENT_S * self.speed:
+                self._fire_until(now)
         return self.now
 
     def advance(self, seconds: float) -> None:
@@ -59,9 +62,10 @@ class Timeline:
 
     def at(self, when: float, action: Callable[[], None], prompt: bool = False) -> Event:
         """Plan an event; a prompt one wakes the host in time, others may wait for company."""
-        event = Event(max(when, self.now), next(self._orders), action, prompt)
-        heapq.heappush(self._queue, event)
-        self._set_alarm(event)
+        event = Event(max(when, self.now), action, prompt)
+        heapq.heappush(self._queue, (event.when, next(self._orders), event))
+        if not self._firing:
+            self._set_alarm(event)
         return event
 
     async def sleep(self, seconds: float) -> None:
@@ -83,44 +87,48 @@ class Timeline:
 
     def _fire_until(self, end: float) -> None:
         self._firing = True
+        queue = self._queue
+        fired = False
         try:
-            while self._queue and self._queue[0].when <= end:
-                event = heapq.heappop(self._queue)
+            while queue and queue[0][0] <= end:
+                when, _, event = heapq.heappop(queue)
                 if not event.dropped:
-                    self.now = max(self.now, event.when)
+                    self.now = max(self.now, when)
                     event.action()
+                    fired = True
             self.now = max(self.now, end)
         finally:
             self._firing = False
+        if fired or self._alarm is None:
+            self._plan_alarm()
+
+    def _plan_alarm(self) -> None:
+        """Wake up for the next event; a prompt one behind others must not wait for company."""
+        while self._queue and self._queue[0][2].dropped:
+            heapq.heappop(self._queue)
+        if self._queue:
+            self._set_alarm(self._queue[0][2])
+            for _, _, event in self._queue:
+                if event.prompt and not event.dropped:
+                    self._set_alarm(event)
 
     def _set_alarm(self, event: Event) -> None:
+        if self.speed <= 0:
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        if self.speed <= 0:
-            return
-        due = loop.time() + self._host_delay(event)
-        if self._alarm is None or self._alarm.cancelled() or due < self._alarm.when():
+        delay = self._host_start + event.when / self.speed - time.monotonic()
+        due = loop.time() + max(delay, 0.0 if event.prompt else WAKE_EVERY_S)
+        if self._alarm is None or due < self._alarm.when():
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm = loop.call_at(due, self._ring)
 
-    def _host_delay(self, event: Event) -> float:
-        delay = self._host_start + event.when / self.speed - time.monotonic()
-        return max(delay, 0.0 if event.prompt else WAKE_EVERY_S)
-
     def _ring(self) -> None:
         self._alarm = None
-        self.catch_up()
-        while self._queue and self._queue[0].dropped:
-            heapq.heappop(self._queue)
-        if self._queue:
-            self._set_alarm(self._queue[0])
-            # A prompt event behind others must not wait for their company.
-            prompt = [event for event in self._queue if event.prompt and not event.dropped]
-            if prompt:
-                self._set_alarm(min(prompt))
+        self._fire_until(self.peek())
 
 
 def settle_future(future: asyncio.Future[None]) -> None:

@@ -7,8 +7,9 @@ import errno
 import re
 import stat
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from agent.virtual.files.nodes import Link, Live, constant, live
+from agent.virtual.files.nodes import Link, Live, constant, live, live_number
 from agent.virtual.files.tree import FileTree, failed
 from agent.virtual.physics.cluster import Cluster
 from agent.virtual.physics.soc import Soc
@@ -53,13 +54,20 @@ def cpu_list(cpus: Iterable[int]) -> str:
 
 
 def _policy_nodes(soc: Soc, cluster: Cluster) -> dict[str, Live]:
-    def shown(value: Callable[[], object]) -> Callable[[], str]:
-        def read() -> str:
-            if not cluster.online:
-                raise failed(errno.EBUSY)
-            return f"{value()}\n"
+    def clock() -> int:
+        _require_online(cluster)
+        return cluster.clock_khz
+
+    def limit(which: str) -> Callable[[], int]:
+        def read() -> int:
+            _require_online(cluster)
+            return cluster.min_khz if which == "min" else cluster.max_khz
 
         return read
+
+    def governor() -> str:
+        _require_online(cluster)
+        return f"{cluster.governor}\n"
 
     def settled_residency() -> str:
         soc.settle()
@@ -77,23 +85,12 @@ def _policy_nodes(soc: Soc, cluster: Cluster) -> dict[str, Live]:
         "cpuinfo_min_freq": constant(f"{cluster.ladder[0]}\n"),
         "cpuinfo_max_freq": constant(f"{cluster.ladder[-1]}\n"),
         "cpuinfo_transition_latency": constant("0\n"),
-        "scaling_cur_freq": live(shown(lambda: cluster.clock_khz)),
-        "cpuinfo_cur_freq": live(shown(lambda: cluster.clock_khz), mode=0o400),
-        "scaling_governor": live(
-            shown(lambda: cluster.governor), lambda text: _set_governor(soc, cluster, text)
-        ),
-        "scaling_min_freq": live(
-            shown(lambda: cluster.min_khz), lambda text: _set_limit(soc, cluster, text, "min")
-        ),
-        "scaling_max_freq": live(
-            shown(lambda: cluster.max_khz), lambda text: _set_limit(soc, cluster, text, "max")
-        ),
-        "scaling_setspeed": live(
-            lambda: (
-                f"{cluster.clock_khz if cluster.governor == 'userspace' else '<unsupported>'}\n"
-            ),
-            lambda text: _set_speed(soc, cluster, text),
-        ),
+        "scaling_cur_freq": live_number(clock),
+        "cpuinfo_cur_freq": live(lambda: f"{clock()}\n", mode=0o400),
+        "scaling_governor": live(governor, partial(_set_governor, soc, cluster)),
+        "scaling_min_freq": live_number(limit("min"), partial(_set_limit, soc, cluster, "min")),
+        "scaling_max_freq": live_number(limit("max"), partial(_set_limit, soc, cluster, "max")),
+        "scaling_setspeed": live(lambda: _shown_speed(cluster), partial(_set_speed, soc, cluster)),
         "stats/time_in_state": live(settled_residency),
         "stats/total_trans": live(lambda: f"{cluster.transitions}\n"),
     }
@@ -112,6 +109,12 @@ def _online_node(soc: Soc, cluster: Cluster, cpu: int) -> Live:
     return live(lambda: f"{int(cpu in cluster.online)}\n", write)
 
 
+def _require_online(cluster: Cluster) -> None:
+    """A policy whose cores are all off answers EBUSY."""
+    if not cluster.online:
+        raise failed(errno.EBUSY)
+
+
 def _number(text: str) -> int:
     """What sscanf("%u") finds: leading digits; the rest does not matter."""
     match = _LEADING_NUMBER.match(text)
@@ -121,16 +124,14 @@ def _number(text: str) -> int:
 
 
 def _set_governor(soc: Soc, cluster: Cluster, text: str) -> None:
-    if not cluster.online:
-        raise failed(errno.EBUSY)
+    _require_online(cluster)
     if text.strip() not in cluster.governors:
         raise failed(errno.EINVAL)
     soc.change(lambda: setattr(cluster, "governor", text.strip()))
 
 
-def _set_limit(soc: Soc, cluster: Cluster, text: str, which: str) -> None:
-    if not cluster.online:
-        raise failed(errno.EBUSY)
+def _set_limit(soc: Soc, cluster: Cluster, which: str, text: str) -> None:
+    _require_online(cluster)
     wanted = min(max(_number(text), cluster.ladder[0]), cluster.ladder[-1])
     low = wanted if which == "min" else cluster.user_min_khz
     high = wanted if which == "max" else cluster.user_max_khz
@@ -144,6 +145,10 @@ def _set_limit(soc: Soc, cluster: Cluster, text: str, which: str) -> None:
         cluster.user_min_khz, cluster.user_max_khz = low, high
 
     soc.change(mutate)
+
+
+def _shown_speed(cluster: Cluster) -> str:
+    return f"{cluster.clock_khz if cluster.governor == 'userspace' else '<unsupported>'}\n"
 
 
 def _set_speed(soc: Soc, cluster: Cluster, text: str) -> None:

@@ -68,6 +68,7 @@ class Live(Node):
 
     read: Callable[[], str] = str
     write: Callable[[str], None] | None = None
+    number: Callable[[], int] | None = None  # the same as an integer, where it is always one
     path: str = ""
 
     @property
@@ -113,6 +114,13 @@ def live(
     """A live node with the mode sysfs would give it."""
     bits = mode if mode is not None else (0o644 if write else 0o444)
     return Live(stat.S_IFREG | bits, read=read, write=write)
+
+
+def live_number(number: Callable[[], int], write: Callable[[str], None] | None = None) -> Live:
+    """A live node that always reads as an integer."""
+    node = live(lambda: f"{number()}\n", write)
+    node.number = number
+    return node
 
 
 def constant(text: str) -> Live:

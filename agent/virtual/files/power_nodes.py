@@ -6,7 +6,7 @@ A gauge shows the value it last sampled, so two looks within its period read the
 import errno
 import stat
 
-from agent.virtual.files.nodes import Link, Live, live
+from agent.virtual.files.nodes import Link, Live, live, live_number
 from agent.virtual.files.tree import FileTree, failed
 from agent.virtual.physics.battery import Battery
 from agent.virtual.physics.soc import Soc
@@ -67,10 +67,10 @@ def _battery_nodes(soc: Soc) -> dict[str, Live]:
         "technology": live(lambda: "Li-ion\n"),
         "capacity": live(lambda: f"{int(battery.percent + 0.05)}\n"),
         "status": live(lambda: f"{battery_status(battery)}\n"),
-        "temp": live(lambda: f"{battery_tenths(soc)}\n"),
-        "current_now": live(lambda: f"{gauge.look()[0]}\n"),
-        "voltage_now": live(lambda: f"{gauge.look()[1]}\n"),
-        "charge_counter": live(lambda: f"{gauge.look()[2]}\n"),
+        "temp": live_number(lambda: battery_tenths(soc)),
+        "current_now": live_number(lambda: gauge.look()[0]),
+        "voltage_now": live_number(lambda: gauge.look()[1]),
+        "charge_counter": live_number(lambda: gauge.look()[2]),
         "charge_full": live(lambda: f"{battery.profile.capacity_uah}\n"),
         "charge_full_design": live(lambda: f"{battery.profile.capacity_uah}\n"),
         "cycle_count": live(lambda: "211\n"),

@@ -2,8 +2,9 @@
 
 import errno
 import stat
+from functools import partial
 
-from agent.virtual.files.nodes import Link, Live, constant, live
+from agent.virtual.files.nodes import Link, Live, constant, live, live_number
 from agent.virtual.files.tree import FileTree, failed
 from agent.virtual.physics.soc import Soc
 from agent.virtual.physics.zone import Zone
@@ -45,7 +46,7 @@ def _zone_nodes(soc: Soc, zone: Zone) -> dict[str, Live]:
     kind = zone.profile.type
     nodes = {
         "type": live(lambda: f"{kind}\n"),
-        "temp": live(lambda: f"{soc.zone_mc(zone)}\n"),
+        "temp": live_number(partial(soc.zone_mc, zone)),
         "mode": live(lambda: f"{mode[0]}\n", set_mode),
         "policy": live(lambda: "step_wise\n"),
         "available_policies": live(lambda: "user_space step_wise \n"),
@@ -62,7 +63,7 @@ def _zone_nodes(soc: Soc, zone: Zone) -> dict[str, Live]:
 def _cooling_nodes(soc: Soc, cooling: CoolingProfile) -> dict[str, Live]:
     return {
         "type": live(lambda: f"{cooling.type}\n"),
-        "cur_state": live(lambda: f"{cooling_state(soc, cooling)}\n", _ignore),
+        "cur_state": live_number(partial(cooling_state, soc, cooling), _ignore),
         "max_state": live(lambda: f"{cooling_max(soc, cooling)}\n"),
     }
 

@@ -52,6 +52,7 @@ class FileTree:
         self._catch_up = catch_up
         self._written = written
         self._inodes = itertools.count(2)
+        self._known: dict[str, tuple[Node, str]] = {}
 
     # -- finding
 
@@ -59,6 +60,16 @@ class FileTree:
         self, path: str, uid: int = ROOT, cwd: str = "/", follow: bool = True
     ) -> tuple[Node, str]:
         """The node at a path and its canonical path."""
+        known = self._known.get(path) if follow else None
+        if known is not None:
+            return known
+        found = self._walk(path, uid, cwd, follow)
+        # Nothing under /sys moves or hides from anybody, and it is asked for all the time.
+        if follow and path.startswith("/sys/") and found[1].startswith("/sys/"):
+            self._known[path] = found
+        return found
+
+    def _walk(self, path: str, uid: int, cwd: str, follow: bool) -> tuple[Node, str]:
         todo = [part for part in self._absolute(path, cwd).split("/") if part]
         todo.reverse()
         trail: list[tuple[str, Directory]] = []
@@ -181,6 +192,7 @@ class FileTree:
         if isinstance(node, Live):
             node.path = path
         here.children[name] = self._stamped(node)
+        self._known.clear()
         return node
 
     def make_folder(self, path: str, uid: int, cwd: str = "/", parents: bool = False) -> None:

@@ -17,6 +17,7 @@ class Battery:
         self.charge_uah = profile.capacity_uah * start_percent / 100.0
         self.charging_allowed = True
         self.power_w = 0.0
+        self._open_v = self.open_v()
         self.usb_w = 0.0
         self.loss_w = 0.0
 
@@ -38,14 +39,15 @@ class Battery:
         return self.profile.empty_v + (self.profile.full_v - self.profile.empty_v) * place
 
     def volts(self) -> float:
-        return self.open_v() - self.amps() * self.profile.resistance_ohm
+        return self._open_v - self.amps() * self.profile.resistance_ohm
 
     def amps(self) -> float:
         """Current out of the battery."""
-        return self.power_w / self.open_v()
+        return self.power_w / self._open_v
 
     def draw(self, system_w: float) -> None:
         """Split what the phone needs between charger and battery."""
+        self._open_v = self.open_v()
         limit = self.profile.usb_a * self.profile.usb_v if self.charging_allowed else 0.0
         if system_w >= limit or self.full:
             self.usb_w = min(system_w, limit)

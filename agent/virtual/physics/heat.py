@@ -9,7 +9,7 @@ import numpy as np
 
 from agent.virtual.profiles import HeatNode, HeatProfile
 
-NODES: tuple[HeatNode, ...] = ("die", "body", "battery")
+PLACE: dict[HeatNode, int] = {"die": 0, "body": 1, "battery": 2}
 
 Triple = tuple[float, float, float]
 
@@ -33,10 +33,10 @@ class HeatNetwork:
         # Scaled by the roots of the capacities the system is symmetric: real rates, no surprises.
         rates, modes = np.linalg.eigh(conductance / np.outer(roots, roots))
         self._rates = [float(rate) for rate in rates]
-        self._into = [[float(x) for x in row] for row in modes.T * roots]
-        self._back = [[float(x) for x in row] for row in (modes.T / roots).T]
-        self._resistance = [[float(x) for x in row] for row in np.linalg.inv(conductance)]
-        self.temps: list[float] = [ambient_c] * 3
+        self._into = _triples(modes.T * roots)
+        self._back = _triples((modes.T / roots).T)
+        self._resistance = _triples(np.linalg.inv(conductance))
+        self.temps: Triple = (ambient_c, ambient_c, ambient_c)
 
     @property
     def slowest_s(self) -> float:
@@ -44,24 +44,40 @@ class HeatNetwork:
         return 1.0 / min(self._rates)
 
     def node(self, name: HeatNode) -> float:
-        return self.temps[NODES.index(name)]
+        return self.temps[PLACE[name]]
 
-    def rest(self, watts: Triple) -> list[float]:
+    def rest(self, watts: Triple) -> Triple:
         """Where the nodes settle under constant power."""
-        return [
-            self.ambient_c + sum(r * w for r, w in zip(row, watts, strict=True))
-            for row in self._resistance
-        ]
+        ambient = self.ambient_c
+        first, second, third = self._resistance
+        return (
+            ambient + _dot(first, watts),
+            ambient + _dot(second, watts),
+            ambient + _dot(third, watts),
+        )
 
     def advance(self, seconds: float, watts: Triple) -> None:
         """Let heat flow for a while under constant power."""
         rest = self.rest(watts)
-        above = [temp - end for temp, end in zip(self.temps, rest, strict=True)]
-        modes = [
-            exp(-rate * seconds) * sum(weight * a for weight, a in zip(row, above, strict=True))
-            for rate, row in zip(self._rates, self._into, strict=True)
-        ]
-        self.temps = [
-            end + sum(weight * mode for weight, mode in zip(row, modes, strict=True))
-            for end, row in zip(rest, self._back, strict=True)
-        ]
+        temps = self.temps
+        above = (temps[0] - rest[0], temps[1] - rest[1], temps[2] - rest[2])
+        rates, into, back = self._rates, self._into, self._back
+        modes = (
+            exp(-rates[0] * seconds) * _dot(into[0], above),
+            exp(-rates[1] * seconds) * _dot(into[1], above),
+            exp(-rates[2] * seconds) * _dot(into[2], above),
+        )
+        self.temps = (
+            rest[0] + _dot(back[0], modes),
+            rest[1] + _dot(back[1], modes),
+            rest[2] + _dot(back[2], modes),
+        )
+
+
+def _dot(left: Triple, right: Triple) -> float:
+    # Written out: this runs for every reading of every phone.
+    return left[0] * right[0] + left[1] * right[1] + left[2] * right[2]
+
+
+def _triples(matrix: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> list[Triple]:
+    return [(float(row[0]), float(row[1]), float(row[2])) for row in matrix]

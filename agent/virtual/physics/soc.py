@@ -18,6 +18,7 @@ from agent.virtual.profiles import Profile
 from agent.virtual.timeline import Event, Timeline
 
 AMBIENT_C = 25.0
+_MEASURE_EVERY_S = 1.0
 _IDLE_BUSY = 0.06  # housekeeping keeps the little cores this busy
 
 
@@ -45,7 +46,9 @@ class Soc:
         self._settled = timeline.now
         self._polls: dict[int, Event] = {}
         self._cluster_w: dict[str, float] = {}
-        self._memory_w = 0.0
+        self._soc_w = 0.0
+        self._measured = timeline.now
+        self._busy: set[int] = set()
         self.refresh()
         self.heat.temps = self.heat.rest(self._heat_inputs())
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
@@ -64,13 +67,16 @@ class Soc:
 
     def zone_mc(self, zone: Zone) -> int:
         """What a thermal zone reads now, in milli-degrees."""
-        self.settle()
-        watts = self._soc_w() if zone.profile.cluster is None else self._zone_w(zone)
-        return zone.read_mc(self.heat.node(zone.profile.node), watts, self.timeline.now)
+        now = self.timeline.now
+        if now > self._settled:
+            self.settle()
+        role = zone.profile.cluster
+        watts = self._soc_w if role is None else self._cluster_w.get(role, 0.0)
+        return zone.read_mc(self.heat.temps[zone.place], watts, now)
 
     def system_w(self) -> float:
         """What the whole phone draws."""
-        return self.profile.heat.idle_w + self._soc_w()
+        return self.profile.heat.idle_w + self._soc_w
 
     # -- what others change
 
@@ -103,15 +109,15 @@ class Soc:
             if cluster.online:
                 cluster.residency_s[cluster.rung] += seconds
             for cpu in cluster.online:
-                busy = any(cpu in load.shares for load in self.loads)
-                (self.busy_s if busy else self.idle_s)[cpu] += seconds
+                (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
 
     def refresh(self) -> None:
         """Work out placement, clocks, paces and power from the present settings."""
         speeds = {cpu: self._top_speed(cpu) for cpu in self.online()}
         place(self.loads, speeds)
+        self._busy = {cpu for load in self.loads for cpu in load.shares}
         for cluster in self.clusters:
-            loaded = any(cpu in load.shares for load in self.loads for cpu in cluster.cpus)
+            loaded = not self._busy.isdisjoint(cluster.cpus)
             idle = _IDLE_BUSY if cluster.profile.role == "little" else 0.0
             cluster.busy = 1.0 if loaded else idle
             cluster.pick_clock()
@@ -160,25 +166,21 @@ class Soc:
             # An idle cluster is power-gated: its leakage is part of the idle figure.
             watts += cluster.leak_w(die_c) if cores else 0.0
             self._cluster_w[cluster.profile.role] = watts
-        self._memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
+        memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
+        self._soc_w = sum(self._cluster_w.values()) + memory_w
         self.battery.draw(self.system_w())
-
-    def _soc_w(self) -> float:
-        return sum(self._cluster_w.values()) + self._memory_w
-
-    def _zone_w(self, zone: Zone) -> float:
-        return self._cluster_w.get(zone.profile.cluster or "", 0.0)
+        self._measured = self.timeline.now
 
     def _heat_inputs(self) -> Triple:
         heat = self.profile.heat
-        die = self._soc_w() + heat.idle_w * heat.idle_die_share
+        die = self._soc_w + heat.idle_w * heat.idle_die_share
         return (die, heat.idle_w * (1 - heat.idle_die_share), self.battery.loss_w)
 
     def _plan_polls(self) -> None:
         """Trips are looked at while there is work or a cap; an idle cool phone sleeps."""
         for index, throttle in enumerate(self.throttles):
             if index not in self._polls and (self.loads or throttle.state):
-                when = self.timeline.now + throttle.profile.poll_s
+                when = self.timeline.now + throttle.next_look_s
                 self._polls[index] = self.timeline.at(when, partial(self._poll, index))
 
     def _poll(self, index: int) -> None:
@@ -196,7 +198,8 @@ class Soc:
             self._apply_caps()
             self.refresh()
             return
-        self._measure_power()  # leakage follows the die, and charge the voltage
+        if self.timeline.now - self._measured >= _MEASURE_EVERY_S:
+            self._measure_power()  # leakage follows the die, and charge the voltage
         self._plan_polls()
 
     def _apply_caps(self) -> None:

@@ -2,6 +2,8 @@
 
 from agent.virtual.profiles import ThrottleProfile
 
+_RARE_LOOK_S = 1.0
+
 
 class Throttle:
     """The step-wise thermal governor of one trip point."""
@@ -10,6 +12,11 @@ class Throttle:
         self.profile = profile
         self.state = 0
         self._last_c = -273.0
+
+    @property
+    def next_look_s(self) -> float:
+        """Kernels look rarely until a trip is passed, then often."""
+        return self.profile.poll_s if self.state else max(self.profile.poll_s, _RARE_LOOK_S)
 
     def poll(self, temp_c: float) -> bool:
         """Look at the zone once; say whether the state changed."""

@@ -59,8 +59,8 @@ class RunSettings:
         return max(self.window_ms / 1000, self.max_seconds / WINDOWS_MAX)
 
 
-def encode_line(line: Line) -> bytes:
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+def encode_line(line: Line) -> str:
+    return json.dumps(line, separators=(",", ":"))
 
 
 def read_options(words: list[str], known: Mapping[str, float]) -> dict[str, float]:

@@ -18,7 +18,11 @@ class Lines:
             raise RunnerFault(Exit.IO, f"cannot write {path}: {strerror(error)}") from None
 
     def say(self, line: Line) -> None:
+        self.say_text(encode_line(line))
+
+    def say_text(self, line: str) -> None:
+        """Append a line that is JSON already."""
         try:
-            self._phone.tree.append(self._node, encode_line(line), self._uid)
+            self._phone.tree.append(self._node, f"{line}\n".encode(), self._uid)
         except OSError as error:
             raise RunnerFault(Exit.IO, f"cannot write {self._path}: {strerror(error)}") from None

@@ -50,7 +50,7 @@ async def runner(call: Call) -> int:
                 case _:
                     raise RunnerFault(Exit.USAGE, "say info, run, sample or guard; see runner.h")
         except RunnerFault as fault:
-            call.streams.stdout.write(encode_line(fault.line()))
+            call.say(encode_line(fault.line()) + "\n")
             return int(fault.exit_code)
 
     return await occupy(call, call.argv, body)
@@ -65,7 +65,7 @@ def _info(call: Call) -> int:
         "backends": ["cpu"],
         "provenance": dict.fromkeys(("time", "clock", "heat", "energy"), _SIMULATED),
     }
-    call.streams.stdout.write(encode_line(line))
+    call.say(encode_line(line) + "\n")
     return int(Exit.DONE)
 
 

@@ -1,15 +1,16 @@
 """The sampler: looks at the listed nodes once a period, at exact model times."""
 
+import json
 import re
 from collections.abc import Callable
 
-from agent.virtual.files.nodes import Node
+from agent.virtual.files.nodes import Live, Node
 from agent.virtual.phone import Phone
 from agent.virtual.runner.contract import Exit, RunnerFault
 from agent.virtual.runner.lines import Lines
 from agent.virtual.timeline import Event
 
-_INTEGER = re.compile(r"-?\d{1,18}")
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _TEXT_BYTES_MAX = 256
 
 
@@ -45,9 +46,10 @@ class Sampler:
 
     def _look(self) -> None:
         timeline = self._phone.timeline
+        values = ",".join([self._value(node) for node in self._nodes])
+        moment = self._phone.uptime_ns()
         try:
-            values = [self._value(node) for node in self._nodes]
-            self._lines.say({"line": "reading", "t_ns": self._phone.uptime_ns(), "v": values})
+            self._lines.say_text(f'{{"line":"reading","t_ns":{moment},"v":[{values}]}}')
         except RunnerFault as fault:
             self.stop()
             self._on_fault(fault)
@@ -61,17 +63,24 @@ class Sampler:
             return None
         return node if node.allows(self._uid, 4) else None
 
-    def _value(self, node: Node | None) -> int | str | None:
+    def _value(self, node: Node | None) -> str:
+        """A node's first line as JSON."""
         if node is None:
-            return None
+            return "null"
         try:
-            text = self._phone.tree.read_node(node).decode("utf-8", "replace")
+            # Live nodes are asked directly: the sampler is the busiest reader there is.
+            if isinstance(node, Live):
+                if node.number is not None:
+                    return str(node.number())
+                text = node.read()
+            else:
+                text = self._phone.tree.read_node(node).decode("utf-8", "replace")
         except OSError:
-            return None
+            return "null"
         first = text.partition("\n")[0].strip()
         if _INTEGER.fullmatch(first):
-            return int(first)
-        return first.encode()[:_TEXT_BYTES_MAX].decode("utf-8", "ignore")
+            return first
+        return json.dumps(first.encode()[:_TEXT_BYTES_MAX].decode("utf-8", "ignore"))
 
 
 def has_nodes(phone: Phone, folder: str, uid: int) -> bool:

@@ -200,17 +200,11 @@ class Work:
         reach = _STEP_NOISE * sqrt(2 * log(count)) if count > 1 else 0.0
         low = min(mean, self._step_span[0] * 1e9 * self._noise) * (1 - reach)
         high = max(mean, self._step_span[1] * 1e9 * self._noise) * (1 + reach)
-        alone = count == 1
-        self._lines.say(
-            {
-                "line": "window",
-                "first": self._measured,
-                "n": count,
-                "t_ns": self._opened_ns,
-                "ns": length,
-                "ns_min": length if alone else round(low),
-                "ns_max": length if alone else round(high),
-            }
+        low, high = (length, length) if count == 1 else (round(low), round(high))
+        # Written out: thousands of these are said in a long run.
+        self._lines.say_text(
+            f'{{"line":"window","first":{self._measured},"n":{count},"t_ns":{self._opened_ns},'
+            f'"ns":{length},"ns_min":{low},"ns_max":{high}}}'
         )
         self._measured += count
         self._measured_ns += length
