@@ -84,7 +84,8 @@ def decide(
         )
     ready = predict_ready(fit, now.temp_c, target) if fit else None
     if now.temp_c > target:
-        return Wait(max(ready.earliest_s, 1.0) if ready else 2.0, ready)
+        patience_s = min(max((now.t_s - since_s) / 10, 2.0), 15.0)
+        return Wait(max(ready.earliest_s, 1.0) if ready else patience_s, ready)
     recent = _recent(readings)
     if len(recent) < SLOPE_LOOKS_MIN or now.t_s - recent[0].t_s < SLOPE_SPAN_S:
         return Wait(SLOPE_SPAN_S / (SLOPE_LOOKS_MIN - 1) + 0.05, ready)

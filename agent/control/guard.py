@@ -9,7 +9,17 @@ from workloads.text import safe_text
 
 LANE_DIR = f"{HOME}/lane"
 SILENCE_S = 60.0  # of host time; the phone counts it on its own clock
-_FILES = ("restore", "restored", "alive", "plan", "nodes", "out.jsonl", "readings.jsonl", "err")
+_FILES = (
+    "restore",
+    "restored",
+    "settings",
+    "alive",
+    "plan",
+    "nodes",
+    "out.jsonl",
+    "readings.jsonl",
+    "err",
+)
 
 
 def lane_file(name: str) -> str:

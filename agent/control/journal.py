@@ -5,21 +5,23 @@ the dead-man. Putting back goes in reverse order and tries every part, whatever 
 """
 
 import os
+import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
 from agent.control.guard import lane_file
-from agent.phone.phone import Command, Phone, writing
+from agent.phone.phone import Command, Phone, is_writable, writing
 from agent.run.lines import hello_pid
-from workloads.fault import PhoneTrouble, ShellFailed
+from workloads.fault import ShellFailed
 from workloads.noun import Noun
 from workloads.text import safe_text
 
-RESTORE_BYTES_MAX = 64 * 1024
+LIST_BYTES_MAX = 64 * 1024
+_LIST_OF = {"node": "restore", "setting": "settings"}
+_SETTING = re.compile(r"(global|system|secure) [a-z0-9_.]{1,64}")
 AIRPLANE = "global airplane_mode_on"  # the radios listen to a command, not to the setting
 _IN_USE: set[Path] = set()  # a phone that comes back during its run is not a leftover
 _UNSET = "null"  # what `settings get` prints for a setting that was never made
@@ -31,6 +33,10 @@ class Change(Noun):
     kind: Literal["node", "setting"]
     key: str = Field(description="a node's path, or a setting as 'global screen_brightness'")
     old: str
+
+    def line(self) -> str:
+        """As the phone's own list has it."""
+        return f"{self.key}\t{self.old}\n"
 
     def undo(self) -> Command:
         """The command that puts the old value back."""
@@ -76,10 +82,9 @@ class Journal:
             return
         self.page = self.page.model_copy(update={"changes": (*self.page.changes, *changes)})
         _write_synced(self._file, self.page)
-        content = "".join(
-            f"{change.key}\t{change.old}\n" for change in self.page.changes if change.kind == "node"
-        )
-        self._phone.push(content.encode(), lane_file("restore"))
+        for kind in sorted({change.kind for change in changes}):
+            lines = [change.line() for change in self.page.changes if change.kind == kind]
+            self._phone.push("".join(lines).encode(), lane_file(_LIST_OF[kind]))
 
     def restore(self) -> None:
         """Put everything back and close the journal; it stays open when a part failed."""
@@ -108,20 +113,23 @@ def restore_leftovers(phone: Phone, state_dir: Path) -> bool:
     if file in _IN_USE:
         return False
     page = _read_page(file)
-    there = phone.batch(
+    nodes, settings, restored = phone.batch(
         [
             Command(["cat", lane_file("restore")]),
+            Command(["cat", lane_file("settings")]),
             Command(["test", "-e", lane_file("restored")]),
         ]
     )
-    guard_was_here = there[1].status == 0
-    open_on_phone = there[0].status == 0
-    if page is None and not open_on_phone:
+    if page is None and nodes.status != 0 and settings.status != 0:
         return False
     if page is None:
-        page = Page(serial=serial, boot_id=phone.boot_id(), fence=0)
-        page = page.model_copy(update={"changes": parse_restore(there[0].text)})
-    elif guard_was_here and not open_on_phone:
+        lists = (settings if settings.status == 0 else None, nodes if nodes.status == 0 else None)
+        changes = tuple(
+            change for answer in lists if answer for change in parse_changes(answer.text)
+        )
+        page = Page(serial=serial, boot_id=phone.boot_id(), fence=0, changes=changes)
+    elif restored.status == 0 and nodes.status != 0:
+        # The dead-man has put the nodes back; settings are beyond its reach.
         kept = tuple(change for change in page.changes if change.kind != "node")
         page = page.model_copy(update={"changes": kept})
     kill_runner(phone)
@@ -130,15 +138,15 @@ def restore_leftovers(phone: Phone, state_dir: Path) -> bool:
     return True
 
 
-def parse_restore(text: str) -> tuple[Change, ...]:
-    """Read the phone's list of changes; a line that names no writable node is skipped."""
+def parse_changes(text: str) -> tuple[Change, ...]:
+    """Read a list of changes from the phone; lines that name nothing we change are skipped."""
     changes = []
-    for line in text[:RESTORE_BYTES_MAX].splitlines():
-        path, tab, old = line.partition("\t")
-        with suppress(PhoneTrouble):
-            writing(path, old)
-            if tab:
-                changes.append(Change(kind="node", key=path, old=old))
+    for line in text[:LIST_BYTES_MAX].splitlines():
+        key, tab, old = line.partition("\t")
+        if tab and _SETTING.fullmatch(key):
+            changes.append(Change(kind="setting", key=key, old=old))
+        elif tab and is_writable(key):
+            changes.append(Change(kind="node", key=key, old=old))
     return tuple(changes)
 
 
@@ -167,7 +175,7 @@ def _put_back(phone: Phone, page: Page) -> None:
     if failed:
         raise ShellFailed(f"{page.serial} was not put back in full: {'; '.join(failed)}")
     # The dead-man takes the missing list for our word that all is well, so it goes last.
-    phone.shell(["rm", "-f", lane_file("restore")])
+    phone.shell(["rm", "-f", lane_file("settings"), lane_file("restored"), lane_file("restore")])
 
 
 def _write_synced(file: Path, page: Page) -> None:

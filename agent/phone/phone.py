@@ -203,9 +203,14 @@ def reading(paths: Iterable[str]) -> Command:
 
 def writing(path: str, value: str) -> Command:
     """A command that writes one kernel node, and nothing but a kernel node."""
-    if _WRITABLE.fullmatch(path) is None or ".." in path:
+    if not is_writable(path):
         raise PhoneTrouble(f"'{safe_text(path)}' is not a node that the farm may write")
     return Command(["echo", value], into=path)
+
+
+def is_writable(path: str) -> bool:
+    """Whether the farm may write this path: kernel nodes only."""
+    return _WRITABLE.fullmatch(path) is not None and ".." not in path
 
 
 def split_nodes(text: str) -> dict[str, str]:

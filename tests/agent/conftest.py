@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.lane import Desk
 from agent.phone.adb import AdbServer
-from agent.phone.phone import Phone
+from agent.phone.phone import HOME, Phone
 from tests.agent.virtual_phones import VirtualPhone, open_phone, start_virtual_phone
 
 StartPhone = Callable[..., VirtualPhone]
@@ -17,6 +18,14 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
     """The real adb, on a port of its own."""
     with AdbServer(tmp_path_factory.mktemp("adb")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
+    """A rooted phone, its clock a hundred times as fast, for all tests that leave it whole."""
+    made = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu_16t", 100)
+    yield made
+    made.kill()
 
 
 @pytest.fixture
@@ -31,20 +40,41 @@ def start_phone(tmp_path: Path) -> Iterator[StartPhone]:
 
     yield start
     for phone in started:
-        phone.process.kill()
-        phone.process.wait()
+        phone.kill()
 
 
 @pytest.fixture
-def there(start_phone: StartPhone) -> VirtualPhone:
-    """A rooted phone whose clock runs a hundred times as fast."""
-    return start_phone()
+def there(shared_phone: VirtualPhone) -> VirtualPhone:
+    """The phone itself, for a test that leaves it whole."""
+    return shared_phone
 
 
 @pytest.fixture
 def phone(adb: AdbServer, there: VirtualPhone) -> Iterator[Phone]:
-    """The same phone as the agent sees it, probed."""
+    """The same phone as the agent sees it, probed, with no lane ever made on it."""
     made = open_phone(adb, there.address)
+    made.must(["rm", "-rf", f"{HOME}/fence", f"{HOME}/lane"])
+    there.forget()
     yield made
     made.close()
-    adb.disconnect(there.address)
+
+
+@pytest.fixture
+def doomed(start_phone: StartPhone) -> VirtualPhone:
+    """A phone that does not outlive its test."""
+    return start_phone()
+
+
+@pytest.fixture
+def doomed_phone(adb: AdbServer, doomed: VirtualPhone) -> Iterator[Phone]:
+    """The same as the agent sees it."""
+    made = open_phone(adb, doomed.address)
+    yield made
+    made.close()
+    adb.disconnect(doomed.address)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """The desk of a host."""
+    return Desk(host="host-a", state_dir=tmp_path / "state")

@@ -9,7 +9,6 @@ import pytest
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer, find_adb, parse_states
 from agent.phone.phone import Phone
-from tests.agent.conftest import StartPhone
 from tests.agent.virtual_phones import VirtualPhone
 from workloads.fault import FarmTrouble, Hung, PhoneTrouble, ShellFailed, Unreachable
 
@@ -41,9 +40,12 @@ def test_a_file_over_its_limit_is_refused(phone: Phone) -> None:
         phone.pull("/data/no/such", limit=10)
 
 
-def test_a_phone_that_vanishes_is_unreachable_at_once(phone: Phone, there: VirtualPhone) -> None:
+def test_a_phone_that_vanishes_is_unreachable_at_once(
+    doomed_phone: Phone, doomed: VirtualPhone
+) -> None:
     """A link lost in the middle of a command is an error within its deadline, never an answer."""
-    threading.Timer(0.2, there.kill).start()
+    phone = doomed_phone
+    threading.Timer(0.2, doomed.kill).start()
     began = time.monotonic()
     with pytest.raises(Unreachable):
         phone.shell(["sleep", "10000"], Deadline.after(5))
@@ -79,7 +81,7 @@ def test_a_phone_that_is_not_there_is_named(adb: AdbServer) -> None:
     adb.disconnect("127.0.0.1:9")
 
 
-def test_the_list_is_followed(adb: AdbServer, start_phone: StartPhone) -> None:
+def test_the_list_is_followed(adb: AdbServer, there: VirtualPhone) -> None:
     """Coming and going is told without asking."""
     stop, seen = threading.Event(), []
 
@@ -89,7 +91,7 @@ def test_the_list_is_followed(adb: AdbServer, start_phone: StartPhone) -> None:
 
     follower = threading.Thread(target=follow)
     follower.start()
-    there = start_phone()
+    adb.disconnect(there.address)
     adb.connect(there.address, Deadline.after(5))
     deadline = Deadline.after(5)
     while not any(states.get(there.address) == "device" for states in seen):
