@@ -6,6 +6,7 @@ and it counts as away when it stops answering, whatever adb says.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +30,7 @@ log = logging.getLogger("farm.roster")
 CONNECT_S = 5.0
 GLANCE_S = 3.0
 LOOK_EVERY_S = 2.0
-ADMIT_AGAIN_S = 5.0
+GLANCE_EVERY_S = 5.0
 
 
 class Place:
@@ -41,6 +42,7 @@ class Place:
         self.facts_digest = digest_of(facts.model_dump(mode="json"))
         self.here = True
         self.why = ""
+        self.seen_s = 0.0
         self.lane = threading.Lock()
         self.job: Job | None = None
         self.cancel = threading.Event()
@@ -137,7 +139,8 @@ class Roster:
                     self._once(address, self._admit)
             for address, serial in at.items():
                 place = self.place(serial)
-                if place is not None and place.job is None:
+                due = place is not None and time.monotonic() - place.seen_s > GLANCE_EVERY_S
+                if place is not None and place.job is None and due:
                     self._once(address, self._glance)
             self._stop.wait(LOOK_EVERY_S)
 
@@ -207,6 +210,7 @@ class Roster:
     def _see(self, place: Place) -> None:
         seen = glance(place.phone, Deadline.after(GLANCE_S))
         place.view.temp_c, place.view.battery_pct = seen.temp_c, seen.battery_pct
+        place.seen_s = time.monotonic()
 
     def _lose(self, address: str, why: str) -> None:
         with self._lock:

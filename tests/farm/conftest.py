@@ -1,0 +1,99 @@
+"""A whole farm for a test: real broker, real processes, virtual phones over the real protocol."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.dispatch.broker import Broker
+from orchestrator.lab.children import Child, stop_all
+from orchestrator.lab.up import agent_child, services
+from orchestrator.lab.virtual import virtual_phones
+from orchestrator.lab_view import look
+from orchestrator.nouns import KnownPhone
+from orchestrator.store.database import Database
+from workloads.lab import Lab
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = "[scheduler]\nlease_s = 3.0\n"
+SPEED = 200.0
+
+Condition = Callable[[], object]
+
+
+def run_farm(*arguments: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run a farm command as a user would, in a process of its own."""
+    command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def wait_for(condition: Condition, what: str, seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: it did not happen within {seconds:.0f} s"
+        time.sleep(0.02)
+
+
+class Farm:
+    """A lab that is up, and handles to hurt it with."""
+
+    def __init__(self, lab: Lab, children: list[Child]) -> None:
+        self.lab = lab
+        self.db = Database(lab.store_url)
+        self.broker = Broker(lab.broker_url)
+        self.children = {child.name: child for child in children}
+
+    def phone(self, serial: str) -> KnownPhone:
+        """A phone as it is now."""
+        return next(phone for phone in self.phones() if phone.serial == serial)
+
+    def phones(self) -> tuple[KnownPhone, ...]:
+        """All phones as they are now."""
+        return look(self.db, self.broker).phones
+
+    def idle(self) -> list[str]:
+        """Serials of idle phones."""
+        return [phone.serial for phone in self.phones() if phone.state == "idle"]
+
+    def command(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a farm command on this lab."""
+        return run_farm(*arguments, "--lab", self.lab.root)
+
+    def witness(self, serial: str, event: str) -> list[dict[str, Any]]:
+        """What the phone itself wrote down; the farm cannot touch this."""
+        lines = []
+        for file in (self.lab.root / "virtual" / "journal").glob(f"*{serial}*"):
+            lines += [json.loads(line) for line in file.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def clocks(self, serial: str) -> dict[str, str]:
+        """The last value of every clock node that was ever written on a phone."""
+        return {write["path"]: write["new"] for write in self.witness(serial, "sysfs")}
+
+
+@pytest.fixture
+def farm(lab: Lab) -> Iterator[Farm]:
+    """Six virtual phones, two hosts, everything up and idle."""
+    lab.root.mkdir(parents=True)
+    (lab.root / "lab.toml").write_text(SETTINGS)
+    lab = Lab.read(lab.root, {})
+    phones, addresses = virtual_phones(lab, SPEED)
+    try:
+        agents = []
+        for host, share in (("host-a", addresses[::2]), ("host-b", addresses[1::2])):
+            connect = [part for address in share for part in ("--connect", address)]
+            agents.append(agent_child(lab, host, "--private-adb", *connect))
+        with services(lab, agents) as children:
+            made = Farm(lab, children)
+            wait_for(lambda: len(made.idle()) == len(addresses), "all phones idle")
+            yield made
+    finally:
+        stop_all(phones)

@@ -1,0 +1,106 @@
+"""Bad input gets one clear sentence and the documented exit code; nothing is lost, no traceback."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from orchestrator.lab.up import lab_lock, services
+from orchestrator.store.queries import sweep_summaries
+from tests.farm.conftest import Farm, run_farm, wait_for
+from workloads.lab import Lab
+
+GOOD = "farm: 1\nname: good\nworkload: noop\nphones: all\nrepeat: 1\n"
+
+
+def no_traceback(text: str) -> None:
+    """What every user must be spared."""
+    assert "Traceback" not in text
+    assert "this is a bug" not in text
+
+
+def test_a_malformed_sweep_is_refused_with_every_mistake_and_stored_nowhere(
+    farm: Farm, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("farm: 1\nname: Bad Name\nworkload: noop\nphone: all\nrepeat: 1\nrepeat: 2\n")
+    for arguments in (
+        ("sweep", "validate", file),
+        ("sweep", "submit", file, "--lab", farm.lab.root),
+    ):
+        made = run_farm(*arguments)
+        assert 3 == made.returncode
+        for where in (f"{file}:2:7:", f"{file}:4:1:", f"{file}:6:1:"):
+            assert where in made.stderr
+        assert "Nothing was submitted." in made.stderr
+        no_traceback(made.stderr)
+    assert [] == sweep_summaries(farm.db)
+
+
+def test_a_sweep_that_no_phone_matches_says_why_of_each(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "nobody.yaml"
+    file.write_text(GOOD.replace("phones: all", "phones: [pixel*]"))
+    made = farm.command("sweep", "submit", file)
+    assert 6 == made.returncode
+    for serial in farm.idle():
+        assert serial in made.stderr
+    no_traceback(made.stderr)
+    assert [] == sweep_summaries(farm.db)
+
+
+def test_a_broker_that_is_gone_is_one_sentence(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "good.yaml"
+    file.write_text(GOOD)
+    broker = farm.children["broker"]
+    os.kill(broker.pid, signal.SIGKILL)
+    wait_for(lambda: not broker.alive, "the broker is dead")
+    for arguments in (("status",), ("phone", "list"), ("watch",), ("sweep", "submit", file)):
+        made = farm.command(*arguments)
+        assert 4 == made.returncode, arguments
+        assert made.stderr.startswith("farm: the broker at ")
+        assert 1 == made.stderr.strip().count("\n") + 1
+        no_traceback(made.stderr)
+    assert [] == sweep_summaries(farm.db), "what was not accepted is not stored"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("status",), 4, "there is no store at"),  # no lab here
+        (("sweep", "submit", "FILE"), 4, "there is no store at"),  # a good file, but no lab
+        (("export", "sw-1"), 4, "there is no store at"),
+        (("sweep", "validate", "missing.yaml"), 2, "missing.yaml cannot be read"),
+        (("sweep", "frobnicate"), 2, "No such command"),
+        (("frobnicate",), 2, "No such command"),
+    ],
+)
+def test_a_wrong_command_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    file = tmp_path / "good.yaml"
+    file.write_text(GOOD)
+    words = [str(file) if word == "FILE" else word for word in arguments]
+    takes_lab = words[0] in ("status", "export") or words[:2] == ["sweep", "submit"]
+    made = run_farm(*words, *(("--lab", tmp_path / "none") if takes_lab else ()))
+    assert (code, True) == (made.returncode, says in made.stderr), made.stderr
+    no_traceback(made.stderr)
+
+
+def test_bad_settings_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text("[scheduler]\nlease_s = -1\n")
+    made = run_farm("status", "--lab", tmp_path)
+    assert 3 == made.returncode
+    assert "lab.toml: scheduler.lease_s" in made.stderr
+
+
+def test_two_labs_in_one_folder_are_refused(lab: Lab) -> None:
+    with lab_lock(lab):
+        made = run_farm("up", "--lab", lab.root)
+    assert (7, True) == (made.returncode, "already up" in made.stderr)
+
+
+def test_a_sweep_that_does_not_exist_is_one_sentence(lab: Lab) -> None:
+    with services(lab):
+        made = run_farm("sweep", "show", "nothing", "--lab", lab.root)
+    assert (2, True) == (made.returncode, "there is no sweep 'nothing'" in made.stderr)

@@ -1,0 +1,93 @@
+"""One sweep through every room: from a YAML file to an exported comparison, by the command line."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+from orchestrator.store.queries import measured_runs, telemetry
+from tests.farm.conftest import Farm
+from workloads.messages import Report
+
+SWEEP = """\
+farm: 1
+name: whole-way
+workload: mlp-4
+phones: all
+matrix:
+  batch_size: [32, 128]
+conditions:
+  cores: big2
+  freq: mid
+repeat: 2
+"""
+
+
+def test_a_sweep_flows_through_every_room(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(SWEEP)
+    sent = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
+    assert (12, 24) == (sent["new_trials"], sent["new_runs"])
+
+    watched = farm.command("watch", sent["sweep"], "--exit-status")
+    assert (0, "") == (watched.returncode, watched.stderr)
+    assert " accepted " in watched.stdout
+    assert watched.stdout.strip().endswith("done=24 failed=0 left=0 total=24")
+
+    runs = measured_runs(farm.db, sent["sweep"])
+    assert 24 == len({(run.trial, run.repeat) for run in runs}) == len(runs)
+    assert {"valid"} == {run.verdict.standing.value for run in runs}
+    assert {"simulated"} == {
+        metric.provenance.source.value for run in runs for metric in run.metrics.values()
+    }
+    for serial in farm.idle():
+        assert 4 == len(farm.witness(serial, "run_start")), "each phone ran each job once"
+
+    _blocks_are_complete(runs)
+    _commands_show_it(farm, sent["sweep"])
+    _export_is_whole(farm, sent["sweep"])
+    _telemetry_arrived(farm)
+
+    again = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
+    assert (0, 0) == (again["new_trials"], again["new_runs"]), "nothing is queued twice"
+
+
+def _blocks_are_complete(runs: list) -> None:  # type: ignore[type-arg]
+    for phone in {run.phone for run in runs}:
+        for block in (0, 1):
+            trials = [run.trial for run in runs if run.phone == phone and run.block == block]
+            assert 2 == len(set(trials)) == len(trials)
+
+
+def _commands_show_it(farm: Farm, sweep: str) -> None:
+    status = json.loads(farm.command("status", "--json").stdout)
+    assert {"host-a", "host-b"} == set(status["hosts"])
+    assert 24 == status["sweeps"][0]["runs"]["done"]
+    phones = json.loads(farm.command("phone", "list", "--json").stdout)
+    assert 6 == len(phones)
+    assert {"controlled"} == {phone["facts"]["control"] for phone in phones}
+    shown = farm.command("sweep", "show", sweep[:6]).stdout
+    assert "24 done" in shown
+    assert "simulated" in shown
+    assert sweep in farm.command("sweep", "list").stdout
+
+
+def _export_is_whole(farm: Farm, sweep: str) -> None:
+    exported = farm.command("export", sweep, "--format", "csv", "-o", "-").stdout
+    rows = list(csv.DictReader(io.StringIO(exported, newline="")))
+    steps = [row for row in rows if row["metric"] == "step_ms"]
+    assert 24 == len(steps)
+    assert all(float(row["value"]) > 0 for row in steps)
+    assert {"simulated"} == {row["source"] for row in rows}
+    named = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
+    assert named.endswith("figures.simulated.csv")
+    assert Path(named).stat().st_size > 0
+
+
+def _telemetry_arrived(farm: Farm) -> None:
+    with farm.db.read() as connection:
+        bodies = connection.exec_driver_sql("SELECT body FROM report").scalars().all()
+    for body in bodies:
+        report = Report.model_validate_json(body)
+        assert report.telemetry is not None
+        assert telemetry(farm.db, report.telemetry) is not None

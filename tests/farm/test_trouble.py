@@ -1,0 +1,111 @@
+"""Bad luck, with real processes: nothing is lost, nothing counts twice, phones are put back."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from orchestrator.store.queries import sweep_summaries
+from tests.farm.conftest import Farm, wait_for
+
+LONG = """\
+farm: 1
+name: long
+workload: mlp-4
+phones: [VM16T*]
+matrix: {protocol: [endurance]}
+conditions: {cores: big2, freq: mid}
+repeat: 2
+"""
+MANY = """\
+farm: 1
+name: many
+workload: mlp-4
+phones: all
+matrix: {batch_size: [32, 64]}
+conditions: {cores: big2, freq: mid}
+repeat: 3
+"""
+
+
+def submit(farm: Farm, tmp_path: Path, text: str) -> str:
+    """Submit a sweep and answer its id."""
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    sent = farm.command("sweep", "submit", file, "--json")
+    assert 0 == sent.returncode, sent.stderr
+    return str(json.loads(sent.stdout)["sweep"])
+
+
+def finish(farm: Farm, sweep: str) -> None:
+    """Wait until a sweep has finished, without a failure, each run stored once."""
+    wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep finishes", 120)
+    summary = sweep_summaries(farm.db, sweep)[0]
+    assert (summary.total, 0) == (summary.done, summary.failed)
+    with farm.db.read() as connection:
+        question = "SELECT count(*) FROM report WHERE status = 'accepted'"
+        assert summary.total == connection.exec_driver_sql(question).scalar()
+
+
+def never_two_runs_at_once(farm: Farm, serial: str) -> None:
+    """The phone's own journal shows no overlapping runs."""
+    starts = [(line["model_s"], 1) for line in farm.witness(serial, "run_start")]
+    stops = [(line["model_s"], -1) for line in farm.witness(serial, "run_stop")]
+    running = 0
+    for _, change in sorted(starts + stops):
+        running += change
+        assert running in (0, 1), f"two runs at once on {serial}"
+
+
+def test_an_agent_killed_in_mid_run(farm: Farm, tmp_path: Path) -> None:
+    serial = next(name for name in farm.idle() if name.startswith("VM16T"))
+    host = farm.phone(serial).host
+    before = farm.clocks(serial)
+    sweep = submit(farm, tmp_path, LONG)
+    wait_for(lambda: farm.phone(serial).stage == "run", "the run starts")
+    wait_for(lambda: len(farm.witness(serial, "run_start")) == 1, "the phone runs it")
+    pinned = farm.clocks(serial)
+    assert pinned != before, "the clocks were pinned"
+
+    agent = farm.children[f"agent-{host}"]
+    os.kill(agent.pid, signal.SIGKILL)
+    wait_for(lambda: not agent.alive, "the agent is dead")
+    agent.start()
+
+    finish(farm, sweep)
+    wait_for(lambda: farm.phone(serial).state == "idle", "the phone is idle")
+    never_two_runs_at_once(farm, serial)
+    first = {}
+    for write in farm.witness(serial, "sysfs"):
+        first.setdefault(write["path"], write["old"])
+    assert first == farm.clocks(serial), "every node has the value it had before the farm came"
+    assert 3 == len(farm.witness(serial, "run_start")), "two runs, and the one that was cut"
+
+
+def test_a_broker_killed_and_wiped_in_mid_sweep(farm: Farm, tmp_path: Path) -> None:
+    sweep = submit(farm, tmp_path, MANY)
+    wait_for(lambda: sweep_summaries(farm.db, sweep)[0].done >= 6, "some runs are done")
+
+    broker = farm.children["broker"]
+    os.kill(broker.pid, signal.SIGKILL)
+    wait_for(lambda: not broker.alive, "the broker is dead")
+    shutil.rmtree(farm.lab.root / "broker" / "appendonlydir")
+    broker.start()
+
+    finish(farm, sweep)
+    for serial in farm.idle():
+        never_two_runs_at_once(farm, serial)
+
+
+def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(farm: Farm, tmp_path: Path) -> None:
+    sweep = submit(farm, tmp_path, MANY)
+    wait_for(lambda: sweep_summaries(farm.db, sweep)[0].done >= 3, "some runs are done")
+    for name in ("ingest", "scheduler"):
+        os.kill(farm.children[name].pid, signal.SIGKILL)
+        wait_for(lambda name=name: not farm.children[name].alive, f"{name} is dead")
+        farm.children[name].start()
+    finish(farm, sweep)
+    for serial in farm.idle():
+        never_two_runs_at_once(farm, serial)
+        assert 6 == len(farm.witness(serial, "run_start")), "no run was made again"
