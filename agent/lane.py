@@ -19,6 +19,7 @@ from agent.control.journal import Journal, Page, restore_leftovers
 from agent.control.quiet import hush
 from agent.deadline import Deadline
 from agent.phone.install import install_runner
+from agent.phone.link import LINK_LOST
 from agent.phone.phone import Phone, split_nodes
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
@@ -30,11 +31,9 @@ from workloads.fault import (
     FarmError,
     FarmTrouble,
     Fault,
-    Hung,
     Interrupted,
     LeaseLost,
     Refused,
-    Unreachable,
 )
 from workloads.measure import Standing, Verdict
 from workloads.messages import Job, Report, Resolved, chunks_of
@@ -110,7 +109,7 @@ class _Lane:
         except Exception as error:  # noqa: BLE001 - a lane answers, whatever breaks in it
             text = f"{type(error).__name__}: {safe_text(error)}"
             fault = FarmTrouble(text).fault(self.stage)
-        self.desk.view.stage = ""
+        self.desk.view.stage, self.desk.view.ready_s = "", None
         telemetry = self.harvest.telemetry if self.harvest and not fault else None
         return Outcome(self._report(fault), telemetry)
 
@@ -140,7 +139,6 @@ class _Lane:
                 harvest = self._harvest(scene, before, output)
                 self.harvest, self.verdict = harvest, harvest.verdict
         finally:
-            self.phone.heat.disturbed()
             self._restore()
 
     def _resolve(self) -> CoreSet:
@@ -189,6 +187,7 @@ class _Lane:
 
     def _run(self, scene: Scene, ask: Ask) -> tuple[Look, Output]:
         check_fence(self.phone, self.job.fence)
+        self.phone.heat.disturbed()
         seen, pid = launch(self.phone, ask, before=scene.looking())
         output = watch(self.phone, ask, pid, self._sleep, self._progress)
         return scene.look(split_nodes(seen.text)), output
@@ -249,7 +248,7 @@ class _Lane:
             if self.desk.cancel.wait(min(until.remaining, self.desk.silence_s / 4)):
                 raise Interrupted("The run was cancelled.")
             if self.guard is not None:
-                with suppress(Unreachable, Hung):  # whoever looks at the phone next finds out
+                with suppress(*LINK_LOST):  # whoever looks at the phone next finds out
                     self.guard.feed()
 
     def _tell(self, seen: Glance, ready_s: tuple[float, float, float] | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from agent.deadline import Deadline
-from agent.phone.nodes import SUPPLY, hottest, parse_battery
+from agent.phone.nodes import SUPPLY, hottest, parse_battery, parse_dumpsys_battery
 from agent.phone.phone import CALL_S, UPTIME, Phone
 from workloads.condition import Condition
 from workloads.fault import BatteryLow, ConditionUnmet, SensorMissing, TooHot
@@ -143,9 +143,7 @@ def cool_down(
             looks.clear()
             since_s = seen.t_s
         looks.append(Look(seen.t_s, seen.temp_c))
-        if seen.battery_pct is not None and seen.battery_pct < condition.battery_min_pct:
-            asked = condition.battery_min_pct
-            raise BatteryLow(f"The battery is at {seen.battery_pct} %; asked are {asked} %.")
+        check_battery(phone, seen, condition)
         decision = decide(looks, since_s, condition, phone.heat.fit())
         ready = decision.ready if isinstance(decision, Wait) else None
         told(seen, in_host_s(ready, phone) if ready else None)
@@ -154,6 +152,16 @@ def cool_down(
         if isinstance(decision, Fail):
             raise decision.error
         sleep(min(max(decision.phone_s / phone.clock.value, POLL_MIN_S), POLL_MAX_S))
+
+
+def check_battery(phone: Phone, seen: Glance, condition: Condition) -> None:
+    """Fail when the battery is known to be lower than asked."""
+    level_pct = seen.battery_pct
+    if level_pct is None:  # the nodes are hidden from the shell of some phones
+        level_pct = parse_dumpsys_battery(phone.shell(["dumpsys", "battery"]).text).level_pct
+    if level_pct is not None and level_pct < condition.battery_min_pct:
+        asked = condition.battery_min_pct
+        raise BatteryLow(f"The battery is at {level_pct} %; asked are {asked} %.")
 
 
 def _recent(readings: Sequence[Reading]) -> Sequence[Reading]:

@@ -25,7 +25,7 @@ from adbutils.errors import (  # type: ignore[import-untyped]
 )
 
 from agent.deadline import Deadline
-from agent.phone.link import Link
+from agent.phone.link import AdbDown, Link
 from workloads.fault import FarmError, FarmTrouble, Hung, PhoneTrouble, Unreachable
 from workloads.text import safe_text
 
@@ -53,7 +53,7 @@ def translated(what: str) -> Iterator[None]:
     except FarmError:
         raise
     except AdbConnectionError as error:
-        raise FarmTrouble(f"{what}: the adb server does not answer") from error
+        raise AdbDown(f"{what}: the adb server does not answer") from error
     except (AdbTimeout, TimeoutError) as error:
         raise Hung(f"{what}: no answer in time") from error
     except (AdbError, EOFError, OSError) as error:
@@ -256,6 +256,8 @@ class AdbServer:
                 self._child = subprocess.Popen(
                     command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
+            if self._stopping.is_set():
+                self._child.terminate()
             threading.Thread(target=self._bring_back, daemon=True).start()
             self._child.wait()
             self._stopping.wait(0.1)

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from agent.deadline import Deadline
-from workloads.fault import FarmError, Hung, PhoneTrouble, ShellFailed, Unreachable
+from workloads.fault import FarmError, FarmTrouble, Hung, PhoneTrouble, ShellFailed, Unreachable
 from workloads.text import safe_text
 
 MIB = 1024 * 1024
@@ -31,6 +31,13 @@ _SYNC = struct.Struct("<4sI")
 _SYNC_DATA_BYTES = 64 * 1024
 
 Dial = Callable[[str, str, Deadline], socket.socket]
+
+
+class AdbDown(FarmTrouble):
+    """The adb server of this host does not answer."""
+
+
+LINK_LOST = (Unreachable, Hung, AdbDown)  # what may pass: the phone works on meanwhile
 
 
 class Reply(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NoReturn
 from agent.control.guard import LANE_DIR, lane_file
 from agent.control.journal import kill_runner
 from agent.deadline import Deadline
-from agent.phone.link import MIB, Reply
+from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
 from agent.phone.phone import UPTIME, Answer, Command, Phone, reading, split_nodes
 from agent.run.lines import Output, RunnerFault
@@ -20,13 +20,11 @@ from workloads.catalogue import Case, lower
 from workloads.condition import Launch
 from workloads.fault import (
     FarmError,
-    Hung,
     Interrupted,
     PhoneTrouble,
     Refused,
     RunnerDied,
     RunnerFailed,
-    Unreachable,
 )
 from workloads.phone import CoreSet
 from workloads.text import safe_text
@@ -104,7 +102,7 @@ def watch(
         while not watcher.look():
             progress(watcher.progress)
             sleep(watcher.pause_s)
-    except (Unreachable, Hung):
+    except LINK_LOST:
         raise
     except BaseException:
         with suppress(FarmError):
@@ -140,6 +138,9 @@ class _Watcher:
         self._ask = ask
         self._output = output
         self._started = Deadline.after(HELLO_S)
+        self._limit_s = 2 * ask.launch.max_seconds + 300
+        # The phone's clock decides; ours is for a phone whose clock stands still.
+        self._backstop = Deadline.after(3 * self._limit_s / phone.clock.value + 60)
         self._patience: Deadline | None = None
         self._elapsed_s = 0.0
         self._late_looks = 0
@@ -164,7 +165,7 @@ class _Watcher:
         """Read what is new; say whether the runner has said its last word."""
         try:
             ended = self._look()
-        except (Unreachable, Hung):
+        except LINK_LOST:
             self._patience = self._patience or Deadline.after(PATIENCE_S)
             if self._patience.expired:
                 raise
@@ -202,9 +203,9 @@ class _Watcher:
     def _check_time(self) -> None:
         if self._elapsed_s < -1.0:
             raise PhoneTrouble("The phone restarted during the run.")
-        limit_s = 2 * self._ask.launch.max_seconds + 300
-        if self._elapsed_s > limit_s and not self._output.ended:
-            raise RunnerFailed(f"The runner did not end within {limit_s:.0f} s.")
+        overdue = self._elapsed_s > self._limit_s or self._backstop.expired
+        if overdue and not self._output.ended:
+            raise RunnerFailed(f"The runner did not end within {self._limit_s:.0f} s.")
 
     def _last_words(self) -> str:
         said = self._phone.shell(["tail", "-c", "400", lane_file("err")])

@@ -16,8 +16,10 @@ from agent.deadline import Deadline
 from agent.lane import Desk, attempt
 from agent.phone.adb import AdbServer
 from agent.phone.link import Link
-from agent.phone.phone import Command, Phone
+from agent.phone.phone import HOME, Command, Phone
+from agent.phone.probe import probe
 from agent.run.runner import Ask, write_plan
+from kernels.manifest import runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone, open_phone
@@ -26,7 +28,7 @@ from workloads.fault import Blame
 from workloads.measure import Source, Standing
 from workloads.messages import chunks_of
 from workloads.noun import digest_of_bytes
-from workloads.phone import choose_cores
+from workloads.phone import ControlLevel, choose_cores
 
 
 def test_a_cold_run_yields_a_valid_report(phone: Phone, desk: Desk) -> None:
@@ -222,6 +224,54 @@ def test_a_phone_that_vanishes_in_its_run_is_a_phone_fault(
     assert report.fault is not None
     assert (report.fault.blame, report.fault.stage) == (Blame.PHONE, "run")
     assert journal_file(desk.state_dir, phone.known.serial).exists()
+
+
+def test_a_dead_adb_server_does_not_cost_the_run(
+    adb: AdbServer, phone: Phone, there: VirtualPhone, desk: Desk
+) -> None:
+    """The runner works on by itself; the lane finds it again."""
+    in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
+
+    def kill() -> None:
+        assert in_run.wait(20)
+        assert adb._child is not None
+        adb._child.kill()
+
+    threading.Thread(target=kill, daemon=True).start()
+    job = a_job(phone.known.serial, protocol="endurance", cores="little2", freq="low")
+    report = attempt(job, phone, desk).report
+    assert report.fault is None
+    assert report.verdict is not None
+    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
+
+
+def test_a_stock_phone_is_observed(
+    adb: AdbServer, phone: Phone, there: VirtualPhone, desk: Desk
+) -> None:
+    """Without root nothing is pinned; the verdict still looks at what the clocks did."""
+    phone.must(["rm", "-rf", HOME])
+    stock = Phone(adb.open(there.address))
+    stock.link._su_refused = True
+    facts = probe(stock, runner_for)
+    assert facts.control is ControlLevel.OBSERVED
+    report = attempt(a_job(facts.serial), stock, desk).report
+    assert report.fault is None
+    assert report.control is ControlLevel.OBSERVED
+    assert report.verdict is not None
+    assert not there.events("sysfs")
+    refused = attempt(a_job(facts.serial, fence=2, freq="mid"), stock, desk).report.fault
+    assert refused is not None
+    assert "the clocks cannot be written" in refused.text
+    phone.must(["rm", "-rf", HOME])
+
+
+def test_a_phone_without_a_runner_is_refused(phone: Phone, desk: Desk) -> None:
+    """In the placeholder's own words."""
+    sentence = "There is no Farmhand runner for x86 yet."
+    phone.facts = phone.known.model_copy(update={"runner_absent": sentence})
+    fault = attempt(a_job(phone.known.serial), phone, desk).report.fault
+    assert fault is not None
+    assert (fault.blame, fault.text) == (Blame.REQUEST, sentence)
 
 
 def never(address: str, name: str, deadline: Deadline) -> socket.socket:

@@ -7,10 +7,11 @@ from agent.phone.install import ask_runner
 from agent.phone.phone import Phone
 from agent.phone.probe import judge_control, serial_of
 from kernels.manifest import runner_for
-from tests.agent.virtual_phones import VirtualPhone
+from tests.agent.conftest import StartPhone
+from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.fault import BadOutput, PhoneTrouble
 from workloads.measure import Source
-from workloads.phone import ControlLevel, ThermalZone
+from workloads.phone import ControlLevel, ThermalZone, choose_cores
 
 ZONES = (ThermalZone(path="/sys/z", type="cpu", scale=1.0),)
 
@@ -28,6 +29,14 @@ def test_facts_of_a_rooted_phone(phone: Phone, there: VirtualPhone) -> None:
     assert facts.provenance.time is not None
     assert facts.provenance.time.source is Source.SIMULATED
     assert phone.clock.value == pytest.approx(100, rel=0.3)
+
+
+def test_facts_of_a_phone_with_two_clusters(adb: AdbServer, start_phone: StartPhone) -> None:
+    """Another vendor's names for zones, another grouping of cores."""
+    facts = open_phone(adb, start_phone("honor_8").address).known
+    assert [cluster.cpus for cluster in facts.clusters] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [zone.type for zone in facts.cpu_zones] == ["soc_thermal", "cluster0", "cluster1"]
+    assert choose_cores(facts, "big4").mask == 0xF0
 
 
 def test_the_runner_is_pushed_once(adb: AdbServer, phone: Phone, there: VirtualPhone) -> None:
