@@ -50,7 +50,7 @@ class Connection:
             while True:
                 self._answer(await read_packet(self._reader))
                 await self._writer.drain()
-        except (MalformedPacket, asyncio.IncompleteReadError, ConnectionError):
+        except (MalformedPacket, asyncio.IncompleteReadError, OSError):
             pass
         finally:
             for stream in list(self._streams.values()):

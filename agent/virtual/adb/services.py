@@ -1,7 +1,7 @@
 """Service names to services; a name that is not here is refused."""
 
 from agent.virtual.adb.connection import Service
-from agent.virtual.adb.shell_service import serve_shell
+from agent.virtual.adb.shell_service import ShellRequest, serve_shell
 from agent.virtual.adb.stream import AdbStream
 from agent.virtual.adb.sync import serve_sync
 from agent.virtual.phone import Phone
@@ -24,7 +24,10 @@ def find_service(phone: Phone, name: str) -> Service | None:
     async def shell(stream: AdbStream) -> None:
         # exec:sh and shell:sh are shells that read their commands, as no command at all is.
         command = "" if argument.strip() == "sh" else argument
-        await serve_shell(phone, stream, command, packed="v2" in options)
+        # A person gets a terminal; v1 has no way to ask for one and gets it without a command.
+        asked = "pty" in options or (not options and flavour == "shell" and not argument)
+        terminal = asked and not command
+        await serve_shell(phone, stream, ShellRequest(command, "v2" in options, terminal))
 
     async def sync(stream: AdbStream) -> None:
         await serve_sync(phone, stream)

@@ -5,16 +5,19 @@ Output of v1 goes through one sink, so that what was printed first arrives first
 
 import asyncio
 import errno
+import signal
 import struct
 from collections import deque
+from dataclasses import dataclass
 
 from agent.virtual.adb.stream import AdbStream, StreamClosed
+from agent.virtual.adb.terminal import Keyboard, TerminalSink
 from agent.virtual.files.tree import failed
 from agent.virtual.phone import Phone
 from agent.virtual.programs import PhonePrograms
 from agent.virtual.shell.call import Streams
 from agent.virtual.shell.interpreter import Shell
-from agent.virtual.shell.streams import Pipe
+from agent.virtual.shell.streams import Pipe, Sink
 
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = struct.Struct("<BI")
@@ -116,58 +119,98 @@ class OutletSink:
         self._outlet.hold(-1)
 
 
-async def serve_shell(phone: Phone, stream: AdbStream, command: str, packed: bool) -> None:
-    """Run one command, or a shell that reads its commands, until it ends or the host is gone."""
-    outlet = Outlet(stream, packed)
-    stdin = Pipe()
-    process = phone.processes.spawn(None, ["sh", "-c", command] if command else ["sh"])
-    shell = Shell(phone, process, PhonePrograms(), "/system/bin/sh" if command else "sh")
-    streams = Streams(stdin, outlet.stdout, outlet.stderr)
+@dataclass(frozen=True, slots=True)
+class ShellRequest:
+    """What a host asked for: a command, or a shell that reads its commands where there is none."""
 
-    async def work() -> int:
-        status = 129
-        try:
-            if command:
-                status = await shell.run_text(command, streams)
-            else:
-                status = await shell.run_source(stdin, streams)
-        finally:
-            phone.processes.end(process, status)
-            outlet.finish(status)
-        return status
+    command: str
+    packed: bool  # shell protocol v2
+    terminal: bool = False  # a person sits at the other end
 
-    process.work = asyncio.get_running_loop().create_task(work())
-    feeding = asyncio.get_running_loop().create_task(_feed(stream, stdin, packed))
-    gone = asyncio.get_running_loop().create_task(stream.closed.wait())
-    sending = asyncio.get_running_loop().create_task(outlet.send_all())
+
+async def serve_shell(phone: Phone, stream: AdbStream, request: ShellRequest) -> None:
+    """Run until the shell ends or the host is gone; what was started in it goes with it."""
+    session = _Session(phone, stream, request)
+    loop = asyncio.get_running_loop()
+    session.process.work = loop.create_task(session.work())
+    feeding = loop.create_task(session.feed())
+    gone = loop.create_task(stream.closed.wait())
+    sending = loop.create_task(session.outlet.send_all())
     try:
         await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        outlet.shut()
-        phone.processes.hang_up(process.session)
-        for task in (feeding, gone, sending):
-            task.cancel()
+        session.outlet.shut()
+        phone.processes.hang_up(session.process.session)
+        for ending in (feeding, gone, sending):
+            ending.cancel()
         await asyncio.gather(feeding, gone, sending, return_exceptions=True)
 
 
-async def _feed(stream: AdbStream, stdin: Pipe, packed: bool) -> None:
-    """Carry the host's bytes to stdin until either is closed."""
-    try:
-        while True:
-            if not packed:
-                chunk = await stream.read()
-                if not chunk:
-                    return
-                stdin.write(chunk)
+class _Session:
+    def __init__(self, phone: Phone, stream: AdbStream, request: ShellRequest) -> None:
+        self._phone = phone
+        self._stream = stream
+        self._request = request
+        self._stdin = Pipe()
+        self.outlet = Outlet(stream, request.packed)
+        command = request.command
+        argv = ["sh", "-c", command] if command else ["sh"]
+        self.process = phone.processes.spawn(None, argv)
+        name = "/system/bin/sh" if command or request.terminal else "sh"
+        self._shell = Shell(phone, self.process, PhonePrograms(), name)
+        stdout: Sink = self.outlet.stdout
+        stderr: Sink = self.outlet.stderr
+        self._keyboard: Keyboard | None = None
+        if request.terminal:
+            stdout = stderr = TerminalSink(self.outlet.stdout)
+            self._keyboard = Keyboard(self._stdin, stdout, self._interrupt)
+            self._shell.prompted = True
+        self._streams = Streams(self._stdin, stdout, stderr)
+
+    async def work(self) -> int:
+        """The shell itself."""
+        status = 129
+        try:
+            if self._request.command:
+                status = await self._shell.run_text(self._request.command, self._streams)
             else:
-                kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
-                content = await stream.read_exactly(length)
-                if kind == _CLOSE_STDIN:
+                status = await self._shell.run_source(self._stdin, self._streams)
+        except OSError:
+            status = 141  # nobody was left to tell
+        finally:
+            self._phone.processes.end(self.process, status)
+            self.outlet.finish(status)
+        return status
+
+    async def feed(self) -> None:
+        """Carry the host's bytes to stdin until either is closed."""
+        try:
+            while True:
+                chunk = await self._next_input()
+                if chunk is None:
                     return
-                if kind == _STDIN:
-                    stdin.write(content)
-            await stdin.drain()
-    except (StreamClosed, OSError):
-        return
-    finally:
-        stdin.release()
+                if self._keyboard is None:
+                    self._stdin.write(chunk)
+                elif not self._keyboard.type(chunk):
+                    return
+                await self._stdin.drain()
+        except (StreamClosed, OSError):
+            return
+        finally:
+            self._stdin.release()
+
+    async def _next_input(self) -> bytes | None:
+        """Bytes for stdin (perhaps none), or None at its end."""
+        if not self._request.packed:
+            return await self._stream.read() or None
+        kind, length = _PACKET.unpack(await self._stream.read_exactly(_PACKET.size))
+        content = await self._stream.read_exactly(length)
+        if kind == _CLOSE_STDIN:
+            return None
+        return content if kind == _STDIN else b""
+
+    def _interrupt(self) -> None:
+        """^C goes to everybody in the session but its shell."""
+        for process in self._phone.processes.all():
+            if process.session == self.process.session and process is not self.process:
+                self._phone.processes.kill(process, signal.SIGINT)

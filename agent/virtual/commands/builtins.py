@@ -9,7 +9,7 @@ from agent.virtual.files.nodes import Directory, Node
 from agent.virtual.files.tree import failed
 from agent.virtual.processes import Process
 from agent.virtual.shell.call import Call, Program, decode
-from agent.virtual.shell.interpreter import LoopJump, ShellExit
+from agent.virtual.shell.jumps import LoopJump, ShellExit
 
 
 def true(call: Call) -> int:

@@ -73,7 +73,7 @@ def _formatted(shape: str, arguments: list[str]) -> tuple[str, int]:
             return f"%{match[1]}{'d' if kind in 'iu' else kind}" % value
         return f"%{match[1]}s" % (unescape(word) if kind == "b" else word)
 
-    text = re.sub(r"%([-+ 0#]*\d*(?:\.\d+)?)([sbdiuxXoc%])", one, shape)
+    text = re.sub(r"%([-+ 0#]*\d{0,4}(?:\.\d{1,4})?)([sbdiuxXoc%])", one, shape)
     return text, len(arguments) - len(left)
 
 

@@ -6,26 +6,22 @@ Each shell belongs to a process; what it starts inherits user, cores and session
 import asyncio
 import errno
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol
 
 from agent.virtual.files.tree import strerror
 from agent.virtual.processes import Process
 from agent.virtual.shell import expansion
 from agent.virtual.shell.call import Call, Holding, Program, Streams, encode
+from agent.virtual.shell.compounds import run_compound
 from agent.virtual.shell.grammar import (
-    Case,
     Chain,
     Command,
-    For,
-    Group,
-    If,
-    Loop,
     Pipeline,
     Redirect,
     Sequence,
     Simple,
 )
+from agent.virtual.shell.jumps import LoopJump, ShellExit
 from agent.virtual.shell.parser import BadSyntax, Unfinished, parse
 from agent.virtual.shell.redirection import redirected, refusal
 from agent.virtual.shell.streams import Bytes, Pipe, Source
@@ -46,23 +42,6 @@ _BROKEN_PIPE = 141
 _DEPTH_MAX = 40
 
 
-class ShellExit(Exception):
-    """`exit` was said."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-class LoopJump(Exception):
-    """`break` or `continue` was said."""
-
-    def __init__(self, again: bool, levels: int) -> None:
-        super().__init__(again, levels)
-        self.again = again
-        self.levels = levels
-
-
 class Shell:
     """One shell: its variables, its folder, its last status."""
 
@@ -78,6 +57,7 @@ class Shell:
         self.background: int | None = None
         self.arguments: list[str] = []
         self.depth = 0
+        self.prompted = False  # a person reads along
         self.holding: Holding | None = None
         user = "root" if process.uid == 0 else "shell"
         self.variables = {
@@ -97,6 +77,7 @@ class Shell:
         child.variables = dict(self.variables)
         child.arguments = list(self.arguments)
         child.depth = self.depth + 1
+        child.prompted = self.prompted
         if child.depth > _DEPTH_MAX:
             raise BadSyntax("too deeply nested")
         return child
@@ -106,9 +87,11 @@ class Shell:
     async def run_text(self, text: str, streams: Streams) -> int:
         """sh -c TEXT, or a script's text."""
         try:
-            return await self._sequence(parse(text), streams)
+            return await self.run_sequence(parse(text), streams)
         except ShellExit as leaving:
             return leaving.status
+        except LoopJump:
+            return 0  # a break without a loop
         except (BadSyntax, RecursionError) as error:
             self._complain(streams, str(error))
             return 1
@@ -118,6 +101,7 @@ class Shell:
         pending = ""
         name = self.name
         number = 0
+        self._prompt(streams, pending)
         while line := await source.read_line():
             number += 1
             self.name = f"{name}: <stdin>[{number}]"
@@ -125,18 +109,24 @@ class Shell:
             try:
                 script = parse(pending)
             except Unfinished:
+                self._prompt(streams, pending)
                 continue
             except (BadSyntax, RecursionError) as error:
                 self._complain(streams, str(error))
-                return 1
+                if not self.prompted:
+                    return 1
+                script = Sequence()
             pending = ""
             try:
-                self.status = await self._sequence(script, streams)
+                self.status = await self.run_sequence(script, streams)
             except ShellExit as leaving:
                 return leaving.status
+            except LoopJump:
+                self.status = 0
             except BadSyntax as error:
                 self._complain(streams, str(error))
                 self.status = 1
+            self._prompt(streams, pending)
             await streams.drain()
         if pending.strip():
             self._complain(streams, "syntax error: unexpected end of file")
@@ -148,7 +138,7 @@ class Shell:
         pipe = Pipe()
         child = self.copy(self.process)
         try:
-            self.status = await child._sequence(body, streams._replace(stdout=pipe))
+            self.status = await child.run_sequence(body, streams._replace(stdout=pipe))
         except ShellExit as leaving:
             self.status = leaving.status
         return pipe.content()
@@ -166,6 +156,9 @@ class Shell:
                 return _BROKEN_PIPE
             where = f"{error.filename}: " if error.filename else ""
             return call.complain(f"{where}{strerror(error)}")
+        except (LookupError, ValueError, OverflowError):
+            # Arguments that a command was not made for end the command, never the shell.
+            return call.complain("bad arguments")
         await streams.drain()
         return status
 
@@ -195,7 +188,8 @@ class Shell:
 
     # -- lists
 
-    async def _sequence(self, sequence: Sequence, streams: Streams) -> int:
+    async def run_sequence(self, sequence: Sequence, streams: Streams) -> int:
+        """Run chains one after another; the status of the last is theirs."""
         for chain in sequence.chains:
             if chain.background:
                 self._start_in_background(chain, streams)
@@ -265,7 +259,7 @@ class Shell:
                 status = await child._chain(chain, quiet)
             except ShellExit as leaving:
                 status = leaving.status
-            except (BadSyntax, LoopJump):
+            except (BadSyntax, LoopJump, OSError):
                 status = 1
             finally:
                 holding.keep()
@@ -285,17 +279,7 @@ class Shell:
         except OSError as error:
             self._complain(streams, refusal(error))
             return 1
-        match command:
-            case Group():
-                return await self._group(command, inner)
-            case If():
-                return await self._if(command, inner)
-            case Loop():
-                return await self._loop(command, inner)
-            case For():
-                return await self._for(command, inner)
-            case Case():
-                return await self._case(command, inner)
+        return await run_compound(self, command, inner)
 
     async def _simple(self, command: Simple, streams: Streams) -> int:
         argv: list[str] = []
@@ -314,57 +298,6 @@ class Shell:
             return self.status
         return await self.invoke(argv, inner)
 
-    async def _group(self, group: Group, streams: Streams) -> int:
-        if not group.copied:
-            return await self._sequence(group.body, streams)
-        try:
-            return await self.copy(self.process)._sequence(group.body, streams)
-        except ShellExit as leaving:
-            return leaving.status
-
-    async def _if(self, command: If, streams: Streams) -> int:
-        for condition, body in command.branches:
-            if await self._sequence(condition, streams) == 0:
-                self.status = 0
-                return await self._sequence(body, streams)
-        self.status = 0
-        return 0 if command.otherwise is None else await self._sequence(command.otherwise, streams)
-
-    async def _loop(self, loop: Loop, streams: Streams) -> int:
-        status = 0
-        while (await self._sequence(loop.condition, streams) == 0) != loop.stop_on:
-            try:
-                status = await self._sequence(loop.body, streams)
-            except LoopJump as jump:
-                if not _stay(jump):
-                    break
-            # A loop that never waits must not starve the other phones.
-            await asyncio.sleep(0)
-        self.status = status
-        return status
-
-    async def _for(self, loop: For, streams: Streams) -> int:
-        values: list[str] = []
-        for word in loop.words:
-            values += await expansion.fields(self, word, streams)
-        status = 0
-        for value in values:
-            self.variables[loop.name] = value
-            try:
-                status = await self._sequence(loop.body, streams)
-            except LoopJump as jump:
-                if not _stay(jump):
-                    break
-        return status
-
-    async def _case(self, case: Case, streams: Streams) -> int:
-        subject = await expansion.single(self, case.subject, streams)
-        for patterns, body in case.branches:
-            for word in patterns:
-                if fnmatchcase(subject, await expansion.pattern(self, word, streams)):
-                    return await self._sequence(body, streams)
-        return 0
-
     async def _redirect(self, redirects: tuple[Redirect, ...], streams: Streams) -> Streams:
         inner = await redirected(self, redirects, streams)
         if self.holding is not None:
@@ -372,12 +305,11 @@ class Shell:
             self.holding = None
         return inner
 
+    def _prompt(self, streams: Streams, pending: str) -> None:
+        if self.prompted:
+            home = self.phone.properties["ro.product.device"]
+            mark = "#" if self.process.uid == 0 else "$"
+            streams.stdout.write(encode("> " if pending else f"{home}:{self.cwd} {mark} "))
+
     def _complain(self, streams: Streams, text: str) -> None:
         streams.stderr.write(encode(f"{self.name}: {text}\n"))
-
-
-def _stay(jump: LoopJump) -> bool:
-    """Whether a jump goes on with this loop; one for an outer loop travels on."""
-    if jump.levels > 1:
-        raise LoopJump(jump.again, jump.levels - 1)
-    return jump.again

@@ -1,0 +1,1 @@
+"""Virtual phones, driven by the stock adb, by adbutils and by hand."""

@@ -1,0 +1,211 @@
+"""The host's side for tests: a stock adb server of our own, and a small client for its socket."""
+
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import adbutils
+
+ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
+WAIT_S = 15.0
+
+_PACKET = struct.Struct("<BI")
+_STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
+
+
+class Said(NamedTuple):
+    """What a command came to."""
+
+    status: int
+    out: str
+    err: str
+
+
+def free_port() -> int:
+    """A loopback port nobody uses and adb does not scan."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if not 5554 <= port <= 5585:
+            return port
+
+
+@dataclass(frozen=True)
+class AdbHost:
+    """A running adb server."""
+
+    port: int
+    home: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "ADB_USB": "0",
+            "ADB_EMU": "0",
+            "HOME": str(self.home),
+            "ANDROID_ADB_LOG_PATH": str(self.home / "adb.log"),
+            "ANDROID_ADB_SERVER_PORT": str(self.port),
+        }
+
+    def adb(self, *words: str, text: str | None = None) -> Said:
+        """Run the adb command line."""
+        done = subprocess.run(
+            [ADB, *words],
+            env=self.env,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def dial(self, address: str, service: str) -> socket.socket:
+        """Open a service of a phone through the server."""
+        stream = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for request in (f"host:transport:{address}", service):
+            stream.sendall(f"{len(request.encode()):04x}{request}".encode())
+            answer = read_exactly(stream, 4)
+            if answer != b"OKAY":
+                raise ConnectionRefusedError(f"{service}: {answer!r}")
+        return stream
+
+
+@contextmanager
+def adb_host(home: Path) -> Iterator[AdbHost]:
+    """A server on a free port, ended by its own process."""
+    host = AdbHost(free_port(), home)
+    command = [ADB, "-P", str(host.port), "nodaemon", "server"]
+    with (home / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, env=host.env, stdout=log, stderr=log)
+    try:
+        until(lambda: _listens(host.port), "the adb server listens")
+        yield host
+    finally:
+        server.terminate()
+        server.wait(WAIT_S)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(true: object, what: str, seconds: float = WAIT_S) -> None:
+    """Wait for something to become true, and fail with its name."""
+    deadline = time.monotonic() + seconds
+    assert callable(true)
+    while not true():
+        assert time.monotonic() < deadline, f"never came true: {what}"
+        time.sleep(0.005)
+
+
+def read_exactly(stream: socket.socket, count: int) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < count:
+        chunk = stream.recv(count - len(chunks))
+        if not chunk:
+            raise EOFError(f"{len(chunks)} of {count} bytes")
+        chunks += chunk
+    return bytes(chunks)
+
+
+def read_packets(stream: socket.socket) -> Said:
+    """Read shell packets up to the exit packet."""
+    texts = {_STDOUT: bytearray(), _STDERR: bytearray()}
+    while True:
+        kind, length = _PACKET.unpack(read_exactly(stream, _PACKET.size))
+        content = read_exactly(stream, length)
+        if kind == _EXIT:
+            return Said(content[0], texts[_STDOUT].decode(), texts[_STDERR].decode())
+        texts[kind] += content
+
+
+class PhoneAt:
+    """A phone as a test talks to it."""
+
+    def __init__(self, host: AdbHost, address: str) -> None:
+        self.host = host
+        self.address = address
+
+    def run(self, command: str) -> Said:
+        """One command over shell v2."""
+        with self.host.dial(self.address, f"shell,v2,raw:{command}") as stream:
+            return read_packets(stream)
+
+    def out(self, command: str) -> str:
+        """The output of a command that must succeed."""
+        said = self.run(command)
+        assert said.status == 0, said
+        return said.out.rstrip("\n")
+
+    def root(self, command: str) -> str:
+        """The same, as root."""
+        return self.out(f"su -c '{command}'")
+
+    def number(self, path: str) -> int:
+        return int(self.out(f"cat {path}"))
+
+    def uptime(self) -> float:
+        return float(self.out("cat /proc/uptime").split()[0])
+
+    def put(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """Push bytes over the sync service."""
+        with self.host.dial(self.address, "sync:") as stream:
+            target = f"{path},{0o100000 | mode}".encode()
+            stream.sendall(b"SEND" + struct.pack("<I", len(target)) + target)
+            for start in range(0, len(content), 65536):
+                chunk = content[start : start + 65536]
+                stream.sendall(b"DATA" + struct.pack("<I", len(chunk)) + chunk)
+            stream.sendall(b"DONE" + struct.pack("<I", 1_700_000_000))
+            answer, length = struct.unpack("<4sI", read_exactly(stream, 8))
+            assert answer == b"OKAY", read_exactly(stream, length)
+
+    def shell(self) -> "LongShell":
+        return LongShell(self.host.dial(self.address, "shell,v2,raw:sh"))
+
+
+class LongShell:
+    """One shell that stays, as the agent keeps it."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        self._seen = bytearray()
+        self._marks = 0
+
+    def send(self, text: str) -> None:
+        raw = text.encode()
+        self._stream.sendall(_PACKET.pack(_STDIN, len(raw)) + raw)
+
+    def line(self, text: str) -> tuple[int, str]:
+        """Status and merged output of one line."""
+        self._marks += 1
+        mark = f"MARK{self._marks}"
+        self.send(f"{{ {text}\n}} 2>&1\necho {mark} $?\n")
+        while True:
+            before, found, after = self._seen.partition(mark.encode())
+            if found and after.endswith(b"\n"):
+                self._seen.clear()
+                return int(after), before.decode()
+            kind, length = _PACKET.unpack(read_exactly(self._stream, _PACKET.size))
+            content = read_exactly(self._stream, length)
+            assert kind != _EXIT, self._seen
+            self._seen += content
+
+    def end(self) -> Said:
+        """Close stdin and read what is left."""
+        self._stream.sendall(_PACKET.pack(_CLOSE_STDIN, 0))
+        return read_packets(self._stream)
+
+    def close(self) -> None:
+        self._stream.close()
