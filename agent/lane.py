@@ -132,7 +132,7 @@ class _Lane:
             with self._stage("cool"):
                 cool_down(self.phone, self.job.condition, self._sleep, self._tell)
             with self._stage("pin"):
-                self._pin(cores)
+                self._pin(scene)
             with self._stage("run"):
                 before, output = self._run(scene, ask)
             with self._stage("harvest"):
@@ -179,11 +179,11 @@ class _Lane:
         write_plan(self.phone, ask)
         return scene, ask
 
-    def _pin(self, cores: CoreSet) -> None:
+    def _pin(self, scene: Scene) -> None:
         if self.guard is not None:
             self.guard.check()
-        if can_pin(self.phone.known):
-            pin_clocks(self.phone, self.resolved.clocks_khz, cores, self._journal)
+        if can_pin(scene.facts):
+            pin_clocks(self.phone, scene.asked_khz, scene.cores, scene.coolers, self._journal)
 
     def _run(self, scene: Scene, ask: Ask) -> tuple[Look, Output]:
         check_fence(self.phone, self.job.fence)

@@ -1,11 +1,12 @@
 """Clocks: hold the policies of the chosen cores at one step, and read back that it took."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from agent.control.journal import Change, Journal
 from agent.phone.nodes import CPU, CPUFREQ, first_number
 from agent.phone.phone import Phone, writing
+from agent.phone.probe import CLOCKS_FIXED
 from workloads.fault import ClockSlipped, Refused
 from workloads.phone import Cluster, CoreSet, PhoneFacts, choose_clock
 from workloads.text import safe_text
@@ -20,6 +21,13 @@ class PolicyState(NamedTuple):
     governors: tuple[str, ...]
     min_khz: int
     max_khz: int
+
+    def uncapped(self, cluster: Cluster) -> "PolicyState":
+        """As it stands without the thermal cap: what is read then is the cap, not the setting.
+
+        Putting the cap back as if it were the setting would slow the phone down for good.
+        """
+        return self._replace(max_khz=cluster.ladder_khz[-1])
 
 
 class NodeWrite(NamedTuple):
@@ -60,17 +68,30 @@ def order_writes(policy: int, state: PolicyState, khz: int) -> list[NodeWrite]:
     return limits
 
 
-def pin_clocks(phone: Phone, clocks: dict[int, int], cores: CoreSet, journal: Journal) -> None:
-    """Pin each policy to its clock; ClockSlipped when one does not take it."""
-    _wake_cores(phone, cores, journal)
-    states = read_policies(phone, clocks)
+def plan_writes(clocks: Mapping[int, int], states: Mapping[int, PolicyState]) -> list[NodeWrite]:
+    """All writes that pin some policies, governors first: setting one may reset the limits."""
     writes = [
         write
         for policy, khz in clocks.items()
         for write in order_writes(policy, states[policy], khz)
     ]
-    # Governors go first on all policies: setting one resets the limits on some kernels.
-    writes.sort(key=lambda write: not write.path.endswith("governor"))
+    return sorted(writes, key=lambda write: not write.path.endswith("governor"))
+
+
+def pin_clocks(
+    phone: Phone,
+    clocks: Mapping[int, int],
+    cores: CoreSet,
+    coolers: Iterable[str],
+    journal: Journal,
+) -> None:
+    """Pin each policy to its clock; ClockSlipped when one does not take it."""
+    _wake_cores(phone, cores, journal)
+    states = read_policies(phone, clocks)
+    if any(first_number(text) for text in phone.read_nodes(coolers).values()):
+        clusters = {cluster.policy: cluster for cluster in phone.known.clusters}
+        states = {policy: state.uncapped(clusters[policy]) for policy, state in states.items()}
+    writes = plan_writes(clocks, states)
     journal.note([Change(kind="node", key=write.path, old=write.old) for write in writes])
     for _ in range(2):  # a vendor's daemon may win the first round
         phone.batch([writing(write.path, write.value) for write in writes])
@@ -93,7 +114,7 @@ def check_clocks_possible(facts: PhoneFacts, freq: str) -> None:
 
 def can_pin(facts: PhoneFacts) -> bool:
     """Whether this phone's clocks can be written."""
-    return "the clocks cannot be written" not in facts.uncontrolled
+    return CLOCKS_FIXED not in facts.uncontrolled
 
 
 def read_policies(phone: Phone, policies: Iterable[int]) -> dict[int, PolicyState]:

@@ -24,12 +24,15 @@ from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
 PROBE_S = 60.0
+CLOCKS_FIXED = "the clocks cannot be written"
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PROPERTIES = (
     "ro.serialno",
     "ro.boot.serialno",
     "ro.product.manufacturer",
     "ro.product.model",
+    "ro.product.marketname",
+    "ro.config.marketing_name",
     "ro.soc.model",
     "ro.board.platform",
     "ro.product.cpu.abi",
@@ -108,7 +111,7 @@ def judge_control(
     if not root:
         reasons.append("the shell is not root")
     if not clocks_writable:
-        reasons.append("the clocks cannot be written")
+        reasons.append(CLOCKS_FIXED)
     if not cpu_zones:
         reasons.append("no CPU temperature can be read")
     if not reasons:
@@ -127,7 +130,10 @@ def memory_total(nodes: Mapping[str, str]) -> str:
 
 
 def _model(properties: Mapping[str, str]) -> str:
-    maker, model = properties["ro.product.manufacturer"], properties["ro.product.model"]
+    """The name people know, where the maker tells it; else the maker's code, TAS-AL00 and such."""
+    maker = properties["ro.product.manufacturer"]
+    told = properties["ro.product.marketname"] or properties["ro.config.marketing_name"]
+    model = told or properties["ro.product.model"]
     if maker and not model.lower().startswith(maker.lower()):
         return f"{maker} {model}".strip()
     return model or "unknown"

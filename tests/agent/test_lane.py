@@ -110,6 +110,23 @@ def test_a_hot_phone_is_waited_for(adb: AdbServer, start_phone: StartPhone, desk
     assert told
 
 
+def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(
+    adb: AdbServer, start_phone: StartPhone, desk: Desk
+) -> None:
+    """A capped phone does not take the clock; afterwards it is as fast as it was before."""
+    phone = open_phone(adb, start_phone(speed=300).address)
+    before = read_policies(phone, (0, 4, 7))
+    heat_up(phone, seconds=500)
+    hot = a_job(phone.known.serial, start_temp_max_c=60, start_slope_max_c_per_min=60)
+    fault = attempt(hot, phone, desk).report.fault
+    assert fault is not None
+    assert (fault.kind, fault.blame) == ("ClockSlipped", Blame.CONDITION)
+    deadline = Deadline.after(10)
+    while read_policies(phone, (0, 4, 7)) != before:
+        assert not deadline.expired
+        time.sleep(0.05)
+
+
 def test_an_endurance_run_is_not_void_by_throttling(
     adb: AdbServer, start_phone: StartPhone, desk: Desk
 ) -> None:
