@@ -27,7 +27,7 @@ REAL_PHONE = (
     default=None,
     help="Where everything goes (default: ./demo-simulated-DATE-TIME).",
 )
-@click.option("--speed", default=100.0, show_default=True, help="Clock of the virtual phones.")
+@click.option("--speed", default=200.0, show_default=True, help="Clock of the virtual phones.")
 def demo(folder: Path | None, speed: float) -> int:
     """Run a sweep on six virtual phones and show who is fastest, cold and hot.
 

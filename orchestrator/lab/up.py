@@ -2,6 +2,7 @@
 
 import fcntl
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,13 +24,14 @@ REST_S = 2.0
 def lab_lock(lab: Lab) -> Iterator[None]:
     """Hold the lab folder: two sets of services on one folder would fight over it."""
     lab.root.mkdir(parents=True, exist_ok=True)
-    with (lab.root / "up.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotNow(f"the lab in {lab.root} is already up") from None
+    folder = os.open(lab.root, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    (lab.root / "up.lock").unlink(missing_ok=True)
+    except BlockingIOError:
+        raise NotNow(f"the lab in {lab.root} is already up") from None
+    finally:
+        os.close(folder)
 
 
 @contextmanager
