@@ -119,6 +119,4 @@ def test_a_reboot_takes_the_phone_away_and_brings_it_back_new(host: AdbHost, sta
     assert before != phone.out("cat /proc/sys/kernel/random/boot_id")
     assert phone.uptime() < 600
     assert "kept" == phone.out("cat /data/local/tmp/kept")
-    assert 2419200 == phone.number(
-        "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq"
-    )
+    assert 2419200 == phone.number("/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq")

@@ -22,7 +22,6 @@ from agent.virtual.shell.streams import Pipe, Sink
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = struct.Struct("<BI")
 _BUFFER_MAX = 256 * 1024
-_CHUNK_MAX = 64 * 1024
 
 
 class Outlet:
@@ -31,20 +30,24 @@ class Outlet:
     def __init__(self, stream: AdbStream, packed: bool) -> None:
         self._stream = stream
         self._packed = packed
-        self._queue: deque[tuple[int, bytes]] = deque()
+        self._queue: deque[tuple[int, bytearray]] = deque()
         self._size = 0
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._holders = 0
-        self._ended = False
+        self._status: int | None = None
+        self._finished = False
         self.stdout = OutletSink(self, _STDOUT)
         self.stderr = OutletSink(self, _STDERR) if packed else self.stdout
 
     def put(self, kind: int, chunk: bytes) -> None:
         if self._stream.closed.is_set():
             raise failed(errno.EPIPE)
-        self._queue.append((kind, chunk))
+        if self._queue and self._queue[-1][0] == kind:
+            self._queue[-1][1].extend(chunk)
+        else:
+            self._queue.append((kind, bytearray(chunk)))
         self._size += len(chunk)
         self._changed.set()
         if self._size > _BUFFER_MAX:
@@ -60,42 +63,42 @@ class Outlet:
         self._changed.set()
 
     def finish(self, status: int) -> None:
-        """The shell is done; an exit packet follows its last output."""
-        if self._packed:
-            self._queue.append((_EXIT, bytes([status & 255])))
-        self._ended = True
+        """The shell is done."""
+        self._status = status
         self._changed.set()
 
     async def send_all(self) -> None:
         """Send until the shell has ended and nobody holds its output any more."""
-        while True:
-            # The exit packet must be last, so it waits for holders.
-            if self._queue and not (self._queue[0][0] == _EXIT and self._holders > 0):
-                await self._stream.write(self._gather())
-                continue
-            if self._ended and self._holders <= 0:
-                return
-            self._changed.clear()
-            await self._changed.wait()
+        while not self._finished:
+            if content := self._gather():
+                await self._stream.write(content)
+            elif not self._finished:
+                self._changed.clear()
+                await self._changed.wait()
 
     def shut(self) -> None:
         """Nobody listens any more."""
         self._queue.clear()
         self._room.set()
-        self._changed.set()
 
     def _gather(self) -> bytes:
+        """What is there, as one write; the exit packet comes last of all."""
         gathered = bytearray()
-        while self._queue and len(gathered) < _CHUNK_MAX:
+        while self._queue:
             kind, chunk = self._queue.popleft()
-            if kind == _EXIT and self._holders > 0:
-                self._queue.append((kind, chunk))
-                break
-            self._size -= len(chunk) if kind != _EXIT else 0
-            gathered += _PACKET.pack(kind, len(chunk)) + chunk if self._packed else chunk
-        if self._size <= _BUFFER_MAX:
-            self._room.set()
+            gathered += self._wrapped(kind, chunk) if self._packed else chunk
+        self._size = 0
+        self._room.set()
+        if self._status is not None and self._holders <= 0:
+            self._finished = True
+            if self._packed:
+                gathered += _PACKET.pack(_EXIT, 1) + bytes([self._status & 255])
         return bytes(gathered)
+
+    @staticmethod
+    def _wrapped(kind: int, chunk: bytearray) -> bytes:
+        parts = [chunk[at : at + _BUFFER_MAX] for at in range(0, len(chunk), _BUFFER_MAX)]
+        return b"".join(_PACKET.pack(kind, len(part)) + part for part in parts)
 
 
 class OutletSink:

@@ -1,0 +1,78 @@
+"""The dead-man: restores after silence in the phone's time, and only then."""
+
+import pytest
+
+from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.host import PhoneAt, until
+from tests.virtual.plans import HOME, RUNNER, a_plan
+
+BIG = "/sys/devices/system/cpu/cpufreq/policy4"
+LANE = f"{HOME}/dir"
+
+
+@pytest.fixture
+def guarded(start_phone: StartPhone) -> PhoneAt:
+    """A phone that somebody is about to change, with the list of how to put it back."""
+    phone = start_phone()
+    phone.put(f"{HOME}/runner", RUNNER, 0o755)
+    phone.put(f"{HOME}/plan", a_plan())
+    restore = f"{BIG}/scaling_governor\tschedutil\n{BIG}/scaling_max_freq\t2419200\n"
+    restore += f"{BIG}/scaling_min_freq\t710400\n/sys/nowhere\t1\n"
+    phone.put(f"{LANE}/restore", restore.encode())
+    phone.out(f"cat /proc/uptime > {LANE}/alive")
+    return phone
+
+
+def start_guard(phone: PhoneAt, silence_s: float) -> int:
+    command = f"setsid {HOME}/runner guard {LANE} --silence-s {silence_s}"
+    return int(phone.root(f"{command} >{LANE}/said 2>&1 </dev/null & echo \\$!".replace("\\", "")))
+
+
+def gone(phone: PhoneAt, pid: int) -> bool:
+    return phone.run(f"su -c 'kill -0 {pid}'").status == 1
+
+
+def test_silence_restores_in_reverse_and_kills_the_runner(
+    guarded: PhoneAt, witness: Witness
+) -> None:
+    guard = start_guard(guarded, 60)
+    pid = int(
+        guarded.root(
+            f"echo performance > {BIG}/scaling_governor; echo 1497600 > {BIG}/scaling_max_freq; "
+            f"echo 1497600 > {BIG}/scaling_min_freq; cd {HOME}; setsid taskset f0 ./runner run "
+            "plan dir --seconds 90000 --max-seconds 90000 >/dev/null 2>&1 & echo $!"
+        )
+    )
+    changed_at = guarded.uptime()
+    until(lambda: gone(guarded, guard), "the guard ended")
+    assert guarded.uptime() - changed_at >= 55
+    assert "schedutil" == guarded.out(f"cat {BIG}/scaling_governor")
+    limits = [guarded.number(f"{BIG}/scaling_{which}_freq") for which in ("min", "max")]
+    assert [710400, 2419200] == limits
+    assert gone(guarded, pid)
+    assert guarded.run(f"cat {LANE}/restore").status == 1
+    assert guarded.run(f"cat {LANE}/restored").status == 0
+    restored = [entry["path"] for entry in witness("sysfs")][-3:]
+    assert [f"{BIG}/scaling_{node}" for node in ("min_freq", "max_freq", "governor")] == restored
+    (event,) = witness("guard_restores")
+    assert guard == event["pid"]
+
+
+def test_a_sign_of_life_holds_it_back(guarded: PhoneAt, witness: Witness) -> None:
+    guard = start_guard(guarded, 30)
+    guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
+    for _ in range(6):
+        guarded.out("sleep 15")
+        guarded.out(f"cat /proc/uptime > {LANE}/alive")
+        assert not gone(guarded, guard)
+    assert 1497600 == guarded.number(f"{BIG}/scaling_max_freq")
+    guarded.out(f"rm {LANE}/restore")
+    until(lambda: gone(guarded, guard), "the guard left")
+    assert not witness("guard_restores")
+    assert guarded.run(f"ls {LANE}/restored").status == 1
+
+
+def test_its_exit_status_tells_what_it_did(guarded: PhoneAt) -> None:
+    foreground = f"su -c '{HOME}/runner guard {LANE} --silence-s 5'"
+    assert 10 == guarded.run(foreground).status
+    assert 0 == guarded.run(foreground).status  # nothing left to restore

@@ -1,0 +1,196 @@
+"""The shell subset: grammar, expansion, and commands with the texts of mksh and toybox."""
+
+import pytest
+
+from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.host import PhoneAt, read_packets
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo a; echo b", "a\nb"),
+        ("echo 'a  $x' \"b  c\" d\\ e", "a  $x b  c d e"),
+        ("true && echo yes || echo no", "yes"),
+        ("false && echo yes || echo no", "no"),
+        ("! false; echo $?", "0"),
+        ("x=5; y=$x$x; echo ${y}1 ${z:-none} ${#y}", "551 none 2"),
+        ("x=a.tar.gz; echo ${x%.*} ${x%%.*} ${x#*.}", "a.tar a tar.gz"),
+        ("x='a   b'; echo $x; echo \"$x\"", "a b\na   b"),
+        ("echo $(echo inner; echo two) `echo back`", "inner two back"),
+        ("echo $((2 + 3 * 4)) $(( (7 - 1) / 2 ))", "14 3"),
+        ("i=0; while [ $i -lt 3 ]; do i=$((i+1)); done; echo $i", "3"),
+        ("until true; do echo never; done; echo done", "done"),
+        ("for i in 1 2 3; do [ $i = 2 ] && continue; echo $i; done", "1\n3"),
+        ("for i in 1 2 3; do echo $i; break; done", "1"),
+        ("if [ -d /sys ]; then echo dir; elif true; then echo no; else echo no; fi", "dir"),
+        ("case abc in x|y) echo no;; a*) echo star;; esac", "star"),
+        ("{ echo a; echo b; } | wc -l", "2"),
+        ("(cd /sys; pwd); pwd", "/sys\n/"),
+        ("echo a | cat | cat", "a"),
+        ("ls /nope 2>/dev/null; echo $?", "1"),
+        ("ls /nope 2>&1 | cat", "ls: /nope: No such file or directory"),
+        ("echo one\\ntwo", "onentwo"),
+        ("echo 'one\\ntwo'", "one\ntwo"),  # mksh's echo turns escapes by itself
+        ("echo -n a; echo b", "ab"),
+        ("printf '%s=%03d %x\\n' a 7 255 b 8 16", "a=007 ff\nb=008 10"),
+        (
+            "echo /sys/class/thermal/thermal_zone1?/type",
+            "/sys/class/thermal/thermal_zone10/type "
+            "/sys/class/thermal/thermal_zone11/type /sys/class/thermal/thermal_zone12/type "
+            "/sys/class/thermal/thermal_zone13/type",
+        ),
+        ("echo '/sys/*' /nope/*", "/sys/* /nope/*"),
+        ("sh -c 'echo $0 $1' name arg", "name arg"),
+        ('set -- a b; echo $# $2 "$@"', "2 b a b"),
+        ("echo a # comment\necho b", "a\nb"),
+        ("x=$(false) || echo failed", "failed"),
+        ("eval 'echo evaluated'", "evaluated"),
+        ("echo a b c | { read x y; echo $y-$x; }", "b c-a"),
+        ("cat < /dev/null; echo $?", "0"),
+        ("exit 0; echo never", ""),
+    ],
+)
+def test_a_script_prints(phone: PhoneAt, script: str, expected: str) -> None:
+    assert expected == phone.run(script).out.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "text"),
+    [
+        ("nope", 127, "/system/bin/sh: nope: not found"),
+        ("/data/local/tmp/none", 127, "/system/bin/sh: /data/local/tmp/none: not found"),
+        ("cat /none", 1, "cat: /none: No such file or directory"),
+        ("cat /sys", 1, "cat: /sys: Is a directory"),
+        ("ls /data", 1, "ls: /data: Permission denied"),
+        ("mkdir /sys/x", 1, "mkdir: '/sys/x': Permission denied"),
+        ("touch /system/x", 1, "touch: '/system/x': Read-only file system"),
+        ("rm /none", 1, "rm: /none: No such file or directory"),
+        ("kill 99999", 1, "/system/bin/sh: kill: 99999: No such process"),
+        ("kill 1", 1, "/system/bin/sh: kill: 1: Operation not permitted"),
+        (
+            "echo 1 > /sys/class/thermal/thermal_zone0/temp",
+            1,
+            "/system/bin/sh: can't create /sys/class/thermal/thermal_zone0/temp: Permission denied",
+        ),
+        ("cat < /none", 1, "/system/bin/sh: can't open /none: No such file or directory"),
+        ("echo a | ( exit 4 )", 4, ""),
+        ("for x in", 1, "/system/bin/sh: syntax error: 'do' is missing"),
+        ("echo ')", 1, "/system/bin/sh: no closing '"),
+        ("cd /proc/version", 1, "cd: /proc/version: Not a directory"),
+        ("stat", 0, ""),
+        (".", 1, ".: bad arguments"),
+    ],
+)
+def test_a_script_fails_in_the_phones_own_words(
+    phone: PhoneAt, script: str, status: int, text: str
+) -> None:
+    said = phone.run(script)
+    assert (status, text) == (said.status, said.err.rstrip("\n"))
+
+
+def test_a_newer_phone_says_inaccessible(start_phone: StartPhone, witness: Witness) -> None:
+    """mksh changed its words with Android 10; what is missing is journalled either way."""
+    said = start_phone("xiaomi_mi9").run("frobnicate -v")
+    assert (127, "/system/bin/sh: frobnicate: inaccessible or not found\n") == said[::2]
+    assert [["frobnicate", "-v"]] == [entry["argv"] for entry in witness("unknown_command")]
+
+
+def test_grep_reads_many_nodes_in_one_go(phone: PhoneAt) -> None:
+    said = phone.run('grep -s "" /dev/null /proc/version /none /sys/devices/system/cpu/online')
+    assert said.status == 0
+    paths = [line.partition(":")[0] for line in said.out.splitlines()]
+    assert ["/proc/version", "/sys/devices/system/cpu/online"] == paths
+    assert "" == said.err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "status"),
+    [
+        ("b", "b\nbb", 0),
+        ("-c b", "2", 0),
+        ("-v b", "a\nC", 0),
+        ("-i c", "C", 0),
+        ("-q b", "", 0),
+        ("-E '^(a|bb)$'", "a\nbb", 0),
+        ("zzz", "", 1),
+    ],
+)
+def test_grep_options(phone: PhoneAt, options: str, expected: str, status: int) -> None:
+    said = phone.run(f"printf 'a\\nb\\nbb\\nC\\n' | grep {options}")
+    assert (status, expected) == (said.status, said.out.rstrip("\n"))
+
+
+def test_files_come_and_go(phone: PhoneAt) -> None:
+    here = "/data/local/tmp/files"
+    said = phone.out(
+        f"mkdir -p {here}/a/b; cd {here}; echo 1 > x; echo 2 >> x; cp x y; mv y a/b/z; chmod 755 x;"
+        "stat -c '%s %a' x; cat a/b/z; head -n 1 x; tail -n 1 x; tail -c +3 x; wc -c x; ls; "
+        f"ln -s x l; cat l; readlink l; rm -rf {here}; ls {here} 2>&1; sha256sum /dev/null"
+    )
+    assert [
+        *("4 755", "1", "2", "1", "2", "2", "4 x", "a", "x", "1", "2", "x"),
+        f"ls: {here}: No such file or directory",
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  /dev/null",
+    ] == said.splitlines()
+
+
+def test_settings_and_properties_are_kept(start_phone: StartPhone) -> None:
+    phone = start_phone()
+    assert "102" == phone.out("settings get system screen_brightness")
+    assert "1" == phone.out(
+        "settings put system screen_brightness 1; settings get system screen_brightness"
+    )
+    assert "null" == phone.out("settings get global nothing")
+    assert "7" == phone.out("svc power stayon true; settings get global stay_on_while_plugged_in")
+    assert phone.run("setprop ctl.stop thermal-engine").status == 1
+    assert "running" == phone.out("getprop init.svc.thermal-engine")
+    phone.root("stop thermal-engine")
+    assert "stopped" == phone.out("getprop init.svc.thermal-engine")
+    assert phone.run("pidof thermal-engine").status == 1
+    assert "[ro.serialno]: [VM16T0001]" in phone.out("getprop").splitlines()
+
+
+def test_su_gives_root_where_the_phone_is_rooted(phone: PhoneAt) -> None:
+    assert "2000" == phone.out("id -u")
+    for command in ("su -c 'id -u'", "su 0 id -u", "su root id -u", "echo 'id -u' | su"):
+        assert "0" == phone.out(command), command
+
+
+def test_one_shell_lives_on_and_on(phone: PhoneAt) -> None:
+    shell = phone.shell()
+    assert (0, "2000\n") == shell.line("id -u")
+    for turn in range(200):
+        assert (turn % 7, f"{turn}\n") == shell.line(f"echo {turn}; (exit {turn % 7})")
+    shell.send("su\n")
+    assert (0, "0\n") == shell.line("id -u")
+    shell.send("exit\n")
+    assert (0, "2000\n") == shell.line("id -u")
+    assert shell.line("nope")[0] == 127
+    assert (0, "5\n") == shell.line("x=5\nif [ $x = 5 ]\nthen\necho $x\nfi")
+    shell.send("exec su\n")
+    assert (0, "0\n") == shell.line("id -u")
+    assert 0 == shell.end().status
+
+
+def test_many_lines_sent_at_once_are_answered_in_order(phone: PhoneAt) -> None:
+    shell = phone.shell()
+    shell.send("".join(f"echo {number}\n" for number in range(500)) + "exit 9\n")
+    said = shell.end()
+    assert (9, [str(number) for number in range(500)]) == (said.status, said.out.split())
+
+
+def test_a_loop_that_never_waits_starves_nobody(phone: PhoneAt) -> None:
+    stream = phone.host.dial(phone.address, "shell,v2,raw:while true; do :; done")
+    assert "alive" == phone.out("echo alive")
+    stream.close()
+
+
+def test_a_person_gets_a_prompt_and_an_echo(phone: PhoneAt) -> None:
+    with phone.host.dial(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
+        keys = b"echo helo\x7flo\rsu\rid -u\rexit\rexit\r"
+        stream.sendall(b"\0" + len(keys).to_bytes(4, "little") + keys)
+        said = read_packets(stream)
+    assert said.out.startswith("16T:/ $ echo helo\b \blo\r\n")
+    assert "\r\nhello\r\n" in said.out.replace("16T:/ $ ", "\r\n")
+    assert "16T:/ # 0\r\n" in said.out
