@@ -179,12 +179,12 @@ def _refuse_mixture(label: str, metric: str, runs: Sequence[MeasuredRun]) -> Non
     sources = sorted({run.metrics[metric].provenance.source.value for run in runs})
     if len(sources) > 1:
         raise Refused(
-            f"{label}: {metric} comes from {' and '.join(sources)}; compare one kind at a time, "
-            "or ask for the mixture with --mix"
+            f"{label}: {metric} comes from {' and '.join(sources)}; compare them apart, "
+            "or say that the mixture is meant"
         )
     levels = sorted({run.control.value if run.control else "unknown" for run in runs})
     if len(levels) > 1:
         raise Refused(
-            f"{label}: the control levels are {' and '.join(levels)}; compare phones of one level, "
-            "or ask for the mixture with --mix"
+            f"{label}: the control levels are {' and '.join(levels)}; compare them apart, "
+            "or say that the mixture is meant"
         )

@@ -1,6 +1,7 @@
 """Three sentences, none of which says more than the runs do."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_mixture_names_nobody() -> None:
     runs = [*fleet(FLEET), *fleet({"z": (1.0, 1.0)}, provenance=HOST)]
     for sentence in sentences(runs):
         assert "named: mlp-4 batch_size=32" in sentence
-        assert "compare one kind at a time" in sentence
+        assert "compare them apart" in sentence
 
 
 def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
@@ -183,3 +184,12 @@ def test_without_energy_figures_the_quicker_phone_is_taken() -> None:
 def test_a_hostile_name_is_made_safe_before_it_enters_a_sentence() -> None:
     evil = measured("a").facts.model_copy(update={"model": "Pi\x1b[2Jxel\u202e"})
     assert "Pi[2Jxel (a)" in sentences([measured("a", facts=evil)])[0]
+
+
+def test_energy_of_another_making_decides_nothing() -> None:
+    needs = {"a": (10.0, 1.0), "b": (11.0, 1.0), "c": (20.0, 9.0), "d": (20.2, 5.0)}
+    runs = []
+    for run in with_energy(needs):
+        energy = run.metrics["energy_per_step_mj"].model_copy(update={"provenance": FITTED})
+        runs.append(replace(run, metrics=run.metrics | {"energy_per_step_mj": energy}))
+    assert sentences(runs)[2].startswith("Take Model a (a), Model b (b) and Model c (c)")

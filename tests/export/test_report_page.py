@@ -150,6 +150,6 @@ def test_a_page_of_no_runs_says_what_is_missing() -> None:
 
 def test_a_mixture_is_refused_as_everywhere() -> None:
     runs = [measured("a"), measured("b", control=ControlLevel.OBSERVED)]
-    with pytest.raises(Refused, match="--mix"):
+    with pytest.raises(Refused, match="the mixture is meant"):
         render_page("demo", runs)
     assert "Model b" in render_page("demo", runs, mix=True)
