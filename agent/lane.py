@@ -23,7 +23,7 @@ from agent.phone.link import LINK_LOST
 from agent.phone.phone import Phone, split_nodes
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
-from agent.run.scene import Harvest, Look, Scene, set_scene, weigh
+from agent.run.scene import Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
 from workloads.catalogue import CATALOGUE
@@ -81,6 +81,8 @@ def attempt(job: Job, phone: Phone, desk: Desk) -> Outcome:
 
 
 class _Lane:
+    """One job on its way; `_measure` is its story."""
+
     def __init__(self, job: Job, phone: Phone, desk: Desk) -> None:
         self.job = job
         self.phone = phone
@@ -185,16 +187,16 @@ class _Lane:
         if can_pin(scene.facts):
             pin_clocks(self.phone, scene.asked_khz, scene.cores, scene.coolers, self._journal)
 
-    def _run(self, scene: Scene, ask: Ask) -> tuple[Look, Output]:
+    def _run(self, scene: Scene, ask: Ask) -> tuple[Snapshot, Output]:
         check_fence(self.phone, self.job.fence)
         self.phone.heat.disturbed()
         seen, pid = launch(self.phone, ask, before=scene.looking())
         output = watch(self.phone, ask, pid, self._sleep, self._progress)
-        return scene.look(split_nodes(seen.text)), output
+        return scene.snapshot(split_nodes(seen.text)), output
 
-    def _harvest(self, scene: Scene, before: Look, output: Output) -> Harvest:
+    def _harvest(self, scene: Scene, before: Snapshot, output: Output) -> Harvest:
         seen = self.phone.batch([scene.looking()])[0]
-        after = scene.look(split_nodes(seen.text))
+        after = scene.snapshot(split_nodes(seen.text))
         readings = parse_readings(self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX))
         job = self.job
         return weigh(scene, job.case, job.condition, (before, after), output, readings)

@@ -17,9 +17,11 @@ from workloads.measure import Metric, Verdict
 from workloads.phone import CoreSet, PhoneFacts
 from workloads.text import safe_text
 
+READINGS_MIN = 5
+
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """The phone at one moment: its boot, its heat, and how long it was at which clock."""
 
     boot_id: str
@@ -59,13 +61,13 @@ class Scene:
         return [*zones, *slow, *clocks, *self.coolers, CURRENT, VOLTAGE, STATUS]
 
     def looking(self) -> Command:
-        """The command behind a Look."""
+        """The command behind a snapshot."""
         zones = (zone.path for zone in self.facts.cpu_zones)
         return reading([UPTIME, BOOT_ID, *zones, *map(_residency_node, self.asked_khz)])
 
-    def look(self, nodes: Mapping[str, str]) -> Look:
+    def snapshot(self, nodes: Mapping[str, str]) -> Snapshot:
         """What the command saw."""
-        return Look(
+        return Snapshot(
             boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
             temp_c=hottest(self.facts.cpu_zones, nodes),
             residency={policy: nodes.get(_residency_node(policy), "") for policy in self.asked_khz},
@@ -80,6 +82,22 @@ class Scene:
             if lowest < khz:
                 caps[policy] = lowest
         return caps
+
+    def sampled_share(self, readings: Readings, span: tuple[int, int]) -> float | None:
+        """The share of readings within the timed part that show the asked clock; worst policy."""
+        shares = []
+        for policy, khz in self.asked_khz.items():
+            column = readings.numbers(policy_node(policy, "scaling_cur_freq"))
+            seen = [
+                clock
+                for t_ns, clock in zip(readings.t_ns, column, strict=False)
+                if clock is not None and span[0] <= t_ns <= span[1]
+            ]
+            if len(seen) < READINGS_MIN:
+                return None
+            # Some drivers report the measured clock, a few kHz beside the step.
+            shares.append(sum(abs(clock - khz) <= khz / 100 for clock in seen) / len(seen))
+        return min(shares, default=None)
 
     def busy_coolers(self, readings: Readings) -> tuple[str, ...]:
         """CPU cooling devices that were not at rest all the time."""
@@ -99,28 +117,32 @@ def weigh(
     scene: Scene,
     case: Case,
     condition: Condition,
-    looks: tuple[Look, Look],
+    snapshots: tuple[Snapshot, Snapshot],
     output: Output,
     readings: Readings,
 ) -> Harvest:
     """Make verdict, figures and telemetry of everything that a run left behind. Pure."""
-    before, after = looks
+    before, after = snapshots
     if output.hello is None or output.done is None or not output.windows:
         raise RunnerFailed("The runner is done, but it measured nothing.")
-    start_ns, end_ns = span_ns(output.windows)
-    share = held_share(scene.asked_khz, before.residency, after.residency)
+    span = span_ns(output.windows)
+    counted = held_share(scene.asked_khz, before.residency, after.residency)
+    sampled = scene.sampled_share(readings, span)
+    # Counters miss nothing but include the moments around the run; samples are the reverse.
+    share = min((share for share in (counted, sampled) if share is not None), default=None)
     evidence = Evidence(
         condition=condition,
         asked_mask=scene.cores.mask,
         found_mask=int(output.hello.mask, 16),
         asked_khz=scene.asked_khz,
         held_share=share,
+        counted=counted is not None,
         capped_khz=scene.caps_khz(readings),
         coolers=scene.busy_coolers(readings),
         start_temp_c=before.temp_c,
         temps_c=tuple(hottest_trace(readings, scene.facts.cpu_zones)),
         done=output.done,
-        span_s=(end_ns - start_ns) / 1e9,
+        span_s=(span[1] - span[0]) / 1e9,
         boot_ids=(before.boot_id, after.boot_id),
     )
     measured = Measured(

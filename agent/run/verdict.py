@@ -27,6 +27,7 @@ class Evidence:
     found_mask: int
     asked_khz: Mapping[int, int]
     held_share: float | None
+    counted: bool
     capped_khz: Mapping[int, int]
     coolers: tuple[str, ...]
     start_temp_c: float | None
@@ -100,6 +101,8 @@ def _clock_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
         yield Standing.SUSPECT, "the clocks could not be verified over the run"
     elif seen.held_share < HELD_MIN:
         yield Standing.VOID, f"the clocks held for {seen.held_share:.1%} of the run"
+    elif not seen.counted:
+        yield Standing.SUSPECT, "the clocks were only sampled: the kernel shows no time_in_state"
     for policy, khz in seen.capped_khz.items():
         yield (
             Standing.VOID if seen.held_share is None else Standing.SUSPECT,
