@@ -29,7 +29,7 @@ def list_profiles() -> None:
 
 
 @virtual.command()
-@click.argument("profiles", nargs=-1, metavar="[PROFILE]...")
+@click.argument("profiles", nargs=-1, metavar="[PROFILE[=SERIAL]]...")
 @click.option("--all", "everything", is_flag=True, help="One of every profile.")
 @click.option(
     "--count", default=1, show_default=True, type=click.IntRange(1, 300), help="Phones per profile."
@@ -70,7 +70,7 @@ def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     from agent.virtual.shelf import ShelfPlan
 
     chosen = profile_ids() if everything else profiles
-    unknown = [name for name in chosen if name not in profile_ids()]
+    unknown = [name for name in chosen if name.partition("=")[0] not in profile_ids()]
     if unknown or not chosen:
         what = f"no profile '{unknown[0]}'" if unknown else "name at least one profile, or --all"
         raise click.UsageError(f"{what}; there are {', '.join(profile_ids())}")

@@ -24,7 +24,7 @@ _READY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ShelfPlan:
-    """Which phones to put on the shelf."""
+    """Which phones to put on the shelf; a profile may be PROFILE=SERIAL."""
 
     profiles: tuple[str, ...]
     count: int = 1
@@ -51,10 +51,12 @@ class Shelf:
 
     def __init__(self, plan: ShelfPlan) -> None:
         phones = [
-            Phone(load_profile(name), unit, plan.speed, plan.seed, journal=plan.journal)
-            for name in plan.profiles
+            Phone(load_profile(name), unit, plan.speed, plan.seed, serial or None, plan.journal)
+            for name, _, serial in (entry.partition("=") for entry in plan.profiles)
             for unit in range(1, plan.count + 1)
         ]
+        if len({phone.serial for phone in phones}) < len(phones):
+            raise ValueError("two phones would have the same serial")
         ports = [plan.port_base + index if plan.port_base else 0 for index in range(len(phones))]
         self.servers = [PhoneServer(phone, port) for phone, port in zip(phones, ports, strict=True)]
 

@@ -5,13 +5,13 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import adbutils
+import adbutils  # type: ignore[import-untyped]
 
 ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
 WAIT_S = 15.0
@@ -85,7 +85,7 @@ class AdbHost:
 def adb_host(home: Path) -> Iterator[AdbHost]:
     """A server on a free port, ended by its own process."""
     host = AdbHost(free_port(), home)
-    command = [ADB, "-P", str(host.port), "nodaemon", "server"]
+    command: list[str | Path] = [ADB, "-P", str(host.port), "nodaemon", "server"]
     with (home / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=host.env, stdout=log, stderr=log)
     try:
@@ -101,10 +101,9 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def until(true: object, what: str, seconds: float = WAIT_S) -> None:
+def until(true: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
     """Wait for something to become true, and fail with its name."""
     deadline = time.monotonic() + seconds
-    assert callable(true)
     while not true():
         assert time.monotonic() < deadline, f"never came true: {what}"
         time.sleep(0.005)

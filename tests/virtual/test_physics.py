@@ -60,7 +60,7 @@ def test_the_size_of_a_step_does_not_shape_the_answer() -> None:
 
 
 def test_the_body_is_as_slow_as_the_measured_trace() -> None:
-    """EMDL 2021: battery of a Galaxy S8+, 19.3 to 31 degrees in 1400 s, time constant near 560 s."""
+    """EMDL 2021: a Galaxy S8+ battery goes from 19.3 to 31 °C in 1400 s, tau near 560 s."""
     heat = HeatNetwork(load_profile("samsung_s8plus").heat, 25.0)
     assert heat.slowest_s == pytest.approx(560, rel=0.1)
 

@@ -1,4 +1,4 @@
-"""A long run as an agent sees it: zones rise, cooling devices step in, the limit falls, it cools."""
+"""A long run as an agent sees it: zones rise, the limit falls, cooling devices say so, it cools."""
 
 from tests.virtual.conftest import StartPhone
 from tests.virtual.host import PhoneAt, until

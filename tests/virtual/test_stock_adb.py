@@ -3,9 +3,10 @@
 import os
 from pathlib import Path
 
-import adbutils
+import adbutils  # type: ignore[import-untyped]
 import pytest
 
+from tests.virtual.conftest import StartPhone
 from tests.virtual.host import AdbHost, PhoneAt, until
 
 
@@ -102,7 +103,9 @@ def test_a_service_that_is_not_there_is_refused(host: AdbHost, phone: PhoneAt) -
     assert "alive" == phone.out("echo alive")
 
 
-def test_a_reboot_takes_the_phone_away_and_brings_it_back_new(host: AdbHost, start_phone) -> None:  # type: ignore[no-untyped-def]
+def test_a_reboot_takes_the_phone_away_and_brings_it_back_new(
+    host: AdbHost, start_phone: StartPhone
+) -> None:
     phone = start_phone(speed=200.0)
     phone.put("/data/local/tmp/kept", b"kept")
     phone.root("echo 1785600 > /sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq")

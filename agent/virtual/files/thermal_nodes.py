@@ -2,6 +2,7 @@
 
 import errno
 import stat
+from collections.abc import Callable
 from functools import partial
 
 from agent.virtual.files.nodes import Link, Live, constant, live, live_number
@@ -46,7 +47,7 @@ def _zone_nodes(soc: Soc, zone: Zone) -> dict[str, Live]:
     kind = zone.profile.type
     nodes = {
         "type": live(lambda: f"{kind}\n"),
-        "temp": live_number(partial(soc.zone_mc, zone)),
+        "temp": live_number(_reading(soc, zone)),
         "mode": live(lambda: f"{mode[0]}\n", set_mode),
         "policy": live(lambda: "step_wise\n"),
         "available_policies": live(lambda: "user_space step_wise \n"),
@@ -54,10 +55,18 @@ def _zone_nodes(soc: Soc, zone: Zone) -> dict[str, Live]:
     trips = [] if zone.profile.trip_c is None else [zone.profile.trip_c]
     trips += [t.profile.trip_c for t in soc.throttles if t.profile.zone == kind]
     for index, trip_c in enumerate(trips):
-        text = f"{round(trip_c * 1000)}\n"
+        text = f"{round(trip_c * zone.profile.per_degree)}\n"
         nodes[f"trip_point_{index}_temp"] = constant(text)
         nodes[f"trip_point_{index}_type"] = constant("passive\n")
     return nodes
+
+
+def _reading(soc: Soc, zone: Zone) -> Callable[[], int]:
+    """A zone in its driver's unit: most say milli-degrees, some tenths or whole degrees."""
+    per_degree = zone.profile.per_degree
+    if per_degree == 1000:
+        return partial(soc.zone_mc, zone)
+    return lambda: round(soc.zone_mc(zone) * per_degree / 1000)
 
 
 def _cooling_nodes(soc: Soc, cooling: CoolingProfile) -> dict[str, Live]:

@@ -19,6 +19,7 @@ from agent.virtual.timeline import Event, Timeline
 
 AMBIENT_C = 25.0
 _MEASURE_EVERY_S = 1.0
+_CHARGE_STEP_S = 30.0
 _IDLE_BUSY = 0.06  # housekeeping keeps the little cores this busy
 
 
@@ -99,17 +100,11 @@ class Soc:
 
     def settle(self) -> None:
         """Bring heat, charge and residencies forward to now."""
-        seconds = self.timeline.now - self._settled
-        if seconds <= 0:
-            return
-        self._settled = self.timeline.now
-        self.heat.advance(seconds, self._heat_inputs())
-        self.battery.advance(seconds)
-        for cluster in self.clusters:
-            if cluster.online:
-                cluster.residency_s[cluster.rung] += seconds
-            for cpu in cluster.online:
-                (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
+        while (left := self.timeline.now - self._settled) > 0:
+            # A charger gives less as the cell fills, so a long charge is taken in steps.
+            seconds = left if self.battery.power_w >= 0 else min(left, _CHARGE_STEP_S)
+            self._settled = self.timeline.now if seconds == left else self._settled + seconds
+            self._pass(seconds)
 
     def refresh(self) -> None:
         """Work out placement, clocks, paces and power from the present settings."""
@@ -127,6 +122,17 @@ class Soc:
         self._plan_polls()
 
     # -- inside
+
+    def _pass(self, seconds: float) -> None:
+        self.heat.advance(seconds, self._heat_inputs())
+        self.battery.advance(seconds)
+        for cluster in self.clusters:
+            if cluster.online:
+                cluster.residency_s[cluster.rung] += seconds
+            for cpu in cluster.online:
+                (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
+        if seconds >= _MEASURE_EVERY_S:
+            self._measure_power()
 
     def _top_speed(self, cpu: int) -> float:
         cluster = self.cluster_of(cpu)

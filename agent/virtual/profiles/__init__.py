@@ -68,6 +68,7 @@ class ZoneProfile(_Part):
     hot_k_per_w: float = 0.0  # local rise over the node per watt of `cluster`
     cluster: str | None = None  # role; the whole SoC where absent
     step_mc: int = 100
+    per_degree: Literal[1, 10, 1000] = 1000  # what one degree reads as
     trip_c: float | None = None
     frozen_mc: int | None = None  # sensors that vendors left unconnected read a constant
 

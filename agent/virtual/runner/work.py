@@ -17,8 +17,12 @@ from agent.virtual.runner.plan import Plan
 from agent.virtual.runner.sampler import Sampler
 from agent.virtual.timeline import Event
 
+# Noise of a single step, of a whole run, and a slow drift between windows that makes neighbours
+# alike; now and then something else on the phone takes a core for a moment. All invented.
 _STEP_NOISE = 0.01
 _RUN_OFFSET = 0.005
+_DRIFT, _DRIFT_KEPT = 0.0015, 0.95
+_HICCUP_CHANCE, _HICCUP_STEPS = 0.004, 0.2
 _OWN_KB = 2900
 
 
@@ -45,6 +49,8 @@ class Work:
         self._began = 0.0  # when measuring began
         self._step_s = 1.0  # at the present pace
         self._noise = 1.0  # of this window
+        self._drift = 0.0
+        self._hiccup = 0.0
         self._progress = 0.0  # steps of this window, with a fraction
         self._target = 1  # steps after which it closes
         self._opened = 0.0
@@ -169,7 +175,11 @@ class Work:
         self._progress = 0.0
         self._step_span = (self._step_s, self._step_s)
         guess = max(1.0, self.settings.window_s / self._step_s)
-        self._noise = 1.0 + self._random.gauss(0.0, _STEP_NOISE) / sqrt(guess)
+        dice = self._random
+        self._drift = self._drift * _DRIFT_KEPT + dice.gauss(0.0, _DRIFT)
+        self._hiccup = _HICCUP_STEPS if dice.random() < _HICCUP_CHANCE else 0.0
+        each = dice.gauss(0.0, _STEP_NOISE) / sqrt(guess) + self._hiccup / guess
+        self._noise = 1.0 + self._drift + each
 
     def _close_window(self) -> None:
         self._event = None
@@ -199,7 +209,7 @@ class Work:
         # The expected extremes of so many steps with normal noise around their pace.
         reach = _STEP_NOISE * sqrt(2 * log(count)) if count > 1 else 0.0
         low = min(mean, self._step_span[0] * 1e9 * self._noise) * (1 - reach)
-        high = max(mean, self._step_span[1] * 1e9 * self._noise) * (1 + reach)
+        high = max(mean, self._step_span[1] * 1e9 * self._noise) * (1 + reach + self._hiccup)
         low, high = (length, length) if count == 1 else (round(low), round(high))
         # Written out: thousands of these are said in a long run.
         self._lines.say_text(
