@@ -1,7 +1,15 @@
 """The shell subset: grammar, expansion, and commands with the texts of mksh and toybox."""
 
+import asyncio
+
 import pytest
 
+from agent.virtual.phone import Phone
+from agent.virtual.profiles import load_profile
+from agent.virtual.programs import PhonePrograms
+from agent.virtual.shell.call import Streams
+from agent.virtual.shell.interpreter import Shell
+from agent.virtual.shell.streams import Bytes, Pipe
 from tests.virtual.conftest import StartPhone, Witness
 from tests.virtual.host import PhoneAt, read_packets
 
@@ -194,3 +202,17 @@ def test_a_person_gets_a_prompt_and_an_echo(phone: PhoneAt) -> None:
     assert said.out.startswith("16T:/ $ echo helo\b \blo\r\n")
     assert "\r\nhello\r\n" in said.out.replace("16T:/ $ ", "\r\n")
     assert "16T:/ # 0\r\n" in said.out
+
+
+def test_a_stock_phone_has_no_su() -> None:
+    phone = Phone(load_profile("huawei_mate30").model_copy(update={"rooted": False}), speed=0.0)
+    shell = Shell(phone, phone.processes.spawn(None, ["sh"]), PhonePrograms())
+
+    async def say(text: str) -> tuple[int, str]:
+        pipe = Pipe()
+        status = await shell.run_text(text, Streams(Bytes(), pipe, pipe))
+        return status, pipe.content().decode()
+
+    expected = (127, "/system/bin/sh: su: inaccessible or not found\n")
+    assert expected == asyncio.run(say("su -c id"))
+    assert (1, "") == asyncio.run(say("which su"))
