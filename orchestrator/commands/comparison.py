@@ -18,7 +18,7 @@ def print_comparison(runs: Sequence[MeasuredRun]) -> None:
     if sys.stdout.isatty():
         Console().print(fleet_table(grid))
     else:
-        headings = ["PHONE", *(f"{case} ({unit})" for case, unit in grid.headings)]
+        headings = ["PHONE", *(", ".join(heading) for heading in grid.headings)]
         for line in (headings, *grid.lines):
             click.echo("\t".join(line))
     click.echo(source_note(grid))

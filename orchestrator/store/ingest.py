@@ -16,7 +16,9 @@ from orchestrator.nouns import RunState
 from orchestrator.plan.retry import Decision, Next, decide
 from orchestrator.store import tables
 from orchestrator.store.database import Database
-from orchestrator.store.tables import phone, run
+from orchestrator.store.tables import phone, run, trial
+from workloads.catalogue import Case
+from workloads.condition import Condition
 from workloads.measure import Standing
 from workloads.messages import Chunk, Event, Report, Sighting
 
@@ -68,7 +70,11 @@ def _store_reports(
     db: Database, connection: Connection, host: str, reports: Sequence[Report]
 ) -> list[Event]:
     trials = {report.run.trial for report in reports}
-    rows = connection.execute(select(run).where(run.c.trial.in_(trials))).all()
+    rows = connection.execute(
+        select(run, trial.c.case, trial.c.condition)
+        .join(trial, trial.c.id == run.c.trial)
+        .where(run.c.trial.in_(trials))
+    ).all()
     run_of = {(row.trial, row.repeat): row for row in rows}
     seen = connection.execute(
         select(tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt).where(
@@ -89,7 +95,7 @@ def _store_reports(
             new_metrics += _metric_rows(report)
         if row and decision:
             _settle(connection, row, decision)
-        events.append(_event(report, row.sweep if row else "", status, decision))
+        events.append(_event(report, row, status, decision))
     db.insert_new(connection, tables.report, new_reports)
     db.insert_new(connection, tables.metric, new_metrics)
     return events
@@ -160,9 +166,10 @@ def _metric_rows(report: Report) -> list[dict[str, object]]:
     ]
 
 
-def _event(report: Report, sweep: str, status: str, decision: Decision | None) -> Event:
+def _event(report: Report, row: Row[Any] | None, status: str, decision: Decision | None) -> Event:
+    text = f"{label_of(row.case, row.condition)}, " if row else f"{report.run.trial}, "
+    text += f"repeat {report.run.repeat}"
     step = next((metric for metric in report.metrics if metric.name == "step_ms"), None)
-    text = f"{report.run.trial} repeat {report.run.repeat}"
     if status == ACCEPTED and step is not None:
         text += f": {step.value:.3g} ms/step ({step.provenance})"
     elif decision is not None and decision.why:
@@ -170,5 +177,16 @@ def _event(report: Report, sweep: str, status: str, decision: Decision | None) -
         text += f": {decision.why}{following}"
     elif status == STALE:
         text += f": attempt {report.run.attempt} came too late and does not count"
-    at = report.ended_at
-    return Event(at=at, kind=status, text=text, sweep=sweep, phone=report.phone, host=report.host)
+    return Event(
+        at=report.ended_at,
+        kind=status,
+        text=text,
+        sweep=row.sweep if row else "",
+        phone=report.phone,
+        host=report.host,
+    )
+
+
+def label_of(case: Any, condition: Any) -> str:
+    """A trial's short name, from its stored parts."""
+    return f"{Case.model_validate(case).label} {Condition.model_validate(condition).label}"

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from orchestrator.nouns import KnownPhone, MeasuredRun, RunState, SweepSummary
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import ACCEPTED, VOID
+from orchestrator.store.ingest import ACCEPTED, VOID, label_of
 from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
@@ -163,12 +163,7 @@ def leases(db: Database) -> dict[str, tuple[str, int, str]]:
             .join(trial, trial.c.id == run.c.trial)
             .where(run.c.state == RunState.LEASED)
         ).all()
-    return {row.phone: (row.trial, row.repeat, _label(row.case, row.condition)) for row in rows}
-
-
-def _label(case: object, condition: object) -> str:
-    as_case = Case.model_validate(case)
-    return f"{as_case.label} {Condition.model_validate(condition).label}"
+    return {row.phone: (row.trial, row.repeat, label_of(row.case, row.condition)) for row in rows}
 
 
 def _aware(moment: datetime) -> datetime:

@@ -23,9 +23,10 @@ FIGURE = {
 class FleetGrid:
     """Headings and lines, ready for a screen or a pipe."""
 
-    headings: tuple[tuple[str, str], ...]
+    headings: tuple[tuple[str, str, str], ...]
     lines: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...]
+    runs: tuple[int, ...]
 
 
 def fleet_grid(runs: Sequence[MeasuredRun], mix: bool = False) -> FleetGrid:
@@ -42,8 +43,9 @@ def fleet_grid(runs: Sequence[MeasuredRun], mix: bool = False) -> FleetGrid:
         for phone in phones
     )
     sources = sorted({str(row.provenance) for column in rows for row in column.values()})
-    headings = tuple((group.label, unit) for unit, group in columns)
-    return FleetGrid(headings, lines, tuple(sources))
+    counts = sorted({row.n for column in rows for row in column.values()})
+    headings = tuple((group.case.label, group.condition.label, unit) for unit, group in columns)
+    return FleetGrid(headings, lines, tuple(sources), tuple(counts))
 
 
 def _place(rows: dict[str, FleetRow], phone: str) -> float:
@@ -53,22 +55,24 @@ def _place(rows: dict[str, FleetRow], phone: str) -> float:
 def _cell(row: FleetRow | None) -> str:
     if row is None:
         return "-"
-    spread = f"{format_ms(row.interval.low)}-{format_ms(row.interval.high)}"
-    ratio = "" if row.ratio is None else f" {row.ratio:.2f}x"
-    return f"{format_ms(row.median)} [{spread}, n={row.n}]{ratio}"
+    half = (row.interval.high - row.interval.low) / 2 / row.median
+    ratio = "" if row.ratio is None else f"  {row.ratio:.2f}x"
+    return f"{format_ms(row.median)} ±{half:.1%}{ratio}"
 
 
 def fleet_table(grid: FleetGrid) -> Table:
     """The grid for a screen."""
     table = Table(title=None, header_style="bold", pad_edge=False, box=None, padding=(0, 2))
     table.add_column("PHONE")
-    for case, unit in grid.headings:
-        table.add_column(Text(f"{case}\n{unit}"), justify="right")
+    for heading in grid.headings:
+        table.add_column(Text("\n".join(heading)), justify="right")
     for line in grid.lines:
         table.add_row(*(Text(cell) for cell in line))
     return table
 
 
 def source_note(grid: FleetGrid) -> str:
-    """Where the numbers come from, as a sentence."""
-    return f"Source of these numbers: {', '.join(grid.sources) or 'none'}."
+    """What the numbers are and where they come from, as a sentence."""
+    counts = " to ".join(str(count) for count in sorted({*grid.runs[:1], *grid.runs[-1:]}))
+    what = f"Medians of {counts or 'no'} runs with their spread; x times the fastest of the column."
+    return f"{what} Source: {', '.join(grid.sources) or 'none'}."
