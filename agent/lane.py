@@ -120,7 +120,7 @@ class _Lane:
         try:
             with self._stage("fence"):
                 take_fence(self.phone, self.job.fence, self.desk.host)
-                restore_leftovers(self.phone, self.desk.state_dir)
+                restore_leftovers(self.phone, self.desk.state_dir, fenced=True)
             with self._stage("install"):
                 build = self.desk.runner_for(self.phone.known.abi)
                 runner = install_runner(self.phone, build)

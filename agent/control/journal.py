@@ -8,12 +8,22 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from agent.control.guard import lane_file
-from agent.phone.phone import Command, Phone, is_writable, writing
+from agent.control.guard import SILENCE_S, lane_file
+from agent.phone.nodes import first_number
+from agent.phone.phone import (
+    BOOT_ID,
+    UPTIME,
+    Command,
+    Phone,
+    is_writable,
+    reading,
+    split_nodes,
+    writing,
+)
 from agent.run.lines import hello_pid
 from workloads.fault import ShellFailed
 from workloads.noun import Noun
@@ -43,7 +53,8 @@ class Change(Noun):
         if self.kind == "node":
             return writing(self.key, self.old)
         if self.key == AIRPLANE:
-            return Command(["cmd", "connectivity", "airplane-mode", "disable"])
+            was = "enable" if self.old == "1" else "disable"
+            return Command(["cmd", "connectivity", "airplane-mode", was])
         where = self.key.split(" ")
         if self.old == _UNSET:
             return Command(["settings", "delete", *where])
@@ -102,33 +113,23 @@ def journal_file(state_dir: Path, serial: str) -> Path:
     return state_dir / "journal" / f"{plain}.json"
 
 
-def restore_leftovers(phone: Phone, state_dir: Path) -> bool:
+def restore_leftovers(phone: Phone, state_dir: Path, fenced: bool = False) -> bool:
     """Put back what a dead lane left changed, from either journal; say whether there was any.
 
     Harmless when there is nothing to do or a lane is at work, so it is called whenever a phone
-    turns up.
+    turns up. A lane that another host feeds is left alone, unless we are fenced: hold its lease.
     """
-    serial = phone.known.serial
-    file = journal_file(state_dir, serial)
+    file = journal_file(state_dir, phone.known.serial)
     if file in _IN_USE:
         return False
     page = _read_page(file)
-    nodes, settings, restored = phone.batch(
-        [
-            Command(["cat", lane_file("restore")]),
-            Command(["cat", lane_file("settings")]),
-            Command(["test", "-e", lane_file("restored")]),
-        ]
-    )
-    if page is None and nodes.status != 0 and settings.status != 0:
+    on_phone = _read_phone_page(phone)
+    if page is None and (not on_phone.open or (on_phone.fed and not fenced)):
         return False
     if page is None:
-        lists = (settings if settings.status == 0 else None, nodes if nodes.status == 0 else None)
-        changes = tuple(
-            change for answer in lists if answer for change in parse_changes(answer.text)
-        )
-        page = Page(serial=serial, boot_id=phone.boot_id(), fence=0, changes=changes)
-    elif restored.status == 0 and nodes.status != 0:
+        changes = on_phone.changes
+        page = Page(serial=phone.known.serial, boot_id=on_phone.boot_id, fence=0, changes=changes)
+    elif on_phone.put_back:
         # The dead-man has put the nodes back; settings are beyond its reach.
         kept = tuple(change for change in page.changes if change.kind != "node")
         page = page.model_copy(update={"changes": kept})
@@ -136,6 +137,41 @@ def restore_leftovers(phone: Phone, state_dir: Path) -> bool:
     _put_back(phone, page)
     file.unlink(missing_ok=True)
     return True
+
+
+class _PhonePage(NamedTuple):
+    """The journal as the phone has it."""
+
+    open: bool
+    put_back: bool
+    fed: bool
+    boot_id: str
+    changes: tuple[Change, ...]
+
+
+def _read_phone_page(phone: Phone) -> _PhonePage:
+    nodes, settings, restored, clock = phone.batch(
+        [
+            Command(["cat", lane_file("restore")]),
+            Command(["cat", lane_file("settings")]),
+            Command(["test", "-e", lane_file("restored")]),
+            reading([UPTIME, BOOT_ID, lane_file("alive")]),
+        ]
+    )
+    found = [answer for answer in (settings, nodes) if answer.status == 0]
+    times = split_nodes(clock.text)
+    now, alive = (
+        first_number(times.get(UPTIME, "")),
+        first_number(times.get(lane_file("alive"), "")),
+    )
+    silence_s = SILENCE_S * max(1.0, phone.clock.value)
+    return _PhonePage(
+        open=bool(found),
+        put_back=restored.status == 0 and nodes.status != 0,
+        fed=now is not None and alive is not None and 0 <= now - alive <= silence_s,
+        boot_id=safe_text(times.get(BOOT_ID, ""), 64),
+        changes=tuple(change for answer in found for change in parse_changes(answer.text)),
+    )
 
 
 def parse_changes(text: str) -> tuple[Change, ...]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from agent.control.guard import LANE_DIR, lane_file
-from agent.control.journal import kill_runner
 from agent.deadline import Deadline
 from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
-from agent.phone.phone import UPTIME, Answer, Command, Phone, reading, split_nodes
+from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, split_nodes
 from agent.run.lines import Output, RunnerFault
 from workloads.catalogue import Case, lower
 from workloads.condition import Launch
@@ -106,7 +105,7 @@ def watch(
         raise
     except BaseException:
         with suppress(FarmError):
-            stop_runner(phone, output)
+            stop_runner(phone, watcher.pid)
         raise
     if output.fault is not None:
         blame(output.fault)
@@ -119,21 +118,23 @@ def blame(fault: RunnerFault) -> NoReturn:
     raise _BLAME.get(fault.code, RunnerFailed)(f"{safe_text(fault.code, 40)}: {text}")
 
 
-def stop_runner(phone: Phone, output: Output) -> None:
+def stop_runner(phone: Phone, pid: int | None) -> None:
     """End the runner: politely, then for good."""
-    if output.hello is not None:
-        phone.shell(["kill", str(output.hello.pid)])
+    if pid is not None:
+        phone.shell(["kill", str(pid)])
         gone = Deadline.after(STOP_S)
-        while phone.shell(["kill", "-0", str(output.hello.pid)]).status == 0 and not gone.expired:
+        while phone.shell(["kill", "-0", str(pid)]).status == 0:
+            if gone.expired:
+                phone.shell(["kill", "-9", str(pid)])
+                return
             time.sleep(POLL_MIN_S)
-    kill_runner(phone)
 
 
 class _Watcher:
     """What the watching loop has to remember."""
 
     def __init__(self, phone: Phone, ask: Ask, pid: int | None, output: Output) -> None:
-        self._pid = pid
+        self.pid = pid
         self._phone = phone
         self._ask = ask
         self._output = output
@@ -144,6 +145,7 @@ class _Watcher:
         self._patience: Deadline | None = None
         self._elapsed_s = 0.0
         self._late_looks = 0
+        self._boot_id: str | None = None
 
     @property
     def progress(self) -> float:
@@ -175,20 +177,25 @@ class _Watcher:
 
     def _look(self) -> bool:
         if self._output.hello is not None:
-            self._pid = self._output.hello.pid
+            self.pid = self._output.hello.pid
         # Alive is asked first: a runner that ends in between has then left its last word.
-        signal_0 = Command(["kill", "-0", str(self._pid or 0)])
-        commands = [signal_0, reading([UPTIME]), _tail(self._output)]
+        signal_0 = Command(["kill", "-0", str(self.pid or 0)])
+        commands = [signal_0, reading([UPTIME, BOOT_ID]), _tail(self._output)]
         answers = self._phone.exchange(commands, Deadline.after(CALL_S), limit=2 * MIB)
-        clock = split_nodes(answers[1].output.decode(errors="replace"))
-        uptime_s = self._phone.note_uptime(clock.get(UPTIME, ""))
+        nodes = split_nodes(answers[1].output.decode(errors="replace"))
+        uptime_s = self._phone.note_uptime(nodes.get(UPTIME, ""))
+        self._check_boot(nodes.get(BOOT_ID, ""))
         self._feed(answers[2])
-        if not self._output.ended:
-            self._check_alive(alive=answers[0].status == 0)
         if self._output.hello is not None:
             self._elapsed_s = uptime_s - self._output.hello.t_ns / 1e9
-            self._check_time()
+        if not self._output.ended:
+            self._check_alive(alive=answers[0].status == 0)
         return self._output.ended
+
+    def _check_boot(self, boot_id: str) -> None:
+        if self._boot_id not in {None, boot_id}:
+            raise PhoneTrouble("The phone restarted during the run.")
+        self._boot_id = boot_id
 
     def _feed(self, tail: Reply) -> None:
         if tail.status == 0:
@@ -196,15 +203,12 @@ class _Watcher:
 
     def _check_alive(self, alive: bool) -> None:
         if not alive:
+            if self._phone.shell(["test", "-e", lane_file("restored")]).status == 0:
+                raise PhoneTrouble("We were not heard for so long that the phone ended the run.")
             raise RunnerDied(f"The runner ended without a word: {self._last_words()}")
         if self._output.hello is None and self._started.expired:
             raise RunnerDied(f"The runner did not start: {self._last_words()}")
-
-    def _check_time(self) -> None:
-        if self._elapsed_s < -1.0:
-            raise PhoneTrouble("The phone restarted during the run.")
-        overdue = self._elapsed_s > self._limit_s or self._backstop.expired
-        if overdue and not self._output.ended:
+        if self._elapsed_s > self._limit_s or self._backstop.expired:
             raise RunnerFailed(f"The runner did not end within {self._limit_s:.0f} s.")
 
     def _last_words(self) -> str:

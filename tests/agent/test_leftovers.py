@@ -84,12 +84,13 @@ def test_the_next_agent_puts_the_phone_back(dead_lane: DeadLane) -> None:
 def test_another_host_puts_back_what_the_phone_remembers(
     dead_lane: DeadLane, tmp_path: Path
 ) -> None:
-    """Without the dead host's journal, the phone's own lists of changes are enough."""
+    """Without the dead host's journal, the phone's own lists are enough for the next lease."""
     dead_lane.die(silence_s=60)
-    assert restore_leftovers(dead_lane.phone, tmp_path / "another")
+    assert not restore_leftovers(dead_lane.phone, tmp_path / "another"), "it was fed just now"
+    assert restore_leftovers(dead_lane.phone, tmp_path / "another", fenced=True)
     assert read_policies(dead_lane.phone, POLICIES) == dead_lane.clocks
     dead_lane.check_settings()
-    assert not restore_leftovers(dead_lane.phone, tmp_path / "another")
+    assert not restore_leftovers(dead_lane.phone, tmp_path / "another", fenced=True)
 
 
 def test_the_phone_puts_itself_back_after_silence(dead_lane: DeadLane) -> None:
