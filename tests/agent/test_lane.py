@@ -262,6 +262,43 @@ def test_a_dead_adb_server_does_not_cost_the_run(
     assert report.verdict.standing is Standing.VALID, report.verdict.reasons
 
 
+def test_a_runner_that_dies_is_a_finding(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
+    """Killed from outside, without a last word; the phone is put back."""
+    before = read_policies(phone, (0, 4, 7))
+    in_run = when(lambda: desk.view.progress is not None and bool(there.events("run_start")))
+
+    def kill() -> None:
+        assert in_run.wait(20)
+        hello = json.loads(phone.must(["head", "-n", "1", lane_file("out.jsonl")]))
+        phone.must(["kill", "-9", str(hello["pid"])])
+
+    threading.Thread(target=kill, daemon=True).start()
+    fault = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report.fault
+    assert fault is not None
+    assert (fault.kind, fault.blame, fault.stage) == ("RunnerDied", Blame.RUNNER, "run")
+    assert read_policies(phone, (0, 4, 7)) == before
+
+
+def test_a_reboot_is_not_blamed_on_the_runner(
+    adb: AdbServer, doomed_phone: Phone, doomed: VirtualPhone, desk: Desk
+) -> None:
+    """The phone comes back by itself, says that it restarted, and gets its settings back."""
+    phone = doomed_phone
+    in_run = when(lambda: desk.view.progress is not None and bool(doomed.events("run_start")))
+
+    def reboot() -> None:
+        assert in_run.wait(20)
+        adb.service(doomed.address, "reboot:", Deadline.after(5)).close()
+
+    threading.Thread(target=reboot, daemon=True).start()
+    fault = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report.fault
+    assert fault is not None
+    assert (fault.kind, fault.blame) == ("PhoneTrouble", Blame.PHONE)
+    assert "restarted" in fault.text
+    settings = doomed.events("setting")
+    assert settings[-1]["new"] == settings[0]["old"]
+
+
 def test_a_stock_phone_is_observed(
     adb: AdbServer, phone: Phone, there: VirtualPhone, desk: Desk
 ) -> None:
