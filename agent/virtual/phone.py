@@ -4,9 +4,9 @@ It knows nothing of ADB; whoever serves it is told when it goes down and comes b
 """
 
 import random
+import time
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.virtual.files.cpu_nodes import plant_cpu_nodes
@@ -44,13 +44,14 @@ class Phone:
         self.serial = serial or f"{profile.serial_prefix}{unit:04d}"
         self.timeline = Timeline(speed)
         self.journal = Journal(journal, self.serial, self.timeline.peek)
-        self.random = random.Random(f"{seed}:{self.serial}")
+        self._seed = f"{seed}:{self.serial}"
+        self._dice_given = 0
         # The first of its kind is nominal; its siblings differ as units of one model do.
-        spread = random.Random(f"{seed}:{self.serial}:unit")
+        spread = self._dice("unit")
         self.soc = Soc(
             profile,
             self.timeline,
-            seed=f"{seed}:{self.serial}",
+            seed=self._seed,
             speed_spread=1.0 if unit == 1 else spread.gauss(1.0, 0.006),
             heat_spread=1.0 if unit == 1 else spread.gauss(1.0, 0.03),
         )
@@ -60,7 +61,7 @@ class Phone:
         self.tree = FileTree(self.wall, self.timeline.catch_up, self._sysfs_written, STORAGE_BYTES)
         self.on_reboot: Callable[[str], None] | None = None
         self.framework_battery: dict[str, str] = {}
-        self._booted_at = -self.random.uniform(900.0, 40_000.0)
+        self._booted_at = -self._dice("boot").uniform(900.0, 40_000.0)
         self._plant_files()
         self._boot()
 
@@ -75,7 +76,14 @@ class Phone:
 
     def wall(self) -> float:
         """The phone's wall clock; it is right, which real ones often are not."""
-        return datetime.now(UTC).timestamp()
+        return time.time()
+
+    # -- chance
+
+    def dice_for_run(self) -> random.Random:
+        """A run's own noise: the same for the n-th run of a seed, whatever the runs before did."""
+        self._dice_given += 1
+        return self._dice(f"run {self._dice_given}")
 
     # -- memory
 
@@ -122,6 +130,9 @@ class Phone:
         self.journal.close()
 
     # -- inside
+
+    def _dice(self, purpose: str) -> random.Random:
+        return random.Random(f"{self._seed}:{purpose}")
 
     def _boot(self) -> None:
         self.boot_id = str(uuid.uuid4())

@@ -40,6 +40,7 @@ class Timeline:
         self._queue: list[tuple[float, int, Event]] = []
         self._orders = itertools.count()
         self._firing = False
+        self._end = 0.0
         self._alarm: asyncio.TimerHandle | None = None
 
     def peek(self) -> float:
@@ -68,6 +69,13 @@ class Timeline:
             self._set_alarm(event)
         return event
 
+    def reach(self, when: float) -> bool:
+        """Inside an event: move straight on to a moment, if nothing else is due before it."""
+        if self._firing and when <= self._end and not (self._queue and self._queue[0][0] <= when):
+            self.now = max(self.now, when)
+            return True
+        return False
+
     async def sleep(self, seconds: float) -> None:
         """Wait for model seconds to pass."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -87,6 +95,7 @@ class Timeline:
 
     def _fire_until(self, end: float) -> None:
         self._firing = True
+        self._end = end
         queue = self._queue
         fired = False
         try:

@@ -1,6 +1,7 @@
 """The host's side for tests: a stock adb server of our own, and a small client for its socket."""
 
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -36,6 +37,14 @@ def free_port() -> int:
             port = int(probe.getsockname()[1])
         if not 5554 <= port <= 5585:
             return port
+
+
+def free_ports(count: int) -> int:
+    """The first of some free ports in a row, below those that systems hand out themselves."""
+    for base in random.sample(range(20_000, 30_000), 200):
+        if not any(_listens(base + offset) for offset in range(count)):
+            return base
+    raise AssertionError("no free ports")
 
 
 @dataclass(frozen=True)

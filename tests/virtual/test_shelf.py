@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from agent.virtual.cli import virtual
 from agent.virtual.shelf import ShelfPlan, shelf_process
 from tests.virtual.conftest import StartPhone, Witness
-from tests.virtual.host import WAIT_S, AdbHost, PhoneAt, free_port, until
+from tests.virtual.host import WAIT_S, AdbHost, PhoneAt, free_ports, until
 
 
 def test_list_names_every_profile() -> None:
@@ -44,7 +44,7 @@ def test_a_port_that_adb_scans_is_refused() -> None:
 
 def test_phones_start_say_where_they_are_and_stop(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
-    base = free_port()
+    base = free_ports(4)
     command = [sys.executable, "-m", "agent.virtual", "run", "honor_8", "meizu_16t"]
     command += ["--count", "2", "--port-base", str(base), "--ready-file", str(ready)]
     command += ["--journal", str(tmp_path / "journal")]

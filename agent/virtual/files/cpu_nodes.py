@@ -69,8 +69,8 @@ def _policy_nodes(soc: Soc, cluster: Cluster) -> dict[str, Live]:
         _require_online(cluster)
         return f"{cluster.governor}\n"
 
-    def settled_residency() -> str:
-        soc.settle()
+    def residency() -> str:
+        soc.count()
         ticks = zip(cluster.ladder, cluster.residency_s, strict=True)
         return "".join(f"{khz} {int(seconds * 100)}\n" for khz, seconds in ticks)
 
@@ -91,7 +91,7 @@ def _policy_nodes(soc: Soc, cluster: Cluster) -> dict[str, Live]:
         "scaling_min_freq": live_number(limit("min"), partial(_set_limit, soc, cluster, "min")),
         "scaling_max_freq": live_number(limit("max"), partial(_set_limit, soc, cluster, "max")),
         "scaling_setspeed": live(lambda: _shown_speed(cluster), partial(_set_speed, soc, cluster)),
-        "stats/time_in_state": live(settled_residency),
+        "stats/time_in_state": live(residency),
         "stats/total_trans": live(lambda: f"{cluster.transitions}\n"),
     }
 

@@ -56,7 +56,7 @@ def _release(sources: ProcSources) -> str:
 
 
 def _uptime(sources: ProcSources) -> str:
-    sources.soc.settle()
+    sources.soc.count()
     return f"{sources.uptime():.2f} {sum(sources.soc.idle_s.values()):.2f}\n"
 
 
@@ -68,7 +68,7 @@ def _loadavg(sources: ProcSources) -> str:
 
 def _stat(sources: ProcSources) -> str:
     soc = sources.soc
-    soc.settle()
+    soc.count()
 
     def line(name: str, busy: float, idle: float) -> str:
         return f"{name} {int(busy * _HERTZ)} 0 0 {int(idle * _HERTZ)} 0 0 0 0 0 0\n"

@@ -29,11 +29,8 @@ def plant_thermal_nodes(tree: FileTree, soc: Soc) -> None:
 
 
 def cooling_state(soc: Soc, cooling: CoolingProfile) -> int:
+    """How far a cooling device has stepped in."""
     return soc.by_role(cooling.cluster).throttle_state if cooling.cluster else 0
-
-
-def cooling_max(soc: Soc, cooling: CoolingProfile) -> int:
-    return len(soc.by_role(cooling.cluster).ladder) - 1 if cooling.cluster else cooling.max_state
 
 
 def _zone_nodes(soc: Soc, zone: Zone) -> dict[str, Live]:
@@ -70,10 +67,12 @@ def _reading(soc: Soc, zone: Zone) -> Callable[[], int]:
 
 
 def _cooling_nodes(soc: Soc, cooling: CoolingProfile) -> dict[str, Live]:
+    cluster = soc.by_role(cooling.cluster) if cooling.cluster else None
+    deepest = cooling.max_state if cluster is None else len(cluster.ladder) - 1
     return {
-        "type": live(lambda: f"{cooling.type}\n"),
-        "cur_state": live_number(partial(cooling_state, soc, cooling), _ignore),
-        "max_state": live(lambda: f"{cooling_max(soc, cooling)}\n"),
+        "type": constant(f"{cooling.type}\n"),
+        "cur_state": live_number(lambda: cluster.throttle_state if cluster else 0, _ignore),
+        "max_state": constant(f"{deepest}\n"),
     }
 
 

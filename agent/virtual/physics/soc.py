@@ -49,11 +49,13 @@ class Soc:
         self._cluster_w: dict[str, float] = {}
         self._soc_w = 0.0
         self._measured = timeline.now
+        self._heat_inputs: Triple = (0.0, 0.0, 0.0)
         self._busy: set[int] = set()
-        self.refresh()
-        self.heat.temps = self.heat.rest(self._heat_inputs())
+        self._counted = timeline.now
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
         self.busy_s = dict(self.idle_s)
+        self.refresh()
+        self.heat.temps = self.heat.rest(self._heat_inputs)
 
     # -- what others read
 
@@ -71,8 +73,7 @@ class Soc:
         now = self.timeline.now
         if now > self._settled:
             self.settle()
-        role = zone.profile.cluster
-        watts = self._soc_w if role is None else self._cluster_w.get(role, 0.0)
+        watts = self._soc_w if zone.role is None else self._cluster_w[zone.role]
         return zone.read_mc(self.heat.temps[zone.place], watts, now)
 
     def system_w(self) -> float:
@@ -82,29 +83,36 @@ class Soc:
     # -- what others change
 
     def attach(self, load: Load) -> None:
-        self.settle()
-        self.loads.append(load)
-        self.refresh()
+        self.change(lambda: self.loads.append(load))
 
     def detach(self, load: Load) -> None:
-        self.settle()
         if load in self.loads:
-            self.loads.remove(load)
-            self.refresh()
+            self.change(lambda: self.loads.remove(load))
 
     def change(self, mutate: Callable[[], None]) -> None:
         """Apply a change of settings at this very moment."""
         self.settle()
+        self.count()
         mutate()
         self.refresh()
 
     def settle(self) -> None:
-        """Bring heat, charge and residencies forward to now."""
+        """Bring heat and charge forward to now."""
         while (left := self.timeline.now - self._settled) > 0:
             # A charger gives less as the cell fills, so a long charge is taken in steps.
             seconds = left if self.battery.power_w >= 0 else min(left, _CHARGE_STEP_S)
             self._settled = self.timeline.now if seconds == left else self._settled + seconds
             self._pass(seconds)
+
+    def count(self) -> None:
+        """Bring the time spent at each clock, busy and idle, forward to now."""
+        seconds = self.timeline.now - self._counted
+        self._counted = self.timeline.now
+        for cluster in self.clusters:
+            if cluster.online:
+                cluster.residency_s[cluster.rung] += seconds
+            for cpu in cluster.online:
+                (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
 
     def refresh(self) -> None:
         """Work out placement, clocks, paces and power from the present settings."""
@@ -124,13 +132,8 @@ class Soc:
     # -- inside
 
     def _pass(self, seconds: float) -> None:
-        self.heat.advance(seconds, self._heat_inputs())
+        self.heat.advance(seconds, self._heat_inputs)
         self.battery.advance(seconds)
-        for cluster in self.clusters:
-            if cluster.online:
-                cluster.residency_s[cluster.rung] += seconds
-            for cpu in cluster.online:
-                (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
         if seconds >= _MEASURE_EVERY_S:
             self._measure_power()
 
@@ -175,12 +178,13 @@ class Soc:
         memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
         self._soc_w = sum(self._cluster_w.values()) + memory_w
         self.battery.draw(self.system_w())
-        self._measured = self.timeline.now
-
-    def _heat_inputs(self) -> Triple:
         heat = self.profile.heat
-        die = self._soc_w + heat.idle_w * heat.idle_die_share
-        return (die, heat.idle_w * (1 - heat.idle_die_share), self.battery.loss_w)
+        self._heat_inputs = (
+            self._soc_w + heat.idle_w * heat.idle_die_share,
+            heat.idle_w * (1 - heat.idle_die_share),
+            self.battery.loss_w,
+        )
+        self._measured = self.timeline.now
 
     def _plan_polls(self) -> None:
         """Trips are looked at while there is work or a cap; an idle cool phone sleeps."""
@@ -201,8 +205,7 @@ class Soc:
             else throttle.release()
         )
         if changed:
-            self._apply_caps()
-            self.refresh()
+            self.change(self._apply_caps)
             return
         if self.timeline.now - self._measured >= _MEASURE_EVERY_S:
             self._measure_power()  # leakage follows the die, and charge the voltage

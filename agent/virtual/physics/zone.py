@@ -17,6 +17,7 @@ class Zone:
 
     def __init__(self, profile: ZoneProfile, seed: str) -> None:
         self.profile = profile
+        self.role = profile.cluster
         self.place = PLACE[profile.node]
         self._offset_c = profile.offset_c
         self._hot_k_per_w = profile.hot_k_per_w

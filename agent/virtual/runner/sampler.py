@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 
 from agent.virtual.files.nodes import Live, Node
 from agent.virtual.phone import Phone
@@ -32,7 +33,7 @@ class Sampler:
         self._event: Event | None = None
         listed = phone.tree.read(f"{folder}/nodes", uid).decode("utf-8", "replace")
         self._paths = [line for line in listed.splitlines() if line.strip()]
-        self._nodes = [self._find(path) for path in self._paths]
+        self._readers = [self._reader(path) for path in self._paths]
         self._lines = Lines(phone, f"{folder}/readings.jsonl", uid, append=True)
 
     def start(self) -> None:
@@ -46,7 +47,10 @@ class Sampler:
 
     def _look(self) -> None:
         timeline = self._phone.timeline
-        values = ",".join([self._value(node) for node in self._nodes])
+        try:
+            values = ",".join([str(read()) for read in self._readers])
+        except OSError:
+            values = ",".join([str(_or_null(read)) for read in self._readers])
         moment = self._phone.uptime_ns()
         try:
             self._lines.say_text(f'{{"line":"reading","t_ns":{moment},"v":[{values}]}}')
@@ -56,31 +60,31 @@ class Sampler:
             return
         self._event = timeline.at(timeline.now + self._period_s, self._look)
 
-    def _find(self, path: str) -> Node | None:
+    def _reader(self, path: str) -> Callable[[], int | str]:
+        """How a node is read as JSON; live numbers directly, since they are read so often."""
         try:
             node, _ = self._phone.tree.resolve(path, self._uid)
         except OSError:
-            return None
-        return node if node.allows(self._uid, 4) else None
+            return lambda: "null"
+        if not node.allows(self._uid, 4):
+            return lambda: "null"
+        if isinstance(node, Live) and node.number is not None:
+            return node.number
+        return partial(self._text, node)
 
-    def _value(self, node: Node | None) -> str:
-        """A node's first line as JSON."""
-        if node is None:
-            return "null"
-        try:
-            # Live nodes are asked directly: the sampler is the busiest reader there is.
-            if isinstance(node, Live):
-                if node.number is not None:
-                    return str(node.number())
-                text = node.read()
-            else:
-                text = self._phone.tree.read_node(node).decode("utf-8", "replace")
-        except OSError:
-            return "null"
+    def _text(self, node: Node) -> str:
+        text = self._phone.tree.read_node(node).decode("utf-8", "replace")
         first = text.partition("\n")[0].strip()
         if _INTEGER.fullmatch(first):
             return first
         return json.dumps(first.encode()[:_TEXT_BYTES_MAX].decode("utf-8", "ignore"))
+
+
+def _or_null(read: Callable[[], int | str]) -> int | str:
+    try:
+        return read()
+    except OSError:
+        return "null"
 
 
 def has_nodes(phone: Phone, folder: str, uid: int) -> bool:

@@ -39,8 +39,9 @@ class Work:
         self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.sampler: Sampler | None = None
         self._lines = lines
+        self._window_s = settings.window_s
         self._load = Load(process.mask, plan.threads, self._change_pace)
-        self._random = phone.random
+        self._random = phone.dice_for_run()
         self._offset = 1.0 + self._random.gauss(0.0, _RUN_OFFSET)
         self._warming = settings.warmup > 0
         self._stopping = False
@@ -53,6 +54,7 @@ class Work:
         self._hiccup = 0.0
         self._progress = 0.0  # steps of this window, with a fraction
         self._target = 1  # steps after which it closes
+        self._due = 0.0  # when that will be
         self._opened = 0.0
         self._opened_ns = 0
         self._looked = 0.0  # when progress was last brought forward
@@ -145,44 +147,57 @@ class Work:
         self._looked = now
 
     def _aim(self) -> None:
-        """Work out at which step boundary this window closes, and plan for it."""
+        """Plan the end of this window."""
         if self._event is not None:
             self._event.drop()
+        self._choose_end()
+        self._event = self.phone.timeline.at(self._due, self._close_windows)
+
+    def _choose_end(self) -> None:
+        """Work out at which step boundary this window closes, and when that is."""
+        step_s = self._step_s * self._noise
         boundary = int(self._progress + 1e-9) + 1
         if self._stopping:
             self._target = boundary
         elif self._warming:
             self._target = self.settings.warmup
         else:
-            settings = self.settings
-            enough = max(
-                settings.steps - self._measured, self._steps_until(self._began + settings.seconds)
-            )
-            latest = self._steps_until(self._began + settings.max_seconds)
-            full = self._steps_until(self._opened + settings.window_s)
-            self._target = max(boundary, min(full, enough, latest))
-        ahead = (self._target - self._progress) * self._step_s * self._noise
-        self._event = self.phone.timeline.at(self._looked + ahead, self._close_window)
+            self._target = max(boundary, ceil(self._progress + self._room_s() / step_s - 1e-9))
+        self._due = self._looked + (self._target - self._progress) * step_s
 
-    def _steps_until(self, moment: float) -> int:
-        """Steps of this window done at the first boundary at or after a moment."""
-        ahead = (moment - self._looked) / (self._step_s * self._noise)
-        return ceil(self._progress + ahead - 1e-9)
+    def _room_s(self) -> float:
+        """How long this window may stay open: until it is full, or enough was measured."""
+        settings = self.settings
+        step_s = self._step_s * self._noise
+        missing = settings.steps - self._measured - self._progress
+        enough = max(missing * step_s, self._began + settings.seconds - self._looked)
+        latest = self._began + settings.max_seconds - self._looked
+        return min(self._opened + self._window_s - self._looked, enough, latest)
 
     def _open_window(self) -> None:
         self._opened = self._looked = self.phone.timeline.now
         self._opened_ns = self.phone.uptime_ns()
         self._progress = 0.0
         self._step_span = (self._step_s, self._step_s)
-        guess = max(1.0, self.settings.window_s / self._step_s)
+        guess = max(1.0, self._window_s / self._step_s)
         dice = self._random
         self._drift = self._drift * _DRIFT_KEPT + dice.gauss(0.0, _DRIFT)
         self._hiccup = _HICCUP_STEPS if dice.random() < _HICCUP_CHANCE else 0.0
         each = dice.gauss(0.0, _STEP_NOISE) / sqrt(guess) + self._hiccup / guess
         self._noise = 1.0 + self._drift + each
 
-    def _close_window(self) -> None:
+    def _close_windows(self) -> None:
+        """Close this window, and those after it for as long as nothing else happens."""
         self._event = None
+        while self._close_window():
+            self._open_window()
+            self._choose_end()
+            if not self.phone.timeline.reach(self._due):
+                self._aim()
+                return
+
+    def _close_window(self) -> bool:
+        """Say what was measured; whether the work goes on."""
         self.process.cpu_s += (self.phone.timeline.now - self._opened) * self.plan.threads
         try:
             if self._warming:
@@ -194,12 +209,11 @@ class Work:
                 raise RunnerFault(Exit.STOPPED, "stopped by SIGTERM at a step boundary")
             if self._is_enough():
                 self._finish()
-                return
+                return False
         except RunnerFault as fault:
             self.fail(fault)
-            return
-        self._open_window()
-        self._aim()
+            return False
+        return True
 
     def _say_window(self) -> None:
         count = self._target
