@@ -1,4 +1,9 @@
-"""The post: sends what the spool holds, and again until the centre confirms it."""
+"""The post: sends what the spool holds, and again until the centre confirms it.
+
+The first parcel goes at once. While a delivery is on its way, further ones gather and go together
+when it is confirmed, or shortly after: a busy host sends few large deliveries, an idle one waits
+for nothing.
+"""
 
 import logging
 import threading
@@ -14,6 +19,7 @@ log = logging.getLogger("farm.post")
 
 RESEND_S = 5.0
 RESEND_MAX_S = 60.0
+GATHER_S = 0.05
 TROUBLE_PAUSE_S = 0.5
 
 
@@ -35,6 +41,8 @@ class Post:
         self._changed = threading.Condition()
         # id -> (when to send it, how often it was sent); bodies stay on disk
         self._due: dict[str, tuple[float, int]] = dict.fromkeys(spool.waiting(), (0.0, 0))
+        self._under_way: set[str] = set()
+        self._sent_at = 0.0
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True)
             for name, target in (("post-send", self._sender), ("post-listen", self._listener))
@@ -85,7 +93,12 @@ class Post:
                 later = min((at for at, _ in self._due.values()), default=now + RESEND_MAX_S)
                 self._changed.wait(max(0.01, later - now))
                 return []
+            gathering = self._sent_at + GATHER_S - now
+            if self._under_way and gathering > 0 and len(due) < DELIVERY_PARCELS_MAX:
+                self._changed.wait(gathering)
+                return []
             chosen = due[:DELIVERY_PARCELS_MAX]
+            self._under_way, self._sent_at = set(chosen), now
             for name in chosen:
                 count = self._due[name][1]
                 self._due[name] = (now + min(self._resend_s * 2**count, RESEND_MAX_S), count + 1)
@@ -117,4 +130,5 @@ class Post:
                 with self._changed:
                     for name in ids:
                         self._due.pop(name, None)
+                    self._under_way.difference_update(ids)
                     self._changed.notify_all()

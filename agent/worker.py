@@ -41,7 +41,8 @@ def serve(settings: HostSettings, server: AdbServer) -> None:
     def send(parcels: Sequence[str]) -> None:
         try:
             args = [settings.host, list(parcels)]
-            app.send_task(DELIVER, args=args, queue=RESULTS_QUEUE, retry=False)
+            # Without argsrepr Celery would print all parcels for its own log.
+            app.send_task(DELIVER, args=args, queue=RESULTS_QUEUE, retry=False, argsrepr="")
         except (OperationalError, OSError) as error:
             raise BrokerDown(f"the broker cannot be reached: {error}") from error
 

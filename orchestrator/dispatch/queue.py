@@ -40,7 +40,12 @@ class Queue:
     def _send(self, name: str, host: str, body: dict[str, Any], expires_s: float) -> None:
         try:
             self._app.send_task(
-                name, args=[body], queue=queue_for(host), expires=expires_s, retry=False
+                name,
+                args=[body],
+                queue=queue_for(host),
+                expires=expires_s,
+                retry=False,
+                argsrepr="",  # Celery would print the whole job for its own log
             )
         except (OperationalError, OSError) as error:
             raise BrokerDown(f"cannot send to {host}: {error}") from error

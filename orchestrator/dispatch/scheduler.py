@@ -7,7 +7,7 @@ followed at once; it also wakes by itself, so a lost event costs a moment and no
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,6 +21,8 @@ from workloads.messages import Command, Event, Presence, RunId
 log = logging.getLogger("farm.scheduler")
 
 WAKE_S = 0.2
+SIGHT_S = 0.2
+ENDED = frozenset({"accepted", "void", "fault"})
 TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
 
@@ -78,17 +80,23 @@ class Scheduler:
         self._renewed_at = 0.0
         self._asked_at: dict[str, float] = {}
         self._deaf = True
+        self._sight = Sight(frozenset(), {}, {}, frozenset())
+        self._looked_at = 0.0
 
     def serve(self, stop: threading.Event) -> None:
         """Tick until told to stop; trouble with broker or store is waited out."""
         cursor = "0-0"
+        events: list[Event] = []
         while not stop.is_set():
             try:
                 if self._deaf:
                     self._listen_again()
                     cursor = self._broker.newest_event()
-                self.tick()
-                cursor, _ = self._broker.events(cursor, WAKE_S)
+                if time.monotonic() - self._looked_at > SIGHT_S or not freed_by(events):
+                    self.tick()
+                else:
+                    self.follow_up(freed_by(events))
+                cursor, events = self._broker.events(cursor, WAKE_S)
             except (BrokerDown, StoreDown) as error:
                 if not self._deaf:
                     log.warning("%s", error)
@@ -96,16 +104,31 @@ class Scheduler:
                 stop.wait(TROUBLE_PAUSE_S)
 
     def tick(self) -> int:
-        """Renew, expire, dispatch; say how many jobs went out."""
+        """Look at everything; renew, expire, dispatch; say how many jobs went out."""
         now = time.time()
         presences = self._broker.presences()
-        sight = look(presences, backlog.known_facts(self._db))
+        self._sight = look(presences, backlog.known_facts(self._db))
+        self._looked_at = time.monotonic()
         if now - self._renewed_at > self._lease_s / 4:
-            backlog.renew(self._db, sight.running, now + self._lease_s)
+            backlog.renew(self._db, self._sight.running, now + self._lease_s)
             self._expire(now)
             self._renewed_at = now
-        self._ask_strangers(sight.strangers, now)
-        return self._dispatch(sight)
+        self._ask_strangers(self._sight.strangers, now)
+        waiting = backlog.unfinished(self._db, set(self._sight.doubtful.values()))
+        return self._dispatch(
+            serial for serial in self._sight.idle if self._sight.doubtful.get(serial) not in waiting
+        )
+
+    def follow_up(self, freed: Collection[str]) -> int:
+        """Give phones whose run has just been stored their next one, without a look at the rest."""
+        return self._dispatch(serial for serial in freed if serial in self._sight.idle)
+
+    def _dispatch(self, phones: Iterable[str]) -> int:
+        idle = {serial: self._sight.idle[serial] for serial in phones}
+        jobs = backlog.lease_next(self._db, idle, self._lease_s) if idle else []
+        for host, job in jobs:
+            self._queue.send_job(host, job)
+        return len(jobs)
 
     def _listen_again(self) -> None:
         """After deafness silence proves nothing: every lease gets its full time again."""
@@ -125,14 +148,9 @@ class Scheduler:
                 self._asked_at[host] = now
                 self._queue.send_command(host, Command(verb="announce"))
 
-    def _dispatch(self, sight: Sight) -> int:
-        waiting = backlog.unfinished(self._db, set(sight.doubtful.values()))
-        idle = {
-            serial: host
-            for serial, host in sight.idle.items()
-            if sight.doubtful.get(serial) not in waiting
-        }
-        jobs = backlog.lease_next(self._db, idle, self._lease_s) if idle else []
-        for host, job in jobs:
-            self._queue.send_job(host, job)
-        return len(jobs)
+
+def freed_by(events: Sequence[Event]) -> set[str]:
+    """Phones whose run has ended, if that is all that happened; else nothing can be told."""
+    if any(event.kind not in ENDED for event in events):
+        return set()
+    return {event.phone for event in events}

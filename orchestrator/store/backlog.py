@@ -4,8 +4,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import ScalarSelect, bindparam, case, func, select, update
+from sqlalchemy import Select, bindparam, func, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.nouns import PlannedRun, RunState, Trial
@@ -16,6 +17,57 @@ from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Blame
 from workloads.messages import Job, RunId
+
+
+def _first_in_line() -> Select[Any]:
+    """Phones, each with the first run in its line, unless it already holds a lease."""
+    held = run.alias("held")
+    has_lease = (
+        select(held.c.id)
+        .where(held.c.phone == phone.c.serial)
+        .where(held.c.state == RunState.LEASED)
+        .correlate(phone)
+        .exists()
+    )
+    first = (
+        select(run.c.id)
+        .where(run.c.phone == phone.c.serial)
+        .where(run.c.state == RunState.QUEUED)
+        .where(run.c.not_before <= bindparam("now"))
+        .where(~has_lease)
+        .order_by(run.c.rank, run.c.id)
+        .limit(1)
+        .correlate(phone)
+        .scalar_subquery()
+    )
+    some = phone.c.serial.in_(bindparam("serials", expanding=True))
+    return select(phone.c.serial, first).where(some)
+
+
+# Statements of the busy path are built once; building one costs as much as running it.
+_FIRST_IN_LINE = _first_in_line()
+_LEASE = (
+    update(run)
+    .where(run.c.id == bindparam("run_id"))
+    .where(run.c.state == RunState.QUEUED)
+    .values(
+        state=RunState.LEASED,
+        attempt=run.c.attempt + 1,
+        host=bindparam("at"),
+        lease_until=bindparam("until"),
+    )
+)
+_FENCE = update(phone).where(phone.c.serial == bindparam("of")).values(fence=phone.c.fence + 1)
+_LEASED = (
+    select(
+        *(run.c.trial, run.c.repeat, run.c.attempt, run.c.phone, run.c.host),
+        *(trial.c.case, trial.c.condition, phone.c.fence),
+    )
+    .join(trial, trial.c.id == run.c.trial)
+    .join(phone, phone.c.serial == run.c.phone)
+    .where(run.c.id.in_(bindparam("ids", expanding=True)))
+    .where(run.c.state == RunState.LEASED, run.c.lease_until == bindparam("until"))
+)
 
 
 @dataclass(frozen=True)
@@ -127,36 +179,19 @@ def lease_next(
 ) -> list[tuple[str, Job]]:
     """Lease each idle phone (serial -> host) its next run, and say which job goes to which host."""
     now = time.time() if now is None else now
+    until = now + lease_s
     with db.read() as connection:
-        first = select(phone.c.serial, _next_run(now)).where(phone.c.serial.in_(idle))
-        rows = connection.execute(first).all()
-    chosen = {serial: run_id for serial, run_id in rows if run_id is not None}
+        found = connection.execute(_FIRST_IN_LINE, {"now": now, "serials": list(idle)}).all()
+    chosen = {serial: run_id for serial, run_id in found if run_id is not None}
     if not chosen:
         return []
+    leases = [{"run_id": run_id, "at": idle[of], "until": until} for of, run_id in chosen.items()]
     try:
         with db.write() as connection:
-            leased = connection.execute(
-                update(run)
-                .where(run.c.id.in_(chosen.values()))
-                .where(run.c.state == RunState.QUEUED)
-                .values(
-                    state=RunState.LEASED,
-                    attempt=run.c.attempt + 1,
-                    host=case(dict(idle), value=run.c.phone),
-                    lease_until=now + lease_s,
-                )
-                .returning(run.c.id)
-            ).scalars()
-            ids = list(leased)
-            connection.execute(
-                update(phone).where(phone.c.serial.in_(chosen)).values(fence=phone.c.fence + 1)
-            )
-            rows = connection.execute(
-                select(run, trial.c.case, trial.c.condition, phone.c.fence)
-                .join(trial, trial.c.id == run.c.trial)
-                .join(phone, phone.c.serial == run.c.phone)
-                .where(run.c.id.in_(ids))
-            ).all()
+            connection.execute(_LEASE, leases)
+            connection.execute(_FENCE, [{"of": serial} for serial in chosen])
+            ids = list(chosen.values())
+            rows = connection.execute(_LEASED, {"ids": ids, "until": until}).all()
     except IntegrityError:
         return []  # another scheduler leased one of these phones first; the next tick sees it
     return [
@@ -175,29 +210,6 @@ def lease_next(
     ]
 
 
-def _next_run(now: float) -> ScalarSelect[int]:
-    """The first run in a phone's line, unless the phone already holds a lease."""
-    held = run.alias("held")
-    has_lease = (
-        select(held.c.id)
-        .where(held.c.phone == phone.c.serial)
-        .where(held.c.state == RunState.LEASED)
-        .correlate(phone)
-        .exists()
-    )
-    return (
-        select(run.c.id)
-        .where(run.c.phone == phone.c.serial)
-        .where(run.c.state == RunState.QUEUED)
-        .where(run.c.not_before <= now)
-        .where(~has_lease)
-        .order_by(run.c.rank, run.c.id)
-        .limit(1)
-        .correlate(phone)
-        .scalar_subquery()
-    )
-
-
 def unfinished(db: Database, runs: Collection[RunId]) -> set[RunId]:
     """Say which of these attempts the store does not take for finished."""
     if not runs:
@@ -205,7 +217,7 @@ def unfinished(db: Database, runs: Collection[RunId]) -> set[RunId]:
     with db.read() as connection:
         rows = connection.execute(
             select(run.c.trial, run.c.repeat, run.c.attempt, run.c.state).where(
-                run.c.trial.in_({item.trial for item in runs})
+                tuple_(run.c.trial, run.c.repeat).in_({(item.trial, item.repeat) for item in runs})
             )
         ).all()
     ended = (RunState.DONE, RunState.FAILED)

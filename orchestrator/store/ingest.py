@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, func, select, tuple_, update
 
 from orchestrator.nouns import RunState
 from orchestrator.plan.retry import Decision, Next, decide
@@ -62,23 +62,27 @@ def _store_sighting(db: Database, connection: Connection, sighting: Sighting) ->
         "facts_digest": sighting.facts_digest,
         "seen_at": datetime.now(UTC),
     }
-    if not db.insert_new(connection, phone, [{"serial": facts.serial, "fence": 0, **known}]):
+    # A phone remembers the highest fence it has seen. Beginning with the time, a store that is made
+    # anew is ahead of the one before it, because no phone is leased every second for good.
+    new = {"serial": facts.serial, "fence": int(time()), **known}
+    if not db.insert_new(connection, phone, [new]):
         connection.execute(update(phone).where(phone.c.serial == facts.serial).values(**known))
 
 
 def _store_reports(
     db: Database, connection: Connection, host: str, reports: Sequence[Report]
 ) -> list[Event]:
-    trials = {report.run.trial for report in reports}
+    runs = {(report.run.trial, report.run.repeat) for report in reports}
     rows = connection.execute(
         select(run, trial.c.case, trial.c.condition)
         .join(trial, trial.c.id == run.c.trial)
-        .where(run.c.trial.in_(trials))
+        .where(tuple_(run.c.trial, run.c.repeat).in_(runs))
     ).all()
     run_of = {(row.trial, row.repeat): row for row in rows}
+    told = tables.report.c
     seen = connection.execute(
-        select(tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt).where(
-            tables.report.c.trial.in_(trials)
+        select(told.trial, told.repeat, told.attempt).where(
+            tuple_(told.trial, told.repeat).in_(runs)
         )
     ).all()
     known = {tuple(row) for row in seen}

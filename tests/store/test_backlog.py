@@ -70,7 +70,9 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
         ((_, job),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30)
         seen.append((job.run.attempt, job.fence))
         backlog.expire(store, time.time() + 60)
-    assert [(1, 1), (2, 2), (3, 3)] == seen
+    first = seen[0][1]
+    assert [(1, first), (2, first + 1), (3, first + 2)] == seen
+    assert first > time.time() - 60, "ahead of every fence that an earlier store gave out"
 
 
 def test_a_heartbeat_renews_its_attempt_and_no_other(store: Database) -> None:
