@@ -32,6 +32,7 @@ DELIVER = "farm.deliver"
 RESULTS_QUEUE = "farm.results"
 EVENTS_KEY = "farm:events"
 HOSTS_KEY = "farm:hosts"
+BOARD_KEY = "farm:board"
 
 Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Noun(BaseModel):
     """A frozen value; two nouns with equal content are the same noun."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def digest_of(content: Any) -> str:

@@ -1,43 +1,34 @@
-"""`farm status`: how the lab is, on one screen."""
+"""`farm status`: how the lab is, on one screen and at once."""
 
-from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from orchestrator.commands.common import (
-    json_option,
-    lab_option,
-    open_broker,
-    open_store,
-    print_json,
-    read_lab,
-)
+from orchestrator.commands.common import json_option, lab_option, open_broker, print_json, read_lab
 
 
 @click.command()
 @lab_option
 @json_option
 def status(lab_folder: Path, as_json: bool) -> None:
-    """Say how the lab is: services, hosts, phones, sweeps."""
-    from orchestrator.lab_view import look
+    """Say how the lab is: hosts, phones, sweeps."""
+    from workloads.fault import FarmTrouble
 
     lab = read_lab(lab_folder)
-    view = look(open_store(lab), open_broker(lab))
-    states = Counter(item.state for item in view.phones)
+    board = open_broker(lab).board()
+    if board is None:
+        raise FarmTrouble("the scheduler is silent, so nothing is dispatched; start it: farm up")
     if as_json:
-        sweeps = [asdict(item) for item in view.sweeps]
-        print_json({"hosts": view.hosts, "phones": states, "sweeps": sweeps})
+        print_json(board)
         return
-    click.echo(f"store   {lab.store_url}")
-    click.echo(f"broker  {lab.broker_url}")
-    hosts = ", ".join(sorted(view.hosts)) or "none; add one with: farm agent run"
+    counts = ", ".join(f"{count} {state}" for state, count in board["phones"].items())
+    hosts = ", ".join(sorted(board["hosts"])) or "none; add one with: farm agent run"
+    click.echo(f"lab     {lab.root}")
     click.echo(f"hosts   {hosts}")
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    click.echo(f"phones  {len(view.phones)}{': ' + counts if counts else ''}")
-    for item in view.sweeps[:10]:
-        text = f"{item.done}/{item.total} done" + (f", {item.failed} failed" if item.failed else "")
-        click.echo(f"sweep   {item.id} {item.name}: {text}")
-    if not view.sweeps:
+    click.echo(f"phones  {counts or 'none yet'}")
+    for sweep in board["sweeps"]:
+        failed = f", {sweep['failed']} failed" if sweep["failed"] else ""
+        text = f"{sweep['done']}/{sweep['total']} done{failed}"
+        click.echo(f"sweep   {sweep['id']} {sweep['name']}: {text}")
+    if not board["sweeps"]:
         click.echo("sweep   none; submit one with: farm sweep submit FILE")

@@ -26,7 +26,7 @@ def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float)
     from orchestrator.lab.children import stop_all
     from orchestrator.lab.virtual import virtual_phones
 
-    logging.basicConfig(format="farm: %(message)s", level="INFO")
+    logging.basicConfig(format="farm: %(message)s", level="WARNING")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lab = read_lab(lab_folder)
     host = host or lab.settings.agent.host or this_host()

@@ -3,6 +3,7 @@
 Nothing here is the truth. Every key may vanish at any moment and comes back by itself.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import redis
 
 from workloads.fault import BrokerDown
 from workloads.messages import (
+    BOARD_KEY,
     EVENTS_KEY,
     HOSTS_KEY,
     BadMessage,
@@ -24,6 +26,7 @@ from workloads.messages import (
 EVENTS_KEPT = 10_000
 CONFIRMED_KEPT = 10_000
 CONFIRMED_TTL_S = 600
+BOARD_TTL_S = 5
 PRESENCE_BYTES_MAX = 1024 * 1024
 
 
@@ -71,6 +74,17 @@ class Broker:
                     EVENTS_KEY, {"e": event.model_dump_json()}, maxlen=EVENTS_KEPT, approximate=True
                 )
             pipe.execute()
+
+    def pin(self, board: dict[str, Any]) -> None:
+        """Pin the board up for everybody; it falls off when it is not renewed."""
+        with self._translated():
+            self._redis.set(BOARD_KEY, json.dumps(board), ex=BOARD_TTL_S)
+
+    def board(self) -> dict[str, Any] | None:
+        """The board, or None when the scheduler is silent."""
+        with self._translated():
+            text = self._redis.get(BOARD_KEY)
+        return dict(json.loads(text)) if text else None
 
     def tell(self, event: Event) -> None:
         """Tell everybody what happened."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from orchestrator.dispatch.board import write_board
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
 from orchestrator.store import backlog
@@ -22,6 +23,7 @@ log = logging.getLogger("farm.scheduler")
 
 WAKE_S = 0.2
 SIGHT_S = 0.2
+BOARD_S = 1.0
 ENDED = frozenset({"accepted", "void", "fault"})
 TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
@@ -82,6 +84,7 @@ class Scheduler:
         self._deaf = True
         self._sight = Sight(frozenset(), {}, {}, frozenset())
         self._looked_at = 0.0
+        self._pinned_at = 0.0
 
     def serve(self, stop: threading.Event) -> None:
         """Tick until told to stop; trouble with broker or store is waited out."""
@@ -114,6 +117,9 @@ class Scheduler:
             self._expire(now)
             self._renewed_at = now
         self._ask_strangers(self._sight.strangers, now)
+        if now - self._pinned_at > BOARD_S:
+            self._broker.pin(write_board(self._db, presences))
+            self._pinned_at = now
         waiting = backlog.unfinished(self._db, set(self._sight.doubtful.values()))
         return self._dispatch(
             serial for serial in self._sight.idle if self._sight.doubtful.get(serial) not in waiting

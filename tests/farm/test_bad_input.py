@@ -67,7 +67,7 @@ def test_a_broker_that_is_gone_is_one_sentence(farm: Farm, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("status",), 4, "there is no store at"),  # no lab here
+        (("status",), 4, "the broker at"),  # no lab here
         (("sweep", "submit", "FILE"), 4, "there is no store at"),  # a good file, but no lab
         (("export", "sw-1"), 4, "there is no store at"),
         (("sweep", "validate", "missing.yaml"), 2, "missing.yaml cannot be read"),

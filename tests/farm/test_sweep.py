@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from orchestrator.store.queries import measured_runs, telemetry
-from tests.farm.conftest import Farm
+from tests.farm.conftest import Farm, wait_for
 from workloads.messages import Report
 
 SWEEP = """\
@@ -60,9 +60,10 @@ def _blocks_are_complete(runs: list) -> None:  # type: ignore[type-arg]
 
 
 def _commands_show_it(farm: Farm, sweep: str) -> None:
+    wait_for(lambda: farm.broker.board()["sweeps"][0]["done"] == 24, "the board is up to date", 5)  # type: ignore[index]
     status = json.loads(farm.command("status", "--json").stdout)
     assert {"host-a", "host-b"} == set(status["hosts"])
-    assert 24 == status["sweeps"][0]["runs"]["done"]
+    assert {"idle": 6} == status["phones"]
     phones = json.loads(farm.command("phone", "list", "--json").stdout)
     assert 6 == len(phones)
     assert {"controlled"} == {phone["facts"]["control"] for phone in phones}

@@ -1,0 +1,39 @@
+"""The board: how the lab is, in one small note that the scheduler keeps up to date.
+
+Whoever wants to know at a glance reads it from the broker, without a way to the store; when the
+scheduler falls silent, the note expires.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.store import backlog, queries
+from orchestrator.store.database import Database
+from workloads.messages import Presence
+
+SWEEPS_SHOWN = 10
+
+
+def write_board(db: Database, presences: Sequence[Presence]) -> dict[str, Any]:
+    """Count hosts, phones and runs."""
+    states = {phone.serial: phone.state for beat in presences for phone in beat.phones}
+    known = backlog.known_facts(db)
+    phones = Counter(states.get(serial, "away") for serial in {*known, *states})
+    return {
+        "at": datetime.now(UTC).isoformat(),
+        "hosts": {presence.host: presence.at.isoformat() for presence in presences},
+        "phones": dict(sorted(phones.items())),
+        "sweeps": [
+            {
+                "id": sweep.id,
+                "name": sweep.name,
+                "total": sweep.total,
+                "done": sweep.done,
+                "failed": sweep.failed,
+                "left": sweep.left,
+            }
+            for sweep in queries.sweep_summaries(db)[:SWEEPS_SHOWN]
+        ],
+    }
