@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 # At high speed events are closer together than a host should wake up for; they fire in batches.
-WAKE_EVERY_S = 0.04
+WAKE_EVERY_S = 0.1
 # Looks closer together than this, in host time, see the same moment.
 SAME_MOMENT_S = 0.0002
 

@@ -158,13 +158,16 @@ class FileTree:
         if not node.allows(uid, 2) or (isinstance(node, Live) and node.write is None):
             raise failed(errno.EACCES, path)
         if isinstance(node, File) and not append:
-            self._resize(node, 0)
+            self.used -= len(node.content)
+            node.content.clear()
         return node
 
     def append(self, node: Node, chunk: bytes, uid: int) -> None:
         """Write at the end of a file, or hand the bytes to a live node."""
         if isinstance(node, File):
-            self._resize(node, len(node.content) + len(chunk))
+            if self.used + len(chunk) > self.capacity:
+                raise failed(errno.ENOSPC)
+            self.used += len(chunk)
             node.content += chunk
             node.mtime = self._wall()
         elif isinstance(node, Live):
@@ -278,14 +281,6 @@ class FileTree:
         if not parent.allows(uid, 3):
             raise failed(errno.EACCES, path)
         return parent, name
-
-    def _resize(self, node: File, size: int) -> None:
-        grown = size - len(node.content)
-        if grown > 0 and self.used + grown > self.capacity:
-            raise failed(errno.ENOSPC)
-        self.used += grown
-        if size < len(node.content):
-            del node.content[size:]
 
     def _stamped(self, node: Node) -> Node:
         node.mtime = node.mtime or self._wall()

@@ -18,8 +18,8 @@ class Load:
     shares: dict[int, float] = field(default_factory=dict)
 
 
-def place(loads: Iterable[Load], speeds: dict[int, float]) -> dict[int, float]:
-    """Give each load its shares of cores; return how busy each online core is (0 or its activity).
+def place(loads: Iterable[Load], speeds: dict[int, float]) -> None:
+    """Give each load its shares of cores.
 
     `speeds` names the online cores. A mask without an online core falls back to all of them, as
     the kernel does when it breaks an affinity it can no longer honour.
@@ -31,9 +31,6 @@ def place(loads: Iterable[Load], speeds: dict[int, float]) -> dict[int, float]:
             best = min(allowed, key=lambda cpu: (len(threads_on[cpu]), -speeds[cpu]))
             threads_on[best].append(load)
         load.shares = {}
-    busy: dict[int, float] = {}
     for cpu, threads in threads_on.items():
         for load in threads:
             load.shares[cpu] = load.shares.get(cpu, 0.0) + 1.0 / len(threads)
-        busy[cpu] = sum(load.activity for load in threads) / len(threads) if threads else 0.0
-    return busy

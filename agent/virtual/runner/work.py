@@ -193,7 +193,7 @@ class Work:
             self._open_window()
             self._choose_end()
             if not self.phone.timeline.reach(self._due):
-                self._aim()
+                self._event = self.phone.timeline.at(self._due, self._close_windows)
                 return
 
     def _close_window(self) -> bool:
