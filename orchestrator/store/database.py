@@ -39,15 +39,17 @@ class Database:
         with _translated(self.url), self._engine.connect() as connection:
             yield connection.execution_options(**options)
 
-    def insert_new(
-        self, connection: Connection, table: Table, rows: Sequence[dict[str, Any]]
-    ) -> int:
+    def insert_new(self, connection: Connection, table: Table, rows: Rows) -> None:
+        """Insert the rows that are not there yet."""
+        if rows:
+            connection.execute(_insert_new(connection, table), list(rows))
+
+    def insert_and_count(self, connection: Connection, table: Table, rows: Rows) -> int:
         """Insert the rows that are not there yet; say how many those were."""
         if not rows:
             return 0
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        statement = dialect.insert(table).on_conflict_do_nothing()
-        return max(0, connection.execute(statement, list(rows)).rowcount)
+        statement = _insert_new(connection, table).returning(*table.primary_key.columns)
+        return len(connection.execute(statement, list(rows)).all())
 
     def migrate(self) -> None:
         """Bring the schema to this version; made for it by alembic, from the first table on."""
@@ -75,6 +77,12 @@ class Database:
     def close(self) -> None:
         """Let go of every connection."""
         self._engine.dispose()
+
+
+def _insert_new(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def _engine(url: str) -> Engine:

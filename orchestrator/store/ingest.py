@@ -62,11 +62,13 @@ def _store_sighting(db: Database, connection: Connection, sighting: Sighting) ->
         "facts_digest": sighting.facts_digest,
         "seen_at": datetime.now(UTC),
     }
+    same = phone.c.serial == facts.serial
+    if connection.execute(update(phone).where(same).values(**known)).rowcount:
+        return
     # A phone remembers the highest fence it has seen. Beginning with the time, a store that is made
     # anew is ahead of the one before it, because no phone is leased every second for good.
     new = {"serial": facts.serial, "fence": int(time()), **known}
-    if not db.insert_new(connection, phone, [new]):
-        connection.execute(update(phone).where(phone.c.serial == facts.serial).values(**known))
+    db.insert_new(connection, phone, [new])
 
 
 def _store_reports(

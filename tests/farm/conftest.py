@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,11 @@ class Farm:
         return {write["path"]: write["new"] for write in self.witness(serial, "sysfs")}
 
 
-@pytest.fixture
-def farm(lab: Lab) -> Iterator[Farm]:
+@contextmanager
+def a_farm(lab: Lab, settings: str = SETTINGS) -> Iterator[Farm]:
     """Six virtual phones, two hosts, everything up and idle."""
     lab.root.mkdir(parents=True)
-    (lab.root / "lab.toml").write_text(SETTINGS)
+    (lab.root / "lab.toml").write_text(settings)
     lab = Lab.read(lab.root, {})
     phones, addresses = virtual_phones(lab, SPEED)
     try:
@@ -97,3 +98,10 @@ def farm(lab: Lab) -> Iterator[Farm]:
             yield made
     finally:
         stop_all(phones)
+
+
+@pytest.fixture
+def farm(lab: Lab) -> Iterator[Farm]:
+    """A farm with the embedded broker and SQLite."""
+    with a_farm(lab) as made:
+        yield made

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 from orchestrator.store.queries import measured_runs, telemetry
-from tests.farm.conftest import Farm, wait_for
+from tests.conftest import new_database
+from tests.farm.conftest import ROOT, Farm, a_farm, wait_for
+from workloads.lab import Lab
 from workloads.messages import Report
 
 SWEEP = """\
@@ -92,3 +94,16 @@ def _telemetry_arrived(farm: Farm) -> None:
         report = Report.model_validate_json(body)
         assert report.telemetry is not None
         assert telemetry(farm.db, report.telemetry) is not None
+
+
+def test_a_lab_with_a_broker_and_a_postgresql_of_its_own(
+    lab: Lab, broker_url: str, postgres: str, tmp_path: Path
+) -> None:
+    store = new_database(postgres, tmp_path.name)
+    elsewhere = Lab.read(tmp_path / "elsewhere", {})
+    with a_farm(elsewhere, f'[broker]\nurl = "{broker_url}"\n[store]\nurl = "{store}"\n') as farm:
+        assert "broker" not in farm.children
+        made = farm.command("sweep", "submit", ROOT / "examples" / "smoke.yaml", "--json")
+        sweep = json.loads(made.stdout)["sweep"]
+        assert 0 == farm.command("watch", sweep, "--exit-status").returncode
+        assert 6 == len(measured_runs(farm.db, sweep))
