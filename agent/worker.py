@@ -26,7 +26,7 @@ from workloads.messages import (
     decode,
     queue_for,
 )
-from workloads.transport import celery_settings
+from workloads.transport import QUIET_WORKER, celery_settings
 
 log = logging.getLogger("farm.worker")
 
@@ -56,11 +56,7 @@ def serve(settings: HostSettings, server: AdbServer) -> None:
         concurrency=settings.slots + ROOM_FOR_COMMANDS,
         queues=[queue_for(settings.host)],
         hostname=f"agent@{settings.host}",
-        loglevel="WARNING",
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        quiet=True,
+        **QUIET_WORKER,
     )
     host.start()
     worker.start()

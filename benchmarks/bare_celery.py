@@ -9,7 +9,7 @@ import time
 
 from celery import Celery
 
-from workloads.transport import celery_settings
+from workloads.transport import QUIET_WORKER, celery_settings
 
 REQUESTS, REPLIES = "bare.requests", "bare.replies"
 
@@ -49,11 +49,7 @@ def serve(role: str, broker: str, count: int) -> None:
         concurrency=64 if role == "request" else 1,
         queues=[REQUESTS if role == "request" else REPLIES],
         hostname=f"{role}@bare",
-        loglevel="WARNING",
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        quiet=True,
+        **QUIET_WORKER,
     )
     threading.Thread(target=lambda: print("ready", flush=True)).start()
     worker.start()

@@ -43,3 +43,13 @@ def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
         "worker_proc_alive_timeout": 30.0,
         "enable_utc": True,
     }
+
+
+# Workers say nothing to each other and nothing of themselves: presence and events are the farm's own.
+QUIET_WORKER: dict[str, Any] = {
+    "loglevel": "WARNING",
+    "without_gossip": True,
+    "without_mingle": True,
+    "without_heartbeat": True,
+    "quiet": True,
+}

@@ -17,7 +17,7 @@ from workloads.messages import (
     Job,
     queue_for,
 )
-from workloads.transport import celery_settings
+from workloads.transport import QUIET_WORKER, celery_settings
 
 log = logging.getLogger("farm.queue")
 
@@ -67,10 +67,6 @@ def serve_deliveries(broker: str, deliver: Callable[[str, Sequence[str]], None])
         pool="solo",
         queues=[RESULTS_QUEUE],
         hostname="ingest@farm",
-        loglevel="WARNING",
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        quiet=True,
+        **QUIET_WORKER,
     )
     worker.start()
