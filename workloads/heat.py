@@ -7,12 +7,14 @@ spread of their answers is the interval: little data, wide interval.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from workloads.noun import Noun
 
-TAU_LADDER_S = tuple(10.0 * 1.35**step for step in range(20))  # 10 s .. 50 min
+TAU_STEP = 1.35
+TAU_LADDER_S = tuple(10.0 * TAU_STEP**step for step in range(20))  # 10 s .. 50 min
+FINE_STEPS = 12
 SENSOR_NOISE_C = 0.2  # most zones step by 0.1 to 1 °C; a perfect fit would be an illusion
 
 
@@ -64,20 +66,13 @@ def fit_cooling(readings: Sequence[Reading], rest_hint_c: float | None = None) -
     """
     if len(readings) < 4 or readings[0].temp_c - readings[-1].temp_c < 2 * SENSOR_NOISE_C:
         return None
-    start = readings[0].t_s
-    fits: list[tuple[float, float, float]] = []
-    for tau in TAU_LADDER_S:
-        xs = [math.exp(-(reading.t_s - start) / tau) for reading in readings]
-        ys = [reading.temp_c for reading in readings]
-        if rest_hint_c is not None:
-            xs.append(0.0)
-            ys.append(rest_hint_c)
-        line = _straight_line(xs, ys)
-        if line is not None and line[1] > 0:
-            fits.append((line[2], tau, line[0]))
+    fits = _fits(readings, rest_hint_c, TAU_LADDER_S)
     if not fits:
         return None
-    fits.sort()
+    fine = (
+        min(fits)[1] * TAU_STEP ** (step / FINE_STEPS) for step in range(-FINE_STEPS, FINE_STEPS)
+    )
+    fits = sorted(fits + _fits(readings, rest_hint_c, fine))
     floor = max(fits[0][0], SENSOR_NOISE_C)
     plausible = [fit for fit in fits if fit[0] <= 1.5 * floor]
     return CoolingFit(
@@ -86,6 +81,24 @@ def fit_cooling(readings: Sequence[Reading], rest_hint_c: float | None = None) -
         error_c=fits[0][0],
         readings=len(readings),
     )
+
+
+def _fits(
+    readings: Sequence[Reading], rest_hint_c: float | None, taus: Iterable[float]
+) -> list[tuple[float, float, float]]:
+    """For each tau under which the trace is a cooling: its error, tau and rest temperature."""
+    start = readings[0].t_s
+    fits = []
+    for tau in taus:
+        xs = [math.exp(-(reading.t_s - start) / tau) for reading in readings]
+        ys = [reading.temp_c for reading in readings]
+        if rest_hint_c is not None:
+            xs.append(0.0)
+            ys.append(rest_hint_c)
+        line = _straight_line(xs, ys)
+        if line is not None and line[1] > 0:
+            fits.append((line[2], tau, line[0]))
+    return fits
 
 
 def predict_ready(fit: CoolingFit, now_c: float, target_c: float) -> ReadyIn | None:

@@ -45,7 +45,7 @@ def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
     }
 
 
-# Workers say nothing to each other and nothing of themselves: presence and events are the farm's own.
+# Workers do not speak of themselves: heartbeats and events are the farm's own.
 QUIET_WORKER: dict[str, Any] = {
     "loglevel": "WARNING",
     "without_gossip": True,

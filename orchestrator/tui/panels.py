@@ -80,10 +80,10 @@ def phones_table(phones: Sequence[KnownPhone]) -> Table:
 
 def _stage(phone: KnownPhone) -> str:
     if phone.progress is not None:
-        return f"{phone.stage} {phone.progress:.0%}"
+        return f"{safe_text(phone.stage, 12)} {phone.progress:.0%}"
     if phone.stage == "cool" and phone.ready_s is not None:
         return f"cool, {format_duration(phone.ready_s[0])} left"
-    return phone.stage
+    return safe_text(phone.stage, 12)
 
 
 def events_list(events: Sequence[Event]) -> Table:
@@ -92,7 +92,7 @@ def events_list(events: Sequence[Event]) -> Table:
     for event in events:
         table.add_row(
             Text(f"{event.at.astimezone():%H:%M:%S}", "dim"),
-            Text(event.kind, EVENT_STYLES.get(event.kind, "default")),
+            Text(safe_text(event.kind, 12), EVENT_STYLES.get(event.kind, "default")),
             Text(safe_text(event.phone, 20)),
             Text(safe_text(event.text, 160), overflow="ellipsis", no_wrap=True),
         )

@@ -1,0 +1,59 @@
+"""Text from phones cannot harm a terminal; quantities read and write as people say them."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from workloads.text import safe_text
+from workloads.units import format_duration, format_ms, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("hostile", "safe"),
+    [
+        ("\x1b]52;c;cHduZWQ=\x07phone", "]52;c;cHduZWQ=phone"),  # writes the clipboard
+        ("\x1b[2Jgone", "[2Jgone"),  # clears the screen
+        ("\x9b31mred", "31mred"),  # the same as one byte
+        ("ab\u202ecd", "abcd"),  # turns the line around
+        ("zero\u200bwidth", "zerowidth"),
+        ("one\ntwo\tthree", "one two three"),
+        ("x" * 500, "x" * 199 + "…"),
+    ],
+)
+def test_hostile_text_becomes_harmless(hostile: str, safe: str) -> None:
+    assert safe == safe_text(hostile)
+
+
+@given(some.text())
+def test_no_text_keeps_a_control_character(text: str) -> None:
+    cleaned = safe_text(text)
+    assert not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in cleaned)
+    assert len(cleaned) <= 200
+    assert cleaned == safe_text(cleaned)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("20m", 1200), ("1.5h", 5400), ("250ms", 0.25)]
+)
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert seconds == parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "20", "m", "-5s", "1d", "five minutes"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(8, "8 s"), (200, "3 m 20 s"), (7500, "2 h 05 m"), (59.6, "60 s")]
+)
+def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
+    assert text == format_duration(seconds)
+
+
+@pytest.mark.parametrize(("ms", "text"), [(0.5594, "0.559"), (12.34, "12.3"), (1234.5, "1,234")])
+def test_step_times_have_three_digits_that_matter(ms: float, text: str) -> None:
+    assert text == format_ms(ms)
