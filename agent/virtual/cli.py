@@ -1,4 +1,4 @@
-"""`farm virtual`: list the profiles, run phones until told to stop."""
+"""`farm virtual`: list the profiles, keep phones up until told to stop."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from agent.virtual.shelf import ShelfPlan
+    from agent.virtual.shelf import PhoneAddress, ShelfPlan
 
 
 @click.group(name="virtual")
@@ -29,11 +29,18 @@ def list_profiles() -> None:
 
 
 @virtual.command()
-@click.argument("profiles", nargs=-1, metavar="[PROFILE[=SERIAL]]...")
+@click.argument("profiles", nargs=-1, metavar="[PROFILE[:stock][:native][=SERIAL]]...")
 @click.option("--all", "everything", is_flag=True, help="One of every profile.")
+@click.option(
+    "--fleet",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="TOML list of phones: profile, serial, count, speed, stock, native.",
+)
+@click.option("--phones", type=click.IntRange(1, 1000), help="So many phones of mixed models.")
 @click.option(
     "--count", default=1, show_default=True, type=click.IntRange(1, 300), help="Phones per profile."
 )
+@click.option("--stock", is_flag=True, help="Unrooted phones, as they are sold.")
 @click.option(
     "--speed",
     default=1.0,
@@ -53,10 +60,13 @@ def list_profiles() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="JSON, written once all phones listen.",
 )
-def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
+def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     profiles: tuple[str, ...],
     everything: bool,
+    fleet: Path | None,
+    phones: int | None,
     count: int,
+    stock: bool,
     speed: float,
     port_base: int,
     journal: Path | None,
@@ -68,13 +78,20 @@ def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 
     from agent.virtual.profiles import profile_ids
     from agent.virtual.shelf import ShelfPlan
+    from agent.virtual.specs import in_turn, read_fleet, read_words
 
-    chosen = profile_ids() if everything else profiles
-    unknown = [name for name in chosen if name.partition("=")[0] not in profile_ids()]
-    if unknown or not chosen:
-        what = f"no profile '{unknown[0]}'" if unknown else "name at least one profile, or --all"
-        raise click.UsageError(f"{what}; there are {', '.join(profile_ids())}")
-    plan = ShelfPlan(tuple(chosen), count, speed, port_base, journal, seed)
+    try:
+        specs = read_words(profile_ids() if everything else profiles, count)
+        specs += read_fleet(fleet) if fleet else ()
+        specs += in_turn(phones) if phones else ()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if not specs:
+        raise click.UsageError(
+            "name at least one profile, or say --all, --fleet FILE or --phones N; "
+            f"there are {', '.join(profile_ids())}"
+        )
+    plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock)
     try:
         asyncio.run(_serve(plan, ready_file))
     except (OSError, ValueError) as error:
@@ -98,6 +115,14 @@ async def _serve(plan: "ShelfPlan", ready_file: Path | None) -> None:
             click.echo(address.line())
         if ready_file is not None:
             write_ready_file(ready_file, addresses)
+        click.echo(_how_to_connect(addresses), err=True)
         await told.wait()
     finally:
         await shelf.stop()
+
+
+def _how_to_connect(addresses: "list[PhoneAddress]") -> str:
+    one = f"adb connect {addresses[0].address}"
+    if len(addresses) == 1:
+        return f"connect with: {one}"
+    return f"{len(addresses)} phones; connect each by its address: {one}"

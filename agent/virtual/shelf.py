@@ -18,20 +18,27 @@ from pathlib import Path
 from agent.virtual.adb.server import PhoneServer
 from agent.virtual.phone import Phone
 from agent.virtual.profiles import load_profile
+from agent.virtual.specs import PhoneSpec, read_words
 
 _READY_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class ShelfPlan:
-    """Which phones to put on the shelf; a profile may be PROFILE=SERIAL."""
+    """Which phones to put on the shelf: PROFILE[:stock][:native][=SERIAL] words, or specs."""
 
-    profiles: tuple[str, ...]
+    profiles: tuple[str, ...] = ()
     count: int = 1
     speed: float = 1.0
     port_base: int = 0
     journal: Path | None = None
     seed: int = 0
+    phones: tuple[PhoneSpec, ...] = ()
+    stock: bool = False  # all of them
+    native: bool = False
+
+    def specs(self) -> tuple[PhoneSpec, ...]:
+        return (*read_words(self.profiles, self.count), *self.phones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +57,7 @@ class Shelf:
     """Running phones; lives in one event loop."""
 
     def __init__(self, plan: ShelfPlan) -> None:
-        phones = [
-            Phone(load_profile(name), unit, plan.speed, plan.seed, serial or None, plan.journal)
-            for name, _, serial in (entry.partition("=") for entry in plan.profiles)
-            for unit in range(1, plan.count + 1)
-        ]
+        phones = [_phone(spec, plan) for spec in plan.specs()]
         if len({phone.serial for phone in phones}) < len(phones):
             raise ValueError("two phones would have the same serial")
         ports = [plan.port_base + index if plan.port_base else 0 for index in range(len(phones))]
@@ -70,6 +73,13 @@ class Shelf:
 
     async def stop(self) -> None:
         await asyncio.gather(*(server.stop() for server in self.servers))
+
+
+def _phone(spec: PhoneSpec, plan: ShelfPlan) -> Phone:
+    profile = load_profile(spec.profile)
+    if spec.stock or plan.stock:
+        profile = profile.model_copy(update={"rooted": False})
+    return Phone(profile, spec.unit, spec.speed or plan.speed, plan.seed, spec.serial, plan.journal)
 
 
 def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:
@@ -102,12 +112,13 @@ def shelf_in_thread(plan: ShelfPlan) -> Iterator[tuple[Shelf, list[PhoneAddress]
 
 @contextmanager
 def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
-    """Phones in a process of their own, as `farm virtual run` starts them."""
+    """Phones in a process of their own, as `farm virtual up` starts them."""
     with tempfile.TemporaryDirectory(prefix="shelf-") as folder:
         ready = Path(folder) / "ready.json"
-        command = [sys.executable, "-m", "agent.virtual", "run", *plan.profiles]
+        command = [sys.executable, "-m", "agent.virtual", "up", *plan.profiles]
         command += ["--count", str(plan.count), "--speed", str(plan.speed)]
         command += ["--seed", str(plan.seed), "--ready-file", str(ready)]
+        command += ["--stock"] * plan.stock
         if plan.port_base:
             command += ["--port-base", str(plan.port_base)]
         if plan.journal is not None:

@@ -21,7 +21,7 @@ def virtual_phones(
     ready.unlink(missing_ok=True)
     options: list[str | Path] = ["--all", "--count", str(count), "--speed", str(speed)]
     command = service_command(
-        "virtual", "run", *options, "--journal", folder / "journal", "--ready-file", ready
+        "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )
     child = Child("virtual", command, lab.log_file("virtual"))
     child.start()

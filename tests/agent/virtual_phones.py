@@ -59,7 +59,7 @@ def start_virtual_phone(folder: Path, profile: str, speed: float, port: int = 0)
     options += ["--port-base", str(port)]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "agent.virtual", "run", profile, *options],
+            [sys.executable, "-m", "agent.virtual", "up", profile, *options],
             stdout=log,
             stderr=log,
         )

@@ -29,15 +29,15 @@ def test_list_names_every_profile() -> None:
     ] == [line.split()[0] for line in listed.splitlines()]
 
 
-@pytest.mark.parametrize("words", [["run"], ["run", "nokia_3310"]])
+@pytest.mark.parametrize("words", [["up"], ["up", "nokia_3310"], ["up", "honor_8:golden"]])
 def test_a_wrong_question_is_answered_with_the_choices(words: list[str]) -> None:
     said = CliRunner().invoke(virtual, words)
     assert said.exit_code == 2
-    assert "meizu_16t" in said.output
+    assert "meizu_16t" in said.output or "say stock or native" in said.output
 
 
 def test_a_port_that_adb_scans_is_refused() -> None:
-    said = CliRunner().invoke(virtual, ["run", "honor_8", "--port-base", "5555"])
+    said = CliRunner().invoke(virtual, ["up", "honor_8", "--port-base", "5555"])
     assert said.exit_code == 1
     assert "scans" in said.output
 
@@ -45,7 +45,7 @@ def test_a_port_that_adb_scans_is_refused() -> None:
 def test_phones_start_say_where_they_are_and_stop(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     base = free_ports(4)
-    command = [sys.executable, "-m", "agent.virtual", "run", "honor_8", "meizu_16t"]
+    command = [sys.executable, "-m", "agent.virtual", "up", "honor_8", "meizu_16t"]
     command += ["--count", "2", "--port-base", str(base), "--ready-file", str(ready)]
     command += ["--journal", str(tmp_path / "journal")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
