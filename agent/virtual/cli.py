@@ -23,7 +23,7 @@ def list_profiles() -> None:
         profile = load_profile(profile_id)
         cores = "+".join(str(len(cluster.cpus)) for cluster in profile.cluster)
         click.echo(
-            f"{profile.id:<16} {profile.name:<18} {profile.soc:<9} {cores:<6} "
+            f"{profile.id:<17} {profile.name:<20} {profile.soc:<9} {cores:<6} "
             f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock'}"
         )
 

@@ -3,7 +3,7 @@
 A fleet file is a list of tables; every key but `profile` may be left out:
 
     [[phone]]
-    profile = "meizu_16t"
+    profile = "meizu-16t"
     count = 3          # units of this model; the first is nominal, the others differ a little
     serial = "LAB01"   # only where count is 1
     speed = 100.0      # model seconds per second; the command line's where absent

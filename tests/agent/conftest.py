@@ -23,7 +23,7 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
 @pytest.fixture(scope="session")
 def shared_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
     """A rooted phone, its clock a hundred times as fast, for all tests that leave it whole."""
-    made = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu_16t", 100)
+    made = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu-16t", 100)
     yield made
     made.kill()
 
@@ -33,7 +33,7 @@ def start_phone(tmp_path: Path) -> Iterator[StartPhone]:
     """Start virtual phones that end with the test."""
     started: list[VirtualPhone] = []
 
-    def start(profile: str = "meizu_16t", speed: float = 100.0) -> VirtualPhone:
+    def start(profile: str = "meizu-16t", speed: float = 100.0) -> VirtualPhone:
         phone = start_virtual_phone(tmp_path / f"phone{len(started)}", profile, speed)
         started.append(phone)
         return phone

@@ -131,7 +131,7 @@ def test_an_endurance_run_is_not_void_by_throttling(
     adb: AdbServer, start_phone: StartPhone, desk: Desk
 ) -> None:
     """Ten minutes of full load: whatever the clocks did is the finding."""
-    there = start_phone("meizu_16t", speed=300)
+    there = start_phone("meizu-16t", speed=300)
     phone = open_phone(adb, there.address)
     job = a_job(phone.known.serial, workload="sgemm", protocol="endurance", cores="all8")
     report = attempt(job, phone, desk).report

@@ -33,7 +33,7 @@ def test_facts_of_a_rooted_phone(phone: Phone, there: VirtualPhone) -> None:
 
 def test_facts_of_a_phone_with_two_clusters(adb: AdbServer, start_phone: StartPhone) -> None:
     """Another vendor's names for zones, another grouping of cores."""
-    facts = open_phone(adb, start_phone("honor_8").address).known
+    facts = open_phone(adb, start_phone("huawei-honor-8").address).known
     assert [cluster.cpus for cluster in facts.clusters] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert [zone.type for zone in facts.cpu_zones] == ["soc_thermal", "cluster0", "cluster1"]
     assert choose_cores(facts, "big4").mask == 0xF0

@@ -33,7 +33,7 @@ def start_phone(host: AdbHost, journal: Path) -> Iterator[StartPhone]:
     """Start a phone in this process and connect it."""
     with ExitStack() as shelves:
 
-        def start(profile: str = "meizu_16t", speed: float = 100.0) -> PhoneAt:
+        def start(profile: str = "meizu-16t", speed: float = 100.0) -> PhoneAt:
             plan = ShelfPlan((profile,), speed=speed, journal=journal)
             _, (address,) = shelves.enter_context(shelf_in_thread(plan))
             shelves.callback(host.adb, "disconnect", address.address)
@@ -46,7 +46,7 @@ def start_phone(host: AdbHost, journal: Path) -> Iterator[StartPhone]:
 @pytest.fixture(scope="session")
 def phone(host: AdbHost) -> Iterator[PhoneAt]:
     """A phone for tests that leave no trace; everyday speed times a hundred."""
-    with shelf_in_thread(ShelfPlan(("meizu_16t",), speed=100.0)) as (_, (address,)):
+    with shelf_in_thread(ShelfPlan(("meizu-16t",), speed=100.0)) as (_, (address,)):
         assert "connected" in host.adb("connect", address.address).out
         yield PhoneAt(host, address.address)
         host.adb("disconnect", address.address)
@@ -66,4 +66,4 @@ def witness(journal: Path) -> Witness:
 @pytest.fixture
 def still_phone() -> Phone:
     """A phone whose clock moves only when told, without any adb."""
-    return Phone(load_profile("meizu_16t"), speed=0.0)
+    return Phone(load_profile("meizu-16t"), speed=0.0)

@@ -17,16 +17,16 @@ from tests.virtual.host import AdbHost, PhoneAt
 def test_a_fleet_file_lists_phones_and_counts_units_through(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text(
-        '[[phone]]\nprofile = "honor_8"\ncount = 2\nspeed = 50.0\n'
-        '[[phone]]\nprofile = "honor_8"\nstock = true\n'
-        '[[phone]]\nprofile = "meizu_16t"\nserial = "LAB01"\n'
+        '[[phone]]\nprofile = "huawei-honor-8"\ncount = 2\nspeed = 50.0\n'
+        '[[phone]]\nprofile = "huawei-honor-8"\nstock = true\n'
+        '[[phone]]\nprofile = "meizu-16t"\nserial = "LAB01"\n'
     )
     specs = read_fleet(file)
     assert [
-        PhoneSpec("honor_8", unit=1, speed=50.0),
-        PhoneSpec("honor_8", unit=2, speed=50.0),
-        PhoneSpec("honor_8", unit=3, stock=True),
-        PhoneSpec("meizu_16t", "LAB01"),
+        PhoneSpec("huawei-honor-8", unit=1, speed=50.0),
+        PhoneSpec("huawei-honor-8", unit=2, speed=50.0),
+        PhoneSpec("huawei-honor-8", unit=3, stock=True),
+        PhoneSpec("meizu-16t", "LAB01"),
     ] == list(specs)
     phones = [server.phone for server in Shelf(ShelfPlan(phones=specs, speed=3.0)).servers]
     assert ["VHON80001", "VHON80002", "VHON80003", "LAB01"] == [phone.serial for phone in phones]
@@ -40,9 +40,9 @@ def test_a_fleet_file_lists_phones_and_counts_units_through(tmp_path: Path) -> N
         ("", "phone: Field required"),
         ("[[phone", "end of an array"),
         ('[[phone]]\nprofile = "nokia_3310"', "no profile 'nokia_3310'"),
-        ('[[phone]]\nprofile = "honor_8"\ncolour = "red"', "phone.0.colour"),
-        ('[[phone]]\nprofile = "honor_8"\nserial = "X"\ncount = 2', "cannot name 2 phones"),
-        ('[[phone]]\nprofile = "honor_8"\ncount = 0', "phone.0.count"),
+        ('[[phone]]\nprofile = "huawei-honor-8"\ncolour = "red"', "phone.0.colour"),
+        ('[[phone]]\nprofile = "huawei-honor-8"\nserial = "X"\ncount = 2', "cannot name 2 phones"),
+        ('[[phone]]\nprofile = "huawei-honor-8"\ncount = 0', "phone.0.count"),
     ],
 )
 def test_a_wrong_fleet_file_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
@@ -54,8 +54,8 @@ def test_a_wrong_fleet_file_is_refused_with_its_place(tmp_path: Path, text: str,
 
 
 def test_words_say_profile_manner_and_serial() -> None:
-    assert (PhoneSpec("honor_8", "A1", stock=True),) == read_words(("honor_8:stock=A1",))
-    assert (PhoneSpec("honor_8", native=True),) == read_words(("honor_8:native",))
+    assert (PhoneSpec("huawei-honor-8", "A1", stock=True),) == read_words(("huawei-honor-8:stock=A1",))
+    assert (PhoneSpec("huawei-honor-8", native=True),) == read_words(("huawei-honor-8:native",))
 
 
 def test_so_many_phones_are_of_mixed_models_with_serials_of_their_own() -> None:
@@ -65,14 +65,14 @@ def test_so_many_phones_are_of_mixed_models_with_serials_of_their_own() -> None:
 
 
 def test_a_lab_says_how_to_reach_it(tmp_path: Path, host: AdbHost) -> None:
-    command = [sys.executable, "-m", "agent.virtual", "up", "honor_8:stock", "--speed", "50"]
+    command = [sys.executable, "-m", "agent.virtual", "up", "huawei-honor-8:stock", "--speed", "50"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         serial, profile, address = process.stdout.readline().split()
-        assert ("VHON80001", "honor_8") == (serial, profile)
+        assert ("VHON80001", "huawei-honor-8") == (serial, profile)
         assert f"connect with: adb connect {address}\n" == process.stderr.readline()
         assert "connected" in host.adb("connect", address).out
         assert PhoneAt(host, address).run("su -c id").status == 127

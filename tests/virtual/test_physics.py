@@ -43,7 +43,7 @@ def bench(profile_id: str) -> Bench:
 
 
 def test_a_phone_at_rest_stays_at_rest() -> None:
-    made = bench("meizu_16t")
+    made = bench("meizu-16t")
     before = made.soc.heat.temps
     made.advance(100_000)
     assert before == pytest.approx(made.soc.heat.temps, abs=0.3)
@@ -51,7 +51,7 @@ def test_a_phone_at_rest_stays_at_rest() -> None:
 
 
 def test_the_size_of_a_step_does_not_shape_the_answer() -> None:
-    profile = load_profile("samsung_s8plus").heat
+    profile = load_profile("samsung-s8-plus").heat
     one, many = HeatNetwork(profile, 25.0), HeatNetwork(profile, 25.0)
     one.advance(700.0, (4.0, 0.5, 0.1))
     for _ in range(7000):
@@ -61,7 +61,7 @@ def test_the_size_of_a_step_does_not_shape_the_answer() -> None:
 
 def test_the_body_is_as_slow_as_the_measured_trace() -> None:
     """EMDL 2021: a Galaxy S8+ battery goes from 19.3 to 31 °C in 1400 s, tau near 560 s."""
-    heat = HeatNetwork(load_profile("samsung_s8plus").heat, 25.0)
+    heat = HeatNetwork(load_profile("samsung-s8-plus").heat, 25.0)
     assert heat.slowest_s == pytest.approx(560, rel=0.1)
 
 
@@ -111,20 +111,20 @@ def test_cold_and_soaked_phones_rank_differently() -> None:
     gave_way = [seconds for seconds in throttled.values() if seconds is not None]
     assert len(gave_way) == 5
     assert all(120 <= seconds <= 480 for seconds in gave_way), throttled
-    assert throttled["redmi_note9_pro"] is None
+    assert throttled["redmi-note-9-pro"] is None
     by_cold = sorted(cold, key=cold.__getitem__, reverse=True)
     by_soaked = sorted(soaked, key=soaked.__getitem__, reverse=True)
-    assert by_cold[0] == "xiaomi_mi9"
-    assert by_soaked[0] == "huawei_mate30"
-    assert cold["samsung_s8plus"] > cold["redmi_note9_pro"]
-    assert soaked["samsung_s8plus"] < soaked["redmi_note9_pro"]
+    assert by_cold[0] == "xiaomi-mi-9"
+    assert by_soaked[0] == "huawei-mate-30"
+    assert cold["samsung-s8-plus"] > cold["redmi-note-9-pro"]
+    assert soaked["samsung-s8-plus"] < soaked["redmi-note-9-pro"]
     losses = [1 - soaked[name] / cold[name] for name in cold]
     assert max(losses) > 0.35
     assert min(losses) == 0
 
 
 def test_the_s8_falls_to_the_plateau_seen_in_the_trace() -> None:
-    made = bench("samsung_s8plus")
+    made = bench("samsung-s8-plus")
     made.soc.attach(made.load)
     assert 2361600 == made.soc.by_role("big").clock_khz
     made.advance(900)
@@ -132,7 +132,7 @@ def test_the_s8_falls_to_the_plateau_seen_in_the_trace() -> None:
 
 
 def test_a_cap_shows_in_the_effective_limit_and_goes_again() -> None:
-    made = bench("xiaomi_mi9")
+    made = bench("xiaomi-mi-9")
     big = made.soc.by_role("big")
     made.soc.attach(made.load)
     made.advance(400)
@@ -145,7 +145,7 @@ def test_a_cap_shows_in_the_effective_limit_and_goes_again() -> None:
 
 
 def test_a_lower_clock_keeps_a_phone_out_of_the_trip() -> None:
-    made = bench("xiaomi_mi9")
+    made = bench("xiaomi-mi-9")
 
     def slow_down() -> None:
         for role in ("big", "prime"):
@@ -157,7 +157,7 @@ def test_a_lower_clock_keeps_a_phone_out_of_the_trip() -> None:
 
 
 def test_without_its_daemon_only_the_kernels_trip_is_left() -> None:
-    made = bench("xiaomi_mi9")
+    made = bench("xiaomi-mi-9")
     made.soc.service_runs = lambda name: name != "thermal-engine"
     made.soc.attach(made.load)
     assert first_throttled_s(made) is None
@@ -165,7 +165,7 @@ def test_without_its_daemon_only_the_kernels_trip_is_left() -> None:
 
 def test_training_on_four_big_cores_draws_what_was_measured() -> None:
     """EMDL 2021, Meizu 16T, mask f0: 4.3 to 4.6 W for AlexNet, idle 0.75 to 0.84 W."""
-    soc = Soc(load_profile("meizu_16t"), Timeline(speed=0.0))
+    soc = Soc(load_profile("meizu-16t"), Timeline(speed=0.0))
     assert 0.7 < soc.system_w() < 0.9
     load = Load(0xF0, 4, lambda _: None, activity=0.75, gbs=3.0)
     soc.attach(load)
@@ -203,7 +203,7 @@ def test_threads_spread_over_their_mask(
 def test_a_gauge_is_lazy_and_has_its_vendors_sign() -> None:
     signs = {name: load_profile(name).battery.discharge_sign for name in profile_ids()}
     assert {-1, 1} == set(signs.values())
-    made = bench("redmi_note9_pro")
+    made = bench("redmi-note-9-pro")
     made.soc.change(lambda: setattr(made.soc.battery, "charging_allowed", False))
     assert made.soc.battery.gauge_current() > 0
     before = made.soc.battery.charge_uah

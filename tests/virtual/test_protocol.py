@@ -30,7 +30,7 @@ def read_packet(stream: socket.socket) -> tuple[bytes, int, int, bytes]:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """The port of a phone that no adb server knows."""
-    with shelf_in_thread(ShelfPlan(("redmi_note9_pro",), speed=50.0)) as (_, (address,)):
+    with shelf_in_thread(ShelfPlan(("redmi-note-9-pro",), speed=50.0)) as (_, (address,)):
         yield int(address.address.rpartition(":")[2])
 
 

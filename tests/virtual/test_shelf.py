@@ -20,24 +20,24 @@ from tests.virtual.host import WAIT_S, AdbHost, PhoneAt, free_ports, until
 def test_list_names_every_profile() -> None:
     listed = CliRunner().invoke(virtual, ["list"]).output
     assert [
-        "honor_8",
-        "huawei_mate30",
-        "meizu_16t",
-        "redmi_note9_pro",
-        "samsung_s8plus",
-        "xiaomi_mi9",
+        "huawei-honor-8",
+        "huawei-mate-30",
+        "meizu-16t",
+        "redmi-note-9-pro",
+        "samsung-s8-plus",
+        "xiaomi-mi-9",
     ] == [line.split()[0] for line in listed.splitlines()]
 
 
-@pytest.mark.parametrize("words", [["up"], ["up", "nokia_3310"], ["up", "honor_8:golden"]])
+@pytest.mark.parametrize("words", [["up"], ["up", "nokia_3310"], ["up", "huawei-honor-8:golden"]])
 def test_a_wrong_question_is_answered_with_the_choices(words: list[str]) -> None:
     said = CliRunner().invoke(virtual, words)
     assert said.exit_code == 2
-    assert "meizu_16t" in said.output or "say stock or native" in said.output
+    assert "meizu-16t" in said.output or "say stock or native" in said.output
 
 
 def test_a_port_that_adb_scans_is_refused() -> None:
-    said = CliRunner().invoke(virtual, ["up", "honor_8", "--port-base", "5555"])
+    said = CliRunner().invoke(virtual, ["up", "huawei-honor-8", "--port-base", "5555"])
     assert said.exit_code == 1
     assert "scans" in said.output
 
@@ -45,7 +45,7 @@ def test_a_port_that_adb_scans_is_refused() -> None:
 def test_phones_start_say_where_they_are_and_stop(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     base = free_ports(4)
-    command = [sys.executable, "-m", "agent.virtual", "up", "honor_8", "meizu_16t"]
+    command = [sys.executable, "-m", "agent.virtual", "up", "huawei-honor-8", "meizu-16t"]
     command += ["--count", "2", "--port-base", str(base), "--ready-file", str(ready)]
     command += ["--journal", str(tmp_path / "journal")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -65,7 +65,7 @@ def test_phones_start_say_where_they_are_and_stop(tmp_path: Path) -> None:
 
 
 def test_an_idle_shelf_costs_nothing(host: AdbHost) -> None:
-    with shelf_process(ShelfPlan(("meizu_16t", "honor_8"), speed=100.0)) as addresses:
+    with shelf_process(ShelfPlan(("meizu-16t", "huawei-honor-8"), speed=100.0)) as addresses:
         phone = PhoneAt(host, addresses[0].address)
         host.adb("connect", phone.address)
         pid = owner_of(addresses[0].address)
@@ -91,7 +91,7 @@ def cpu_s(pid: int) -> float:
 
 
 def test_units_of_one_model_differ_and_the_first_is_nominal(host: AdbHost) -> None:
-    with shelf_process(ShelfPlan(("honor_8",), count=2, speed=50.0)) as addresses:
+    with shelf_process(ShelfPlan(("huawei-honor-8",), count=2, speed=50.0)) as addresses:
         phones = [PhoneAt(host, address.address) for address in addresses]
         for phone in phones:
             host.adb("connect", phone.address)

@@ -99,7 +99,7 @@ def test_a_script_fails_in_the_phones_own_words(
 
 def test_a_newer_phone_says_inaccessible(start_phone: StartPhone, witness: Witness) -> None:
     """mksh changed its words with Android 10; what is missing is journalled either way."""
-    said = start_phone("xiaomi_mi9").run("frobnicate -v")
+    said = start_phone("xiaomi-mi-9").run("frobnicate -v")
     assert (127, "/system/bin/sh: frobnicate: inaccessible or not found\n") == said[::2]
     assert [["frobnicate", "-v"]] == [entry["argv"] for entry in witness("unknown_command")]
 
@@ -205,7 +205,7 @@ def test_a_person_gets_a_prompt_and_an_echo(phone: PhoneAt) -> None:
 
 
 def test_a_stock_phone_has_no_su() -> None:
-    phone = Phone(load_profile("huawei_mate30").model_copy(update={"rooted": False}), speed=0.0)
+    phone = Phone(load_profile("huawei-mate-30").model_copy(update={"rooted": False}), speed=0.0)
     shell = Shell(phone, phone.processes.spawn(None, ["sh"]), PhonePrograms())
 
     async def say(text: str) -> tuple[int, str]:

@@ -19,7 +19,7 @@ def cooling(phone: PhoneAt) -> int:
 
 
 def test_a_soaked_phone_throttles_in_sight_and_recovers(start_phone: StartPhone) -> None:
-    phone = start_phone("xiaomi_mi9", speed=300.0)
+    phone = start_phone("xiaomi-mi-9", speed=300.0)
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
     phone.put(f"{HOME}/plan", a_plan())
     rest, skin = zone(phone, "cpu-1-0"), zone(phone, "skin")
