@@ -21,15 +21,17 @@ class AdbStream:
         self, local: int, remote: int, send: Callable[[Packet], None], payload_max: int
     ) -> None:
         self.local = local
-        self.remote = remote
+        self.remote = remote  # 0 until the host answers a stream that the phone opened
         self.payload_max = payload_max
         self.closed = asyncio.Event()
         self._send = send
         self._inbox: deque[bytes] = deque()
         self._arrived = asyncio.Event()
         self._acknowledged = asyncio.Event()
-        self._acknowledged.set()
-        self._left = bytearray()
+        if remote:
+            self._acknowledged.set()
+        self._left = b""
+        self._at = 0  # how much of what is left was taken
 
     # -- called by the connection
 
@@ -54,9 +56,9 @@ class AdbStream:
 
     async def read(self) -> bytes:
         """The next packet's bytes, or none once the stream is closed."""
-        if self._left:
-            chunk = bytes(self._left)
-            self._left.clear()
+        if self._at < len(self._left):
+            chunk = self._left[self._at :]
+            self._left, self._at = b"", 0
             return chunk
         while not self._inbox:
             if self.closed.is_set():
@@ -66,20 +68,28 @@ class AdbStream:
         chunk = self._inbox.popleft()
         if not self.closed.is_set():
             self._send(Packet(Word.OKAY, self.local, self.remote))
-        return chunk
+        # An empty packet is no end.
+        return chunk or await self.read()
 
     async def read_exactly(self, count: int) -> bytes:
         """So many bytes, or StreamClosed."""
-        while len(self._left) < count:
-            kept = bytes(self._left)
-            self._left.clear()
-            chunk = await self.read()
-            self._left += kept + chunk
-            if not chunk:
+        end = self._at + count
+        if end <= len(self._left):
+            chunk = self._left[self._at : end]
+            self._at = end
+            return chunk
+        pieces: list[bytes] = []
+        missing = count
+        while missing:
+            piece = await self.read()
+            if not piece:
                 raise StreamClosed
-        chunk = bytes(self._left[:count])
-        del self._left[:count]
-        return chunk
+            if len(piece) > missing:
+                self._left, self._at = piece, missing
+                piece = piece[:missing]
+            pieces.append(piece)
+            missing -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def write(self, content: bytes) -> None:
         """Send bytes in packets, each after the host took the one before."""
