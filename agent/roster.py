@@ -85,6 +85,7 @@ class Roster:
         self._places: dict[str, Place] = {}
         self._serial_at: dict[str, str] = {}
         self._last_at: dict[str, str] = {}
+        self._twins: set[str] = set()  # addresses whose phone is here already, under another one
         self._states: dict[str, str] = {}
         self._busy: set[str] = set()
         self._pool = ThreadPoolExecutor(16, thread_name_prefix="roster")
@@ -119,11 +120,12 @@ class Roster:
         for states in self._server.track(self._stop):
             with self._lock:
                 self._states = states
+                self._twins &= states.keys()
                 gone = [at for at in self._serial_at if states.get(at) != READY]
             for address in gone:
                 self._lose(address, f"adb says {states.get(address, 'it is gone')}")
             for address, state in states.items():
-                if state == READY and address not in self._serial_at:
+                if state == READY and address not in {*self._serial_at, *self._twins}:
                     self._once(address, self._admit)
 
     def _look_after(self) -> None:
@@ -135,7 +137,7 @@ class Roster:
                 if states.get(address) != READY:
                     self._once(address, self._reach)
             for address, state in states.items():
-                if state == READY and address not in at:
+                if state == READY and address not in {*at, *self._twins}:
                     self._once(address, self._admit)
             for address, serial in at.items():
                 place = self.place(serial)
@@ -183,7 +185,8 @@ class Roster:
         with self._lock:
             here = next((at for at, has in self._serial_at.items() if has == facts.serial), address)
             if here != address:
-                log.error("%s shows up at %s and %s: ignored there", facts.serial, here, address)
+                self._twins.add(address)
+                log.error("%s is at %s and shows up at %s: ignored", facts.serial, here, address)
                 phone.close()
                 return
             place = self._places[facts.serial] = Place(phone, facts)
@@ -215,6 +218,7 @@ class Roster:
     def _lose(self, address: str, why: str) -> None:
         with self._lock:
             place = self._places.get(self._serial_at.pop(address, ""))
+            self._twins.clear()  # one of them may be the same phone on its other cable
         if place is not None:
             log.warning("%s is away: %s", place.facts.serial, why)
             place.here, place.why = False, why

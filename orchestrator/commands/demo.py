@@ -1,6 +1,5 @@
 """`farm demo`: a whole lab of virtual phones, once, with nothing left running."""
 
-import signal
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -34,13 +33,14 @@ def demo(folder: Path | None, speed: float) -> int:
     The phones are simulated, and every number says so. Nothing is left running.
     """
     from orchestrator.exits import FAILURES
+    from orchestrator.lab.children import stop_on_signals
     from orchestrator.lab.demo import demo_lab
     from orchestrator.store.queries import measured_runs, sweep_summaries
     from orchestrator.submission import submit
     from orchestrator.tui.follow import follow
     from workloads.lab import Lab
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_on_signals()
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     began = time.monotonic()
 

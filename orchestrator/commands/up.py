@@ -1,7 +1,6 @@
 """`farm up`: a lab on this host that stays."""
 
 import logging
-import signal
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ from workloads.lab import this_host
 @lab_option
 @click.option("--host", default="", help="Name of this host (default: the machine's name).")
 @click.option("--no-agent", is_flag=True, help="Run the middle only; agents are elsewhere.")
-@click.option("--virtual", is_flag=True, help="Add the six virtual phones, for trying things out.")
+@click.option("--virtual", is_flag=True, help="Use six virtual phones, not those attached.")
 @click.option("--speed", default=1.0, show_default=True, help="Clock of the virtual phones.")
 def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float) -> None:
     """Run broker, store, scheduler, ingest and an agent on this host until Ctrl-C.
@@ -23,17 +22,19 @@ def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float)
     is in the lab folder.
     """
     from orchestrator.lab import up as lab_up
-    from orchestrator.lab.children import stop_all
+    from orchestrator.lab.children import stop_all, stop_on_signals
     from orchestrator.lab.virtual import virtual_phones
 
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_on_signals()
     lab = read_lab(lab_folder)
     host = host or lab.settings.agent.host or this_host()
     with lab_up.lab_lock(lab):
         phones, addresses = virtual_phones(lab, speed) if virtual else ((), ())
         try:
-            options = [part for address in addresses for part in ("--connect", address)]
+            # An adb server of their own keeps virtual phones out of the one that people use.
+            options = ["--private-adb"] if virtual else []
+            options += [part for address in addresses for part in ("--connect", address)]
             agents = [] if no_agent else [lab_up.agent_child(lab, host, *options)]
             with lab_up.services(lab, agents) as children:
                 click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")

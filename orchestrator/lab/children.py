@@ -81,6 +81,12 @@ class Child:
             self._process.wait()
 
 
+def stop_on_signals() -> None:
+    """Let both signals end this process in an orderly way, also where SIGINT came in ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
 def stop_all(children: Sequence[Child]) -> None:
     """Stop children in reverse order of their start: who depends on others goes first."""
     for child in reversed(children):

@@ -9,17 +9,26 @@ from workloads.fault import FarmTrouble
 from workloads.lab import Lab
 
 START_S = 15.0
+# the phones of the EMDL'21 study
+PROFILES = (
+    "redmi-note-9-pro",
+    "xiaomi-mi-9",
+    "huawei-mate-30",
+    "meizu-16t",
+    "samsung-s8-plus",
+    "huawei-honor-8",
+)
 
 
 def virtual_phones(
     lab: Lab, speed: float, count: int = 1
 ) -> tuple[tuple[Child, ...], tuple[str, ...]]:
-    """Start virtual phones of every profile; answer the child and the phones' addresses."""
+    """Start virtual phones, one or more of each model; answer the child and their addresses."""
     folder = lab.root / "virtual"
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "phones.json"
     ready.unlink(missing_ok=True)
-    options: list[str | Path] = ["--all", "--count", str(count), "--speed", str(speed)]
+    options: list[str | Path] = [*PROFILES, "--count", str(count), "--speed", str(speed)]
     command = service_command(
         "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )
