@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agent.virtual.mischief.cli import mischief, mischief_options
+
 if TYPE_CHECKING:
     from agent.virtual.shelf import PhoneAddress, ShelfPlan
 
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 @click.group(name="virtual")
 def virtual() -> None:
     """Phones that are not there: real ADB, modelled physics."""
+
+
+virtual.add_command(mischief)
 
 
 @virtual.command(name="list")
@@ -60,6 +65,7 @@ def list_profiles() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="JSON, written once all phones listen.",
 )
+@mischief_options
 def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     profiles: tuple[str, ...],
     everything: bool,
@@ -72,9 +78,12 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     journal: Path | None,
     seed: int,
     ready_file: Path | None,
+    mischief_script: Path | None,
+    control: Path | None,
 ) -> None:
     """Run phones until interrupted; one line each: SERIAL PROFILE ADDRESS."""
     import asyncio
+    from dataclasses import replace
 
     from agent.virtual.profiles import profile_ids
     from agent.virtual.shelf import ShelfPlan
@@ -92,6 +101,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
             f"there are {', '.join(profile_ids())}"
         )
     plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock)
+    plan = replace(plan, mischief=mischief_script, control=control)
     try:
         asyncio.run(_serve(plan, ready_file))
     except (OSError, ValueError) as error:

@@ -18,14 +18,27 @@ class Journal:
         self._model_now = model_now
         self._serial = serial
         self._file: TextIO | None = None
+        self.path: Path | None = None
+        self.listener: Callable[[str, dict[str, object]], None] | None = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / f"{serial}.jsonl").open("a", encoding="utf-8")
+            self.path = folder / f"{serial}.jsonl"
+            self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, event: str, **facts: object) -> None:
         """Append one line and let it reach the file before anything else happens."""
-        if self._file is None:
-            return
+        if self._file is not None:
+            self._append(event, facts)
+        if self.listener is not None:
+            self.listener(event, facts)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, event: str, facts: dict[str, object]) -> None:
+        assert self._file is not None
         line = {
             "event": event,
             "phone": self._serial,
@@ -36,8 +49,3 @@ class Journal:
         }
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._file.flush()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.virtual.files.cpu_nodes import plant_cpu_nodes
 from agent.virtual.files.nodes import SHELL, constant, folder, live
@@ -22,6 +23,9 @@ from agent.virtual.processes import ProcessTable
 from agent.virtual.profiles import Profile
 from agent.virtual.properties import boot_properties, boot_settings
 from agent.virtual.timeline import Timeline
+
+if TYPE_CHECKING:
+    from agent.virtual.mischief.imp import Imp
 
 # What a phone may hold in files; it lives in our memory.
 STORAGE_BYTES = 512 * 1024 * 1024
@@ -59,6 +63,7 @@ class Phone:
         all_cores = sum(1 << cpu for cluster in profile.cluster for cpu in cluster.cpus)
         self.processes = ProcessTable(all_cores, lambda: self.timeline.now)
         self.tree = FileTree(self.wall, self.timeline.catch_up, self._sysfs_written, STORAGE_BYTES)
+        self.mischief: Imp | None = None
         self.on_reboot: Callable[[str], None] | None = None
         self.framework_battery: dict[str, str] = {}
         self._booted_at = -self._dice("boot").uniform(900.0, 40_000.0)

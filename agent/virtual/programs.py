@@ -23,7 +23,12 @@ class PhonePrograms:
     """The phone's commands and whatever was pushed to it."""
 
     def find(self, shell: "Shell", name: str) -> Program:
-        """What a name runs."""
+        """What a name runs; where there is mischief, as it lets it."""
+        program = self._find(shell, name)
+        mischief = shell.phone.mischief
+        return program if mischief is None else mischief.around(program)
+
+    def _find(self, shell: "Shell", name: str) -> Program:
         if "/" in name:
             return _by_path(shell, name)
         return COMMANDS[name] if _has(shell, name) else _missing

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.virtual.adb.server import PhoneServer
+from agent.virtual.mischief.control import ControlSocket
+from agent.virtual.mischief.director import Mischief
 from agent.virtual.phone import Phone
 from agent.virtual.profiles import load_profile
 from agent.virtual.specs import PhoneSpec, read_words
@@ -36,6 +38,8 @@ class ShelfPlan:
     phones: tuple[PhoneSpec, ...] = ()
     stock: bool = False  # all of them
     native: bool = False
+    mischief: Path | None = None  # a script of trouble
+    control: Path | None = None  # the folder of the socket that takes more of it
 
     def specs(self) -> tuple[PhoneSpec, ...]:
         return (*read_words(self.profiles, self.count), *self.phones)
@@ -62,16 +66,27 @@ class Shelf:
             raise ValueError("two phones would have the same serial")
         ports = [plan.port_base + index if plan.port_base else 0 for index in range(len(phones))]
         self.servers = [PhoneServer(phone, port) for phone, port in zip(phones, ports, strict=True)]
+        self.mischief = Mischief(self.servers, plan.seed)
+        self._script = plan.mischief
+        self._control = ControlSocket(plan.control, self.mischief) if plan.control else None
 
     async def start(self) -> list[PhoneAddress]:
         for server in self.servers:
             await server.start()
+        self.mischief.begin()
+        if self._script is not None:
+            self.mischief.run_script(self._script)
+        if self._control is not None:
+            await self._control.start()
         return [
             PhoneAddress(server.phone.serial, server.phone.profile.id, f"127.0.0.1:{server.port}")
             for server in self.servers
         ]
 
     async def stop(self) -> None:
+        if self._control is not None:
+            await self._control.stop()
+        self.mischief.clear()
         await asyncio.gather(*(server.stop() for server in self.servers))
 
 
@@ -123,6 +138,10 @@ def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
             command += ["--port-base", str(plan.port_base)]
         if plan.journal is not None:
             command += ["--journal", str(plan.journal)]
+        if plan.mischief is not None:
+            command += ["--mischief", str(plan.mischief)]
+        if plan.control is not None:
+            command += ["--control", str(plan.control)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
                 yield _await_ready(process, ready)

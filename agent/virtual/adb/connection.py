@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from agent.virtual.adb.packets import (
     PAYLOAD_MAX,
@@ -23,6 +24,19 @@ _BACKLOG_MAX = 64
 _STREAMS_MAX = 512
 
 
+class Wire(Protocol):
+    """What may happen to packets on their way; without one they just pass."""
+
+    async def arrive(self, packet: Packet) -> None:
+        """Wait until a packet that came in may be looked at."""
+
+    def take(self, connection: "Connection", packet: Packet) -> bool:
+        """Answer a packet in the connection's place; say whether that was done."""
+
+    def hold(self, connection: "Connection", chunks: list[bytes]) -> bool:
+        """Take over what is about to be sent; say whether that was done."""
+
+
 class Connection:
     """Speaks ADB with one host until either side has enough."""
 
@@ -37,6 +51,7 @@ class Connection:
         self._writer = writer
         self._banner = banner
         self._find_service = find_service
+        self.wire: Wire | None = None
         self._greeted = False
         self._peer_version = VERSION
         self._payload_max = PAYLOAD_MAX
@@ -48,7 +63,10 @@ class Connection:
         """Answer packets until the connection ends; leaves nothing running behind."""
         try:
             while True:
-                self._answer(await read_packet(self._reader))
+                packet = await read_packet(self._reader)
+                if self.wire is not None:
+                    await self.wire.arrive(packet)
+                self._answer(packet)
                 await self._writer.drain()
         except (MalformedPacket, asyncio.IncompleteReadError, OSError):
             pass
@@ -63,11 +81,40 @@ class Connection:
     def close(self) -> None:
         self._writer.close()
 
+    def abort(self) -> None:
+        """Be gone at once, as when a cable is pulled."""
+        self._writer.transport.abort()
+
+    @property
+    def writer(self) -> asyncio.StreamWriter:
+        return self._writer
+
+    def greet(
+        self,
+        packet: Packet,
+        version: int = VERSION,
+        payload_max: int = PAYLOAD_MAX,
+        banner: str = "",
+    ) -> None:
+        """Answer a host's CNXN; as another adbd would, where version and banner are given."""
+        self._greeted = True
+        self._peer_version = packet.first
+        self._payload_max = min(max(packet.second, 4096), payload_max)
+        self.send(Packet(Word.CNXN, version, payload_max, (banner or self._banner).encode()))
+
+    def send(self, packet: Packet) -> None:
+        if not self._writer.is_closing():
+            chunks = encode_packet(packet, self._peer_version)
+            if self.wire is None or not self.wire.hold(self, chunks):
+                self._writer.writelines(chunks)
+
     # -- packets
 
     def _answer(self, packet: Packet) -> None:
+        if self.wire is not None and self.wire.take(self, packet):
+            return
         if packet.word == Word.CNXN:
-            self._greet(packet)
+            self.greet(packet)
         elif not self._greeted:
             raise MalformedPacket("a packet before the greeting")
         elif packet.word == Word.OPEN:
@@ -77,21 +124,15 @@ class Connection:
         elif packet.word not in (Word.AUTH, Word.SYNC):
             raise MalformedPacket(f"unknown command {packet.word:08x}")
 
-    def _greet(self, packet: Packet) -> None:
-        self._greeted = True
-        self._peer_version = packet.first
-        self._payload_max = min(max(packet.second, 4096), PAYLOAD_MAX)
-        self._send(Packet(Word.CNXN, VERSION, PAYLOAD_MAX, self._banner.encode()))
-
     def _open(self, packet: Packet) -> None:
         name = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
         service = self._find_service(name)
         if service is None or packet.first == 0 or len(self._streams) >= _STREAMS_MAX:
-            self._send(Packet(Word.CLSE, 0, packet.first))
+            self.send(Packet(Word.CLSE, 0, packet.first))
             return
-        stream = AdbStream(next(self._locals), packet.first, self._send, self._payload_max)
+        stream = AdbStream(next(self._locals), packet.first, self.send, self._payload_max)
         self._streams[stream.local] = stream
-        self._send(Packet(Word.OKAY, stream.local, stream.remote))
+        self.send(Packet(Word.OKAY, stream.local, stream.remote))
         work = asyncio.get_running_loop().create_task(self._attend(stream, service))
         self._services.add(work)
         work.add_done_callback(self._services.discard)
@@ -101,7 +142,7 @@ class Connection:
         if stream is None or (packet.first not in (0, stream.remote)):
             # A WRTE to a stream that is gone is told so; anything else is late news.
             if packet.word == Word.WRTE:
-                self._send(Packet(Word.CLSE, 0, packet.first))
+                self.send(Packet(Word.CLSE, 0, packet.first))
             return
         if packet.word == Word.OKAY:
             stream.acknowledge()
@@ -121,9 +162,5 @@ class Connection:
             pass
         finally:
             self._streams.pop(stream.local, None)
-            self._send(Packet(Word.CLSE, stream.local, stream.remote))
+            self.send(Packet(Word.CLSE, stream.local, stream.remote))
             stream.shut()
-
-    def _send(self, packet: Packet) -> None:
-        if not self._writer.is_closing():
-            self._writer.writelines(encode_packet(packet, self._peer_version))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent.virtual.adb.connection import Connection
+from agent.virtual.adb.connection import Connection, Service, Wire
 from agent.virtual.adb.services import banner, find_service
 from agent.virtual.phone import Phone
 
@@ -21,12 +21,20 @@ class PhoneServer:
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
         self._booting: asyncio.Task[None] | None = None
+        self._plugged = True
+        self._wire: Wire | None = None
         phone.on_reboot = self._reboot
 
     async def start(self) -> None:
         """Listen; an ephemeral port is kept for good once it is known."""
-        self._server = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        if not self._plugged or self._server is not None:
+            return
+        server = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        if self._plugged:
+            self._server = server
+        else:
+            server.close()  # the cable was pulled meanwhile
 
     async def stop(self) -> None:
         """Close everything and switch the phone off."""
@@ -34,6 +42,44 @@ class PhoneServer:
             self._booting.cancel()
         await self._close()
         self.phone.close()
+
+    @property
+    def wire(self) -> Wire | None:
+        """What packets go through, of every connection there is and will be."""
+        return self._wire
+
+    @wire.setter
+    def wire(self, wire: Wire | None) -> None:
+        self._wire = wire
+        for connection in self._connections:
+            connection.wire = wire
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        return tuple(self._connections)
+
+    @property
+    def listener(self) -> asyncio.Server | None:
+        return self._server
+
+    def unplug(self) -> None:
+        """Pull the cable: nobody listens, and whoever was connected is cut off."""
+        self._plugged = False
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.drop()
+
+    async def plug(self) -> None:
+        """Put the cable back; a phone that is still booting listens when it is up."""
+        self._plugged = True
+        if self._booting is None or self._booting.done():
+            await self.start()
+
+    def drop(self) -> None:
+        """Cut off whoever is connected."""
+        for connection in list(self._connections):
+            connection.abort()
 
     async def _close(self) -> None:
         if self._server is not None:
@@ -48,9 +94,8 @@ class PhoneServer:
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         phone = self.phone
-        connection = Connection(
-            reader, writer, banner(phone), lambda name: find_service(phone, name)
-        )
+        connection = Connection(reader, writer, banner(phone), self._find_service)
+        connection.wire = self._wire
         self._connections.add(connection)
         phone.journal.write("connect", peer=str(writer.get_extra_info("peername")))
         try:
@@ -58,6 +103,13 @@ class PhoneServer:
         finally:
             self._connections.discard(connection)
             phone.journal.write("disconnect")
+
+    def _find_service(self, name: str) -> Service | None:
+        self.phone.journal.write("open", name=name[:400])
+        mischief = self.phone.mischief
+        if mischief is not None and not mischief.allows_service(name):
+            return None
+        return find_service(self.phone, name)
 
     def _reboot(self, mode: str) -> None:
         if self._booting is None or self._booting.done():

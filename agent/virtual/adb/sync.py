@@ -134,6 +134,7 @@ class _Session:
         await self._take(path, mode)
 
     async def _take(self, path: str, mode: int) -> None:
+        self._phone.journal.write("push", path=path)
         content = bytearray()
         trouble: str | None = None
         room = self._tree.capacity - self._tree.used
@@ -150,7 +151,9 @@ class _Session:
                 content.clear()
             elif trouble is None:
                 content += chunk
+        size = len(content)
         trouble = trouble or self._place(path, mode, bytes(content), number)
+        self._phone.journal.write("pushed", path=path, bytes=size, fault=trouble)
         if trouble:
             await self.fail(trouble)
         else:

@@ -198,6 +198,10 @@ class FileTree:
         self._known.clear()
         return node
 
+    def forget_known(self) -> None:
+        """Something under /sys came or went after all."""
+        self._known.clear()
+
     def make_folder(self, path: str, uid: int, cwd: str = "/", parents: bool = False) -> None:
         """mkdir, with -p if asked."""
         path = self._absolute(path, cwd).rstrip("/") or "/"

@@ -69,8 +69,12 @@ class Sampler:
         if not node.allows(self._uid, 4):
             return lambda: "null"
         if isinstance(node, Live) and node.number is not None:
-            return node.number
+            return partial(self._number, node)
         return partial(self._text, node)
+
+    def _number(self, node: Live) -> int | str:
+        # Asked anew each time: a sensor may begin to lie in mid-run.
+        return node.number() if node.number is not None else self._text(node)
 
     def _text(self, node: Node) -> str:
         text = self._phone.tree.read_node(node).decode("utf-8", "replace")
