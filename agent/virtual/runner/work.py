@@ -9,7 +9,7 @@ from math import ceil, log, sqrt
 
 from agent.virtual.phone import Phone
 from agent.virtual.physics.placement import Load
-from agent.virtual.physics.roofline import OpTable, Pace, step_cost
+from agent.virtual.physics.roofline import Pace, step_cost
 from agent.virtual.processes import Process
 from agent.virtual.runner.contract import CONTRACT, Exit, RunnerFault, RunSettings
 from agent.virtual.runner.lines import Lines
@@ -40,8 +40,7 @@ class Work:
         self.sampler: Sampler | None = None
         self._lines = lines
         self._window_s = settings.window_s
-        self._table = OpTable(plan.ops, plan.engine)
-        self._load = Load(process.mask, plan.threads, plan.engine, self._change_pace)
+        self._load = Load(process.mask, plan.threads, self._change_pace)
         self._random = phone.dice_for_run()
         self._offset = 1.0 + self._random.gauss(0.0, _RUN_OFFSET)
         self._warming = settings.warmup > 0
@@ -135,8 +134,8 @@ class Work:
 
     def _change_pace(self, pace: Pace) -> None:
         self._look()
-        cost = step_cost(self._table, pace)
-        self._load.take(cost)
+        cost = step_cost(self.plan.ops, pace)
+        self._load.activity, self._load.gbs = cost.activity, cost.gbs
         self._step_s = cost.seconds * self._offset
         self._step_span = (
             min(self._step_span[0], self._step_s),
