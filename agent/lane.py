@@ -26,7 +26,7 @@ from agent.run.runner import Ask, launch, watch, write_plan
 from agent.run.scene import Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
-from workloads.catalogue import CATALOGUE
+from workloads.catalogue import CATALOGUE, threads_of
 from workloads.fault import (
     FarmError,
     FarmTrouble,
@@ -155,7 +155,7 @@ class _Lane:
                 cpus=cores.cpus,
                 mask=f"{cores.mask:x}",
                 clocks_khz=choose_clocks(facts, cores, condition.freq),
-                threads=len(cores.cpus),
+                threads=threads_of(self.job.case, len(cores.cpus)),
             )
             return cores
 

@@ -15,7 +15,7 @@ from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
 from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, split_nodes
 from agent.run.lines import Output, RunnerFault
-from workloads.catalogue import Case, lower
+from workloads.catalogue import Case, lower, threads_of
 from workloads.condition import Launch
 from workloads.fault import (
     FarmError,
@@ -57,8 +57,8 @@ class Ask:
 
     @property
     def threads(self) -> int:
-        """One thread a core."""
-        return len(self.cores.cpus)
+        """As many as the workload wants: one a core, unless it says otherwise."""
+        return threads_of(self.case, len(self.cores.cpus))
 
     def command(self) -> Command:
         """The launch itself. toybox's taskset wants a bare hex mask, and applies it before exec."""

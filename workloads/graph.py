@@ -1,0 +1,122 @@
+"""A model: layers in order, each fed by those before it, ending in a loss.
+
+Everything else follows from the definition: shapes, parameters, multiply-adds. A definition that
+makes no sense is refused with one sentence that names the layer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from workloads.fault import Refused
+from workloads.layers import Layer, Loss, Place, Shape
+
+
+@dataclass(frozen=True)
+class Node:
+    """A layer with a name, and what feeds it: the node before, unless others are named."""
+
+    name: str
+    layer: Layer
+    feeds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the literature says of a model; tests hold the definition to it."""
+
+    parameters: int
+    macs: int  # of one sample's forward pass
+    source: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A training graph: named inputs with the shape of one sample, and nodes in order."""
+
+    name: str
+    inputs: Mapping[str, Shape]
+    nodes: tuple[Node, ...]
+    stated: Stated
+
+    @cached_property
+    def feeds(self) -> dict[str, tuple[str, ...]]:
+        """What feeds each node, by name."""
+        feeds: dict[str, tuple[str, ...]] = {}
+        before = list(self.inputs)
+        for node in self.nodes:
+            named = node.feeds or (before[-1],)
+            wanted = node.layer.inputs
+            if node.name in before:
+                raise Refused(f"{self.name} has two layers called '{node.name}'.")
+            for feed in named:
+                if feed not in before:
+                    raise Refused(f"{self._at(node)}: nothing before it is called '{feed}'.")
+            if len(named) != wanted and (wanted is not None or len(named) < 2):
+                takes = "two inputs or more" if wanted is None else f"{wanted} input"
+                raise Refused(f"{self._at(node)}: it takes {takes} and is fed by {len(named)}.")
+            feeds[node.name] = named
+            before.append(node.name)
+        if not self.nodes or not isinstance(self.nodes[-1].layer, Loss):
+            raise Refused(f"{self.name} does not end in a loss.")
+        return feeds
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """The shape of one sample at every input and behind every node."""
+        shapes = dict(self.inputs)
+        for name, shape in shapes.items():
+            if min(shape, default=0) < 1:
+                raise Refused(f"{self.name}: the input '{name}' cannot have the shape {shape}.")
+        for node in self.nodes:
+            try:
+                shapes[node.name] = node.layer.shape(*(shapes[f] for f in self.feeds[node.name]))
+            except Refused as error:
+                raise Refused(f"{self._at(node)}: {error}.") from None
+        return shapes
+
+    @cached_property
+    def learning(self) -> frozenset[str]:
+        """The nodes whose output depends on something that is learned: gradients go there."""
+        found: set[str] = set()
+        for node in self.nodes:
+            if self.learned(node) or any(feed in found for feed in self.feeds[node.name]):
+                found.add(node.name)
+        return frozenset(found)
+
+    @cached_property
+    def tensors(self) -> dict[str, str]:
+        """In whose memory each output lies: its own, unless it is a view of another."""
+        tensors = {name: name for name in self.inputs}
+        for node in self.nodes:
+            feed = self.feeds[node.name][0]
+            tensors[node.name] = tensors[feed] if node.layer.view else node.name
+        return tensors
+
+    @property
+    def parameters(self) -> int:
+        """Parameters, the frozen ones included."""
+        return sum(self.parameter_count(node) for node in self.nodes)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one sample's forward pass."""
+        return sum(node.layer.macs(self.place(node, 1)) for node in self.nodes)
+
+    def place(self, node: Node, batch: int) -> Place:
+        """Where a node stands, for a batch of samples."""
+        feeds = tuple(self.shapes[feed] for feed in self.feeds[node.name])
+        return Place(batch, feeds, self.shapes[node.name])
+
+    def parameter_count(self, node: Node) -> int:
+        """Parameters of one node."""
+        shapes = (self.shapes[feed] for feed in self.feeds[node.name])
+        return sum(prod(shape) for shape in node.layer.parameters(*shapes).values())
+
+    def learned(self, node: Node) -> int:
+        """Parameters of one node that training changes."""
+        return self.parameter_count(node) if node.layer.trainable else 0
+
+    def _at(self, node: Node) -> str:
+        return f"{self.name}, layer '{node.name}'"
