@@ -17,7 +17,7 @@ from agent.post import Post
 from agent.roster import Place, Roster
 from agent.spool import Spool
 from kernels.manifest import runner_for
-from workloads.fault import BrokerDown, FarmError, Interrupted, LeaseLost, Unreachable
+from workloads.fault import BrokerDown, FarmError, Interrupted, LeaseLost, PhoneAway
 from workloads.messages import (
     Chunk,
     Command,
@@ -99,8 +99,8 @@ class HostAgent:
             return
         place = self._roster.place(job.phone)
         if place is None or not place.here:
-            gone = Unreachable(f"{job.phone} is not at this host")
-            self._finish(job.run, failed(self.settings.host, job, gone, "starting"))
+            away = PhoneAway(f"{job.phone} is not at this host now")
+            self._finish(job.run, failed(self.settings.host, job, away, "starting"))
             return
         try:
             with self._in_lane(place, job):

@@ -9,7 +9,7 @@ FarmError
 ├─ RunnerFailed    RUNNER     our binary or its plan       never again: it is a finding
 │    RunnerDied · BadOutput
 └─ FarmTrouble     FARM       our own plumbing             as often as needed; does not count
-     LeaseLost · BrokerDown · StoreDown · Interrupted
+     LeaseLost · PhoneAway · BrokerDown · StoreDown · Interrupted
 
 Each class's docstring is its default message.
 """
@@ -120,6 +120,10 @@ class FarmTrouble(FarmError):
 
 class LeaseLost(FarmTrouble):
     """Somebody with a newer lease has this phone."""
+
+
+class PhoneAway(FarmTrouble):
+    """The job came to a host that does not have the phone at the moment."""
 
 
 class BrokerDown(FarmTrouble):

@@ -24,7 +24,7 @@ log = logging.getLogger("farm.scheduler")
 WAKE_S = 0.2
 SIGHT_S = 0.2
 BOARD_S = 1.0
-ENDED = frozenset({"accepted", "void", "fault"})
+ENDED = frozenset({"accepted", "void"})  # after a fault the phone may be gone: look first
 TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
 

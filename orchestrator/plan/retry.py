@@ -34,7 +34,12 @@ class Decision:
 
 
 LIMITS = {Blame.PHONE: 3, Blame.CONDITION: 3}
-FARM_PAUSE_S = (0.0, 0.5, 2.0, 5.0, 15.0, 30.0)
+# How long to wait before the next try, by how often it went wrong before.
+PAUSES_S = {
+    Blame.FARM: (0.0, 0.5, 2.0, 5.0, 15.0, 30.0),
+    Blame.PHONE: (1.0, 10.0),  # a phone that reboots or hangs on a loose cable needs a moment
+    Blame.CONDITION: (0.0,),
+}
 
 
 def decide(report: Report, tries: Mapping[str, int]) -> Decision:
@@ -49,13 +54,17 @@ def decide(report: Report, tries: Mapping[str, int]) -> Decision:
     if fault.blame in (Blame.REQUEST, Blame.RUNNER):
         return Decision(Next.NEVER, why, fault.blame)
     if fault.blame is Blame.FARM:
-        earlier = tries.get(Blame.FARM, 0)
-        pause = FARM_PAUSE_S[min(earlier, len(FARM_PAUSE_S) - 1)]
-        return Decision(Next.AGAIN, why, Blame.FARM, pause)
+        return Decision(Next.AGAIN, why, Blame.FARM, _pause_s(Blame.FARM, tries))
     return _bounded(fault.blame, why, tries)
 
 
 def _bounded(blame: Blame, why: str, tries: Mapping[str, int]) -> Decision:
     if tries.get(blame, 0) + 1 >= LIMITS[blame]:
         return Decision(Next.NEVER, f"{why} ({LIMITS[blame]} times)", blame)
-    return Decision(Next.LATER if blame is Blame.CONDITION else Next.AGAIN, why, blame)
+    following = Next.LATER if blame is Blame.CONDITION else Next.AGAIN
+    return Decision(following, why, blame, _pause_s(blame, tries))
+
+
+def _pause_s(blame: Blame, tries: Mapping[str, int]) -> float:
+    pauses = PAUSES_S[blame]
+    return pauses[min(tries.get(blame, 0), len(pauses) - 1)]
