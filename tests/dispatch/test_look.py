@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.dispatch.scheduler import look
+from orchestrator.dispatch.scheduler import freed_by, look
 from tests.builders import a_run
-from workloads.messages import PhonePresence, Presence
+from workloads.messages import Event, PhonePresence, Presence
 
 DIGEST = "ab" * 32
 KNOWN = {"PH1": DIGEST, "PH2": DIGEST}
@@ -48,3 +48,20 @@ def test_a_phone_that_two_hosts_claim_is_nobodys() -> None:
 def test_a_host_with_an_unknown_phone_is_asked_to_announce_it() -> None:
     phone = PhonePresence(serial="PH9", state="idle", facts_digest=DIGEST)
     assert {"host-a"} == look([a_presence(phone)], KNOWN).strangers
+
+
+@pytest.mark.parametrize(
+    ("kinds", "freed"),
+    [
+        (("accepted", "void"), {"PH1"}),  # the lane has ended and the phone answered to the end
+        (("accepted", "fault"), set()),  # a phone may be gone: look at the heartbeats first
+        (("accepted", "submitted"), set()),  # there is work for other phones too
+        ((), set()),
+    ],
+)
+def test_only_a_clean_end_frees_a_phone_without_a_look(
+    kinds: tuple[str, ...], freed: set[str]
+) -> None:
+    at = datetime.now(UTC)
+    events = [Event(at=at, kind=kind, text="", phone="PH1") for kind in kinds]
+    assert freed == freed_by(events)
