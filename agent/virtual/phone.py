@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.virtual.files.cgroup_nodes import plant_cgroup_nodes
 from agent.virtual.files.cpu_nodes import plant_cpu_nodes
 from agent.virtual.files.nodes import SHELL, constant, folder, live
 from agent.virtual.files.nodes import Link as FileLink
 from agent.virtual.files.power_nodes import plant_power_nodes
 from agent.virtual.files.proc_nodes import ProcSources, plant_proc_nodes
+from agent.virtual.files.seals import seal
 from agent.virtual.files.thermal_nodes import plant_thermal_nodes
 from agent.virtual.files.tree import FileTree
 from agent.virtual.journal import Journal
@@ -164,6 +166,9 @@ class Phone:
             self.soc, self.processes, self.uptime, lambda: self.boot_id, self.free_kb
         )
         plant_proc_nodes(tree, sources)
+        plant_cgroup_nodes(tree, self.soc, self.processes)
+        if not self.profile.rooted:
+            seal(tree)
 
     def _sysfs_written(
         self, path: str, old: str, new: str, text: str, uid: int, fault: str | None

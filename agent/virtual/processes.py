@@ -36,6 +36,11 @@ class Process:
     work: "asyncio.Task[int] | None" = None
     cpu_s: float = 0.0
     state: str = "S"
+    running_state: str = "S"  # what it goes back to after a stop
+    stopped: "asyncio.Event | None" = None  # set again by SIGCONT
+    on_pause: Callable[[bool], None] | None = None
+    nice: int = 0
+    cpuset: str = "/"
 
     @property
     def name(self) -> str:
@@ -50,6 +55,8 @@ class ProcessTable:
         self._now = now
         self._pids = itertools.count(FIRST_PID)
         self._running: dict[int, Process] = {}
+        self.cpusets: dict[str, int] = {"/": all_cores}
+        self.current = 1  # who asks for /proc/self
 
     def boot(self, services: tuple[str, ...]) -> None:
         """Only init and its children run."""
@@ -89,6 +96,8 @@ class ProcessTable:
                 argv,
                 self._now(),
                 ignores_hangup=parent.ignores_hangup,
+                nice=parent.nice,
+                cpuset=parent.cpuset,
             )
         return self._add(process)
 
@@ -97,6 +106,10 @@ class ProcessTable:
         tid = next(self._pids)
         process.threads[tid] = mask
         return tid
+
+    def allowed(self, process: Process) -> int:
+        """The cores that a process's cpuset leaves it."""
+        return self.cpusets[process.cpuset]
 
     def set_mask(self, process: Process, mask: int) -> None:
         """Move a running process to other cores."""
@@ -129,11 +142,29 @@ class ProcessTable:
             return
         if number == signal.SIGHUP and process.ignores_hangup:
             return
-        if number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGSTOP, signal.SIGWINCH):
+        if number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGCONT):
+            self._pause(process, number != signal.SIGCONT)
+            return
+        if number in (signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG):
             return
         self.end(process, 128 + number)
         if process.work is not None:
             process.work.cancel()
+
+    def _pause(self, process: Process, stop: bool) -> None:
+        """SIGSTOP and SIGCONT: nothing of the process moves in between."""
+        if stop == (process.stopped is not None):
+            return
+        if stop:
+            process.stopped = asyncio.Event()
+            process.running_state, process.state = process.state, "T"
+        else:
+            assert process.stopped is not None
+            process.stopped.set()
+            process.stopped = None
+            process.state = process.running_state
+        if process.on_pause is not None:
+            process.on_pause(stop)
 
     def hang_up(self, session: int) -> None:
         """A stream is gone: everybody in its session hears SIGHUP."""

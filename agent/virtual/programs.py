@@ -3,6 +3,7 @@
 What the phone does not have fails loudly with 127 and is journalled, so that gaps show as gaps.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from agent.virtual.commands import COMMANDS
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _SYSTEM_FOLDERS = ("/system/bin", "/system/xbin", "/vendor/bin", "/bin")
 _ELF = b"\x7fELF"
+# Tools bring a busybox of their own; its applets are the phone's commands here.
+_BUSYBOX_MARK = b"BusyBox v"
 
 
 class PhonePrograms:
@@ -31,6 +34,8 @@ class PhonePrograms:
     def _find(self, shell: "Shell", name: str) -> Program:
         if "/" in name:
             return _by_path(shell, name)
+        if name == "toybox":
+            return toybox
         return COMMANDS[name] if _has(shell, name) else _missing
 
     def locate(self, shell: "Shell", name: str) -> str | None:
@@ -63,10 +68,23 @@ def _by_path(shell: "Shell", name: str) -> Program:
         return _refuse("can't execute: Permission denied")
     if RUNNER_MARK in node.content:
         return runner
+    if _BUSYBOX_MARK in node.content:
+        return toybox
     if node.content.startswith(_ELF):
         bits = 32 * node.content[4] if len(node.content) > 4 else 0
         return _refuse(f"not executable: {bits}-bit ELF file")
     return _script
+
+
+def toybox(call: Call) -> "int | Awaitable[int]":
+    """One binary with many names: toybox NAME.., or a busybox that somebody pushed."""
+    words = call.argv[1:]
+    if not words:
+        call.say(" ".join(sorted(set(COMMANDS) - set(BUILTINS))) + "\n")
+        return 0
+    if words[0] not in COMMANDS or words[0] == "su":
+        return call.complain(f"Unknown command {words[0]}", 127)
+    return COMMANDS[words[0]](Call(words, call.shell, call.process, call.streams))
 
 
 async def _script(call: Call) -> int:

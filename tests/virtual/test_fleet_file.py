@@ -54,7 +54,8 @@ def test_a_wrong_fleet_file_is_refused_with_its_place(tmp_path: Path, text: str,
 
 
 def test_words_say_profile_manner_and_serial() -> None:
-    assert (PhoneSpec("huawei-honor-8", "A1", stock=True),) == read_words(("huawei-honor-8:stock=A1",))
+    stock = PhoneSpec("huawei-honor-8", "A1", stock=True)
+    assert (stock,) == read_words(("huawei-honor-8:stock=A1",))
     assert (PhoneSpec("huawei-honor-8", native=True),) == read_words(("huawei-honor-8:native",))
 
 

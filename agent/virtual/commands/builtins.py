@@ -2,14 +2,20 @@
 
 import asyncio
 import errno
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
+from itertools import zip_longest
 
+from agent.virtual.commands.options import split_options
 from agent.virtual.files.nodes import Directory, Node
 from agent.virtual.files.tree import failed
 from agent.virtual.processes import Process
 from agent.virtual.shell.call import Call, Program, decode
-from agent.virtual.shell.jumps import LoopJump, ShellExit
+from agent.virtual.shell.expansion import arithmetic
+from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
+from agent.virtual.shell.parser import parse
 
 
 def true(call: Call) -> int:
@@ -65,34 +71,122 @@ def shift(call: Call) -> int:
     return 0
 
 
-def set_arguments(call: Call) -> int:
-    """set -- a b c; options such as -e are accepted and have no effect."""
-    if "--" in call.argv:
-        call.shell.arguments = call.argv[call.argv.index("--") + 1 :]
+def set_options(call: Call) -> int:
+    """set -e, +e, -o pipefail, -- a b c; letters without an effect here are kept all the same."""
+    words = call.argv[1:]
+    if not words:
+        variables = sorted(call.shell.variables.items())
+        call.say("".join(f"{name}={value}\n" for name, value in variables))
+    while words and words[0][:1] in ("-", "+") and len(words[0]) > 1:
+        word = words.pop(0)
+        if word == "--":
+            call.shell.arguments = words
+            return 0
+        change = (
+            call.shell.options.update if word[0] == "-" else call.shell.options.difference_update
+        )
+        if "o" in word and words:
+            name = words.pop(0)
+            change({{"errexit": "e", "nounset": "u", "xtrace": "x"}.get(name, name)})
+        change(set(word[1:]) - {"o"})
+    if words:
+        call.shell.arguments = words
     return 0
 
 
-def env(call: Call) -> int:
-    call.say("".join(f"{name}={value}\n" for name, value in call.shell.variables.items()))
+def return_from(call: Call) -> int:
+    raise Return(_number(call, default=call.shell.status) & 255)
+
+
+def local(call: Call) -> int:
+    """local x=1 y; outside a function it only assigns."""
+    for item in call.argv[1:]:
+        if item.startswith("-"):
+            continue
+        name, equals, value = item.partition("=")
+        if call.shell.locals:
+            call.shell.locals[-1].setdefault(name, call.shell.variables.get(name))
+        if equals or call.shell.locals:
+            call.shell.variables[name] = value
+    return 0
+
+
+def trap(call: Call) -> int:
+    """Remembered; only EXIT ever comes to pass."""
+    words = [word for word in call.argv[1:] if word != "--"]
+    if not words:
+        call.say("".join(f"trap -- '{text}' {name}\n" for name, text in call.shell.traps.items()))
+    for word in words[1:] or words[:1]:
+        name = "EXIT" if word == "0" else word.upper().removeprefix("SIG")
+        if len(words) == 1 or words[0] == "-":
+            call.shell.traps.pop(name, None)
+        else:
+            call.shell.traps[name] = words[0]
+    return 0
+
+
+def let(call: Call) -> int:
+    """let x=1+2 y: true if the last is not 0."""
+    value = 0
+    for item in call.argv[1:]:
+        name, equals, text = item.partition("=")
+        value = arithmetic(text if equals else item, call.shell.variables)
+        if equals:
+            call.shell.variables[name] = str(value)
+    return int(value == 0)
+
+
+def env(call: Call) -> "int | Awaitable[int]":
+    """env, or env NAME=VALUE.. COMMAND.."""
+    words = [word for word in call.argv[1:] if word not in ("-i", "-")]
+    variables = dict(call.shell.variables) if len(words) == len(call.argv) - 1 else {}
+    while words and "=" in words[0]:
+        name, _, variables[name] = words.pop(0).partition("=")
+    if words:
+        shell = call.shell.copy(call.process)
+        shell.variables = variables
+        return shell.invoke(words, call.streams, call.process)
+    call.say("".join(f"{name}={value}\n" for name, value in variables.items()))
     return 0
 
 
 async def read(call: Call) -> int:
+    options, names = split_options(call.argv[1:], valued="ptndu")
+    if "p" in options:
+        call.streams.stderr.write(options["p"].encode())
     line = await call.streams.stdin.read_line()
-    names = [name for name in call.argv[1:] if not name.startswith("-")] or ["REPLY"]
-    words = decode(line).rstrip("\n").split(None, len(names) - 1)
-    for name, value in zip(names, words + [""] * len(names), strict=False):
-        call.shell.variables[name] = value.strip()
+    text = decode(line).rstrip("\n")
+    text = text if "r" in options else re.sub(r"\\(.)", r"\1", text)
+    marks = call.shell.variables.get("IFS", " \t\n")
+    for name, value in zip_longest(names or ["REPLY"], _split(text, marks, len(names) or 1)):
+        call.shell.variables[name] = value or ""
     return 0 if line.endswith(b"\n") else 1
 
 
+def _split(text: str, marks: str, count: int) -> list[str]:
+    """So many words, the last one with all that is left."""
+    if not marks:
+        return [text]
+    blanks = "".join(mark for mark in marks if mark.isspace())
+    text = text.strip(blanks) if blanks else text
+    if not text:
+        return []
+    blank = f"[{re.escape(blanks)}]" if blanks else r"(?!)"
+    others = "".join(mark for mark in marks if not mark.isspace())
+    cut = f"{blank}*[{re.escape(others)}]{blank}*|{blank}+" if others else f"{blank}+"
+    return re.split(cut, text, maxsplit=count - 1) if count > 1 else [text]
+
+
 async def evaluate(call: Call) -> int:
-    return await call.shell.run_text(" ".join(call.argv[1:]), call.streams)
+    return await call.shell.run_sequence(parse(" ".join(call.argv[1:])), call.streams)
 
 
 async def source_file(call: Call) -> int:
     text = decode(call.phone.tree.read(call.argv[1], call.uid, call.cwd))
-    return await call.shell.run_text(text, call.streams)
+    try:
+        return await call.shell.run_sequence(parse(text), call.streams)
+    except Return as back:
+        return back.status
 
 
 async def execute(call: Call) -> int:
@@ -136,9 +230,10 @@ def command(call: Call) -> int:
 
 def test(call: Call) -> int:
     arguments = call.argv[1:]
-    if call.name == "[":
-        if not arguments or arguments[-1] != "]":
-            return call.complain("missing ]", 2)
+    if call.name in ("[", "[["):
+        closing = "]" * len(call.name)
+        if not arguments or arguments[-1] != closing:
+            return call.complain(f"missing {closing}", 2)
         arguments = arguments[:-1]
     try:
         return int(not _holds(call, arguments))
@@ -156,6 +251,8 @@ def _holds(call: Call, words: list[str]) -> bool:
     if words[:1] == ["!"] and len(words) > 1:
         return not _holds(call, words[1:])
     if len(words) == 3:
+        if call.name == "[[" and words[1] in ("=", "==", "!="):
+            return fnmatchcase(words[0], words[2]) == (words[1] != "!=")
         return _compares(*words)
     if len(words) == 2:
         return _is(call, words[0], words[1])
@@ -211,6 +308,7 @@ BUILTINS: dict[str, Program] = {
     ":": true,
     ".": source_file,
     "[": test,
+    "[[": test,
     "break": break_loop,
     "cd": cd,
     "command": command,
@@ -221,12 +319,20 @@ BUILTINS: dict[str, Program] = {
     "exit": exit_shell,
     "export": export,
     "false": false,
+    "let": let,
+    "local": local,
     "pwd": pwd,
     "read": read,
-    "set": set_arguments,
+    "return": return_from,
+    "set": set_options,
     "shift": shift,
     "test": test,
+    "trap": trap,
     "true": true,
+    "typeset": local,
+    "readonly": export,
+    "ulimit": true,
+    "alias": true,
     "type": command,
     "umask": true,
     "unset": unset,

@@ -7,7 +7,7 @@ from agent.virtual.commands.options import split_options
 from agent.virtual.processes import Process
 from agent.virtual.shell.call import Call, Program, decode, occupy
 
-_USERS = {0: "root", 1000: "system", 2000: "shell"}
+USERS = {0: "root", 1000: "system", 2000: "shell"}
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -39,6 +39,7 @@ async def taskset(call: Call) -> int:
         return call.complain(f"bad mask '{rest[0]}'")
     if "p" in options:
         return _taskset_pid(call, rest)
+    mask &= call.phone.processes.allowed(call.process)
     if mask == 0:
         return call.complain("sched_setaffinity: Invalid argument")
     if len(rest) == 1:
@@ -58,14 +59,20 @@ def _taskset_pid(call: Call, words: list[str]) -> int:
         return call.complain("sched_getaffinity: No such process")
     call.say(f"pid {process.pid}'s current affinity mask: {process.mask:x}\n")
     if len(words) == 2:
-        mask = int(words[0], 16) & call.phone.processes.all_cores
-        call.phone.processes.set_mask(process, mask or process.mask)
+        mask = int(words[0], 16) & call.phone.processes.allowed(process)
+        if mask == 0:
+            return call.complain(f"sched_setaffinity {process.pid}: Invalid argument")
+        if call.uid not in (0, process.uid):
+            return call.complain(f"sched_setaffinity {process.pid}: Operation not permitted")
+        call.phone.processes.set_mask(process, mask)
         call.say(f"pid {process.pid}'s new affinity mask: {process.mask:x}\n")
     return 0
 
 
 async def setsid(call: Call) -> int:
-    words = [word for word in call.argv[1:] if word not in ("-d", "-w", "-c")]
+    words = call.argv[1:]
+    while words and words[0] in ("-d", "-w", "-c"):
+        words.pop(0)
     if not words:
         return call.complain("Needs 1 argument")
 
@@ -130,7 +137,7 @@ async def su(call: Call) -> int:
 
     async def body(process: Process) -> int:
         shell = call.shell.copy(process)
-        shell.variables["USER"] = _USERS[uid]
+        shell.variables["USER"] = USERS[uid]
         shell.name = "/system/bin/sh" if text is not None or words else "sh"
         if text is not None:
             return await shell.run_text(text, call.streams)
@@ -153,7 +160,7 @@ def ps(call: Call) -> int:
         if (chosen and process.pid not in chosen) or (not everyone and process.uid != call.uid):
             continue
         facts = {
-            "user": _USERS.get(process.uid, str(process.uid)),
+            "user": USERS.get(process.uid, str(process.uid)),
             "pid": str(process.pid),
             "ppid": str(process.parent),
             "vsz": str(process.rss_kb + 9000),
@@ -190,7 +197,7 @@ def kill(call: Call) -> int:
     if words[:1] == ["-s"] and len(words) > 1:
         words = [f"-{words[1]}", *words[2:]]
     if words and re.fullmatch(r"-[A-Za-z0-9]+", words[0]):
-        found = _signal_number(words[0][1:])
+        found = signal_number(words[0][1:])
         if found is None:
             return _shell_complaint(call, f"{words[0]}: bad signal", 1)
         number, words = found, words[1:]
@@ -220,7 +227,7 @@ def _kill_one(call: Call, word: str, number: int) -> int:
     return 0
 
 
-def _signal_number(word: str) -> int | None:
+def signal_number(word: str) -> int | None:
     if word.isdigit():
         return int(word)
     name = "SIG" + word.upper().removeprefix("SIG")

@@ -2,12 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
 
+from agent.virtual.commands.inputs import STDIN, inputs, lines_of
 from agent.virtual.commands.options import split_options
-from agent.virtual.files.tree import strerror
-from agent.virtual.shell.call import Call, Program, decode, encode
-from agent.virtual.shell.streams import read_all
+from agent.virtual.commands.patterns import basic, compiled
+from agent.virtual.shell.call import Call, Program, encode
 
 _ESCAPES = {
     "n": "\n",
@@ -48,7 +47,7 @@ def printf(call: Call) -> int:
     shape, rest = unescape(call.argv[1]), call.argv[2:]
     written = ""
     while True:
-        text, used = _formatted(shape, rest)
+        text, used = formatted(shape, rest)
         written += text
         rest = rest[used:]
         if not rest or not used:
@@ -57,7 +56,8 @@ def printf(call: Call) -> int:
     return 0
 
 
-def _formatted(shape: str, arguments: list[str]) -> tuple[str, int]:
+def formatted(shape: str, arguments: list[str]) -> tuple[str, int]:
+    """printf once over: the text, and how many arguments it took."""
     left = list(arguments)
 
     def one(match: re.Match[str]) -> str:
@@ -71,9 +71,11 @@ def _formatted(shape: str, arguments: list[str]) -> tuple[str, int]:
                 int(digits[1] + digits[2], 0 if "x" in digits[2].lower() else 10) if digits else 0
             )
             return f"%{match[1]}{'d' if kind in 'iu' else kind}" % value
+        if kind in "feg":
+            return f"%{match[1]}{kind}" % float(word or "0")
         return f"%{match[1]}s" % (unescape(word) if kind == "b" else word)
 
-    text = re.sub(r"%([-+ 0#]*\d{0,4}(?:\.\d{1,4})?)([sbdiuxXoc%])", one, shape)
+    text = re.sub(r"%([-+ 0#]*\d{0,4}(?:\.\d{1,4})?)([sbdiuxXocfeg%])", one, shape)
     return text, len(arguments) - len(left)
 
 
@@ -93,22 +95,6 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(one, text)
 
 
-async def _inputs(
-    call: Call, names: list[str], silent: bool = False
-) -> AsyncIterator[tuple[str, bytes | None]]:
-    """Each named file's bytes, or stdin's; nothing for one that cannot be read."""
-    for name in names or ["-"]:
-        if name == "-":
-            yield "(standard input)", await read_all(call.streams.stdin)
-            continue
-        try:
-            yield name, call.phone.tree.read(name, call.uid, call.cwd)
-        except OSError as error:
-            if not silent:
-                call.complain(f"{name}: {strerror(error)}")
-            yield name, None
-
-
 async def cat(call: Call) -> int:
     status = 0
     _, names = split_options(call.argv[1:])
@@ -117,7 +103,7 @@ async def cat(call: Call) -> int:
             call.streams.stdout.write(chunk)
             await call.streams.drain()
         return 0
-    async for _, content in _inputs(call, names):
+    async for _, content in inputs(call, names):
         if content is None:
             status = 1
         else:
@@ -131,18 +117,22 @@ async def grep(call: Call) -> int:
     names = rest if "e" in options else rest[1:]
     if not shapes:
         return call.complain("no REGEX", 2)
+    if call.name == "egrep":
+        options["E"] = ""
     matcher = _matcher(shapes, options)
     if matcher is None:
         return call.complain(f"bad REGEX '{shapes[0]}'", 2)
     named = "H" in options or (len(names) > 1 and "h" not in options)
     found, failed_any = False, False
-    async for name, content in _inputs(call, names, silent="s" in options):
+    async for name, content in inputs(call, names, silent="s" in options):
         if content is None:
             failed_any = True
             continue
         lines = [
-            line for line in _lines(content) if (matcher.search(line) is None) == ("v" in options)
+            line for line in lines_of(content) if (matcher.search(line) is None) == ("v" in options)
         ]
+        if "o" in options and "v" not in options:
+            lines = [hit[0] for line in lines for hit in matcher.finditer(line) if hit[0]]
         lines = lines[: int(options["m"])] if options.get("m", "").isdigit() else lines
         found = found or bool(lines)
         _print_matches(call, options, f"{name}:" if named else "", name, lines)
@@ -153,18 +143,13 @@ def _matcher(shapes: list[str], options: dict[str, str]) -> re.Pattern[str] | No
     extended = "E" in options
     sources = []
     for shape in shapes:
-        source = re.escape(shape) if "F" in options else shape if extended else _basic(shape)
+        source = re.escape(shape) if "F" in options else shape if extended else basic(shape)
         source = rf"\b(?:{source})\b" if "w" in options else source
         sources.append(rf"^(?:{source})$" if "x" in options else source)
     try:
-        return re.compile("|".join(sources), re.IGNORECASE if "i" in options else 0)
+        return compiled("|".join(sources), extended=True, ignore_case="i" in options)
     except re.error:
         return None
-
-
-def _basic(shape: str) -> str:
-    """A basic expression as an extended one: the escaped operators change places."""
-    return re.sub(r"\\([(){}|+?])|([(){}|+?])", lambda mark: mark[1] or f"\\{mark[2]}", shape)
 
 
 def _print_matches(
@@ -180,11 +165,6 @@ def _print_matches(
         call.say("".join(f"{prefix}{line}\n" for line in lines))
 
 
-def _lines(content: bytes) -> list[str]:
-    lines = decode(content).split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
-
-
 async def head(call: Call) -> int:
     return await _ends(call, first=True)
 
@@ -197,7 +177,7 @@ async def _ends(call: Call, first: bool) -> int:
     arguments = [re.sub(r"^-(\d+)$", r"-n\1", word) for word in call.argv[1:]]
     options, names = split_options(arguments, valued="nc")
     status = 0
-    async for name, content in _inputs(call, names):
+    async for name, content in inputs(call, names):
         if content is None:
             status = 1
             continue
@@ -234,7 +214,7 @@ async def wc(call: Call) -> int:
     status = 0
     totals = [0, 0, 0]
     shown = [letter for letter in "lwc" if letter in options] or ["l", "w", "c"]
-    async for name, content in _inputs(call, names):
+    async for name, content in inputs(call, names):
         if content is None:
             status = 1
             continue
@@ -252,12 +232,12 @@ async def checksum(call: Call) -> int:
     kind = call.name.removesuffix("sum")
     options, names = split_options(call.argv[1:])
     status = 0
-    async for name, content in _inputs(call, names):
+    async for name, content in inputs(call, names):
         if content is None:
             status = 1
             continue
         digest = hashlib.new(kind, content).hexdigest()
-        shown = "-" if name == "(standard input)" else name
+        shown = "-" if name == STDIN else name
         call.say(f"{digest}\n" if "b" in options else f"{digest}  {shown}\n")
     return status
 
@@ -266,9 +246,9 @@ async def sort(call: Call) -> int:
     options, names = split_options(call.argv[1:], valued="kt")
     lines = [
         line
-        async for _, content in _inputs(call, names)
+        async for _, content in inputs(call, names)
         if content is not None
-        for line in _lines(content)
+        for line in lines_of(content)
     ]
     if "n" in options:
         lines.sort(key=lambda line: float((re.match(r"\s*(-?\d+)", line) or ["", "0"])[1]))

@@ -22,11 +22,14 @@ class Node:
     gid: int = ROOT
     mtime: float = 0.0
     inode: int = 0
+    sealed: bool = False  # closed to all but root, whatever the mode says
 
     def allows(self, uid: int, wanted: int) -> bool:
         """Check permission bits (4 read, 2 write, 1 execute) for a user."""
         if uid == ROOT:
             return wanted != 1 or stat.S_ISDIR(self.mode) or bool(self.mode & 0o111)
+        if self.sealed:
+            return False
         if uid == self.uid:
             bits = self.mode >> 6
         elif uid == SHELL and self.gid in _SHELL_GROUPS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agent.virtual.files.cpu_nodes import cpu_list
-from agent.virtual.files.nodes import Directory, LiveDirectory, Node, folder, live
+from agent.virtual.files.nodes import Directory, Link, LiveDirectory, Node, folder, live
 from agent.virtual.files.tree import FileTree
 from agent.virtual.physics.soc import Soc
 from agent.virtual.processes import Process, ProcessTable
@@ -30,6 +30,8 @@ def plant_proc_nodes(tree: FileTree, sources: ProcSources) -> None:
     table = sources.processes
 
     def process_folder(name: str) -> Node | None:
+        if name == "self":
+            return Link(stat.S_IFLNK | 0o777, target=str(table.current))
         process = table.find(int(name)) if name.isdigit() else None
         return _process_folder(process, sources) if process else None
 
@@ -38,7 +40,7 @@ def plant_proc_nodes(tree: FileTree, sources: ProcSources) -> None:
         LiveDirectory(
             stat.S_IFDIR | 0o555,
             find=process_folder,
-            extra=lambda: [str(process.pid) for process in table.all()],
+            extra=lambda: ["self", *(str(process.pid) for process in table.all())],
         ),
     )
     tree.put("/proc/uptime", live(lambda: _uptime(sources)))
@@ -115,7 +117,10 @@ def _process_folder(process: Process, sources: ProcSources) -> Directory:
         "stat": live(lambda: _process_stat(process, sources)),
         "cmdline": live(lambda: command),
         "comm": live(lambda: f"{process.name}\n"),
-        "cpuset": live(lambda: "/\n"),
+        "cpuset": live(lambda: f"{process.cpuset}\n"),
+        "cgroup": live(lambda: f"1:cpuset:{process.cpuset}\n"),
+        "oom_score_adj": live(lambda: "-1000\n" if process.uid == 0 else "-950\n"),
+        "statm": live(lambda: f"{(process.rss_kb + 9000) // 4} {process.rss_kb // 4} 0 0 0 0 0\n"),
     }
     home.children.update(leaves)
     threads = folder(0o555, process.uid, process.uid)
@@ -131,7 +136,7 @@ def _process_folder(process: Process, sources: ProcSources) -> Directory:
 def _status(process: Process, tid: int, sources: ProcSources) -> str:
     mask = process.threads.get(tid, process.mask) & sources.processes.all_cores
     cores = [cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1]
-    words = {"R": "R (running)", "S": "S (sleeping)"}
+    words = {"R": "R (running)", "S": "S (sleeping)", "T": "T (stopped)"}
     return (
         f"Name:\t{process.name}\nUmask:\t0000\nState:\t{words[process.state]}\n"
         f"Tgid:\t{process.pid}\nPid:\t{tid}\nPPid:\t{process.parent}\nTracerPid:\t0\n"

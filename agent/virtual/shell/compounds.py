@@ -40,7 +40,7 @@ async def _group(shell: "Shell", group: Group, streams: Streams) -> int:
 
 async def _if(shell: "Shell", command: If, streams: Streams) -> int:
     for condition, body in command.branches:
-        if await shell.run_sequence(condition, streams) == 0:
+        if await shell.run_condition(condition, streams) == 0:
             return await shell.run_sequence(body, streams)
     shell.status = 0
     if command.otherwise is None:
@@ -50,7 +50,7 @@ async def _if(shell: "Shell", command: If, streams: Streams) -> int:
 
 async def _loop(shell: "Shell", loop: Loop, streams: Streams) -> int:
     status = 0
-    while (await shell.run_sequence(loop.condition, streams) == 0) != loop.stop_on:
+    while (await shell.run_condition(loop.condition, streams) == 0) != loop.stop_on:
         try:
             status = await shell.run_sequence(loop.body, streams)
         except LoopJump as jump:

@@ -4,7 +4,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING
 
 from agent.virtual.shell.call import Streams, decode
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
 _GLOB = re.compile(r"[*?\[]")
-_NAME = re.compile(r"\$?([A-Za-z_]\w*)")
+_NAME = re.compile(r"\b0[xX][0-9a-fA-F]+|\$?\b([A-Za-z_]\w*)")
 
 _BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -51,7 +51,8 @@ async def fields(shell: "Shell", word: Word, streams: Streams) -> list[str]:
         elif part.quoted or isinstance(part, Text):
             gathered.add(Text(await _value(shell, part, streams), part.quoted))
         else:
-            gathered.add_split(await _value(shell, part, streams))
+            value = await _value(shell, part, streams)
+            gathered.add_split(value, shell.variables.get("IFS"))
     return [name for field in gathered.made for name in _globbed(shell, field)]
 
 
@@ -74,8 +75,13 @@ class _Fields:
             self._open = self._open and index == 0
             self.add(Text(argument, quoted=True))
 
-    def add_split(self, value: str) -> None:
-        """An unquoted value: blanks close fields."""
+    def add_split(self, value: str, marks: str | None) -> None:
+        """An unquoted value: blanks close fields, or whatever IFS names."""
+        if marks is not None and marks.strip():
+            value = re.sub(f"[{re.escape(marks)}]", " ", value)
+        elif marks == "":
+            self.add(Text(value))
+            return
         if value[:1].isspace():
             self._open = False
         for index, piece in enumerate(value.split()):
@@ -118,6 +124,8 @@ async def _parameter(shell: "Shell", part: Parameter, streams: Streams) -> str:
         return value or ""
     if kind in ("#", "##", "%", "%%"):
         return _trimmed(value or "", await pattern(shell, part.word, streams), kind)
+    if kind in ("/", "//", ":"):
+        return _changed(value or "", await single(shell, part.word, streams), kind, shell)
     missing = value is None or (kind.startswith(":") and not value)
     if kind.endswith("+"):
         return "" if missing else await single(shell, part.word, streams)
@@ -140,6 +148,19 @@ def _trimmed(value: str, shape: str, kind: str) -> str:
     return value[: (max if kind == "%" else min)(starts)] if starts else value
 
 
+def _changed(value: str, word: str, kind: str, shell: "Shell") -> str:
+    """${x/shape/text}, ${x//shape/text} and ${x:start:length}."""
+    if kind == ":":
+        start_text, cut, length_text = word.partition(":")
+        start = arithmetic(start_text, shell.variables)
+        start = max(len(value) + start, 0) if start < 0 else start
+        length = arithmetic(length_text, shell.variables) if cut else len(value)
+        return value[start : start + length] if length >= 0 else value[start:length]
+    shape, _, text = word.partition("/")
+    wanted = re.compile(translate(shape).removesuffix(r"\Z"))
+    return wanted.sub(lambda _: text, value, count=0 if kind == "//" else 1) if shape else value
+
+
 def _globbed(shell: "Shell", field: list[Text]) -> list[str]:
     text = "".join(part.value for part in field)
     if not any(_GLOB.search(part.value) and not part.quoted for part in field):
@@ -158,10 +179,15 @@ def arithmetic(expression: str, variables: dict[str, str]) -> int:
     """Evaluate $(( .. )): whole numbers, variables, the usual operators."""
 
     def lookup(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
         value = variables.get(match[1], "").strip() or "0"
-        return value if re.fullmatch(r"-?\d+", value) else "0"
+        found = re.fullmatch(r"(-?)(0[xX][0-9a-fA-F]+|\d+)", value)
+        return f"({int(found[1] + found[2], 16 if 'x' in value.lower() else 10)})" if found else "0"
 
     numeric = _NAME.sub(lookup, expression).strip() or "0"
+    numeric = re.sub(r"\b0+(?=\d)", "", numeric)
+    numeric = re.sub(r"([^?]+)\?([^:]+):(.+)", r"(\2) if (\1) else (\3)", numeric)
     python = numeric.replace("&&", " and ").replace("||", " or ")
     python = re.sub(r"(?<!/)/(?!/)", "//", re.sub(r"!(?!=)", " not ", python))
     try:
@@ -171,6 +197,8 @@ def arithmetic(expression: str, variables: dict[str, str]) -> int:
 
 
 def _evaluate(node: ast.expr) -> int:
+    if isinstance(node, ast.IfExp):
+        return _evaluate(node.body if _evaluate(node.test) else node.orelse)
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.BinOp):
@@ -182,7 +210,8 @@ def _evaluate(node: ast.expr) -> int:
         return _BINARY[type(node.op)](left, right)
     if isinstance(node, ast.UnaryOp):
         value = _evaluate(node.operand)
-        return int(not value) if isinstance(node.op, ast.Not) else -value
+        signs = {ast.Not: int(not value), ast.USub: -value, ast.UAdd: value, ast.Invert: ~value}
+        return signs[type(node.op)]
     if isinstance(node, ast.Compare):
         return int(
             _COMPARE[type(node.ops[0])](_evaluate(node.left), _evaluate(node.comparators[0]))

@@ -57,7 +57,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """N> word, N>> word, N< word, N>& word, N<< text"""
+    """N> word, N>> word, N< word, N>& word; N<< has its text for a target"""
 
     descriptor: int
     operator: Literal[">", ">>", "<", ">&", "<<"]
@@ -114,7 +114,15 @@ class Case:
     redirects: tuple[Redirect, ...] = ()
 
 
-Command = Union[Simple, Group, If, Loop, For, Case]  # noqa: UP007 (quoted members)
+@dataclass(frozen=True, slots=True)
+class Function:
+    """NAME() command: remembered, not run."""
+
+    name: str
+    body: "Command"
+
+
+Command = Union[Simple, Group, If, Loop, For, Case, Function]  # noqa: UP007 (quoted members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ Each shell belongs to a process; what it starts inherits user, cores and session
 
 import asyncio
 import errno
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from agent.virtual.files.tree import strerror
@@ -13,15 +12,17 @@ from agent.virtual.processes import Process
 from agent.virtual.shell import expansion
 from agent.virtual.shell.call import Call, Holding, Program, Streams, encode
 from agent.virtual.shell.compounds import run_compound
+from agent.virtual.shell.functions import call_function, leave, only_read, put_back, special
 from agent.virtual.shell.grammar import (
     Chain,
     Command,
+    Function,
     Pipeline,
     Redirect,
     Sequence,
     Simple,
 )
-from agent.virtual.shell.jumps import LoopJump, ShellExit
+from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
 from agent.virtual.shell.parser import BadSyntax, Unfinished, parse
 from agent.virtual.shell.redirection import redirected, refusal
 from agent.virtual.shell.streams import Bytes, Pipe, Source
@@ -59,6 +60,11 @@ class Shell:
         self.depth = 0
         self.prompted = False  # a person reads along
         self.holding: Holding | None = None
+        self.functions: dict[str, Command] = {}
+        self.options: set[str] = set()  # letters of set -e and the like
+        self.traps: dict[str, str] = {}
+        self.locals: list[dict[str, str | None]] = []  # what each function call hides
+        self.excused = 0  # inside a condition, where -e looks away
         user = "root" if process.uid == 0 else "shell"
         self.variables = {
             "PATH": "/product/bin:/system/bin:/system/xbin:/vendor/bin",
@@ -78,6 +84,10 @@ class Shell:
         child.arguments = list(self.arguments)
         child.depth = self.depth + 1
         child.prompted = self.prompted
+        child.functions = dict(self.functions)
+        child.options = set(self.options)
+        child.excused = self.excused
+        child.locals = [{} for _ in self.locals]
         if child.depth > _DEPTH_MAX:
             raise BadSyntax("too deeply nested")
         return child
@@ -87,14 +97,15 @@ class Shell:
     async def run_text(self, text: str, streams: Streams) -> int:
         """sh -c TEXT, or a script's text."""
         try:
-            return await self.run_sequence(parse(text), streams)
-        except ShellExit as leaving:
-            return leaving.status
+            status = await self.run_sequence(parse(text), streams)
+        except (ShellExit, Return) as leaving:
+            status = leaving.status
         except LoopJump:
-            return 0  # a break without a loop
+            status = 0  # a break without a loop
         except (BadSyntax, RecursionError) as error:
             self._complain(streams, str(error))
-            return 1
+            status = 1
+        return await leave(self, status, streams)
 
     async def run_source(self, source: Source, streams: Streams) -> int:
         """Read commands line by line and run each before the next line is read."""
@@ -120,10 +131,10 @@ class Shell:
             try:
                 self.status = await self.run_sequence(script, streams)
             except ShellExit as leaving:
-                return leaving.status
-            except LoopJump:
+                return await leave(self, leaving.status, streams)
+            except (LoopJump, Return):
                 self.status = 0
-            except BadSyntax as error:
+            except (BadSyntax, RecursionError) as error:
                 self._complain(streams, str(error))
                 self.status = 1
             self._prompt(streams, pending)
@@ -131,15 +142,18 @@ class Shell:
         if pending.strip():
             self._complain(streams, "syntax error: unexpected end of file")
             return 1
-        return self.status
+        return await leave(self, self.status, streams)
 
     async def capture(self, body: Sequence, streams: Streams) -> bytes:
         """The output of $( .. )."""
         pipe = Pipe()
         child = self.copy(self.process)
+        if (path := only_read(body)) is not None:
+            name = await expansion.single(self, path, streams)
+            return self.phone.tree.read(name, self.process.uid, self.cwd)
         try:
             self.status = await child.run_sequence(body, streams._replace(stdout=pipe))
-        except ShellExit as leaving:
+        except (ShellExit, Return) as leaving:
             self.status = leaving.status
         return pipe.content()
 
@@ -147,7 +161,12 @@ class Shell:
         self, argv: list[str], streams: Streams, process: Process | None = None
     ) -> int:
         """Run one command with its fields expanded."""
+        if argv[0] in self.functions:
+            return await call_function(self, argv, streams)
         call = Call(argv, self, process or self.process, streams)
+        if call.process.stopped is not None:
+            await call.process.stopped.wait()
+        self.phone.processes.current = call.process.pid
         try:
             outcome = self.programs.find(self, argv[0])(call)
             status = outcome if isinstance(outcome, int) else await outcome
@@ -168,19 +187,9 @@ class Shell:
 
     def parameter(self, name: str) -> str | None:
         """The value behind $NAME."""
-        special: dict[str, Callable[[], str]] = {
-            "?": lambda: str(self.status),
-            "$": lambda: str(self.process.pid),
-            "!": lambda: "" if self.background is None else str(self.background),
-            "#": lambda: str(len(self.arguments)),
-            "@": lambda: " ".join(self.arguments),
-            "*": lambda: " ".join(self.arguments),
-            "-": lambda: "",
-            "0": lambda: self.name.partition(":")[0],
-            "PWD": lambda: self.cwd,
-        }
-        if name in special:
-            return special[name]()
+        value = special(self, name)
+        if value is not None:
+            return value
         if name.isdigit():
             place = int(name) - 1
             return self.arguments[place] if place < len(self.arguments) else None
@@ -198,16 +207,32 @@ class Shell:
                 self.status = await self._chain(chain, streams)
         return self.status
 
+    async def run_condition(self, sequence: Sequence, streams: Streams) -> int:
+        """Run what is only asked for its status: -e does not apply."""
+        self.excused += 1
+        try:
+            return await self.run_sequence(sequence, streams)
+        finally:
+            self.excused -= 1
+
     async def _chain(self, chain: Chain, streams: Streams) -> int:
-        self.status = await self._pipeline(chain.first, streams)
-        for joint, pipeline in chain.rest:
-            if (joint == "&&") == (self.status == 0):
+        parts = (("&&", chain.first), *chain.rest)
+        for index, (joint, pipeline) in enumerate(parts):
+            if index and (joint == "&&") != (self.status == 0):
+                continue
+            tested = pipeline.negated or index < len(parts) - 1
+            self.excused += tested
+            try:
                 self.status = await self._pipeline(pipeline, streams)
+            finally:
+                self.excused -= tested
+            if self.status and "e" in self.options and not (self.excused or tested):
+                raise ShellExit(self.status)
         return self.status
 
     async def _pipeline(self, pipeline: Pipeline, streams: Streams) -> int:
         if len(pipeline.commands) == 1:
-            status = await self._command(pipeline.commands[0], streams)
+            status = await self.run_command(pipeline.commands[0], streams)
         else:
             status = await self._piped(pipeline.commands, streams)
         return int(status == 0) if pipeline.negated else status
@@ -229,13 +254,16 @@ class Shell:
 
         async with asyncio.TaskGroup() as together:
             members = [together.create_task(member(index)) for index in range(len(commands))]
-        return members[-1].result()
+        statuses = [member.result() for member in members]
+        if "pipefail" in self.options:
+            return next((status for status in reversed(statuses) if status), 0)
+        return statuses[-1]
 
     async def _contained(self, command: Command, streams: Streams) -> int:
         """Run in a copy of the shell: exit and jumps end here."""
         try:
-            return await self._command(command, streams)
-        except ShellExit as leaving:
+            return await self.run_command(command, streams)
+        except (ShellExit, Return) as leaving:
             return leaving.status
         except LoopJump:
             return 0
@@ -257,7 +285,7 @@ class Shell:
             status = 129
             try:
                 status = await child._chain(chain, quiet)
-            except ShellExit as leaving:
+            except (ShellExit, Return) as leaving:
                 status = leaving.status
             except (BadSyntax, LoopJump, OSError):
                 status = 1
@@ -271,9 +299,12 @@ class Shell:
 
     # -- commands
 
-    async def _command(self, command: Command, streams: Streams) -> int:
+    async def run_command(self, command: Command, streams: Streams) -> int:
         if isinstance(command, Simple):
             return await self._simple(command, streams)
+        if isinstance(command, Function):
+            self.functions[command.name] = command.body
+            return 0
         try:
             inner = await self._redirect(command.redirects, streams)
         except OSError as error:
@@ -287,6 +318,7 @@ class Shell:
             argv += await expansion.fields(self, word, streams)
         if not argv:
             self.status = 0  # VAR=$(false) is false, VAR=x is true
+        before = {name: self.variables.get(name) for name, _ in command.assignments}
         for name, word in command.assignments:
             self.variables[name] = await expansion.single(self, word, streams)
         try:
@@ -296,7 +328,12 @@ class Shell:
             return 1
         if not argv:
             return self.status
-        return await self.invoke(argv, inner)
+        if not before:
+            return await self.invoke(argv, inner)
+        try:
+            return await self.invoke(argv, inner)
+        finally:
+            put_back(self.variables, before)
 
     async def _redirect(self, redirects: tuple[Redirect, ...], streams: Streams) -> Streams:
         inner = await redirected(self, redirects, streams)

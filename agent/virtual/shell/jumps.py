@@ -9,6 +9,14 @@ class ShellExit(Exception):
         self.status = status
 
 
+class Return(Exception):
+    """`return` was said."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 class LoopJump(Exception):
     """`break` or `continue` was said."""
 

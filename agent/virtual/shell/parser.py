@@ -10,6 +10,7 @@ from agent.virtual.shell.grammar import (
     Chain,
     Command,
     For,
+    Function,
     Group,
     If,
     Loop,
@@ -25,7 +26,8 @@ from agent.virtual.shell.reader import BadSyntax, Reader, Unfinished
 __all__ = ["BadSyntax", "Unfinished", "parse"]
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_REDIRECT = re.compile(r"(\d?)(>>|>&|<<|>\||>|<&|<)")
+_REDIRECT = re.compile(r"(\d?)(>>|>&|<<<|<<-|<<|>\||>|<&|<)")
+_FUNCTION = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\([ \t]*\)")
 _RESERVED = {"then", "fi", "else", "elif", "do", "done", "}", "esac"}
 
 
@@ -103,7 +105,11 @@ class _Parser:
             body = self.sequence(")")
             self._expect(")")
             return Group(body, True, self._redirects())
+        if (named := _FUNCTION.match(self.reader.text, self.reader.at)) is not None:
+            self.reader.at = named.end()
+            return self._function(named[1])
         compounds: dict[str, Callable[[], Command]] = {
+            "function": self._spelled_function,
             "{": self._braces,
             "if": self._if,
             "while": self._while,
@@ -115,6 +121,18 @@ class _Parser:
             if self._take_word(word):
                 return read()
         return self._simple()
+
+    def _spelled_function(self) -> Function:
+        self.reader.skip_blanks()
+        name = self.reader.name()
+        self.reader.skip_blanks()
+        if self.reader.take("("):
+            self._expect(")")
+        return self._function(name)
+
+    def _function(self, name: str) -> Function:
+        self._skip_newlines()
+        return Function(name, self._command())
 
     def _simple(self) -> Simple:
         assignments: list[tuple[str, Word]] = []
@@ -162,10 +180,21 @@ class _Parser:
         if target is None:
             raise BadSyntax("syntax error: redirection without a target")
         descriptor = int(number) if number else (0 if operator.startswith("<") else 1)
-        if operator == "<<":
-            raise BadSyntax("syntax error: here documents are not spoken here")
+        if operator in ("<<", "<<-"):
+            return Redirect(descriptor, "<<", self._here_text(target, operator == "<<-"))
+        if operator == "<<<":
+            return Redirect(descriptor, "<<", Word((*target.parts, Text("\n", quoted=True))))
         kind = {">": ">", ">|": ">", ">>": ">>", "<": "<", ">&": ">&", "<&": ">&"}[operator]
         return Redirect(descriptor, kind, target)  # type: ignore[arg-type]
+
+    def _here_text(self, mark: Word, tabs: bool) -> Word:
+        """The lines up to the mark; a quoted mark takes them as they are."""
+        plain = all(isinstance(part, Text) and not part.quoted for part in mark.parts)
+        end = "".join(part.value for part in mark.parts if isinstance(part, Text))
+        text = self.reader.cut_here_text(end, tabs)
+        if not plain:
+            return Word((Text(text, quoted=True),))
+        return self.reader.inner(text).here_word()
 
     def _braces(self) -> Group:
         body = self.sequence("", "}")

@@ -16,8 +16,10 @@ from agent.virtual.shell.grammar import (
 )
 
 _ENDS_WORD = set(" \t\n;&|()<>")
+_ENDS_RUN = _ENDS_WORD | set("'\"\\$`}")
+_QUOTED_MARKS = set('\\$`"')
 _SPECIAL = set("?!$#@*-0123456789")
-_OPERATORS = (":-", ":+", ":=", ":?", "-", "+", "=", "?", "##", "#", "%%", "%")
+_OPERATORS = (":-", ":+", ":=", ":?", "-", "+", "=", "?", "##", "#", "%%", "%", "//", "/", ":")
 
 
 class BadSyntax(Exception):
@@ -74,11 +76,40 @@ class Reader:
     def word_until(self, end: str) -> Word:
         """Everything up to a closing mark as one word."""
         parts: list[Part] = []
-        while not self.looking_at(end):
+        depth = 0  # of parentheses inside $(( .. ))
+        while depth or not self.looking_at(end):
             if not self.here:
                 raise Unfinished(f"no closing {end}")
+            if end == "))":
+                depth += {"(": 1, ")": -1}.get(self.here, 0)
             parts.extend(self._part())
         self.at += len(end)
+        return Word(_joined(parts))
+
+    def cut_here_text(self, end: str, tabs: bool) -> str:
+        """Take the lines after this one up to `end` out of the script."""
+        line_end = self.text.find("\n", self.at)
+        if line_end < 0:
+            raise Unfinished(f"here document '{end}' unclosed")
+        lines: list[str] = []
+        start = line_end + 1
+        while start < len(self.text):
+            stop = self.text.find("\n", start)
+            stop = len(self.text) if stop < 0 else stop
+            line = self.text[start:stop]
+            line = line.lstrip("\t") if tabs else line
+            start = stop + 1
+            if line == end:
+                self.text = self.text[: line_end + 1] + self.text[start:]
+                return "".join(f"{line}\n" for line in lines)
+            lines.append(line)
+        raise Unfinished(f"here document '{end}' unclosed")
+
+    def here_word(self) -> Word:
+        """All of this text as a here document: parameters count, quotes do not."""
+        parts: list[Part] = []
+        while self.here:
+            parts.extend(self._inside_quotes(""))
         return Word(_joined(parts))
 
     def _part(self) -> list[Part]:
@@ -94,8 +125,12 @@ class Reader:
             return [self._dollar(quoted=False)]
         if mark == "`":
             return [self._backquoted(quoted=False)]
-        self.at += 1
-        return [Text(mark)]
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] not in _ENDS_RUN:
+            end += 1
+        text = self.text[self.at : end]
+        self.at = end
+        return [Text(text)]
 
     def _until(self, end: str) -> str:
         close = self.text.find(end, self.at + 1)
@@ -116,19 +151,27 @@ class Reader:
         # The empty text keeps "" a field of its own.
         parts: list[Part] = [Text("", quoted=True)]
         while not self.take('"'):
-            mark = self.here
-            if not mark:
+            if not self.here:
                 raise Unfinished('no closing "')
-            if mark == "\\" and self.text[self.at + 1 : self.at + 2] in set('$`"\\\n'):
-                parts.extend(self._escaped())
-            elif mark == "$":
-                parts.append(self._dollar(quoted=True))
-            elif mark == "`":
-                parts.append(self._backquoted(quoted=True))
-            else:
-                parts.append(Text(mark, quoted=True))
-                self.at += 1
+            parts.extend(self._inside_quotes('"'))
         return parts
+
+    def _inside_quotes(self, quote: str) -> list[Part]:
+        mark = self.here
+        following = self.text[self.at + 1 : self.at + 2]
+        if mark == "\\" and following and following in f"$`\\\n{quote}":
+            return self._escaped()
+        if mark == "$":
+            return [self._dollar(quoted=True)]
+        if mark == "`":
+            return [self._backquoted(quoted=True)]
+        # Runs of plain characters at once: scripts are full of them.
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] not in _QUOTED_MARKS:
+            end += 1
+        text = self.text[self.at : end]
+        self.at = end
+        return [Text(text, quoted=True)]
 
     def _dollar(self, quoted: bool) -> Part:
         if self.take("$(("):
@@ -166,8 +209,13 @@ class Reader:
         return Parameter(name, quoted, operator, self.word_until("}"))
 
     def _backquoted(self, quoted: bool) -> Part:
-        inner = Reader(self._until("`"), self._parse)
+        text = self._until("`")
+        inner = self.inner(text.replace("\\`", "`").replace("\\$", "$") if "\\" in text else text)
         return Substitution(self._parse(inner, ""), quoted)
+
+    def inner(self, text: str) -> "Reader":
+        """A cursor over a text of its own."""
+        return Reader(text, self._parse)
 
     def _expect(self, mark: str) -> None:
         if not self.take(mark):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from agent.virtual.files.tree import failed, strerror
 from agent.virtual.shell import expansion
-from agent.virtual.shell.call import Streams
+from agent.virtual.shell.call import Streams, encode
 from agent.virtual.shell.grammar import Redirect
 from agent.virtual.shell.streams import Bytes, FileSink, Sink
 
@@ -17,7 +17,10 @@ async def redirected(shell: "Shell", redirects: tuple[Redirect, ...], streams: S
     """Apply redirections from left to right."""
     for redirect in redirects:
         target = await expansion.single(shell, redirect.target, streams)
-        streams = _redirect(shell, redirect, target, streams)
+        if redirect.operator == "<<":
+            streams = streams._replace(stdin=Bytes(encode(target)))
+        else:
+            streams = _redirect(shell, redirect, target, streams)
     return streams
 
 
@@ -33,6 +36,11 @@ def _redirect(shell: "Shell", redirect: Redirect, target: str, streams: Streams)
     if redirect.operator == "<":
         return streams._replace(stdin=Bytes(tree.read(target, uid, shell.cwd)))
     if redirect.operator == ">&":
+        if redirect.descriptor == 0:
+            return streams if target != "-" else streams._replace(stdin=Bytes())
+        if target == "-":
+            nowhere = FileSink(tree, tree.open_for_writing("/dev/null", uid), uid)
+            return _with_sink(streams, redirect.descriptor, nowhere)
         sinks = {"1": streams.stdout, "2": streams.stderr}
         if target not in sinks:
             raise failed(errno.EBADF, target)

@@ -1,0 +1,67 @@
+"""A phone as it is sold: no su, no clocks to write, and nodes that its shell may not even read."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from agent.virtual.shelf import ShelfPlan, shelf_in_thread
+from tests.virtual.host import AdbHost, PhoneAt
+
+CPU = "/sys/devices/system/cpu"
+
+
+@pytest.fixture(scope="module")
+def stock(host: AdbHost) -> Iterator[PhoneAt]:
+    with shelf_in_thread(ShelfPlan(("xiaomi-mi-9:stock",), speed=100.0)) as (_, (address,)):
+        assert "connected" in host.adb("connect", address.address).out
+        yield PhoneAt(host, address.address)
+        host.adb("disconnect", address.address)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sys/class/thermal/thermal_zone0/temp",
+        "/sys/class/thermal/thermal_zone0/type",
+        "/sys/class/thermal/cooling_device0/cur_state",
+        "/sys/class/power_supply/battery/current_now",
+        "/proc/loadavg",
+        f"{CPU}/cpufreq/policy0/cpuinfo_cur_freq",
+    ],
+)
+def test_some_nodes_are_closed_to_the_shell(stock: PhoneAt, path: str) -> None:
+    said = stock.run(f"cat {path}")
+    assert (1, f"cat: {path}: Permission denied\n") == (said.status, said.err)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{CPU}/cpufreq/policy0/scaling_cur_freq",
+        f"{CPU}/cpufreq/policy0/stats/time_in_state",
+        "/sys/class/power_supply/battery/capacity",
+        "/proc/stat",
+        "/proc/meminfo",
+        "/proc/sys/kernel/random/boot_id",
+    ],
+)
+def test_others_stay_open(stock: PhoneAt, path: str) -> None:
+    assert stock.out(f"cat {path}")
+
+
+def test_closed_nodes_look_as_ever_from_outside(stock: PhoneAt) -> None:
+    listed = stock.out("ls -l /sys/class/thermal/thermal_zone0/temp")
+    assert listed.startswith("-r--r--r--")
+
+
+def test_nothing_can_be_changed(stock: PhoneAt) -> None:
+    assert stock.run("su -c id").status == 127
+    assert stock.run(f"echo performance > {CPU}/cpufreq/policy0/scaling_governor").status == 1
+    assert stock.run("stop thermal-engine").status == 1
+
+
+def test_the_framework_still_tells_temperatures(stock: PhoneAt) -> None:
+    said = stock.out("dumpsys thermalservice")
+    assert "Current temperatures from HAL" in said
+    assert "mName=skin" in said or "mType=3" in said
+    assert "temperature: " in stock.out("dumpsys battery")

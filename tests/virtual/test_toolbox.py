@@ -1,0 +1,157 @@
+"""What phone tools say to a shell: here documents, functions, filters, toybox's own commands."""
+
+import pytest
+
+from tests.virtual.conftest import StartPhone
+from tests.virtual.host import PhoneAt, until
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('cat <<EOF\n$HOME "q" $(echo x)\nEOF\necho after', '/ "q" x\nafter'),
+        ("cat <<'EOF'\n$HOME `no`\nEOF", "$HOME `no`"),
+        ("cat <<-EOF\n\t\tin\n\tEOF\necho out", "in\nout"),
+        ("cat <<A; cat <<B\n1\nA\n2\nB", "1\n2"),
+        ("while read a b; do echo $b-$a; done <<X\n1 2\n3 4\nX", "2-1\n4-3"),
+        ("cat <<< word", "word"),
+        ("f() { echo in $1 $#; return 3; }; f a b; echo $?", "in a 2\n3"),
+        ("function g { local x=2; echo $x; }; x=1; g; echo $x", "2\n1"),
+        ("f() { for i in 1 2; do [ $i = 2 ] && return 7; done; }; f; echo $?", "7"),
+        ("trap 'echo bye' EXIT; trap '' INT TERM; echo hi", "hi\nbye"),
+        ("set -e; false || true; if false; then :; fi; ! true; echo a; false; echo no", "a"),
+        ("set -e; set +e; false; echo a", "a"),
+        ("set -o pipefail; false | true; echo $?", "1"),
+        ('x=1 env | grep ^x=; echo "<$x>"', "x=1\n<>"),
+        ("env A=1 sh -c 'echo $A'", "1"),
+        ("IFS=: read -r a b <<< '1:2:3'; echo $a $b", "1 2:3"),
+        ("IFS=,; x=a,b; set -- $x; echo $#", "2"),
+        ("x=hello; echo ${x/l/L} ${x//l/L} ${x:1:3} ${x: -2}", "heLlo heLLo ell lo"),
+        ("echo $((0x10 + 010)) $((1 > 0 ? 5 : 6)) $(((1+2)*3)) $((~1))", "26 5 9 -2"),
+        ("[[ abc == a* && -d /sys ]] || echo no", "no"),
+        ("[[ abc == a* ]] && echo yes", "yes"),
+        ("echo $(< /proc/sys/kernel/osrelease)", "4.14.83-perf"),
+        ("sleep 1 & echo x", "x"),
+        ("sleep 1& echo x; echo y", "x\ny"),
+        ("eval 'exit 0'; echo never", ""),
+        ("printf 'a:b:c\\nd\\n' | cut -d: -f2-", "b:c\nd"),
+        ("echo hello | cut -c2-3", "el"),
+        ("echo hello | tr a-y b-z | tr -d m", "ifp"),
+        ("echo 'a  b' | tr -s ' ' '\\n'", "a\nb"),
+        ("printf '1\\n2\\n3\\n' | sed -n 2,3p", "2\n3"),
+        ("echo foo bar | sed -e 's/o/0/g' -e 's|bar|<&>|'", "f00 <bar>"),
+        ("echo a1b22 | sed -E 's/([a-z])([0-9]+)/\\2\\1/g'", "1a22b"),
+        ("printf 'x\\ny\\n' | sed '/x/d;$a end'", "y\nend"),
+        ("printf 'a 1\\nb 2\\n' | awk '{s += $2; print $1, NR} END {print s/2}'", "a 1\nb 2\n1.5"),
+        ('echo a:b | awk -F: -v x=7 \'$2 == "b" {printf "%s-%d\\n", $1, x}\'', "a-7"),
+        ("awk 'BEGIN { for (i=0; i<2; i++) a[i]=i*i; print length(\"abc\"), a[1] }'", "3 1"),
+        ("awk '/Mem(Total|Free)/ {print $NF}' /proc/meminfo", "kB\nkB"),
+        ("find /sys/devices/system/cpu/cpufreq -maxdepth 1 -name 'policy*' | sort | wc -l", "3"),
+        ("echo a b c | xargs -n 2 echo x", "x a b\nx c"),
+        ("printf 'a\\nb\\n' | xargs -I{} echo '[{}]'", "[a]\n[b]"),
+        ("printf 'b\\na\\nb\\n' | sort | uniq -c | tr -s ' '", " 1 a\n 2 b"),
+        ("dd if=/dev/zero bs=1k count=2 2>/dev/null | wc -c", "2048"),
+        ("echo abc | xxd -p; echo abc | od -An -t x1", "6162630a\n 61 62 63 0a"),
+        ("seq 3 | tac | tr '\\n' ' '", "3 2 1"),
+        ("basename /a/b.txt; dirname /a/b", "b.txt\n/a"),
+        (
+            "readlink -f /sys/class/thermal/thermal_zone0",
+            "/sys/devices/virtual/thermal/thermal_zone0",
+        ),
+        ("timeout 1 sleep 50; echo $?", "124"),
+        ("expr 3 + 4; nproc", "7\n8"),
+        ("cat /proc/self/comm; readlink /proc/self | grep -c '^[0-9]*$'", "sh\n1"),
+        ("grep -on e /proc/self/comm; echo h3llo | grep -o '[0-9]'", "3"),
+        ("echo -e 'a\\tb' | cat; printf '%5.1f|%-3s|\\n' 2.25 x", "a\tb\n  2.2|x  |"),
+        ("toybox echo hi; toybox nope 2>&1", "hi\ntoybox: Unknown command nope"),
+    ],
+)
+def test_a_script_prints(phone: PhoneAt, script: str, expected: str) -> None:
+    assert expected == phone.run(script).out.rstrip("\n").removesuffix(" ")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "text"),
+    [
+        ("set -e; false; echo no", 1, ""),
+        ("cat <<EOF\nnever", 1, "/system/bin/sh: here document 'EOF' unclosed"),
+        ("f() { f; }; f", 1, "/system/bin/sh: f: too deeply nested"),
+        ("awk '{print'", 2, "awk: unexpected 'end'"),
+        ("sed 's/a' /dev/null", 1, "sed: no closing /"),
+        ("sed z /dev/null", 1, "sed: bad pattern 'z'@1 (z)"),
+        ("find /nope", 1, "find: '/nope': No such file or directory"),
+        ("cut x", 1, "cut: no fields"),
+        ("return 5", 5, ""),
+    ],
+)
+def test_a_script_fails(phone: PhoneAt, script: str, status: int, text: str) -> None:
+    said = phone.run(script)
+    assert (status, text) == (said.status, said.err.rstrip("\n"))
+
+
+def test_a_function_lives_in_a_shell_that_reads_lines(phone: PhoneAt) -> None:
+    shell = phone.shell()
+    shell.send("f() {\necho $1\n}\ncat > /data/local/tmp/here <<END\nline 1\nline 2\nEND\n")
+    assert (0, "x\n") == shell.line("f x")
+    assert (0, "line 1\nline 2\n") == shell.line("cat /data/local/tmp/here")
+    assert (0, "y\n") == shell.line("sleep 1 & echo y")
+    assert (0, "z\n") == shell.line("echo z")
+
+
+def test_a_stopped_process_stands_still_until_it_is_continued(phone: PhoneAt) -> None:
+    script = "while true; do echo x >> /data/local/tmp/ticks; sleep 1; done"
+    phone.out("rm -f /data/local/tmp/ticks")
+    pid = phone.out(f"setsid sh -c '{script}' >/dev/null 2>&1 & echo $!")
+    until(lambda: "x" in phone.run("cat /data/local/tmp/ticks").out, "it ticks")
+    phone.out(f"kill -STOP {pid}")
+    assert "State:\tT (stopped)" == phone.out(f"grep State /proc/{pid}/status")
+    phone.out("sleep 3")
+    before = phone.out("wc -l < /data/local/tmp/ticks")
+    phone.out("sleep 20")
+    assert before == phone.out("wc -l < /data/local/tmp/ticks")
+    phone.out(f"kill -CONT {pid}")
+    until(lambda: before != phone.out("wc -l < /data/local/tmp/ticks"), "it goes on")
+    phone.out(f"kill -9 {pid}")
+
+
+def test_processes_are_found_and_killed_by_name(phone: PhoneAt) -> None:
+    pid = phone.out("setsid sleep 91234 >/dev/null 2>&1 & echo $!")
+    assert pid == phone.out("pgrep -f 'sleep 91234'")
+    assert f"{pid} sleep" == phone.out("pgrep -l -f 91234")
+    assert "sleep 91234" in phone.out("top -n 1 -b")
+    phone.out(f"renice -n 5 -p {pid}")
+    phone.out("pkill -f 91234")
+    assert phone.run("pgrep -f 91234").status == 1
+
+
+def test_memory_is_told_alike_everywhere(phone: PhoneAt) -> None:
+    total = int(phone.out("awk '/MemTotal/ {print $2}' /proc/meminfo"))
+    assert total * 1024 == int(phone.out("free | awk '/Mem/ {print $2}'"))
+
+
+def test_cpusets_narrow_what_a_process_may_use(start_phone: StartPhone) -> None:
+    phone = start_phone()
+    pid = phone.out("setsid taskset f0 sleep 9000 >/dev/null 2>&1 & echo $!")
+    allowed = f"awk '/Cpus_allowed:/ {{print $2}}' /proc/{pid}/status"
+    assert ("f0", "/") == (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset"))
+    assert "0-7" == phone.out("cat /dev/cpuset/top-app/cpus")
+    assert phone.run(f"echo {pid} > /dev/cpuset/background/tasks").status == 1
+    phone.root("echo 0-1 > /dev/cpuset/background/cpus")
+    phone.root(f"echo {pid} > /dev/cpuset/background/tasks")
+    assert ("03", "/background") == (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset"))
+    assert pid in phone.out("cat /dev/cpuset/background/tasks").split()
+    assert phone.run(f"taskset -p f0 {pid}").status == 1
+    phone.out(f"taskset -p 2 {pid}")
+    assert "02" == phone.out(allowed)
+    assert phone.run("su -c 'echo 9-12 > /dev/cpuset/background/cpus'").status == 1
+    assert phone.run("su -c 'echo 99999 > /dev/cpuset/background/tasks'").status == 1
+
+
+def test_uclamp_is_kept_and_checked(start_phone: StartPhone) -> None:
+    phone = start_phone("xiaomi-mi-9")
+    node = "/dev/cpuctl/top-app/cpu.uclamp.min"
+    assert "0.00" == phone.out(f"cat {node}")
+    phone.root(f"echo 50 > {node}")
+    assert "50.00" == phone.out(f"cat {node}")
+    assert phone.run(f"su -c 'echo 101 > {node}'").status == 1
+    assert "max" == phone.out("cat /dev/cpuctl/top-app/cpu.uclamp.max")
