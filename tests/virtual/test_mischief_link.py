@@ -1,0 +1,209 @@
+"""Trouble of the cable, as the stock adb and the agent's own door see it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.deadline import Deadline
+from agent.phone.adb import AdbServer
+from agent.phone.phone import Phone
+from tests.virtual.host import AdbHost, until
+from tests.virtual.plans import HOME
+from tests.virtual.trouble import Bench, a_bench
+from workloads.fault import Hung, PhoneTrouble, Unreachable
+
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+
+
+@pytest.fixture
+def bench(host: AdbHost, tmp_path: Path) -> Iterator[Bench]:
+    with a_bench(host, tmp_path) as made:
+        yield made
+
+
+def test_unplugged_in_mid_command_the_link_is_lost_at_once(bench: Bench) -> None:
+    bench.mischief.add("unplug", at="command:sleep *", times=2)
+    began = time.monotonic()
+    with pytest.raises(EOFError):
+        bench.at.run("sleep 1000")
+    assert bench.state() == "offline"
+    assert "offline" in bench.host.adb("-s", bench.address, "shell", "true").err
+    with pytest.raises(Unreachable):
+        bench.door().shell(["true"])
+    assert time.monotonic() - began < 2
+    bench.mischief.clear()
+    bench.connect()
+    assert bench.at.out("echo back") == "back"
+    assert [entry["why"] for entry in bench.events("mischief_stop")] == ["cleared"]
+
+
+def test_the_adb_command_line_ends_with_255_and_no_word(bench: Bench) -> None:
+    bench.mischief.add("unplug", at="command:sleep *", for_host=0.1)
+    said = bench.host.adb("-s", bench.address, "shell", "sleep 1000")
+    assert (255, "", "") == said
+    bench.connect()
+
+
+def test_a_cut_push_leaves_nothing_behind(bench: Bench) -> None:
+    bench.mischief.add("unplug", at=f"push:{HOME}/big", for_host=0.2)
+    with pytest.raises((EOFError, OSError)):
+        bench.at.put(f"{HOME}/big", bytes(4_000_000))
+    bench.connect()
+    assert bench.at.run(f"ls {HOME}/big").status == 1
+    bench.mischief.add("unplug", at="push:*.part", for_host=0.2)
+    with pytest.raises(Unreachable):
+        bench.door().push(bytes(4_000_000), f"{HOME}/big")
+    bench.connect()
+    bench.door().push(b"whole", f"{HOME}/big")
+    assert bench.at.out(f"cat {HOME}/big") == "whole"
+
+
+def test_flapping_comes_and_goes_a_counted_number_of_times(bench: Bench) -> None:
+    bench.mischief.add("flap", period_s=0.3, off_s=0.1, count=3)
+    until(lambda: len(bench.events("mischief_stop")) == 1, "the flapping is over")
+    assert bench.events("mischief_stop")[0]["why"] == "over"
+    bench.connect()
+    assert bench.at.out("echo here") == "here"
+
+
+def test_a_hung_phone_stays_a_device_and_only_our_deadline_tells(bench: Bench) -> None:
+    door = bench.door()
+    door.shell(["true"])
+    number = bench.mischief.add("hang")
+    began = time.monotonic()
+    with pytest.raises(Hung):
+        door.shell(["true"], Deadline.after(0.5))
+    with pytest.raises(Hung):
+        door.push(b"x", f"{HOME}/x", deadline=Deadline.after(0.5))
+    assert 0.9 < time.monotonic() - began < 3
+    assert bench.state() == "device"
+    bench.mischief.clear(number)
+    assert door.shell(["echo", "thawed"]).text.strip() == "thawed"
+    assert not bench.events("disconnect")
+
+
+def test_a_hung_phone_works_on(bench: Bench) -> None:
+    bench.mischief.add("hang", at="command:touch *", for_host=0.5)
+    began = time.monotonic()
+    assert bench.at.run(f"touch {HOME}/done").status == 0
+    assert time.monotonic() - began > 0.4
+    assert bench.at.run(f"ls {HOME}/done").status == 0
+
+
+def test_a_partition_is_silent_and_heals(bench: Bench) -> None:
+    bench.mischief.add("partition", for_host=1.0)
+    with pytest.raises(Hung):
+        bench.door().shell(["true"], Deadline.after(0.5))
+    assert bench.state() == "device"
+    until(lambda: bool(bench.events("mischief_stop")), "the partition is over")
+    assert bench.at.out("echo healed") == "healed"
+    assert not bench.events("disconnect")
+
+
+@pytest.mark.slow
+def test_keepalive_finds_a_partition_in_a_dozen_seconds(bench: Bench) -> None:
+    """Not even TCP answers, so adb 36 gives up by itself; a connect gets no answer either."""
+    bench.mischief.add("partition")
+    began = time.monotonic()
+    until(lambda: bench.state() == "offline", "adb gives up", seconds=30)
+    assert 8 < time.monotonic() - began < 20
+    bench.mischief.clear()
+    bench.connect()
+
+
+def test_a_slow_link_takes_its_time_both_ways(bench: Bench) -> None:
+    bench.mischief.add("slow", bytes_per_s=20_000, latency_s=0.02)
+    began = time.monotonic()
+    bench.at.put(f"{HOME}/x", bytes(8000))
+    up = time.monotonic() - began
+    assert len(bench.at.run(f"cat {HOME}/x").out) == 8000
+    down = time.monotonic() - began - up
+    assert 0.4 < up < 4
+    assert 0.4 < down < 4
+    bench.mischief.add("slow", bytes_per_s=1, latency_s=0)  # a byte a second
+    with pytest.raises(Hung):
+        bench.door().shell(["true"], Deadline.after(0.5))
+    bench.mischief.clear()
+    bench.connect()
+
+
+def test_unauthorized_until_somebody_allows_it(bench: Bench) -> None:
+    number = bench.mischief.add("unauthorized")
+    bench.await_state("unauthorized")
+    assert "unauthorized" in bench.host.adb("-s", bench.address, "shell", "true").err
+    with pytest.raises(Unreachable, match="unauthorized"):
+        bench.door().shell(["true"])
+    bench.host.adb("disconnect", bench.address)
+    assert "failed to authenticate" in bench.host.adb("connect", bench.address).out
+    bench.mischief.clear(number)
+    bench.await_state("device")
+    assert bench.at.out("echo allowed") == "allowed"
+
+
+def test_offline_takes_connections_and_says_nothing(bench: Bench) -> None:
+    number = bench.mischief.add("offline")
+    bench.await_state("offline")
+    with pytest.raises(Unreachable, match="offline"):
+        bench.door().shell(["true"])
+    bench.mischief.clear(number)
+    bench.await_state("device")
+    assert bench.at.out("echo on") == "on"
+
+
+@pytest.mark.slow
+def test_a_connect_to_a_mute_phone_fails_after_ten_seconds(bench: Bench) -> None:
+    bench.mischief.add("offline")
+    bench.host.adb("disconnect", bench.address)
+    began = time.monotonic()
+    assert "failed to connect" in bench.host.adb("connect", bench.address).out
+    assert 9 < time.monotonic() - began < 12
+    assert bench.state() == "offline"
+    bench.mischief.clear()
+    bench.connect()
+
+
+def test_a_reboot_has_another_boot_id_and_an_empty_tmp(bench: Bench) -> None:
+    before = bench.at.out(BOOT_ID)
+    bench.at.put(f"{HOME}/mine", b"x")
+    bench.mischief.add("reboot", at="command:sleep *")
+    with pytest.raises(EOFError):
+        bench.at.run("sleep 10000")
+    until(lambda: len(bench.events("boot")) == 2, "it is up again")
+    bench.connect()
+    assert bench.at.out(BOOT_ID) != before
+    assert bench.at.out(f"ls {HOME}") == ""
+    assert bench.at.uptime() < 100
+
+
+def test_an_old_adbd_has_no_features_and_no_second_shell(bench: Bench) -> None:
+    number = bench.mischief.add("version_clash")
+    bench.connect()
+    assert bench.host.adb("-s", bench.address, "features").out == ""
+    assert bench.host.adb("-s", bench.address, "shell", "echo old").out == "old\n"
+    with pytest.raises(PhoneTrouble):
+        bench.door().shell(["true"])
+    bench.mischief.clear(number)
+    bench.connect()
+    assert bench.door().shell(["echo", "new"]).text == "new\n"
+
+
+def test_a_foreign_client_ends_the_server_and_the_agent_makes_another(
+    bench: Bench, tmp_path: Path
+) -> None:
+    with AdbServer(tmp_path / "own") as adb:
+        assert adb.connect(bench.address, Deadline.after(5)) == "device"
+        assert adb._child is not None
+        first = adb._child.pid
+        bench.mischief.add("version_clash", server=adb.port)
+        until(lambda: adb._child is not None and adb._child.pid != first, "another server")
+        phone = Phone(adb.open(bench.address))
+
+        def answers() -> bool:
+            try:
+                return phone.shell(["echo", "x"]).text == "x\n"
+            except Exception:  # noqa: BLE001 - whatever a dying server says
+                return False
+
+        until(answers, "the phone is back")
