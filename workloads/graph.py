@@ -70,10 +70,13 @@ class Model:
             if min(shape, default=0) < 1:
                 raise Refused(f"{self.name}: the input '{name}' cannot have the shape {shape}.")
         for node in self.nodes:
+            feeds = [shapes[feed] for feed in self.feeds[node.name]]
             try:
-                shapes[node.name] = node.layer.shape(*(shapes[f] for f in self.feeds[node.name]))
+                shapes[node.name] = node.layer.shape(*feeds)
             except Refused as error:
                 raise Refused(f"{self._at(node)}: {error}.") from None
+            if min(shapes[node.name], default=1) < 1:
+                raise Refused(f"{self._at(node)}: its output cannot be {shapes[node.name]}.")
         return shapes
 
     @cached_property

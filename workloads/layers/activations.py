@@ -44,7 +44,7 @@ class ReLU6(_Elementwise):
 
 @dataclass(frozen=True)
 class LeakyReLU(_Elementwise):
-    """X, or a small share of it below zero."""
+    """What came in, or a small share of it below zero."""
 
     slope: float = 0.2
     flops: ClassVar[int] = 2
@@ -66,7 +66,7 @@ class Sigmoid(_Elementwise):
 
 @dataclass(frozen=True)
 class GELU(_Elementwise):
-    """X times the normal distribution below x."""
+    """What came in, times the share of a normal distribution below it."""
 
     flops: ClassVar[int] = 8
 

@@ -9,8 +9,8 @@ from workloads.layers.layer import Count, Counts, Layer, Place, Shape, image
 class BatchNorm(Layer):
     """Every channel normalised over the batch, then scaled and shifted."""
 
-    momentum: float = 0.99
-    epsilon: float = 1e-3
+    momentum: float = 0.9  # of the running mean and variance
+    epsilon: float = 1e-5
     trainable: bool = True
 
     def shape(self, *inputs: Shape) -> Shape:

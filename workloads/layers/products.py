@@ -103,13 +103,13 @@ class Linear(Layer):
         return at.y * at.inputs[0][-1]
 
     def forward(self, at: Place) -> Counts:
-        """Y = X W + b."""
+        """A row of weights times the input, plus the bias."""
         flops = 2 * self.macs(at) + (at.y if self.bias else 0)
         reads = at.x + self._weights(at) + (self.features if self.bias else 0)
         return {"forward": Count("matmul", flops, reads, at.y)}
 
     def parameter_gradients(self, at: Place) -> Counts:
-        """DW = X' dY, db = the sum of dY."""
+        """The transposed input times dY; for the bias, the sum of dY."""
         weights = Count("matmul", 2 * self.macs(at), at.x + at.y, self._weights(at))
         counts = {"weight_gradient": weights}
         if self.bias:
@@ -117,7 +117,7 @@ class Linear(Layer):
         return counts
 
     def input_gradients(self, at: Place) -> Counts:
-        """DX = dY W'."""
+        """The gradient dY times the transposed weights."""
         flops = 2 * self.macs(at)
         return {"input_gradient": Count("matmul", flops, at.y + self._weights(at), at.x)}
 

@@ -35,7 +35,7 @@ def conv_norm(
 ) -> tuple[Node, ...]:
     """A convolution without bias, and its normalisation."""
     conv = Conv2d(channels, kernel, stride, "same", groups, bias=False)
-    return (Node(f"{name}.conv", conv), Node(f"{name}.norm", BatchNorm()))
+    return (Node(f"{name}.conv", conv), Node(f"{name}.norm", BatchNorm(momentum=0.999)))
 
 
 def bottleneck(

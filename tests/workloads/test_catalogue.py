@@ -1,0 +1,87 @@
+"""The catalogue: names, limits, threads, digests and plans."""
+
+import json
+import time
+
+import pytest
+
+from workloads import catalogue
+from workloads.catalogue import CATALOGUE, Case, bind, lower, threads_of, work_of
+from workloads.fault import Refused
+
+EMDL = [name for name in CATALOGUE if name.startswith("emdl-")]
+
+
+def test_the_models_of_the_studies_can_be_asked_for() -> None:
+    models = {"lenet", "alexnet", "squeezenet", "googlenet", "mobilenetv2", "cpuconf"}
+    assert {f"emdl-{model}" for model in models} == set(EMDL)
+    assert {"mlp-1", "mlp-2", "mlp-3", "mlp-4", "sgemm", "noop"} <= set(CATALOGUE)
+
+
+@pytest.mark.parametrize("name", EMDL)
+@pytest.mark.parametrize("cores", [1, 4, 8])
+def test_emdl_models_use_four_threads_whatever_the_mask(name: str, cores: int) -> None:
+    assert 4 == threads_of(bind(name, {}), cores)
+
+
+def test_other_workloads_use_a_thread_a_core() -> None:
+    assert [1, 2, 8] == [threads_of(bind("mlp-4", {}), cores) for cores in (1, 2, 8)]
+
+
+def test_the_cpu_job_is_one_step_of_alexnet() -> None:
+    job, step = bind("emdl-cpuconf", {}), bind("emdl-alexnet", {"batch_size": 16})
+    assert work_of(step).ops == work_of(job).ops
+    assert step.digest != job.digest
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_plan_says_what_the_work_is(name: str) -> None:
+    case = bind(name, {})
+    first, _, rest = lower(case, 4).partition(b"\n")
+    assert f"farmhand-plan 1 {len(rest)}" == first.decode()
+    assert len(rest) < 200_000
+    header = json.loads(rest)
+    assert (case.digest, name) == (header["case"], header["workload"])
+    work = work_of(case)
+    assert work.flops == sum(op["flops"] for op in header["ops"])
+    assert len({op["name"] for op in header["ops"]}) == len(work.ops)
+
+
+def test_a_digest_is_that_of_its_content_and_cheap_the_second_time() -> None:
+    case = bind("emdl-mobilenetv2", {"batch_size": 3})
+    first = case.digest
+    began = time.perf_counter()
+    for _ in range(1000):
+        assert first == Case(workload=case.workload, parameters=case.parameters).digest
+    assert time.perf_counter() - began < 1
+    catalogue._digest.cache_clear()
+    catalogue._work.cache_clear()
+    assert first == case.digest
+    assert first != bind("emdl-mobilenetv2", {"batch_size": 4}).digest
+
+
+def test_digests_of_what_has_not_changed_have_not_changed() -> None:
+    """A digest joins results over the years: to change one is to leave its past behind."""
+    known = {
+        "sgemm": "f8d81977304d",
+        "noop": "cafa07245e94",
+        "mlp-4": "1f24358ca8c3",
+        "emdl-lenet": "28b361d02e06",
+        "emdl-alexnet": "fc08952bbbf5",
+    }
+    assert known == {name: bind(name, {}).digest[:12] for name in known}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        ("emdl-lenett", {}, "there is no workload 'emdl-lenett'"),
+        ("emdl-lenet", {"batch_size": 0}, "batch_size is 0; it goes from 1 to 4096"),
+        ("emdl-alexnet", {"batch_size": 513}, "batch_size is 513; it goes from 1 to 512"),
+        ("emdl-alexnet", {"batch_size": True}, "batch_size is a whole number, not True"),
+        ("emdl-cpuconf", {"batch_size": 1}, "has no parameter 'batch_size'; it has no parameters"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(name: str, given: dict[str, int], sentence: str) -> None:
+    with pytest.raises(Refused, match=sentence):
+        bind(name, given)
