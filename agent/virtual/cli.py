@@ -34,12 +34,12 @@ def list_profiles() -> None:
 
 
 @virtual.command()
-@click.argument("profiles", nargs=-1, metavar="[PROFILE[:stock][:native][=SERIAL]]...")
+@click.argument("profiles", nargs=-1, metavar="[PROFILE[:MANNER]..[=SERIAL]]...")
 @click.option("--all", "everything", is_flag=True, help="One of every profile.")
 @click.option(
     "--fleet",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="TOML list of phones: profile, serial, count, speed, stock, native.",
+    help="TOML list of phones: profile, serial, count, speed, stock, userdebug, native.",
 )
 @click.option("--phones", type=click.IntRange(1, 1000), help="So many phones of mixed models.")
 @click.option(
@@ -59,6 +59,13 @@ def list_profiles() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for what really happened.",
 )
+@click.option(
+    "--adb-key",
+    "adb_keys",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="An adbkey.pub; hosts with another key are unauthorized.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of noise and unit spread.")
 @click.option(
     "--ready-file",
@@ -76,12 +83,16 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     speed: float,
     port_base: int,
     journal: Path | None,
+    adb_keys: tuple[Path, ...],
     seed: int,
     ready_file: Path | None,
     mischief_script: Path | None,
     control: Path | None,
 ) -> None:
-    """Run phones until interrupted; one line each: SERIAL PROFILE ADDRESS."""
+    """Run phones until interrupted; one line each: SERIAL PROFILE ADDRESS.
+
+    A MANNER is stock (no root), userdebug (adb root works) or native (commands really run here).
+    """
     import asyncio
     from dataclasses import replace
 
@@ -101,7 +112,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
             f"there are {', '.join(profile_ids())}"
         )
     plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock)
-    plan = replace(plan, mischief=mischief_script, control=control)
+    plan = replace(plan, mischief=mischief_script, control=control, adb_keys=adb_keys)
     try:
         asyncio.run(_serve(plan, ready_file))
     except (OSError, ValueError) as error:

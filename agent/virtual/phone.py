@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.virtual.files.cgroup_nodes import plant_cgroup_nodes
 from agent.virtual.files.cpu_nodes import plant_cpu_nodes
-from agent.virtual.files.nodes import SHELL, constant, folder, live
+from agent.virtual.files.nodes import ROOT, SHELL, constant, folder, live
 from agent.virtual.files.nodes import Link as FileLink
 from agent.virtual.files.power_nodes import plant_power_nodes
 from agent.virtual.files.proc_nodes import ProcSources, plant_proc_nodes
@@ -20,6 +20,8 @@ from agent.virtual.files.seals import seal
 from agent.virtual.files.thermal_nodes import plant_thermal_nodes
 from agent.virtual.files.tree import FileTree
 from agent.virtual.journal import Journal
+from agent.virtual.logs import LogBuffer
+from agent.virtual.network import Network
 from agent.virtual.physics.soc import Soc
 from agent.virtual.processes import ProcessTable
 from agent.virtual.profiles import Profile
@@ -66,7 +68,11 @@ class Phone:
         self.processes = ProcessTable(all_cores, lambda: self.timeline.now)
         self.tree = FileTree(self.wall, self.timeline.catch_up, self._sysfs_written, STORAGE_BYTES)
         self.mischief: Imp | None = None
+        self.network = Network()
+        self.log = LogBuffer(self.wall)
+        self.adbd_uid = SHELL
         self.on_reboot: Callable[[str], None] | None = None
+        self.on_adbd_restart: Callable[[], None] | None = None
         self.framework_battery: dict[str, str] = {}
         self._booted_at = -self._dice("boot").uniform(900.0, 40_000.0)
         self._plant_files()
@@ -120,6 +126,19 @@ class Phone:
         self.soc.change(reset)
         self._boot()
 
+    def restart_adbd(self, as_root: bool) -> str:
+        """adb root and adb unroot; what adbd says to it."""
+        if as_root and self.properties["ro.debuggable"] != "1":
+            return "adbd cannot run as root in production builds\n"
+        if as_root == (self.adbd_uid == ROOT):
+            return "adbd is already running as root\n" if as_root else "adbd not running as root\n"
+        self.adbd_uid = ROOT if as_root else SHELL
+        self.properties["service.adb.root"] = str(int(as_root))
+        self.journal.write("adbd", uid=self.adbd_uid)
+        if self.on_adbd_restart is not None:
+            self.on_adbd_restart()
+        return f"restarting adbd as {'root' if as_root else 'non root'}\n"
+
     def set_service(self, name: str, running: bool) -> None:
         """start and stop: init's services, by name with or without `vendor.`."""
         key = f"init.svc.{name}"
@@ -146,6 +165,10 @@ class Phone:
         self.properties = boot_properties(self.profile, self.serial)
         self.settings = boot_settings()
         self.framework_battery.clear()
+        self.adbd_uid = SHELL
+        self.network.reset()
+        self.log.clear()
+        self.log.write("I", "init", "Boot completed")
         self.processes.boot(self.profile.services)
         self.journal.write("boot", boot_id=self.boot_id, profile=self.profile.id)
 

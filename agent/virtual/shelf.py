@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.virtual.adb.authority import PublicKey, read_public_key
 from agent.virtual.adb.server import PhoneServer
 from agent.virtual.mischief.control import ControlSocket
 from agent.virtual.mischief.director import Mischief
@@ -27,7 +28,7 @@ _READY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ShelfPlan:
-    """Which phones to put on the shelf: PROFILE[:stock][:native][=SERIAL] words, or specs."""
+    """Which phones to put on the shelf: PROFILE[:MANNER]..[=SERIAL] words, or specs."""
 
     profiles: tuple[str, ...] = ()
     count: int = 1
@@ -40,6 +41,7 @@ class ShelfPlan:
     native: bool = False
     mischief: Path | None = None  # a script of trouble
     control: Path | None = None  # the folder of the socket that takes more of it
+    adb_keys: tuple[Path, ...] = ()  # hosts that may come in; without any, all may
 
     def specs(self) -> tuple[PhoneSpec, ...]:
         return (*read_words(self.profiles, self.count), *self.phones)
@@ -66,6 +68,9 @@ class Shelf:
             raise ValueError("two phones would have the same serial")
         ports = [plan.port_base + index if plan.port_base else 0 for index in range(len(phones))]
         self.servers = [PhoneServer(phone, port) for phone, port in zip(phones, ports, strict=True)]
+        if keys := [_key(path) for path in plan.adb_keys]:
+            for server in self.servers:
+                server.authority.give(*keys)
         self.mischief = Mischief(self.servers, plan.seed)
         self._script = plan.mischief
         self._control = ControlSocket(plan.control, self.mischief) if plan.control else None
@@ -90,10 +95,20 @@ class Shelf:
         await asyncio.gather(*(server.stop() for server in self.servers))
 
 
+def _key(path: Path) -> PublicKey:
+    key = read_public_key(path.read_bytes())
+    if key is None:
+        raise ValueError(f"{path} is no public key of adb's; it is called adbkey.pub")
+    return key
+
+
 def _phone(spec: PhoneSpec, plan: ShelfPlan) -> Phone:
     profile = load_profile(spec.profile)
     if spec.stock or plan.stock:
         profile = profile.model_copy(update={"rooted": False})
+    if spec.userdebug:
+        build = profile.build | {"ro.debuggable": "1", "ro.build.type": "userdebug"}
+        profile = profile.model_copy(update={"build": build})
     return Phone(profile, spec.unit, spec.speed or plan.speed, plan.seed, spec.serial, plan.journal)
 
 

@@ -8,6 +8,7 @@ A fleet file is a list of tables; every key but `profile` may be left out:
     serial = "LAB01"   # only where count is 1
     speed = 100.0      # model seconds per second; the command line's where absent
     stock = true       # as sold: no su, and nodes that a shell may not read
+    userdebug = true   # adb root works
     native = true      # commands really run on this host; no heat, clock or battery
 """
 
@@ -19,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agent.virtual.profiles import profile_ids
 
-_MANNERS = ("stock", "native")
+_MANNERS = ("stock", "userdebug", "native")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class PhoneSpec:
     speed: float | None = None
     stock: bool = False
     native: bool = False
+    userdebug: bool = False
 
 
 class _Entry(BaseModel):
@@ -43,6 +45,7 @@ class _Entry(BaseModel):
     speed: float | None = Field(default=None, gt=0)
     stock: bool = False
     native: bool = False
+    userdebug: bool = False
 
     @model_validator(mode="after")
     def _one_serial_names_one_phone(self) -> "_Entry":
@@ -58,16 +61,15 @@ class _Fleet(BaseModel):
 
 
 def read_words(words: tuple[str, ...], count: int = 1) -> tuple[PhoneSpec, ...]:
-    """Specs of PROFILE[:stock][:native][=SERIAL] words, so many units of each."""
+    """Specs of PROFILE[:MANNER]..[=SERIAL] words, so many units of each."""
     specs: list[PhoneSpec] = []
     for word in words:
         head, _, serial = word.partition("=")
         name, *manners = head.split(":")
         if strange := [manner for manner in manners if manner not in _MANNERS]:
-            raise ValueError(f"'{strange[0]}' is no manner of a phone; say stock or native")
-        spec = PhoneSpec(
-            known(name), serial or None, stock="stock" in manners, native="native" in manners
-        )
+            raise ValueError(f"'{strange[0]}' is no manner of a phone; say {', '.join(_MANNERS)}")
+        chosen = {manner: manner in manners for manner in _MANNERS}
+        spec = PhoneSpec(known(name), serial or None, **chosen)
         specs += [replace(spec, unit=unit) for unit in range(1, count + 1)]
     return tuple(specs)
 
@@ -84,9 +86,8 @@ def read_fleet(path: Path) -> tuple[PhoneSpec, ...]:
         for _ in range(entry.count):
             units[entry.profile] = unit = units.get(entry.profile, 0) + 1
             name = known(entry.profile)
-            specs.append(
-                PhoneSpec(name, entry.serial, unit, entry.speed, entry.stock, entry.native)
-            )
+            facts = entry.model_dump(exclude={"profile", "count"})
+            specs.append(PhoneSpec(name, unit=unit, **facts))
     return tuple(specs)
 
 

@@ -33,7 +33,7 @@ def test_list_names_every_profile() -> None:
 def test_a_wrong_question_is_answered_with_the_choices(words: list[str]) -> None:
     said = CliRunner().invoke(virtual, words)
     assert said.exit_code == 2
-    assert "meizu-16t" in said.output or "say stock or native" in said.output
+    assert "meizu-16t" in said.output or "say stock, userdebug, native" in said.output
 
 
 def test_a_port_that_adb_scans_is_refused() -> None:

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from agent.virtual.adb.authority import Authority, new_token, read_public_key
 from agent.virtual.adb.packets import (
     PAYLOAD_MAX,
     VERSION,
@@ -22,6 +23,7 @@ FindService = Callable[[str], Service | None]
 # A host has one packet in flight per stream; one that sends many without waiting is broken.
 _BACKLOG_MAX = 64
 _STREAMS_MAX = 512
+_TOKEN, _SIGNATURE, _PUBLIC_KEY = 1, 2, 3
 
 
 class Wire(Protocol):
@@ -52,6 +54,8 @@ class Connection:
         self._banner = banner
         self._find_service = find_service
         self.wire: Wire | None = None
+        self.authority: Authority | None = None
+        self._asked: tuple[Packet, bytes] | None = None  # a greeting that waits for a signature
         self._greeted = False
         self._peer_version = VERSION
         self._payload_max = PAYLOAD_MAX
@@ -98,6 +102,7 @@ class Connection:
     ) -> None:
         """Answer a host's CNXN; as another adbd would, where version and banner are given."""
         self._greeted = True
+        self._asked = None
         self._peer_version = packet.first
         self._payload_max = min(max(packet.second, 4096), payload_max)
         self.send(Packet(Word.CNXN, version, payload_max, (banner or self._banner).encode()))
@@ -114,15 +119,57 @@ class Connection:
         if self.wire is not None and self.wire.take(self, packet):
             return
         if packet.word == Word.CNXN:
-            self.greet(packet)
+            if self.authority is not None and self.authority.required:
+                self._challenge(packet)
+            else:
+                self.greet(packet)
+        elif packet.word == Word.AUTH:
+            self._weigh(packet)
         elif not self._greeted:
             raise MalformedPacket("a packet before the greeting")
         elif packet.word == Word.OPEN:
             self._open(packet)
         elif packet.word in (Word.OKAY, Word.WRTE, Word.CLSE):
             self._to_stream(packet)
-        elif packet.word not in (Word.AUTH, Word.SYNC):
+        elif packet.word != Word.SYNC:
             raise MalformedPacket(f"unknown command {packet.word:08x}")
+
+    def _challenge(self, greeting: Packet) -> None:
+        """Ask for a signature; a host has one try per key, each with a token of its own."""
+        token = new_token()
+        self._asked = (greeting, token)
+        self.send(Packet(Word.AUTH, _TOKEN, 0, token))
+
+    def _weigh(self, packet: Packet) -> None:
+        if self._asked is None or self.authority is None:
+            return
+        greeting, token = self._asked
+        if packet.first == _SIGNATURE:
+            if self.authority.knows(token, packet.payload):
+                self.greet(greeting)
+            else:
+                self._challenge(greeting)
+        elif packet.first == _PUBLIC_KEY:
+            key = read_public_key(packet.payload)
+            if key is None:
+                raise MalformedPacket("no public key")
+
+            def welcome() -> None:
+                if self._asked is not None:
+                    self.greet(greeting)
+
+            self.authority.wait(key, welcome)
+
+    async def open(self, name: str) -> AdbStream | None:
+        """A stream that the phone opens at the host; None where the host refuses."""
+        stream = AdbStream(next(self._locals), 0, self.send, self._payload_max)
+        self._streams[stream.local] = stream
+        self.send(Packet(Word.OPEN, stream.local, 0, name.encode() + b"\0"))
+        await stream.flushed()
+        if stream.closed.is_set():
+            self._streams.pop(stream.local, None)
+            return None
+        return stream
 
     def _open(self, packet: Packet) -> None:
         name = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
@@ -139,6 +186,8 @@ class Connection:
 
     def _to_stream(self, packet: Packet) -> None:
         stream = self._streams.get(packet.second)
+        if stream is not None and not stream.remote and packet.word == Word.OKAY:
+            stream.remote = packet.first
         if stream is None or (packet.first not in (0, stream.remote)):
             # A WRTE to a stream that is gone is told so; anything else is late news.
             if packet.word == Word.WRTE:
@@ -148,6 +197,8 @@ class Connection:
             stream.acknowledge()
         elif packet.word == Word.CLSE:
             stream.shut()
+            if stream.opened_here:
+                self._streams.pop(stream.local, None)
         else:
             stream.receive(packet.payload)
             if stream.backlog > _BACKLOG_MAX:

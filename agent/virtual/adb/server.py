@@ -2,12 +2,15 @@
 
 import asyncio
 
+from agent.virtual.adb.authority import Authority
 from agent.virtual.adb.connection import Connection, Service, Wire
+from agent.virtual.adb.reverse import Reverses
 from agent.virtual.adb.services import banner, find_service
 from agent.virtual.phone import Phone
 
 # adb scans these odd ports for emulators and would list a phone there twice.
 EMULATOR_PORTS = range(5554, 5586)
+_LAST_WORDS_S = 0.05
 
 
 class PhoneServer:
@@ -23,7 +26,9 @@ class PhoneServer:
         self._booting: asyncio.Task[None] | None = None
         self._plugged = True
         self._wire: Wire | None = None
+        self.authority = Authority()
         phone.on_reboot = self._reboot
+        phone.on_adbd_restart = self._restart_adbd
 
     async def start(self) -> None:
         """Listen; an ephemeral port is kept for good once it is known."""
@@ -94,22 +99,31 @@ class PhoneServer:
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         phone = self.phone
-        connection = Connection(reader, writer, banner(phone), self._find_service)
+        connection = Connection(
+            reader, writer, banner(phone), lambda name: self._find_service(name, reverses)
+        )
+        reverses = Reverses(phone.network, connection.open)
         connection.wire = self._wire
+        connection.authority = self.authority
         self._connections.add(connection)
         phone.journal.write("connect", peer=str(writer.get_extra_info("peername")))
         try:
             await connection.serve()
         finally:
+            reverses.close()
             self._connections.discard(connection)
             phone.journal.write("disconnect")
 
-    def _find_service(self, name: str) -> Service | None:
+    def _find_service(self, name: str, reverses: Reverses) -> Service | None:
         self.phone.journal.write("open", name=name[:400])
         mischief = self.phone.mischief
         if mischief is not None and not mischief.allows_service(name):
             return None
-        return find_service(self.phone, name)
+        return find_service(self.phone, name, reverses)
+
+    def _restart_adbd(self) -> None:
+        """adbd starts anew, as another user: everybody is cut off once they have read why."""
+        asyncio.get_running_loop().call_later(_LAST_WORDS_S, self.drop)
 
     def _reboot(self, mode: str) -> None:
         if self._booting is None or self._booting.done():

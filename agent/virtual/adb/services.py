@@ -1,11 +1,13 @@
 """Service names to services; a name that is not here is refused."""
 
 from agent.virtual.adb.connection import Service
+from agent.virtual.adb.reverse import Reverses
 from agent.virtual.adb.shell_service import ShellRequest, serve_shell
 from agent.virtual.adb.stream import AdbStream
 from agent.virtual.adb.sync import serve_sync
 from agent.virtual.phone import Phone
 
+_SOCKETS = ("tcp", "local", "localabstract", "localfilesystem", "localreserved")
 FEATURES = ("shell_v2", "cmd", "stat_v2", "ls_v2", "fixed_push_mkdir", "sendrecv_v2")
 
 
@@ -16,7 +18,7 @@ def banner(phone: Phone) -> str:
     return f"device::{facts}features={','.join(FEATURES)}"
 
 
-def find_service(phone: Phone, name: str) -> Service | None:
+def find_service(phone: Phone, name: str, reverses: Reverses) -> Service | None:
     """The service behind a name, or None to refuse it."""
     kind, _, argument = name.partition(":")
     flavour, *options = kind.split(",")
@@ -36,17 +38,22 @@ def find_service(phone: Phone, name: str) -> Service | None:
         phone.reboot(argument)
 
     async def root(stream: AdbStream) -> None:
-        await stream.write(b"adbd cannot run as root in production builds\n")
+        await stream.write(phone.restart_adbd(as_root=flavour == "root").encode())
 
-    async def unroot(stream: AdbStream) -> None:
-        await stream.write(b"adbd not running as root\n")
+    async def reverse(stream: AdbStream) -> None:
+        await stream.write(reverses.answer(argument))
 
+    # A forwarded port leads to whoever listens inside the phone.
+    listener = phone.network.find(name)
+    if flavour in _SOCKETS and listener is not None:
+        return listener
     services: dict[str, Service] = {
         "shell": shell,
         "exec": shell,
         "sync": sync,
         "reboot": reboot,
         "root": root,
-        "unroot": unroot,
+        "unroot": root,
+        "reverse": reverse,
     }
     return services.get(flavour)

@@ -158,7 +158,7 @@ class _Session:
         self.outlet = Outlet(stream, request.packed)
         command = request.command
         argv = ["sh", "-c", command] if command else ["sh"]
-        self.process = phone.processes.spawn(None, argv)
+        self.process = phone.processes.spawn(None, argv, phone.adbd_uid)
         name = "/system/bin/sh" if command or request.terminal else "sh"
         self._shell = Shell(phone, self.process, PhonePrograms(), name)
         stdout: Sink = self.outlet.stdout

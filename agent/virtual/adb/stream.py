@@ -22,6 +22,7 @@ class AdbStream:
     ) -> None:
         self.local = local
         self.remote = remote  # 0 until the host answers a stream that the phone opened
+        self.opened_here = not remote
         self.payload_max = payload_max
         self.closed = asyncio.Event()
         self._send = send
@@ -101,6 +102,12 @@ class AdbStream:
             self._acknowledged.clear()
             self._send(Packet(Word.WRTE, self.local, self.remote, bytes(view[: self.payload_max])))
             view = view[self.payload_max :]
+
+    def end(self) -> None:
+        """Close a stream that the phone opened."""
+        if not self.closed.is_set():
+            self._send(Packet(Word.CLSE, self.local, self.remote))
+            self.shut()
 
     async def flushed(self) -> None:
         """Wait until the host took everything."""

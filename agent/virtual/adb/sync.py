@@ -8,7 +8,7 @@ import stat
 import struct
 
 from agent.virtual.adb.stream import AdbStream, StreamClosed
-from agent.virtual.files.nodes import SHELL, Directory, Node
+from agent.virtual.files.nodes import Directory, Node
 from agent.virtual.files.tree import failed, strerror
 from agent.virtual.phone import Phone
 
@@ -56,7 +56,7 @@ class _Session:
         self._phone = phone
         self._tree = phone.tree
         self._stream = stream
-        self._uid = SHELL
+        self._uid = phone.adbd_uid
 
     async def fail(self, text: str) -> None:
         raw = text.encode()
@@ -163,7 +163,8 @@ class _Session:
         """Put a complete file in its place; say what is wrong if it cannot be."""
         try:
             if stat.S_ISLNK(mode):
-                return "symlinks are not taken"
+                self._tree.make_link(path, content.decode("utf-8", "surrogateescape"), self._uid)
+                return None
             self._tree.write(path, content, self._uid, stat.S_IMODE(mode) & 0o777)
             node, _ = self._tree.resolve(path)
             node.mtime = float(mtime)

@@ -7,6 +7,7 @@ from agent.virtual.commands.files import FILES
 from agent.virtual.commands.filters import FILTERS
 from agent.virtual.commands.finding import FINDING
 from agent.virtual.commands.monitors import MONITORS
+from agent.virtual.commands.netcat import NETCAT
 from agent.virtual.commands.processes import PROCESSES
 from agent.virtual.commands.sed import SED
 from agent.virtual.commands.system import SYSTEM
@@ -20,6 +21,7 @@ COMMANDS: dict[str, Program] = {
     **FILTERS,
     **FINDING,
     **MONITORS,
+    **NETCAT,
     **PROCESSES,
     **SED,
     **SYSTEM,

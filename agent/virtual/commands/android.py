@@ -1,5 +1,7 @@
 """Commands of the Android framework: settings that are stored, switches, packages."""
 
+from collections.abc import Awaitable
+
 from agent.virtual.commands.dumpsys import dumpsys
 from agent.virtual.shell.call import Call, Program
 
@@ -50,7 +52,7 @@ def svc(call: Call) -> int:
     return 0
 
 
-def cmd(call: Call) -> int:
+def cmd(call: Call) -> "int | Awaitable[int]":
     match call.argv[1:]:
         case ["settings", *rest]:
             return settings(Call(["settings", *rest], call.shell, call.process, call.streams))
@@ -86,13 +88,28 @@ def activity(call: Call) -> int:
     return 0
 
 
-def package(call: Call) -> int:
+async def _refuse_package(call: Call) -> int:
+    """Take what is streamed, as adb wants it taken, and say no."""
+    if "-S" in call.argv:
+        left = int(call.argv[call.argv.index("-S") + 1])
+        while left > 0 and (chunk := await call.streams.stdin.read()):
+            left -= len(chunk)
+    call.say("Failure [INSTALL_FAILED_USER_RESTRICTED: this phone takes no packages]\n")
+    return 1
+
+
+def package(call: Call) -> "int | Awaitable[int]":
     match call.argv[1:]:
         case ["list", "packages", *_]:
             call.say("package:android\npackage:com.android.settings\npackage:com.android.shell\n")
         case ["path", "android"]:
             call.say("package:/system/framework/framework-res.apk\n")
         case ["path", *_]:
+            return 1
+        case ["install" | "install-create" | "install-write" | "install-streaming", *_]:
+            return _refuse_package(call)
+        case ["uninstall", *_]:
+            call.say("Failure [DELETE_FAILED_INTERNAL_ERROR]\n")
             return 1
         case ["disable-user" | "enable" | "trim-caches" | "bg-dexopt-job", *_]:
             return 0

@@ -209,14 +209,12 @@ def ln(call: Call) -> int:
     if len(names) != 2 or "s" not in options:
         return call.complain("Needs -s and 2 arguments")
     tree = call.phone.tree
-    if tree.exists(names[1], call.cwd):
+    if tree.exists(names[1], call.cwd) and "f" not in options:
         return call.complain(
             f"cannot create symbolic link from '{names[0]}' to '{names[1]}': "
             f"{os.strerror(errno.EEXIST)}"
         )
-    tree.open_for_writing(names[1], call.uid, call.cwd)
-    _, path = tree.resolve(names[1], cwd=call.cwd)
-    tree.put(path, Link(stat.S_IFLNK | 0o777, call.uid, call.uid, target=names[0]))
+    tree.make_link(names[1], names[0], call.uid, call.cwd)
     return 0
 
 

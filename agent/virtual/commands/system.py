@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from agent.virtual.commands.options import split_options
-from agent.virtual.shell.call import Call, Program
+from agent.virtual.processes import Process
+from agent.virtual.shell.call import Call, Program, occupy
 
 _GROUPS = "2000(shell),1004(input),1007(log),1015(sdcard_rw),3001(net_bt_admin),3009(readproc)"
 
@@ -128,13 +129,47 @@ def nothing(call: Call) -> int:
     return 0
 
 
+def log(call: Call) -> int:
+    """log [-p LEVEL] [-t TAG] TEXT.."""
+    options, words = split_options(call.argv[1:], valued="pt")
+    level = (options.get("p") or "i")[:1].upper()
+    call.phone.log.write(level, options.get("t") or "log", " ".join(words), call.process.pid)
+    return 0
+
+
+async def logcat(call: Call) -> int:
+    """logcat [-c] [-d] [-t N]; without -d it goes on until somebody ends it."""
+    options, words = split_options(call.argv[1:], valued="tTbvsfrnGem")
+    buffer = call.phone.log
+    if "c" in options:
+        buffer.clear()
+        return 0
+    tags = {word.partition(":")[0] for word in words if word not in ("*:S", "*:V")}
+    lines, seen = buffer.since(0)
+    lines = lines[-int(options["t"] or 0) :] if options.get("t", "").isdigit() else lines
+    call.say("--------- beginning of main\n")
+
+    async def body(process: Process) -> int:
+        nonlocal lines, seen
+        while True:
+            shown = [line for line in lines if not tags or line.split()[5].rstrip(":") in tags]
+            call.say("".join(f"{line}\n" for line in shown))
+            await call.streams.drain()
+            if {"d", "t"} & set(options):
+                return 0
+            await buffer.wait()
+            lines, seen = buffer.since(seen)
+
+    return await occupy(call, call.argv, body)
+
+
 SYSTEM: dict[str, Program] = {
     "date": date,
     "getenforce": getenforce,
     "getprop": getprop,
     "id": identity,
-    "log": nothing,
-    "logcat": nothing,
+    "log": log,
+    "logcat": logcat,
     "reboot": reboot,
     "setprop": setprop,
     "start": start,

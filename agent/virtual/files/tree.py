@@ -202,6 +202,16 @@ class FileTree:
         """Something under /sys came or went after all."""
         self._known.clear()
 
+    def make_link(self, path: str, target: str, uid: int, cwd: str = "/") -> None:
+        """ln -s, in place of whatever file is there."""
+        parent, name = self._parent(self._absolute(path, cwd), uid)
+        old = parent.children.get(name)
+        if isinstance(old, Directory | Live):
+            raise failed(errno.EEXIST, path)
+        if isinstance(old, File):
+            self.used -= len(old.content)
+        parent.children[name] = self._stamped(Link(stat.S_IFLNK | 0o777, uid, uid, target=target))
+
     def make_folder(self, path: str, uid: int, cwd: str = "/", parents: bool = False) -> None:
         """mkdir, with -p if asked."""
         path = self._absolute(path, cwd).rstrip("/") or "/"
