@@ -4,8 +4,9 @@ Only cells that every phone has are used, and their medians are joined by the ge
 phone must not look fast because its slow cells are missing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.analysis.compare import FleetGroup, FleetRow, compare_fleet, weakest
 from orchestrator.analysis.stats import Interval, IntervalKind, geometric_mean
@@ -30,11 +31,13 @@ class Pace:
     interval: Interval
     provenance: Provenance
     cells: dict[CellKey, float]
+    has_twin: bool = False
 
     @property
     def name(self) -> str:
-        """How a sentence calls the phone; two phones may be of one model."""
-        return f"{safe_text(self.model, 40)} ({safe_text(self.phone, 64)})"
+        """How a sentence calls the phone: by its serial as well where two are of one model."""
+        model = safe_text(self.model, 40)
+        return f"{model} ({safe_text(self.phone, 64)})" if self.has_twin else model
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ def paces_of(
     paces = [
         _pace([cells[key] for key in sorted(shared)], sorted(shared)) for cells in rows.values()
     ]
+    models = Counter(pace.model for pace in paces)
+    paces = [replace(pace, has_twin=models[pace.model] > 1) for pace in paces]
     ordered = sorted(paces, key=lambda pace: (pace.value, pace.phone))
     return Paces(tuple(ordered), len(shared), len(everything))
 

@@ -132,9 +132,9 @@ def test_the_page_holds_findings_validity_conditions_and_phones() -> None:
     void = measured("a", standing=Standing.VOID, reasons=("the clock fell",))
     page = render_page("demo", [*fleet(), void])
     for words in (
-        "Cold, Model a (a) is fastest with 10 ms a step",
-        "After ten minutes of heat, Model b (b) is fastest",
-        "Take Model b (b), Model c (c) and Model d (d)",
+        "Cold, Model a is fastest with 10 ms a step",
+        "After ten minutes of heat, Model b is fastest",
+        "Take Model b, Model c and Model d",
         "32 valid, 0 suspect and 1 void of 33 runs",
         "void: the clock fell",
         "endurance big4 high",
