@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from workloads.fault import Refused
-from workloads.graph import Model
-from workloads.models.alexnet import alexnet
-from workloads.models.googlenet import googlenet
-from workloads.models.lenet import lenet
-from workloads.models.mobilenetv2 import mobilenetv2
-from workloads.models.perceptrons import WIDTHS, perceptron
-from workloads.models.squeezenet import squeezenet
 from workloads.noun import Noun, digest_of
-from workloads.training import SGD, Optimizer, training_work
 from workloads.work import FLOAT_BYTES, Op, Work
 
 __all__ = [
@@ -158,42 +150,38 @@ def _noop(_: Mapping[str, int]) -> Work:
     return Work((), training=False, samples_per_step=0, parameter_bytes=0, activation_bytes=0)
 
 
-def _perceptron(name: str) -> Workload:
+# Models are imported when their work is first asked for: most processes never do.
+
+
+def _perceptron(name: str, widths: str) -> Workload:
     """A model of the Cambridge study, which trained with batches of 32."""
 
     def work(parameters: Mapping[str, int]) -> Work:
-        return training_work(perceptron(name), parameters["batch_size"], SGD())
+        from workloads.models.perceptrons import step
 
-    widths = "-".join(str(width) for width in WIDTHS[name])
+        return step(name, parameters["batch_size"])
+
     text = f"one training step of a {widths} perceptron: forward, backward, SGD"
     return Workload(name, text, (Parameter("batch_size", 32, 1, 4096, "samples a step"),), work)
 
 
-# EMDL'21 let its rate fall slowly; within the steps of a run that is a constant.
-_EMDL_SGD = SGD(learning_rate=0.01, momentum=0.9, weight_decay=5e-4)
-_EMDL_MOBILE_SGD = SGD(learning_rate=1e-5, momentum=0.9, weight_decay=4e-5)
-_EMDL_THREADS = 4
-
-
-def _emdl(name: str, model: Callable[[], Model], optimizer: Optimizer, most: int) -> Workload:
+def _emdl(name: str, most: int) -> Workload:
     """A model of EMDL'21 as it was coded: batches of 1 to 32, four threads whatever the mask."""
 
     def work(parameters: Mapping[str, int]) -> Work:
-        return training_work(model(), parameters["batch_size"], optimizer)
+        from workloads.models.emdl21 import step
+
+        return step(name, parameters["batch_size"])
 
     text = f"one training step of EMDL'21's {name} as it was coded, four threads"
     batch = Parameter("batch_size", 16, 1, most, "samples a step")
-    return Workload(f"emdl-{name}", text, (batch,), work, threads=_EMDL_THREADS)
+    return Workload(f"emdl-{name}", text, (batch,), work, threads=4)
 
 
 def _emdl_cpuconf(_: Mapping[str, int]) -> Work:
-    """The job that EMDL'21 ran on every core set and clock, which it does not name.
+    from workloads.models.emdl21 import cpu_job
 
-    Taken to be one step of AlexNet with 16 samples. The job took four big cores at the highest
-    clock 2.0 s and 3.55 W; that step took the same phone's cores 2.27 s and 3.6 W above idle, and
-    no other step whose power is known comes near to both.
-    """
-    return training_work(alexnet(), 16, _EMDL_SGD)
+    return cpu_job()
 
 
 CATALOGUE: dict[str, Workload] = {
@@ -209,18 +197,21 @@ CATALOGUE: dict[str, Workload] = {
             ),
             _sgemm,
         ),
-        *(_perceptron(name) for name in WIDTHS),
-        _emdl("lenet", lenet, _EMDL_SGD, 4096),
-        _emdl("alexnet", alexnet, _EMDL_SGD, 512),
-        _emdl("squeezenet", squeezenet, _EMDL_SGD, 512),
-        _emdl("googlenet", googlenet, _EMDL_SGD, 512),
-        _emdl("mobilenetv2", mobilenetv2, _EMDL_MOBILE_SGD, 512),
+        _perceptron("mlp-1", "16-16"),
+        _perceptron("mlp-2", "16-16-16-16"),
+        _perceptron("mlp-3", "256-256"),
+        _perceptron("mlp-4", "784-256-128-16"),
+        _emdl("lenet", 4096),
+        _emdl("alexnet", 512),
+        _emdl("squeezenet", 512),
+        _emdl("googlenet", 512),
+        _emdl("mobilenetv2", 512),
         Workload(
             "emdl-cpuconf",
             "the whole job of EMDL'21's table of core sets and clocks, four threads",
             (),
             _emdl_cpuconf,
-            threads=_EMDL_THREADS,
+            threads=4,
         ),
         Workload(
             "noop",

@@ -1,6 +1,8 @@
 """The catalogue: names, limits, threads, digests and plans."""
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -85,3 +87,13 @@ def test_digests_of_what_has_not_changed_have_not_changed() -> None:
 def test_a_wrong_request_is_one_sentence(name: str, given: dict[str, int], sentence: str) -> None:
     with pytest.raises(Refused, match=sentence):
         bind(name, given)
+
+
+def test_no_model_is_loaded_before_one_is_asked_for() -> None:
+    """Every process of the farm knows the catalogue; few ever count a step."""
+    code = "import sys, workloads.catalogue as c; c.bind('noop', {}).digest; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "workloads.catalogue" in loaded.stdout.split()
+    assert "workloads.graph" not in loaded.stdout.split()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from workloads.catalogue import CATALOGUE
 from workloads.graph import Model, Node, Stated
 from workloads.layers import (
     Add,
@@ -18,6 +19,7 @@ from workloads.layers import (
     Tanh,
 )
 from workloads.models.alexnet import alexnet
+from workloads.models.emdl21 import MODELS
 from workloads.models.googlenet import googlenet, googlenet_textbook
 from workloads.models.lenet import lenet
 from workloads.models.mobilenetv2 import mobilenetv2
@@ -67,8 +69,15 @@ def test_only_the_layers_that_the_study_registered_are_learned() -> None:
     assert {"conv1", "fc1", "fc2"} == learned
 
 
-def test_widths_are_those_of_the_cambridge_study() -> None:
-    assert [(16, 16), (16, 16, 16, 16), (256, 256), (784, 256, 128, 16)] == [*WIDTHS.values()]
+@pytest.mark.parametrize("name", WIDTHS)
+def test_a_perceptron_is_as_wide_as_the_catalogue_says(name: str) -> None:
+    assert f" {'-'.join(map(str, WIDTHS[name]))} perceptron" in CATALOGUE[name].text
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_emdl21_is_in_the_catalogue_by_its_name(name: str) -> None:
+    assert MODELS[name]().name == f"emdl-{name}"
+    assert f"emdl-{name}" in CATALOGUE
 
 
 def a_model(*nodes: Node, shape: tuple[int, ...] = (3, 224, 224)) -> Model:

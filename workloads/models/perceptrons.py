@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from workloads.graph import Model, Node, Stated
 from workloads.layers import Linear, ReLU, SoftmaxCrossEntropy
+from workloads.training import SGD, training_work
+from workloads.work import Work
 
 WIDTHS = {
     "mlp-1": (16, 16),
@@ -32,3 +34,8 @@ def perceptron(name: str) -> Model:
         tuple(nodes),
         Stated(macs + sum(widths[1:]), macs, f"arXiv 2202.10100: {'-'.join(map(str, widths))}"),
     )
+
+
+def step(name: str, batch: int) -> Work:
+    """One step of a perceptron."""
+    return training_work(perceptron(name), batch, SGD())
