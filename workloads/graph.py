@@ -45,6 +45,8 @@ class Model:
         """What feeds each node, by name."""
         feeds: dict[str, tuple[str, ...]] = {}
         before = list(self.inputs)
+        if not before:
+            raise Refused(f"{self.name} has no input.")
         for node in self.nodes:
             named = node.feeds or (before[-1],)
             wanted = node.layer.inputs

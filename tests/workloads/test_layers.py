@@ -120,6 +120,8 @@ def test_nonsense_is_refused_with_one_sentence(nodes: list[Node], sentence: str)
 def test_a_model_ends_in_a_loss_and_begins_with_a_shape() -> None:
     with pytest.raises(Refused, match="tried does not end in a loss"):
         _ = Model("tried", {"row": (3,)}, (Node("f", Linear(3)),), UNSTATED).feeds
+    with pytest.raises(Refused, match="tried has no input"):
+        _ = Model("tried", {}, (LOSS,), UNSTATED).shapes
     with pytest.raises(Refused, match="the input 'row' cannot have the shape"):
         _ = tried(Node("f", Linear(3)), row=(0,)).shapes
 
