@@ -128,9 +128,10 @@ async def _work(
     process.on_end = work.release
     process.on_mask = work.set_mask
     try:
-        work.begin()
+        # The first look takes host time; the work must not run away from its sampler meanwhile.
         if work.sampler is not None:
             work.sampler.start()
+        work.begin()
         return await work.outcome
     finally:
         work.release()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,7 +72,8 @@ class Call:
 
     def complain(self, text: str, status: int = 1) -> int:
         """Say what is wrong the way toybox does, and return the status."""
-        self.streams.stderr.write(encode(f"{self.name}: {text}\n"))
+        with suppress(OSError):  # a full disk or a closed pipe does not hear of it
+            self.streams.stderr.write(encode(f"{self.name}: {text}\n"))
         return status
 
 
