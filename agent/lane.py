@@ -15,7 +15,7 @@ from agent.control.clocks import can_pin, check_clocks_possible, choose_clocks, 
 from agent.control.cooldown import Glance, cool_down, glance
 from agent.control.fence import check_fence, take_fence
 from agent.control.guard import SILENCE_S, Guard, lane_file, prepare_lane_dir
-from agent.control.journal import Journal, Page, restore_leftovers
+from agent.control.journal import Journal, Page, kill_runner, restore_leftovers
 from agent.control.quiet import hush
 from agent.deadline import Deadline
 from agent.phone.install import install_runner
@@ -94,6 +94,7 @@ class _Lane:
         self.resolved = Resolved()
         self.journal: Journal | None = None
         self.guard: Guard | None = None
+        self.launched = False
         self.harvest: Harvest | None = None
         self.verdict: Verdict | None = None
 
@@ -190,8 +191,10 @@ class _Lane:
     def _run(self, scene: Scene, ask: Ask) -> tuple[Snapshot, Output]:
         check_fence(self.phone, self.job.fence)
         self.phone.heat.disturbed()
+        self.launched = True
         seen, pid = launch(self.phone, ask, before=scene.looking())
-        output = watch(self.phone, ask, pid, self._sleep, self._progress)
+        output = watch(self.phone, ask, pid, self.boot_id, self._sleep, self._progress)
+        self.launched = False
         return scene.snapshot(split_nodes(seen.text)), output
 
     def _harvest(self, scene: Scene, before: Snapshot, output: Output) -> Harvest:
@@ -210,6 +213,8 @@ class _Lane:
             while True:
                 try:
                     check_fence(self.phone, self.job.fence)
+                    if self.launched:  # it works on, whatever became of our link
+                        kill_runner(self.phone)
                     self.journal.restore()
                     break
                 except LeaseLost:

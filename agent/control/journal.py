@@ -188,6 +188,9 @@ def parse_changes(text: str) -> tuple[Change, ...]:
 
 def kill_runner(phone: Phone) -> None:
     """End a runner that outlived its lane; its pid may long belong to somebody else."""
+    if phone.shell(["pkill", "-9", "-f", f"run {lane_file('plan')}"]).status in {0, 1}:
+        return
+    # A phone without pkill: trust what the runner itself said, if it came to speak.
     first = phone.shell(["head", "-n", "1", lane_file("out.jsonl")])
     pid = hello_pid(first.text) if first.status == 0 else None
     if pid is None:

@@ -2,7 +2,7 @@
 
 import json
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agent.deadline import Deadline
 from agent.phone.phone import HOME, Phone
@@ -48,6 +48,6 @@ def ask_runner(phone: Phone, path: str, deadline: Deadline | None = None) -> Run
             raise BadOutput(f"runner info: {safe_text(said['text'])}")
         known = {name: said[name] for name in RunnerInfo.model_fields}
         return RunnerInfo.model_validate_json(json.dumps(known))
-    except (IndexError, KeyError, TypeError, ValueError, ValidationError) as error:
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
         said_text = safe_text(answer.text, 120) or f"nothing, status {answer.status}"
         raise BadOutput(f"runner info breaks the contract: {said_text}") from error

@@ -146,7 +146,7 @@ def hello_pid(line: str) -> int | None:
 def _object(line: bytes) -> dict[str, Any]:
     try:
         said = json.loads(line[: LINE_BYTES_MAX + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
         raise BadOutput(

@@ -88,6 +88,7 @@ def watch(
     phone: Phone,
     ask: Ask,
     pid: int | None,
+    boot_id: str | None,
     sleep: Callable[[float], None],
     progress: Callable[[float], None],
 ) -> Output:
@@ -96,7 +97,7 @@ def watch(
     `sleep` sleeps host seconds and raises when the run is cancelled; the runner is ended then.
     """
     output = Output(ask.case.digest)
-    watcher = _Watcher(phone, ask, pid, output)
+    watcher = _Watcher(phone, ask, pid, boot_id, output)
     try:
         sleep(FIRST_LOOK_S)
         while not watcher.look():
@@ -134,7 +135,9 @@ def stop_runner(phone: Phone, pid: int | None) -> None:
 class _Watcher:
     """What the watching loop has to remember."""
 
-    def __init__(self, phone: Phone, ask: Ask, pid: int | None, output: Output) -> None:
+    def __init__(
+        self, phone: Phone, ask: Ask, pid: int | None, boot_id: str | None, output: Output
+    ) -> None:
         self.pid = pid
         self._phone = phone
         self._ask = ask
@@ -146,7 +149,7 @@ class _Watcher:
         self._patience: Deadline | None = None
         self._elapsed_s = 0.0
         self._late_looks = 0
-        self._boot_id: str | None = None
+        self._boot_id = boot_id
 
     @property
     def progress(self) -> float:
@@ -208,11 +211,21 @@ class _Watcher:
         if not alive:
             if self._phone.shell(["test", "-e", lane_file("restored")]).status == 0:
                 raise PhoneTrouble("We were not heard for so long that the phone ended the run.")
+            self._check_disk()
             raise RunnerDied(f"The runner ended without a word: {self._last_words()}")
         if self._output.hello is None and self._started.expired:
             raise RunnerDied(f"The runner did not start: {self._last_words()}")
         if self._elapsed_s > self._limit_s or self._backstop.expired:
             raise RunnerFailed(f"The runner did not end within {self._limit_s:.0f} s.")
+
+    def _check_disk(self) -> None:
+        """A full phone silences its runner; who cannot write cannot say why."""
+        spare = lane_file("spare")
+        copied, _ = self._phone.batch(
+            [Command(["cat", lane_file("plan")], into=spare), Command(["rm", "-f", spare])]
+        )
+        if copied.status != 0:
+            raise PhoneTrouble("The runner ended without a word: the phone takes no more files.")
 
     def _last_words(self) -> str:
         said = self._phone.shell(["tail", "-c", "400", lane_file("err")])

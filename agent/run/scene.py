@@ -1,7 +1,8 @@
 """The scene: which nodes tell of a run, and what they told before, during and after it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agent.control.clocks import clusters_of, policy_node
 from agent.phone.nodes import THERMAL, hottest, parse_cpu_coolers
@@ -144,6 +145,7 @@ def weigh(
         done=output.done,
         span_s=(span[1] - span[0]) / 1e9,
         boot_ids=(before.boot_id, after.boot_id),
+        unseen_s=longest_gap_s(readings.t_ns, span),
     )
     measured = Measured(
         work=work_of(case),
@@ -158,6 +160,12 @@ def weigh(
     metrics = figures(measured, offered) if offered is not None else ()
     digest, blob = pack(output.windows, readings)
     return Harvest(judge(evidence), metrics, digest, blob)
+
+
+def longest_gap_s(t_ns: Sequence[int], span: tuple[int, int]) -> float:
+    """The longest time within a span in which nothing was read, in seconds."""
+    moments = [span[0], *(moment for moment in t_ns if span[0] <= moment <= span[1]), span[1]]
+    return max(later - sooner for sooner, later in pairwise(moments)) / 1e9
 
 
 def _residency_node(policy: int) -> str:

@@ -34,7 +34,7 @@ def parse_readings(content: bytes) -> Readings:
             continue
         try:
             said = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if not isinstance(said, dict):
             continue

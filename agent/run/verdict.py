@@ -16,6 +16,7 @@ TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it says not
 HELD_MIN = 0.98
 START_SLACK_C = 1.0  # pinning to a high clock warms the die before the first step
 SPAN_SLACK = 0.98
+UNSEEN_S, UNSEEN_SHARE = 3.0, 0.1  # a sampler stumbles; it does not sleep
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Evidence:
     done: Done
     span_s: float
     boot_ids: tuple[str, str]
+    unseen_s: float = 0.0  # the longest part of the run without a reading
 
 
 def judge(seen: Evidence) -> Verdict:
@@ -86,6 +88,8 @@ def _start_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
         yield Standing.SUSPECT, "no temperature was read during the run"
     elif len(seen.temps_c) >= 10 and min(seen.temps_c) == max(seen.temps_c) == seen.start_temp_c:
         yield Standing.SUSPECT, f"the CPU zone stood still at {seen.temps_c[0]:.1f} °C under load"
+    if seen.unseen_s > max(UNSEEN_S, UNSEEN_SHARE * seen.span_s):
+        yield Standing.SUSPECT, f"nothing was read for {seen.unseen_s:.1f} s of the run"
 
 
 def _length_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
