@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent.virtual.mischief.cli import mischief, mischief_options
+from agent.virtual.twin.cli import calibrate_command, predict_command
 
 if TYPE_CHECKING:
     from agent.virtual.shelf import PhoneAddress, ShelfPlan
@@ -17,6 +18,8 @@ def virtual() -> None:
 
 
 virtual.add_command(mischief)
+virtual.add_command(predict_command)
+virtual.add_command(calibrate_command)
 
 
 @virtual.command(name="list")
@@ -29,7 +32,8 @@ def list_profiles() -> None:
         cores = "+".join(str(len(cluster.cpus)) for cluster in profile.cluster)
         click.echo(
             f"{profile.id:<17} {profile.name:<20} {profile.soc:<9} {cores:<6} "
-            f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock'}"
+            f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock':<7} "
+            f"{profile.standing}"
         )
 
 
@@ -46,6 +50,7 @@ def list_profiles() -> None:
     "--count", default=1, show_default=True, type=click.IntRange(1, 300), help="Phones per profile."
 )
 @click.option("--stock", is_flag=True, help="Unrooted phones, as they are sold.")
+@click.option("--native", is_flag=True, help="Commands really run on this host; no physics.")
 @click.option(
     "--speed",
     default=1.0,
@@ -80,6 +85,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     phones: int | None,
     count: int,
     stock: bool,
+    native: bool,
     speed: float,
     port_base: int,
     journal: Path | None,
@@ -111,7 +117,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
             "name at least one profile, or say --all, --fleet FILE or --phones N; "
             f"there are {', '.join(profile_ids())}"
         )
-    plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock)
+    plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock, native)
     plan = replace(plan, mischief=mischief_script, control=control, adb_keys=adb_keys)
     try:
         asyncio.run(_serve(plan, ready_file))

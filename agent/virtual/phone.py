@@ -21,6 +21,7 @@ from agent.virtual.files.thermal_nodes import plant_thermal_nodes
 from agent.virtual.files.tree import FileTree
 from agent.virtual.journal import Journal
 from agent.virtual.logs import LogBuffer
+from agent.virtual.native.home import NativeHome, host_abi
 from agent.virtual.network import Network
 from agent.virtual.physics.soc import Soc
 from agent.virtual.processes import ProcessTable
@@ -47,10 +48,13 @@ class Phone:
         seed: int = 0,
         serial: str | None = None,
         journal: Path | None = None,
+        native: bool = False,
     ) -> None:
         self.profile = profile
         self.serial = serial or f"{profile.serial_prefix}{unit:04d}"
-        self.timeline = Timeline(speed)
+        # Real programs know no other clock than ours.
+        self.timeline = Timeline(1.0 if native else speed)
+        self.native = NativeHome(lambda: self.properties) if native else None
         self.journal = Journal(journal, self.serial, self.timeline.peek)
         self._seed = f"{seed}:{self.serial}"
         self._dice_given = 0
@@ -111,6 +115,8 @@ class Phone:
         """Go down; whoever serves the phone brings it back with `boot_again`."""
         self.journal.write("reboot", mode=mode)
         self.processes.kill_all()
+        if self.native is not None:
+            self.native.kill_all()
         if self.on_reboot is not None:
             self.on_reboot(mode)
 
@@ -151,6 +157,8 @@ class Phone:
     def close(self) -> None:
         """Switch the phone off for good."""
         self.processes.kill_all()
+        if self.native is not None:
+            self.native.close()
         self.timeline.stop()
         self.journal.write("off")
         self.journal.close()
@@ -170,6 +178,10 @@ class Phone:
         self.log.clear()
         self.log.write("I", "init", "Boot completed")
         self.processes.boot(self.profile.services)
+        if self.native is not None:
+            self.properties["ro.product.cpu.abi"] = host_abi()
+            self.properties["ro.product.cpu.abilist"] = host_abi()
+            self.native.boot(self.boot_id)
         self.journal.write("boot", boot_id=self.boot_id, profile=self.profile.id)
 
     def _plant_files(self) -> None:
@@ -185,6 +197,7 @@ class Phone:
         plant_cpu_nodes(tree, self.soc)
         plant_thermal_nodes(tree, self.soc)
         plant_power_nodes(tree, self.soc)
+        plant_gpu_nodes(tree, self.soc)
         sources = ProcSources(
             self.soc, self.processes, self.uptime, lambda: self.boot_id, self.free_kb
         )

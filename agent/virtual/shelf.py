@@ -24,6 +24,7 @@ from agent.virtual.profiles import load_profile
 from agent.virtual.specs import PhoneSpec, read_words
 
 _READY_S = 20.0
+_NATIVE_BOOT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,11 @@ def _phone(spec: PhoneSpec, plan: ShelfPlan) -> Phone:
     if spec.userdebug:
         build = profile.build | {"ro.debuggable": "1", "ro.build.type": "userdebug"}
         profile = profile.model_copy(update={"build": build})
-    return Phone(profile, spec.unit, spec.speed or plan.speed, plan.seed, spec.serial, plan.journal)
+    native = spec.native or plan.native
+    if native:
+        profile = profile.model_copy(update={"rooted": False, "boot_s": _NATIVE_BOOT_S})
+    speed = spec.speed or plan.speed
+    return Phone(profile, spec.unit, speed, plan.seed, spec.serial, plan.journal, native)
 
 
 def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:
@@ -148,7 +153,7 @@ def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
         command = [sys.executable, "-m", "agent.virtual", "up", *plan.profiles]
         command += ["--count", str(plan.count), "--speed", str(plan.speed)]
         command += ["--seed", str(plan.seed), "--ready-file", str(ready)]
-        command += ["--stock"] * plan.stock
+        command += ["--stock"] * plan.stock + ["--native"] * plan.native
         if plan.port_base:
             command += ["--port-base", str(plan.port_base)]
         if plan.journal is not None:

@@ -53,6 +53,7 @@ class AdbHost:
 
     port: int
     home: Path
+    binary: Path = ADB
 
     @property
     def env(self) -> dict[str, str]:
@@ -68,7 +69,7 @@ class AdbHost:
     def adb(self, *words: str, text: str | None = None) -> Said:
         """Run the adb command line."""
         done = subprocess.run(
-            [ADB, *words],
+            [self.binary, *words],
             env=self.env,
             input=text,
             capture_output=True,
@@ -91,10 +92,10 @@ class AdbHost:
 
 
 @contextmanager
-def adb_host(home: Path) -> Iterator[AdbHost]:
+def adb_host(home: Path, binary: Path = ADB) -> Iterator[AdbHost]:
     """A server on a free port, ended by its own process."""
-    host = AdbHost(free_port(), home)
-    command: list[str | Path] = [ADB, "-P", str(host.port), "nodaemon", "server"]
+    host = AdbHost(free_port(), home, binary)
+    command: list[str | Path] = [binary, "-P", str(host.port), "nodaemon", "server"]
     with (home / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=host.env, stdout=log, stderr=log)
     try:

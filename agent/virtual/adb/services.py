@@ -5,6 +5,7 @@ from agent.virtual.adb.reverse import Reverses
 from agent.virtual.adb.shell_service import ShellRequest, serve_shell
 from agent.virtual.adb.stream import AdbStream
 from agent.virtual.adb.sync import serve_sync
+from agent.virtual.native.shell import serve_native_shell
 from agent.virtual.phone import Phone
 
 _SOCKETS = ("tcp", "local", "localabstract", "localfilesystem", "localreserved")
@@ -26,6 +27,9 @@ def find_service(phone: Phone, name: str, reverses: Reverses) -> Service | None:
     async def shell(stream: AdbStream) -> None:
         # exec:sh and shell:sh are shells that read their commands, as no command at all is.
         command = "" if argument.strip() == "sh" else argument
+        if phone.native is not None:
+            await serve_native_shell(phone, phone.native, stream, command, "v2" in options)
+            return
         # A person gets a terminal; v1 has no way to ask for one and gets it without a command.
         asked = "pty" in options or (not options and flavour == "shell" and not argument)
         terminal = asked and not command

@@ -6,10 +6,12 @@ A pushed file appears under its name only when it is complete: a cut push leaves
 import errno
 import stat
 import struct
+from typing import Protocol
 
 from agent.virtual.adb.stream import AdbStream, StreamClosed
 from agent.virtual.files.nodes import Directory, Node
 from agent.virtual.files.tree import failed, strerror
+from agent.virtual.native.files import HostTree
 from agent.virtual.phone import Phone
 
 _REQUEST = struct.Struct("<4sI")
@@ -51,10 +53,34 @@ async def serve_sync(phone: Phone, stream: AdbStream) -> None:
         await verbs[word](path)
 
 
+class SyncTree(Protocol):
+    """What the service needs of a file tree."""
+
+    @property
+    def capacity(self) -> int: ...
+
+    @property
+    def used(self) -> int: ...
+
+    def resolve(
+        self, path: str, uid: int = ..., cwd: str = ..., follow: bool = ...
+    ) -> tuple[Node, str]: ...
+
+    def names(self, path: str, uid: int = ..., cwd: str = ...) -> list[str]: ...
+
+    def read(self, path: str, uid: int = ..., cwd: str = ...) -> bytes: ...
+
+    def write(self, path: str, content: bytes, uid: int = ..., mode: int = ...) -> None: ...
+
+    def make_link(self, path: str, target: str, uid: int, cwd: str = ...) -> None: ...
+
+    def touch(self, path: str, mtime: float) -> None: ...
+
+
 class _Session:
     def __init__(self, phone: Phone, stream: AdbStream) -> None:
         self._phone = phone
-        self._tree = phone.tree
+        self._tree: SyncTree = phone.tree if phone.native is None else HostTree(phone.native)
         self._stream = stream
         self._uid = phone.adbd_uid
 
@@ -113,11 +139,17 @@ class _Session:
         if isinstance(folder, Directory):
             found = [(b".", folder), (b"..", folder)]
             for name in names:
-                node = folder.child(name)
+                node = self._child(folder, path, name)
                 raw = name.encode("utf-8", "surrogateescape")
                 if node is not None and len(raw) <= _NAME_MAX:
                     found.append((raw, node))
         return found
+
+    def _child(self, folder: Directory, path: str, name: str) -> Node | None:
+        try:
+            return folder.child(name) or self._tree.resolve(f"{path}/{name}", follow=False)[0]
+        except OSError:
+            return None
 
     # -- to the phone
 
@@ -166,8 +198,7 @@ class _Session:
                 self._tree.make_link(path, content.decode("utf-8", "surrogateescape"), self._uid)
                 return None
             self._tree.write(path, content, self._uid, stat.S_IMODE(mode) & 0o777)
-            node, _ = self._tree.resolve(path)
-            node.mtime = float(mtime)
+            self._tree.touch(path, float(mtime))
         except OSError as error:
             return f"couldn't create file: {strerror(error)}"
         return None

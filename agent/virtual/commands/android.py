@@ -1,6 +1,7 @@
 """Commands of the Android framework: settings that are stored, switches, packages."""
 
 from collections.abc import Awaitable
+from zlib import crc32
 
 from agent.virtual.commands.dumpsys import dumpsys
 from agent.virtual.shell.call import Call, Program
@@ -124,12 +125,32 @@ def quiet(call: Call) -> int:
     return 0
 
 
+def content(call: Call) -> int:
+    """content query, of which tools ask the android_id."""
+    if "content://settings/secure" in call.argv and "android_id" in " ".join(call.argv):
+        call.say(f"Row: 0 value={crc32(call.phone.serial.encode()):016x}\n")
+        return 0
+    return call.complain("[ERROR] Unsupported operation", 1)
+
+
+def service(call: Call) -> int:
+    """service list, service check NAME"""
+    if call.argv[1:2] == ["check"]:
+        state = "found" if call.argv[2:3] in (["battery"], ["power"], ["package"]) else "not found"
+        call.say(f"Service {' '.join(call.argv[2:3])}: {state}\n")
+    else:
+        call.say("Found 3 services:\n0\tbattery: []\n1\tpower: []\n2\tpackage: []\n")
+    return 0
+
+
 ANDROID: dict[str, Program] = {
     "am": activity,
     "cmd": cmd,
+    "content": content,
     "dumpsys": dumpsys,
     "input": quiet,
     "pm": package,
+    "service": service,
     "settings": settings,
     "svc": svc,
     "wm": quiet,

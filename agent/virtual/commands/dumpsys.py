@@ -9,6 +9,14 @@ _STATUS = {"Charging": 2, "Discharging": 3, "Not charging": 4, "Full": 5}
 # Temperature types of the thermal HAL.
 _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
 
+# Services that always say the same, in the lines that tools look for.
+_FIXED = {
+    "deviceidle": "  mState=ACTIVE\n  mLightState=ACTIVE\n",
+    "input": "  Viewport: orientation=0, isActive=1\n",
+    "power": "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n",
+    "window": "  Display: mDisplayId=0\n    init=1080x2340 cur=1080x2340 app=1080x2340\n",
+}
+
 
 def dumpsys(call: Call) -> int:
     words = call.argv[1:]
@@ -24,14 +32,11 @@ def dumpsys(call: Call) -> int:
             call.say(_battery(call.phone))
         case ["thermalservice"] if call.phone.profile.sdk >= 29:
             call.say(_thermal(call.phone))
-        case ["power", *_]:
-            call.say(
-                "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n"
-            )
-        case ["deviceidle", *_]:
-            call.say("  mState=ACTIVE\n  mLightState=ACTIVE\n")
         case ["-l"]:
-            call.say("Currently running services:\n  battery\n  power\n  deviceidle\n")
+            names = sorted({*_FIXED, "battery"})
+            call.say("Currently running services:\n" + "".join(f"  {name}\n" for name in names))
+        case [name, *_] if name in _FIXED:
+            call.say(_FIXED[name])
         case [name, *_]:
             call.say(f"Can't find service: {name}\n")
         case _:

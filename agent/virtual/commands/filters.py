@@ -1,7 +1,9 @@
 """Commands that take text in and give text out: cut, tr, uniq, tee, xargs, od and relatives."""
 
 import base64
+import gzip
 import re
+import zlib
 
 from agent.virtual.commands.inputs import input_lines, inputs
 from agent.virtual.commands.options import split_options
@@ -206,6 +208,17 @@ async def compare(call: Call) -> int:
     return int(not alike)
 
 
+async def unzip(call: Call) -> int:
+    """zcat FILE.."""
+    for name in split_options(call.argv[1:])[1]:
+        packed = call.phone.tree.read(name, call.uid, call.cwd)
+        try:
+            call.streams.stdout.write(gzip.decompress(packed))
+        except (OSError, EOFError, zlib.error):
+            return call.complain(f"{name}: not gzip")
+    return 0
+
+
 async def number_lines(call: Call) -> int:
     lines, status = await input_lines(call, split_options(call.argv[1:])[1])
     call.say("".join(f"{number:>6}\t{line}\n" for number, line in enumerate(lines, 1)))
@@ -230,4 +243,5 @@ FILTERS: dict[str, Program] = {
     "uniq": uniq,
     "xargs": xargs,
     "xxd": xxd,
+    "zcat": unzip,
 }

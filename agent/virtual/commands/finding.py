@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 
 from agent.virtual.commands.options import split_options
-from agent.virtual.files.nodes import Directory, Live, Node
+from agent.virtual.files.nodes import Directory, Link, Live, Node
 from agent.virtual.files.tree import strerror
 from agent.virtual.shell.call import Call, Program
 from agent.virtual.shell.streams import read_all
@@ -24,6 +24,7 @@ class _Search:
         self.tests: list[Callable[[str, Node], bool]] = []
         self.command: list[str] = []
         self.action = "-print"
+        self.follow = False
 
     def read(self, words: list[str]) -> None:
         """Take expressions off the words; raises for one that is not known."""
@@ -41,7 +42,9 @@ class _Search:
                 self.action = word
             elif word in _TESTS:
                 self.tests.append(_TESTS[word](words.pop(0)))
-            elif word not in ("-L", "-H", "-follow", "-a"):
+            elif word in ("-L", "-follow"):
+                self.follow = True
+            elif word not in ("-H", "-a"):
                 raise LookupError(word)
 
 
@@ -60,7 +63,7 @@ async def find(call: Call) -> int:
         except OSError as error:
             status = call.complain(f"'{root}': {strerror(error)}")
             continue
-        for level, path, found in list(_walk(call, root, node, 0, search.most)):
+        for level, path, found in list(_walk(call, root, node, 0, search.most, search.follow)):
             if level >= search.least and all(test(path, found) for test in search.tests):
                 await _act(call, search.action, search.command, path)
     return status
@@ -77,7 +80,7 @@ async def _act(call: Call, action: str, command: list[str], path: str) -> None:
 
 
 def _walk(
-    call: Call, path: str, node: Node, level: int, deepest: int
+    call: Call, path: str, node: Node, level: int, deepest: int, follow: bool = False
 ) -> Iterator[tuple[int, str, Node]]:
     yield level, path, node
     if not isinstance(node, Directory) or level >= deepest:
@@ -87,8 +90,11 @@ def _walk(
         return
     for name in sorted(node.names()):
         child = node.child(name)
+        inner = f"{path.rstrip('/')}/{name}"
+        if follow and isinstance(child, Link) and call.phone.tree.exists(inner, call.cwd):
+            child = call.phone.tree.resolve(inner, call.uid, call.cwd)[0]
         if child is not None:
-            yield from _walk(call, f"{path.rstrip('/')}/{name}", child, level + 1, deepest)
+            yield from _walk(call, inner, child, level + 1, deepest, follow)
 
 
 def _named(shape: str) -> Callable[[str, Node], bool]:

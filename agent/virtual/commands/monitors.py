@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 from contextlib import suppress
+from zlib import crc32
 
 from agent.virtual.commands.options import split_options
 from agent.virtual.commands.processes import USERS, signal_number
@@ -156,6 +157,11 @@ def hostname(call: Call) -> int:
     return 0
 
 
+def hostid(call: Call) -> int:
+    call.say(f"{crc32(call.phone.serial.encode()):08x}\n")
+    return 0
+
+
 def expr(call: Call) -> int:
     value = arithmetic(" ".join(call.argv[1:]), {})
     call.say(f"{value}\n")
@@ -176,6 +182,7 @@ MONITORS: dict[str, Program] = {
     "chrt": skip_words,
     "expr": expr,
     "free": free,
+    "hostid": hostid,
     "hostname": hostname,
     "ionice": skip_words,
     "nproc": nproc,

@@ -152,7 +152,7 @@ async def su(call: Call) -> int:
 def ps(call: Call) -> int:
     options, rest = split_options(call.argv[1:], valued="opu")
     fields = options["o"].lower().split(",") if "o" in options else []
-    fields = fields or ["user", "pid", "ppid", "vsz", "rss", "s", "name"]
+    fields = fields or ["user", "pid", "ppid", "vsz", "rss", "wchan", "addr", "s", "name"]
     chosen = {int(word) for word in options.get("p", "").split(",") if word.isdigit()}
     everyone = bool({"A", "e"} & set(options)) or call.uid == 0 or bool(chosen)
     call.say(" ".join(field.upper() for field in fields) + "\n")
@@ -165,6 +165,10 @@ def ps(call: Call) -> int:
             "ppid": str(process.parent),
             "vsz": str(process.rss_kb + 9000),
             "rss": str(process.rss_kb),
+            "wchan": "0",
+            "addr": "0",
+            "tid": str(process.pid),
+            "ni": str(process.nice),
             "s": process.state,
             "stat": process.state,
             "name": process.argv[0] if process.argv else "",

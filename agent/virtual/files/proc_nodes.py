@@ -118,6 +118,12 @@ def _process_folder(process: Process, sources: ProcSources) -> Directory:
         "cmdline": live(lambda: command),
         "comm": live(lambda: f"{process.name}\n"),
         "cpuset": live(lambda: f"{process.cpuset}\n"),
+        "smaps": live(
+            lambda: (
+                f"00400000-00500000 r-xp 00000000 00:00 0\nRss: {process.rss_kb} kB\n"
+                "KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n"
+            )
+        ),
         "cgroup": live(lambda: f"1:cpuset:{process.cpuset}\n"),
         "oom_score_adj": live(lambda: "-1000\n" if process.uid == 0 else "-950\n"),
         "statm": live(lambda: f"{(process.rss_kb + 9000) // 4} {process.rss_kb // 4} 0 0 0 0 0\n"),

@@ -202,6 +202,10 @@ class FileTree:
         """Something under /sys came or went after all."""
         self._known.clear()
 
+    def touch(self, path: str, mtime: float) -> None:
+        """Say when a file was last written."""
+        self.resolve(path)[0].mtime = mtime
+
     def make_link(self, path: str, target: str, uid: int, cwd: str = "/") -> None:
         """ln -s, in place of whatever file is there."""
         parent, name = self._parent(self._absolute(path, cwd), uid)

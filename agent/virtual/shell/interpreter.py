@@ -183,6 +183,8 @@ class Shell:
 
     def where(self, name: str) -> str | None:
         """Where a command lives, if the phone has it."""
+        if name in self.functions:
+            return name
         return self.programs.locate(self, name)
 
     def parameter(self, name: str) -> str | None:

@@ -1,0 +1,68 @@
+"""Android's own commands for a native phone: one script with many names.
+
+They keep properties and settings; of heat, clocks and charge they have nothing to tell.
+"""
+
+STUB_NAMES = (
+    "am",
+    "cmd",
+    "dumpsys",
+    "getenforce",
+    "getprop",
+    "input",
+    "log",
+    "logcat",
+    "pm",
+    "reboot",
+    "setprop",
+    "settings",
+    "start",
+    "stop",
+    "su",
+    "svc",
+    "wm",
+)
+
+STUB = r"""#!/bin/sh
+ROOT=@ROOT@
+name=$(basename "$0")
+case "$name" in
+getprop)
+    if [ -z "$1" ]; then
+        sed 's/^\([^=]*\)=\(.*\)$/[\1]: [\2]/' "$ROOT/system/build.prop"
+    else
+        value=$(grep -F "$1=" "$ROOT/system/build.prop" | grep "^$1=" | head -n 1)
+        if [ -n "$value" ]; then echo "${value#*=}"; else echo "$2"; fi
+    fi ;;
+settings)
+    [ "$1" = --user ] && shift 2
+    file="$ROOT/data/settings/$2.$3"
+    case "$1" in
+    get) if [ -f "$file" ]; then cat "$file"; else echo null; fi ;;
+    put) echo "$4" > "$file" ;;
+    delete) rm -f "$file"; echo "Deleted 1 rows" ;;
+    list) cd "$ROOT/data/settings" && for f in "$2".*; do
+        [ -f "$f" ] && echo "${f#$2.}=$(cat "$f")"; done; true ;;
+    *) exit 255 ;;
+    esac ;;
+dumpsys)
+    case "$1" in
+    power) printf 'POWER MANAGER\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n' ;;
+    *) echo "Can't find service: $1" ;;
+    esac ;;
+getenforce) echo Permissive ;;
+su) echo "$name: inaccessible or not found" >&2; exit 127 ;;
+setprop | start | stop) echo "$name: must be root" >&2; exit 1 ;;
+reboot) echo "$name: use adb reboot" >&2; exit 1 ;;
+cmd)
+    if [ "$1" = settings ]; then shift; exec "$ROOT/system/bin/settings" "$@"; fi
+    echo "cmd: Can't find service: $1" >&2; exit 20 ;;
+pm)
+    case "$1" in
+    list) echo package:android ;;
+    path) exit 1 ;;
+    *) echo "Failure [INSTALL_FAILED_USER_RESTRICTED: this phone takes no packages]"; exit 1 ;;
+    esac ;;
+*) exit 0 ;;
+esac
+"""
