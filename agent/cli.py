@@ -48,6 +48,8 @@ def run(
 
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level="INFO")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if broker and not broker.startswith(("redis://", "rediss://", "unix://")):
+        raise click.UsageError("--broker begins with redis://, rediss:// or unix://")
     lab = Lab.read(lab_folder, {**os.environ, **({"FARM_BROKER": broker} if broker else {})})
     said = lab.settings.agent
     name = host or said.host or this_host()

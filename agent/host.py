@@ -163,6 +163,7 @@ class HostAgent:
 
     def _beat(self) -> None:
         """Show life every second, and at once when something changed."""
+        deaf = False
         while not self._stop.is_set():
             self._changed.clear()
             phones = tuple(place.presence() for place in self._roster.places())
@@ -175,8 +176,11 @@ class HostAgent:
             )
             try:
                 self._broker.beat(presence)
+                deaf = False
             except BrokerDown as error:
-                log.warning("%s", error)
+                if not deaf:
+                    log.warning("%s", error)
+                deaf = True
             self._stop.wait(BEAT_GAP_S)
             self._changed.wait(BEAT_S - BEAT_GAP_S)
         try:

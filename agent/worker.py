@@ -5,10 +5,12 @@ Celery cannot end a thread, so cancelling and deadlines are the lane's own; here
 
 import logging
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 from kombu.exceptions import OperationalError
 
 from agent.host import HostAgent, HostSettings
@@ -31,6 +33,9 @@ from workloads.transport import QUIET_WORKER, celery_settings
 log = logging.getLogger("farm.worker")
 
 ROOM_FOR_COMMANDS = 4
+
+# It warns root of pickle, which is not accepted here.
+warnings.simplefilter("ignore", SecurityWarning)
 
 
 def serve(settings: HostSettings, server: AdbServer) -> None:

@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("orchestrator.commands.sweep:sweep", "Validate, submit, list and show sweeps."),
     "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
     "status": ("orchestrator.commands.status:status", "Say how the lab is, in one screen."),
+    "workload": ("orchestrator.commands.workload:workload", "List what can be run."),
     "phone": ("orchestrator.commands.phone:phone", "List the phones."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
     "agent": ("agent.cli:agent", "Run the agent of a host with phones."),
@@ -56,7 +57,7 @@ def farm() -> None:
 def main() -> NoReturn:
     """Run the command line; a user's mistake or bad luck is one sentence, never a traceback."""
     try:
-        code = farm.main(standalone_mode=False)
+        code = farm.main(prog_name="farm", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -7,6 +7,10 @@ from workloads.lab import BadSettings
 FAILURES = 5
 
 
+class BadFile(Refused):
+    """The file cannot be used."""
+
+
 class NoPhoneMatches(Refused):
     """No phone matches the sweep."""
 
@@ -23,6 +27,7 @@ class TimedOut(FarmTrouble):
 _CODES: tuple[tuple[type[FarmError], int], ...] = (
     (BadSweep, 3),
     (BadSettings, 3),
+    (BadFile, 3),
     (NoPhoneMatches, 6),
     (NotNow, 7),
     (TimedOut, 8),

@@ -16,6 +16,10 @@ class Protocol(StrEnum):
     ENDURANCE = "endurance"
 
 
+# the figure that answers a protocol's question
+HEADLINES = {Protocol.COLD: "step_ms", Protocol.ENDURANCE: "last_minute_step_ms"}
+
+
 class Launch(Noun):
     """How long the runner measures: at least so many steps and seconds, at most so many."""
 
@@ -54,6 +58,11 @@ class Condition(Noun):
     def launch(self) -> Launch:
         """How long a run under this condition measures."""
         return LAUNCHES[self.protocol]
+
+    @property
+    def headline(self) -> str:
+        """The metric that answers what this condition asks."""
+        return HEADLINES[self.protocol]
 
     @property
     def label(self) -> str:

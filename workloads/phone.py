@@ -84,7 +84,7 @@ _FRACTION_OF = {"high": 1.0, "mid": 0.65, "low": 0.40}
 
 def check_cores_name(name: str) -> str:
     """Accept the name of a core set, for any phone."""
-    if _CORES.fullmatch(name) is None:
+    if _CORES.fullmatch(name) is None or re.fullmatch(r"mask:0+", name):
         raise ValueError(f"'{name}' is not a core set; {CORES_HINT}")
     return name
 

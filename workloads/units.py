@@ -37,7 +37,7 @@ def format_ms(milliseconds: float) -> str:
     """Write a step time with three significant digits."""
     if milliseconds >= 100:
         return f"{milliseconds:,.0f}"
-    return f"{milliseconds:.3g}"
+    return f"{milliseconds:#.3g}"
 
 
 def format_ghz(freq_khz: int) -> str:

@@ -69,7 +69,7 @@ def paces_of(
             if row.median > 0:
                 rows.setdefault(row.phone, {})[_key(group)] = row
     if not rows:
-        return Paces((), trouble=f"there is no valid {protocol} run with {metric}")
+        return Paces((), trouble=f"there is no valid {protocol} run yet")
     shared = set.intersection(*(set(cells) for cells in rows.values()))
     everything = {key for cells in rows.values() for key in cells}
     if not shared:

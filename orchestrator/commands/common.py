@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workloads.fault import BrokerDown
 from workloads.lab import Lab
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ def open_broker(lab: Lab) -> "Broker":
     from orchestrator.dispatch.broker import Broker
 
     broker = Broker(lab.broker_url)
-    broker.check()
+    try:
+        broker.check()
+    except BrokerDown as error:
+        if lab.embedded_broker:
+            up = f"the lab in {lab.root} is not up: its broker does not answer"
+            raise BrokerDown(f"{up}; start it with 'farm up --lab {lab.root}'") from error
+        raise
     return broker
 
 

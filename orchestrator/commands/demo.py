@@ -1,9 +1,12 @@
 """`farm demo`: a whole lab of virtual phones, once, with nothing left running."""
 
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +29,13 @@ REAL_PHONE = (
     default=None,
     help="Where everything goes (default: ./demo-simulated-DATE-TIME).",
 )
-@click.option("--speed", default=200.0, show_default=True, help="Clock of the virtual phones.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(1, 1000),
+    default=200.0,
+    show_default=True,
+    help="Clock of the virtual phones.",
+)
 def demo(folder: Path | None, speed: float) -> int:
     """Run a sweep on six virtual phones and show who is fastest, cold and hot.
 
@@ -34,14 +43,28 @@ def demo(folder: Path | None, speed: float) -> int:
     """
     from orchestrator.exits import FAILURES
     from orchestrator.lab.children import stop_on_signals
+
+    stop_on_signals()
+    folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    try:
+        runs, failed = _run(folder, speed)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. All is stopped; what there is so far is in {folder}.", err=True)
+        return 130
+    _show(folder, runs)
+    if failed:
+        click.echo(f"{failed} runs failed; see {folder / 'logs'}", err=True)
+    return FAILURES if failed else 0
+
+
+def _run(folder: Path, speed: float) -> "tuple[Sequence[MeasuredRun], int]":
+    """Bring the lab up, run the sweep and take the lab down; answer its runs and failures."""
     from orchestrator.lab.demo import demo_lab
     from orchestrator.store.queries import measured_runs, sweep_summaries
     from orchestrator.submission import submit
     from orchestrator.tui.follow import follow
     from workloads.lab import Lab
 
-    stop_on_signals()
-    folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -53,12 +76,7 @@ def demo(folder: Path | None, speed: float) -> int:
         say(f"submitted {EXAMPLE.name}: {sent.stored.new_runs} runs")
         follow(up.db, up.broker, sweep, lambda view: up.intact() and view.sweeps[0].finished)
         say("all runs are in; stopping everything")
-        runs = measured_runs(up.db, sweep, void=True)
-        failed = sweep_summaries(up.db, sweep)[0].failed
-    _show(folder, runs)
-    if failed:
-        click.echo(f"{failed} runs failed; see {folder / 'logs'}", err=True)
-    return FAILURES if failed else 0
+        return measured_runs(up.db, sweep, void=True), sweep_summaries(up.db, sweep)[0].failed
 
 
 def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
@@ -70,8 +88,9 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     click.echo()
     print_comparison(runs)
     click.echo()
+    width = get_terminal_size().columns if sys.stdout.isatty() else 10_000
     for finding in findings(runs):
-        click.echo(f"- {finding.sentence}")
+        click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
     click.echo()
     for name, form in (("report.html", "html"), ("comparison.csv", "comparison")):
         (folder / name).write_text(render(form, "demo", runs), encoding="utf-8", newline="")

@@ -11,7 +11,7 @@ from orchestrator.commands.common import lab_option, open_store, read_lab
 from workloads.fault import Refused
 
 if TYPE_CHECKING:
-    from orchestrator.nouns import MeasuredRun
+    from orchestrator.nouns import MeasuredRun, SweepSummary
 
 
 @click.command()
@@ -37,11 +37,15 @@ def export(name: str, lab_folder: Path, form: str, output: str, everything: bool
     runs = measured_runs(db, sweep.id, void=everything or form == "html")
     if not runs:
         raise Refused(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
-    text = render(form, sweep.name, runs, everything)
+    text = render(form, sweep.name, runs, everything, incomplete(sweep))
+    if incomplete(sweep):
+        click.echo(incomplete(sweep), err=True)
     if output == "-":
         click.echo(text, nl=False)
         return
-    wanted = Path(output or f"{sweep.name}{'.html' if form == 'html' else '.csv'}")
+    default = {"csv": ".csv", "comparison": ".comparison.csv", "html": ".html"}[form]
+    wanted = Path(output or ".")
+    wanted = wanted / f"{sweep.name}{default}" if wanted.is_dir() else wanted
     plain = str(wanted.with_suffix("")).removesuffix(".simulated")
     path = Path(file_name(plain, runs, wanted.suffix.removeprefix(".") or "csv"))
     try:
@@ -51,13 +55,27 @@ def export(name: str, lab_folder: Path, form: str, output: str, everything: bool
     click.echo(str(path))
 
 
-def render(form: str, title: str, runs: "Sequence[MeasuredRun]", everything: bool = False) -> str:
+def incomplete(sweep: "SweepSummary") -> str:
+    """What is missing from a sweep's figures, as a sentence; nothing when all is there."""
+    if sweep.done == sweep.total:
+        return ""
+    counts = f"{sweep.done} of {sweep.total} runs are done, {sweep.failed} failed"
+    return f"Not all is in: {counts}, {sweep.left} are to come."
+
+
+def render(
+    form: str,
+    title: str,
+    runs: "Sequence[MeasuredRun]",
+    everything: bool = False,
+    unfinished: str = "",
+) -> str:
     """The text of an export."""
     stream = io.StringIO(newline="")
     if form == "html":
         from orchestrator.export.page import render_page
 
-        return render_page(title, runs)
+        return render_page(title, runs, unfinished=unfinished)
     if form == "comparison":
         from orchestrator.analysis.compare import compare_fleet
         from orchestrator.export.comparison_csv import write_comparison_csv

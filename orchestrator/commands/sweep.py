@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +15,11 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
+from orchestrator.exits import BadFile
 from workloads.fault import Refused
+
+if TYPE_CHECKING:
+    from orchestrator.nouns import MeasuredRun
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -39,16 +44,17 @@ def validate(file: Path, as_json: bool) -> int:
             problems = [asdict(problem) for problem in error.problems]
             print_json({"file": str(file), "valid": False, "problems": problems})
         else:
-            _show_problems(file, error)
+            _show_problems(file, error, "")
         return 3
     if as_json:
-        runs = found.runs_per_phone
-        print_json({"file": str(file), "valid": True, "id": found.id, "runs_per_phone": runs})
+        count = found.runs_per_phone
+        print_json({"file": str(file), "valid": True, "id": found.id, "runs_per_phone": count})
     else:
-        cells = len(found.cases) * len(found.conditions)
+        counts = ((len(found.cases), "case"), (len(found.conditions), "condition"))
+        cells = " x ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts)
+        repeats = f"{found.repeat} repeat{'s' * (found.repeat > 1)}"
         click.echo(
-            f"{file}: ok. {found.id}: {len(found.cases)} cases x {len(found.conditions)} conditions"
-            f" = {cells} cells, {found.repeat} repeats: {found.runs_per_phone} runs a phone."
+            f"{file}: ok ({found.id}). {cells} x {repeats}: {found.runs_per_phone} runs a phone."
         )
     return 0
 
@@ -67,7 +73,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     try:
         done = submission.submit(text, open_store(lab), open_broker(lab))
     except BadSweep as error:
-        _show_problems(file, error)
+        _show_problems(file, error, " Nothing was submitted.")
         return 3
     stored, skipped = done.stored, done.expansion.skipped
     if as_json:
@@ -76,9 +82,12 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     known = stored.all_runs - stored.new_runs
     before = f", {known} were queued before" if known else ""
     click.echo(f"{stored.sweep} {done.sweep.name}: {stored.new_runs} runs queued{before}.")
+    reasons: dict[tuple[str, int], list[str]] = {}
     for item in skipped:
-        cells = f" ({len(item.cells)} cells)" if item.cells else ""
-        click.echo(f"  left out: {item.phone}{cells}: {item.reason}", err=True)
+        reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
+    for (reason, cells), phones in reasons.items():
+        some = f" ({cells} cells)" if cells else ""
+        click.echo(f"  left out: {', '.join(phones)}{some}: {reason}", err=True)
     click.echo(f"Follow it with: farm watch {stored.sweep}", err=True)
     return 0
 
@@ -94,11 +103,11 @@ def list_sweeps(lab_folder: Path, as_json: bool) -> None:
     if as_json:
         print_json([asdict(item) for item in found])
         return
-    headings = ("SWEEP", "NAME", "SUBMITTED", "TRIALS", "DONE", "FAILED", "LEFT")
+    headings = ("SWEEP", "NAME", "SUBMITTED", "TRIALS", "RUNS", "DONE", "FAILED", "LEFT")
     rows = [
         (
             *(item.id, item.name, f"{item.created_at:%Y-%m-%d %H:%M}"),
-            *(item.trials, item.done, item.failed, item.left),
+            *(item.trials, item.total, item.done, item.failed, item.left),
         )
         for item in found
     ]
@@ -120,7 +129,8 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
         keys = ("trial", "repeat", "phone", "why")
         failures = [dict(zip(keys, item, strict=True)) for item in failed]
         source = queries.sweep_source(db, found.id)
-        print_json(asdict(found) | {"failures": failures, "source": source})
+        figures = [_figures(run) for run in queries.measured_runs(db, found.id)]
+        print_json(asdict(found) | {"failures": failures, "source": source, "figures": figures})
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(found.runs.items()))
     click.echo(f"{found.id} {found.name}: {found.trials} trials, {found.total} runs: {counts}.")
@@ -133,18 +143,26 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
         print_comparison(runs)
 
 
+def _figures(run: "MeasuredRun") -> dict[str, object]:
+    metrics = {name: metric.model_dump() for name, metric in run.metrics.items()}
+    where = {"phone": run.phone, "model": run.facts.model, "trial": run.trial, "repeat": run.repeat}
+    what = {"case": run.case.label, "condition": run.condition.label}
+    return where | what | {"verdict": run.verdict.standing, "metrics": metrics}
+
+
 def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise Refused(f"{file} cannot be read: {reason}") from error
+        kind = Refused if isinstance(error, OSError) else BadFile
+        raise kind(f"{file} cannot be read: {reason}") from error
 
 
-def _show_problems(file: Path, error: Exception) -> None:
+def _show_problems(file: Path, error: Exception, after: str) -> None:
     from orchestrator.plan.problem import BadSweep
 
     assert isinstance(error, BadSweep)
     count = len(error.problems)
     click.echo(error.render(str(file)), err=True)
-    click.echo(f"{count} error{'s' if count > 1 else ''}. Nothing was submitted.", err=True)
+    click.echo(f"{count} error{'s' if count > 1 else ''}.{after}", err=True)

@@ -2,11 +2,36 @@
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.commands.common import lab_option, read_lab
+from workloads.fault import BrokerDown
 from workloads.lab import this_host
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.broker import Broker
+
+
+class PhoneCount:
+    """Says how many phones are here, whenever that changes."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._told = 0
+
+    def tell(self) -> None:
+        """Look at the board, and speak if there is news."""
+        try:
+            board = self._broker.board()
+        except BrokerDown:
+            return  # it is being brought back
+        phones = board["phones"] if board else {}
+        here = sum(count for state, count in phones.items() if state != "away")
+        if board and here != self._told:
+            self._told = here
+            click.echo(f"{here} phone{'s' * (here != 1)} here.")
 
 
 @click.command()
@@ -14,23 +39,29 @@ from workloads.lab import this_host
 @click.option("--host", default="", help="Name of this host (default: the machine's name).")
 @click.option("--no-agent", is_flag=True, help="Run the middle only; agents are elsewhere.")
 @click.option("--virtual", is_flag=True, help="Use six virtual phones, not those attached.")
-@click.option("--speed", default=1.0, show_default=True, help="Clock of the virtual phones.")
-def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float) -> None:
+@click.option(
+    "--speed", type=click.FloatRange(0.01, 1000), default=None, help="Clock of the virtual phones."
+)
+def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float | None) -> None:
     """Run broker, store, scheduler, ingest and an agent on this host until Ctrl-C.
 
     Phones attached over USB are picked up by themselves. Everything that must survive a restart
     is in the lab folder.
     """
+    from orchestrator.dispatch.broker import Broker
     from orchestrator.lab import up as lab_up
     from orchestrator.lab.children import stop_all, stop_on_signals
     from orchestrator.lab.virtual import virtual_phones
 
+    if speed is not None and not virtual:
+        raise click.UsageError("--speed is the clock of virtual phones; add --virtual")
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
     stop_on_signals()
     lab = read_lab(lab_folder)
     host = host or lab.settings.agent.host or this_host()
+    phones_now = PhoneCount(Broker(lab.broker_url))
     with lab_up.lab_lock(lab):
-        phones, addresses = virtual_phones(lab, speed) if virtual else ((), ())
+        phones, addresses = virtual_phones(lab, speed or 1.0) if virtual else ((), ())
         try:
             # An adb server of their own keeps virtual phones out of the one that people use.
             options = ["--private-adb"] if virtual else []
@@ -39,7 +70,7 @@ def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float)
             with lab_up.services(lab, agents) as children:
                 click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
                 click.echo("Ctrl-C stops it; what is queued stays queued.")
-                lab_up.keep([*phones, *children])
+                lab_up.keep([*phones, *children], phones_now.tell)
         except KeyboardInterrupt:
             click.echo("The lab is down; start it again with the same command.")
         finally:

@@ -1,10 +1,12 @@
 """The Celery door in the middle: jobs and commands go out, deliveries come in."""
 
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 from kombu.exceptions import OperationalError
 
 from workloads.fault import BrokerDown
@@ -20,6 +22,9 @@ from workloads.messages import (
 from workloads.transport import QUIET_WORKER, celery_settings
 
 log = logging.getLogger("farm.queue")
+
+# It warns root of pickle, which is not accepted here.
+warnings.simplefilter("ignore", SecurityWarning)
 
 
 class Queue:

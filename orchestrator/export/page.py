@@ -4,6 +4,7 @@ Autoescape is on for everything, and the page forbids its own reader's browser t
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -12,8 +13,10 @@ from orchestrator.export.page_content import content_of
 from orchestrator.nouns import MeasuredRun
 
 
-def render_page(title: str, runs: Sequence[MeasuredRun], mix: bool = False) -> str:
-    """Write the report of some runs as a self-contained page."""
+def render_page(
+    title: str, runs: Sequence[MeasuredRun], mix: bool = False, unfinished: str = ""
+) -> str:
+    """Write the report of some runs as a self-contained page; say so when more are to come."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -21,4 +24,5 @@ def render_page(title: str, runs: Sequence[MeasuredRun], mix: bool = False) -> s
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html").render(page=content_of(title, runs, mix))
+    content = replace(content_of(title, runs, mix), unfinished=unfinished)
+    return environment.get_template("page.html").render(page=content)

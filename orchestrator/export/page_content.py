@@ -100,6 +100,7 @@ class Content:
     sweeps: str
     period: str
     banner: str
+    unfinished: str
     findings: tuple[Finding, ...]
     sections: tuple[Section, ...]
     heat: tuple[Heat, ...]
@@ -122,6 +123,7 @@ def content_of(title: str, runs: Sequence[MeasuredRun], mix: bool = False) -> Co
         sweeps=", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep",
         period=_period(runs),
         banner=_banner(runs),
+        unfinished="",
         findings=findings(runs, mix),
         sections=tuple(section for section in sections if section.groups),
         heat=_heat(runs, mix),

@@ -60,7 +60,10 @@ class Child:
         return self._process is not None and self._process.poll() is None
 
     def last_words(self) -> str:
-        """The last line it wrote."""
+        """How it ended: the signal that killed it, or the last line it wrote."""
+        code = self._process.poll() if self._process else None
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
         lines = self.log_file.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
 

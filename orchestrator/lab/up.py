@@ -4,7 +4,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,8 +71,8 @@ def agent_child(lab: Lab, host: str, *options: str | Path) -> Child:
     return Child(f"agent-{host}", command, lab.log_file(f"agent-{host}"))
 
 
-def keep(children: Sequence[Child]) -> None:
-    """Bring back children that ended, for ever."""
+def keep(children: Sequence[Child], look: Callable[[], None]) -> None:
+    """Bring back children that ended, for ever, and look around meanwhile."""
     ended: dict[str, float] = {}
     while True:
         for child in children:
@@ -81,4 +81,5 @@ def keep(children: Sequence[Child]) -> None:
             ended[child.name] = time.monotonic()
             log.warning("%s ended and is started again: %s", child.name, child.last_words())
             child.start()
+        look()
         time.sleep(LOOK_S)

@@ -21,6 +21,7 @@ from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.measure import Standing
 from workloads.messages import Chunk, Event, Report, Sighting
+from workloads.units import format_ms
 
 ACCEPTED, VOID, FAULT, STALE = "accepted", "void", "fault", "stale"
 
@@ -173,11 +174,12 @@ def _metric_rows(report: Report) -> list[dict[str, object]]:
 
 
 def _event(report: Report, row: Row[Any] | None, status: str, decision: Decision | None) -> Event:
-    text = f"{label_of(row.case, row.condition)}, " if row else f"{report.run.trial}, "
-    text += f"repeat {report.run.repeat}"
-    step = next((metric for metric in report.metrics if metric.name == "step_ms"), None)
+    label = label_of(row.case, row.condition) if row else report.run.trial
+    text = f"{label}, block {report.run.repeat + 1}"
+    wanted = Condition.model_validate(row.condition).headline if row else "step_ms"
+    step = next((metric for metric in report.metrics if metric.name == wanted), None)
     if status == ACCEPTED and step is not None:
-        text += f": {step.value:.3g} ms/step ({step.provenance})"
+        text = f"{format_ms(step.value)} ms/step ({step.provenance}): {text}"
     elif decision is not None and decision.why:
         following = "" if decision.next is Next.NEVER else f"; {decision.next}"
         text += f": {decision.why}{following}"

@@ -43,10 +43,11 @@ def _follow_live(db: Database, broker: Broker, sweep: str | None, done: Done) ->
     events: deque[Event] = deque(maxlen=EVENTS_SHOWN)
     cursor = broker.newest_event()
     view = look(db, broker, sweep)
-    with Live(console=console, auto_refresh=False, transient=True, screen=False) as live:
+    with Live(console=console, auto_refresh=False, screen=True) as live:
         while not done(view):
             now = datetime.now(UTC)
-            live.update(screen(view, tuple(events), now, console.height), refresh=True)
+            drawing = screen(view, tuple(events), now, console.width, console.height)
+            live.update(drawing, refresh=True)
             drawn = time.monotonic()
             try:
                 cursor, new = broker.events(cursor, REDRAW_S)
@@ -78,6 +79,8 @@ def _follow_text(
     cursor = broker.newest_event()
     view = look(db, broker, sweep)
     print_line(show_view(view))
+    if done(view):
+        return view
     summed = time.monotonic()
     while not done(view):
         try:

@@ -20,14 +20,17 @@ from workloads.units import format_duration
 STATE_STYLES = {"busy": "green", "idle": "default", "away": "red", "unfit": "yellow"}
 EVENT_STYLES = {"accepted": "green", "void": "yellow", "stale": "yellow", "expired": "red"}
 STALE_AFTER_S = 5.0
+WIDE = 100  # columns from which everything is shown
 
 
-def screen(view: LabView, events: Sequence[Event], now: datetime, height: int) -> RenderableType:
-    """The whole screen, fitted to a height."""
-    room = max(3, height - len(view.phones) - 7)
+def screen(
+    view: LabView, events: Sequence[Event], now: datetime, width: int, height: int
+) -> RenderableType:
+    """The whole screen, fitted to its size."""
+    room = max(3, height - len(view.phones) - 5)
     return Group(
         header(view, now),
-        phones_table(view.phones),
+        phones_table(view.phones, wide=width >= WIDE),
         events_list(events[-room:]),
     )
 
@@ -57,22 +60,25 @@ def _counts(sweep: SweepSummary) -> Text:
     return text
 
 
-def phones_table(phones: Sequence[KnownPhone]) -> Table:
-    """One line per phone."""
+def phones_table(phones: Sequence[KnownPhone], wide: bool) -> Table:
+    """One line per phone; on a narrow screen without host and battery."""
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
-    for heading in ("PHONE", "HOST", "STATE", "STAGE", "°C", "BAT", "RUN"):
-        table.add_column(heading, no_wrap=True, justify="right" if heading == "°C" else "left")
+    columns = (("PHONE", 16), ("HOST", 8), ("STATE", 5), ("STAGE", 12), ("°C", 5), ("BAT", 5))
+    for heading, least in columns:
+        if wide or heading not in ("HOST", "BAT"):
+            table.add_column(heading, no_wrap=True, min_width=least)
+    table.add_column("RUN", no_wrap=True, ratio=1)
     for phone in phones:
         style = STATE_STYLES.get(phone.state, "default")
         temp = "--" if phone.temp_c is None else f"{phone.temp_c:.1f}"
         battery = "--" if phone.battery_pct is None else f"{phone.battery_pct} %"
         table.add_row(
-            Text(safe_text(phone.facts.model, 22)),
-            Text(safe_text(phone.host, 16)),
+            Text(safe_text(phone.facts.model, 24 if wide else 16)),
+            *([Text(safe_text(phone.host, 16))] if wide else []),
             Text(phone.state, style),
             Text(_stage(phone)),
             Text(temp),
-            Text(battery),
+            *([Text(battery)] if wide else []),
             Text(safe_text(phone.run or phone.why, 60)),
         )
     return table
@@ -82,7 +88,7 @@ def _stage(phone: KnownPhone) -> str:
     if phone.progress is not None:
         return f"{safe_text(phone.stage, 12)} {phone.progress:.0%}"
     if phone.stage == "cool" and phone.ready_s is not None:
-        return f"cool, {format_duration(phone.ready_s[0])} left"
+        return f"cool, {format_duration(phone.ready_s[0])}"
     return safe_text(phone.stage, 12)
 
 

@@ -33,13 +33,13 @@ def sentences(runs: Iterable[MeasuredRun]) -> list[str]:
 
 def test_measured_runs_give_three_plain_answers() -> None:
     expected = [
-        "Cold, Model a is fastest with 10 ms a step, 2.00 times ahead of Model b with 20 ms.",
+        "Cold, Model a is fastest with 10.0 ms a step, 2.00 times ahead of Model b with 20.0 ms.",
         "After ten minutes of heat, Model b is fastest with 22 ms a step, 1.41 times ahead of "
-        "Model c with 31 ms; Model a, first when cold, is now number 4 with 40 ms, 4.00 "
+        "Model c with 31 ms; Model a, first when cold, is now number 4 with 40.0 ms, 4.00 "
         "times its cold time.",
         "Take Model b, Model c and Model d: after ten minutes they need 22 ms, 31 ms "
         "and 36.5 ms a step, and a round lasts as long as its slowest phone, 36.5 ms a step; with "
-        "Model a it would be 40 ms.",
+        "Model a it would be 40.0 ms.",
     ]
     assert expected == sentences(fleet(FLEET))
 
@@ -96,8 +96,8 @@ def test_several_cells_are_joined_by_the_geometric_mean() -> None:
         for (serial, size), value in times.items()
         for repeat in range(4)
     ]
-    expected = "Cold, Model a is fastest with 4 ms a step, 5.00 times ahead of Model b "
-    assert expected + "with 20 ms (geometric mean of 2 cells)." == sentences(runs)[0]
+    expected = "Cold, Model a is fastest with 4.00 ms a step, 5.00 times ahead of Model b "
+    assert expected + "with 20.0 ms (geometric mean of 2 cells)." == sentences(runs)[0]
 
 
 def test_only_cells_that_every_phone_has_decide() -> None:
@@ -107,7 +107,7 @@ def test_only_cells_that_every_phone_has_decide() -> None:
     # b alone has a quick run of another cell; it must not pull b ahead
     runs += [measured("b", 0.1, parameters=large, repeat=repeat) for repeat in range(4)]
     assert "(in the only one of 2 cells that every phone has)" in sentences(runs)[0]
-    assert sentences(runs)[0].startswith("Cold, Model a is fastest with 10 ms")
+    assert sentences(runs)[0].startswith("Cold, Model a is fastest with 10.0 ms")
 
 
 def test_workloads_that_never_call_the_phone_say_nothing_about_it() -> None:
@@ -117,9 +117,9 @@ def test_workloads_that_never_call_the_phone_say_nothing_about_it() -> None:
 
 def test_what_is_missing_is_named() -> None:
     expected = [
-        "Nobody can be named: there is no valid cold run with step_ms.",
-        "Nobody can be named: there is no valid endurance run with last_minute_step_ms.",
-        "No three phones can be named: there is no valid endurance run with last_minute_step_ms.",
+        "Nobody can be named: there is no valid cold run yet.",
+        "Nobody can be named: there is no valid endurance run yet.",
+        "No three phones can be named: there is no valid endurance run yet.",
     ]
     assert expected == sentences([measured("a", standing=Standing.VOID)])
     assert [None] * 3 == [finding.provenance for finding in findings([])]

@@ -132,7 +132,7 @@ def test_the_page_holds_findings_validity_conditions_and_phones() -> None:
     void = measured("a", standing=Standing.VOID, reasons=("the clock fell",))
     page = render_page("demo", [*fleet(), void])
     for words in (
-        "Cold, Model a is fastest with 10 ms a step",
+        "Cold, Model a is fastest with 10.0 ms a step",
         "After ten minutes of heat, Model b is fastest",
         "Take Model b, Model c and Model d",
         "32 valid, 0 suspect and 1 void of 33 runs",

@@ -24,7 +24,7 @@ def a_view(*phones: KnownPhone, age_s: float = 0.0) -> LabView:
 def drawn(view: LabView, *events: Event, width: int = 100, height: int = 30) -> str:
     """The screen as text."""
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
-    console.print(screen(view, events, NOW, height))
+    console.print(screen(view, events, NOW, width, height))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
