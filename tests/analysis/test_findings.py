@@ -34,10 +34,10 @@ def sentences(runs: Iterable[MeasuredRun]) -> list[str]:
 def test_measured_runs_give_three_plain_answers() -> None:
     expected = [
         "Cold, Model a is fastest with 10.0 ms a step, 2.00 times ahead of Model b with 20.0 ms.",
-        "After ten minutes of heat, Model b is fastest with 22 ms a step, 1.41 times ahead of "
-        "Model c with 31 ms; Model a, first when cold, is now number 4 with 40.0 ms, 4.00 "
+        "After ten minutes of heat, Model b is fastest with 22.0 ms a step, 1.41 times ahead of "
+        "Model c with 31.0 ms; Model a, first when cold, is now number 4 with 40.0 ms, 4.00 "
         "times its cold time.",
-        "Take Model b, Model c and Model d: after ten minutes they need 22 ms, 31 ms "
+        "Take Model b, Model c and Model d: after ten minutes they need 22.0 ms, 31.0 ms "
         "and 36.5 ms a step, and a round lasts as long as its slowest phone, 36.5 ms a step; with "
         "Model a it would be 40.0 ms.",
     ]
