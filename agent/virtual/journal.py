@@ -1,6 +1,22 @@
 """What really happened on a phone, as JSON lines outside the phone's own file system.
 
 Append-only, and out of reach of whoever drives the phone: the independent witness of the tests.
+Every line has `event`, `phone` (its serial), `model_s` (the phone's clock), `host_ns` (ours) and
+`wall`. The events:
+
+    boot, off, reboot, adbd, service   the phone and its daemons come, go, restart
+    connect, disconnect, open          a host; a service it opened, by name
+    process_start, process_exec        pid, parent, session, uid, argv, mask, clocks in kHz
+    process_stop                       pid, status
+    affinity                           pid, mask: moved to other cores
+    run_start, run_stop, guard_restores, low_memory_kill   what the runner did or suffered
+    sysfs                              path, old, new, text, uid, fault: a node was written
+    file                               path, how (create, write, append), uid, and the text written
+    remove, rename, folder, link       paths and uid: locks and fences are files like any other
+    push, pushed                       path, bytes, fault: the file service
+    setting, property                  what the framework was told
+    unknown_command                    argv that the phone does not have
+    mischief_*                         trouble that was made, by whom nobody on the phone knows
 """
 
 import json

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.virtual.files.cgroup_nodes import plant_cgroup_nodes
 from agent.virtual.files.cpu_nodes import plant_cpu_nodes
+from agent.virtual.files.gpu_nodes import plant_gpu_nodes
 from agent.virtual.files.nodes import ROOT, SHELL, constant, folder, live
 from agent.virtual.files.nodes import Link as FileLink
 from agent.virtual.files.power_nodes import plant_power_nodes
@@ -24,7 +25,7 @@ from agent.virtual.logs import LogBuffer
 from agent.virtual.native.home import NativeHome, host_abi
 from agent.virtual.network import Network
 from agent.virtual.physics.soc import Soc
-from agent.virtual.processes import ProcessTable
+from agent.virtual.processes import Process, ProcessTable
 from agent.virtual.profiles import Profile
 from agent.virtual.properties import boot_properties, boot_settings
 from agent.virtual.timeline import Timeline
@@ -72,6 +73,8 @@ class Phone:
         self.processes = ProcessTable(all_cores, lambda: self.timeline.now)
         self.tree = FileTree(self.wall, self.timeline.catch_up, self._sysfs_written, STORAGE_BYTES)
         self.mischief: Imp | None = None
+        self.tree.witness = self.journal.write
+        self.processes.witness = self._process_changed
         self.network = Network()
         self.log = LogBuffer(self.wall)
         self.adbd_uid = SHELL
@@ -205,6 +208,22 @@ class Phone:
         plant_cgroup_nodes(tree, self.soc, self.processes)
         if not self.profile.rooted:
             seal(tree)
+
+    def _process_changed(self, event: str, process: Process) -> None:
+        if event == "process_stop":
+            self.journal.write(event, pid=process.pid, status=process.status)
+            return
+        clocks = {f"policy{each.cpus[0]}": each.clock_khz for each in self.soc.clusters}
+        self.journal.write(
+            event,
+            pid=process.pid,
+            parent=process.parent,
+            session=process.session,
+            uid=process.uid,
+            argv=process.argv[:20],
+            mask=f"{process.mask:x}",
+            clocks=clocks,
+        )
 
     def _sysfs_written(
         self, path: str, old: str, new: str, text: str, uid: int, fault: str | None

@@ -55,6 +55,7 @@ class ProcessTable:
         self._now = now
         self._pids = itertools.count(FIRST_PID)
         self._running: dict[int, Process] = {}
+        self.witness: Callable[..., None] = _nobody
         self.cpusets: dict[str, int] = {"/": all_cores}
         self.current = 1  # who asks for /proc/self
 
@@ -99,7 +100,15 @@ class ProcessTable:
                 nice=parent.nice,
                 cpuset=parent.cpuset,
             )
+        self.witness("process_start", process)
         return self._add(process)
+
+    def become(self, process: Process, argv: list[str], uid: int | None = None) -> None:
+        """exec: a process becomes another program."""
+        process.vacant = False
+        process.argv = argv
+        process.uid = process.uid if uid is None else uid
+        self.witness("process_exec", process)
 
     def add_thread(self, process: Process, mask: int) -> int:
         """One more thread of a process, with a mask of its own."""
@@ -114,6 +123,7 @@ class ProcessTable:
     def set_mask(self, process: Process, mask: int) -> None:
         """Move a running process to other cores."""
         process.mask = mask
+        self.witness("affinity", process)
         if process.on_mask is not None:
             process.on_mask(mask)
 
@@ -121,6 +131,7 @@ class ProcessTable:
         """Take a process out of the table; its orphans go to init."""
         if process.status is None:
             process.status = status
+            self.witness("process_stop", process)
         if process.on_end is not None:
             process.on_end()
         self._running.pop(process.pid, None)
@@ -181,3 +192,7 @@ class ProcessTable:
     def _add(self, process: Process) -> Process:
         self._running[process.pid] = process
         return process
+
+
+def _nobody(event: str, process: Process) -> None:
+    """Nobody looks."""

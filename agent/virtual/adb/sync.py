@@ -18,6 +18,7 @@ _REQUEST = struct.Struct("<4sI")
 _PATH_MAX = 1024
 _CHUNK = 64 * 1024
 _NAME_MAX = 255
+_NOTED_BYTES = 200
 
 _STAT_V1 = struct.Struct("<4sIII")
 _STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
@@ -184,8 +185,9 @@ class _Session:
             elif trouble is None:
                 content += chunk
         size = len(content)
+        text = content[:_NOTED_BYTES].decode("utf-8", "replace") if size <= _NOTED_BYTES else ""
         trouble = trouble or self._place(path, mode, bytes(content), number)
-        self._phone.journal.write("pushed", path=path, bytes=size, fault=trouble)
+        self._phone.journal.write("pushed", path=path, bytes=size, fault=trouble, text=text)
         if trouble:
             await self.fail(trouble)
         else:

@@ -152,6 +152,7 @@ def cp(call: Call) -> int:
                 target = f"{target}/{name.rpartition('/')[2]}"
             node = tree.open_for_writing(target, call.uid, call.cwd)
             tree.append(node, content, call.uid)
+            tree.note(target, "write", content, call.uid, call.cwd)
             if isinstance(node, File):
                 node.mode = stat.S_IFREG | stat.S_IMODE(source.mode)
         except OSError as error:
@@ -165,6 +166,7 @@ def touch(call: Call) -> int:
         try:
             node = call.phone.tree.open_for_writing(name, call.uid, call.cwd, append=True)
             node.mtime = call.phone.wall()
+            call.phone.tree.note(name, "touch", b"", call.uid, call.cwd)
         except OSError as error:
             status = call.complain(f"'{name}': {strerror(error)}")
     return status

@@ -114,6 +114,7 @@ async def tee(call: Call) -> int:
     for name in names:
         node = tree.open_for_writing(name, call.uid, call.cwd, append="a" in options)
         tree.append(node, content, call.uid)
+        tree.note(name, "append" if "a" in options else "write", content, call.uid, call.cwd)
     return 0
 
 

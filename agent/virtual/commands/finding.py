@@ -147,6 +147,7 @@ async def dd(call: Call) -> int:
         keep = "notrunc" in words.get("conv", "") or "seek" in words
         node = tree.open_for_writing(words["of"], call.uid, call.cwd, append=keep)
         tree.append(node, content, call.uid)
+        tree.note(words["of"], "write", content, call.uid, call.cwd)
     else:
         call.streams.stdout.write(content)
     whole, rest = divmod(len(content), block)

@@ -46,7 +46,7 @@ async def taskset(call: Call) -> int:
         return call.complain("Needs 2 arguments")
 
     async def body(process: Process) -> int:
-        process.mask = mask
+        call.phone.processes.set_mask(process, mask)
         process.vacant = True
         return await call.shell.invoke(rest[1:], call.streams, process)
 

@@ -136,6 +136,7 @@ async def sed(call: Call) -> int:
             told = _edited(steps, lines, "n" in letters)
             fresh = call.phone.tree.open_for_writing(name, call.uid, call.cwd)
             call.phone.tree.append(fresh, encode(told), call.uid)
+            call.phone.tree.note(name, "write", encode(told), call.uid, call.cwd)
             if isinstance(fresh, File):
                 fresh.mode = stat.S_IFREG | mode
         return 0

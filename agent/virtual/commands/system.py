@@ -80,6 +80,7 @@ def setprop(call: Call) -> int:
     system = not name.startswith(("debug.", "log.", "persist.log."))
     if name.startswith("ro.") or (system and call.uid != 0):
         return call.complain(f"failed to set property '{name}' to '{value}'")
+    call.phone.journal.write("property", name=name, new=value)
     if name in ("ctl.stop", "ctl.start"):
         call.phone.set_service(value, running=name == "ctl.start")
     else:

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from agent.virtual.files.nodes import ROOT, Directory, File, Link, Live, Node, folder
 
 _LINKS_MAX = 40
+_NOTED_BYTES = 200
 
 LiveWritten = Callable[[str, str, str, str, int, str | None], None]
 
@@ -24,6 +25,10 @@ def failed(code: int, path: str = "") -> OSError:
 
 def strerror(error: OSError) -> str:
     return os.strerror(error.errno or errno.EIO)
+
+
+def _nobody(event: str, **facts: object) -> None:
+    """Nobody looks."""
 
 
 def _entered(node: Node, uid: int, path: str) -> Directory:
@@ -51,6 +56,7 @@ class FileTree:
         self._wall = wall
         self._catch_up = catch_up
         self._written = written
+        self.witness: Callable[..., None] = _nobody  # is told of every file that changes
         self._inodes = itertools.count(2)
         self._known: dict[str, tuple[Node, str]] = {}
 
@@ -162,6 +168,12 @@ class FileTree:
             node.content.clear()
         return node
 
+    def note(self, path: str, how: str, chunk: bytes, uid: int, cwd: str = "/") -> None:
+        """Have it witnessed what was written to a file."""
+        text = chunk[:_NOTED_BYTES].decode("utf-8", "replace")
+        where = self._absolute(path, cwd)
+        self.witness("file", path=where, how=how, uid=uid, bytes=len(chunk), text=text)
+
     def append(self, node: Node, chunk: bytes, uid: int) -> None:
         """Write at the end of a file, or hand the bytes to a live node."""
         if isinstance(node, File):
@@ -215,6 +227,7 @@ class FileTree:
         if isinstance(old, File):
             self.used -= len(old.content)
         parent.children[name] = self._stamped(Link(stat.S_IFLNK | 0o777, uid, uid, target=target))
+        self.witness("link", path=self._absolute(path, cwd), target=target, uid=uid)
 
     def make_folder(self, path: str, uid: int, cwd: str = "/", parents: bool = False) -> None:
         """mkdir, with -p if asked."""
@@ -229,6 +242,7 @@ class FileTree:
             raise failed(errno.EEXIST, path)
         parent, name = self._parent(path, uid)
         parent.children[name] = self._stamped(folder(0o755, uid, uid))
+        self.witness("folder", path=path, uid=uid)
 
     def remove(self, path: str, uid: int, cwd: str = "/", folders: bool = False) -> None:
         """rm, with -r if asked."""
@@ -244,6 +258,7 @@ class FileTree:
         if isinstance(node, File):
             self.used -= len(node.content)
         del parent.children[name]
+        self.witness("remove", path=self._absolute(path, cwd), uid=uid)
 
     def rename(self, source: str, target: str, uid: int, cwd: str = "/") -> None:
         """mv within the tree; replaces a file that is there."""
@@ -260,6 +275,7 @@ class FileTree:
             self.used -= len(replaced.content)
         del old_parent.children[old_name]
         new_parent.children[new_name] = node
+        self.witness("rename", path=self._absolute(source, cwd), target=target, uid=uid)
 
     # -- inside
 
@@ -267,7 +283,7 @@ class FileTree:
         if node.write is None:
             raise failed(errno.EACCES, node.path)
         self._catch_up()
-        if not node.path.startswith("/sys/"):
+        if not node.path.startswith(("/sys/", "/dev/cpu")):
             node.write(text)
             return
         old = node.read().strip()

@@ -94,9 +94,7 @@ async def occupy(
     """Run a body as a process: in the vacant one, as exec does, or else in a child."""
     processes = call.phone.processes
     if call.process.vacant:
-        call.process.vacant = False
-        call.process.argv = argv
-        call.process.uid = call.process.uid if uid is None else uid
+        processes.become(call.process, argv, uid)
         return await body(call.process)
     child = processes.spawn(call.process, argv, uid)
     status = 129

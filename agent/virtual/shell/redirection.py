@@ -3,6 +3,7 @@
 import errno
 from typing import TYPE_CHECKING
 
+from agent.virtual.files.nodes import File
 from agent.virtual.files.tree import failed, strerror
 from agent.virtual.shell import expansion
 from agent.virtual.shell.call import Streams, encode
@@ -50,7 +51,11 @@ def _redirect(shell: "Shell", redirect: Redirect, target: str, streams: Streams)
     except OSError as error:
         error.filename = f"can't create {target}"
         raise
-    return _with_sink(streams, redirect.descriptor, FileSink(tree, node, uid))
+    path = target if target.startswith("/") else f"{shell.cwd.rstrip('/')}/{target}"
+    how = "append" if redirect.operator == ">>" else "write"
+    if isinstance(node, File):
+        tree.note(path, "open" if how == "append" else "create", b"", uid)
+    return _with_sink(streams, redirect.descriptor, FileSink(tree, node, uid, path, how))
 
 
 def _with_sink(streams: Streams, descriptor: int, sink: Sink) -> Streams:

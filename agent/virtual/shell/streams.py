@@ -7,7 +7,7 @@ import asyncio
 import errno
 from typing import Protocol
 
-from agent.virtual.files.nodes import Node
+from agent.virtual.files.nodes import File, Node
 from agent.virtual.files.tree import FileTree, failed
 
 _PIPE_MAX = 1 << 20
@@ -120,13 +120,17 @@ class Pipe:
 class FileSink:
     """A file that was opened for writing."""
 
-    def __init__(self, tree: FileTree, node: Node, uid: int) -> None:
+    def __init__(self, tree: FileTree, node: Node, uid: int, path: str = "", how: str = "") -> None:
         self._tree = tree
         self._node = node
         self._uid = uid
+        self._path = path
+        self._how = how
 
     def write(self, chunk: bytes) -> None:
         self._tree.append(self._node, chunk, self._uid)
+        if isinstance(self._node, File):
+            self._tree.note(self._path, self._how, chunk, self._uid)
 
     async def drain(self) -> None:
         return
