@@ -86,10 +86,18 @@ def _start_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
         yield Standing.VOID, f"it started at {seen.start_temp_c:.1f} °C, asked were {limit:.1f} °C"
     if not seen.temps_c:
         yield Standing.SUSPECT, "no temperature was read during the run"
-    elif len(seen.temps_c) >= 10 and min(seen.temps_c) == max(seen.temps_c) == seen.start_temp_c:
+    elif _stood_still(seen):
         yield Standing.SUSPECT, f"the CPU zone stood still at {seen.temps_c[0]:.1f} °C under load"
     if seen.unseen_s > max(UNSEEN_S, UNSEEN_SHARE * seen.span_s):
         yield Standing.SUSPECT, f"nothing was read for {seen.unseen_s:.1f} s of the run"
+
+
+def _stood_still(seen: Evidence) -> bool:
+    """Whether the sensor did not move under load; one of whole degrees may rest on a new one."""
+    first = seen.temps_c[0]
+    if len(seen.temps_c) < 10 or any(temp != first for temp in seen.temps_c):
+        return False
+    return first == seen.start_temp_c or abs(first - round(first)) > 0.01
 
 
 def _length_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
