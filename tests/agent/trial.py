@@ -79,6 +79,9 @@ class Trial:
         """Peace, leftovers put back, and everything that must hold after any trouble."""
         self.peace()
         restore_leftovers(self.phone, self.desk.state_dir)
+        cool = Deadline.after(15)  # a cap of heat goes by itself
+        while self.looks() != self.found and not cool.expired:
+            time.sleep(0.1)
         assert self.looks() == self.found
         assert not journal_file(self.desk.state_dir, self.phone.known.serial).exists()
         at_once = 0

@@ -152,7 +152,7 @@ def test_it_never_cools(bench: Bench) -> None:
 
 def test_the_battery_drains(bench: Bench) -> None:
     bench.mischief.add("battery_drains", percent=30, per_min=6)
-    assert bench.at.number(f"{BATTERY}/capacity") == 30
+    assert 26 <= bench.at.number(f"{BATTERY}/capacity") <= 30
     bench.at.out("sleep 60")
     assert bench.at.number(f"{BATTERY}/capacity") <= 25
     assert "level: 30" not in bench.at.out("dumpsys battery")

@@ -85,15 +85,14 @@ def _swallow(text: str) -> None:
 
 @dataclass(eq=False)
 class ClockReset(Effect):
-    """A daemon undoes every write to clock nodes (`leaf`) after so many of the phone's seconds."""
+    """A daemon sets clock nodes (`leaf`) as at boot, so many seconds after each write to them."""
 
     after_s: float = 7.0
     leaf: str = "scaling_*"
-    _firsts: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _planned: list[Event] = field(default_factory=list, init=False, repr=False)
 
     def start(self, victim: Victim) -> None:
-        self._firsts.clear()
+        self._planned.clear()
 
     def stop(self, victim: Victim) -> None:
         for event in self._planned:
@@ -105,7 +104,7 @@ class ClockReset(Effect):
         ours = event == "sysfs" and fnmatchcase(path, f"{_POLICIES}/{self.leaf}")
         if not ours or facts.get("uid") == _SYSTEM or "fault" in facts:
             return
-        wanted = self._firsts.setdefault(path, str(facts["old"]))
+        wanted = _as_at_boot(victim, path)
         timeline, tree = victim.phone.timeline, victim.phone.tree
 
         def undo() -> None:
@@ -116,6 +115,14 @@ class ClockReset(Effect):
                 return  # a core that is off cannot be told
 
         self._planned.append(timeline.at(timeline.now + self.after_s, undo, prompt=True))
+
+
+def _as_at_boot(victim: Victim, path: str) -> str:
+    folder, _, leaf = path.rpartition("/")
+    cluster = victim.phone.soc.cluster_of(int(folder.rpartition("policy")[2]))
+    if leaf == "scaling_governor":
+        return str(victim.phone.profile.kernel.governor)
+    return str(cluster.ladder[0] if leaf == "scaling_min_freq" else cluster.ladder[-1])
 
 
 @dataclass(eq=False)
