@@ -64,6 +64,7 @@ class HostAgent:
         self._roster = Roster(server, settings.connect, settings.state_dir, self._announce)
         self._name = secrets.token_hex(4)
         self._stop = threading.Event()
+        self._leaving = False
         self._changed = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -78,7 +79,9 @@ class HostAgent:
         self._beating.start()
 
     def stop(self) -> None:
-        """Cancel what runs, put phones back, send what can be sent, and go."""
+        """Take nothing new, cancel what runs, put phones back, send what can be sent, and go."""
+        self._leaving = True
+        self._changed.set()
         for place in self._roster.places():
             place.cancel.set()
         for place in self._roster.places():
@@ -166,7 +169,8 @@ class HostAgent:
         deaf = False
         while not self._stop.is_set():
             self._changed.clear()
-            phones = tuple(place.presence() for place in self._roster.places())
+            places = [] if self._leaving else self._roster.places()
+            phones = tuple(place.presence() for place in places)
             presence = Presence(
                 host=self.settings.host,
                 agent=self._name,

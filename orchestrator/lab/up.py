@@ -50,9 +50,9 @@ def services(lab: Lab, more: Sequence[Child] = ()) -> Iterator[list[Child]]:
         database = Database(lab.store_url)
         database.migrate()
         database.close()
-        for name in ("scheduler", "ingest"):
-            start(middle(lab, name))
-        for child in more:
+        # The last to start is the first to stop: no new job while agents put their phones back,
+        # and somebody to take their last reports.
+        for child in (middle(lab, "ingest"), *more, middle(lab, "scheduler")):
             start(child)
         yield children
     finally:

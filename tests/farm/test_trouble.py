@@ -6,8 +6,10 @@ import shutil
 import signal
 from pathlib import Path
 
+from orchestrator.nouns import RunState
 from orchestrator.store.queries import sweep_summaries
-from tests.farm.conftest import Farm, wait_for
+from tests.farm.conftest import Farm, a_farm, wait_for
+from workloads.lab import Lab
 
 LONG = """\
 farm: 1
@@ -109,3 +111,19 @@ def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(farm: Farm, tmp_pa
     for serial in farm.idle():
         never_two_runs_at_once(farm, serial)
         assert 6 == len(farm.witness(serial, "run_start")), "no run was made again"
+
+
+def test_a_lab_stopped_in_mid_sweep_leaves_no_lease_and_every_phone_as_it_was(
+    lab: Lab, tmp_path: Path
+) -> None:
+    with a_farm(lab) as farm:
+        sweep = submit(farm, tmp_path, MANY)
+        wait_for(lambda: sweep_summaries(farm.db, sweep)[0].done >= 3, "some runs are done")
+    left = sweep_summaries(farm.db, sweep)[0].runs
+    assert RunState.LEASED not in left
+    assert left[RunState.QUEUED] > 0
+    for serial in {write["phone"] for write in farm.witness("", "sysfs")}:
+        first: dict[str, str] = {}
+        for write in farm.witness(serial, "sysfs"):
+            first.setdefault(write["path"], write["old"])
+        assert first == farm.clocks(serial)
