@@ -161,7 +161,7 @@ def test_every_profile_gives_a_consistent_phone(start_phone: StartPhone, profile
     assert "0" == phone.root("id -u")
     assert {"0"} == set(phone.out("cat /sys/class/thermal/cooling_device*/cur_state").split())
     capacities = phone.out(f"cat {CPU}/cpu*/cpu_capacity").split()
-    assert (profile.cores, "1024") == (len(capacities), capacities[-1])
+    assert (profile.cores, 1024) == (len(capacities), max(map(int, capacities)))
     shown = phone.out("dumpsys battery; dumpsys thermalservice; cat /proc/cpuinfo /proc/meminfo")
     assert "Current Battery Service state:" in shown
 
@@ -172,5 +172,5 @@ def test_throttling_trips_name_zones_and_clusters_that_exist() -> None:
         roles = {cluster.role for cluster in profile.cluster}
         for trip in profile.throttle:
             assert trip.zone in zones
-            assert set(trip.clusters) <= roles
+            assert set(trip.clusters) <= roles | {"gpu"}
             assert trip.service is None or trip.service in profile.services

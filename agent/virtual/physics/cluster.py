@@ -50,6 +50,30 @@ class Cluster:
     def min_khz(self) -> int:
         return min(self.user_min_khz, self.max_khz)
 
+    @property
+    def pace(self) -> float:
+        """The clock as a share of the highest."""
+        return self.clock_khz / self.ladder[-1]
+
+    @property
+    def ipc(self) -> float:
+        """Scalar work a cycle, in the unit of cpu_capacity."""
+        return self.profile.capacity / self.ladder[-1]
+
+    def vote(self) -> float:
+        """The share of the memory's bandwidth that this clock asks for."""
+        votes = self.profile.ddr_mbs
+        if votes:
+            return votes[self.rung] / self.profile.ddr_top_mbs
+        # Where nobody knows the table, about a third does not depend on the clock.
+        return 0.35 + 0.65 * self.pace
+
+    def shared_share(self) -> float:
+        """What of the caches' and interconnect's power this cluster calls for while it works."""
+        volts = self.volts() / self.profile.volts[1]
+        # Little cores keep the shared caches at a low clock and voltage of their own.
+        return (self.profile.capacity / 1024) ** 2 * self.pace * volts**2
+
     def pick_clock(self) -> None:
         """Let the governor choose for the present business (0 to 1)."""
         if self.governor == "performance":

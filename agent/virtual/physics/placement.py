@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from agent.virtual.physics.roofline import Pace
+from agent.virtual.engines import Engine
+from agent.virtual.physics.roofline import Pace, StepCost
 
 
 @dataclass(eq=False, slots=True)
@@ -12,10 +13,23 @@ class Load:
 
     mask: int
     threads: int
+    engine: Engine
     on_pace: Callable[[Pace], None]
-    activity: float = 1.0
+    lead: float = 1.0  # activity of the first thread's core
+    others: float = 1.0
     gbs: float = 0.0
+    first: int = 0  # the core of the first thread
     shares: dict[int, float] = field(default_factory=dict)
+
+    def take(self, cost: StepCost) -> None:
+        """Work as hard as a step says."""
+        self.lead, self.others, self.gbs = cost.lead, cost.others, cost.gbs
+
+    def activity(self, cpu: int) -> float:
+        """How hard a core works for this load."""
+        if cpu == self.first:
+            return self.lead
+        return self.others
 
 
 def place(loads: Iterable[Load], speeds: dict[int, float]) -> None:
@@ -27,10 +41,12 @@ def place(loads: Iterable[Load], speeds: dict[int, float]) -> None:
     threads_on: dict[int, list[Load]] = {cpu: [] for cpu in speeds}
     for load in loads:
         allowed = [cpu for cpu in speeds if load.mask >> cpu & 1] or list(speeds)
-        for _ in range(max(load.threads, 1)):
+        load.shares = {}
+        for thread in range(max(load.threads, 1)):
             best = min(allowed, key=lambda cpu: (len(threads_on[cpu]), -speeds[cpu]))
             threads_on[best].append(load)
-        load.shares = {}
+            if thread == 0:
+                load.first = best
     for cpu, threads in threads_on.items():
         for load in threads:
             load.shares[cpu] = load.shares.get(cpu, 0.0) + 1.0 / len(threads)

@@ -9,6 +9,7 @@ from functools import partial
 
 from agent.virtual.physics.battery import Battery
 from agent.virtual.physics.cluster import Cluster
+from agent.virtual.physics.gpu import Gpu
 from agent.virtual.physics.heat import HeatNetwork, Triple
 from agent.virtual.physics.placement import Load, place
 from agent.virtual.physics.roofline import Pace
@@ -33,11 +34,13 @@ class Soc:
         seed: str = "",
         speed_spread: float = 1.0,
         heat_spread: float = 1.0,
+        ambient_c: float = AMBIENT_C,
     ) -> None:
         self.profile = profile
         self.timeline = timeline
         self.clusters = [Cluster(part, profile.kernel) for part in profile.cluster]
-        self.heat = HeatNetwork(profile.heat, AMBIENT_C, heat_spread)
+        self.gpu = Gpu(profile.gpu) if profile.gpu else None
+        self.heat = HeatNetwork(profile.heat, ambient_c, heat_spread)
         self.battery = Battery(profile.battery, profile.battery.start_percent)
         self.throttles = [Throttle(part) for part in profile.throttle]
         self.zones = [Zone(part, seed) for part in profile.zone]
@@ -49,6 +52,7 @@ class Soc:
         self._polls: dict[int, Event] = {}
         self._cluster_w: dict[str, float] = {}
         self._soc_w = 0.0
+        self.gpu_w = 0.0
         self._measured = timeline.now
         self._heat_inputs: Triple = (0.0, 0.0, 0.0)
         self._busy: set[int] = set()
@@ -143,43 +147,50 @@ class Soc:
         return cluster.max_khz / 1e6 * cluster.profile.flops_per_cycle
 
     def _pace(self, load: Load) -> Pace:
-        gflops = 0.0
-        fastest = 0.0
-        for cpu, share in load.shares.items():
-            cluster = self.cluster_of(cpu)
-            gflops += share * cluster.clock_khz / 1e6 * cluster.profile.flops_per_cycle
-            fastest = max(fastest, cluster.clock_khz / cluster.ladder[-1])
-        cores = len(load.shares)
+        profile, memory, engine = self.profile, self.profile.memory, load.engine
+        used = [(self.cluster_of(cpu), share) for cpu, share in load.shares.items()]
+        gflops = sum(share * c.clock_khz / 1e6 * c.profile.flops_per_cycle for c, share in used)
         threads = max(load.threads, 1)
-        together = 1.0 / (1.0 + self.profile.parallel_loss * (min(cores, threads) - 1))
-        crowded = 1.0 if threads <= cores else 0.85  # threads that wait for a core at each barrier
-        memory = self.profile.memory
-        # The memory clock follows the fastest core's vote; about a third does not depend on it.
-        bandwidth = min(memory.bandwidth_gbs, memory.core_gbs * cores) * (0.35 + 0.65 * fastest)
+        together = 1.0 / (1.0 + engine.parallel_loss * (min(len(used), threads) - 1))
+        crowded = 1.0 if threads <= len(used) else engine.crowding
+        # The memory clock follows the highest vote; a core by itself cannot use all of it.
+        voted = memory.bandwidth_gbs * max(cluster.vote() for cluster, _ in used)
+        best_ipc = max(cluster.ipc for cluster in self.clusters)
+        lone = self.cluster_of(load.first)
+        strength = lone.ipc / best_ipc
+        pull = sum(memory.core_gbs * cluster.ipc / best_ipc * cluster.pace for cluster, _ in used)
         return Pace(
             gflops=gflops * together * crowded * self._speed_spread,
-            bandwidth_gbs=bandwidth / len(self.loads),
+            bandwidth_gbs=min(voted, pull) / len(self.loads),
             cache_kb=memory.cache_kb,
-            cache_gbs=memory.cache_gbs * fastest,
-            overhead_s=self.profile.op_overhead_us * 1e-6 * (1 + 0.25 * (threads - 1)) / fastest,
+            cache_gbs=memory.cache_gbs * max(c.ipc / best_ipc * c.pace for c, _ in used),
+            lone_ghz=lone.clock_khz / 1e6 * strength * profile.scalar_ipc * self._speed_spread,
+            lone_gbs=min(voted, memory.core_gbs * strength * lone.pace) / len(self.loads),
+            threads=threads,
+            stalled=profile.heat.stalled_share,
+            scalar=profile.heat.scalar_share,
         )
 
     def _measure_power(self) -> None:
         busy: dict[int, float] = {}
         for load in self.loads:
             for cpu, share in load.shares.items():
-                busy[cpu] = busy.get(cpu, 0.0) + share * load.activity
+                busy[cpu] = busy.get(cpu, 0.0) + share * load.activity(cpu)
         die_c = self.heat.node("die")
+        heat = self.profile.heat
+        awake = 0.0
         for cluster in self.clusters:
             cores = sum(busy.get(cpu, 0.0) for cpu in cluster.online)
-            watts = cluster.dynamic_w(cores, self.profile.heat.vector_factor)
+            watts = cluster.dynamic_w(cores, heat.vector_factor)
             # An idle cluster is power-gated: its leakage is part of the idle figure.
             watts += cluster.leak_w(die_c) if cores else 0.0
+            awake = max(awake, cluster.shared_share() if cores else 0.0)
             self._cluster_w[cluster.profile.role] = watts
         memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
-        self._soc_w = sum(self._cluster_w.values()) + memory_w
+        self.gpu_w = self.gpu.watts(die_c) if self.gpu else 0.0
+        shared_w = memory_w + heat.uncore_w * awake + self.gpu_w
+        self._soc_w = sum(self._cluster_w.values()) + shared_w
         self.battery.draw(self.system_w())
-        heat = self.profile.heat
         self._heat_inputs = (
             self._soc_w + heat.idle_w * heat.idle_die_share,
             heat.idle_w * (1 - heat.idle_die_share),
@@ -221,3 +232,6 @@ class Soc:
                 if cluster.profile.role in throttle.profile.clusters
             ]
             cluster.throttle_state = min(max(states, default=0), len(cluster.ladder) - 1)
+        if self.gpu is not None:
+            states = [t.state for t in self.throttles if "gpu" in t.profile.clusters]
+            self.gpu.throttle_state = min(max(states, default=0), len(self.gpu.ladder) - 1)

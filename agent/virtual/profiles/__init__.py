@@ -4,9 +4,10 @@ Every figure in a profile says where it comes from; the code holds no figure of 
 """
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,6 +33,8 @@ class ClusterProfile(_Part):
     dyn_uw_per_mhz_v2: float
     leak_w: float  # whole cluster at full voltage and 60 °C
     volts: tuple[float, float]  # at the lowest and at the highest clock
+    ddr_mbs: tuple[int, ...] = ()  # memory bandwidth that each rung votes for, where it is known
+    ddr_top_mbs: int = 1  # what the whole SoC can vote for
 
 
 class MemoryProfile(_Part):
@@ -40,7 +43,7 @@ class MemoryProfile(_Part):
     swap_kb: int
     bandwidth_gbs: float  # all cores together, at the highest clock
     core_gbs: float  # what one core alone can pull
-    cache_kb: int
+    cache_kb: float
     cache_gbs: float
     watts_per_gbs: float
 
@@ -57,6 +60,9 @@ class HeatProfile(_Part):
     idle_w: float  # the whole phone, screen at its dimmest, nothing running
     idle_die_share: float = 0.35
     vector_factor: float = 1.0  # how much more than its coefficient a core draws in NEON code
+    stalled_share: float = 0.55  # of that, while a core waits for memory
+    scalar_share: float = 0.6  # of that, in scalar code
+    uncore_w: float = 0.0  # caches, interconnect and memory awake, at the highest vote
 
 
 class ZoneProfile(_Part):
@@ -107,6 +113,31 @@ class BatteryProfile(_Part):
     switch: Literal["input_suspend", "charging_enabled", "none"] = "none"
 
 
+class GpuProfile(_Part):
+    """The graphics processor: its ladder, what it reaches, what it draws."""
+
+    name: str
+    driver: Literal["kgsl", "mali", "nvgpu"]
+    ladder_khz: tuple[int, ...]
+    peak_gflops: float  # single precision, at the highest clock
+    gemm_share: float  # of the peak, by a tiled matrix product
+    naive_share: float  # of the peak, by one output a thread
+    volts: tuple[float, float]
+    dyn_w: float  # all units busy at the highest clock
+    leak_w: float
+    copy_gbs: float  # between an engine's buffers and its own
+    launch_us: float  # to queue a kernel and hear of its end
+
+
+class FittedBlock(_Part):
+    """What `farm virtual calibrate --write` found: values over the figures above, and how wrong."""
+
+    measured_at: str  # the data, by name
+    room_c: float = 25.0  # of the place where it was measured
+    error_rel: dict[str, float]  # by family of metrics: leave-one-out, not fit
+    values: dict[str, float] = {}  # by path, such as "heat.body_j_per_k" or "cluster.big.leak_w"
+
+
 class KernelProfile(_Part):
     release: str
     governors: tuple[str, ...]
@@ -136,12 +167,28 @@ class Profile(_Part):
     cooling: tuple[CoolingProfile, ...]
     throttle: tuple[ThrottleProfile, ...]
     battery: BatteryProfile
-    op_overhead_us: float
-    parallel_loss: float = Field(ge=0.0)  # share lost per further thread
+    gpu: GpuProfile | None = None
+    levels: dict[str, dict[str, int]] = {}  # high, mid, low: kHz by role, where a study fixed them
+    sources: tuple[str, ...] = Field(min_length=1)
+    tier: Literal["low", "mid", "high", "board"]
+    scalar_ipc: float = 1.0  # work a cycle of the fastest core in scalar code; an A76 is 1
+    fitted: FittedBlock | None = None
 
     @property
     def cores(self) -> int:
         return sum(len(cluster.cpus) for cluster in self.cluster)
+
+    @property
+    def standing(self) -> str:
+        """How its figures came about."""
+        return "extrapolated" if self.fitted is None else "calibrated"
+
+    def with_values(self, values: Mapping[str, float]) -> "Profile":
+        """The same phone with some figures replaced, each named by its path."""
+        tree = self.model_dump()
+        for path, value in values.items():
+            _plant(tree, path, value)
+        return Profile.model_validate(tree)
 
 
 @cache
@@ -151,7 +198,35 @@ def load_profile(profile_id: str) -> Profile:
     if profile_id not in profile_ids():
         known = ", ".join(profile_ids())
         raise KeyError(f"no profile '{profile_id}'; there are {known}")
-    return Profile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    profile = Profile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    return profile.with_values(profile.fitted.values) if profile.fitted else profile
+
+
+def profile_path(profile_id: str) -> Path:
+    return _FOLDER / f"{profile_id}.toml"
+
+
+def _plant(tree: dict[str, Any], path: str, value: float) -> None:
+    """Set one figure; a list on the way is entered by role or by place."""
+    *way, leaf = path.split(".")
+    here: Any = tree
+    for word in way:
+        if isinstance(here, list | tuple):
+            here = here[int(word)] if word.isdigit() else _by_role(here, word)
+        else:
+            if isinstance(here[word], tuple):
+                here[word] = list(here[word])
+            here = here[word]
+    if isinstance(here, list):
+        here[int(leaf)] = value
+    elif leaf not in here:
+        raise KeyError(f"a profile has no figure '{path}'")
+    else:
+        here[leaf] = value
+
+
+def _by_role(parts: Sequence[dict[str, Any]], role: str) -> dict[str, Any]:
+    return next(part for part in parts if part["role"] == role)
 
 
 @cache

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from agent.virtual.engines import Engine, engine_for
 from agent.virtual.physics.roofline import Op
 from agent.virtual.runner.contract import Exit, RunnerFault
 
@@ -18,8 +19,10 @@ class Plan:
     case: str
     threads: int
     training: bool
-    memory_bytes: int
+    parameter_bytes: int
+    activation_bytes: int
     ops: tuple[Op, ...]
+    engine: Engine
 
 
 def read_plan(content: bytes) -> Plan:
@@ -36,8 +39,10 @@ def read_plan(content: bytes) -> Plan:
             case=str(header["case"]),
             threads=_count(header["threads"], 1, _THREADS_MAX),
             training=bool(header.get("training", False)),
-            memory_bytes=_count(header["parameter_bytes"]) + _count(header["activation_bytes"]),
+            parameter_bytes=_count(header["parameter_bytes"]),
+            activation_bytes=_count(header["activation_bytes"]),
             ops=tuple(_op(entry) for entry in header["ops"]),
+            engine=engine_for(str(header.get("workload", ""))),
         )
         body_bytes = _count(header.get("body_bytes", 0))
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -25,11 +25,10 @@ from agent.virtual.runner.plan import read_plan
 from agent.virtual.runner.sampler import Sampler, has_nodes, sampler_for
 from agent.virtual.runner.work import Work
 from agent.virtual.shell.call import Call, occupy
+from agent.virtual.twin.provenance import provenance_of
 
 # A pushed file that holds these bytes is a runner, whatever else it is.
 RUNNER_MARK = b"farmhand-runner"
-
-_SIMULATED = {"source": "simulated", "model": "extrapolated"}
 
 
 async def runner(call: Call) -> int:
@@ -63,7 +62,7 @@ def _info(call: Call) -> int:
         "runner": VERSION,
         "abi": "arm64-v8a",
         "backends": ["cpu"],
-        "provenance": dict.fromkeys(("time", "clock", "heat", "energy"), _SIMULATED),
+        "provenance": provenance_of(call.phone.profile),
     }
     call.say(encode_line(line) + "\n")
     return int(Exit.DONE)

@@ -4,12 +4,14 @@ A step in progress when the pace changes goes on at the new pace; no step is los
 """
 
 import asyncio
+import signal
 from contextlib import suppress
 from math import ceil, log, sqrt
 
 from agent.virtual.phone import Phone
+from agent.virtual.physics.memory import Pressure, needs_kb, pressure
 from agent.virtual.physics.placement import Load
-from agent.virtual.physics.roofline import Pace, step_cost
+from agent.virtual.physics.roofline import OpTable, Pace, step_cost
 from agent.virtual.processes import Process
 from agent.virtual.runner.contract import CONTRACT, Exit, RunnerFault, RunSettings
 from agent.virtual.runner.lines import Lines
@@ -23,7 +25,7 @@ _STEP_NOISE = 0.01
 _RUN_OFFSET = 0.005
 _DRIFT, _DRIFT_KEPT = 0.0015, 0.95
 _HICCUP_CHANCE, _HICCUP_STEPS = 0.004, 0.2
-_OWN_KB = 2900
+_KILLED_AFTER_S = 2.5  # pages fill up, swap fills up, then the kernel looks for the largest
 
 
 class Work:
@@ -40,7 +42,8 @@ class Work:
         self.sampler: Sampler | None = None
         self._lines = lines
         self._window_s = settings.window_s
-        self._load = Load(process.mask, plan.threads, self._change_pace)
+        self._table = OpTable(plan.ops, plan.engine)
+        self._load = Load(process.mask, plan.threads, plan.engine, self._change_pace)
         self._random = phone.dice_for_run()
         self._offset = 1.0 + self._random.gauss(0.0, _RUN_OFFSET)
         self._warming = settings.warmup > 0
@@ -60,18 +63,25 @@ class Work:
         self._looked = 0.0  # when progress was last brought forward
         self._step_span = (1.0, 1.0)
         self._event: Event | None = None
+        self._killing: Event | None = None
+        self._pressure = Pressure("fits")
 
     # -- from outside
 
     def begin(self) -> None:
         """Take memory, say hello, start working."""
-        needed_kb = self.plan.memory_bytes // 1024
-        if needed_kb > self.phone.free_kb():
-            raise RunnerFault(
-                Exit.OUT_OF_MEMORY,
-                f"needs {needed_kb} kB of {self.phone.free_kb()} kB; use a smaller batch",
-            )
-        self.process.rss_kb = needed_kb + _OWN_KB
+        plan, free_kb = self.plan, self.phone.free_kb()
+        needed_kb = needs_kb(plan.engine, plan.ops, plan.parameter_bytes, plan.activation_bytes)
+        self._pressure = pressure(
+            self.phone.profile.memory, free_kb, needed_kb, plan.engine.takes_all_first
+        )
+        if self._pressure.outcome == "never starts":
+            text = f"needs {needed_kb} kB of {free_kb} kB; use a smaller batch"
+            raise RunnerFault(Exit.OUT_OF_MEMORY, text)
+        if self._pressure.outcome == "killed":
+            when = self.phone.timeline.now + _KILLED_AFTER_S
+            self._killing = self.phone.timeline.at(when, self._be_killed)
+        self.process.rss_kb = min(needed_kb, free_kb)
         self.process.state = "R"
         self._lines.say(
             {
@@ -126,16 +136,24 @@ class Work:
         if self._event is not None:
             self._event.drop()
             self._event = None
+        if self._killing is not None:
+            self._killing.drop()
         if self.sampler is not None:
             self.sampler.stop()
         self.phone.soc.detach(self._load)
 
     # -- the work
 
+    def _be_killed(self) -> None:
+        self.phone.journal.write("low_memory_kill", pid=self.process.pid)
+        self.phone.processes.kill(self.process, signal.SIGKILL)
+
     def _change_pace(self, pace: Pace) -> None:
         self._look()
-        cost = step_cost(self.plan.ops, pace)
-        self._load.activity, self._load.gbs = cost.activity, cost.gbs
+        cost = step_cost(self._table, pace)
+        if self._pressure.extra_s:
+            cost = cost.slower(1.0 + self._pressure.extra_s / cost.seconds)
+        self._load.take(cost)
         self._step_s = cost.seconds * self._offset
         self._step_span = (
             min(self._step_span[0], self._step_s),

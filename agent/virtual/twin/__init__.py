@@ -1,0 +1,1 @@
+"""The twin: what a virtual phone would say, and how far that is from what was measured."""

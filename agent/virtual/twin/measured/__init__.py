@@ -1,0 +1,79 @@
+"""What was measured on real phones, one TOML file per phone, each with its source."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+_FOLDER = Path(__file__).parent
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StepRow(_Row):
+    """The time of one step, with four threads on the four big cores under the default governor."""
+
+    workload: str
+    batch: int
+    step_ms: float
+    others_busy: float | None = None  # of the three cores that help the first
+
+
+class PowerRow(_Row):
+    """The mean power of the whole phone over a phase."""
+
+    workload: str
+    batch: int
+    power_w: float
+    seconds: float
+
+
+class MemoryRow(_Row):
+    workload: str
+    batch: int
+    peak_mb: float
+
+
+class CoreSetRow(_Row):
+    """One job on a set of cores at a clock; power is above idle."""
+
+    cores: str
+    freq: str
+    seconds: float
+    power_w: float
+    weight: float = 1.0
+
+
+class GemmRow(_Row):
+    n: int
+    gpu_naive_gflops: float
+    gpu_gflops: float
+    cpu_gflops: float
+
+
+class Measured(_Row):
+    """All that is known of one phone."""
+
+    step: tuple[StepRow, ...] = ()
+    power: tuple[PowerRow, ...] = ()
+    memory: tuple[MemoryRow, ...] = ()
+    core_set: tuple[CoreSetRow, ...] = ()
+    rest_c: float | None = None  # battery of the idle phone
+    battery_c: tuple[tuple[float, float], ...] = ()  # seconds of work, temperature
+    top_khz: int = 0
+    plateau_khz: int = 0
+    gemm: GemmRow | None = None
+
+
+@cache
+def measured_on(profile_id: str) -> Measured:
+    text = (_FOLDER / f"{profile_id}.toml").read_text(encoding="utf-8")
+    return Measured.model_validate(tomllib.loads(text))
+
+
+@cache
+def measured_ids() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
