@@ -180,13 +180,13 @@ class Roster:
                 return
         phone = Phone(self._server.open(address))
         facts = probe(phone, runner_for)
-        if restore_leftovers(phone, self._state_dir):
+        with self._lock:
+            twin = self._is_twin(address, facts.serial)
+        # What lies in the journal under a serial is no business of whoever else claims it.
+        if not twin and restore_leftovers(phone, self._state_dir):
             log.info("%s was left changed and has been put back", facts.serial)
         with self._lock:
-            here = next((at for at, has in self._serial_at.items() if has == facts.serial), address)
-            if here != address:
-                self._twins.add(address)
-                log.error("%s is at %s and shows up at %s: ignored", facts.serial, here, address)
+            if self._is_twin(address, facts.serial):
                 phone.close()
                 return
             place = self._places[facts.serial] = Place(phone, facts)
@@ -194,6 +194,13 @@ class Roster:
         self._see(place)
         log.info("%s (%s) is here", facts.serial, facts.model)
         self._admitted(place)
+
+    def _is_twin(self, address: str, serial: str) -> bool:
+        here = next((at for at, has in self._serial_at.items() if has == serial), address)
+        if here != address and address not in self._twins:
+            self._twins.add(address)
+            log.error("%s is at %s and shows up at %s: ignored", serial, here, address)
+        return here != address
 
     def _glance(self, address: str) -> None:
         """See whether an idle phone still answers; one that does not is reached for anew."""
