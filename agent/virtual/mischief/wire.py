@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from agent.virtual.adb.packets import Packet, Word
 _AUTH_TOKEN, _AUTH_SIGNATURE = 1, 2
 _TOKEN_BYTES = 20
 _HEADER_BYTES = 24
+_LINGER_S = 0.1
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of BPF: keep no byte
 
@@ -70,7 +72,7 @@ class TroubledWire:
 
     async def arrive(self, packet: Packet) -> None:
         if self.slow:
-            await asyncio.sleep(self.latency_s + self._takes(_HEADER_BYTES + len(packet.payload)))
+            await self._linger(self.latency_s + self._takes(_HEADER_BYTES + len(packet.payload)))
         while self.stopped:
             await self._moving.wait()
 
@@ -112,6 +114,12 @@ class TroubledWire:
     def _takes(self, size: int) -> float:
         return size / self.bytes_per_s if self.bytes_per_s > 0 else 0.0
 
+    async def _linger(self, seconds: float) -> None:
+        """Be slow, but no longer than there is reason to be."""
+        due = time.monotonic() + seconds
+        while self.slow and (left := due - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _LINGER_S))
+
     def _challenge(self, connection: Connection) -> None:
         connection.send(Packet(Word.AUTH, _AUTH_TOKEN, 0, os.urandom(_TOKEN_BYTES)))
 
@@ -127,13 +135,12 @@ class TroubledWire:
             self._held.pop(connection, None)
 
     async def _trickle(self, writer: asyncio.StreamWriter, content: bytes) -> None:
-        if self.latency_s > 0:
-            await asyncio.sleep(self.latency_s)
+        await self._linger(self.latency_s)
         while content and not writer.is_closing():
             piece = max(1, int(self.bytes_per_s / 20)) if self.bytes_per_s > 0 else len(content)
             writer.write(content[:piece])
             await writer.drain()
-            await asyncio.sleep(self._takes(min(piece, len(content))))
+            await self._linger(self._takes(min(piece, len(content))))
             content = content[piece:]
 
 
