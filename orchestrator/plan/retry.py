@@ -38,7 +38,7 @@ LIMITS = {Blame.PHONE: 3, Blame.CONDITION: 3}
 PAUSES_S = {
     Blame.FARM: (0.0, 0.5, 2.0, 5.0, 15.0, 30.0),
     Blame.PHONE: (1.0, 10.0),  # a phone that reboots or hangs on a loose cable needs a moment
-    Blame.CONDITION: (0.0,),
+    Blame.CONDITION: (1.0, 10.0),  # whatever spoilt it may pass
 }
 
 

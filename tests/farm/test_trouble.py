@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from orchestrator.nouns import RunState
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.store.queries import known_phones, sweep_summaries
 from tests.farm.conftest import Farm, a_farm, wait_for
 from workloads.lab import Lab
 
@@ -122,7 +122,8 @@ def test_a_lab_stopped_in_mid_sweep_leaves_no_lease_and_every_phone_as_it_was(
     left = sweep_summaries(farm.db, sweep)[0].runs
     assert RunState.LEASED not in left
     assert left[RunState.QUEUED] > 0
-    for serial in {write["phone"] for write in farm.witness("", "sysfs")}:
+    serials = [phone.serial for phone in known_phones(farm.db)]
+    for serial in serials:
         first: dict[str, str] = {}
         for write in farm.witness(serial, "sysfs"):
             first.setdefault(write["path"], write["old"])
