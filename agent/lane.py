@@ -133,7 +133,8 @@ class _Lane:
             with self._stage("prepare"):
                 scene, ask = self._prepare(runner, cores)
             with self._stage("cool"):
-                cool_down(self.phone, self.job.condition, self._sleep, self._tell)
+                coolers = scene.coolers.keys()
+                cool_down(self.phone, self.job.condition, self._sleep, self._tell, coolers)
             with self._stage("pin"):
                 self._pin(scene)
             with self._stage("run"):

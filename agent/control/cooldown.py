@@ -1,15 +1,17 @@
 """The cooldown: wait until a phone rests at its start temperature, and not a second longer.
 
+A phone that is cool but still caps its clocks (a warm body, a cautious vendor) does not rest.
+
 A missing, frozen or absurd sensor fails closed: a run without a known start never counts. Limits
 are seconds of the phone's clock; only sleeping is done in host time.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from agent.deadline import Deadline
-from agent.phone.nodes import SUPPLY, hottest, parse_battery, parse_dumpsys_battery
+from agent.phone.nodes import SUPPLY, first_number, hottest, parse_battery, parse_dumpsys_battery
 from agent.phone.phone import CALL_S, UPTIME, Phone
 from workloads.condition import Condition
 from workloads.fault import BatteryLow, ConditionUnmet, SensorMissing, TooHot
@@ -26,10 +28,11 @@ BATTERY_NODES = (f"{SUPPLY}/battery/capacity", f"{SUPPLY}/battery/status")
 
 
 class Look(NamedTuple):
-    """One look at the phone: its clock, and its hottest CPU zone; None if none is believable."""
+    """One look at the phone: its clock, its hottest CPU zone (None if none is believable), caps."""
 
     t_s: float
     temp_c: float | None
+    capped: bool = False
 
 
 class Ready(NamedTuple):
@@ -57,6 +60,7 @@ class Glance(NamedTuple):
     t_s: float
     temp_c: float | None
     battery_pct: int | None
+    capped: bool = False
 
 
 def decide(
@@ -79,12 +83,15 @@ def decide(
         )
     if now.t_s - since_s > condition.cool_wait_max_s:
         waited = f"{condition.cool_wait_max_s:.0f} s"
+        still = ", still throttled," if looks[-1].capped else ""
         return Fail(
-            TooHot(f"{now.temp_c:.1f} °C after {waited} of cooling; asked {target:.1f} °C.")
+            TooHot(f"{now.temp_c:.1f} °C{still} after {waited} of cooling; asked {target:.1f} °C.")
         )
     ready = predict_ready(fit, now.temp_c, target) if fit else None
+    patience_s = min(max((now.t_s - since_s) / 10, 2.0), 15.0)
+    if now.temp_c <= target and looks[-1].capped:
+        return Wait(patience_s, None)
     if now.temp_c > target:
-        patience_s = min(max((now.t_s - since_s) / 10, 2.0), 15.0)
         return Wait(max(ready.earliest_s, 1.0) if ready else patience_s, ready)
     recent = _recent(readings)
     if len(recent) < SLOPE_LOOKS_MIN or now.t_s - recent[0].t_s < SLOPE_SPAN_S:
@@ -96,15 +103,16 @@ def decide(
     return Ready(now.temp_c)
 
 
-def glance(phone: Phone, deadline: Deadline | None = None) -> Glance:
-    """Look at temperature, clock and battery in one round trip, and remember the temperature."""
+def glance(phone: Phone, deadline: Deadline | None = None, coolers: Collection[str] = ()) -> Glance:
+    """Look at temperature, clock, battery and caps in one round trip; remember the temperature."""
     zones = phone.known.cpu_zones
-    paths = [UPTIME, *BATTERY_NODES, *(zone.path for zone in zones)]
+    paths = [UPTIME, *BATTERY_NODES, *(zone.path for zone in zones), *coolers]
     nodes = phone.read_nodes(paths, deadline or Deadline.after(CALL_S))
     t_s, temp_c = phone.note_uptime(nodes.get(UPTIME, "")), hottest(zones, nodes)
     if temp_c is not None:
         phone.heat.record(t_s, temp_c)
-    return Glance(t_s, temp_c, parse_battery(nodes).level_pct)
+    capped = any(first_number(nodes.get(path, "")) for path in coolers)
+    return Glance(t_s, temp_c, parse_battery(nodes).level_pct, capped)
 
 
 def predict_host_s(phone: Phone, condition: Condition) -> tuple[float, float, float] | None:
@@ -129,20 +137,22 @@ def cool_down(
     condition: Condition,
     sleep: Callable[[float], None],
     told: Callable[[Glance, tuple[float, float, float] | None], None],
+    coolers: Collection[str] = (),
 ) -> float:
     """Wait until the phone may start, and answer its start temperature.
 
-    `sleep` sleeps host seconds and raises when the run is cancelled; `told` hears of every look.
+    `sleep` sleeps host seconds and raises when the run is cancelled; `told` hears of every look;
+    `coolers` are the state nodes of the cooling devices that cap the CPUs.
     """
     looks = [Look(reading.t_s, reading.temp_c) for reading in phone.heat.trace]
     since_s: float | None = None
     while True:
-        seen = glance(phone)
+        seen = glance(phone, coolers=coolers)
         since_s = seen.t_s if since_s is None else since_s
         if looks and seen.t_s < looks[-1].t_s:
             looks.clear()
             since_s = seen.t_s
-        looks.append(Look(seen.t_s, seen.temp_c))
+        looks.append(Look(seen.t_s, seen.temp_c, seen.capped))
         check_battery(phone, seen, condition)
         decision = decide(looks, since_s, condition, phone.heat.fit())
         ready = decision.ready if isinstance(decision, Wait) else None

@@ -42,6 +42,15 @@ def test_a_hot_phone_waits_as_long_as_the_fit_says() -> None:
     assert decision.ready.earliest_s <= 100 * math.log((44.2 - 25) / 7) <= decision.ready.latest_s
 
 
+def test_cool_but_throttled_is_not_at_rest() -> None:
+    """A phone that still caps its clocks cannot hold the ones that are asked for."""
+    looks = [look._replace(capped=True) for look in flat(30.0)]
+    assert isinstance(decide(looks, 100, CONDITION, None), Wait)
+    decision = decide(looks, 100 - 2 * CONDITION.cool_wait_max_s, CONDITION, None)
+    assert isinstance(decision, Fail)
+    assert "still throttled" in str(decision.error)
+
+
 def test_cool_but_falling_fast_is_not_at_rest() -> None:
     """The die is cool long before the body: the slope tells."""
     looks = [Look(t, 31.0 - 0.1 * t) for t in range(0, 30, 3)]
