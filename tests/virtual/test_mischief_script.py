@@ -59,6 +59,21 @@ def test_what_cannot_be_obeyed_is_refused_with_the_choices(
         read_plan(words)
 
 
+def test_the_example_is_a_script() -> None:
+    plans, seed = read_script(Path(__file__).parents[2] / "examples" / "mischief.toml")
+    assert (seed, len(plans)) == (7, 3)
+
+
+def test_lies_upon_lies_end_in_the_truth(bench: Bench) -> None:
+    zone = "/sys/class/thermal/thermal_zone1/temp"
+    for value in ("999", "-40", "missing"):
+        bench.mischief.add("sensor", value=value)
+    bench.mischief.add("unplug")
+    bench.mischief.clear()
+    bench.connect()
+    assert 20_000 < bench.at.number(zone) < 50_000
+
+
 def test_a_script_names_the_table_that_is_wrong(tmp_path: Path) -> None:
     script = tmp_path / "trouble.toml"
     script.write_text('seed = 4\n[[mischief]]\nkind = "hang"\n[[mischief]]\nkind = "hangs"\n')

@@ -25,6 +25,7 @@ class PhoneServer:
         self._connections: set[Connection] = set()
         self._booting: asyncio.Task[None] | None = None
         self._plugged = True
+        self._off = False
         self._wire: Wire | None = None
         self.authority = Authority()
         phone.on_reboot = self._reboot
@@ -32,17 +33,18 @@ class PhoneServer:
 
     async def start(self) -> None:
         """Listen; an ephemeral port is kept for good once it is known."""
-        if not self._plugged or self._server is not None:
+        if self._off or not self._plugged or self._server is not None:
             return
         server = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
-        if self._plugged:
+        if self._plugged and not self._off:
             self._server = server
         else:
             server.close()  # the cable was pulled meanwhile
 
     async def stop(self) -> None:
         """Close everything and switch the phone off."""
+        self._off = True
         if self._booting is not None:
             self._booting.cancel()
         await self._close()

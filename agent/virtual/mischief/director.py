@@ -90,14 +90,14 @@ class Mischief:
         if not chosen and plan.some >= 1:
             raise BadMischief(f"no phone is called {' or '.join(plan.phones)}")
         for serial in chosen:
-            self._imp(serial).add(number, plan)
+            self._imp(serial).add(number, plan, self._dice(number, serial))
         return number
 
     def _imp(self, serial: str) -> Imp:
         if serial not in self._imps:
             door = self._doors[serial]
             others = tuple(other for other in self._doors if other != serial)
-            self._imps[serial] = Imp(Victim(door.phone, door, others, self._dice(0, serial)))
+            self._imps[serial] = Imp(Victim(door.phone, door, others))
         return self._imps[serial]
 
     def _dice(self, number: int, serial: str) -> random.Random:

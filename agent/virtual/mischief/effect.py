@@ -3,7 +3,6 @@
 A kind acts through its victim's seams only; whatever it changes, its stop puts back.
 """
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -26,7 +25,6 @@ class Victim:
     phone: Phone
     door: PhoneServer
     others: tuple[str, ...]  # serials of its neighbours
-    dice: random.Random
     wire: TroubledWire = field(default_factory=TroubledWire)
     twists: list["Outputs"] = field(default_factory=list)
     refusals: list[Callable[[str], bool]] = field(default_factory=list)

@@ -5,6 +5,7 @@ and a few seams, and a phone without mischief has no imp.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ class Prank:
     number: int
     plan: Plan
     trigger: Trigger | None
+    dice: random.Random
     state: str = "armed"  # armed, waiting, active, over
     seen: int = 0
     fired: int = 0
@@ -55,9 +57,9 @@ class Imp:
 
     # -- what it is told
 
-    def add(self, number: int, plan: Plan) -> None:
+    def add(self, number: int, plan: Plan, dice: random.Random) -> None:
         """Take on a plan: wait for its trigger, or begin."""
-        prank = Prank(number, plan, plan.trigger)
+        prank = Prank(number, plan, plan.trigger, dice)
         self._pranks[number] = prank
         if prank.trigger is None:
             self._get_ready(prank)
@@ -65,7 +67,7 @@ class Imp:
     def clear(self, number: int | None = None) -> int:
         """Stop and forget one prank, or all; say how many there were."""
         chosen = [prank for prank in self._pranks.values() if number in (None, prank.number)]
-        for prank in chosen:
+        for prank in reversed(chosen):  # what lies on top goes first
             prank.forget_timers()
             self._stop(prank, "cleared")
             del self._pranks[prank.number]
@@ -131,7 +133,7 @@ class Imp:
 
     def _get_ready(self, prank: Prank, extra_s: float = 0.0) -> None:
         """The trigger has come: begin, now or after the delay that was asked for."""
-        plan, dice = prank.plan, self._victim.dice
+        plan, dice = prank.plan, prank.dice
         if plan.chance < 1.0 and dice.random() >= plan.chance:
             prank.state = "armed" if prank.trigger is not None else "over"
             return
