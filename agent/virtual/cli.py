@@ -104,12 +104,12 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 
     from agent.virtual.profiles import profile_ids
     from agent.virtual.shelf import ShelfPlan
-    from agent.virtual.specs import in_turn, read_fleet, read_words
+    from agent.virtual.specs import mixed, read_fleet, read_words
 
     try:
         specs = read_words(profile_ids() if everything else profiles, count)
         specs += read_fleet(fleet) if fleet else ()
-        specs += in_turn(phones) if phones else ()
+        specs += mixed(phones, seed) if phones else ()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if not specs:

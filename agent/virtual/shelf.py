@@ -114,7 +114,8 @@ def _phone(spec: PhoneSpec, plan: ShelfPlan) -> Phone:
     if native:
         profile = profile.model_copy(update={"rooted": False, "boot_s": _NATIVE_BOOT_S})
     speed = spec.speed or plan.speed
-    return Phone(profile, spec.unit, speed, plan.seed, spec.serial, plan.journal, native)
+    seed = plan.seed if spec.seed is None else spec.seed
+    return Phone(profile, spec.unit, speed, seed, spec.serial, plan.journal, native)
 
 
 def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:
@@ -164,12 +165,12 @@ def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
             command += ["--control", str(plan.control)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
-                yield _await_ready(process, ready)
+                yield wait_until_ready(process, ready)
             finally:
                 process.terminate()
 
 
-def _await_ready(process: "subprocess.Popen[bytes]", ready: Path) -> list[PhoneAddress]:
+def wait_until_ready(process: "subprocess.Popen[bytes]", ready: Path) -> list[PhoneAddress]:
     deadline = time.monotonic() + _READY_S
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > deadline:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agent.virtual.fleet import make_fleet
 from agent.virtual.profiles import profile_ids
 
 _MANNERS = ("stock", "userdebug", "native")
@@ -34,6 +35,7 @@ class PhoneSpec:
     stock: bool = False
     native: bool = False
     userdebug: bool = False
+    seed: int | None = None
 
 
 class _Entry(BaseModel):
@@ -91,11 +93,11 @@ def read_fleet(path: Path) -> tuple[PhoneSpec, ...]:
     return tuple(specs)
 
 
-def in_turn(count: int) -> tuple[PhoneSpec, ...]:
-    """So many phones, the models in turn."""
-    names = profile_ids()
+def mixed(count: int, seed: int) -> tuple[PhoneSpec, ...]:
+    """So many phones in the mix one meets; none of them is the nominal unit of its model."""
     return tuple(
-        PhoneSpec(names[index % len(names)], unit=index // len(names) + 1) for index in range(count)
+        PhoneSpec(each.profile, each.serial, unit=2, seed=each.seed)
+        for each in make_fleet(count, seed)
     )
 
 

@@ -8,9 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from agent.virtual.cli import virtual
-from agent.virtual.profiles import profile_ids
 from agent.virtual.shelf import Shelf, ShelfPlan
-from agent.virtual.specs import PhoneSpec, in_turn, read_fleet, read_words
+from agent.virtual.specs import PhoneSpec, mixed, read_fleet, read_words
 from tests.virtual.host import AdbHost, PhoneAt
 
 
@@ -60,9 +59,10 @@ def test_words_say_profile_manner_and_serial() -> None:
 
 
 def test_so_many_phones_are_of_mixed_models_with_serials_of_their_own() -> None:
-    specs = in_turn(20)
-    assert len({(spec.profile, spec.unit) for spec in specs}) == len(specs) == 20
-    assert set(profile_ids()) <= {spec.profile for spec in specs} or len(profile_ids()) > 20
+    specs = mixed(60, seed=1)
+    assert len({spec.serial for spec in specs}) == len(specs) == 60
+    assert len({spec.profile for spec in specs}) > 5
+    assert specs == mixed(60, seed=1) != mixed(60, seed=2)
 
 
 def test_a_lab_says_how_to_reach_it(tmp_path: Path, host: AdbHost) -> None:

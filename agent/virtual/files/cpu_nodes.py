@@ -85,15 +85,33 @@ def _policy_nodes(soc: Soc, cluster: Cluster) -> dict[str, Live]:
         "cpuinfo_min_freq": constant(f"{cluster.ladder[0]}\n"),
         "cpuinfo_max_freq": constant(f"{cluster.ladder[-1]}\n"),
         "cpuinfo_transition_latency": constant("0\n"),
-        "scaling_cur_freq": live_number(clock),
+        "scaling_cur_freq": live_number(_steady(soc, clock)),
         "cpuinfo_cur_freq": live(lambda: f"{clock()}\n", mode=0o400),
         "scaling_governor": live(governor, partial(_set_governor, soc, cluster)),
-        "scaling_min_freq": live_number(limit("min"), partial(_set_limit, soc, cluster, "min")),
-        "scaling_max_freq": live_number(limit("max"), partial(_set_limit, soc, cluster, "max")),
+        "scaling_min_freq": live_number(
+            _steady(soc, limit("min")), partial(_set_limit, soc, cluster, "min")
+        ),
+        "scaling_max_freq": live_number(
+            _steady(soc, limit("max")), partial(_set_limit, soc, cluster, "max")
+        ),
         "scaling_setspeed": live(lambda: _shown_speed(cluster), partial(_set_speed, soc, cluster)),
         "stats/time_in_state": live(residency),
         "stats/total_trans": live(lambda: f"{cluster.transitions}\n"),
     }
+
+
+def _steady(soc: Soc, number: Callable[[], int]) -> Callable[[], int]:
+    """The same figure until something changes: samplers ask far more often than clocks move."""
+    seen, value = -1, 0
+
+    def read() -> int:
+        nonlocal seen, value
+        if seen != soc.version:
+            value = number()
+            seen = soc.version
+        return value
+
+    return read
 
 
 def _online_node(soc: Soc, cluster: Cluster, cpu: int) -> Live:

@@ -45,6 +45,7 @@ class Soc:
         self.throttles = [Throttle(part) for part in profile.throttle]
         self.zones = [Zone(part, seed) for part in profile.zone]
         self.loads: list[Load] = []
+        self.version = 0  # changes whenever a clock or a limit may have
         self.forced_steps: dict[str, int] = {}  # rungs below the top by role, whatever the heat
         self.service_runs: Callable[[str], bool] = lambda _: True
         self._speed_spread = speed_spread
@@ -121,6 +122,7 @@ class Soc:
 
     def refresh(self) -> None:
         """Work out placement, clocks, paces and power from the present settings."""
+        self.version += 1
         speeds = {cpu: self._top_speed(cpu) for cpu in self.online()}
         place(self.loads, speeds)
         self._busy = {cpu for load in self.loads for cpu in load.shares}

@@ -3,9 +3,8 @@
 import json
 import re
 from collections.abc import Callable
-from functools import partial
 
-from agent.virtual.files.nodes import Live, Node
+from agent.virtual.files.nodes import Live, Node, live
 from agent.virtual.phone import Phone
 from agent.virtual.runner.contract import Exit, RunnerFault
 from agent.virtual.runner.lines import Lines
@@ -13,6 +12,7 @@ from agent.virtual.timeline import Event
 
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _TEXT_BYTES_MAX = 256
+_UNREADABLE = live(str)  # reads as null
 
 
 class Sampler:
@@ -33,7 +33,7 @@ class Sampler:
         self._event: Event | None = None
         listed = phone.tree.read(f"{folder}/nodes", uid).decode("utf-8", "replace")
         self._paths = [line for line in listed.splitlines() if line.strip()]
-        self._readers = [self._reader(path) for path in self._paths]
+        self._nodes = [self._node(path) for path in self._paths]
         self._lines = Lines(phone, f"{folder}/readings.jsonl", uid, append=True)
 
     def start(self) -> None:
@@ -48,9 +48,16 @@ class Sampler:
     def _look(self) -> None:
         timeline = self._phone.timeline
         try:
-            values = ",".join([str(read()) for read in self._readers])
+            # Written out: this is most of what a phone at work does. Each node is asked anew, since
+            # a sensor may begin to lie in mid-run.
+            values = ",".join(
+                [
+                    str(node.number() if node.number is not None else self._text(node))
+                    for node in self._nodes
+                ]
+            )
         except OSError:
-            values = ",".join([str(_or_null(read)) for read in self._readers])
+            values = ",".join([self._text_or_null(node) for node in self._nodes])
         moment = self._phone.uptime_ns()
         try:
             self._lines.say_text(f'{{"line":"reading","t_ns":{moment},"v":[{values}]}}')
@@ -60,35 +67,33 @@ class Sampler:
             return
         self._event = timeline.at(timeline.now + self._period_s, self._look)
 
-    def _reader(self, path: str) -> Callable[[], int | str]:
-        """How a node is read as JSON; live numbers directly, since they are read so often."""
+    def _node(self, path: str) -> Live:
+        """The node behind a path, as something to ask for a number or a text."""
         try:
             node, _ = self._phone.tree.resolve(path, self._uid)
         except OSError:
-            return lambda: "null"
+            return _UNREADABLE
         if not node.allows(self._uid, 4):
-            return lambda: "null"
-        if isinstance(node, Live) and node.number is not None:
-            return partial(self._number, node)
-        return partial(self._text, node)
+            return _UNREADABLE
+        return node if isinstance(node, Live) else live(lambda: self._content(node))
 
-    def _number(self, node: Live) -> int | str:
-        # Asked anew each time: a sensor may begin to lie in mid-run.
-        return node.number() if node.number is not None else self._text(node)
+    def _content(self, node: Node) -> str:
+        return self._phone.tree.read_node(node).decode("utf-8", "replace")
 
-    def _text(self, node: Node) -> str:
+    def _text_or_null(self, node: Live) -> str:
+        try:
+            return str(node.number()) if node.number is not None else self._text(node)
+        except OSError:
+            return "null"
+
+    def _text(self, node: Live) -> str:
+        if node is _UNREADABLE:
+            return "null"
         text = self._phone.tree.read_node(node).decode("utf-8", "replace")
         first = text.partition("\n")[0].strip()
         if _INTEGER.fullmatch(first):
             return first
         return json.dumps(first.encode()[:_TEXT_BYTES_MAX].decode("utf-8", "ignore"))
-
-
-def _or_null(read: Callable[[], int | str]) -> int | str:
-    try:
-        return read()
-    except OSError:
-        return "null"
 
 
 def has_nodes(phone: Phone, folder: str, uid: int) -> bool:
