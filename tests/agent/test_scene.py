@@ -3,7 +3,7 @@
 import pytest
 
 from agent.control.clocks import policy_node
-from agent.run.scene import Scene
+from agent.run.scene import Scene, longest_gap_s
 from agent.run.telemetry import Readings
 from tests.builders import a_phone
 from workloads.phone import CoreSet
@@ -65,3 +65,18 @@ def test_what_is_sampled() -> None:
     assert LIMIT in nodes
     assert not [node for node in nodes if "policy0" in node]
     assert FACTS.cpu_zones[0].path in nodes
+
+
+@pytest.mark.parametrize(
+    ("moments", "gap_s"),
+    [
+        ([0, 2, 4, 6, 8], 2.0),
+        ([0, 2, 9], 6.0),  # cut off: what lies after the run does not count
+        ([], 8.0),
+        ([-5, 1, 3, 12], 5.0),
+    ],
+)
+def test_the_longest_time_without_a_reading(moments: list[int], gap_s: float) -> None:
+    """Within the timed part, its ends included."""
+    seen = [moment * 10**9 for moment in moments]
+    assert longest_gap_s(seen, (0, 8 * 10**9)) == gap_s

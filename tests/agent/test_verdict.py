@@ -51,6 +51,8 @@ def test_a_run_as_asked_is_valid() -> None:
         ({"done": Done(steps=3, ns=1, t_ns=1)}, Standing.SUSPECT, "3 steps"),
         ({"temps_c": ()}, Standing.SUSPECT, "no temperature"),
         ({"temps_c": (30.0,) * 40}, Standing.SUSPECT, "stood still"),
+        ({"temps_c": (38.4,) * 40}, Standing.SUSPECT, "stood still"),
+        ({"unseen_s": 5.0}, Standing.SUSPECT, "nothing was read for 5.0 s"),
     ],
 )
 def test_each_doubt_has_its_weight(
