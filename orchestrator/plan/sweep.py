@@ -176,6 +176,8 @@ def _read_phones(reader: Reader, root: Entries) -> tuple[str, ...]:
         pattern = reader.text(node, f"phones[{index}]", "a pattern such as pixel*")
         if pattern is not None and not 0 < len(pattern.strip()) <= PATTERN_MAX:
             reader.refuse(node, f"phones[{index}]", f"a pattern has 1 to {PATTERN_MAX} characters")
+        if pattern == "all":
+            reader.refuse(node, f"phones[{index}]", "'all' stands alone: write 'phones: all'")
         patterns.add((pattern or "").strip().lower())
     return tuple(sorted(patterns))
 
