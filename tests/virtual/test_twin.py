@@ -1,4 +1,4 @@
-"""The twin: predictions are the running phone's, and calibration says how far both are from life."""
+"""The twin: it predicts what its phone runs, and calibration says how far both are from life."""
 
 import json
 
