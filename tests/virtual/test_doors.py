@@ -131,7 +131,7 @@ def test_a_listener_in_the_phone_is_reached_from_the_host(host: AdbHost, phone: 
     host.adb("-s", phone.address, "forward", f"tcp:{port}", "tcp:6000")
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as line:
         line.sendall(b"from the host")
-    until(lambda: "from the host" in phone.out("cat /data/local/tmp/heard"), "it was heard")
+        until(lambda: "from the host" in phone.out("cat /data/local/tmp/heard"), "it was heard")
     host.adb("-s", phone.address, "forward", "--remove", f"tcp:{port}")
 
 

@@ -4,6 +4,7 @@ import asyncio
 
 from agent.virtual.adb.authority import Authority
 from agent.virtual.adb.connection import Connection, Service, Wire
+from agent.virtual.adb.packets import PAYLOAD_MAX
 from agent.virtual.adb.reverse import Reverses
 from agent.virtual.adb.services import banner, find_service
 from agent.virtual.phone import Phone
@@ -35,7 +36,9 @@ class PhoneServer:
         """Listen; an ephemeral port is kept for good once it is known."""
         if self._off or not self._plugged or self._server is not None:
             return
-        server = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
+        server = await asyncio.start_server(
+            self._welcome, "127.0.0.1", self.port, limit=2 * PAYLOAD_MAX
+        )
         self.port = server.sockets[0].getsockname()[1]
         if self._plugged and not self._off:
             self._server = server

@@ -168,7 +168,8 @@ class _Session:
 
     async def _take(self, path: str, mode: int) -> None:
         self._phone.journal.write("push", path=path)
-        content = bytearray()
+        chunks: list[bytes] = []
+        size = 0
         trouble: str | None = None
         room = self._tree.capacity - self._tree.used
         while True:
@@ -179,14 +180,16 @@ class _Session:
                 await self.fail("invalid data message")
                 raise StreamClosed
             chunk = await self._stream.read_exactly(number)
-            if len(content) + number > room:
+            if size + number > room:
                 trouble = f"write failed: {strerror(failed(errno.ENOSPC))}"
-                content.clear()
+                chunks.clear()
             elif trouble is None:
-                content += chunk
-        size = len(content)
+                chunks.append(chunk)
+                size += number
+        content = b"".join(chunks)
+        chunks.clear()
         text = content[:_NOTED_BYTES].decode("utf-8", "replace") if size <= _NOTED_BYTES else ""
-        trouble = trouble or self._place(path, mode, bytes(content), number)
+        trouble = trouble or self._place(path, mode, content, number)
         self._phone.journal.write("pushed", path=path, bytes=size, fault=trouble, text=text)
         if trouble:
             await self.fail(trouble)

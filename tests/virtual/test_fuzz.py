@@ -1,0 +1,227 @@
+"""Nonsense at every level of the protocol: nobody crashes, nobody hangs, no neighbour notices."""
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from agent.virtual.shelf import Shelf, ShelfPlan, shelf_in_thread
+from tests.virtual.host import read_exactly
+from tests.virtual.test_protocol import CLSE, CNXN, OKAY, OPEN, WRTE, packet, read_packet
+
+WAIT_S = 5.0
+SERVICES = (
+    b"shell:",
+    b"shell,v2,raw:",
+    b"shell,v2,TERM=x,pty:",
+    b"exec:",
+    b"sync:",
+    b"reverse:forward:",
+    b"reverse:list-forward",
+    b"tcp:7",
+    b"localabstract:echo",
+    b"root:",
+    b"framebuffer:",
+    b"jdwp",
+    b"",
+)
+# Scraps of scripts, to be put together without sense; nothing that reboots or runs for long.
+SCRAPS = (
+    *("echo", "cat", "$(", ")", "`", "'", '"', "${x", "}", "$((", "))", "|", "&&", "||", ";", "&"),
+    *("<<EOF\n", "EOF\n", "> /dev/null", "< /sys", "2>&1", "for i in 1 2; do", "done", "if", "fi"),
+    *(
+        "case x in",
+        "esac",
+        "f() {",
+        "f",
+        "while false; do",
+        "[",
+        "]",
+        "-n",
+        "*",
+        "/sys/*",
+        "~",
+        "\\",
+    ),
+    *(
+        "awk '{print $1}'",
+        "sed s/a/b/",
+        "grep -E '('",
+        "find /proc -name x",
+        "seq 3",
+        "xargs",
+        "tr",
+    ),
+    *("set -e", "read x", "trap", "local", "return 300", "exit -1", "dd", "printf %s%d", "cut -f"),
+    *("su -c", "taskset", "taskset zz true", "kill -0 $$", "top", "sort", "#", "\n", "\t", "\x00"),
+    *(
+        "settings put global x",
+        "dumpsys",
+        "getprop",
+        "ls -la",
+        "stat",
+        "cd ..",
+        "\udcff",
+        "é",
+        "$?",
+    ),
+)
+WORDS = (b"STAT", b"LIST", b"SEND", b"RECV", b"LST2", b"SND2", b"RCV2", b"DATA", b"DONE", b"QUIT")
+
+
+class Attacker:
+    """One bad host, which takes what it can get and never waits for long."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self._port = port
+        self._dice = random.Random(seed)
+
+    def attack(self) -> None:
+        """One connection, one kind of nonsense."""
+        acts = (
+            self._garbage,
+            self._packets,
+            self._services,
+            self._scripts,
+            self._files,
+            self._auth,
+        )
+        with (
+            suppress(OSError, EOFError),
+            socket.create_connection(("127.0.0.1", self._port), timeout=WAIT_S) as line,
+        ):
+            self._dice.choice(acts)(line)
+
+    def _greet(self, line: socket.socket) -> None:
+        size = self._dice.choice((0, 1, 4096, 1 << 20, 0xFFFFFFFF))
+        version = self._dice.choice((0x01000000, 0x01000001, 0, 0xFFFFFFFF))
+        line.sendall(packet(CNXN, version, size, self._dice.choice((b"host::", b"", b"\xff\0"))))
+        read_packet(line)
+
+    def _garbage(self, line: socket.socket) -> None:
+        line.sendall(self._dice.randbytes(self._dice.randrange(1, 3000)))
+
+    def _packets(self, line: socket.socket) -> None:
+        self._greet(line)
+        for _ in range(self._dice.randrange(1, 30)):
+            word = self._dice.choice((CNXN, OPEN, OKAY, CLSE, WRTE, b"AUTH", b"SYNC", b"STLS"))
+            first, second = (self._dice.choice((0, 1, 2, 3, 0xFFFFFFFF)) for _ in range(2))
+            whole = packet(word, first, second, self._dice.randbytes(self._dice.randrange(64)))
+            cut = self._dice.randrange(len(whole)) if self._dice.random() < 0.1 else len(whole)
+            line.sendall(whole[:cut])
+
+    def _auth(self, line: socket.socket) -> None:
+        for kind in (2, 3, 2, 99):
+            line.sendall(packet(b"AUTH", kind, 0, self._dice.randbytes(256)))
+
+    def _services(self, line: socket.socket) -> None:
+        self._greet(line)
+        for local in range(1, self._dice.randrange(2, 12)):
+            tail = self._dice.randbytes(self._dice.randrange(12)).replace(b"r", b"")
+            line.sendall(packet(OPEN, local, 0, self._dice.choice(SERVICES) + tail + b"\0"))
+            line.sendall(packet(WRTE, local, local, self._dice.randbytes(20)))
+
+    def _scripts(self, line: socket.socket) -> None:
+        self._greet(line)
+        script = " ".join(self._dice.choices(SCRAPS, k=self._dice.randrange(1, 14)))
+        raw = script.encode("utf-8", "surrogateescape")
+        kind = self._dice.choice((b"shell:", b"shell,v2,raw:", b"exec:"))
+        line.sendall(packet(OPEN, 1, 0, kind + raw + b"\0"))
+        self._drain(line)
+
+    def _files(self, line: socket.socket) -> None:
+        self._greet(line)
+        line.sendall(packet(OPEN, 1, 0, b"sync:\0"))
+        _, local, _, _ = read_packet(line)
+        requests = b""
+        for _ in range(self._dice.randrange(1, 8)):
+            path = self._dice.choice(
+                (b"/data/local/tmp/z,33188", b"/../..", b"/sys/x", b"\xff" * 9)
+            )
+            length = len(path) if self._dice.random() < 0.8 else self._dice.randrange(1 << 32)
+            requests += self._dice.choice(WORDS) + struct.pack("<I", length) + path
+        line.sendall(packet(WRTE, 1, local, requests))
+        self._drain(line)
+
+    def _drain(self, line: socket.socket) -> None:
+        """Take what comes for a moment, acknowledge some of it, and go without a word."""
+        line.settimeout(0.02)
+        with suppress(TimeoutError):
+            for _ in range(self._dice.randrange(6)):
+                word, first, second, _ = read_packet(line)
+                if word == WRTE and self._dice.random() < 0.8:
+                    line.sendall(packet(OKAY, second, first))
+
+
+@contextmanager
+def two_phones() -> Iterator[tuple[Shelf, int, int]]:
+    plan = ShelfPlan(("meizu-16t", "huawei-honor-8"), speed=50.0)
+    with shelf_in_thread(plan) as (shelf, (attacked, neighbour)):
+        yield shelf, *(int(each.address.rpartition(":")[2]) for each in (attacked, neighbour))
+
+
+def answers(port: int) -> float:
+    """Seconds that a plain question takes."""
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as line:
+        line.sendall(packet(CNXN, 0x01000001, 1 << 20, b"host::"))
+        read_packet(line)
+        line.sendall(packet(OPEN, 1, 0, b"shell:echo alive\0"))
+        assert read_packet(line)[0] == OKAY
+        word, local, _, said = read_packet(line)
+        assert (WRTE, b"alive\n") == (word, said)
+        line.sendall(packet(OKAY, 1, local))
+        assert read_packet(line)[0] == CLSE
+    return time.monotonic() - began
+
+
+def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture) -> int:
+    """Attack one phone for so long; both it and its neighbour must go on answering."""
+    deadline = time.monotonic() + seconds
+    attacks = 0
+    with two_phones() as (shelf, attacked, neighbour):
+        while time.monotonic() < deadline:
+            Attacker(attacked, first_seed + attacks).attack()
+            attacks += 1
+            if attacks % 25 == 0:
+                where = f"after seed {first_seed + attacks}"
+                assert answers(attacked) < WAIT_S, where
+                assert answers(neighbour) < WAIT_S, where
+        quiet = time.monotonic() + WAIT_S
+        door = shelf.servers[0]
+        while door.connections and time.monotonic() < quiet:
+            time.sleep(0.01)
+        assert not door.connections, "a connection hangs"
+        names = [process.name for process in door.phone.processes.all() if process.pid >= 6000]
+        assert not names, f"left behind: {names}"
+    wrong = [record.getMessage() for record in caught.records if record.levelname == "ERROR"]
+    assert not wrong, wrong
+    return attacks
+
+
+def test_a_moment_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    assert fuzz(2.0, 1, caplog) > 50
+
+
+@pytest.mark.slow
+def test_a_minute_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    seed = time.time_ns() % 1_000_000_007
+    print(f"seed {seed}")  # noqa: T201 (to find a finding again)
+    assert fuzz(60.0, seed, caplog) > 1000
+
+
+def test_half_a_packet_is_waited_for_and_harms_nobody() -> None:
+    greeting = packet(CNXN, 0x01000001, 1 << 20, b"host::")
+    with (
+        two_phones() as (_, attacked, neighbour),
+        socket.create_connection(("127.0.0.1", attacked), timeout=WAIT_S) as line,
+    ):
+        line.sendall(greeting[:10])
+        assert answers(attacked) < WAIT_S
+        assert answers(neighbour) < WAIT_S
+        line.sendall(greeting[10:])
+        assert b"CNXN" == read_exactly(line, 4)
