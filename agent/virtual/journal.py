@@ -39,7 +39,8 @@ class Journal:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             self.path = folder / f"{serial}.jsonl"
-            self._file = self.path.open("a", encoding="utf-8")
+            # What is no UTF-8 is written as JSON's own escape of it.
+            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
 
     def write(self, event: str, **facts: object) -> None:
         """Append one line and let it reach the file before anything else happens."""

@@ -39,6 +39,7 @@ class Process:
     running_state: str = "S"  # what it goes back to after a stop
     stopped: "asyncio.Event | None" = None  # set again by SIGCONT
     on_pause: Callable[[bool], None] | None = None
+    pending: list[int] = field(default_factory=list)  # signals that came while it was stopped
     nice: int = 0
     cpuset: str = "/"
 
@@ -149,6 +150,9 @@ class ProcessTable:
         """Deliver a signal: the process's own answer first, then the default one."""
         if process.status is not None or number == 0 or process.pid < FIRST_PID:
             return
+        if process.stopped is not None and number not in (signal.SIGKILL, signal.SIGCONT):
+            process.pending.append(number)
+            return
         if number != signal.SIGKILL and process.on_signal is not None and process.on_signal(number):
             return
         if number == signal.SIGHUP and process.ignores_hangup:
@@ -176,6 +180,9 @@ class ProcessTable:
             process.state = process.running_state
         if process.on_pause is not None:
             process.on_pause(stop)
+        pending, process.pending = process.pending, []
+        for number in pending:
+            self.kill(process, number)
 
     def hang_up(self, session: int) -> None:
         """A stream is gone: everybody in its session hears SIGHUP."""

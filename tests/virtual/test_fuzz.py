@@ -1,11 +1,13 @@
 """Nonsense at every level of the protocol: nobody crashes, nobody hangs, no neighbour notices."""
 
+import json
 import random
 import socket
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -158,8 +160,8 @@ class Attacker:
 
 
 @contextmanager
-def two_phones() -> Iterator[tuple[Shelf, int, int]]:
-    plan = ShelfPlan(("meizu-16t", "huawei-honor-8"), speed=50.0)
+def two_phones(journal: Path | None = None) -> Iterator[tuple[Shelf, int, int]]:
+    plan = ShelfPlan(("meizu-16t", "huawei-honor-8"), speed=50.0, journal=journal)
     with shelf_in_thread(plan) as (shelf, (attacked, neighbour)):
         yield shelf, *(int(each.address.rpartition(":")[2]) for each in (attacked, neighbour))
 
@@ -179,11 +181,11 @@ def answers(port: int) -> float:
     return time.monotonic() - began
 
 
-def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture) -> int:
+def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, journal: Path) -> int:
     """Attack one phone for so long; both it and its neighbour must go on answering."""
     deadline = time.monotonic() + seconds
     attacks = 0
-    with two_phones() as (shelf, attacked, neighbour):
+    with two_phones(journal) as (shelf, attacked, neighbour):
         while time.monotonic() < deadline:
             Attacker(attacked, first_seed + attacks).attack()
             attacks += 1
@@ -200,18 +202,21 @@ def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture) -> i
         assert not names, f"left behind: {names}"
     wrong = [record.getMessage() for record in caught.records if record.levelname == "ERROR"]
     assert not wrong, wrong
+    for file in journal.glob("*.jsonl"):
+        for line in file.read_text().splitlines():
+            json.loads(line)
     return attacks
 
 
-def test_a_moment_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    assert fuzz(2.0, 1, caplog) > 50
+def test_a_moment_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture, journal: Path) -> None:
+    assert fuzz(2.0, 1, caplog, journal) > 50
 
 
 @pytest.mark.slow
-def test_a_minute_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_minute_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture, journal: Path) -> None:
     seed = time.time_ns() % 1_000_000_007
     print(f"seed {seed}")  # noqa: T201 (to find a finding again)
-    assert fuzz(60.0, seed, caplog) > 1000
+    assert fuzz(60.0, seed, caplog, journal) > 1000
 
 
 def test_half_a_packet_is_waited_for_and_harms_nobody() -> None:

@@ -304,3 +304,25 @@ def test_a_full_phone_is_the_fault_io(still_phone: Phone) -> None:
     assert still_phone.tree.read(f"{HOME}/dir/out.jsonl").endswith(b"}\n")
     with pytest.raises(OSError, match="No space left"):
         still_phone.tree.write(f"{HOME}/more", bytes(4000))
+
+
+def test_a_stopped_run_waits_and_goes_on_where_it_was(start_phone: StartPhone) -> None:
+    phone = start_phone(speed=100.0)
+    phone.put(f"{HOME}/runner", RUNNER, 0o755)
+    phone.put(f"{HOME}/plan", a_plan())
+    phone.out(f"mkdir {HOME}/stopped")
+    pid = phone.out(
+        f"cd {HOME}; setsid taskset f0 ./runner run plan stopped --seconds 60 --max-seconds 900 "
+        ">/dev/null 2>&1 </dev/null & echo $!"
+    )
+    out = f"{HOME}/stopped/out.jsonl"
+    until(lambda: "window" in phone.run(f"cat {out}").out, "it works")
+    phone.out(f"kill -STOP {pid}")
+    before = phone.out(f"wc -l < {out}")
+    assert "0" == phone.out("cut -d' ' -f1 /proc/loadavg | cut -d. -f1")
+    phone.out(f"kill {pid}; sleep 200")
+    assert before == phone.out(f"wc -l < {out}")
+    phone.out(f"kill -CONT {pid}")
+    until(lambda: "stopped by SIGTERM" in phone.out(f"tail -n 1 {out}"), "the signal waited too")
+    longest = phone.out(f"tail -n 2 {out} | head -n 1 | sed 's/.*\"ns\":\\([0-9]*\\).*/\\1/'")
+    assert int(longest) > 200e9

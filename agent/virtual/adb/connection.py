@@ -164,7 +164,9 @@ class Connection:
         """A stream that the phone opens at the host; None where the host refuses."""
         stream = AdbStream(next(self._locals), 0, self.send, self._payload_max)
         self._streams[stream.local] = stream
-        self.send(Packet(Word.OPEN, stream.local, 0, name.encode() + b"\0"))
+        self.send(
+            Packet(Word.OPEN, stream.local, 0, name.encode("utf-8", "surrogateescape") + b"\0")
+        )
         await stream.flushed()
         if stream.closed.is_set():
             self._streams.pop(stream.local, None)

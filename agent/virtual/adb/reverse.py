@@ -38,7 +38,7 @@ class Reverses:
                 return b"OKAY"
             case "list-forward":
                 rows = "".join(f"(reverse) {a} {b}\n" for a, b in self._targets.items())
-                return f"{len(rows.encode()):04x}{rows}".encode()
+                return _sized(rows)
             case _:
                 return failure(f"unknown request '{verb}'")
 
@@ -53,7 +53,7 @@ class Reverses:
                 f"tcp:{port}" for port in _PORTS if self._network.find(f"tcp:{port}") is None
             )
             port = name.partition(":")[2]
-            told = f"{len(port):04x}{port}".encode()
+            told = _sized(port)
         if name in self._targets:
             if keep:
                 return failure("cannot rebind existing socket")
@@ -78,4 +78,9 @@ class Reverses:
 
 
 def failure(text: str) -> bytes:
-    return f"FAIL{len(text):04x}{text}".encode()
+    return b"FAIL" + _sized(text)
+
+
+def _sized(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")[:0xFFFF]
+    return f"{len(raw):04x}".encode() + raw

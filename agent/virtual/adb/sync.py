@@ -86,7 +86,7 @@ class _Session:
         self._uid = phone.adbd_uid
 
     async def fail(self, text: str) -> None:
-        raw = text.encode()
+        raw = text.encode("utf-8", "surrogateescape")
         await self._stream.write(_REQUEST.pack(b"FAIL", len(raw)) + raw)
 
     # -- looking

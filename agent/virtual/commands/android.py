@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from zlib import crc32
 
 from agent.virtual.commands.dumpsys import dumpsys
-from agent.virtual.shell.call import Call, Program
+from agent.virtual.shell.call import Call, Program, encode
 
 _SPACES = ("global", "system", "secure")
 
@@ -68,7 +68,7 @@ def cmd(call: Call) -> "int | Awaitable[int]":
         case ["thermalservice", *_]:
             return 0
         case [name, *_]:
-            call.streams.stderr.write(f"cmd: Can't find service: {name}\n".encode())
+            call.streams.stderr.write(encode(f"cmd: Can't find service: {name}\n"))
             return 20
         case _:
             return 20

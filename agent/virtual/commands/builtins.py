@@ -12,7 +12,7 @@ from agent.virtual.commands.options import split_options
 from agent.virtual.files.nodes import Directory, Node
 from agent.virtual.files.tree import failed
 from agent.virtual.processes import Process
-from agent.virtual.shell.call import Call, Program, decode
+from agent.virtual.shell.call import Call, Program, decode, encode
 from agent.virtual.shell.expansion import arithmetic
 from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
 from agent.virtual.shell.parser import parse
@@ -153,7 +153,7 @@ def env(call: Call) -> "int | Awaitable[int]":
 async def read(call: Call) -> int:
     options, names = split_options(call.argv[1:], valued="ptndu")
     if "p" in options:
-        call.streams.stderr.write(options["p"].encode())
+        call.streams.stderr.write(encode(options["p"]))
     line = await call.streams.stdin.read_line()
     text = decode(line).rstrip("\n")
     text = text if "r" in options else re.sub(r"\\(.)", r"\1", text)

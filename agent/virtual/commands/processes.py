@@ -5,7 +5,7 @@ import signal
 
 from agent.virtual.commands.options import split_options
 from agent.virtual.processes import Process
-from agent.virtual.shell.call import Call, Program, decode, occupy
+from agent.virtual.shell.call import Call, Program, decode, encode, occupy
 
 USERS = {0: "root", 1000: "system", 2000: "shell"}
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -240,7 +240,7 @@ def signal_number(word: str) -> int | None:
 
 def _shell_complaint(call: Call, text: str, status: int) -> int:
     """kill is the shell's own command and speaks in the shell's name."""
-    call.streams.stderr.write(f"{call.shell.name}: kill: {text}\n".encode())
+    call.streams.stderr.write(encode(f"{call.shell.name}: kill: {text}\n"))
     return status
 
 

@@ -145,7 +145,7 @@ class FileTree:
         if isinstance(node, File):
             return bytes(node.content)
         if isinstance(node, Live):
-            return node.read().encode()
+            return node.read().encode("utf-8", "surrogateescape")
         raise failed(errno.EISDIR, path)
 
     # -- changing

@@ -60,7 +60,7 @@ class HostTree:
 
     def make_link(self, path: str, target: str, uid: int, cwd: str = "/") -> None:
         found = self._place(path)
-        inside = self._home.inward(target.encode()).decode()
+        inside = self._home.inward(os.fsencode(target)).decode("utf-8", "surrogateescape")
         found.unlink(missing_ok=True)
         found.symlink_to(inside)
 

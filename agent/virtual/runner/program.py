@@ -126,6 +126,7 @@ async def _work(
     process.on_signal = on_signal
     process.on_end = work.release
     process.on_mask = work.set_mask
+    process.on_pause = work.pause
     try:
         # The first look takes host time; the work must not run away from its sampler meanwhile.
         if work.sampler is not None:
@@ -143,6 +144,7 @@ async def _sample(call: Call, process: Process, folder: str, words: list[str]) -
 
     def finish(status: int) -> None:
         if not outcome.done():
+            sampler.stop()  # at this very moment, however late we come to look
             outcome.set_result(status)
 
     def on_fault(fault: RunnerFault) -> None:
@@ -153,8 +155,8 @@ async def _sample(call: Call, process: Process, folder: str, words: list[str]) -
     timeline = call.phone.timeline
     process.on_end = sampler.stop
     process.on_signal = lambda number: _stops(number, finish)
-    sampler.start()
     end = timeline.at(timeline.now + options["--seconds"], lambda: finish(0), prompt=True)
+    sampler.start()
     try:
         return await outcome
     finally:

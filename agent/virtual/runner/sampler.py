@@ -38,14 +38,15 @@ class Sampler:
 
     def start(self) -> None:
         self._lines.say({"line": "nodes", "paths": self._paths})
-        self._look()
+        self.look()
 
     def stop(self) -> None:
         if self._event is not None:
             self._event.drop()
             self._event = None
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Read every node once, and again after a period."""
         timeline = self._phone.timeline
         try:
             # Written out: this is most of what a phone at work does. Each node is asked anew, since
@@ -65,7 +66,7 @@ class Sampler:
             self.stop()
             self._on_fault(fault)
             return
-        self._event = timeline.at(timeline.now + self._period_s, self._look)
+        self._event = timeline.at(timeline.now + self._period_s, self.look)
 
     def _node(self, path: str) -> Live:
         """The node behind a path, as something to ask for a number or a text."""

@@ -64,6 +64,7 @@ class Work:
         self._step_span = (1.0, 1.0)
         self._event: Event | None = None
         self._killing: Event | None = None
+        self._paused = False
         self._pressure = Pressure("fits")
 
     # -- from outside
@@ -120,6 +121,23 @@ class Work:
         """The affinity changed under the run."""
         self.phone.soc.change(lambda: setattr(self._load, "mask", mask))
 
+    def pause(self, stop: bool) -> None:
+        """SIGSTOP and SIGCONT: the step in hand waits, and the cores are somebody else's."""
+        self._paused = stop
+        if not stop:
+            self._looked = self.phone.timeline.now
+            self.phone.soc.attach(self._load)
+            if self.sampler is not None:
+                self.sampler.look()
+            return
+        self._look()
+        if self._event is not None:
+            self._event.drop()
+            self._event = None
+        if self.sampler is not None:
+            self.sampler.stop()
+        self.phone.soc.detach(self._load)
+
     def fail(self, fault: RunnerFault) -> None:
         """End with a fault as the last line, where it can still be written."""
         if not self.outcome.done():
@@ -131,7 +149,8 @@ class Work:
 
     def release(self, why: str = "killed") -> None:
         """Give cores and memory back; nothing is said from here on."""
-        if self._load in self.phone.soc.loads or self._event is not None:
+        if self._paused or self._load in self.phone.soc.loads or self._event is not None:
+            self._paused = False
             self.phone.journal.write("run_stop", pid=self.process.pid, why=why)
         if self._event is not None:
             self._event.drop()
