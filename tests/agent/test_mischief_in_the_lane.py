@@ -94,7 +94,11 @@ def test_a_clock_that_only_pretends(trial: Trial) -> None:
 def test_a_daemon_that_resets_the_clock(trial: Trial) -> None:
     """Seven seconds after the last write, when the run has long begun."""
     trial.trouble("clock_reset", after_s=7, leaf="scaling_m*_freq")
-    spoiled(trial.attempt(freq="low"), Standing.VOID, "the clocks held for")
+    report = trial.attempt(freq="low")
+    if report.fault is not None:  # a host so busy that the daemon was faster
+        blamed(report, Blame.CONDITION, "ClockSlipped")
+    else:
+        spoiled(report, Standing.VOID, "the clocks held for")
     trial.settle()
 
 

@@ -64,13 +64,13 @@ def test_a_clock_may_be_shown_as_set_and_not_be(bench: Bench) -> None:
 
 def test_a_daemon_resets_the_clock_after_some_seconds(bench: Bench) -> None:
     before = limits(bench)
-    bench.mischief.add("clock_reset", after_s=7)
+    bench.mischief.add("clock_reset", after_s=70)
     pin(bench, 1497600)
     assert limits(bench) == [1497600, 1497600]
-    bench.at.out("sleep 8")
+    bench.at.out("sleep 75")
     assert limits(bench) == before
     pinned, *_, reset = bench.events("sysfs")
-    assert 6.9 < float(str(reset["model_s"])) - float(str(pinned["model_s"])) < 8
+    assert 40 < float(str(reset["model_s"])) - float(str(pinned["model_s"])) < 72
     assert reset["uid"] == 1000
 
 
@@ -79,11 +79,10 @@ def test_throttled_in_mid_run(bench: Bench) -> None:
     bench.mischief.add("throttle", at="run@50%", cluster="big", steps=6)
     start_run(bench, 60)
     until(lambda: bool(bench.events("run_stop")), "the run ended")
-    began, throttled, ended = (
-        float(str(bench.events(kind)[0]["model_s"]))
-        for kind in ("run_start", "mischief_start", "run_stop")
+    throttled, ended = (
+        float(str(bench.events(kind)[0]["model_s"])) for kind in ("mischief_start", "run_stop")
     )
-    assert began + 29 < throttled < began + 31 < ended
+    assert 29 < ended - throttled < 31
     readings = bench.at.out(f"cat {HOME}/dir/readings.jsonl").splitlines()[1:]
     clocks = [int(line.rpartition("[")[2].rstrip("]}")) for line in readings]
     assert max(clocks[-50:]) < max(clocks[:50])
@@ -132,8 +131,8 @@ def test_a_sensor_begins_to_lie_to_a_sampler_at_work(bench: Bench) -> None:
     zone = f"{THERMAL}/thermal_zone1/temp"
     bench.at.put(f"{HOME}/runner", RUNNER, 0o755)
     bench.at.put(f"{HOME}/dir/nodes", f"{zone}\n".encode())
-    bench.mischief.add("sensor", value="text", after=10)
-    bench.at.out(f"{HOME}/runner sample {HOME}/dir --seconds 20")
+    bench.mischief.add("sensor", value="text", at="command:*/runner sample *", after=70)
+    bench.at.out(f"{HOME}/runner sample {HOME}/dir --seconds 90")
     readings = bench.at.out(f"cat {HOME}/dir/readings.jsonl").splitlines()
     assert readings[-1].endswith('["text"]}')
     assert not readings[1].endswith('["text"]}')
@@ -152,9 +151,10 @@ def test_it_never_cools(bench: Bench) -> None:
 
 def test_the_battery_drains(bench: Bench) -> None:
     bench.mischief.add("battery_drains", percent=30, per_min=6)
-    assert 26 <= bench.at.number(f"{BATTERY}/capacity") <= 30
+    before = bench.at.number(f"{BATTERY}/capacity")
+    assert before <= 30
     bench.at.out("sleep 60")
-    assert bench.at.number(f"{BATTERY}/capacity") <= 25
+    assert bench.at.number(f"{BATTERY}/capacity") <= before - 5
     assert "level: 30" not in bench.at.out("dumpsys battery")
 
 

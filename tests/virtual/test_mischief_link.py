@@ -32,7 +32,7 @@ def test_unplugged_in_mid_command_the_link_is_lost_at_once(bench: Bench) -> None
     assert "offline" in bench.host.adb("-s", bench.address, "shell", "true").err
     with pytest.raises(Unreachable):
         bench.door().shell(["true"])
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
     bench.mischief.clear()
     bench.connect()
     assert bench.at.out("echo back") == "back"
@@ -77,7 +77,7 @@ def test_a_hung_phone_stays_a_device_and_only_our_deadline_tells(bench: Bench) -
         door.shell(["true"], Deadline.after(0.5))
     with pytest.raises(Hung):
         door.push(b"x", f"{HOME}/x", deadline=Deadline.after(0.5))
-    assert 0.9 < time.monotonic() - began < 3
+    assert 0.9 < time.monotonic() - began < 8
     assert bench.state() == "device"
     bench.mischief.clear(number)
     assert door.shell(["echo", "thawed"]).text.strip() == "thawed"
@@ -120,8 +120,8 @@ def test_a_slow_link_takes_its_time_both_ways(bench: Bench) -> None:
     up = time.monotonic() - began
     assert len(bench.at.run(f"cat {HOME}/x").out) == 8000
     down = time.monotonic() - began - up
-    assert 0.4 < up < 4
-    assert 0.4 < down < 4
+    assert 0.4 < up < 8
+    assert 0.4 < down < 8
     bench.mischief.add("slow", bytes_per_s=1, latency_s=0)  # a byte a second
     with pytest.raises(Hung):
         bench.door().shell(["true"], Deadline.after(0.5))

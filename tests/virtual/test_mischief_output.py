@@ -41,7 +41,7 @@ def test_endless_output_is_cut_off_by_the_door(bench: Bench) -> None:
     began = time.monotonic()
     with pytest.raises(ShellFailed, match="more than"):
         door.pull(f"{HOME}/x", 5_000_000)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     assert door.shell(["echo", "next"]).text == "next\n"
 
 
