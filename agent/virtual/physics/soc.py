@@ -82,6 +82,12 @@ class Soc:
         watts = self._soc_w if zone.role is None else self._cluster_w[zone.role]
         return zone.read_mc(self.heat.temps[zone.place], watts, now)
 
+    def pinned(self, mask: int) -> bool:
+        """Whether every core of a mask is held at one clock."""
+        used = [c for c in self.clusters if any(mask >> cpu & 1 for cpu in c.cpus)]
+        held = ("userspace", "performance", "powersave")
+        return all(c.user_min_khz == c.user_max_khz or c.governor in held for c in used)
+
     def system_w(self) -> float:
         """What the whole phone draws."""
         return self.profile.heat.idle_w + self._soc_w

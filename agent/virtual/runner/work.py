@@ -19,10 +19,14 @@ from agent.virtual.runner.plan import Plan
 from agent.virtual.runner.sampler import Sampler
 from agent.virtual.timeline import Event
 
-# Noise of a single step, of a whole run, and a slow drift between windows that makes neighbours
-# alike; now and then something else on the phone takes a core for a moment. All invented.
-_STEP_NOISE = 0.01
-_RUN_OFFSET = 0.005
+# Noise of a single step and of a whole run, with clocks pinned and free: at the low end of what
+# phones show (0.5-7 % and 2-16 %). A late step is followed by an early one (lag-1 correlations of
+# phones lie between -0.7 and 0.15), the first steps are slower, neighbouring windows drift
+# together, and now and then something else on the phone takes a core for a moment.
+_STEP_NOISE, _FREE_STEP_NOISE = 0.01, 0.025
+_RUN_OFFSET, _FREE_RUN_OFFSET = 0.005, 0.008
+_REBOUND = 0.3
+_FIRST_STEPS = 0.3
 _DRIFT, _DRIFT_KEPT = 0.0015, 0.95
 _HICCUP_CHANCE, _HICCUP_STEPS = 0.004, 0.2
 _KILLED_AFTER_S = 2.5  # pages fill up, swap fills up, then the kernel looks for the largest
@@ -45,7 +49,10 @@ class Work:
         self._table = OpTable(plan.ops, plan.engine)
         self._load = Load(process.mask, plan.threads, plan.engine, self._change_pace)
         self._random = phone.dice_for_run()
-        self._offset = 1.0 + self._random.gauss(0.0, _RUN_OFFSET)
+        pinned = phone.soc.pinned(process.mask)
+        self._step_noise = _STEP_NOISE if pinned else _FREE_STEP_NOISE
+        offset = _RUN_OFFSET if pinned else _FREE_RUN_OFFSET
+        self._offset = 1.0 + self._random.gauss(0.0, offset)
         self._warming = settings.warmup > 0
         self._stopping = False
         self._measured = 0  # steps in closed windows
@@ -54,6 +61,7 @@ class Work:
         self._step_s = 1.0  # at the present pace
         self._noise = 1.0  # of this window
         self._drift = 0.0
+        self._late = 0.0  # of the window before
         self._hiccup = 0.0
         self._progress = 0.0  # steps of this window, with a fraction
         self._target = 1  # steps after which it closes
@@ -223,8 +231,10 @@ class Work:
         dice = self._random
         self._drift = self._drift * _DRIFT_KEPT + dice.gauss(0.0, _DRIFT)
         self._hiccup = _HICCUP_STEPS if dice.random() < _HICCUP_CHANCE else 0.0
-        each = dice.gauss(0.0, _STEP_NOISE) / sqrt(guess) + self._hiccup / guess
-        self._noise = 1.0 + self._drift + each
+        fresh = dice.gauss(0.0, self._step_noise) / sqrt(guess)
+        self._late = fresh - _REBOUND * self._late
+        first = _FIRST_STEPS if self._warming else 0.0
+        self._noise = 1.0 + self._drift + self._late + self._hiccup / guess + first
 
     def _close_windows(self) -> None:
         """Close this window, and those after it for as long as nothing else happens."""
@@ -261,7 +271,7 @@ class Work:
         length = end_ns - self._opened_ns
         mean = length / count
         # The expected extremes of so many steps with normal noise around their pace.
-        reach = _STEP_NOISE * sqrt(2 * log(count)) if count > 1 else 0.0
+        reach = self._step_noise * sqrt(2 * log(count)) if count > 1 else 0.0
         low = min(mean, self._step_span[0] * 1e9 * self._noise) * (1 - reach)
         high = max(mean, self._step_span[1] * 1e9 * self._noise) * (1 + reach + self._hiccup)
         low, high = (length, length) if count == 1 else (round(low), round(high))
