@@ -118,6 +118,17 @@ def test_the_oneplus_6_multiplies_as_fast_as_it_did() -> None:
     assert (15.0, 40.0, 10.0) == pytest.approx(said, rel=0.01)
 
 
+def test_a_gpu_pays_for_depth_and_not_for_width() -> None:
+    """Cambridge: backward time follows the number of layers; most of a step is moving data."""
+    deep, shallow, wide = (
+        predict("oneplus-6", Asked(name, 32, backend="opencl"))
+        for name in ("mlp-2", "mlp-1", "mlp-3")
+    )
+    assert deep.step_ms > 2 * shallow.step_ms
+    assert wide.step_ms < 1.6 * shallow.step_ms
+    assert wide.power_w > predict("oneplus-6", Asked("mlp-3", 32, "little1", "low")).power_w
+
+
 def test_a_lower_clock_is_slower_and_thriftier() -> None:
     fast, slow = (
         predict("meizu-16t", Asked("emdl-alexnet", 16, "big4", freq)) for freq in ("high", "low")

@@ -65,10 +65,12 @@ class Gpu:
         share = profile.gemm_share if tuned else profile.naive_share
         gflops = profile.peak_gflops * self.clock_khz / self.ladder[-1] * share
         compute = float((table.flops / (gflops * 1e9 * table.share)).sum())
-        # A single product keeps its buffers between steps; a network's engine copies around them.
-        moved = float(table.bytes.sum()) if len(table.bytes) > 1 else 0.0
+        # A single product keeps its buffers and is timed by its own event; the engine of a network
+        # queues, copies and waits around every operation.
+        alone = len(table.bytes) == 1
+        moved = 0.0 if alone else float(table.bytes.sum())
         copies = moved / (profile.copy_gbs * 1e9)
-        launches = len(table.bytes) * profile.launch_us * 1e-6
+        launches = 0.0 if alone else len(table.bytes) * profile.launch_us * 1e-6
         total = max(compute + copies + launches, 1e-9)
         waiting = (copies + launches) / total
         return StepCost(total, 0.3 + 0.4 * waiting, 0.0, moved / 1e9 / total, waiting)

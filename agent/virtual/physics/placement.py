@@ -19,6 +19,7 @@ class Load:
     others: float = 1.0
     gbs: float = 0.0
     first: int = 0  # the core of the first thread
+    gpu_busy: float = 0.0  # above 0 for work whose arithmetic is the GPU's
     shares: dict[int, float] = field(default_factory=dict)
 
     def take(self, cost: StepCost) -> None:

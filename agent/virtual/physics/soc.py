@@ -137,6 +137,8 @@ class Soc:
             idle = _IDLE_BUSY if cluster.profile.role == "little" else 0.0
             cluster.busy = 1.0 if loaded else idle
             cluster.pick_clock()
+        if self.gpu is not None:
+            self.gpu.busy = max((load.gpu_busy for load in self.loads), default=0.0)
         for load in list(self.loads):
             load.on_pace(self._pace(load))
         self._measure_power()

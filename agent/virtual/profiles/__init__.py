@@ -126,7 +126,7 @@ class GpuProfile(_Part):
     dyn_w: float  # all units busy at the highest clock
     leak_w: float
     copy_gbs: float  # between an engine's buffers and its own
-    launch_us: float  # to queue a kernel and hear of its end
+    launch_us: float  # for an engine to queue a kernel, wait for it and map its result
 
 
 class FittedBlock(_Part):

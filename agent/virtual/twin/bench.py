@@ -13,7 +13,7 @@ from agent.virtual.physics.roofline import Op, OpTable, Pace, StepCost, step_cos
 from agent.virtual.physics.soc import AMBIENT_C, Soc
 from agent.virtual.profiles import Profile
 from agent.virtual.timeline import Timeline
-from agent.virtual.twin.condition import clock_named, cores_named
+from agent.virtual.twin.condition import UnknownCondition, clock_named, cores_named
 from workloads.catalogue import CATALOGUE, bind, work_of
 
 
@@ -50,6 +50,7 @@ class Bench:
         cores: str = "big4",
         freq: str | None = None,
         engine: Engine | None = None,
+        on_gpu: bool = False,
     ) -> None:
         self.job = job
         self.engine = engine or engine_for(job.workload)
@@ -58,9 +59,12 @@ class Bench:
         cpus = cores_named(profile, cores)
         if freq is not None:
             self._pin(freq, cpus)
-        threads = job.threads or len(cpus)
+        if on_gpu and self.soc.gpu is None:
+            raise UnknownCondition(f"{profile.name} has no GPU in its profile")
+        threads = 1 if on_gpu else job.threads or len(cpus)
         mask = sum(1 << cpu for cpu in cpus)
         self.load = Load(mask, threads, self.engine, self._change_pace)
+        self.load.gpu_busy = float(on_gpu)
         self.needed_kb = needs_kb(self.engine, job.ops, job.parameter_bytes, job.activation_bytes)
         memory = profile.memory
         self.pressure: Pressure = pressure(
@@ -83,7 +87,10 @@ class Bench:
 
     def _change_pace(self, pace: Pace) -> None:
         self.pace = pace
-        cost = step_cost(self._table, pace)
+        gpu = self.soc.gpu if self.load.gpu_busy else None
+        cost = gpu.step_cost(self._table) if gpu else step_cost(self._table, pace)
+        if gpu:
+            self.load.gpu_busy = gpu.busy = max(1.0 - cost.serial_share, 0.01)
         if self.pressure.extra_s:
             cost = cost.slower(1.0 + self.pressure.extra_s / cost.seconds)
         self.cost: StepCost = cost

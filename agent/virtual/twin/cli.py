@@ -18,14 +18,16 @@ import click
     type=click.FloatRange(0, 600),
     help="Minutes of sustained work before temperature and clock are told.",
 )
+@click.option("--backend", default="cpu", show_default=True, type=click.Choice(["cpu", "opencl"]))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def predict_command(
+def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     phone: str,
     workload: str,
     batch: int | None,
     cores: str,
     freq: str | None,
     minutes: float,
+    backend: str,
     as_json: bool,
 ) -> None:
     """Say what PHONE would measure in a condition, without running it."""
@@ -35,7 +37,7 @@ def predict_command(
     if phone not in profile_ids():
         raise click.UsageError(f"no profile '{phone}'; there are {', '.join(profile_ids())}")
     try:
-        said = predict(phone, Asked(workload, batch, cores, freq, minutes))
+        said = predict(phone, Asked(workload, batch, cores, freq, minutes, backend))
     except Exception as error:
         if type(error).__name__ not in ("Refused", "UnknownCondition"):
             raise

@@ -20,6 +20,7 @@ class Asked:
     cores: str = "big4"
     freq: str | None = None  # None: the default governor rules
     minutes: float = 0.0
+    backend: str = "cpu"  # or opencl: the GPU, with the first core launching
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Prediction:
     cores: str
     freq: str | None
     minutes: float
+    backend: str
     step_ms: float
     power_w: float
     energy_j_per_step: float
@@ -54,7 +56,8 @@ class Prediction:
 def predict(profile_id: str, asked: Asked) -> Prediction:
     """Ask a phone's twin."""
     profile = load_profile(profile_id)
-    bench = Bench(profile, job_named(asked.workload, asked.batch), asked.cores, asked.freq)
+    job = job_named(asked.workload, asked.batch)
+    bench = Bench(profile, job, asked.cores, asked.freq, on_gpu=asked.backend == "opencl")
     step_s = bench.cost.seconds
     lead = bench.soc.cluster_of(_watched(bench))
     if asked.minutes == 0:
@@ -74,6 +77,7 @@ def predict(profile_id: str, asked: Asked) -> Prediction:
         cores=asked.cores,
         freq=asked.freq,
         minutes=asked.minutes,
+        backend=asked.backend,
         step_ms=round(step_s * 1e3, 4),
         power_w=round(power, 4),
         energy_j_per_step=round(power * step_s, 6),
