@@ -11,6 +11,7 @@ from agent.virtual.fleet import make_fleet
 from agent.virtual.phone import Phone
 from agent.virtual.physics.memory import pressure
 from agent.virtual.profiles import load_profile, profile_ids
+from agent.virtual.twin.condition import cores_named
 from agent.virtual.twin.fit_gemm import gemm_gflops
 from agent.virtual.twin.fit_heat import trace_of
 from agent.virtual.twin.fit_memory import peak_mb
@@ -52,6 +53,12 @@ def test_every_phone_predicts_every_core_set(phone: str) -> None:
     big = predict(phone, Asked("emdl-lenet", 4, "big2", "high"))
     assert big.step_ms < little.step_ms
     assert big.power_w > little.power_w
+
+
+def test_four_big_cores_are_the_mask_of_the_study_on_every_phone() -> None:
+    for phone in ("meizu-16t", "redmi-note-9-pro", "oneplus-nord", "huawei-mate-30"):
+        assert cores_named(load_profile(phone), "big4") == (4, 5, 6, 7)
+    assert cores_named(load_profile("redmi-note-9-pro"), "big2") == (6, 7)
 
 
 @pytest.mark.parametrize("words", ["--workload nope", "--workload sgemm --cores big9"])

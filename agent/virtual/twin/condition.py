@@ -15,7 +15,11 @@ class UnknownCondition(ValueError):
 
 
 def cores_named(profile: Profile, name: str) -> tuple[int, ...]:
-    """The cores of a set; `bigN` takes the slower fast kind first: big4 of 4+3+1 is mask f0."""
+    """The cores of a set; `bigN` takes the slower fast kind first: big4 of 4+3+1 is mask f0.
+
+    Where there are fewer fast cores than that, little ones fill up from the highest number, as the
+    study's mask f0 did on every phone.
+    """
     match = _CORES.fullmatch(name)
     if match is None:
         raise UnknownCondition(f"'{name}' is not a core set; write big4, little2, all8 or mask:f0")
@@ -25,7 +29,8 @@ def cores_named(profile: Profile, name: str) -> tuple[int, ...]:
     big = _cpus(cluster for cluster in ranked if cluster.capacity > ranked[0].capacity) or little
     if mask:
         return tuple(cpu for cpu in sorted(big + little) if int(mask, 16) >> cpu & 1)
-    pool = {"big": big, "little": little, "all": big[::-1] + [c for c in little if c not in big]}
+    rest = [cpu for cpu in little if cpu not in big]
+    pool = {"big": big + rest[::-1], "little": little, "all": big[::-1] + rest}
     wanted = ranked[-1].cpus if prime else tuple(pool[kind][: int(count)])
     if not prime and int(count) > len(pool[kind]):
         raise UnknownCondition(f"{profile.name} has {len(pool[kind])} of {kind}, not {count}")
