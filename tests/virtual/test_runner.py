@@ -320,9 +320,9 @@ def test_a_stopped_run_waits_and_goes_on_where_it_was(start_phone: StartPhone) -
     phone.out(f"kill -STOP {pid}")
     before = phone.out(f"wc -l < {out}")
     assert "0" == phone.out("cut -d' ' -f1 /proc/loadavg | cut -d. -f1")
-    phone.out(f"kill {pid}; sleep 200")
+    phone.out(f"kill {pid}; sleep 60")
     assert before == phone.out(f"wc -l < {out}")
     phone.out(f"kill -CONT {pid}")
     until(lambda: "stopped by SIGTERM" in phone.out(f"tail -n 1 {out}"), "the signal waited too")
     longest = phone.out(f"tail -n 2 {out} | head -n 1 | sed 's/.*\"ns\":\\([0-9]*\\).*/\\1/'")
-    assert int(longest) > 200e9
+    assert int(longest) > 60e9
