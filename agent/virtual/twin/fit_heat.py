@@ -1,6 +1,6 @@
 """Heat of the Galaxy S8+: battery temperature of a long run, and where its clock settles.
 
-The run is taken to be AlexNet with 16 samples on the four big cores. Until the battery's highest
+The run is taken to be MobileNetV2 with 4 samples on the four big cores. Until the battery's highest
 reading the clock is taken to stay up; the trip is what the body has reached by then, since the
 trace turns there, and the cap goes no deeper than the plateau that was seen.
 """
@@ -24,7 +24,7 @@ PRIORS = {
 }
 _SPREAD_K = 0.2
 _TURN_BACK_S = 30.0  # the battery follows the body by about so much
-_WORKLOAD, _BATCH = "emdl-alexnet", 16
+_WORKLOAD, _BATCH = "emdl-mobilenetv2", 4
 
 
 def room_for(profile: Profile, start_c: float) -> Profile:
