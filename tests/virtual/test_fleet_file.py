@@ -12,6 +12,8 @@ from agent.virtual.shelf import Shelf, ShelfPlan
 from agent.virtual.specs import PhoneSpec, mixed, read_fleet, read_words
 from tests.virtual.host import AdbHost, PhoneAt
 
+MANNERS = ("stock", "userdebug", "native")
+
 
 def test_a_fleet_file_lists_phones_and_counts_units_through(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
@@ -50,6 +52,15 @@ def test_a_wrong_fleet_file_is_refused_with_its_place(tmp_path: Path, text: str,
     said = CliRunner().invoke(virtual, ["up", "--fleet", str(file)])
     assert said.exit_code == 2
     assert why in said.output
+
+
+def test_the_example_is_a_lab() -> None:
+    specs = read_fleet(Path(__file__).parents[2] / "examples" / "virtual_lab.toml")
+    assert [3, 1, 1, 1] == [
+        sum(spec.profile == name for spec in specs)
+        for name in ("meizu-16t", "xiaomi-mi-9", "oneplus-6", "samsung-s8-plus")
+    ]
+    assert [1, 1, 1] == [sum(getattr(spec, key) for spec in specs) for key in MANNERS]
 
 
 def test_words_say_profile_manner_and_serial() -> None:

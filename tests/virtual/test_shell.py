@@ -204,6 +204,16 @@ def test_a_person_gets_a_prompt_and_an_echo(phone: PhoneAt) -> None:
     assert "16T:/ # 0\r\n" in said.out
 
 
+def test_cursor_keys_go_through_what_was_typed(phone: PhoneAt) -> None:
+    with phone.host.dial(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
+        keys = b"echo one\recho two\r\x1b[A\x1b[A\r\x1bOA\x1b[D\x1b[1;5C\x15exit\r"
+        stream.sendall(b"\0" + len(keys).to_bytes(4, "little") + keys)
+        said = read_packets(stream)
+    # Each line once as it was typed and once as it was printed; the first of them twice over.
+    assert (4, 2) == (said.out.count("one\r\n"), said.out.count("two\r\n"))
+    assert "[D" not in said.out
+
+
 def test_a_stock_phone_has_no_su() -> None:
     phone = Phone(load_profile("huawei-mate-30").model_copy(update={"rooted": False}), speed=0.0)
     shell = Shell(phone, phone.processes.spawn(None, ["sh"]), PhonePrograms())
