@@ -56,6 +56,7 @@ class Connection:
         self.wire: Wire | None = None
         self.authority: Authority | None = None
         self._asked: tuple[Packet, bytes] | None = None  # a greeting that waits for a signature
+        self._serving: asyncio.Task[object] | None = None
         self._greeted = False
         self._peer_version = VERSION
         self._payload_max = PAYLOAD_MAX
@@ -65,6 +66,7 @@ class Connection:
 
     async def serve(self) -> None:
         """Answer packets until the connection ends; leaves nothing running behind."""
+        self._serving = asyncio.current_task()
         try:
             while True:
                 packet = await read_packet(self._reader)
@@ -84,6 +86,12 @@ class Connection:
 
     def close(self) -> None:
         self._writer.close()
+
+    def give_up(self) -> None:
+        """End even what waits for a wire that will never move again."""
+        self.abort()
+        if self._serving is not None:
+            self._serving.cancel()
 
     def abort(self) -> None:
         """Be gone at once, as when a cable is pulled."""

@@ -101,6 +101,8 @@ class PhoneServer:
             if not self._connections:
                 return
             await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.give_up()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         phone = self.phone
