@@ -13,9 +13,18 @@ from agent.virtual.profiles import load_profile, profile_ids
 # A lab of a hundred would then hold no fast phone at all; one in twenty is as far as we bend it.
 _SHARES = {"low": 18820 / 35407, "mid": 16428 / 35407, "high": 159 / 35407}
 _HIGH_AT_LEAST = 0.05
-# Within a tier a model is met in proportion to these: AI Benchmark (January 2020) counts 23 phones
-# with a Snapdragon 855 in its upper ranks and two with a Kirin 990 4G; newer ones are not in it.
-_WEIGHTS = {"meizu-16t": 4.0, "xiaomi-mi-9": 8.0, "oneplus-6": 4.0, "huawei-mate-30": 2.0}
+# Within a tier a model is met as often as phones with its SoC are in AI Benchmark's ranking of
+# January 2020: 33 with a Snapdragon 855 (two models here), 24 with an 845, 13 with an 835, 6 of the
+# 730 class, 2 with a Kirin 990 4G. Newer ones are not in it and count as one.
+_WEIGHTS = {
+    "meizu-16t": 16.5,
+    "xiaomi-mi-9": 16.5,
+    "oneplus-6": 24.0,
+    "huawei-mate-30": 2.0,
+    "samsung-s8-plus": 13.0,
+    "redmi-note-9-pro": 3.0,
+    "oneplus-nord": 3.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
