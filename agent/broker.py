@@ -6,18 +6,16 @@ from typing import Any
 
 import redis
 
-from workloads.fault import BrokerDown
+from workloads.fault import BrokerDown, Refused
 from workloads.messages import (
-    EVENTS_KEY,
     HOSTS_KEY,
-    Event,
     Presence,
     confirmed_key,
     presence_key,
 )
+from workloads.transport import without_password
 
 PRESENCE_TTL_S = 5
-EVENTS_KEPT = 10_000
 
 
 class Broker:
@@ -27,14 +25,12 @@ class Broker:
         self.url = url
         self._host = host
         # The stubs describe every protocol and decoding at once; ours is one of them.
-        self._redis: Any = redis.Redis.from_url(
-            url, protocol=2, socket_timeout=10, socket_connect_timeout=3, health_check_interval=30
-        )
-
-    def check(self) -> None:
-        """Raise BrokerDown, in one sentence, unless the broker answers."""
-        with self._translated():
-            self._redis.ping()
+        options = {"socket_timeout": 10, "socket_connect_timeout": 3, "health_check_interval": 30}
+        try:
+            self._redis: Any = redis.Redis.from_url(url, protocol=2, **options)
+        except ValueError as error:
+            shown = without_password(url)
+            raise Refused(f"the broker's URL {shown} cannot be used: {error}") from error
 
     def beat(self, presence: Presence) -> None:
         """Show that the host is alive, and with what; silence erases it."""
@@ -45,14 +41,10 @@ class Broker:
 
     def leave(self) -> None:
         """Erase the heartbeat: the host goes on purpose."""
-        with self._translated():
-            self._redis.delete(presence_key(self._host))
-
-    def tell(self, event: Event) -> None:
-        """Tell everybody what happened."""
-        with self._translated():
-            body = {"e": event.model_dump_json()}
-            self._redis.xadd(EVENTS_KEY, body, maxlen=EVENTS_KEPT, approximate=True)
+        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.delete(presence_key(self._host))
+            pipe.srem(HOSTS_KEY, self._host)
+            pipe.execute()
 
     def confirmed(self, wait_s: int) -> list[str]:
         """Parcels that the centre has stored; waits for the first, takes all that are there."""
@@ -69,4 +61,5 @@ class Broker:
         try:
             yield
         except (redis.RedisError, OSError) as error:
-            raise BrokerDown(f"the broker at {self.url} cannot be reached: {error}") from error
+            shown = without_password(self.url)
+            raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error

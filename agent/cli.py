@@ -1,5 +1,6 @@
 """`farm agent`: the agent of a host with phones."""
 
+import fcntl
 import logging
 import os
 import signal
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from workloads.lab import Lab, this_host
+from workloads.fault import FarmTrouble
+from workloads.lab import Lab
 
 
 @click.group()
@@ -52,9 +54,10 @@ def run(
         raise click.UsageError("--broker begins with redis://, rediss:// or unix://")
     lab = Lab.read(lab_folder, {**os.environ, **({"FARM_BROKER": broker} if broker else {})})
     said = lab.settings.agent
-    name = host or said.host or this_host()
+    name = lab.host_name(host)
     folder = lab.agent_folder(name)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _lock(folder, name)
     port = 0 if private_adb else adb_port or said.adb_port
     server = AdbServer(folder / "adb", private=private_adb, port=port)
     settings = HostSettings(
@@ -65,3 +68,15 @@ def run(
         slots=said.slots,
     )
     serve(settings, server)
+
+
+def _lock(folder: Path, name: str) -> None:
+    """Hold the agent's folder for the life of the process.
+
+    A second agent would take the first one's runs for those of a dead predecessor.
+    """
+    try:
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = f"an agent named {name} already runs in {folder}; choose another --host"
+        raise FarmTrouble(text) from None

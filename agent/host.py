@@ -2,7 +2,6 @@
 
 import fcntl
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.broker import Broker
-from agent.lane import Desk, Outcome, attempt
+from agent.lane import Desk, Outcome, attempt, case_digest
 from agent.phone.adb import AdbServer
 from agent.post import Post
 from agent.roster import Place, Roster
@@ -19,6 +18,8 @@ from agent.spool import Spool
 from kernels.manifest import runner_for
 from workloads.fault import BrokerDown, FarmError, Interrupted, LeaseLost, PhoneAway
 from workloads.messages import (
+    JOB_BYTES_MAX,
+    BadMessage,
     Chunk,
     Command,
     Job,
@@ -27,6 +28,7 @@ from workloads.messages import (
     RunId,
     Sighting,
     chunks_of,
+    decode,
 )
 
 log = logging.getLogger("farm.agent")
@@ -62,7 +64,6 @@ class HostAgent:
         self._spool = Spool(settings.state_dir / "spool.db")
         self._post = Post(self._spool, Broker(settings.broker, settings.host), send)
         self._roster = Roster(server, settings.connect, settings.state_dir, self._announce)
-        self._name = secrets.token_hex(4)
         self._stop = threading.Event()
         self._leaving = False
         self._changed = threading.Event()
@@ -72,7 +73,11 @@ class HostAgent:
         """Tell what a predecessor left undone, then begin."""
         self._server.start()
         for text in self._spool.interrupted():
-            job = Job.model_validate_json(text)
+            try:
+                job = decode(Job, text, JOB_BYTES_MAX)
+            except BadMessage as error:  # of another version: its lease runs out by itself
+                log.warning("a run of before cannot be told of: %s", error)
+                continue
             self._finish(job.run, failed(self.settings.host, job, Interrupted(), "running"))
         self._post.start()
         self._roster.start()
@@ -108,7 +113,7 @@ class HostAgent:
         try:
             with self._in_lane(place, job):
                 self._finish(job.run, self._attempt(place, job))
-        except LeaseLost as error:
+        except FarmError as error:
             self._finish(job.run, failed(self.settings.host, job, error, "starting"))
 
     def command(self, command: Command) -> None:
@@ -137,8 +142,10 @@ class HostAgent:
         if not place.lane.acquire(timeout=job.lease_s):
             raise LeaseLost(f"the lane of {job.phone} did not get free within the lease")
         try:
-            with lane_file(self.settings.state_dir, job.phone):
+            with lane_lock(self.settings.state_dir, job.phone):
                 place.cancel.clear()
+                if self._leaving:  # set before every cancel, so one of the two is seen
+                    raise Interrupted("The agent is stopping.")
                 place.job = job
                 self._changed.set()
                 yield
@@ -169,28 +176,30 @@ class HostAgent:
         deaf = False
         while not self._stop.is_set():
             self._changed.clear()
-            places = [] if self._leaving else self._roster.places()
-            phones = tuple(place.presence() for place in places)
-            presence = Presence(
-                host=self.settings.host,
-                agent=self._name,
-                at=datetime.now(UTC),
-                slots=self.settings.slots,
-                phones=phones,
-            )
             try:
-                self._broker.beat(presence)
+                self._broker.beat(self._presence())
                 deaf = False
             except BrokerDown as error:
                 if not deaf:
                     log.warning("%s", error)
                 deaf = True
+            except Exception:  # one odd phone must not silence the whole host
+                log.exception("no heartbeat")
             self._stop.wait(BEAT_GAP_S)
             self._changed.wait(BEAT_S - BEAT_GAP_S)
         try:
             self._broker.leave()
         except BrokerDown:
             log.info("the broker is gone; the heartbeat expires by itself")
+
+    def _presence(self) -> Presence:
+        places = [] if self._leaving else self._roster.places()
+        return Presence(
+            host=self.settings.host,
+            at=datetime.now(UTC),
+            slots=self.settings.slots,
+            phones=tuple(place.presence() for place in places),
+        )
 
 
 def failed(host: str, job: Job, error: FarmError, stage: str) -> Outcome:
@@ -200,7 +209,7 @@ def failed(host: str, job: Job, error: FarmError, stage: str) -> Outcome:
         run=job.run,
         host=host,
         phone=job.phone,
-        case_digest=job.case.digest,
+        case_digest=case_digest(job.case),
         condition_digest=job.condition.digest,
         started_at=now,
         ended_at=now,
@@ -210,7 +219,7 @@ def failed(host: str, job: Job, error: FarmError, stage: str) -> Outcome:
 
 
 @contextmanager
-def lane_file(state_dir: Path, serial: str) -> Iterator[None]:
+def lane_lock(state_dir: Path, serial: str) -> Iterator[None]:
     """Lock a phone against other processes: a frozen agent keeps its lock, so nobody overtakes."""
     folder = state_dir / "lanes"
     folder.mkdir(parents=True, exist_ok=True)

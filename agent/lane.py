@@ -26,7 +26,7 @@ from agent.run.runner import Ask, launch, watch, write_plan
 from agent.run.scene import Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
-from workloads.catalogue import CATALOGUE, threads_of
+from workloads.catalogue import CATALOGUE, Case, threads_of
 from workloads.fault import (
     FarmError,
     FarmTrouble,
@@ -209,6 +209,13 @@ class _Lane:
         if self.journal is None:
             return
         failed_stage = self.stage
+        try:
+            self._put_back(self.journal)
+        finally:
+            self.journal.close()
+            self.stage = failed_stage
+
+    def _put_back(self, journal: Journal) -> None:
         with self._stage("restore"):
             patience = time.monotonic() + RESTORE_PATIENCE_S
             while True:
@@ -216,19 +223,17 @@ class _Lane:
                     check_fence(self.phone, self.job.fence)
                     if self.launched:  # it works on, whatever became of our link
                         kill_runner(self.phone)
-                    self.journal.restore()
+                    journal.restore()
                     break
                 except LeaseLost:
                     # Whoever holds the phone now has put it back before touching it.
-                    self.journal.forget()
+                    journal.forget()
                     break
                 except FarmError as error:
                     if time.monotonic() > patience:
                         self._doubt(error)
                         break
                     time.sleep(0.2)
-        self.journal.close()
-        self.stage = failed_stage
 
     def _doubt(self, error: FarmError) -> None:
         """The figures stand, but say that the phone was not put back; the journal stays open."""
@@ -273,7 +278,7 @@ class _Lane:
             run=self.job.run,
             host=self.desk.host,
             phone=self.job.phone,
-            case_digest=self._case_digest(),
+            case_digest=case_digest(self.job.case),
             condition_digest=self.job.condition.digest,
             started_at=self.started_at,
             ended_at=datetime.now(UTC),
@@ -289,7 +294,7 @@ class _Lane:
             chunks=len(chunks_of(harvest.digest, harvest.telemetry)) if harvest else 0,
         )
 
-    def _case_digest(self) -> str:
-        if self.job.case.workload in CATALOGUE:
-            return self.job.case.digest
-        return digest_of(self.job.case.model_dump(mode="json"))
+
+def case_digest(case: Case) -> str:
+    """A case's identity, also where this agent does not know its workload."""
+    return case.digest if case.workload in CATALOGUE else digest_of(case.model_dump(mode="json"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from agent.broker import Broker
 from agent.spool import Spool
-from workloads.fault import BrokerDown
+from workloads.fault import FarmTrouble
 from workloads.messages import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX, Chunk, Report, Sighting
 
 log = logging.getLogger("farm.post")
@@ -79,8 +79,9 @@ class Post:
             if not ids:
                 continue
             try:
-                self._send(self._fitting(ids))
-            except BrokerDown as error:
+                if bodies := self._fitting(ids):
+                    self._send(bodies)
+            except FarmTrouble as error:
                 log.warning("%s", error)
                 self._stop.wait(TROUBLE_PAUSE_S)
 
@@ -107,13 +108,17 @@ class Post:
     def _fitting(self, ids: Sequence[str]) -> list[str]:
         """Bodies that fit one delivery; the rest is due again at once."""
         bodies = self._spool.bodies(ids)
+        with self._changed:
+            for name in set(ids) - bodies.keys():
+                self._due.pop(name, None)  # confirmed meanwhile
         fitting: list[str] = []
         size = 0
         for name, body in bodies.items():
             size += len(body)
             if fitting and size > DELIVERY_BYTES_MAX:
                 with self._changed:
-                    self._due[name] = (0.0, 0)
+                    if name in self._due:
+                        self._due[name] = (0.0, 0)
             else:
                 fitting.append(body)
         return fitting
@@ -122,11 +127,12 @@ class Post:
         while not self._stop.is_set():
             try:
                 ids = self._broker.confirmed(wait_s=1)
-            except BrokerDown:
+                if ids:
+                    self._spool.confirm(ids)
+            except FarmTrouble:  # no broker, or no room on the disk: it will be confirmed again
                 self._stop.wait(TROUBLE_PAUSE_S)
                 continue
             if ids:
-                self._spool.confirm(ids)
                 with self._changed:
                     for name in ids:
                         self._due.pop(name, None)

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from workloads.fault import FarmTrouble
 from workloads.messages import Chunk, Report, RunId, Sighting
 
 _SCHEMA = """
@@ -33,7 +34,7 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path = path
+        self._file = _opened(path)
         self._changes: queue.SimpleQueue[tuple[Change, Future[Any]] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
         self._writer.start()
@@ -53,7 +54,7 @@ class Spool:
         """Note that a run has ended, with everything that has to be told of it."""
 
         def change(connection: sqlite3.Connection) -> None:
-            connection.execute("UPDATE started SET ended = 1 WHERE run = ?", (str(run),))
+            connection.execute("UPDATE started SET ended = 1, job = '' WHERE run = ?", (str(run),))
             _insert(connection, parcels)
 
         self._apply(change)
@@ -91,14 +92,14 @@ class Spool:
         self._writer.join()
 
     def _apply(self, change: Change) -> Any:
+        if not self._writer.is_alive():
+            raise FarmTrouble("the spool is closed")
         done: Future[Any] = Future()
         self._changes.put((change, done))
         return done.result()
 
     def _write(self) -> None:
-        connection = sqlite3.connect(self._path, isolation_level=None)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
+        connection = self._file
         while (first := self._changes.get()) is not None:
             batch: list[tuple[Change, Future[Any]] | None] = [first]
             while not self._changes.empty():
@@ -109,6 +110,17 @@ class Spool:
         connection.close()
 
 
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open the file here, so that a broken one is known before anything starts."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+    except sqlite3.Error as error:
+        raise FarmTrouble(f"the spool {path} cannot be used: {error}") from error
+    return connection
+
+
 def _commit(connection: sqlite3.Connection, batch: Sequence[tuple[Change, Future[Any]]]) -> None:
     """Apply a batch in one transaction; callers hear of it only after the commit."""
     outcomes: list[Any] = []
@@ -117,11 +129,11 @@ def _commit(connection: sqlite3.Connection, batch: Sequence[tuple[Change, Future
         outcomes = [change(connection) for change, _ in batch]
         if connection.in_transaction:
             connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except Exception as error:  # noqa: BLE001 - whoever asked must hear of it, and the writer live
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         for _, done in batch:
-            done.set_exception(error)
+            done.set_exception(FarmTrouble(f"the spool failed: {error}"))
         return
     for (_, done), outcome in zip(batch, outcomes, strict=True):
         done.set_result(outcome)

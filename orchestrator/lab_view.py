@@ -27,7 +27,7 @@ def look(db: Database, broker: Broker, sweep: str | None = None) -> LabView:
     labels = {phone: label for phone, (_, _, label) in queries.leases(db).items()}
     phones = join(queries.known_phones(db), presences, labels)
     hosts = {presence.host: presence.at for presence in presences}
-    sweeps = tuple(queries.sweep_summaries(db, sweep))
+    sweeps = tuple(queries.sweep_summaries(db, sweep, limit=1))
     return LabView(datetime.now(UTC), hosts, phones, sweeps)
 
 

@@ -17,6 +17,8 @@ Each class's docstring is its default message.
 from enum import StrEnum
 from typing import ClassVar
 
+from pydantic import Field
+
 from workloads.noun import Noun
 from workloads.text import safe_text
 
@@ -35,9 +37,9 @@ class Fault(Noun):
     """A failure as data: it crosses the queue and is stored."""
 
     blame: Blame
-    kind: str
-    stage: str
-    text: str
+    kind: str = Field(max_length=64)
+    stage: str = Field(max_length=64)
+    text: str = Field(max_length=1000)
 
 
 class FarmError(Exception):

@@ -9,6 +9,7 @@ lab/lab.toml          settings, all optional
 
 import functools
 import os
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -21,6 +22,7 @@ from workloads.noun import Noun
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
+HOST_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
 
 
 class BadSettings(Refused):
@@ -48,7 +50,7 @@ class SchedulerSettings(Noun):
 class AgentSettings(Noun):
     """[agent]"""
 
-    host: str = Field(default="", pattern=r"^$|^[a-z0-9][a-z0-9.-]{0,62}$")
+    host: str = Field(default="", pattern=rf"^$|{HOST_PATTERN}")
     adb_port: int = Field(default=5037, ge=1, le=65535)
     connect: tuple[str, ...] = Field(default=(), description="phones reached over TCP")
     slots: int = Field(default=60, ge=1, le=300)
@@ -108,6 +110,13 @@ class Lab:
     def agent_folder(self, host: str) -> Path:
         """Where an agent keeps what must survive it."""
         return self.root / "agents" / host
+
+    def host_name(self, asked: str) -> str:
+        """The name of this host: as asked for, else as the settings say, else the machine's."""
+        name = asked or self.settings.agent.host or this_host()
+        if re.fullmatch(HOST_PATTERN, name) is None:
+            raise Refused(f"'{name}' is no name for a host; use a-z, 0-9, '.' and '-'")
+        return name
 
     def log_file(self, service: str) -> Path:
         """Where a service's words go."""

@@ -9,16 +9,16 @@ import base64
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Blame, FarmTrouble, Fault
+from workloads.lab import HOST_PATTERN
 from workloads.measure import Metric, Verdict
 from workloads.noun import Noun
 from workloads.phone import ControlLevel, PhoneFacts
 
-VERSION = 1
 JOB_BYTES_MAX = 64 * 1024
 REPORT_BYTES_MAX = 256 * 1024
 CHUNK_BYTES_MAX = 1024 * 1024
@@ -35,7 +35,7 @@ HOSTS_KEY = "farm:hosts"
 BOARD_KEY = "farm:board"
 
 Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
-HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
+HostName = Annotated[str, Field(pattern=HOST_PATTERN)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -133,6 +133,12 @@ class Chunk(Noun):
     count: int = Field(ge=1, le=64)
     data: str
 
+    @field_validator("data")
+    @classmethod
+    def _is_base64(cls, data: str) -> str:
+        base64.b64decode(data, validate=True)
+        return data
+
     @property
     def parcel(self) -> str:
         """The id under which the centre confirms it."""
@@ -166,7 +172,7 @@ class PhonePresence(Noun):
     """A phone as its agent sees it right now."""
 
     serial: Serial
-    state: Literal["idle", "busy", "away", "unfit"]
+    state: Literal["idle", "busy", "away"]
     why: str = ""
     facts_digest: Digest | None = None
     run: RunId | None = None
@@ -184,7 +190,6 @@ class Presence(Noun):
 
     version: Literal[1] = 1
     host: HostName
-    agent: str = Field(description="changes with every start of the agent")
     at: datetime
     slots: int
     phones: tuple[PhonePresence, ...] = ()

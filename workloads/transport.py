@@ -4,7 +4,13 @@ The store's row is the job and Celery only carries it. So: early acknowledgement
 long job several times at once), no prefetch, JSON only, no result backend, no remote control.
 """
 
+import re
 from typing import Any
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown."""
+    return re.sub(r"//[^@/]*@", "//***@", url)
 
 
 def celery_url(broker: str) -> str:

@@ -3,12 +3,7 @@
 import re
 from typing import NewType
 
-Celsius = NewType("Celsius", float)
-KiloHertz = NewType("KiloHertz", int)
-Nanoseconds = NewType("Nanoseconds", int)
 Seconds = NewType("Seconds", float)
-Joules = NewType("Joules", float)
-Watts = NewType("Watts", float)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 _SECONDS_PER = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -38,8 +33,3 @@ def format_ms(milliseconds: float) -> str:
     if milliseconds >= 100:
         return f"{milliseconds:,.0f}"
     return f"{milliseconds:#.3g}"
-
-
-def format_ghz(freq_khz: int) -> str:
-    """Write a clock as GHz with two decimals."""
-    return f"{freq_khz / 1e6:.2f}"

@@ -115,17 +115,6 @@ def glance(phone: Phone, deadline: Deadline | None = None, coolers: Collection[s
     return Glance(t_s, temp_c, parse_battery(nodes).level_pct, capped)
 
 
-def predict_host_s(phone: Phone, condition: Condition) -> tuple[float, float, float] | None:
-    """Host seconds until the phone is cool enough: likely, earliest, latest."""
-    fit, trace = phone.heat.fit(), phone.heat.trace
-    if not trace:
-        return None
-    if trace[-1].temp_c <= condition.start_temp_max_c:
-        return (0.0, 0.0, 0.0)
-    ready = predict_ready(fit, trace[-1].temp_c, condition.start_temp_max_c) if fit else None
-    return in_host_s(ready, phone) if ready else None
-
-
 def in_host_s(ready: ReadyIn, phone: Phone) -> tuple[float, float, float]:
     """The same interval on the host's clock."""
     ratio = phone.clock.value

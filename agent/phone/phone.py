@@ -20,6 +20,7 @@ from workloads.fault import PhoneTrouble, ShellFailed
 from workloads.phone import PhoneFacts
 from workloads.text import safe_text
 
+UPTIME_MAX_S = 1e10
 CALL_S = 15.0
 PUSH_S = 60.0
 HOME = "/data/local/tmp/farmhand"
@@ -182,7 +183,9 @@ class Phone:
         try:
             uptime = float(text.split(maxsplit=1)[0])
         except (IndexError, ValueError):
-            raise PhoneTrouble(f"{self.address} does not tell its uptime") from None
+            uptime = -1.0
+        if not 0 <= uptime < UPTIME_MAX_S:  # nan and inf fail this too
+            raise PhoneTrouble(f"{self.address} does not tell its uptime")
         self.clock.observe(time.monotonic(), uptime)
         return uptime
 

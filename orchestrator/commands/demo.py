@@ -1,5 +1,6 @@
 """`farm demo`: a whole lab of virtual phones, once, with nothing left running."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ def demo(folder: Path | None, speed: float) -> int:
     from orchestrator.lab.children import stop_on_signals
 
     stop_on_signals()
+    for name in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
+        os.environ.pop(name, None)  # the demo is a lab of its own, whatever its user works with
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     try:
         runs, failed = _run(folder, speed)

@@ -17,6 +17,7 @@ from orchestrator.commands.common import (
 )
 from orchestrator.exits import BadFile
 from workloads.fault import Refused
+from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from orchestrator.nouns import MeasuredRun
@@ -87,7 +88,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
         some = f" ({cells} cells)" if cells else ""
-        click.echo(f"  left out: {', '.join(phones)}{some}: {reason}", err=True)
+        click.echo(f"  left out: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
     click.echo(f"Follow it with: farm watch {stored.sweep}", err=True)
     return 0
 
@@ -135,7 +136,7 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in sorted(found.runs.items()))
     click.echo(f"{found.id} {found.name}: {found.trials} trials, {found.total} runs: {counts}.")
     for trial, repeat, phone, why in failed:
-        click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {why}")
+        click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {safe_text(why, 600)}")
     runs = queries.measured_runs(db, found.id)
     if runs:
         from orchestrator.commands.comparison import print_comparison

@@ -8,7 +8,6 @@ import click
 
 from orchestrator.commands.common import lab_option, read_lab
 from workloads.fault import BrokerDown
-from workloads.lab import this_host
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.broker import Broker
@@ -58,7 +57,7 @@ def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float 
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
     stop_on_signals()
     lab = read_lab(lab_folder)
-    host = host or lab.settings.agent.host or this_host()
+    host = lab.host_name(host)
     phones_now = PhoneCount(Broker(lab.broker_url))
     with lab_up.lab_lock(lab):
         phones, addresses = virtual_phones(lab, speed or 1.0) if virtual else ((), ())

@@ -1,1 +1,1 @@
-"""Getting runs to phones: the queue, the broker, the retry rule, the scheduler."""
+"""Getting runs to phones and reports back: the queue, the broker, the scheduler, ingest."""

@@ -34,6 +34,6 @@ def write_board(db: Database, presences: Sequence[Presence]) -> dict[str, Any]:
                 "failed": sweep.failed,
                 "left": sweep.left,
             }
-            for sweep in queries.sweep_summaries(db)[:SWEEPS_SHOWN]
+            for sweep in queries.sweep_summaries(db, limit=SWEEPS_SHOWN)
         ],
     }

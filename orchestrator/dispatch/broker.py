@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from workloads.fault import BrokerDown
+from workloads.fault import BrokerDown, Refused
 from workloads.messages import (
     BOARD_KEY,
     EVENTS_KEY,
@@ -22,6 +22,7 @@ from workloads.messages import (
     decode,
     presence_key,
 )
+from workloads.transport import without_password
 
 EVENTS_KEPT = 10_000
 CONFIRMED_KEPT = 10_000
@@ -36,9 +37,12 @@ class Broker:
     def __init__(self, url: str) -> None:
         self.url = url
         # The stubs describe every protocol and decoding at once; ours is one of them.
-        self._redis: Any = redis.Redis.from_url(
-            url, protocol=2, socket_timeout=10, socket_connect_timeout=3, health_check_interval=30
-        )
+        options = {"socket_timeout": 10, "socket_connect_timeout": 3, "health_check_interval": 30}
+        try:
+            self._redis: Any = redis.Redis.from_url(url, protocol=2, **options)
+        except ValueError as error:
+            shown = without_password(url)
+            raise Refused(f"the broker's URL {shown} cannot be used: {error}") from error
 
     def check(self) -> None:
         """Raise BrokerDown, in one sentence, unless the broker answers."""
@@ -124,7 +128,8 @@ class Broker:
         try:
             yield
         except (redis.RedisError, OSError) as error:
-            raise BrokerDown(f"the broker at {self.url} cannot be reached: {error}") from error
+            shown = without_password(self.url)
+            raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error
 
 
 def _moment(entry: str) -> tuple[int, ...]:

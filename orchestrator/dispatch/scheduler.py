@@ -7,6 +7,7 @@ followed at once; it also wakes by itself, so a lost event costs a moment and no
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -50,25 +51,39 @@ def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
     idle: dict[str, str] = {}
     doubtful: dict[str, RunId] = {}
     strangers: set[str] = set()
-    claimed: dict[str, int] = {}
+    claimed: Counter[str] = Counter()
     for presence in presences:
-        for phone in presence.phones:
-            if phone.run is not None:
-                running.add(phone.run)
-            if phone.state not in ("idle", "busy"):
-                continue
-            claimed[phone.serial] = claimed.get(phone.serial, 0) + 1
+        here = [phone for phone in presence.phones if phone.state in ("idle", "busy")]
+        running |= {phone.run for phone in presence.phones if phone.run is not None}
+        claimed.update(phone.serial for phone in here)
+        for phone in here[: presence.slots]:
             if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
                 strangers.add(presence.host)
-            elif phone.run is None:
-                idle[phone.serial] = presence.host
-            else:
-                idle[phone.serial] = presence.host
+                continue
+            idle[phone.serial] = presence.host
+            if phone.run is not None:
                 doubtful[phone.serial] = phone.run
     for serial, hosts in claimed.items():
         if hosts > 1:
             idle.pop(serial, None)
     return Sight(frozenset(running), idle, doubtful, frozenset(strangers))
+
+
+def on_time(
+    presences: Sequence[Presence], now: datetime, lease_s: float
+) -> tuple[list[Presence], list[str]]:
+    """Part heartbeats whose host's clock can be trusted from hosts whose clock is off.
+
+    A job expires by the clock of the host that takes it: with a clock that is off by a lease, every
+    job would be thrown away unheard.
+    """
+    off = {
+        presence.host: (presence.at - now).total_seconds()
+        for presence in presences
+        if abs((presence.at - now).total_seconds()) > lease_s / 2
+    }
+    trusted = [presence for presence in presences if presence.host not in off]
+    return trusted, [f"the clock of {host} is {skew:+.0f} s off" for host, skew in off.items()]
 
 
 class Scheduler:
@@ -85,6 +100,7 @@ class Scheduler:
         self._sight = Sight(frozenset(), {}, {}, frozenset())
         self._looked_at = 0.0
         self._pinned_at = 0.0
+        self._doubts: set[str] = set()
 
     def serve(self, stop: threading.Event) -> None:
         """Tick until told to stop; trouble with broker or store is waited out."""
@@ -110,7 +126,11 @@ class Scheduler:
         """Look at everything; renew, expire, dispatch; say how many jobs went out."""
         now = time.time()
         presences = self._broker.presences()
-        self._sight = look(presences, backlog.known_facts(self._db))
+        trusted, doubts = on_time(presences, datetime.now(UTC), self._lease_s)
+        for doubt in set(doubts) - self._doubts:
+            log.warning("%s: it gets no jobs; set its clock", doubt)
+        self._doubts = set(doubts)
+        self._sight = look(trusted, backlog.known_facts(self._db))
         self._looked_at = time.monotonic()
         if now - self._renewed_at > self._lease_s / 4:
             backlog.renew(self._db, self._sight.running, now + self._lease_s)

@@ -9,7 +9,6 @@ from typing import TextIO
 
 from orchestrator.analysis.compare import Absent, FleetGroup, FleetRow, FleetTable
 from orchestrator.export.cell import text_cell
-from workloads.measure import Source
 
 COLUMNS = (
     "metric",
@@ -51,12 +50,6 @@ def write_comparison_csv(table: FleetTable, stream: TextIO) -> int:
     ]
     writer.writerows(rows)
     return len(rows)
-
-
-def comparison_file_name(base: str, table: FleetTable) -> str:
-    """Name the file so that nobody takes a simulation for a measurement."""
-    sources = {row.provenance.source for group in table.groups for row in group.rows}
-    return f"{base}.simulated.csv" if Source.SIMULATED in sources else f"{base}.csv"
 
 
 def _cell(table: FleetTable, group: FleetGroup) -> list[Cell]:

@@ -25,9 +25,15 @@ class Child:
     """A service in a process of its own, its words in a file."""
 
     def __init__(
-        self, name: str, command: Sequence[str | Path], log_file: Path, cwd: Path | None = None
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log_file: Path,
+        cwd: Path | None = None,
+        stop_s: float = STOP_S,
     ) -> None:
         self.name = name
+        self.stop_s = stop_s
         self.log_file = log_file
         self._command = [str(part) for part in command]
         self._cwd = cwd
@@ -94,7 +100,7 @@ def stop_all(children: Sequence[Child]) -> None:
     """Stop children in reverse order of their start: who depends on others goes first."""
     for child in reversed(children):
         child.ask_to_stop()
-        child.wait(time.monotonic() + STOP_S)
+        child.wait(time.monotonic() + child.stop_s)
 
 
 def service_command(*arguments: str | Path) -> list[str]:

@@ -18,6 +18,7 @@ log = logging.getLogger("farm.lab")
 
 LOOK_S = 0.5
 REST_S = 2.0
+AGENT_STOP_S = 60.0  # it puts every phone back first
 
 
 @contextmanager
@@ -68,7 +69,8 @@ def middle(lab: Lab, name: str) -> Child:
 def agent_child(lab: Lab, host: str, *options: str | Path) -> Child:
     """An agent as a child."""
     command = service_command("agent", "run", "--lab", lab.root, "--host", host, *options)
-    return Child(f"agent-{host}", command, lab.log_file(f"agent-{host}"))
+    log_file = lab.log_file(f"agent-{host}")
+    return Child(f"agent-{host}", command, log_file, stop_s=AGENT_STOP_S)
 
 
 def keep(children: Sequence[Child], look: Callable[[], None]) -> None:

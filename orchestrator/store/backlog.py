@@ -164,15 +164,21 @@ def expire(db: Database, now: float) -> list[tuple[RunId, str]]:
             .where(run.c.state == RunState.LEASED)
             .where(run.c.lease_until < now)
         ).all()
+        expired = []
         for row in gone:
             tries = {**row.tries, Blame.FARM: row.tries.get(Blame.FARM, 0) + 1}
-            connection.execute(
+            # On PostgreSQL its report may have been stored since it was read: then it stays done.
+            same = (run.c.id == row.id, run.c.attempt == row.attempt, run.c.lease_until < now)
+            changed = connection.execute(
                 update(run)
-                .where(run.c.id == row.id)
+                .where(*same, run.c.state == RunState.LEASED)
                 .values(state=RunState.QUEUED, tries=tries, note="the lease ran out")
             )
+            if changed.rowcount:
+                expired.append(row)
     return [
-        (RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt), row.phone) for row in gone
+        (RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt), row.phone)
+        for row in expired
     ]
 
 

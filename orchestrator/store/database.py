@@ -7,7 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DatabaseError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from workloads.fault import Refused, StoreDown
 
@@ -23,7 +29,7 @@ class Database:
         self.url = url
         try:
             self._engine = _engine(url)
-        except (NoSuchModuleError, ImportError) as error:
+        except (ArgumentError, ImportError, ValueError) as error:
             raise Refused(f"the store's URL cannot be used: {error}") from error
 
     @contextmanager
@@ -34,7 +40,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent look that never waits for a writer."""
+        """A look that never waits for a writer."""
         options = {"farm_reader": True}
         with _translated(self.url), self._engine.connect() as connection:
             yield connection.execution_options(**options)
@@ -69,8 +75,12 @@ class Database:
         path = Path(self.url.removeprefix("sqlite:///"))
         if self.url.startswith("sqlite:///") and not path.exists():
             raise StoreDown(f"there is no store at {path}; start the lab with 'farm up'")
-        with self.read() as connection:
-            found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        question = "SELECT version_num FROM alembic_version"
+        try:
+            with self.read() as connection:
+                found = connection.exec_driver_sql(question).scalar()
+        except ProgrammingError as error:
+            raise StoreDown("the store has no tables yet; start the lab with 'farm up'") from error
         if found != SCHEMA:
             raise Refused(f"the store has schema {found}, this farm needs {SCHEMA}; run 'farm up'")
 

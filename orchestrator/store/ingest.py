@@ -23,6 +23,7 @@ from workloads.measure import Standing
 from workloads.messages import Chunk, Event, Report, Sighting
 from workloads.units import format_ms
 
+_OF_TRIAL = (trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest)
 ACCEPTED, VOID, FAULT, STALE = "accepted", "void", "fault", "stale"
 
 
@@ -77,9 +78,10 @@ def _store_reports(
 ) -> list[Event]:
     runs = {(report.run.trial, report.run.repeat) for report in reports}
     rows = connection.execute(
-        select(run, trial.c.case, trial.c.condition)
+        select(run, *_OF_TRIAL)
         .join(trial, trial.c.id == run.c.trial)
         .where(tuple_(run.c.trial, run.c.repeat).in_(runs))
+        .with_for_update(of=run)  # nobody may lease or expire them until they are settled
     ).all()
     run_of = {(row.trial, row.repeat): row for row in rows}
     told = tables.report.c
@@ -109,12 +111,14 @@ def _store_reports(
 
 
 def _is_current(row: Row[Any], report: Report, host: str) -> bool:
-    """Whether the report comes from the newest attempt, and from the host that holds it.
+    """Whether the report answers the newest attempt: same question, phone and host.
 
     A lease that ran out without a newer attempt still counts: nothing else has been started.
     """
     open_ = row.state in (RunState.LEASED, RunState.QUEUED)
-    return bool(open_ and row.attempt == report.run.attempt and report.host == row.host == host)
+    asked = (row.attempt, row.phone, row.host, row.case_digest, row.condition_digest)
+    told = (report.run.attempt, report.phone, report.host, report.case_digest)
+    return bool(open_ and report.host == host and asked == (*told, report.condition_digest))
 
 
 def _status(report: Report, decision: Decision | None) -> str:

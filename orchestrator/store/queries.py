@@ -14,6 +14,7 @@ from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Refused
 from workloads.messages import Report
+from workloads.noun import digest_of_bytes
 from workloads.phone import PhoneFacts
 
 
@@ -32,10 +33,12 @@ def known_phones(db: Database) -> list[KnownPhone]:
     ]
 
 
-def sweep_summaries(db: Database, only: str | None = None) -> list[SweepSummary]:
+def sweep_summaries(
+    db: Database, only: str | None = None, limit: int | None = None
+) -> list[SweepSummary]:
     """Sweeps with their counts, newest first."""
     with db.read() as connection:
-        chosen = select(sweep).order_by(sweep.c.created_at.desc())
+        chosen = select(sweep).order_by(sweep.c.created_at.desc()).limit(limit)
         if only is not None:
             chosen = chosen.where(sweep.c.id == only)
         rows = connection.execute(chosen).all()
@@ -145,14 +148,15 @@ def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
 
 
 def telemetry(db: Database, digest: str) -> bytes | None:
-    """A run's telemetry blob, if all of it has arrived."""
+    """A run's telemetry blob, if all of it has arrived, and as it was sent."""
     with db.read() as connection:
         rows = connection.execute(
             select(chunk).where(chunk.c.digest == digest).order_by(chunk.c.part)
         ).all()
     if not rows or len(rows) != rows[0].parts:
         return None
-    return b"".join(row.data for row in rows)
+    blob = b"".join(row.data for row in rows)
+    return blob if digest_of_bytes(blob) == digest else None
 
 
 def leases(db: Database) -> dict[str, tuple[str, int, str]]:

@@ -1,10 +1,10 @@
 """What the scheduler makes of heartbeats."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.dispatch.scheduler import freed_by, look
+from orchestrator.dispatch.scheduler import freed_by, look, on_time
 from tests.builders import a_run
 from workloads.messages import Event, PhonePresence, Presence
 
@@ -14,7 +14,7 @@ KNOWN = {"PH1": DIGEST, "PH2": DIGEST}
 
 def a_presence(*phones: PhonePresence, host: str = "host-a") -> Presence:
     """A heartbeat."""
-    return Presence(host=host, agent="x", at=datetime.now(UTC), slots=8, phones=phones)
+    return Presence(host=host, at=datetime.now(UTC), slots=8, phones=phones)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,6 @@ def a_presence(*phones: PhonePresence, host: str = "host-a") -> Presence:
     [
         (PhonePresence(serial="PH1", state="idle", facts_digest=DIGEST), True),  # free and known
         (PhonePresence(serial="PH1", state="away", facts_digest=DIGEST), False),  # gone
-        (PhonePresence(serial="PH1", state="unfit", facts_digest=DIGEST), False),  # cannot work
         (PhonePresence(serial="PH9", state="idle", facts_digest=DIGEST), False),  # never seen
         (PhonePresence(serial="PH1", state="idle", facts_digest="cd" * 32), False),  # it changed
         (PhonePresence(serial="PH1", state="idle"), False),  # not yet probed
@@ -65,3 +64,19 @@ def test_only_a_clean_end_frees_a_phone_without_a_look(
     at = datetime.now(UTC)
     events = [Event(at=at, kind=kind, text="", phone="PH1") for kind in kinds]
     assert freed == freed_by(events)
+
+
+def test_a_host_gets_no_more_jobs_than_it_has_slots() -> None:
+    phones = [
+        PhonePresence(serial=name, state="idle", facts_digest=DIGEST) for name in ("PH1", "PH2")
+    ]
+    narrow = a_presence(*phones).model_copy(update={"slots": 1})
+    assert {"PH1": "host-a"} == look([narrow], KNOWN).idle
+
+
+def test_a_host_whose_clock_is_off_gets_no_jobs_and_is_named() -> None:
+    now = datetime.now(UTC)
+    off = a_presence(host="host-b").model_copy(update={"at": now + timedelta(seconds=47)})
+    trusted, doubts = on_time([a_presence(), off], now, lease_s=30)
+    assert ["host-a"] == [presence.host for presence in trusted]
+    assert ["the clock of host-b is +47 s off"] == doubts

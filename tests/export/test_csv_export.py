@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.compare import compare_fleet
 from orchestrator.export.cell import text_cell
-from orchestrator.export.comparison_csv import comparison_file_name, write_comparison_csv
+from orchestrator.export.comparison_csv import write_comparison_csv
 from orchestrator.export.csv import file_name, write_csv
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, measured, phone
@@ -121,7 +121,6 @@ def test_a_file_with_a_simulated_number_says_so_in_its_name(
     runs: list[MeasuredRun], expected: str
 ) -> None:
     assert expected == file_name("comparison", runs)
-    assert expected == comparison_file_name("comparison", compare_fleet(runs, mix=True))
     assert expected.replace("csv", "html") == file_name("comparison", runs, "html")
 
 

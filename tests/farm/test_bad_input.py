@@ -1,5 +1,6 @@
 """Bad input gets one clear sentence and the documented exit code; nothing is lost, no traceback."""
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -84,6 +85,42 @@ def test_a_wrong_command_is_one_sentence(
     takes_lab = words[0] in ("status", "export") or words[:2] == ["sweep", "submit"]
     made = run_farm(*words, *(("--lab", tmp_path / "none") if takes_lab else ()))
     assert (code, True) == (made.returncode, says in made.stderr), made.stderr
+    no_traceback(made.stderr)
+
+
+def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "agents" / "host-a"
+    folder.mkdir(parents=True)
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    made = run_farm("agent", "run", "--lab", tmp_path, "--host", "host-a")
+    os.close(held)
+    assert (4, True) == (made.returncode, "already runs in" in made.stderr)
+
+
+@pytest.mark.parametrize("name", ["LabPC", "../x", "a b"])
+def test_a_bad_name_for_a_host_is_one_sentence(tmp_path: Path, name: str) -> None:
+    for command in (("agent", "run"), ("up",)):
+        made = run_farm(*command, "--lab", tmp_path / "lab", "--host", name)
+        assert (2, True) == (made.returncode, "is no name for a host" in made.stderr), made.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ('[store]\nurl = "nonsense"', 2),  # no URL at all
+        ('[store]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', 4),  # nobody there
+        ('[broker]\nurl = "redis://u:secret@127.0.0.1:1/0"', 4),
+    ],
+)
+def test_services_that_cannot_be_used_are_one_sentence_without_a_password(
+    tmp_path: Path, settings: str, code: int
+) -> None:
+    (tmp_path / "lab.toml").write_text(settings + "\n")
+    command = ("status",) if "broker" in settings else ("sweep", "list")
+    made = run_farm(*command, "--lab", tmp_path)
+    assert code == made.returncode, made.stderr
+    assert "secret" not in made.stderr
     no_traceback(made.stderr)
 
 

@@ -5,8 +5,11 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from agent.spool import Spool
 from tests.builders import a_phone, a_run, a_sighting
+from workloads.fault import FarmTrouble
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,3 +57,16 @@ def test_what_was_begun_before_a_kill_is_known_afterwards(tmp_path: Path) -> Non
     assert ["the job"] == spool.interrupted()
     spool.end(a_run(1), [])
     assert [] == spool.interrupted()
+
+
+def test_a_broken_spool_is_one_sentence_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "spool.db").write_bytes(b"this is not a database" * 100)
+    with pytest.raises(FarmTrouble, match="the spool .* cannot be used"):
+        Spool(tmp_path / "spool.db")
+
+
+def test_a_closed_spool_does_not_keep_anybody_waiting(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.db")
+    spool.close()
+    with pytest.raises(FarmTrouble, match="closed"):
+        spool.begin(a_run(), "job")

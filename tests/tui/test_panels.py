@@ -63,7 +63,7 @@ def test_a_phone_without_a_heartbeat_is_away() -> None:
     (away,) = join([known], [], {})
     assert "away" == away.state
     beat = PhonePresence(serial="PH1", state="busy", run=a_run(), stage="cool", temp_c=38.0)
-    presence = Presence(host="host-b", agent="x", at=NOW, slots=4, phones=(beat,))
+    presence = Presence(host="host-b", at=NOW, slots=4, phones=(beat,))
     (busy,) = join([known], [presence], {"PH1": "mlp-4"})
     assert ("host-b", "busy", "cool", 38.0, "mlp-4") == (
         *(busy.host, busy.state, busy.stage),
