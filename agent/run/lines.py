@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, Field, ValidationError
 
 from workloads.fault import BadOutput
+from workloads.measure import Provenances
 from workloads.noun import Noun
 from workloads.text import safe_text
 
@@ -29,6 +30,7 @@ class Hello(_Line):
     mask: str = Field(pattern=r"^[0-9a-f]{1,16}$")
     threads: int = Field(ge=1, le=1024)
     t_ns: int = Field(ge=0, le=INT_MAX)
+    provenance: Provenances | None = None
 
 
 class Window(_Line):

@@ -156,7 +156,7 @@ def weigh(
         start_temp_c=before.temp_c,
         clock_held_share=share,
     )
-    offered = scene.facts.provenance
+    offered = output.hello.provenance or scene.facts.provenance
     metrics = figures(measured, offered) if offered is not None else ()
     digest, blob = pack(output.windows, readings)
     return Harvest(judge(evidence), metrics, digest, blob)

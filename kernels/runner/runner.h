@@ -42,7 +42,10 @@
  *   Affinity is not an argument: the agent applies the mask before exec (taskset), every thread
  *   inherits it, and the runner says which mask it finds, so that what was asked is not what is
  *   reported. Lines, in this order:
- *     {"line":"hello","contract":1,"pid":N,"case":"DIGEST","mask":"f0","threads":4,"t_ns":T}
+ *     {"line":"hello","contract":1,"pid":N,"case":"DIGEST","mask":"f0","threads":4,"t_ns":T,
+ *      "provenance":{...}}
+ *         provenance as in info, for this run; absent, what info said holds. A model may be
+ *         fitted for one workload and extrapolated for the next, and then info promises less.
  *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B}     repeated
  *         N consecutive steps, the first being number I (warm-up not counted), started at T,
  *         together D ns long, the shortest A and the longest B. A step of --window-ms or more is

@@ -52,14 +52,11 @@ def start(phone: PhoneAt, options: str = "") -> int:
 def test_info_says_that_everything_is_simulated(ready: PhoneAt) -> None:
     info = json.loads(ready.out(f"{HOME}/runner info"))
     simulated = {"source": "simulated", "model": "extrapolated"}
-    fitted = {"source": "simulated", "model": "fitted"}
     assert ("info", 1, "arm64-v8a", ["cpu"]) == tuple(
         info[key] for key in ("line", "contract", "abi", "backends")
     )
-    provenance = info["provenance"]
-    for family in ("time", "energy"):  # this phone's were fitted, and say how well
-        assert 0.02 < provenance[family].pop("error_rel") < 0.3
-    assert {"time": fitted, "clock": simulated, "heat": simulated, "energy": fitted} == provenance
+    # fitted with one engine only: for whatever may be run, info promises no more than this
+    assert dict.fromkeys(("time", "clock", "heat", "energy"), simulated) == info["provenance"]
 
 
 def test_a_run_says_hello_then_windows_then_done(ready: PhoneAt) -> None:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.virtual.cli import virtual
-from agent.virtual.engines import load_engine
+from agent.virtual.engines import engine_for, load_engine
 from agent.virtual.fleet import make_fleet
 from agent.virtual.phone import Phone
 from agent.virtual.physics.memory import pressure
@@ -19,6 +19,7 @@ from agent.virtual.twin.fit_power import whole_w
 from agent.virtual.twin.fit_time import set_costs, step_costs
 from agent.virtual.twin.measured import measured_on
 from agent.virtual.twin.predict import Asked, predict
+from agent.virtual.twin.provenance import provenance_of
 from agent.virtual.twin.report import mean_error
 from agent.virtual.twin.solve import Prior, solve
 from tests.virtual.conftest import StartPhone
@@ -204,3 +205,14 @@ def test_calibration_finds_what_the_profiles_hold_and_shows_both_errors() -> Non
     assert "by batch" in rows["step time"]
     assert "K by" in rows["battery temperature"]
     assert "written" not in said.output
+
+
+def test_an_engine_that_was_not_fitted_borrows_no_phones_error() -> None:
+    """What MNN needed on the Meizu says nothing of another engine's times there."""
+    profile = load_profile("meizu-16t")
+    fitted = provenance_of(profile, engine_for("emdl-lenet"))
+    for engine in (engine_for("sgemm"), None):
+        invented = provenance_of(profile, engine)
+        for family in ("time", "energy"):
+            assert fitted[family]["model"] == "fitted"
+            assert invented[family]["model"] == "extrapolated"

@@ -19,6 +19,7 @@ class Engine(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
+    fitted: bool = False  # to measurements; else invented, and no phone's error covers it
     workloads: tuple[str, ...]  # what it runs: names, or beginnings that end in *
     gemm_share: float  # of a good matrix product's rate, for every kind that is one inside
     kind_share: dict[str, float]  # of the above, for the other kinds

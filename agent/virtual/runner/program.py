@@ -62,7 +62,7 @@ def _info(call: Call) -> int:
         "runner": VERSION,
         "abi": "arm64-v8a",
         "backends": ["cpu"],
-        "provenance": provenance_of(call.phone.profile),
+        "provenance": provenance_of(call.phone.profile, None),
     }
     call.say(encode_line(line) + "\n")
     return int(Exit.DONE)

@@ -18,6 +18,7 @@ from agent.virtual.runner.lines import Lines
 from agent.virtual.runner.plan import Plan
 from agent.virtual.runner.sampler import Sampler
 from agent.virtual.timeline import Event
+from agent.virtual.twin.provenance import provenance_of
 
 # Noise of a single step and of a whole run, with clocks pinned and free: at the low end of what
 # phones show (0.5-7 % and 2-16 %). A late step is followed by an early one (lag-1 correlations of
@@ -101,6 +102,7 @@ class Work:
                 "mask": f"{self.process.mask:x}",
                 "threads": self.plan.threads,
                 "t_ns": self.phone.uptime_ns(),
+                "provenance": provenance_of(self.phone.profile, plan.engine),
             }
         )
         self._looked = self._began = self.phone.timeline.now

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
+from agent.virtual.engines import engine_for
 from agent.virtual.profiles import load_profile
 from agent.virtual.twin.bench import Bench, job_named
 from agent.virtual.twin.provenance import provenance_of
@@ -58,6 +59,7 @@ def predict(profile_id: str, asked: Asked) -> Prediction:
     profile = load_profile(profile_id)
     job = job_named(asked.workload, asked.batch)
     bench = Bench(profile, job, asked.cores, asked.freq, on_gpu=asked.backend == "opencl")
+    engine = engine_for(asked.workload) if asked.backend == "cpu" else None
     step_s = bench.cost.seconds
     lead = bench.soc.cluster_of(_watched(bench))
     if asked.minutes == 0:
@@ -91,7 +93,7 @@ def predict(profile_id: str, asked: Asked) -> Prediction:
         skin_c=round(temps[1], 2),
         die_c=round(temps[0], 2),
         room_c=round(bench.soc.heat.ambient_c, 2),
-        provenance=provenance_of(profile),
+        provenance=provenance_of(profile, engine),
     )
 
 
