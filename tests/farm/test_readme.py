@@ -151,3 +151,20 @@ def listed_in_store(folder: Path) -> int:
     from orchestrator.store.queries import known_phones
 
     return len(known_phones(Database(f"sqlite:///{folder / 'lab' / 'farm.db'}")))
+
+
+def test_every_command_about_virtual_phones_works(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    readme = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"## Phones that are not there\n.*?```sh\n(.*?)```", readme, re.S)
+    for line in block.splitlines():
+        words = line.split("#")[0].split()[1:]
+        made = start(tmp_path, *words)
+        if words[:2] == ["virtual", "up"]:
+            assert made.stdout is not None
+            assert re.search(r"127\.0\.0\.1:\d+", made.stdout.readline()), line
+            made.terminate()
+        out, err = made.communicate(timeout=120)
+        assert 0 == made.returncode, f"{line}: {err}"
+        assert out, line
+    assert not processes_of(tmp_path)
