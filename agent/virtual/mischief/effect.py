@@ -3,6 +3,7 @@
 A kind acts through its victim's seams only; whatever it changes, its stop puts back.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -32,7 +33,7 @@ class Victim:
 
 
 @dataclass(eq=False)
-class Effect:
+class Effect(ABC):
     """One trouble at work on one phone; its fields are its options."""
 
     # May it start in the middle of the very event that triggers it, or only just after?
@@ -42,13 +43,14 @@ class Effect:
     # Called by an effect that is over before anybody stopped it.
     ended: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
 
+    @abstractmethod
     def start(self, victim: Victim) -> None:
-        raise NotImplementedError
+        """Begin."""
 
-    def stop(self, victim: Victim) -> None:
+    def stop(self, victim: Victim) -> None:  # noqa: B027 - what is over at once has nothing to stop
         """Put back what start changed."""
 
-    def heard(self, victim: Victim, event: str, facts: dict[str, object]) -> None:
+    def heard(self, victim: Victim, event: str, facts: dict[str, object]) -> None:  # noqa: B027
         """Something happened on the phone while this is at work."""
 
 
@@ -67,9 +69,9 @@ class Outputs(Effect):
     def matches(self, call: Call) -> bool:
         return fnmatchcase(" ".join(call.argv), self.command)
 
+    @abstractmethod
     async def run(self, call: Call, program: Program) -> int:
-        """The command's own way to run."""
-        raise NotImplementedError
+        """Run the command, in this trouble's way."""
 
 
 def make_effect(kind: type[Effect], options: dict[str, object]) -> Effect:
