@@ -97,7 +97,8 @@ def _stood_still(seen: Evidence) -> bool:
     first = seen.temps_c[0]
     if len(seen.temps_c) < 10 or any(temp != first for temp in seen.temps_c):
         return False
-    return first == seen.start_temp_c or abs(first - round(first)) > 0.01
+    start = first if seen.start_temp_c is None else seen.start_temp_c
+    return first == start or any(abs(temp - round(temp)) > 0.01 for temp in (first, start))
 
 
 def _length_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:

@@ -52,6 +52,7 @@ def test_a_run_as_asked_is_valid() -> None:
         ({"temps_c": ()}, Standing.SUSPECT, "no temperature"),
         ({"temps_c": (30.0,) * 40}, Standing.SUSPECT, "stood still"),
         ({"temps_c": (38.4,) * 40}, Standing.SUSPECT, "stood still"),
+        ({"temps_c": (38.0,) * 40, "start_temp_c": 30.3}, Standing.SUSPECT, "stood still"),
         ({"unseen_s": 5.0}, Standing.SUSPECT, "nothing was read for 5.0 s"),
     ],
 )
@@ -62,6 +63,11 @@ def test_each_doubt_has_its_weight(
     verdict = judge(replace(SOUND, **change))  # type: ignore[arg-type]
     assert verdict.standing is standing
     assert words in " ".join(verdict.reasons)
+
+
+def test_a_sensor_of_whole_degrees_may_rest_on_a_new_one() -> None:
+    """It moved by a degree and stayed there: coarse, but alive."""
+    assert judge(replace(SOUND, temps_c=(38.0,) * 40)).standing is Standing.VALID
 
 
 def test_throttling_is_what_endurance_measures() -> None:
