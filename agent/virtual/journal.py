@@ -39,8 +39,7 @@ class Journal:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             self.path = folder / f"{serial}.jsonl"
-            # What is no UTF-8 is written as JSON's own escape of it.
-            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file = self.path.open("a", encoding="ascii")
 
     def write(self, event: str, **facts: object) -> None:
         """Append one line and let it reach the file before anything else happens."""
@@ -64,5 +63,6 @@ class Journal:
             "wall": datetime.now(UTC).isoformat(timespec="milliseconds"),
             **facts,
         }
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        # Escaped, whatever a host sent: some characters end a line for one reader and not another.
+        self._file.write(json.dumps(line) + "\n")
         self._file.flush()

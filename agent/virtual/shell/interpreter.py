@@ -5,6 +5,8 @@ Each shell belongs to a process; what it starts inherits user, cores and session
 
 import asyncio
 import errno
+import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from agent.virtual.files.tree import strerror
@@ -269,6 +271,8 @@ class Shell:
             return leaving.status
         except LoopJump:
             return 0
+        except BrokenPipeError:
+            return 128 + signal.SIGPIPE
         except BadSyntax as error:
             self._complain(streams, str(error))
             return 1
@@ -351,4 +355,5 @@ class Shell:
             streams.stdout.write(encode("> " if pending else f"{home}:{self.cwd} {mark} "))
 
     def _complain(self, streams: Streams, text: str) -> None:
-        streams.stderr.write(encode(f"{self.name}: {text}\n"))
+        with suppress(OSError):  # nobody may be listening any more
+            streams.stderr.write(encode(f"{self.name}: {text}\n"))
