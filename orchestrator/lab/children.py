@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 log = logging.getLogger("farm.lab")
@@ -16,7 +17,18 @@ STOP_S = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals wait: one that comes while Python forks would be swallowed by its fork hooks."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _die_with_parent() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -42,7 +54,7 @@ class Child:
     def start(self) -> None:
         """Start it. Its own session, so that Ctrl-C reaches the parent alone, which stops it."""
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_file.open("ab") as output:
+        with self.log_file.open("ab") as output, _signals_held():
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._cwd,

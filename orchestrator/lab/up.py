@@ -41,8 +41,8 @@ def services(lab: Lab, more: Sequence[Child] = ()) -> Iterator[list[Child]]:
     children: list[Child] = []
 
     def start(child: Child) -> None:
+        children.append(child)  # first, so that it is stopped whatever happens next
         child.start()
-        children.append(child)
 
     try:
         if lab.embedded_broker:

@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from orchestrator.lab.children import Child, service_command
+from orchestrator.lab.children import Child, service_command, stop_all
 from workloads.fault import FarmTrouble
 from workloads.lab import Lab
 
@@ -33,10 +33,14 @@ def virtual_phones(
         "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )
     child = Child("virtual", command, lab.log_file("virtual"))
-    child.start()
-    deadline = time.monotonic() + START_S
-    while not ready.exists():
-        if not child.alive or time.monotonic() > deadline:
-            raise FarmTrouble(f"the virtual phones did not start: {child.last_words()}")
-        time.sleep(0.02)
+    try:
+        child.start()
+        deadline = time.monotonic() + START_S
+        while not ready.exists():
+            if not child.alive or time.monotonic() > deadline:
+                raise FarmTrouble(f"the virtual phones did not start: {child.last_words()}")
+            time.sleep(0.02)
+    except BaseException:
+        stop_all([child])
+        raise
     return (child,), tuple(phone["address"] for phone in json.loads(ready.read_text()))
