@@ -6,10 +6,11 @@
  * as well, and one test holds all of them to it.
  *
  *   runner info
- *   runner run PLAN DIR [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
- *                       [--window-ms N] [--period-ms N]
- *   runner sample DIR   [--period-ms N] [--seconds S]
- *   runner guard DIR    [--silence-s N]
+ *   runner run PLAN DIR  [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
+ *                        [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE]
+ *   runner sample DIR    [--period-ms N] [--seconds S]
+ *   runner guard DIR     [--silence-s N]
+ *   runner dump PLAN DIR [--steps N] [--data FILE]
  *
  * RULES OF SPEECH
  *   Everything said is one JSON object per line, UTF-8, at most 64 KiB a line, with a member
@@ -21,7 +22,11 @@
  * info
  *   Prints one line to stdout and exits 0:
  *     {"line":"info","contract":1,"runner":"farmhand 0.1.0","abi":"arm64-v8a",
- *      "backends":["cpu"],"provenance":{"time":P,"clock":P,"heat":P,"energy":P}}
+ *      "backends":["cpu"],"features":["asimd","fp16"],"opencl":[],
+ *      "provenance":{"time":P,"clock":P,"heat":P,"energy":P}}
+ *   features are those of the CPU that could matter for speed. opencl lists the devices that the
+ *   vendor's library shows: {"platform":"...","device":"...","version":"...","units":N,
+ *   "global_bytes":N,"local_bytes":N,"max_group":N}; a library that loads and shows none is [].
  *   provenance says, per family of metrics, where this phone's numbers come from. P is null
  *   (this phone offers no such figure) or one of
  *     {"source":"phone"}                                     measured on a phone
@@ -38,7 +43,9 @@
  *     --max-seconds S  ... but stop measuring after S seconds (default 600)
  *     --window-ms N    one window closes at the first step boundary after N ms (default 50);
  *                      widened so that --max-seconds fits in RUNNER_WINDOWS_MAX windows
- *     --period-ms N    how often DIR/nodes is sampled (default 200)
+ *     --period-ms N    how often DIR/nodes is sampled (default 200; 10 at least)
+ *     --trace-steps N  time-stamp every operation of N steps, spread over the run (default 0)
+ *     --data FILE      the data file of a plan that reads one (kernels/engine/data.h)
  *   Affinity is not an argument: the agent applies the mask before exec (taskset), every thread
  *   inherits it, and the runner says which mask it finds, so that what was asked is not what is
  *   reported. Lines, in this order:
@@ -46,27 +53,54 @@
  *      "provenance":{...}}
  *         provenance as in info, for this run; absent, what info said holds. A model may be
  *         fitted for one workload and extrapolated for the next, and then info promises less.
- *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B}     repeated
+ *     {"line":"memory","parameter":B,"gradient":B,"state":B,"activation":B,"input":B,
+ *      "workspace":B,"dataset":B}
+ *         bytes taken, by kind, before the first step; nothing is taken after it.
+ *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B,
+ *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE]}                                repeated
  *         N consecutive steps, the first being number I (warm-up not counted), started at T,
  *         together D ns long, the shortest A and the longest B. A step of --window-ms or more is
- *         a window of its own. No step is counted twice and none is left out.
+ *         a window of its own. No step is counted twice and none is left out. phases_ns adds up
+ *         to D, less the few ns between two phases; null where phases are not told apart.
+ *     {"line":"trace","step":I,"t_ns":T,"first":F,"ends_ns":[E, ...]}            between windows
+ *         Operations F, F+1, ... of the header ended so many ns after T, the moment the first of
+ *         them began; -1 for one that took no part. A step of many operations takes several
+ *         lines. Traced steps are steps like others; what the stamps cost is in their time.
+ *     {"line":"evaluation","step":I,"t_ns":T,"ns":D,"accuracy":A}                 between windows
+ *         for plans that evaluate as they go; not part of any window.
+ *     {"line":"sampler","readings":N,"cpu_ns":C,"late_p50_ns":A,"late_p99_ns":B,"late_max_ns":M,
+ *      "core":K}
+ *         what sampling cost, if there was any: processor time, and how late readings were; the
+ *         core that it was bound to, or -1.
  *     {"line":"done","steps":N,"ns":D,"t_ns":T,"peak_rss_kb":R,"loss_first":L,"loss_last":M,
- *      "parameters_changed":true}
- *         loss_* are null for a workload without a loss. A training workload that did not change
- *         its parameters is a fault (wrong_answer), never "done": a framework that silently
- *         skips the optimizer is the oldest way to win a training benchmark.
+ *      "parameters_changed":true,"parameters":P,"macs":Q,"learned":U,"moved":V,"fallbacks":0,
+ *      "answer_error":null}
+ *         loss_first and loss_last are means over the first and the last round through the same
+ *         few batches, warm-up included, so that they compare like with like; null for a workload
+ *         without a loss. parameters and macs (multiply-adds of the forward operations of one
+ *         step) are counted from what was executed. learned tensors have an update, moved ones
+ *         differ from their first values. fallbacks counts operations that another backend did.
+ *         answer_error is the largest error of a product against a reference in double precision,
+ *         relative to the size of the terms, where the workload has such an answer.
+ *         A training workload that changed no parameter is a fault (wrong_answer), never "done": a
+ *         framework that silently skips the optimizer is the oldest way to win a training
+ *         benchmark. So is a loss that is not finite.
  *   or, at any point and as the last line,
  *     {"line":"fault","code":"CODE","text":"one sentence: what, where, what to do"}
- *   If DIR/nodes exists (one path per line), the same process samples those nodes beside the
- *   work, as `sample` does, on a core outside its mask where there is one.
+ *   If DIR/nodes exists, the same process samples those nodes beside the work, as `sample` does,
+ *   on a core outside its mask where there is one.
  *   SIGTERM ends the run at the next step boundary with the fault "stopped".
  *
  * sample DIR
- *   Reads DIR/nodes and appends to DIR/readings.jsonl:
+ *   Reads DIR/nodes (a line each: PATH, or PATH<TAB>cores, or PATH<TAB>whole), keeps them open
+ *   and appends to DIR/readings.jsonl:
  *     {"line":"nodes","paths":["/sys/class/thermal/thermal_zone3/temp", ...]}
  *     {"line":"reading","t_ns":T,"v":[V, ...]}        one per period; in the order of paths
  *   V is the node's first line as a JSON integer where it is one, as text (256 bytes at most)
- *   where it is not, and null where it cannot be read. Ends after --seconds (default 60).
+ *   where it is not, and null where it cannot be read. Of a node marked "cores", which has the
+ *   form of /proc/stat, V is the text "CPU:BUSY/TOTAL CPU:BUSY/TOTAL ..." in ticks, for every core
+ *   that is online. Of one marked "whole", V is all its lines as one text, ";" between them, 1024
+ *   bytes at most. Ends after --seconds (default 60).
  *
  * guard DIR
  *   The dead-man. Started detached, before anything on the phone is changed. DIR/restore lists,
@@ -75,8 +109,16 @@
  *   The agent writes the phone's uptime to DIR/alive while it lives. When DIR/alive has not
  *   changed for --silence-s (default 60) of the phone's time, guard kills the runner named in
  *   DIR/out.jsonl, writes the old values back in reverse order, renames DIR/restore to
- *   DIR/restored and exits with RUNNER_GUARD_RESTORED. When DIR/restore disappears, the agent
- *   has put everything back itself, and guard exits 0.
+ *   DIR/restored and exits with RUNNER_GUARD_RESTORED. It does the same at once when a node of
+ *   DIR/ceiling (PATH<TAB>LIMIT a line, in the node's own unit) stands above its limit at two
+ *   looks in a row, a second apart. When DIR/restore disappears, the agent has put everything
+ *   back itself, and guard exits 0.
+ *
+ * dump PLAN DIR
+ *   Executes --steps steps (default 1), untimed, and writes DIR/dump.bin, so that a reference on a
+ *   computer can be held against this very phone: for every moment (before the first step, and
+ *   after each) the 8 bytes of its number, then all tensors of the plan one after another, as
+ *   they lie, without padding. Nothing is sampled; the last line is "done" or "fault" on stdout.
  *
  * THE PLAN
  *   A plan is lowered by Python from a workload with every parameter bound:
@@ -88,7 +130,8 @@
  *      "samples_per_step":32,"parameter_bytes":N,"activation_bytes":N,"body_bytes":0,
  *      "ops":[{"name":"fc1.forward","kind":"matmul","flops":N,"read_bytes":N,"write_bytes":N}]}
  *   ops are the operations of ONE step in the order of execution. A virtual phone takes its
- *   times from them.
+ *   times from them. The grammar of the body is the opening comment of kernels/engine/engine.h;
+ *   the engine reads the body alone, a virtual phone the header alone.
  *
  * WHAT IT REFUSES
  *   No network. No writes outside DIR (guard: the nodes in DIR/restore excepted). No allocation
