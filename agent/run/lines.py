@@ -1,9 +1,9 @@
 """The runner's lines, read strictly by its contract (kernels/runner/runner.h). Pure."""
 
 import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, Strict, ValidationError, model_validator
 
 from workloads.fault import BadOutput
 from workloads.measure import Provenances
@@ -12,7 +12,14 @@ from workloads.text import safe_text
 
 LINE_BYTES_MAX = 65536
 WINDOWS_MAX = 4096
+TRACED_MAX = 500_000  # stamps of all traced steps together
+EVALUATIONS_MAX = 4096
 INT_MAX = 2**63 - 1
+
+Count = Annotated[int, Field(ge=0, le=INT_MAX)]
+# JSON knows lists only; what is in them is read as strictly as everything else.
+Phases = Annotated[tuple[Count, Count, Count, Count], Strict(False)]
+Stamps = Annotated[tuple[Annotated[int, Field(ge=-1, le=INT_MAX)], ...], Strict(False)]
 
 
 class _Line(Noun):
@@ -29,36 +36,98 @@ class Hello(_Line):
     case: str
     mask: str = Field(pattern=r"^[0-9a-f]{1,16}$")
     threads: int = Field(ge=1, le=1024)
-    t_ns: int = Field(ge=0, le=INT_MAX)
+    t_ns: Count
     provenance: Provenances | None = None
+
+
+class Memory(_Line):
+    """Bytes that the runner took before its first step, by what they are for."""
+
+    parameter: Count
+    gradient: Count
+    state: Count
+    activation: Count
+    input: Count
+    workspace: Count
+    dataset: Count
 
 
 class Window(_Line):
     """Some consecutive steps, timed together."""
 
-    first: int = Field(ge=0, le=INT_MAX)
+    first: Count
     n: int = Field(ge=1, le=INT_MAX)
-    t_ns: int = Field(ge=0, le=INT_MAX)
+    t_ns: Count
     ns: int = Field(ge=1, le=INT_MAX)
-    ns_min: int = Field(ge=0, le=INT_MAX)
-    ns_max: int = Field(ge=0, le=INT_MAX)
+    ns_min: Count
+    ns_max: Count
+    phases_ns: Phases | None = None
 
     @property
     def step_ms(self) -> float:
         """Mean time of a step in this window."""
         return self.ns / self.n / 1e6
 
+    @model_validator(mode="after")
+    def _times_agree(self) -> Self:
+        inside = self.ns_min * self.n <= self.ns <= self.ns_max * self.n
+        if not inside or sum(self.phases_ns or ()) > self.ns:
+            raise ValueError(f"the times at step {self.first} contradict themselves")
+        return self
+
+
+class Trace(_Line):
+    """When some consecutive operations of one step ended, counted from when the first began."""
+
+    step: Count
+    t_ns: Count
+    first: Count
+    ends_ns: Stamps = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _time_goes_on(self) -> Self:
+        seen = [end for end in self.ends_ns if end >= 0]
+        if seen != sorted(seen):
+            raise ValueError(f"the stamps of step {self.step} go back in time")
+        return self
+
+
+class Evaluation(_Line):
+    """How well the model did after so many steps."""
+
+    step: Count
+    t_ns: Count
+    ns: Count
+    accuracy: float = Field(ge=0, le=1)
+
+
+class SamplerCost(_Line):
+    """What sampling cost: processor time, and how late readings were."""
+
+    readings: Count
+    cpu_ns: Count
+    late_p50_ns: Count
+    late_p99_ns: Count
+    late_max_ns: Count
+    core: int = Field(ge=-1, le=1024)
+
 
 class Done(_Line):
-    """The runner's last word when all went well."""
+    """The runner's last word when all went well; None for what it does not know."""
 
-    steps: int = Field(ge=0, le=INT_MAX)
-    ns: int = Field(ge=0, le=INT_MAX)
-    t_ns: int = Field(ge=0, le=INT_MAX)
-    peak_rss_kb: int | None = None
+    steps: Count
+    ns: Count
+    t_ns: Count
+    peak_rss_kb: Count | None = None
     loss_first: float | None = None
     loss_last: float | None = None
     parameters_changed: bool = False
+    parameters: Count | None = None
+    macs: Count | None = None
+    learned: Count | None = None
+    moved: Count | None = None
+    fallbacks: Count | None = None
+    answer_error: float | None = None
 
 
 class RunnerFault(_Line):
@@ -77,11 +146,16 @@ class Output:
     def __init__(self, case: str) -> None:
         self.case = case
         self.hello: Hello | None = None
+        self.memory: Memory | None = None
         self.windows: list[Window] = []
+        self.traces: list[Trace] = []
+        self.evaluations: list[Evaluation] = []
+        self.sampler: SamplerCost | None = None
         self.done: Done | None = None
         self.fault: RunnerFault | None = None
         self.bytes_read = 0
         self._tail = b""
+        self._traced = 0
 
     @property
     def ended(self) -> bool:
@@ -111,30 +185,57 @@ class Output:
                 self.hello = _read(Hello, said)
                 if self.hello.case != self.case:
                     raise BadOutput("The runner says that it runs another case.")
-            case "window" if self.hello is not None:
+            case "fault":
+                self.fault = _read(RunnerFault, said)
+            case kind if self.hello is not None:
+                self._take_after_hello(kind, said)
+            case kind:
+                raise _out_of_turn(kind)
+
+    def _take_after_hello(self, kind: object, said: dict[str, Any]) -> None:
+        match kind:
+            case "memory" if self.memory is None and not self.windows:
+                self.memory = _read(Memory, said)
+            case "window" if self.sampler is None:
                 self._take_window(_read(Window, said))
-            case "done" if self.hello is not None:
+            case "trace":
+                self._take_trace(_read(Trace, said))
+            case "evaluation" if len(self.evaluations) < EVALUATIONS_MAX:
+                self.evaluations.append(_read(Evaluation, said))
+            case "sampler" if self.sampler is None:
+                self.sampler = _read(SamplerCost, said)
+            case "done":
                 self.done = _read(Done, said)
                 if self.done.steps != self.steps:
                     raise BadOutput(f"{self.done.steps} steps done, {self.steps} in windows.")
-            case "fault":
-                self.fault = _read(RunnerFault, said)
-            case other:
-                raise BadOutput(f"The runner wrote '{safe_text(other, 40)}' out of turn.")
+            case _:
+                raise _out_of_turn(kind)
 
     def _take_window(self, window: Window) -> None:
         if window.first != self.steps_end or len(self.windows) >= WINDOWS_MAX:
             raise BadOutput(f"The window at step {window.first} does not follow the last one.")
-        if not window.ns_min * window.n <= window.ns <= window.ns_max * window.n:
-            raise BadOutput(
-                f"The times of the window at step {window.first} contradict themselves."
-            )
         self.windows.append(window)
+
+    def _take_trace(self, trace: Trace) -> None:
+        self._traced += len(trace.ends_ns)
+        last = self.traces[-1] if self.traces else None
+        goes_on = last is not None and (last.step, last.first + len(last.ends_ns)) == (
+            trace.step,
+            trace.first,
+        )
+        begins = trace.first == 0 and (last is None or trace.step > last.step)
+        if not (goes_on or begins) or self._traced > TRACED_MAX:
+            raise BadOutput(f"The trace of step {trace.step} does not follow the last one.")
+        self.traces.append(trace)
 
     @property
     def steps_end(self) -> int:
         """The number that the next window has to begin with."""
         return self.windows[-1].first + self.windows[-1].n if self.windows else 0
+
+
+def _out_of_turn(kind: object) -> BadOutput:
+    return BadOutput(f"The runner wrote '{safe_text(kind, 40)}' out of turn.")
 
 
 def hello_pid(line: str) -> int | None:

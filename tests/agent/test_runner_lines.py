@@ -1,6 +1,7 @@
 """The runner's output, read by its contract."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -31,8 +32,23 @@ DONE = {
     "parameters_changed": True,
 }
 
+MEMORY = {"line": "memory"} | dict.fromkeys(
+    ("parameter", "gradient", "state", "activation", "input", "workspace", "dataset"), 64
+)
+TRACE = {"line": "trace", "step": 1, "t_ns": 9, "first": 0, "ends_ns": [3, -1, 7]}
+EVALUATION = {"line": "evaluation", "step": 2, "t_ns": 40, "ns": 5, "accuracy": 0.5}
+SAMPLER = {
+    "line": "sampler",
+    "readings": 3,
+    "cpu_ns": 9,
+    "late_p50_ns": 1,
+    "late_p99_ns": 2,
+    "late_max_ns": 3,
+    "core": -1,
+}
 
-def text(*lines: dict[str, object]) -> bytes:
+
+def text(*lines: Mapping[str, object]) -> bytes:
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
@@ -46,6 +62,24 @@ def test_pieces_of_any_size_make_the_same_output() -> None:
     assert output.hello.mask == "f0"
     assert [window.n for window in output.windows] == [2]
     assert output.bytes_read == len(text(HELLO, WINDOW, DONE))
+
+
+def test_everything_that_a_runner_may_say_is_kept() -> None:
+    """Memory, phases, traces, evaluations, the sampler's cost and the gates' figures."""
+    output = Output(CASE)
+    window = WINDOW | {"phases_ns": [1, 8, 8, 3]}
+    more = TRACE | {"first": 3, "ends_ns": [4]}
+    done = DONE | {"parameters": 5, "macs": 6, "learned": 2, "moved": 2, "fallbacks": 0}
+    output.feed(text(HELLO, MEMORY, window, TRACE, more, EVALUATION, SAMPLER, done))
+    assert output.memory is not None
+    assert output.memory.workspace == 64
+    assert output.windows[0].phases_ns == (1, 8, 8, 3)
+    assert [(trace.first, trace.ends_ns) for trace in output.traces] == [(0, (3, -1, 7)), (3, (4,))]
+    assert [each.accuracy for each in output.evaluations] == [0.5]
+    assert output.sampler is not None
+    assert output.sampler.core == -1
+    assert output.done is not None
+    assert (output.done.macs, output.done.moved, output.done.answer_error) == (6, 2, None)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +99,18 @@ def test_pieces_of_any_size_make_the_same_output() -> None:
         text(HELLO, DONE),  # steps without windows
         text(HELLO, WINDOW, DONE, WINDOW),  # words after the last word
         b"x" * 70000,  # a line without end
+        text(HELLO, MEMORY, MEMORY),  # memory is taken once
+        text(HELLO, WINDOW, MEMORY),  # and before the first step
+        text(HELLO, MEMORY | {"state": -1}),  # less than nothing
+        text(HELLO, WINDOW | {"phases_ns": [1, 8, 8]}),  # a phase left out
+        text(HELLO, WINDOW | {"phases_ns": [9, 8, 8, 9]}),  # phases longer than their steps
+        text(HELLO, TRACE | {"ends_ns": [7, 3]}),  # time that goes back
+        text(HELLO, TRACE | {"ends_ns": []}),  # a trace of nothing
+        text(HELLO, TRACE, TRACE),  # a step traced twice
+        text(HELLO, TRACE, TRACE | {"first": 4}),  # an operation left out
+        text(HELLO, EVALUATION | {"accuracy": 1.5}),  # better than perfect
+        text(HELLO, SAMPLER, WINDOW),  # steps after the sampler was stopped
+        text(HELLO, {"line": "song"}),  # a line of no contract
     ],
 )
 def test_broken_output_is_named(content: bytes) -> None:
