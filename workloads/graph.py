@@ -5,12 +5,23 @@ makes no sense is refused with one sentence that names the layer.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from workloads.data import Column, input_column, target_column
 from workloads.fault import Refused
-from workloads.layers import Layer, Loss, Place, Shape
+from workloads.layers import (
+    CrossEntropy,
+    Embedding,
+    Layer,
+    Loss,
+    Place,
+    Shape,
+    SoftmaxCrossEntropy,
+)
+
+TARGET = "target"  # the data column of what a model should have said
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,7 @@ class Model:
     inputs: Mapping[str, Shape]
     nodes: tuple[Node, ...]
     stated: Stated
+    data: Mapping[str, Column] = field(default_factory=dict)  # what does not go without saying
 
     @cached_property
     def feeds(self) -> dict[str, tuple[str, ...]]:
@@ -69,7 +81,7 @@ class Model:
         """The shape of one sample at every input and behind every node."""
         shapes = dict(self.inputs)
         for name, shape in shapes.items():
-            if min(shape, default=0) < 1:
+            if min(shape, default=1) < 1:
                 raise Refused(f"{self.name}: the input '{name}' cannot have the shape {shape}.")
         for node in self.nodes:
             feeds = [shapes[feed] for feed in self.feeds[node.name]]
@@ -98,6 +110,31 @@ class Model:
             feed = self.feeds[node.name][0]
             tensors[node.name] = tensors[feed] if node.layer.view else node.name
         return tensors
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """What every input, and the target of the loss, is made of."""
+        loss = self.nodes[-1]
+        said = self.shapes[self.feeds[loss.name][0]]
+        judged = isinstance(loss.layer, SoftmaxCrossEntropy | CrossEntropy)
+        classes = said[-1] if judged and said else 10
+        tables = {
+            self.feeds[node.name][0]: node.layer.symbols
+            for node in self.nodes
+            if isinstance(node.layer, Embedding)
+        }
+        columns = {
+            name: self.data.get(name, input_column(shape, tables.get(name), classes))
+            for name, shape in self.inputs.items()
+        }
+        if TARGET in self.data:
+            columns[TARGET] = self.data[TARGET]
+        elif judged:
+            columns[TARGET] = target_column(said[:-1], classes)
+        for name in self.data:
+            if name not in columns:
+                raise Refused(f"{self.name} has data for '{name}', which it does not have.")
+        return columns
 
     @property
     def parameters(self) -> int:
