@@ -76,3 +76,16 @@ def test_its_exit_status_tells_what_it_did(guarded: PhoneAt) -> None:
     foreground = f"su -c '{HOME}/runner guard {LANE} --silence-s 5'"
     assert 10 == guarded.run(foreground).status
     assert 0 == guarded.run(foreground).status  # nothing left to restore
+
+
+def test_a_ceiling_restores_at_once_however_loud_the_agent_is(guarded: PhoneAt) -> None:
+    zone = "/sys/class/thermal/thermal_zone6/temp"
+    guarded.put(f"{LANE}/ceiling", f"/nowhere\t1\n{zone}\t200000\n".encode())
+    guard = start_guard(guarded, 100_000)
+    guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
+    guarded.out("sleep 30")
+    assert not gone(guarded, guard)
+    guarded.put(f"{LANE}/ceiling", f"{zone}\t{guarded.number(zone) - 5000}\n".encode())
+    until(lambda: gone(guarded, guard), "the guard ended")
+    assert 2419200 == guarded.number(f"{BIG}/scaling_max_freq")
+    assert guarded.run(f"cat {LANE}/restored").status == 0

@@ -94,8 +94,55 @@ class OpTable:
         return np.array([kind in self.engine.serial_kinds for kind in self._kinds], dtype=bool)
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What each operation's time is made of."""
+
+    arithmetic: Array
+    memory: Array
+    hidden: Array  # of the memory's time, behind arithmetic
+    hits: Array
+    moved_gb: Array
+    launch_s: float  # of every operation
+    sync_s: float  # of every operation that threads share
+
+    def seconds(self, serial: NDArray[np.bool_]) -> Array:
+        """The time of each operation."""
+        return (
+            self.arithmetic
+            + self.memory
+            - self.hidden
+            + self.launch_s
+            + np.where(serial, 0.0, self.sync_s)
+        )
+
+
 def step_cost(table: OpTable, pace: Pace) -> StepCost:
     """Add up the operations of one step."""
+    serial, parts = table.serial, _parts(table, pace)
+    arithmetic, memory, hidden = parts.arithmetic, parts.memory, parts.hidden
+    sync_s = int((~serial).sum()) * parts.sync_s
+    busy_s, stalled_s = float(arithmetic.sum()), float((memory - hidden).sum())
+    launch_s = len(serial) * parts.launch_s
+    alone_s = launch_s + float(memory[serial].sum())
+    total = max(busy_s + stalled_s + sync_s + launch_s, 1e-9)
+    together = total - alone_s
+    waits = float(((memory - hidden)[~serial]).sum())
+    lead = busy_s + pace.stalled * stalled_s + pace.scalar * (launch_s + sync_s)
+    others = busy_s + pace.stalled * waits + pace.scalar * sync_s
+    dram_gb = float((parts.moved_gb * (1.0 - parts.hits)).sum())
+    return StepCost(
+        total, lead / total, min(others, together) / total, dram_gb / total, alone_s / total
+    )
+
+
+def op_shares(table: OpTable, pace: Pace) -> Array:
+    """Which share of a step each operation takes."""
+    seconds = _parts(table, pace).seconds(table.serial)
+    return np.asarray(seconds / max(float(seconds.sum()), 1e-12))
+
+
+def _parts(table: OpTable, pace: Pace) -> _Parts:
     engine, serial = table.engine, table.serial
     hits = np.minimum(1.0, pace.cache_kb * 1024 / np.maximum(table.bytes, 1.0))
     moved = table.bytes * table.traffic / 1e9
@@ -104,18 +151,6 @@ def step_cost(table: OpTable, pace: Pace) -> StepCost:
     memory = moved * (hits / np.maximum(pace.cache_gbs, far) + (1.0 - hits) / far)
     arithmetic = np.where(serial, 0.0, arithmetic)  # a serial pass is bound by its memory
     hidden = engine.overlap * np.minimum(arithmetic, memory)
-    launch = engine.launch_kcycles / 1e6 / pace.lone_ghz
-    shared_ops = int((~serial).sum()) if pace.threads > 1 else 0
-    sync_s = shared_ops * engine.sync_kcycles / 1e6 / pace.lone_ghz
-    busy_s, stalled_s = float(arithmetic.sum()), float((memory - hidden).sum())
-    launch_s = len(serial) * launch
-    alone_s = launch_s + float(memory[serial].sum())
-    total = max(busy_s + stalled_s + sync_s + launch_s, 1e-9)
-    together = total - alone_s
-    waits = float(((memory - hidden)[~serial]).sum())
-    lead = busy_s + pace.stalled * stalled_s + pace.scalar * (launch_s + sync_s)
-    others = busy_s + pace.stalled * waits + pace.scalar * sync_s
-    dram_gb = float((moved * (1.0 - hits)).sum())
-    return StepCost(
-        total, lead / total, min(others, together) / total, dram_gb / total, alone_s / total
-    )
+    launch_s = engine.launch_kcycles / 1e6 / pace.lone_ghz
+    sync_s = engine.sync_kcycles / 1e6 / pace.lone_ghz if pace.threads > 1 else 0.0
+    return _Parts(arithmetic, memory, hidden, hits, moved, launch_s, sync_s)

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 CONTRACT = 1
 WINDOWS_MAX = 4096
+PERIOD_MIN_MS = 10.0
 VERSION = "farmhand 0.1.0"
 
 Line = Mapping[str, object]
@@ -52,6 +53,12 @@ class RunSettings:
     max_seconds: float = 600.0
     window_ms: float = 50.0
     period_ms: float = 200.0
+    trace_steps: int = 0
+
+    @property
+    def period_s(self) -> float:
+        """How often nodes are sampled; nobody may ask for more than the contract gives."""
+        return max(self.period_ms, PERIOD_MIN_MS) / 1000
 
     @property
     def window_s(self) -> float:
@@ -63,15 +70,22 @@ def encode_line(line: Line) -> str:
     return json.dumps(line, separators=(",", ":"))
 
 
-def read_options(words: list[str], known: Mapping[str, float]) -> dict[str, float]:
-    """--name value pairs over their defaults; anything else is a usage fault."""
+def read_options(
+    words: list[str], known: Mapping[str, float], texts: frozenset[str] = frozenset()
+) -> dict[str, float]:
+    """--name value pairs over their defaults; anything else is a usage fault.
+
+    What `texts` names takes any word: a phone that computes nothing needs no data either.
+    """
     options = dict(known)
     rest = list(words)
     while rest:
         name = rest.pop(0)
-        if name not in known or not rest:
+        if name not in {*known, *texts} or not rest:
             raise RunnerFault(Exit.USAGE, f"'{name}' is no option of this verb; see runner.h")
         text = rest.pop(0)
+        if name in texts:
+            continue
         try:
             options[name] = float(text)
         except ValueError:

@@ -1,4 +1,5 @@
-"""`guard`: the dead-man. Puts the phone back when the agent has been silent for too long."""
+"""`guard`: the dead-man. Puts the phone back when the agent has been silent for too long, or when
+the phone is hotter than it may be."""
 
 import asyncio
 import json
@@ -24,6 +25,7 @@ class Guard:
         self._heard = phone.timeline.now
         self._alive = self._read("alive")
         self._event: Event | None = None
+        self._too_hot_since: float | None = None
 
     def begin(self) -> None:
         self._look()
@@ -42,11 +44,31 @@ class Guard:
         alive = self._read("alive")
         if alive != self._alive:
             self._alive, self._heard = alive, now
-        if now - self._heard >= self._silence_s:
+        if now - self._heard >= self._silence_s or self._stays_too_hot(now):
             self._put_back(restore.decode("utf-8", "replace"))
             return
         due = min(now + _LOOK_EVERY_S, self._heard + self._silence_s)
         self._event = self._phone.timeline.at(due, self._look)
+
+    def _stays_too_hot(self, now: float) -> bool:
+        """Whether a limit is passed at two looks in a row, a second apart."""
+        if not self._above_ceiling():
+            self._too_hot_since = None
+            return False
+        if self._too_hot_since is None:
+            self._too_hot_since = now
+        return now - self._too_hot_since >= _LOOK_EVERY_S - 1e-6
+
+    def _above_ceiling(self) -> bool:
+        for line in (self._read("ceiling") or b"").decode("utf-8", "replace").splitlines():
+            path, _, limit = line.partition("\t")
+            try:
+                value = self._phone.tree.read(path, self._process.uid)
+                if int(value.split()[0]) > int(limit):
+                    return True
+            except (OSError, ValueError, IndexError):
+                continue
+        return False
 
     def _put_back(self, restore: str) -> None:
         self._phone.journal.write("guard_restores", folder=self._folder, pid=self._process.pid)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from agent.virtual.engines import Engine, engine_for
 from agent.virtual.physics.roofline import Op
@@ -10,6 +11,7 @@ from agent.virtual.runner.contract import Exit, RunnerFault
 _MAGIC = b"farmhand-plan 1 "
 _HEADER_MAX = 16 * 1024 * 1024
 _THREADS_MAX = 64
+_KINDS = ("parameter", "gradient", "state", "activation", "input", "workspace", "dataset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Plan:
     activation_bytes: int
     ops: tuple[Op, ...]
     engine: Engine
+    memory: dict[str, int]  # bytes by kind
 
 
 def read_plan(content: bytes) -> Plan:
@@ -43,6 +46,7 @@ def read_plan(content: bytes) -> Plan:
             activation_bytes=_count(header["activation_bytes"]),
             ops=tuple(_op(entry) for entry in header["ops"]),
             engine=engine_for(str(header.get("workload", ""))),
+            memory=_memory(header),
         )
         body_bytes = _count(header.get("body_bytes", 0))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -54,6 +58,16 @@ def read_plan(content: bytes) -> Plan:
     if header.get("backend") != "cpu":
         raise RunnerFault(Exit.UNSUPPORTED, f"backend '{header.get('backend')}' is not built in")
     return plan
+
+
+def _memory(header: dict[str, Any]) -> dict[str, int]:
+    """By kind where the header tells them apart; what it calls parameters else has all that
+    learning needs."""
+    told = header.get("memory") or {
+        "parameter": header["parameter_bytes"],
+        "activation": header["activation_bytes"],
+    }
+    return {kind: _count(told.get(kind, 0)) for kind in _KINDS}
 
 
 def _op(entry: dict[str, object]) -> Op:

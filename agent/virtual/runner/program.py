@@ -46,8 +46,13 @@ async def runner(call: Call) -> int:
                     return await _sample(call, process, _absolute(call, folder), options)
                 case ["guard", folder, *options]:
                     return await _guard(call, process, _absolute(call, folder), options)
+                case ["dump", _, _, *_]:
+                    text = "a phone that computes nothing has no tensors to dump; ask a real one"
+                    raise RunnerFault(Exit.UNSUPPORTED, text)
                 case _:
-                    raise RunnerFault(Exit.USAGE, "say info, run, sample or guard; see runner.h")
+                    raise RunnerFault(
+                        Exit.USAGE, "say info, run, sample, guard, dump; see runner.h"
+                    )
         except RunnerFault as fault:
             call.say(encode_line(fault.line()) + "\n")
             return int(fault.exit_code)
@@ -62,6 +67,8 @@ def _info(call: Call) -> int:
         "runner": VERSION,
         "abi": "arm64-v8a",
         "backends": ["cpu"],
+        "features": ["asimd"],
+        "opencl": [],
         "provenance": provenance_of(call.phone.profile, None),
     }
     call.say(encode_line(line) + "\n")
@@ -77,8 +84,9 @@ async def _run(call: Call, process: Process, plan_path: str, folder: str, words:
         "--max-seconds": defaults.max_seconds,
         "--window-ms": defaults.window_ms,
         "--period-ms": defaults.period_ms,
+        "--trace-steps": float(defaults.trace_steps),
     }
-    options = read_options(words, known)
+    options = read_options(words, known, frozenset({"--data"}))
     settings = RunSettings(
         int(options["--warmup"]),
         int(options["--steps"]),
@@ -86,6 +94,7 @@ async def _run(call: Call, process: Process, plan_path: str, folder: str, words:
         options["--max-seconds"],
         options["--window-ms"],
         options["--period-ms"],
+        int(options["--trace-steps"]),
     )
     lines = Lines(call.phone, f"{folder}/out.jsonl", process.uid)
     try:
@@ -112,8 +121,7 @@ async def _work(
     for _ in range(plan.threads - 1):
         call.phone.processes.add_thread(process, process.mask)
     if has_nodes(call.phone, folder, process.uid):
-        period_s = settings.period_ms / 1000
-        work.sampler = Sampler(call.phone, folder, process.uid, period_s, work.fail)
+        work.sampler = Sampler(call.phone, folder, process.uid, settings.period_s, work.fail)
         everyone = call.phone.processes.all_cores
         call.phone.processes.add_thread(process, everyone & ~process.mask or everyone)
 
@@ -150,7 +158,7 @@ async def _sample(call: Call, process: Process, folder: str, words: list[str]) -
     def on_fault(fault: RunnerFault) -> None:
         finish(int(fault.exit_code))
 
-    period_s = options["--period-ms"] / 1000
+    period_s = RunSettings(period_ms=options["--period-ms"]).period_s
     sampler = sampler_for(call.phone, folder, process.uid, period_s, on_fault)
     timeline = call.phone.timeline
     process.on_end = sampler.stop

@@ -11,7 +11,7 @@ from math import ceil, log, sqrt
 from agent.virtual.phone import Phone
 from agent.virtual.physics.memory import Pressure, needs_kb, pressure
 from agent.virtual.physics.placement import Load
-from agent.virtual.physics.roofline import OpTable, Pace, step_cost
+from agent.virtual.physics.roofline import Array, Op, OpTable, Pace, op_shares, step_cost
 from agent.virtual.processes import Process
 from agent.virtual.runner.contract import CONTRACT, Exit, RunnerFault, RunSettings
 from agent.virtual.runner.lines import Lines
@@ -30,6 +30,7 @@ _REBOUND = 0.3
 _FIRST_STEPS = 0.3
 _DRIFT, _DRIFT_KEPT = 0.0015, 0.95
 _HICCUP_CHANCE, _HICCUP_STEPS = 0.004, 0.2
+_TRACE_OPS_MAX = 2000  # a line; the contract's 64 KiB hold more
 _KILLED_AFTER_S = 2.5  # pages fill up, swap fills up, then the kernel looks for the largest
 
 
@@ -75,6 +76,10 @@ class Work:
         self._killing: Event | None = None
         self._paused = False
         self._pressure = Pressure("fits")
+        self._pace: Pace | None = None
+        self._shares: Array | None = None  # of a step, by operation, at the present pace
+        self._phase_shares = (0.0, 0.0)  # backward and update; forward is the rest
+        self._traced = 0
 
     # -- from outside
 
@@ -105,6 +110,7 @@ class Work:
                 "provenance": provenance_of(self.phone.profile, plan.engine),
             }
         )
+        self._lines.say({"line": "memory", **plan.memory})
         self._looked = self._began = self.phone.timeline.now
         self.phone.soc.attach(self._load)
         self._open_window()
@@ -180,6 +186,7 @@ class Work:
     def _change_pace(self, pace: Pace) -> None:
         self._look()
         cost = step_cost(self._table, pace)
+        self._pace, self._shares = pace, None
         if self._pressure.extra_s:
             cost = cost.slower(1.0 + self._pressure.extra_s / cost.seconds)
         self._load.take(cost)
@@ -277,13 +284,52 @@ class Work:
         low = min(mean, self._step_span[0] * 1e9 * self._noise) * (1 - reach)
         high = max(mean, self._step_span[1] * 1e9 * self._noise) * (1 + reach + self._hiccup)
         low, high = (length, length) if count == 1 else (round(low), round(high))
+        shares = self._op_shares()
+        backward, update = (int(length * share) for share in self._phase_shares)
         # Written out: thousands of these are said in a long run.
         self._lines.say_text(
             f'{{"line":"window","first":{self._measured},"n":{count},"t_ns":{self._opened_ns},'
-            f'"ns":{length},"ns_min":{low},"ns_max":{high}}}'
+            f'"ns":{length},"ns_min":{low},"ns_max":{high},'
+            f'"phases_ns":[0,{length - backward - update},{backward},{update}]}}'
         )
+        self._trace_steps(shares, count, mean)
         self._measured += count
         self._measured_ns += length
+
+    def _op_shares(self) -> Array:
+        """Which share of a step each operation takes, worked out once a pace."""
+        if self._shares is None:
+            assert self._pace is not None
+            self._shares = op_shares(self._table, self._pace)
+            phases = [_phase(op) for op in self.plan.ops]
+            self._phase_shares = (
+                sum(share for share, at in zip(self._shares, phases, strict=True) if at == 1),
+                sum(share for share, at in zip(self._shares, phases, strict=True) if at == 2),
+            )
+        return self._shares
+
+    def _trace_steps(self, shares: Array, count: int, step_ns: float) -> None:
+        """Say when the operations of this window's chosen steps ended."""
+        settings = self.settings
+        while self._traced < settings.trace_steps:
+            expected_s = min(settings.seconds, settings.max_seconds)
+            expected = max(settings.steps, int(expected_s / self._step_s))
+            apart = max(1, expected // settings.trace_steps)
+            step = self._traced * apart
+            if step >= self._measured + count:
+                return
+            ahead = max(step - self._measured, 0)
+            began = self._opened_ns + round(ahead * step_ns)
+            self._say_trace(self._measured + ahead, began, shares * step_ns)
+            self._traced += 1
+
+    def _say_trace(self, step: int, began_ns: int, op_ns: Array) -> None:
+        for first in range(0, len(op_ns), _TRACE_OPS_MAX):
+            ends = op_ns[first : first + _TRACE_OPS_MAX].cumsum().round().astype(int).tolist()
+            self._lines.say(
+                {"line": "trace", "step": step, "t_ns": began_ns, "first": first, "ends_ns": ends}
+            )
+            began_ns += ends[-1]
 
     def _is_enough(self) -> bool:
         elapsed = self.phone.timeline.now - self._began + 1e-9
@@ -295,6 +341,8 @@ class Work:
         )
 
     def _finish(self) -> None:
+        if self.sampler is not None:
+            self._lines.say(self.sampler.cost())
         self._lines.say(
             {
                 "line": "done",
@@ -302,11 +350,24 @@ class Work:
                 "ns": self._measured_ns,
                 "t_ns": self.phone.uptime_ns(),
                 "peak_rss_kb": self.process.rss_kb,
-                # A phone that computes nothing has no loss to show.
+                # A phone that computes nothing has no loss to show, and has counted nothing.
                 "loss_first": None,
                 "loss_last": None,
                 "parameters_changed": True,
+                "parameters": None,
+                "macs": None,
+                "learned": None,
+                "moved": None,
+                "fallbacks": 0,
+                "answer_error": None,
             }
         )
         self.release("done")
         self.outcome.set_result(int(Exit.DONE))
+
+
+def _phase(op: Op) -> int:
+    """0 forward, 1 backward, 2 update: as whoever lowered the plan names its operations."""
+    if op.kind == "update":
+        return 2
+    return 1 if "gradient" in op.name else 0
