@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from workloads.fault import Refused
 from workloads.noun import Noun, digest_of
-from workloads.work import FLOAT_BYTES, Op, Work
+from workloads.sgemm import Product
+from workloads.work import Op, Step, Work
 
 __all__ = [
     "CATALOGUE",
@@ -21,6 +22,7 @@ __all__ = [
     "Workload",
     "bind",
     "lower",
+    "step_of",
     "threads_of",
     "work_of",
 ]
@@ -46,7 +48,7 @@ class Workload:
     name: str
     text: str
     parameters: tuple[Parameter, ...]
-    work: Callable[[Mapping[str, int]], Work]
+    step: Callable[[Mapping[str, int]], Step]
     on_phone: bool = True
     threads: int | None = None  # None: one a core
 
@@ -97,16 +99,22 @@ def threads_of(case: Case, cores: int) -> int:
     return CATALOGUE[case.workload].threads or cores
 
 
+def step_of(case: Case) -> Step:
+    """The step that a case is."""
+    return CATALOGUE[case.workload].step(case.parameters)
+
+
 @lru_cache(maxsize=4096)
 def _work(workload: str, parameters: tuple[tuple[str, int], ...]) -> Work:
-    return CATALOGUE[workload].work(dict(parameters))
+    return CATALOGUE[workload].step(dict(parameters)).work
 
 
 @lru_cache(maxsize=4096)
 def _digest(workload: str, parameters: tuple[tuple[str, int], ...]) -> str:
-    ops = [op.model_dump() for op in _work(workload, parameters).ops]
+    step = CATALOGUE[workload].step(dict(parameters))
     case = {"workload": workload, "parameters": dict(parameters)}
-    return digest_of({"case": case, "ops": ops})
+    content = {"case": case, "ops": [op.model_dump() for op in step.work.ops]}
+    return digest_of(content if step.meaning is None else content | {"meaning": step.meaning})
 
 
 def lower(case: Case, threads: int) -> bytes:
@@ -128,26 +136,26 @@ def lower(case: Case, threads: int) -> bytes:
     return f"{PLAN_MAGIC} {len(text.encode())}\n{text}".encode()
 
 
-def _sgemm(parameters: Mapping[str, int]) -> Work:
-    m, n, k = parameters["m"], parameters["n"], parameters["k"]
-    product = Op(
-        name="sgemm",
-        kind="matmul",
-        flops=2 * m * n * k,
-        read_bytes=FLOAT_BYTES * (m * k + k * n),
-        write_bytes=FLOAT_BYTES * m * n,
-    )
-    return Work(
-        ops=(product,),
-        training=False,
-        samples_per_step=1,
-        parameter_bytes=FLOAT_BYTES * k * n,
-        activation_bytes=FLOAT_BYTES * (m * k + m * n),
-    )
+def _sgemm(parameters: Mapping[str, int]) -> Step:
+    return Product(parameters["m"], parameters["n"], parameters["k"])
 
 
-def _noop(_: Mapping[str, int]) -> Work:
-    return Work((), training=False, samples_per_step=0, parameter_bytes=0, activation_bytes=0)
+@dataclass(frozen=True)
+class Nothing(Step):
+    """A step that does nothing."""
+
+    @property
+    def work(self) -> Work:
+        """No operation at all."""
+        return Work((), training=False, samples_per_step=0, parameter_bytes=0, activation_bytes=0)
+
+    @property
+    def meaning(self) -> None:
+        """There is nothing to say."""
+
+
+def _noop(_: Mapping[str, int]) -> Step:
+    return Nothing()
 
 
 # Models are imported when their work is first asked for: most processes never do.
@@ -156,29 +164,29 @@ def _noop(_: Mapping[str, int]) -> Work:
 def _perceptron(name: str, widths: str) -> Workload:
     """A model of the Cambridge study, which trained with batches of 32."""
 
-    def work(parameters: Mapping[str, int]) -> Work:
+    def one(parameters: Mapping[str, int]) -> Step:
         from workloads.models.perceptrons import step
 
         return step(name, parameters["batch_size"])
 
     text = f"one training step of a {widths} perceptron: forward, backward, SGD"
-    return Workload(name, text, (Parameter("batch_size", 32, 1, 4096, "samples a step"),), work)
+    return Workload(name, text, (Parameter("batch_size", 32, 1, 4096, "samples a step"),), one)
 
 
 def _emdl(name: str, most: int) -> Workload:
     """A model of EMDL'21 as it was coded: batches of 1 to 32, four threads whatever the mask."""
 
-    def work(parameters: Mapping[str, int]) -> Work:
+    def one(parameters: Mapping[str, int]) -> Step:
         from workloads.models.emdl21 import step
 
         return step(name, parameters["batch_size"])
 
     text = f"one training step of EMDL'21's {name} as it was coded, four threads"
     batch = Parameter("batch_size", 16, 1, most, "samples a step")
-    return Workload(f"emdl-{name}", text, (batch,), work, threads=4)
+    return Workload(f"emdl-{name}", text, (batch,), one, threads=4)
 
 
-def _emdl_cpuconf(_: Mapping[str, int]) -> Work:
+def _emdl_cpuconf(_: Mapping[str, int]) -> Step:
     from workloads.models.emdl21 import cpu_job
 
     return cpu_job()

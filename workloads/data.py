@@ -78,12 +78,12 @@ def constant(value: float) -> Column:
 
 def filed_images(number: int) -> Column:
     """Pictures from a column of the data file that comes with the run."""
-    return Column("file", "byte", (number,), scale=2 / 255, shift=-1.0)
+    return Column("file", "byte", (number, 0), scale=2 / 255, shift=-1.0)
 
 
-def filed_labels(number: int) -> Column:
+def filed_labels(number: int, classes: int) -> Column:
     """Classes from a column of the data file that comes with the run."""
-    return Column("file", "index", (number,))
+    return Column("file", "index", (number, classes))
 
 
 def input_column(shape: Shape, symbols: int | None, classes: int) -> Column:

@@ -5,9 +5,10 @@ makes no sense is refused with one sentence that names the layer.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import prod
+from typing import Any
 
 from workloads.data import Column, input_column, target_column
 from workloads.fault import Refused
@@ -20,6 +21,7 @@ from workloads.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
+from workloads.work import meaning_of
 
 TARGET = "target"  # the data column of what a model should have said
 
@@ -136,6 +138,16 @@ class Model:
                 raise Refused(f"{self.name} has data for '{name}', which it does not have.")
         return columns
 
+    @cached_property
+    def meaning(self) -> Any:
+        """What tells this model from any other; what is said of it elsewhere is not part of it."""
+        columns = list(self.columns.items())
+        return meaning_of([list(self.inputs.items()), self.nodes, columns])
+
+    def taught(self, learns: frozenset[str]) -> "Model":
+        """The same model, in which only these nodes learn."""
+        return replace(self, nodes=tuple(_taught(node, learns) for node in self.nodes))
+
     @property
     def parameters(self) -> int:
         """Parameters, the frozen ones included."""
@@ -162,3 +174,9 @@ class Model:
 
     def _at(self, node: Node) -> str:
         return f"{self.name}, layer '{node.name}'"
+
+
+def _taught(node: Node, learns: frozenset[str]) -> Node:
+    if node.name in learns or "trainable" not in {each.name for each in fields(node.layer)}:  # type: ignore[arg-type]
+        return node
+    return replace(node, layer=replace(node.layer, trainable=False))  # type: ignore[type-var]

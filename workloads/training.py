@@ -1,4 +1,4 @@
-"""One training step of a model: forward, loss, backward, update, as a list of operations.
+"""Steps: training (forward, loss, backward, update) and inference, as lists of operations.
 
 Gradients are made only where they are needed: not for frozen parameters, and not for what lies
 before the first learned layer (the image itself).
@@ -6,14 +6,18 @@ before the first learned layer (the image itself).
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
+from typing import Any
 
+from workloads.data import BATCHES, Column
 from workloads.fault import Refused
 from workloads.graph import Model, Node
+from workloads.layers import Dropout, Loss
 from workloads.layers.layer import Count, Counts
-from workloads.work import FLOAT_BYTES, Op, Work
+from workloads.work import FLOAT_BYTES, Op, Step, Work, meaning_of
 
 
 class Optimizer(ABC):
@@ -74,27 +78,149 @@ class Adam(Optimizer):
         return 12
 
 
+@dataclass(frozen=True)
+class Pass:
+    """Once through a model and back, and the update of what learns.
+
+    Passes of one step share the parameters of nodes that have the same name. A pass without an
+    optimizer leaves its gradients to the next one that learns the same nodes.
+    """
+
+    model: Model
+    optimizer: Optimizer | None
+    name: str = ""  # before the names of its operations, where a step has several passes
+    learns: frozenset[str] | None = None  # nodes; None: all that can
+
+    @cached_property
+    def taught(self) -> Model:
+        """The model as this pass sees it: what is not to learn is frozen."""
+        return self.model if self.learns is None else self.model.taught(self.learns)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A look at samples that are not trained on, with the parameters as they are by then."""
+
+    every: int  # steps
+    samples: int
+    data: Mapping[str, Column] = field(default_factory=dict)  # what differs from the training's
+
+
+@dataclass(frozen=True)
+class Training(Step):
+    """One training step: its passes, in order, over a batch of samples."""
+
+    passes: tuple[Pass, ...]
+    batch: int
+    batches: int = BATCHES  # in the data set
+    evaluation: Evaluation | None = None  # of the first pass's model
+
+    @cached_property
+    def work(self) -> Work:
+        """Count the step; parameters that passes share are counted once."""
+        _check(self.batch)
+        parameters: dict[str, int] = {}
+        copies: dict[str, int] = {}
+        kept = 0
+        for each in self.passes:
+            for node in each.taught.nodes:
+                parameters[node.name] = each.model.parameter_count(node)
+                if each.taught.learned(node) and each.optimizer:
+                    copies[node.name] = 1 + each.optimizer.state
+            kept = max(kept, _kept(each.taught, self.batch))
+        held = sum(count * (1 + copies.get(name, 0)) for name, count in parameters.items())
+        return Work(
+            ops=tuple(self._ops()),
+            training=True,
+            samples_per_step=self.batch,
+            parameter_bytes=FLOAT_BYTES * held,
+            activation_bytes=FLOAT_BYTES * kept,
+        )
+
+    @cached_property
+    def meaning(self) -> Any:
+        """Models, data and how they learn."""
+        passes = [
+            [each.name, each.model.meaning, meaning_of(each.optimizer), meaning_of(each.learns)]
+            for each in self.passes
+        ]
+        return [passes, self.batch, self.batches, meaning_of(self.evaluation)]
+
+    def _ops(self) -> Iterator[Op]:
+        left: set[str] = set()  # nodes whose gradients wait for another pass
+        for each in self.passes:
+            model = each.taught
+            yield from _forward(model, self.batch, each.name)
+            yield from _backward(model, self.batch, each.name)
+            learned = [node for node in model.nodes if model.learned(node)]
+            for node in learned:
+                if node.name in left:
+                    size = model.learned(node)
+                    total = {"gradient_total": Count("elementwise", size, 2 * size, size)}
+                    yield from _ops(node, total, each.name)
+            if each.optimizer is None:
+                left.update(node.name for node in learned)
+                continue
+            left.difference_update(node.name for node in learned)
+            for node in learned:
+                update = {"update": each.optimizer.update(model.learned(node))}
+                yield from _ops(node, update, each.name)
+
+
+@dataclass(frozen=True)
+class Inference(Step):
+    """Forward only, as a trained model is used: nothing is dropped, nothing is judged."""
+
+    model: Model
+    batch: int
+    batches: int = BATCHES
+
+    @cached_property
+    def work(self) -> Work:
+        """Count the step."""
+        _check(self.batch)
+        model = self.model
+        nodes = [node for node in model.nodes if not isinstance(node.layer, Dropout | Loss)]
+        places = [model.place(node, self.batch) for node in nodes]
+        return Work(
+            ops=tuple(
+                op
+                for node, at in zip(nodes, places, strict=True)
+                for op in _ops(node, node.layer.forward(at))
+            ),
+            training=False,
+            samples_per_step=self.batch,
+            parameter_bytes=FLOAT_BYTES * model.parameters,
+            activation_bytes=FLOAT_BYTES * max((at.x + at.y for at in places), default=0),
+        )
+
+    @cached_property
+    def meaning(self) -> Any:
+        """Model and data."""
+        return ["inference", self.model.meaning, self.batch, self.batches]
+
+
+def training(model: Model, batch: int, optimizer: Optimizer) -> Training:
+    """The usual step: one pass through one model."""
+    return Training((Pass(model, optimizer),), batch)
+
+
 def training_work(model: Model, batch: int, optimizer: Optimizer) -> Work:
     """Count one training step."""
+    return training(model, batch, optimizer).work
+
+
+def _check(batch: int) -> None:
     if batch < 1:
         raise Refused(f"a batch has at least one sample, not {batch}")
-    ops = (*_forward(model, batch), *_backward(model, batch), *_update(model, optimizer))
-    learned = sum(model.learned(node) for node in model.nodes)
-    return Work(
-        ops=ops,
-        training=True,
-        samples_per_step=batch,
-        parameter_bytes=FLOAT_BYTES * (model.parameters + learned * (1 + optimizer.state)),
-        activation_bytes=FLOAT_BYTES * _kept(model, batch),
-    )
 
 
-def _forward(model: Model, batch: int) -> Iterator[Op]:
+def _forward(model: Model, batch: int, before: str) -> Iterator[Op]:
     for node in model.nodes:
-        yield from _ops(node, node.layer.forward(model.place(node, batch)))
+        yield from _ops(node, node.layer.forward(model.place(node, batch)), before)
 
 
-def _backward(model: Model, batch: int) -> Iterator[Op]:
+def _backward(model: Model, batch: int, before: str) -> Iterator[Op]:
     # Who feeds several layers gets several gradients, and they are added before it goes on.
     sent = Counter(
         feed
@@ -108,19 +234,13 @@ def _backward(model: Model, batch: int) -> Iterator[Op]:
         layer, at = node.layer, model.place(node, batch)
         if sent[node.name] > 1:
             flops, reads = (sent[node.name] - 1) * at.y, sent[node.name] * at.y
-            yield from _ops(node, {"gradient_sum": Count("elementwise", flops, reads, at.y)})
-        yield from _ops(node, layer.inner_gradients(at))
+            total = {"gradient_sum": Count("elementwise", flops, reads, at.y)}
+            yield from _ops(node, total, before)
+        yield from _ops(node, layer.inner_gradients(at), before)
         if model.learned(node):
-            yield from _ops(node, layer.parameter_gradients(at))
+            yield from _ops(node, layer.parameter_gradients(at), before)
         if any(feed in model.learning for feed in model.feeds[node.name]):
-            yield from _ops(node, layer.input_gradients(at))
-
-
-def _update(model: Model, optimizer: Optimizer) -> Iterator[Op]:
-    for node in model.nodes:
-        learned = model.learned(node)
-        if learned:
-            yield from _ops(node, {"update": optimizer.update(learned)})
+            yield from _ops(node, layer.input_gradients(at), before)
 
 
 def _kept(model: Model, batch: int) -> int:
@@ -137,12 +257,17 @@ def _kept(model: Model, batch: int) -> int:
     return besides + batch * sum(prod(model.shapes[name]) for name in kept)
 
 
-def _ops(node: Node, counts: Counts) -> Iterator[Op]:
+def _ops(node: Node, counts: Counts, before: str = "") -> Iterator[Op]:
     for name, count in counts.items():
         yield Op(
-            name=f"{node.name}.{name}",
+            name=op_name(before, node.name, name),
             kind=count.kind,
             flops=count.flops,
             read_bytes=FLOAT_BYTES * count.reads,
             write_bytes=FLOAT_BYTES * count.writes,
         )
+
+
+def op_name(before: str, node: str, part: str) -> str:
+    """The name of an operation in the header of a plan."""
+    return f"{before}.{node}.{part}" if before else f"{node}.{part}"

@@ -4,8 +4,10 @@ FLOPs count a multiply-add as two. Bytes are what has to move if every operand i
 every result is written once: the least that the memory can be asked for.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, Literal
 
 from workloads.noun import Noun
 
@@ -58,3 +60,40 @@ class Work:
     def bytes(self) -> int:
         """Least memory traffic of one step."""
         return sum(op.read_bytes + op.write_bytes for op in self.ops)
+
+
+class Step(ABC):
+    """What is done over and over: its price, and what tells it from any other."""
+
+    @property
+    @abstractmethod
+    def work(self) -> Work:
+        """What one step asks of a phone."""
+
+    @property
+    @abstractmethod
+    def meaning(self) -> Any:
+        """What a digest has to cover besides the prices: hyper-parameters, data; None: nothing."""
+
+
+def meaning_of(value: Any) -> Any:
+    """A definition as JSON-like content; what stands at its default is left out.
+
+    So a new field with a default changes no digest of what was there before it.
+    """
+    if is_dataclass(value):
+        found = {each.name: getattr(value, each.name) for each in fields(value)}
+        unsaid = {each.name: each.default for each in fields(value) if each.default is not MISSING}
+        said = {
+            key: meaning_of(item)
+            for key, item in found.items()
+            if key not in unsaid or item != unsaid[key]
+        }
+        return [type(value).__name__, said]
+    if isinstance(value, Mapping):
+        return {str(key): meaning_of(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple | list):
+        return [meaning_of(item) for item in value]
+    return value

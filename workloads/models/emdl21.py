@@ -5,8 +5,7 @@ from workloads.models.googlenet import googlenet
 from workloads.models.lenet import lenet
 from workloads.models.mobilenetv2 import mobilenetv2
 from workloads.models.squeezenet import squeezenet
-from workloads.training import SGD, training_work
-from workloads.work import Work
+from workloads.training import SGD, Training, training
 
 MODELS = {
     "lenet": lenet,
@@ -20,12 +19,12 @@ OPTIMIZER = SGD(learning_rate=0.01, momentum=0.9, weight_decay=5e-4)
 OPTIMIZERS = {"mobilenetv2": SGD(learning_rate=1e-5, momentum=0.9, weight_decay=4e-5)}
 
 
-def step(name: str, batch: int) -> Work:
+def step(name: str, batch: int) -> Training:
     """One step of one of its models."""
-    return training_work(MODELS[name](), batch, OPTIMIZERS.get(name, OPTIMIZER))
+    return training(MODELS[name](), batch, OPTIMIZERS.get(name, OPTIMIZER))
 
 
-def cpu_job() -> Work:
+def cpu_job() -> Training:
     """The job that the study ran on every core set and clock, which it does not name.
 
     Taken to be one step of AlexNet with 16 samples. The job took four big cores at the highest

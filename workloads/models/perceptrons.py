@@ -8,8 +8,7 @@ from itertools import pairwise
 
 from workloads.graph import Model, Node, Stated
 from workloads.layers import Linear, ReLU, SoftmaxCrossEntropy
-from workloads.training import SGD, training_work
-from workloads.work import Work
+from workloads.training import SGD, Training, training
 
 WIDTHS = {
     "mlp-1": (16, 16),
@@ -36,6 +35,6 @@ def perceptron(name: str) -> Model:
     )
 
 
-def step(name: str, batch: int) -> Work:
+def step(name: str, batch: int) -> Training:
     """One step of a perceptron."""
-    return training_work(perceptron(name), batch, SGD())
+    return training(perceptron(name), batch, SGD())
