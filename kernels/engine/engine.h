@@ -87,6 +87,7 @@ struct op_kind;
 
 struct op {
     const struct op_kind *kind;
+    int number; /* in the plan, from 0 */
     enum phase phase;
     int entry;
     int ins, outs, ints, reals;
@@ -121,12 +122,15 @@ struct op_kind {
     void (*run)(const struct op *op, struct scene *scene);
 };
 
-/* A backend is a list of operations. What it lacks is the fault "unsupported", or, where a plan
- * allows another backend to step in, a counted fallback that the last line reports. */
+/* A backend is a list of operations, by family. What it lacks is the fault "unsupported", or, where
+ * a plan allows another backend to step in, a counted fallback that the last line reports. */
 struct backend {
     const char *name;
-    const struct op_kind *const *kinds; /* ends with NULL */
+    const struct op_kind *const *const *families; /* each ends with NULL, and so do they */
 };
+
+/* The operation of that name, or NULL. */
+const struct op_kind *backend_kind(const struct backend *backend, const char *name);
 
 extern const struct backend cpu_backend;
 

@@ -22,7 +22,8 @@
  *   relu_forward x : y=     relu_gradient y dy : dx=         also relu6_, tanh_, sigmoid_
  *   leaky_forward x : y= : : SLOPE     leaky_gradient y dy : dx= : : SLOPE
  *   gelu_forward x : y                 gelu_gradient x dy : dx=     the exact one, by erf
- *   dropout_forward x : y= mask : : SHARE     dropout_gradient mask dy : dx= : : SHARE     mask: byte
+ *   dropout_forward x : y= mask : : SHARE     dropout_gradient mask dy : dx= : : SHARE     mask: byte;
+ *                                   SHARE is dropped, the rest grows by 1 / (1 - SHARE)
  *   softmax_forward x : y= : OUTER LENGTH INNER     softmax_gradient y dy : dx= : OUTER LENGTH INNER
  * norms (norms.c)
  *   batch_norm_forward         x scale shift rmean rvar : y mean rstd rmean= rvar= : : MOMENTUM EPSILON
@@ -64,7 +65,7 @@
  *   attention_scores_gradient qkv dscores dqkv : dqkv= : HEADS CAUSAL      writes the other two
  * losses (losses.c): loss is one float, the mean over rows; labels: index, one a row
  *   softmax_cross_entropy          x labels : shares loss    ..._gradient shares labels : dx=
- *   cross_entropy                  x labels : loss           ..._gradient x labels : dx
+ *   cross_entropy                  x labels : loss           ..._gradient x labels : dx     x are shares already
  *   mean_squared_error             x target : loss           ..._gradient x target : dx     mean over all values
  *   binary_cross_entropy           x target : loss           ..._gradient x target : dx     x before its sigmoid
  *   accuracy                       x labels : share          share of rows whose greatest is right (evaluate)
