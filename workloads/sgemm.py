@@ -30,6 +30,7 @@ class Product(Step):
             samples_per_step=1,
             parameter_bytes=FLOAT_BYTES * k * n,
             activation_bytes=FLOAT_BYTES * (m * k + m * n),
+            macs=m * n * k,
         )
 
     @property

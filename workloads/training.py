@@ -135,6 +135,12 @@ class Training(Step):
             samples_per_step=self.batch,
             parameter_bytes=FLOAT_BYTES * held,
             activation_bytes=FLOAT_BYTES * kept,
+            parameters=sum(parameters.values()),
+            macs=sum(
+                node.layer.macs(each.model.place(node, self.batch))
+                for each in self.passes
+                for node in each.model.nodes
+            ),
         )
 
     @cached_property
@@ -192,6 +198,8 @@ class Inference(Step):
             samples_per_step=self.batch,
             parameter_bytes=FLOAT_BYTES * model.parameters,
             activation_bytes=FLOAT_BYTES * max((at.x + at.y for at in places), default=0),
+            parameters=model.parameters,
+            macs=sum(node.layer.macs(at) for node, at in zip(nodes, places, strict=True)),
         )
 
     @cached_property

@@ -50,6 +50,8 @@ class Work:
     samples_per_step: int
     parameter_bytes: int
     activation_bytes: int
+    parameters: int | None = None  # of the model, the frozen ones included; None: no model
+    macs: int | None = None  # multiply-adds of the forward operations of one step
 
     @property
     def flops(self) -> int:
