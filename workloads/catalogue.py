@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from workloads.external import Manifest, value_of
 from workloads.fault import Refused
 from workloads.noun import Noun, digest_of
 from workloads.sgemm import Product
@@ -21,13 +22,17 @@ __all__ = [
     "Work",
     "Workload",
     "bind",
+    "bind_external",
     "lower",
     "step_of",
     "threads_of",
     "work_of",
+    "workload_of",
+    "wrapped",
 ]
 
 PLAN_MAGIC = "farmhand-plan 1"
+EXTERNAL = "external"  # the workload of every case that brings a manifest
 
 
 @dataclass(frozen=True)
@@ -58,50 +63,82 @@ class Case(Noun):
 
     workload: str
     parameters: dict[str, int]
+    manifest: Manifest | None = None
 
     @property
     def digest(self) -> str:
         """The case's identity; it covers what a step does, so a changed workload is a new case."""
+        if self.manifest is not None:
+            return digest_of(self.model_dump(mode="json"))
         return _digest(self.workload, tuple(self.parameters.items()))
 
     @property
     def label(self) -> str:
         """Short name for tables."""
         values = " ".join(f"{key}={value}" for key, value in sorted(self.parameters.items()))
-        return f"{self.workload} {values}".strip()
+        return f"{self.manifest.name if self.manifest else self.workload} {values}".strip()
 
 
 def bind(name: str, given: Mapping[str, int]) -> Case:
     """Bind every parameter of a workload: the given values, defaults for the rest."""
     if name not in CATALOGUE:
         raise Refused(f"there is no workload '{name}'; there are {', '.join(sorted(CATALOGUE))}")
-    known = {parameter.name: parameter for parameter in CATALOGUE[name].parameters}
+    return Case(workload=name, parameters=_bound(CATALOGUE[name], given))
+
+
+def bind_external(manifest: Manifest, given: Mapping[str, int]) -> Case:
+    """Bind every parameter of a foreign program."""
+    bound = _bound(wrapped(manifest), given)
+    return Case(workload=EXTERNAL, parameters=bound, manifest=manifest)
+
+
+def _bound(workload: Workload, given: Mapping[str, int]) -> dict[str, int]:
+    known = {parameter.name: parameter for parameter in workload.parameters}
     for key, value in given.items():
         if key not in known:
             has = ", ".join(sorted(known)) or "no parameters"
-            raise Refused(f"workload '{name}' has no parameter '{key}'; it has {has}")
+            raise Refused(f"workload '{workload.name}' has no parameter '{key}'; it has {has}")
         check = known[key]
         if isinstance(value, bool) or not isinstance(value, int):
             raise Refused(f"{key} is a whole number, not {value!r}")
         if not check.least <= value <= check.most:
             raise Refused(f"{key} is {value}; it goes from {check.least} to {check.most}")
-    bound = {key: given.get(key, parameter.default) for key, parameter in known.items()}
-    return Case(workload=name, parameters=bound)
+    return {key: given.get(key, parameter.default) for key, parameter in known.items()}
+
+
+def workload_of(case: Case) -> Workload:
+    """The workload that a case binds."""
+    return CATALOGUE[case.workload] if case.manifest is None else wrapped(case.manifest)
+
+
+def wrapped(manifest: Manifest) -> Workload:
+    """A foreign program as a workload like any other."""
+    return Workload(
+        name=manifest.name,
+        text=manifest.text,
+        parameters=tuple(Parameter(**each.model_dump()) for each in manifest.parameters),
+        step=lambda parameters: Foreign(
+            manifest.training, value_of(manifest.samples_per_step, parameters)
+        ),
+        threads=manifest.threads,
+    )
 
 
 def work_of(case: Case) -> Work:
     """Say what one step of a case costs."""
+    if case.manifest is not None:
+        return step_of(case).work
     return _work(case.workload, tuple(case.parameters.items()))
 
 
 def threads_of(case: Case, cores: int) -> int:
     """With how many threads a case runs on so many cores."""
-    return CATALOGUE[case.workload].threads or cores
+    return workload_of(case).threads or cores
 
 
 def step_of(case: Case) -> Step:
     """The step that a case is."""
-    return CATALOGUE[case.workload].step(case.parameters)
+    return workload_of(case).step(case.parameters)
 
 
 @lru_cache(maxsize=4096)
@@ -138,6 +175,23 @@ def lower(case: Case, threads: int) -> bytes:
 
 def _sgemm(parameters: Mapping[str, int]) -> Step:
     return Product(parameters["m"], parameters["n"], parameters["k"])
+
+
+@dataclass(frozen=True)
+class Foreign(Step):
+    """A step of a foreign program: what it does is not known, only for how many samples."""
+
+    training: bool
+    samples: int
+
+    @property
+    def work(self) -> Work:
+        """No operation that we could name."""
+        return Work((), self.training, self.samples, parameter_bytes=0, activation_bytes=0)
+
+    @property
+    def meaning(self) -> None:
+        """The manifest says it all."""
 
 
 @dataclass(frozen=True)

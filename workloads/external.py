@@ -1,0 +1,438 @@
+"""A foreign program as a workload: its manifest, its command line, the numbers in what it printed.
+
+The manifest travels inside the case, so the case's digest covers it; files are named by digest. A
+foreign program owes us nothing, so its word is read strictly: what cannot be a time is refused.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from workloads.fault import BadOutput
+from workloads.noun import Noun
+from workloads.text import safe_text
+
+VERSION = 1
+PRINTED_BYTES_MAX = 1024 * 1024  # of stdout, and of stderr
+LINE_MAX = 1024  # characters of a line that a regex gets to see
+STEPS_MAX = 1_000_000
+REGEX_MAX = 400
+WORDS_MAX = 200
+FILES_MAX = 32
+LAUNCH_NAMES = ("threads", "warmup", "steps", "seconds", "max_seconds")
+UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+PER_SECOND = "1/s"
+UNITS = (*UNITS_NS, PER_SECOND)
+SIZES_KB = {"bytes": 1 / 1024, "kB": 1.0, "MB": 1024.0}
+GROUPS = ("time", "n", "min", "max")
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,100}")
+_PARAMETER = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,60}")
+_PATH = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+# Python's regex tries every way to match; what is repeated twice over has too many of them.
+_REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+{]")
+_LOOKS_OR_REFERS = re.compile(r"\(\?(?![P:]|P<)|\(\?P[=>]|(?<!\\)(\\\\)*\\[1-9]")
+_ANYTHING = re.compile(r"(?<!\\)\.[*+]")
+_ANYTHING_MAX = 6
+
+
+def check_name(name: str) -> str:
+    """Accept the name of a manifest."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"'{safe_text(name, 60)}' is not a name; write letters, digits, '.', '_', '-'"
+        )
+    return name
+
+
+def check_file_name(name: str) -> str:
+    """Accept a plain file name."""
+    if not _FILE.fullmatch(name):
+        raise ValueError(
+            f"'{safe_text(name, 60)}' is not a plain file name; folders are not pushed"
+        )
+    return name
+
+
+def check_digest(digest: str) -> str:
+    """Accept a SHA-256 in hexadecimal."""
+    if not _DIGEST.fullmatch(digest):
+        raise ValueError(f"'{safe_text(digest, 20)}' is no SHA-256; write what sha256sum prints")
+    return digest
+
+
+def check_parameter_name(name: str) -> str:
+    """Accept the name of a parameter."""
+    if not _PARAMETER.fullmatch(name) or name in LAUNCH_NAMES:
+        taken = f"and none of {', '.join(LAUNCH_NAMES)}"
+        raise ValueError(f"'{safe_text(name, 60)}' is no name here; write small letters, {taken}")
+    return name
+
+
+def check_variable(name: str) -> str:
+    """Accept the name of an environment variable."""
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(f"'{safe_text(name, 60)}' is not the name of a variable; write capitals")
+    return name
+
+
+def check_json_path(path: str) -> str:
+    """Accept keys with points between them."""
+    if not _PATH.fullmatch(path):
+        raise ValueError(f"'{safe_text(path, 60)}' is no path; write keys such as results.time_ns")
+    return path
+
+
+def check_regex(regex: str) -> str:
+    """Accept a regular expression that cannot run away."""
+    if len(regex) > REGEX_MAX:
+        raise ValueError(f"the regex has {len(regex)} characters; {REGEX_MAX} are enough")
+    if _REPEATED_GROUP.search(regex):
+        raise ValueError("a repeated group may take for ever; repeat single characters only")
+    if _LOOKS_OR_REFERS.search(regex):
+        raise ValueError("look-around and references back are not used here; write it plainly")
+    if len(_ANYTHING.findall(regex)) > _ANYTHING_MAX:
+        raise ValueError(
+            f"more than {_ANYTHING_MAX} times '.*' may take for ever; say what is there"
+        )
+    try:
+        re.compile(regex)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"this is no regex: {safe_text(error, 80)}") from None
+    return regex
+
+
+def check_step_regex(regex: str) -> str:
+    """Accept a regex that finds times: in its only group, or in the one that is called `time`."""
+    compiled = re.compile(check_regex(regex))
+    unknown = sorted(set(compiled.groupindex) - set(GROUPS))
+    if unknown:
+        has = ", ".join(GROUPS)
+        raise ValueError(f"the group '{safe_text(unknown[0], 40)}' means nothing; there are {has}")
+    if "time" not in compiled.groupindex and (compiled.groups != 1 or compiled.groupindex):
+        raise ValueError("the regex needs one group, or one that is called time: (?P<time>[0-9.]+)")
+    return regex
+
+
+def check_number_regex(regex: str) -> str:
+    """Accept a regex that finds single numbers."""
+    if re.compile(check_regex(regex)).groups != 1:
+        raise ValueError("the regex needs exactly one group, around the number")
+    return regex
+
+
+def holes(word: str) -> Iterator[str]:
+    """The names in braces in a word of the command."""
+    rest = _HOLE.sub("", word)
+    if "{" in rest or "}" in rest:
+        raise ValueError(f"a brace is left open in '{safe_text(word, 60)}'; write {{{{ for a brace")
+    return (hole[1] for hole in _HOLE.finditer(word) if hole[1] is not None)
+
+
+def check_word(word: str, known: frozenset[str]) -> str:
+    """Accept a word of the command whose holes can all be filled."""
+    for name in holes(word):
+        if name not in known:
+            there = ", ".join(sorted(known))
+            raise ValueError(f"nothing is called '{safe_text(name, 40)}'; there are {there}")
+    if "\0" in word or "\n" in word:
+        raise ValueError("a word of the command is one line")
+    return word
+
+
+class ForeignFile(Noun):
+    """A file that has to be on the phone, known by its content."""
+
+    name: Annotated[str, AfterValidator(check_file_name)]
+    sha256: Annotated[str, AfterValidator(check_digest)]
+
+
+class ForeignParameter(Noun):
+    """A whole number that a sweep may choose."""
+
+    name: Annotated[str, AfterValidator(check_parameter_name)]
+    default: int
+    least: int
+    most: int
+    text: str = ""
+
+    @model_validator(mode="after")
+    def _default_is_within(self) -> Self:
+        if not self.least <= self.default <= self.most:
+            text = f"the default {self.default} is not within {self.least} to {self.most}"
+            raise ValueError(text)
+        return self
+
+
+class StepRule(Noun):
+    """Where a program tells how long its steps took."""
+
+    json_path: Annotated[str, AfterValidator(check_json_path)] | None = None
+    regex: Annotated[str, AfterValidator(check_step_regex)] | None = None
+    unit: Literal["ns", "us", "ms", "s", "1/s"]
+    take: Literal["all", "first", "last"] = "all"
+    n: int | str = Field(default=1, description="steps behind one time; or a parameter's name")
+    skip: int | str = Field(default=0, description="first steps that do not count")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.json_path is None) == (self.regex is None):
+            raise ValueError("steps are read from json or by regex: one of them")
+        return self
+
+
+class NumberRule(Noun):
+    """Where a program tells some other number."""
+
+    json_path: Annotated[str, AfterValidator(check_json_path)] | None = None
+    regex: Annotated[str, AfterValidator(check_number_regex)] | None = None
+    unit: Literal["bytes", "kB", "MB"] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.json_path is None) == (self.regex is None):
+            raise ValueError("a number is read from json or by regex: one of them")
+        return self
+
+
+class Manifest(Noun):
+    """A foreign program: what is pushed, how it is called, and how its numbers are read."""
+
+    name: Annotated[str, AfterValidator(check_name)]
+    text: str = Field(default="", max_length=200)
+    files: tuple[ForeignFile, ...] = Field(min_length=1, max_length=FILES_MAX)
+    parameters: tuple[ForeignParameter, ...] = ()
+    environment: dict[Annotated[str, AfterValidator(check_variable)], str] = Field(
+        default_factory=dict
+    )
+    command: tuple[str, ...] = Field(min_length=1, max_length=WORDS_MAX)
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    training: bool = False
+    samples_per_step: int | str = 1
+    seconds_max: float = Field(default=600.0, gt=0, le=86400)
+    step: StepRule
+    loss: NumberRule | None = None
+    peak_rss: NumberRule | None = None
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The names that may stand in braces."""
+        return frozenset((*self._named, *LAUNCH_NAMES))
+
+    @property
+    def _named(self) -> list[str]:
+        return [*(file.name for file in self.files), *(each.name for each in self.parameters)]
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for name in self._named:
+            if self._named.count(name) > 1:
+                raise ValueError(f"two files or parameters are called '{name}'")
+        for word in (*self.command, *self.environment.values()):
+            check_word(word, self.known)
+        counts = (self.samples_per_step, self.step.n, self.step.skip)
+        chosen = {each.name for each in self.parameters} | set(LAUNCH_NAMES)
+        for count in counts:
+            if isinstance(count, str) and count not in chosen:
+                raise ValueError(f"no parameter is called '{safe_text(count, 40)}'")
+        if self.training and self.loss is None:
+            raise ValueError(UNSEEN_TRAINING)
+        return self
+
+
+UNSEEN_TRAINING = "a training whose loss is not seen is not believed; say where the loss is read"
+
+Values = Mapping[str, int]  # parameters, and what the launch says
+
+
+def fill(word: str, values: Mapping[str, str]) -> str:
+    """A word of the command with its holes filled."""
+
+    def filled(hole: "re.Match[str]") -> str:
+        return values[hole[1]] if hole[1] is not None else hole[0][0]
+
+    return _HOLE.sub(filled, word)
+
+
+def value_of(count: int | str, values: Values) -> int:
+    """A number of the manifest: as it stands, or a parameter's."""
+    return values[count] if isinstance(count, str) else count
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Some consecutive steps: how many, how long together, the shortest and the longest."""
+
+    n: int
+    ns: int
+    ns_min: int
+    ns_max: int
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a program told of its run."""
+
+    steps: tuple[Steps, ...]
+    losses: tuple[float, ...] = ()
+    peak_rss_kb: int | None = None
+
+    @property
+    def ns(self) -> int:
+        """All steps together."""
+        return sum(steps.ns for steps in self.steps)
+
+
+def read_numbers(manifest: Manifest, values: Values, out: str, err: str = "") -> Numbers:
+    """Find a program's numbers in what it printed; BadOutput where they are missing or absurd."""
+    printed = _Printed(out, err)
+    steps = list(_read_steps(manifest.step, values, printed))
+    steps = _taken(steps, manifest.step.take)
+    steps = _without_first(steps, value_of(manifest.step.skip, values))
+    if not steps:
+        raise BadOutput(f"No step was found in what {manifest.name} printed.")
+    losses = tuple(_numbers(manifest.loss, printed)) if manifest.loss else ()
+    if manifest.loss and len(losses) < 2:
+        raise BadOutput(f"{manifest.name} told {len(losses)} losses; a fall takes two.")
+    return Numbers(tuple(steps), losses, _peak_kb(manifest, printed))
+
+
+class _Printed:
+    """What a program printed, taken apart once for each way of reading."""
+
+    def __init__(self, out: str, err: str) -> None:
+        self._out = out
+        self._err = err
+
+    def lines(self) -> Iterator[str]:
+        """Both streams: many a program puts its figures on the second."""
+        for text in (self._out, self._err):
+            for line in text.splitlines():
+                yield line[:LINE_MAX]
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """The JSON objects on stdout: one document, or an object a line between other lines."""
+        whole = _json(self._out)
+        if whole is None:
+            found = [
+                _json(line) for line in self._out.splitlines() if line.lstrip().startswith("{")
+            ]
+        else:
+            found = whole if isinstance(whole, list) else [whole]
+        return (each for each in found if isinstance(each, dict))
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _at(found: Any, path: str) -> Iterator[Any]:
+    """What stands at a path; of a list, each item."""
+    for key in path.split("."):
+        if not isinstance(found, dict) or key not in found:
+            return
+        found = found[key]
+    yield from found if isinstance(found, list) else [found]
+
+
+def _read_steps(rule: StepRule, values: Values, printed: _Printed) -> Iterator[Steps]:
+    n = value_of(rule.n, values)
+    if rule.json_path is not None:
+        for found in printed.objects():
+            for value in _at(found, rule.json_path):
+                yield _steps(n, _time_ns(value, rule.unit))
+        return
+    compiled = re.compile(rule.regex or "")
+    for line in printed.lines():
+        for match in compiled.finditer(line):
+            said = match.groupdict() or {"time": match[1]}
+            counted = n if said.get("n") is None else _count(said["n"])
+            extremes = [
+                _time_ns(said[name], rule.unit) for name in ("min", "max") if said.get(name)
+            ]
+            yield _steps(counted, _time_ns(said["time"], rule.unit), extremes)
+
+
+def _steps(n: int, mean_ns: float, extremes: list[float] | None = None) -> Steps:
+    if not 1 <= n <= STEPS_MAX:
+        raise BadOutput(f"{n} steps cannot be; there are 1 to {STEPS_MAX}.")
+    # A rate turns the extremes round, and figures that are printed short may cross a little.
+    around = [*(extremes or ()), mean_ns]
+    if extremes and not 0.99 * min(extremes) <= mean_ns <= 1.01 * max(extremes):
+        raise BadOutput("A mean lies outside its least and its most.")
+    ns = max(1, round(n * mean_ns))
+    return Steps(
+        n, ns, min(math.floor(min(around)), ns // n), max(math.ceil(max(around)), -(-ns // n))
+    )
+
+
+def _time_ns(said: object, unit: str) -> float:
+    value = _number(said)
+    if not (math.isfinite(value) and value > 0):
+        raise BadOutput(f"'{safe_text(said, 40)}' is no time.")
+    ns = 1e9 / value if unit == PER_SECOND else value * UNITS_NS[unit]
+    if not 1e-3 <= ns <= 1e15:
+        raise BadOutput(f"A step cannot take {ns:g} ns; is the unit right?")
+    return ns
+
+
+def _number(said: object) -> float:
+    if isinstance(said, bool) or not isinstance(said, int | float | str):
+        raise BadOutput(f"'{safe_text(said, 40)}' is no number.")
+    try:
+        return float(said)
+    except (ValueError, OverflowError):
+        raise BadOutput(f"'{safe_text(said, 40)}' is no number.") from None
+
+
+def _count(said: object) -> int:
+    value = _number(said)
+    if value != int(value) if math.isfinite(value) else True:
+        raise BadOutput(f"'{safe_text(said, 40)}' is no count.")
+    return int(value)
+
+
+def _taken(steps: list[Steps], take: str) -> list[Steps]:
+    return {"all": steps, "first": steps[:1], "last": steps[-1:]}[take]
+
+
+def _without_first(steps: list[Steps], skip: int) -> list[Steps]:
+    """Leave the first steps out, a whole group at a time."""
+    left = list(steps)
+    while left and skip > 0:
+        skip -= left.pop(0).n
+    return left
+
+
+def _numbers(rule: NumberRule, printed: _Printed) -> Iterator[float]:
+    if rule.json_path is not None:
+        found = (value for each in printed.objects() for value in _at(each, rule.json_path))
+        yield from map(_number, found)
+    else:
+        compiled = re.compile(rule.regex or "")
+        for line in printed.lines():
+            yield from (_number(match[1]) for match in compiled.finditer(line))
+
+
+def _peak_kb(manifest: Manifest, printed: _Printed) -> int | None:
+    if manifest.peak_rss is None:
+        return None
+    scale = SIZES_KB[manifest.peak_rss.unit or "kB"]
+    found = [value * scale for value in _numbers(manifest.peak_rss, printed)]
+    if not found:
+        raise BadOutput(f"{manifest.name} did not tell its memory.")
+    if not all(0 <= value < 2**40 for value in found):
+        raise BadOutput("Memory cannot be that much; is the unit right?")
+    return round(max(found))
