@@ -20,7 +20,7 @@ from workloads.layers import (
     ReLU,
     SoftmaxCrossEntropy,
 )
-from workloads.models.lenet import lenet
+from workloads.models.lenet import emdl_lenet
 from workloads.training import SGD, Adam, training_work
 from workloads.work import FLOAT_BYTES, Op, Work
 
@@ -79,7 +79,7 @@ def test_the_three_times_rule_holds_for_what_was_coded() -> None:
 
 def test_a_step_of_lenet_is_what_its_study_ran() -> None:
     """A frozen layer passes gradients on, and that is all; the image gets none."""
-    assert names(training_work(lenet(), 1, SGD())) == [
+    assert names(training_work(emdl_lenet(), 1, SGD())) == [
         "conv1.forward",
         "pool1.forward",
         "conv2.forward",
@@ -207,4 +207,4 @@ def test_dropout_and_pooling_keep_what_tells_the_way_back() -> None:
 
 def test_an_empty_batch_is_refused() -> None:
     with pytest.raises(Refused, match="a batch has at least one sample, not 0"):
-        training_work(lenet(), 0, SGD())
+        training_work(emdl_lenet(), 0, SGD())

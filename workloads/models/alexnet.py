@@ -1,8 +1,4 @@
-"""AlexNet as EMDL'21 coded it: one hidden full connection and 10 classes, about half the original.
-
-Quirks that its published times contain: no activation behind conv5, and one ReLU twice around a
-dropout.
-"""
+"""AlexNet: one tower without groups and local normalisation (Krizhevsky 2014), and EMDL'21's."""
 
 from functools import cache
 
@@ -16,11 +12,45 @@ from workloads.layers import (
     ReLU,
     SoftmaxCrossEntropy,
 )
+from workloads.models.blocks import CLASSES, classified, conv_relu
 
 
 @cache
-def alexnet() -> Model:
-    """Five convolutions without groups, two full connections, 10 classes."""
+def alexnet(side: int = 224, classes: int = CLASSES) -> Model:
+    """Five convolutions, three full connections."""
+    source = "Krizhevsky 2014; torchvision's alexnet, 224x224, 1000 classes"
+    return Model(
+        "alexnet",
+        {"image": (3, side, side)},
+        (
+            *conv_relu("conv1", 64, 11, 4, 2),
+            Node("pool1", MaxPool(3, 2)),
+            *conv_relu("conv2", 192, 5),
+            Node("pool2", MaxPool(3, 2)),
+            *conv_relu("conv3", 384, 3),
+            *conv_relu("conv4", 256, 3),
+            *conv_relu("conv5", 256, 3),
+            Node("pool5", MaxPool(3, 2)),
+            Node("flatten", Flatten()),
+            Node("dropout6", Dropout(0.5)),
+            Node("fc6", Linear(4096)),
+            Node("relu6", ReLU()),
+            Node("dropout7", Dropout(0.5)),
+            Node("fc7", Linear(4096)),
+            Node("relu7", ReLU()),
+            *classified(classes),
+        ),
+        Stated(61_100_840, 714_188_480, source),
+    )
+
+
+@cache
+def emdl_alexnet() -> Model:
+    """As EMDL'21 coded it, about half the original; its published times contain the quirks.
+
+    One hidden full connection, 10 classes, no activation behind conv5, and one ReLU twice around a
+    dropout.
+    """
     return Model(
         "emdl-alexnet",
         {"image": (3, 224, 224)},

@@ -1,18 +1,18 @@
 """The training steps of EMDL'21 (doi 10.1145/3469116.3470009): its models, optimizers, CPU job."""
 
-from workloads.models.alexnet import alexnet
-from workloads.models.googlenet import googlenet
-from workloads.models.lenet import lenet
-from workloads.models.mobilenetv2 import mobilenetv2
-from workloads.models.squeezenet import squeezenet
+from workloads.models.alexnet import emdl_alexnet
+from workloads.models.googlenet import emdl_googlenet
+from workloads.models.lenet import emdl_lenet
+from workloads.models.mobilenetv2 import emdl_mobilenetv2
+from workloads.models.squeezenet import emdl_squeezenet
 from workloads.training import SGD, Training, training
 
 MODELS = {
-    "lenet": lenet,
-    "alexnet": alexnet,
-    "squeezenet": squeezenet,
-    "googlenet": googlenet,
-    "mobilenetv2": mobilenetv2,
+    "lenet": emdl_lenet,
+    "alexnet": emdl_alexnet,
+    "squeezenet": emdl_squeezenet,
+    "googlenet": emdl_googlenet,
+    "mobilenetv2": emdl_mobilenetv2,
 }
 # The study let its rate fall slowly; within the steps of a run that is a constant.
 OPTIMIZER = SGD(learning_rate=0.01, momentum=0.9, weight_decay=5e-4)
