@@ -15,6 +15,13 @@ struct matrix {
     int64_t row, column;
 };
 
+/* Whether m n k multiply-adds can be counted at all; what a check() asks first. */
+static inline bool product_fits(int64_t m, int64_t n, int64_t k) {
+    int64_t area, volume;
+    return !__builtin_mul_overflow(m, n, &area) && !__builtin_mul_overflow(area, k, &volume) &&
+           volume < INT64_MAX / 16;
+}
+
 /* c(m,n) = a(m,k) b(k,n) + (add ? c : 0), on all threads of the pool; workspace as asked for. */
 size_t gemm_workspace(int64_t m, int64_t n, int64_t k, int threads);
 void gemm(struct pool *pool, int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b,
@@ -24,5 +31,11 @@ void gemm(struct pool *pool, int64_t m, int64_t n, int64_t k, struct matrix a, s
 size_t gemm_alone_workspace(int64_t m, int64_t n, int64_t k);
 void gemm_alone(int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b, struct matrix c,
                 bool add, void *workspace);
+
+/* Rows of a matrix as tiles want them: slivers of up to six rows, each six values a depth. Sliver s
+ * has the rows from rows * s / slivers on; it lies at s * depth * 6. */
+static inline int64_t slivers_of(int64_t rows) { return (rows + 5) / 6; }
+void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first_sliver,
+               int64_t last_sliver, float *packed);
 
 #endif
