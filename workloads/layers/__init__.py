@@ -22,11 +22,28 @@ from workloads.layers.losses import (
     Loss,
     MeanSquaredError,
     SoftmaxCrossEntropy,
+    TemporalDifference,
 )
 from workloads.layers.norms import BatchNorm, LayerNorm
-from workloads.layers.plumbing import Add, AvgPool, Concat, Flatten, GlobalAvgPool, MaxPool
+from workloads.layers.plumbing import (
+    Add,
+    AvgPool,
+    Concat,
+    Flatten,
+    GlobalAvgPool,
+    MaxPool,
+    Reshape,
+    Upsample,
+)
 from workloads.layers.products import Conv2d, Linear
-from workloads.layers.sequences import LSTM, Attention, Embedding
+from workloads.layers.sequences import (
+    LSTM,
+    Attention,
+    Embedding,
+    LastMoment,
+    Positions,
+    RepeatMoment,
+)
 
 __all__ = [
     "GELU",
@@ -43,6 +60,7 @@ __all__ = [
     "Embedding",
     "Flatten",
     "GlobalAvgPool",
+    "LastMoment",
     "Layer",
     "LayerNorm",
     "LeakyReLU",
@@ -51,11 +69,16 @@ __all__ = [
     "MaxPool",
     "MeanSquaredError",
     "Place",
+    "Positions",
     "ReLU",
     "ReLU6",
+    "RepeatMoment",
+    "Reshape",
     "Shape",
     "Sigmoid",
     "Softmax",
     "SoftmaxCrossEntropy",
     "Tanh",
+    "TemporalDifference",
+    "Upsample",
 ]

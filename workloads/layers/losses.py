@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from workloads.fault import Refused
 from workloads.layers.layer import Count, Counts, Layer, Place, Shape
 
 
@@ -64,3 +65,41 @@ class BinaryCrossEntropy(Loss):
 
     flops: ClassVar[int] = 8
     gradient_flops: ClassVar[int] = 5
+
+
+@dataclass(frozen=True)
+class TemporalDifference(Loss):
+    """Deep Q-learning: values, those of the next state, the action taken and its reward.
+
+    The value of the action taken should be the reward plus the best of the next state, discounted;
+    about the other actions nothing is known, so they count as right.
+    """
+
+    inputs: ClassVar[int | None] = 4
+    flops: ClassVar[int] = 3
+    gradient_flops: ClassVar[int] = 2
+    discount: float = 0.99
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """One number, out of two rows of values, one action and one reward."""
+        values, following, action, reward = inputs
+        if len(values) != 1 or values != following or action or reward:
+            raise Refused(f"it needs two rows of values, an action and a reward, not {inputs}")
+        return ()
+
+    def forward(self, at: Place) -> Counts:
+        """What the values should be, and how far they are from it."""
+        values = at.batch * at.inputs[0][0]
+        return {
+            "target": Count("elementwise", values + 2 * at.batch, at.x, values),
+            "forward": Count("loss", self.flops * values, 2 * values, at.y),
+        }
+
+    def input_gradients(self, at: Place) -> Counts:
+        """The slope at every value; the next state's are taken as they are."""
+        values = at.batch * at.inputs[0][0]
+        return {"input_gradient": Count("loss", self.gradient_flops * values, 2 * values, values)}
+
+    def keeps_besides(self, at: Place) -> int:
+        """What the values should be."""
+        return at.batch * at.inputs[0][0]

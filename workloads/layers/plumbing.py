@@ -69,15 +69,20 @@ class GlobalAvgPool(Layer):
 
 @dataclass(frozen=True)
 class Concat(Layer):
-    """Several inputs side by side along their first axis, the channels."""
+    """Several inputs side by side along an axis: the first, the channels, unless it is named."""
 
     inputs: ClassVar[int | None] = None
+    axis: int = 0
 
     def shape(self, *inputs: Shape) -> Shape:
-        """The first axes added up; the others agree."""
-        if len({shape[1:] for shape in inputs}) != 1:
-            raise Refused(f"{_listed(inputs)} differ in more than the first axis")
-        return (sum(shape[0] for shape in inputs), *inputs[0][1:])
+        """One axis added up; the others agree."""
+        axis = self.axis
+        if not 0 <= axis < len(inputs[0]):
+            raise Refused(f"the shape {inputs[0]} has no axis {axis}")
+        if len({(*shape[:axis], *shape[axis + 1 :]) for shape in inputs}) != 1:
+            which = f"axis {axis}" if axis else "the first axis"
+            raise Refused(f"{_listed(inputs)} differ in more than {which}")
+        return (*inputs[0][:axis], sum(shape[axis] for shape in inputs), *inputs[0][axis + 1 :])
 
     def forward(self, at: Place) -> Counts:
         """Copied together."""
@@ -126,6 +131,48 @@ class Flatten(Layer):
     def input_gradients(self, _: Place) -> Counts:
         """The same, backwards."""
         return {}
+
+
+@dataclass(frozen=True)
+class Reshape(Layer):
+    """The same values under another shape; nothing moves."""
+
+    to: Shape
+    view: ClassVar[bool] = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """As many values as came."""
+        if prod(inputs[0]) != prod(self.to):
+            raise Refused(f"{prod(inputs[0])} values do not make the shape {self.to}")
+        return self.to
+
+    def forward(self, _: Place) -> Counts:
+        """Another view of the same memory."""
+        return {}
+
+    def input_gradients(self, _: Place) -> Counts:
+        """The same, backwards."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Upsample(Layer):
+    """Every pixel so many times in both directions."""
+
+    factor: int
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """Both sides grow."""
+        channels, height, width = image(inputs[0])
+        return (channels, self.factor * height, self.factor * width)
+
+    def forward(self, at: Place) -> Counts:
+        """Copied."""
+        return {"forward": Count("copy", 0, at.x, at.y)}
+
+    def input_gradients(self, at: Place) -> Counts:
+        """Every pixel's copies added."""
+        return {"input_gradient": Count("pool", at.y, at.y, at.x)}
 
 
 def _listed(shapes: tuple[Shape, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Layers of text and time: embedding, LSTM and attention over (time, features)."""
+"""Layers of text and time: embedding, places, LSTM and attention over (time, features)."""
 
 from dataclasses import dataclass
 from math import prod
@@ -40,6 +40,72 @@ class Embedding(Layer):
     def keeps_input(self) -> bool:
         """Which rows were picked."""
         return self.trainable
+
+
+@dataclass(frozen=True)
+class Positions(Layer):
+    """A learned row for every moment, added to whatever stands there."""
+
+    trainable: bool = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """As it came."""
+        sequence(inputs[0])
+        return inputs[0]
+
+    def parameters(self, *inputs: Shape) -> dict[str, Shape]:
+        """One sample's worth of rows."""
+        return {"weight": inputs[0]}
+
+    def forward(self, at: Place) -> Counts:
+        """One addition a value."""
+        return {"forward": Count("elementwise", at.y, at.x + prod(at.output), at.y)}
+
+    def parameter_gradients(self, at: Place) -> Counts:
+        """The sum over all samples."""
+        return {"weight_gradient": Count("reduce", at.y, at.y, prod(at.output))}
+
+    def input_gradients(self, _: Place) -> Counts:
+        """The gradient goes on as it is."""
+        return {}
+
+
+@dataclass(frozen=True)
+class LastMoment(Layer):
+    """What stands at the last moment."""
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """One row is left."""
+        return (sequence(inputs[0])[1],)
+
+    def forward(self, at: Place) -> Counts:
+        """One row is copied."""
+        return {"forward": Count("copy", 0, at.y, at.y)}
+
+    def input_gradients(self, at: Place) -> Counts:
+        """The last row's gradient, and zeros before it."""
+        return {"input_gradient": Count("copy", 0, at.y, at.x)}
+
+
+@dataclass(frozen=True)
+class RepeatMoment(Layer):
+    """One row at every moment of a time."""
+
+    moments: int
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """So many moments of it."""
+        if len(inputs[0]) != 1:
+            raise Refused(f"it needs (features,) and gets {inputs[0]}")
+        return (self.moments, *inputs[0])
+
+    def forward(self, at: Place) -> Counts:
+        """Copied."""
+        return {"forward": Count("copy", 0, at.x, at.y)}
+
+    def input_gradients(self, at: Place) -> Counts:
+        """All moments' gradients added."""
+        return {"input_gradient": Count("reduce", at.y, at.y, at.x)}
 
 
 @dataclass(frozen=True)
