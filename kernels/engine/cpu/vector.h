@@ -53,6 +53,16 @@ static inline v8 sign8(v8 x, v8 sign) { return (v8)((v8i)x | ((v8i)sign & all8i(
 static inline v8 max8(v8 x, v8 floor) { return select8(x < floor, floor, x); }
 static inline v8 min8(v8 x, v8 ceiling) { return select8(x > ceiling, ceiling, x); }
 
+static inline v8 sqrt8(v8 x) {
+#if defined(__has_builtin) && __has_builtin(__builtin_elementwise_sqrt)
+    return __builtin_elementwise_sqrt(x);
+#else
+    for (int lane = 0; lane < LANES; lane++)
+        x[lane] = __builtin_sqrtf(x[lane]);
+    return x;
+#endif
+}
+
 static inline float sum8(v8 x) {
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }

@@ -1,0 +1,151 @@
+/* updates.c - how parameters learn from their gradients: SGD, momentum and Adam.
+ *
+ * Each is one pass over memory; nothing is read twice. */
+#include "check.h"
+#include "ops.h"
+#include "spread.h"
+#include "vector.h"
+
+#include <math.h>
+
+/* in: p, g and what the method remembers; out: p and what it remembers. */
+struct update {
+    const float *in[4];
+    float *out[3];
+    int64_t count;
+    float rate, decay, momentum;
+    float beta1, beta2, epsilon, rate_now, deviation_now;
+};
+
+static struct update update_of(const struct op *op) {
+    struct update update = {.count = op->out[0]->count, .rate = op->f[0]};
+    for (int n = 0; n < op->ins; n++)
+        update.in[n] = floats(op->in[n]);
+    for (int n = 0; n < op->outs; n++)
+        update.out[n] = floats(op->out[n]);
+    return update;
+}
+
+/* What one value has before and after. */
+struct learned {
+    v8 p, first, second;
+};
+
+typedef struct learned update_function(const struct update *update, v8 g, struct learned old);
+
+__attribute__((always_inline)) static inline void update_part(const struct update *update, int part,
+                                                              int parts, int states,
+                                                              update_function *function) {
+    int64_t i, last;
+    share_of_values(update->count, part, parts, &i, &last);
+    for (; i < last; i += LANES) {
+        int64_t count = last - i;
+        bool whole = count >= LANES;
+        v8 value[4] = {0};
+        for (int n = 0; n < 2 + states; n++)
+            value[n] = whole ? load8(update->in[n] + i) : load8_part(update->in[n] + i, count, 0.0f);
+        struct learned new = function(
+            update, value[1], (struct learned){.p = value[0], .first = value[2], .second = value[3]});
+        v8 result[3] = {new.p, new.first, new.second};
+        for (int n = 0; n < 1 + states; n++) {
+            if (whole)
+                store8(update->out[n] + i, result[n]);
+            else
+                store8_part(update->out[n] + i, result[n], count);
+        }
+    }
+}
+
+static struct learned sgd_step(const struct update *update, v8 g, struct learned old) {
+    old.p -= update->rate * (g + update->decay * old.p);
+    return old;
+}
+
+static struct learned momentum_step(const struct update *update, v8 g, struct learned old) {
+    old.first = update->momentum * old.first + (g + update->decay * old.p);
+    old.p -= update->rate * old.first;
+    return old;
+}
+
+static struct learned adam_step(const struct update *update, v8 g, struct learned old) {
+    old.first = update->beta1 * old.first + (1.0f - update->beta1) * g;
+    old.second = update->beta2 * old.second + (1.0f - update->beta2) * (g * g);
+    v8 deviation = sqrt8(old.second) * update->deviation_now + update->epsilon;
+    old.p -= update->rate_now * (old.first / deviation);
+    return old;
+}
+
+static void sgd_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    update_part(context, part, parts, 0, sgd_step);
+}
+
+static void momentum_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    update_part(context, part, parts, 1, momentum_step);
+}
+
+static void adam_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    update_part(context, part, parts, 2, adam_step);
+}
+
+static void sgd_run(const struct op *op, struct scene *scene) {
+    struct update update = update_of(op);
+    update.decay = op->f[1];
+    spread(scene, update.count, update.count * 2, sgd_part, &update);
+}
+
+static void momentum_run(const struct op *op, struct scene *scene) {
+    struct update update = update_of(op);
+    update.momentum = op->f[1];
+    update.decay = op->f[2];
+    spread(scene, update.count, update.count * 3, momentum_part, &update);
+}
+
+static void adam_run(const struct op *op, struct scene *scene) {
+    struct update update = update_of(op);
+    update.beta1 = op->f[1];
+    update.beta2 = op->f[2];
+    update.epsilon = op->f[3];
+    double steps = (double)scene->step + 1.0;
+    update.rate_now = (float)((double)update.rate / (1.0 - pow((double)update.beta1, steps)));
+    update.deviation_now = (float)(1.0 / sqrt(1.0 - pow((double)update.beta2, steps)));
+    spread(scene, update.count, update.count * 6, adam_part, &update);
+}
+
+static const char *check_sizes(const struct op *op) {
+    for (int n = 0; n < op->ins; n++)
+        if (op->in[n]->count != op->out[0]->count)
+            return "has operands of different sizes";
+    for (int n = 1; n < op->outs; n++)
+        if (op->out[n]->count != op->out[0]->count)
+            return "has operands of different sizes";
+    return NULL;
+}
+
+static const char *check_sgd(const struct op *op) {
+    const char *fault = check_form(op, "ff", "f", 0, 2);
+    return fault ? fault : check_sizes(op);
+}
+
+static const char *check_momentum(const struct op *op) {
+    const char *fault = check_form(op, "fff", "ff", 0, 3);
+    return fault ? fault : check_sizes(op);
+}
+
+static const char *check_adam(const struct op *op) {
+    const char *fault = check_form(op, "ffff", "fff", 0, 4);
+    if (!fault)
+        fault = check_sizes(op);
+    for (int n = 1; n < 3 && !fault; n++)
+        if (!(op->f[n] >= 0.0f && op->f[n] < 1.0f))
+            fault = "has a beta outside 0..1";
+    return fault;
+}
+
+static const struct op_kind sgd = {"sgd", check_sgd, NULL, NULL, sgd_run};
+static const struct op_kind momentum = {"momentum", check_momentum, NULL, NULL, momentum_run};
+static const struct op_kind adam = {"adam", check_adam, NULL, NULL, adam_run};
+
+const struct op_kind *const update_kinds[] = {&sgd, &momentum, &adam, NULL};
