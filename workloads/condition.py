@@ -44,7 +44,9 @@ class Condition(Noun):
     protocol: Protocol = Field(default=Protocol.COLD, description="cold or endurance")
     cores: Annotated[str, AfterValidator(check_cores_name)] = "big4"
     freq: Annotated[str, AfterValidator(check_freq_name)] = "high"
-    start_temp_max_c: float = Field(default=32.0, ge=0, le=60)
+    start_temp_max_c: float | None = Field(
+        default=32.0, ge=0, le=60, description="None asks for no start temperature at all"
+    )
     start_slope_max_c_per_min: float = Field(default=1.0, gt=0, le=60)
     cool_wait_max_s: float = Field(default=2400.0, ge=0, le=86400)
     battery_min_pct: int = Field(default=20, ge=0, le=100)

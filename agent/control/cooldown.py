@@ -76,7 +76,7 @@ def decide(
         return Wait(1.0, None)
     readings = [Reading(look.t_s, look.temp_c) for look in looks if look.temp_c is not None]
     now = readings[-1]
-    target = condition.start_temp_max_c
+    target = _limit_c(condition)
     if now.temp_c > target and _frozen(readings):
         return Fail(
             SensorMissing(f"The CPU zone stands still at {now.temp_c:.1f} °C: it is frozen.")
@@ -127,12 +127,15 @@ def cool_down(
     sleep: Callable[[float], None],
     told: Callable[[Glance, tuple[float, float, float] | None], None],
     coolers: Collection[str] = (),
-) -> float:
+) -> float | None:
     """Wait until the phone may start, and answer its start temperature.
 
     `sleep` sleeps host seconds and raises when the run is cancelled; `told` hears of every look;
-    `coolers` are the state nodes of the cooling devices that cap the CPUs.
+    `coolers` are the state nodes of the cooling devices that cap the CPUs. A condition that asks
+    for no start temperature waits for nothing.
     """
+    if condition.start_temp_max_c is None:
+        return _start_as_it_is(phone, condition, told)
     looks = [Look(reading.t_s, reading.temp_c) for reading in phone.heat.trace]
     since_s: float | None = None
     while True:
@@ -153,6 +156,17 @@ def cool_down(
         sleep(min(max(decision.phone_s / phone.clock.value, POLL_MIN_S), POLL_MAX_S))
 
 
+def _start_as_it_is(
+    phone: Phone,
+    condition: Condition,
+    told: Callable[[Glance, tuple[float, float, float] | None], None],
+) -> float | None:
+    seen = glance(phone)
+    check_battery(phone, seen, condition)
+    told(seen, None)
+    return seen.temp_c
+
+
 def check_battery(phone: Phone, seen: Glance, condition: Condition) -> None:
     """Fail when the battery is known to be lower than asked."""
     level_pct = seen.battery_pct
@@ -161,6 +175,10 @@ def check_battery(phone: Phone, seen: Glance, condition: Condition) -> None:
     if level_pct is not None and level_pct < condition.battery_min_pct:
         asked = condition.battery_min_pct
         raise BatteryLow(f"The battery is at {level_pct} %; asked are {asked} %.")
+
+
+def _limit_c(condition: Condition) -> float:
+    return math.inf if condition.start_temp_max_c is None else condition.start_temp_max_c
 
 
 def _recent(readings: Sequence[Reading]) -> Sequence[Reading]:

@@ -11,6 +11,7 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 CPU = "/sys/devices/system/cpu"
 THERMAL = "/sys/class/thermal"
 SUPPLY = "/sys/class/power_supply"
+FULL_CAPACITY = 1024  # what the kernel calls its strongest core
 
 _NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
 _TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
@@ -93,6 +94,18 @@ def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
         weight = capacity if capacity else ladder[-1] // 1000
         clusters.append(Cluster(policy=policy, cpus=cpus, capacity=weight, ladder_khz=ladder))
     return tuple(clusters)
+
+
+def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
+    """The cores of a kernel that shows no clocks: one cluster a capacity, without a ladder."""
+    alike: dict[int, list[int]] = {}
+    for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")):
+        capacity = first_number(nodes.get(f"{CPU}/cpu{cpu}/cpu_capacity", ""))
+        alike.setdefault(capacity or FULL_CAPACITY, []).append(cpu)
+    return tuple(
+        Cluster(policy=cpus[0], cpus=tuple(cpus), capacity=capacity, ladder_khz=())
+        for capacity, cpus in sorted(alike.items())
+    )
 
 
 def zone_scale(raw: int) -> float | None:

@@ -254,11 +254,7 @@ def _terms(condition: Condition) -> tuple[tuple[str, str], ...]:
         ("Protocol", condition.protocol.value),
         ("Cores", condition.cores),
         ("Clock", condition.freq),
-        (
-            "Start",
-            f"at most {condition.start_temp_max_c:g} °C, "
-            f"changing by at most {condition.start_slope_max_c_per_min:g} °C a minute",
-        ),
+        ("Start", _start(condition)),
         ("Cooling", f"waits up to {format_duration(condition.cool_wait_max_s)}"),
         ("Battery", f"at least {condition.battery_min_pct} %"),
         (
@@ -267,6 +263,13 @@ def _terms(condition: Condition) -> tuple[tuple[str, str], ...]:
             f"{format_duration(launch.seconds)}",
         ),
     )
+
+
+def _start(condition: Condition) -> str:
+    if condition.start_temp_max_c is None:
+        return "at any temperature"
+    slope = condition.start_slope_max_c_per_min
+    return f"at most {condition.start_temp_max_c:g} °C, changing by at most {slope:g} °C a minute"
 
 
 def _phones(runs: Iterable[MeasuredRun]) -> tuple[PhoneLine, ...]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orchestrator.plan.document import Entries, Node
+from orchestrator.plan.document import Entries, Node, Scalar
 from orchestrator.plan.reading import Reader
 from workloads.condition import Condition, Protocol
 from workloads.phone import check_cores_name, check_freq_name
 from workloads.text import safe_text
 
 AXES = ("protocol", "cores", "freq")
+ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def read_conditions(reader: Reader, given: Entries, matrix: Entries) -> Conditio
             reader.problems.add(entry.place, text)
         value = _READERS[key](reader, entry.node, f"conditions.{key}")
         if value is not None:
-            fixed["cool_wait_max_s" if key == "cool_wait_max" else key] = value
+            name = "cool_wait_max_s" if key == "cool_wait_max" else key
+            fixed[name] = None if value == ANY else value
     axes = {
         key: reader.distinct(
             matrix.entries[key].node, f"matrix.{key}", partial(_READERS[key], reader)
@@ -92,6 +94,13 @@ def _decimal(reader: Reader, node: Node, path: str) -> float | None:
     return _bounded(reader, node, path, reader.decimal(node, path), path.rpartition(".")[2])
 
 
+def _start_temp(reader: Reader, node: Node, path: str) -> float | str | None:
+    """A temperature, or `any` for phones that have no thermometer."""
+    if isinstance(node, Scalar) and node.text == ANY:
+        return ANY
+    return _bounded(reader, node, path, reader.decimal(node, path), "start_temp_max_c")
+
+
 def _whole(reader: Reader, node: Node, path: str) -> float | None:
     return _bounded(reader, node, path, reader.whole_number(node, path), path.rpartition(".")[2])
 
@@ -125,7 +134,7 @@ _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
     "protocol": _protocol,
     "cores": _cores,
     "freq": _freq,
-    "start_temp_max_c": _decimal,
+    "start_temp_max_c": _start_temp,
     "start_slope_max_c_per_min": _decimal,
     "cool_wait_max": _duration,
     "battery_min_pct": _whole,
