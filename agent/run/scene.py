@@ -8,6 +8,7 @@ from agent.control.clocks import clusters_of, policy_node
 from agent.phone.nodes import THERMAL, hottest, parse_cpu_coolers
 from agent.phone.phone import BOOT_ID, UPTIME, Command, Phone, reading
 from agent.run.figures import CURRENT, STATUS, VOLTAGE, Measured, figures, hottest_trace, span_ns
+from agent.run.gates import Effort
 from agent.run.lines import Output
 from agent.run.telemetry import Readings, pack
 from agent.run.verdict import Evidence, held_share, judge
@@ -56,6 +57,7 @@ class Scene:
         clocks = [
             policy_node(cluster.policy, name)
             for cluster in clusters_of(self.facts, self.cores)
+            if cluster.ladder_khz
             for name in ("scaling_cur_freq", "scaling_max_freq")
         ]
         zones = [zone.path for zone in self.facts.cpu_zones]
@@ -126,7 +128,9 @@ def weigh(
     before, after = snapshots
     if output.hello is None or output.done is None or not output.windows:
         raise RunnerFailed("The runner is done, but it measured nothing.")
-    span = span_ns(output.windows)
+    work, span = work_of(case), span_ns(output.windows)
+    offered = output.hello.provenance or scene.facts.provenance
+    time = offered.time if offered is not None else None
     counted = held_share(scene.asked_khz, before.residency, after.residency)
     sampled = scene.sampled_share(readings, span)
     # Counters miss nothing but include the moments around the run; samples are the reverse.
@@ -142,13 +146,13 @@ def weigh(
         coolers=scene.busy_coolers(readings),
         start_temp_c=before.temp_c,
         temps_c=tuple(hottest_trace(readings, scene.facts.cpu_zones)),
-        done=output.done,
         span_s=(span[1] - span[0]) / 1e9,
         boot_ids=(before.boot_id, after.boot_id),
+        effort=Effort(work, output.done, condition.launch.warmup, time.source if time else None),
         unseen_s=longest_gap_s(readings.t_ns, span),
     )
     measured = Measured(
-        work=work_of(case),
+        work=work,
         windows=output.windows,
         done=output.done,
         readings=readings,
@@ -156,7 +160,6 @@ def weigh(
         start_temp_c=before.temp_c,
         clock_held_share=share,
     )
-    offered = output.hello.provenance or scene.facts.provenance
     metrics = figures(measured, offered) if offered is not None else ()
     digest, blob = pack(output.windows, readings)
     return Harvest(judge(evidence), metrics, digest, blob)

@@ -1,13 +1,15 @@
 """The verdict: what was asked, held against what was so. Pure.
 
-Under the cold protocol a clock that slipped voids the run. Under endurance, throttling is the
-thing measured: it is recorded, and voids nothing.
+A rule looks at the evidence and yields its doubts; RULES lists them all. Under the cold protocol a
+clock that slipped voids the run. Under endurance, throttling is the thing measured: it is
+recorded, and voids nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.phone.nodes import ticks_between
+from agent.run.gates import Doubt, Effort, failed_gates
 from agent.run.lines import Done
 from workloads.condition import Condition, Protocol
 from workloads.measure import Standing, Verdict
@@ -33,15 +35,20 @@ class Evidence:
     coolers: tuple[str, ...]
     start_temp_c: float | None
     temps_c: tuple[float, ...]
-    done: Done
     span_s: float
     boot_ids: tuple[str, str]
+    effort: Effort
     unseen_s: float = 0.0  # the longest part of the run without a reading
+
+    @property
+    def done(self) -> Done:
+        """The runner's last word."""
+        return self.effort.done
 
 
 def judge(seen: Evidence) -> Verdict:
     """Valid, suspect or void, and every reason in words."""
-    doubts = list(_doubts(seen))
+    doubts = [doubt for rule in RULES for doubt in rule(seen)]
     reasons = tuple(reason for _, reason in doubts)
     standings = {standing for standing, _ in doubts}
     for worst in (Standing.VOID, Standing.SUSPECT):
@@ -64,29 +71,33 @@ def held_share(
     return min(shares, default=None)
 
 
-def _doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+def _same_boot(seen: Evidence) -> Iterator[Doubt]:
     if seen.boot_ids[0] != seen.boot_ids[1]:
         yield Standing.VOID, "the phone restarted during the run"
+
+
+def _right_cores(seen: Evidence) -> Iterator[Doubt]:
     if seen.found_mask != seen.asked_mask:
         yield (
             Standing.VOID,
             f"the runner found itself on cores {seen.found_mask:x}, asked were {seen.asked_mask:x}",
         )
-    yield from _start_doubts(seen)
-    yield from _length_doubts(seen)
-    if seen.asked_khz and seen.condition.protocol is not Protocol.ENDURANCE:
-        yield from _clock_doubts(seen)
 
 
-def _start_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+def _cool_start(seen: Evidence) -> Iterator[Doubt]:
     limit = seen.condition.start_temp_max_c
+    if limit is None:
+        return
     if seen.start_temp_c is None:
         yield Standing.VOID, "the start temperature is not known"
     elif seen.start_temp_c > limit + START_SLACK_C:
         yield Standing.VOID, f"it started at {seen.start_temp_c:.1f} °C, asked were {limit:.1f} °C"
     if not seen.temps_c:
         yield Standing.SUSPECT, "no temperature was read during the run"
-    elif _stood_still(seen):
+
+
+def _live_sensors(seen: Evidence) -> Iterator[Doubt]:
+    if seen.temps_c and _stood_still(seen):
         yield Standing.SUSPECT, f"the CPU zone stood still at {seen.temps_c[0]:.1f} °C under load"
     if seen.unseen_s > max(UNSEEN_S, UNSEEN_SHARE * seen.span_s):
         yield Standing.SUSPECT, f"nothing was read for {seen.unseen_s:.1f} s of the run"
@@ -101,7 +112,7 @@ def _stood_still(seen: Evidence) -> bool:
     return first == start or any(abs(temp - round(temp)) > 0.01 for temp in (first, start))
 
 
-def _length_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+def _long_enough(seen: Evidence) -> Iterator[Doubt]:
     launch = seen.condition.launch
     if seen.done.steps < launch.steps:
         yield Standing.SUSPECT, f"{seen.done.steps} steps were measured, asked were {launch.steps}"
@@ -109,7 +120,9 @@ def _length_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
         yield Standing.VOID, f"it measured {seen.span_s:.1f} s, asked were {launch.seconds:.0f} s"
 
 
-def _clock_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
+def _held_clocks(seen: Evidence) -> Iterator[Doubt]:
+    if not seen.asked_khz or seen.condition.protocol is Protocol.ENDURANCE:
+        return
     if seen.held_share is None:
         yield Standing.SUSPECT, "the clocks could not be verified over the run"
     elif seen.held_share < HELD_MIN:
@@ -123,3 +136,18 @@ def _clock_doubts(seen: Evidence) -> Iterator[tuple[Standing, str]]:
         )
     for cooler in seen.coolers:
         yield Standing.SUSPECT, f"the cooling device {cooler} was at work"
+
+
+def _right_work(seen: Evidence) -> Iterator[Doubt]:
+    return failed_gates(seen.effort)
+
+
+RULES: tuple[Callable[[Evidence], Iterator[Doubt]], ...] = (
+    _same_boot,
+    _right_work,
+    _right_cores,
+    _cool_start,
+    _live_sensors,
+    _long_enough,
+    _held_clocks,
+)

@@ -4,13 +4,31 @@ from dataclasses import replace
 
 import pytest
 
+from agent.run.gates import Effort
 from agent.run.lines import Done
 from agent.run.verdict import Evidence, held_share, judge
+from workloads.catalogue import Work, bind, work_of
 from workloads.condition import Condition, Protocol
-from workloads.measure import Standing
+from workloads.measure import Source, Standing
 
 COLD = Condition()
 ENDURANCE = Condition(protocol=Protocol.ENDURANCE)
+WORK = work_of(bind("mlp-4", {}))
+PRODUCT = work_of(bind("sgemm", {}))
+DONE = Done(
+    steps=100,
+    ns=1,
+    t_ns=1,
+    loss_first=2.3,
+    loss_last=0.7,
+    parameters_changed=True,
+    parameters=WORK.parameters,
+    macs=WORK.macs,
+    learned=6,
+    moved=6,
+    fallbacks=0,
+)
+SILENT = Done(steps=100, ns=1, t_ns=1, parameters_changed=True)
 SOUND = Evidence(
     condition=COLD,
     asked_mask=0xF0,
@@ -22,9 +40,9 @@ SOUND = Evidence(
     coolers=(),
     start_temp_c=30.0,
     temps_c=(30.0, 41.0, 45.0),
-    done=Done(steps=100, ns=1, t_ns=1),
     span_s=8.1,
     boot_ids=("a", "a"),
+    effort=Effort(WORK, DONE, warmup=5, source=Source.PHONE),
 )
 
 
@@ -48,7 +66,6 @@ def test_a_run_as_asked_is_valid() -> None:
         ({"capped_khz": {4: 1804800}, "held_share": None}, Standing.VOID, "capped to 1804800"),
         ({"coolers": ("thermal-cpufreq-0",)}, Standing.SUSPECT, "thermal-cpufreq-0"),
         ({"span_s": 2.0}, Standing.VOID, "2.0 s"),
-        ({"done": Done(steps=3, ns=1, t_ns=1)}, Standing.SUSPECT, "3 steps"),
         ({"temps_c": ()}, Standing.SUSPECT, "no temperature"),
         ({"temps_c": (30.0,) * 40}, Standing.SUSPECT, "stood still"),
         ({"temps_c": (38.4,) * 40}, Standing.SUSPECT, "stood still"),
@@ -63,6 +80,74 @@ def test_each_doubt_has_its_weight(
     verdict = judge(replace(SOUND, **change))  # type: ignore[arg-type]
     assert verdict.standing is standing
     assert words in " ".join(verdict.reasons)
+
+
+def with_done(work: Work = WORK, source: Source = Source.PHONE, **changes: object) -> Evidence:
+    """A sound run whose last word is another."""
+    done = DONE.model_copy(update=changes)
+    return replace(SOUND, effort=Effort(work, done, warmup=5, source=source))
+
+
+@pytest.mark.parametrize(
+    ("changes", "standing", "words"),
+    [
+        ({"steps": 3}, Standing.SUSPECT, "3 steps were measured"),
+        ({"steps": 2}, Standing.SUSPECT, "too few steps to see whether the loss falls"),
+        ({"loss_last": None}, Standing.VOID, "without telling its loss"),
+        ({"loss_last": float("nan")}, Standing.VOID, "not finite"),
+        ({"loss_first": float("inf")}, Standing.VOID, "not finite"),
+        ({"loss_last": 2.3}, Standing.VOID, "did not fall: 2.3 at first, 2.3 at last"),
+        ({"parameters_changed": False}, Standing.VOID, "without changing a parameter"),
+        ({"moved": 5}, Standing.VOID, "1 of its 6 learned tensors did not move"),
+        ({"learned": None}, Standing.VOID, "which of its tensors moved"),
+        ({"parameters": 16}, Standing.VOID, "has 16 parameters, the catalogue states 235920"),
+        ({"macs": 16}, Standing.VOID, "has 16 multiply-adds"),
+        ({"macs": None}, Standing.VOID, "does not tell its multiply-adds"),
+        ({"fallbacks": 2}, Standing.VOID, "another backend did 2"),
+        ({"answer_error": 0.01}, Standing.VOID, "wrong by 0.01"),
+    ],
+)
+def test_a_run_that_did_other_work_is_void(
+    changes: dict[str, object], standing: Standing, words: str
+) -> None:
+    """Each gate by itself: everything else is as it should be."""
+    verdict = judge(with_done(**changes))
+    assert verdict.standing is standing
+    assert words in " ".join(verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("error", "standing"),
+    [(1e-6, Standing.VALID), (2e-5, Standing.VOID), (float("nan"), Standing.VOID)],
+)
+def test_a_product_has_to_be_right(error: float, standing: Standing) -> None:
+    """Single precision may round; it may not be wrong."""
+    counts = {"parameters": None, "macs": PRODUCT.macs, "answer_error": error}
+    assert judge(with_done(PRODUCT, **counts)).standing is standing
+
+
+def test_a_product_that_does_not_tell_its_error_is_void() -> None:
+    """An answer that nobody checked is none."""
+    verdict = judge(with_done(PRODUCT, parameters=None, macs=PRODUCT.macs))
+    assert (verdict.standing, len(verdict.reasons)) == (Standing.VOID, 1)
+
+
+@pytest.mark.parametrize("work", [WORK, PRODUCT])
+def test_what_a_simulation_cannot_know_is_no_failure(work: Work) -> None:
+    """It computes nothing, so it has no loss; the same silence voids what really ran."""
+    simulated = replace(SOUND, effort=Effort(work, SILENT, 5, Source.SIMULATED))
+    assert judge(simulated).standing is Standing.VALID
+    for source in (Source.PHONE, Source.HOST, None):
+        real = replace(SOUND, effort=Effort(work, SILENT, 5, source))
+        assert judge(real).standing is Standing.VOID
+
+
+def test_a_phone_without_a_thermometer_may_be_asked_for_no_temperature() -> None:
+    """`any` asks for nothing; whoever asks for degrees gets no run without them."""
+    blind = replace(SOUND, start_temp_c=None, temps_c=(), asked_khz={}, held_share=None)
+    assert judge(blind).standing is Standing.VOID
+    anyhow = Condition(freq="free", start_temp_max_c=None)
+    assert judge(replace(blind, condition=anyhow)).standing is Standing.VALID
 
 
 def test_a_sensor_of_whole_degrees_may_rest_on_a_new_one() -> None:
