@@ -5,7 +5,7 @@ Costs follow from definitions: of models in workloads/models, by the rules of wo
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from workloads.external import Manifest, value_of
@@ -23,6 +23,7 @@ __all__ = [
     "Workload",
     "bind",
     "bind_external",
+    "is_known",
     "lower",
     "step_of",
     "threads_of",
@@ -106,6 +107,11 @@ def _bound(workload: Workload, given: Mapping[str, int]) -> dict[str, int]:
     return {key: given.get(key, parameter.default) for key, parameter in known.items()}
 
 
+def is_known(case: Case) -> bool:
+    """Whether this version of the farm can carry a case out."""
+    return case.manifest is not None or case.workload in CATALOGUE
+
+
 def workload_of(case: Case) -> Workload:
     """The workload that a case binds."""
     return CATALOGUE[case.workload] if case.manifest is None else wrapped(case.manifest)
@@ -156,7 +162,12 @@ def _digest(workload: str, parameters: tuple[tuple[str, int], ...]) -> str:
 
 def lower(case: Case, threads: int) -> bytes:
     """Write the plan that the runner executes (format: kernels/runner/runner.h)."""
-    work = work_of(case)
+    from workloads.lowering import body_of, memory_of_body
+
+    step = step_of(case)
+    work = step.work
+    body = body_of(step)
+    text = body.text(case.digest, threads)
     header = {
         "case": case.digest,
         "workload": case.workload,
@@ -166,11 +177,12 @@ def lower(case: Case, threads: int) -> bytes:
         "samples_per_step": work.samples_per_step,
         "parameter_bytes": work.parameter_bytes,
         "activation_bytes": work.activation_bytes,
-        "body_bytes": 0,
+        "memory": asdict(memory_of_body(body)),
+        "body_bytes": len(text.encode()),
         "ops": [op.model_dump() for op in work.ops],
     }
-    text = json.dumps(header, sort_keys=True) + "\n"
-    return f"{PLAN_MAGIC} {len(text.encode())}\n{text}".encode()
+    head = json.dumps(header, sort_keys=True) + "\n"
+    return f"{PLAN_MAGIC} {len(head.encode())}\n{head}{text}".encode()
 
 
 def _sgemm(parameters: Mapping[str, int]) -> Step:

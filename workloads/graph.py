@@ -163,10 +163,13 @@ class Model:
         feeds = tuple(self.shapes[feed] for feed in self.feeds[node.name])
         return Place(batch, feeds, self.shapes[node.name])
 
+    def parameter_shapes(self, node: Node) -> dict[str, Shape]:
+        """The parameters of one node, by name."""
+        return node.layer.parameters(*(self.shapes[feed] for feed in self.feeds[node.name]))
+
     def parameter_count(self, node: Node) -> int:
         """Parameters of one node."""
-        shapes = (self.shapes[feed] for feed in self.feeds[node.name])
-        return sum(prod(shape) for shape in node.layer.parameters(*shapes).values())
+        return sum(prod(shape) for shape in self.parameter_shapes(node).values())
 
     def learned(self, node: Node) -> int:
         """Parameters of one node that training changes."""

@@ -268,7 +268,7 @@ def _kept(model: Model, batch: int) -> int:
 def _ops(node: Node, counts: Counts, before: str = "") -> Iterator[Op]:
     for name, count in counts.items():
         yield Op(
-            name=op_name(before, node.name, name),
+            name=op_name(before, f"{node.name}.{name}"),
             kind=count.kind,
             flops=count.flops,
             read_bytes=FLOAT_BYTES * count.reads,
@@ -276,6 +276,6 @@ def _ops(node: Node, counts: Counts, before: str = "") -> Iterator[Op]:
         )
 
 
-def op_name(before: str, node: str, part: str) -> str:
-    """The name of an operation in the header of a plan."""
-    return f"{before}.{node}.{part}" if before else f"{node}.{part}"
+def op_name(before: str, part: str) -> str:
+    """The name of an operation in the header of a plan: its pass, its node and what it does."""
+    return f"{before}.{part}" if before else part

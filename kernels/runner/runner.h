@@ -128,10 +128,12 @@
  *   The header is enough to know the work without doing it:
  *     {"case":"DIGEST","workload":"mlp-4","backend":"cpu","threads":4,"training":true,
  *      "samples_per_step":32,"parameter_bytes":N,"activation_bytes":N,"body_bytes":0,
+ *      "memory":{"parameter":B,"gradient":B,"state":B,"activation":B,"input":B,"dataset":B},
  *      "ops":[{"name":"fc1.forward","kind":"matmul","flops":N,"read_bytes":N,"write_bytes":N}]}
  *   ops are the operations of ONE step in the order of execution. A virtual phone takes its
- *   times from them. The grammar of the body is the opening comment of kernels/engine/engine.h;
- *   the engine reads the body alone, a virtual phone the header alone.
+ *   times from them. memory is what the body's arenas and streams take. The grammar of the body is
+ *   the opening comment of kernels/engine/engine.h; the engine reads the body alone, a virtual
+ *   phone the header alone.
  *
  * WHAT IT REFUSES
  *   No network. No writes outside DIR (guard: the nodes in DIR/restore excepted). No allocation
