@@ -66,6 +66,7 @@ def run(
         state_dir=folder,
         connect=(*said.connect, *connect),
         slots=said.slots,
+        files=lab.files_folder,
     )
     serve(settings, server)
 

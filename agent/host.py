@@ -47,6 +47,7 @@ class HostSettings:
     state_dir: Path
     connect: tuple[str, ...] = ()
     slots: int = 60
+    files: Path | None = None
 
 
 class HostAgent:
@@ -133,6 +134,7 @@ class HostAgent:
             runner_for=runner_for,
             cancel=place.cancel,
             view=place.view,
+            files=self.settings.files,
         )
         return attempt(job, place.phone, desk)
 

@@ -21,12 +21,13 @@ from agent.deadline import Deadline
 from agent.phone.install import install_runner
 from agent.phone.link import LINK_LOST
 from agent.phone.phone import Phone, split_nodes
+from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
 from agent.run.scene import Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
-from workloads.catalogue import CATALOGUE, Case, threads_of
+from workloads.catalogue import Case, is_known, threads_of, workload_of
 from workloads.fault import (
     FarmError,
     FarmTrouble,
@@ -65,6 +66,12 @@ class Desk:
     view: LaneView = field(default_factory=LaneView)
     runner_for: Callable[[str], RunnerBuild] = runner_for
     silence_s: float = SILENCE_S
+    files: Path | None = None  # of foreign programs, by digest; None: beside the state
+
+    @property
+    def shelf(self) -> Path:
+        """Where the files of foreign programs lie."""
+        return self.files or self.state_dir / "files"
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,9 @@ class _Lane:
     def outcome(self) -> Outcome:
         fault: Fault | None = None
         try:
-            if self.job.case.workload not in CATALOGUE:
+            if not is_known(self.job.case):
                 raise Refused(f"This agent does not know the workload '{self.job.case.workload}'.")
-            if CATALOGUE[self.job.case.workload].on_phone:
+            if workload_of(self.job.case).on_phone:
                 self._measure()
             else:
                 self.verdict = Verdict(standing=Standing.VALID)
@@ -180,7 +187,10 @@ class _Lane:
         scene = set_scene(self.phone, cores, self.resolved.clocks_khz)
         launching = self.job.condition.launch
         ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
-        write_plan(self.phone, ask)
+        if ask.case.manifest is None:
+            write_plan(self.phone, ask)
+        else:
+            install_program(self.phone, ask, self.desk.shelf)
         return scene, ask
 
     def _pin(self, scene: Scene) -> None:
@@ -193,8 +203,10 @@ class _Lane:
         check_fence(self.phone, self.job.fence)
         self.phone.heat.disturbed()
         self.launched = True
-        seen, pid = launch(self.phone, ask, before=scene.looking())
-        output = watch(self.phone, ask, pid, self.boot_id, self._sleep, self._progress)
+        foreign = ask.case.manifest is not None
+        start, follow = (launch_program, watch_program) if foreign else (launch, watch)
+        seen, pid = start(self.phone, ask, before=scene.looking())
+        output = follow(self.phone, ask, pid, self.boot_id, self._sleep, self._progress)
         self.launched = False
         return scene.snapshot(split_nodes(seen.text)), output
 
@@ -297,4 +309,4 @@ class _Lane:
 
 def case_digest(case: Case) -> str:
     """A case's identity, also where this agent does not know its workload."""
-    return case.digest if case.workload in CATALOGUE else digest_of(case.model_dump(mode="json"))
+    return case.digest if is_known(case) else digest_of(case.model_dump(mode="json"))

@@ -4,6 +4,7 @@ lab/lab.toml          settings, all optional
     farm.db           the store, unless a URL is set
     broker/           the embedded broker's socket and append-only file
     agents/HOST/      an agent's spool, journals and adb home
+    files/DIGEST      files of foreign programs, for the agents that use this folder
     logs/             one file per service
 """
 
@@ -110,6 +111,11 @@ class Lab:
     def agent_folder(self, host: str) -> Path:
         """Where an agent keeps what must survive it."""
         return self.root / "agents" / host
+
+    @property
+    def files_folder(self) -> Path:
+        """Where the files of foreign programs lie, each under its digest."""
+        return self.root / "files"
 
     def host_name(self, asked: str) -> str:
         """The name of this host: as asked for, else as the settings say, else the machine's."""

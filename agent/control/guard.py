@@ -19,6 +19,8 @@ _FILES = (
     "out.jsonl",
     "readings.jsonl",
     "err",
+    "said",
+    "complained",
 )
 
 

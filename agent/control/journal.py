@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from agent.control.guard import SILENCE_S, lane_file
+from agent.control.guard import LANE_DIR, SILENCE_S, lane_file
 from agent.phone.nodes import THERMAL, first_number
 from agent.phone.phone import (
     BOOT_ID,
@@ -188,6 +188,9 @@ def parse_changes(text: str) -> tuple[Change, ...]:
 
 def kill_runner(phone: Phone) -> None:
     """End a runner that outlived its lane; its pid may long belong to somebody else."""
+    # A foreign program, the script that speaks for it, and the sampler beside it.
+    beside = (f"{lane_file('work')}/", f"sh {lane_file('plan')}", f"sample {LANE_DIR}")
+    phone.batch([Command(["pkill", "-9", "-f", words]) for words in beside])
     if phone.shell(["pkill", "-9", "-f", f"run {lane_file('plan')}"]).status in {0, 1}:
         return
     # A phone without pkill: trust what the runner itself said, if it came to speak.

@@ -70,7 +70,8 @@ def _times(run: Measured) -> Iterator[tuple[str, float]]:
     if run.work.samples_per_step:
         samples = run.work.samples_per_step * sum(window.n for window in windows)
         yield "samples_per_s", samples * 1e9 / total_ns
-    yield "gflops", run.work.flops / step_ms / 1e6
+    if run.work.flops:
+        yield "gflops", run.work.flops / step_ms / 1e6
     start, end = span_ns(windows)
     if end - start >= LONG_NS:
         first = [window for window in windows if window.t_ns < start + MINUTE_NS]

@@ -22,13 +22,13 @@ Phases = Annotated[tuple[Count, Count, Count, Count], Strict(False)]
 Stamps = Annotated[tuple[Annotated[int, Field(ge=-1, le=INT_MAX)], ...], Strict(False)]
 
 
-class _Line(Noun):
+class Line(Noun):
     """Readers ignore members they do not know."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Hello(_Line):
+class Hello(Line):
     """The runner's first word: who it is and on which cores it finds itself."""
 
     contract: int = Field(ge=1, le=1)
@@ -40,7 +40,7 @@ class Hello(_Line):
     provenance: Provenances | None = None
 
 
-class Memory(_Line):
+class Memory(Line):
     """Bytes that the runner took before its first step, by what they are for."""
 
     parameter: Count
@@ -52,7 +52,7 @@ class Memory(_Line):
     dataset: Count
 
 
-class Window(_Line):
+class Window(Line):
     """Some consecutive steps, timed together."""
 
     first: Count
@@ -76,7 +76,7 @@ class Window(_Line):
         return self
 
 
-class Trace(_Line):
+class Trace(Line):
     """When some consecutive operations of one step ended, counted from when the first began."""
 
     step: Count
@@ -92,7 +92,7 @@ class Trace(_Line):
         return self
 
 
-class Evaluation(_Line):
+class Evaluation(Line):
     """How well the model did after so many steps."""
 
     step: Count
@@ -101,7 +101,7 @@ class Evaluation(_Line):
     accuracy: float = Field(ge=0, le=1)
 
 
-class SamplerCost(_Line):
+class SamplerCost(Line):
     """What sampling cost: processor time, and how late readings were."""
 
     readings: Count
@@ -112,7 +112,7 @@ class SamplerCost(_Line):
     core: int = Field(ge=-1, le=1024)
 
 
-class Done(_Line):
+class Done(Line):
     """The runner's last word when all went well; None for what it does not know."""
 
     steps: Count
@@ -130,14 +130,14 @@ class Done(_Line):
     answer_error: float | None = None
 
 
-class RunnerFault(_Line):
+class RunnerFault(Line):
     """The runner's last word when something went wrong."""
 
     code: str = Field(max_length=64)
     text: str
 
 
-L = TypeVar("L", bound=_Line)
+L = TypeVar("L", bound=Line)
 
 
 class Output:
@@ -182,34 +182,34 @@ class Output:
         said = _object(line)
         match said.get("line"):
             case "hello" if self.hello is None:
-                self.hello = _read(Hello, said)
+                self.hello = read_line(Hello, said)
                 if self.hello.case != self.case:
                     raise BadOutput("The runner says that it runs another case.")
             case "fault":
-                self.fault = _read(RunnerFault, said)
+                self.fault = read_line(RunnerFault, said)
             case kind if self.hello is not None:
                 self._take_after_hello(kind, said)
             case kind:
-                raise _out_of_turn(kind)
+                raise out_of_turn(kind)
 
     def _take_after_hello(self, kind: object, said: dict[str, Any]) -> None:
         match kind:
             case "memory" if self.memory is None and not self.windows:
-                self.memory = _read(Memory, said)
+                self.memory = read_line(Memory, said)
             case "window" if self.sampler is None:
-                self._take_window(_read(Window, said))
+                self._take_window(read_line(Window, said))
             case "trace":
-                self._take_trace(_read(Trace, said))
+                self._take_trace(read_line(Trace, said))
             case "evaluation" if len(self.evaluations) < EVALUATIONS_MAX:
-                self.evaluations.append(_read(Evaluation, said))
+                self.evaluations.append(read_line(Evaluation, said))
             case "sampler" if self.sampler is None:
-                self.sampler = _read(SamplerCost, said)
+                self.sampler = read_line(SamplerCost, said)
             case "done":
-                self.done = _read(Done, said)
+                self.done = read_line(Done, said)
                 if self.done.steps != self.steps:
                     raise BadOutput(f"{self.done.steps} steps done, {self.steps} in windows.")
             case _:
-                raise _out_of_turn(kind)
+                raise out_of_turn(kind)
 
     def _take_window(self, window: Window) -> None:
         if window.first != self.steps_end or len(self.windows) >= WINDOWS_MAX:
@@ -234,14 +234,15 @@ class Output:
         return self.windows[-1].first + self.windows[-1].n if self.windows else 0
 
 
-def _out_of_turn(kind: object) -> BadOutput:
+def out_of_turn(kind: object) -> BadOutput:
+    """The error of a line that does not belong where it stands."""
     return BadOutput(f"The runner wrote '{safe_text(kind, 40)}' out of turn.")
 
 
 def hello_pid(line: str) -> int | None:
     """The pid of a runner, from the first line it left; None when it left none."""
     try:
-        return _read(Hello, _object(line.strip().encode())).pid
+        return read_line(Hello, _object(line.strip().encode())).pid
     except BadOutput:
         return None
 
@@ -258,7 +259,8 @@ def _object(line: bytes) -> dict[str, Any]:
     return said
 
 
-def _read(kind: type[L], said: dict[str, Any]) -> L:
+def read_line(kind: type[L], said: dict[str, Any]) -> L:
+    """Read one line of a kind; BadOutput names the member that breaks the contract."""
     try:
         return kind.model_validate(said)
     except ValidationError as error:

@@ -60,15 +60,26 @@ class Ask:
         """As many as the workload wants: one a core, unless it says otherwise."""
         return threads_of(self.case, len(self.cores.cpus))
 
+    @property
+    def period_ms(self) -> int:
+        """How often nodes are sampled: less often where it goes on for long."""
+        return 200 if self.launch.max_seconds <= SHORT_RUN_S else 1000
+
+    @property
+    def limit_s(self) -> float:
+        """After how many of the phone's seconds it is ended; a foreign program names its own."""
+        manifest = self.case.manifest
+        asked_s = self.launch.max_seconds
+        return 2 * asked_s + 300 if manifest is None else max(manifest.seconds_max, asked_s)
+
     def command(self) -> Command:
         """The launch itself. toybox's taskset wants a bare hex mask, and applies it before exec."""
         launch = self.launch
-        period_ms = 200 if launch.max_seconds <= SHORT_RUN_S else 1000
         words = ["taskset", f"{self.cores.mask:x}", "setsid", self.runner]
         words += ["run", lane_file("plan"), LANE_DIR]
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
-        words += ["--window-ms", str(launch.window_ms), "--period-ms", str(period_ms)]
+        words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]
         return Command(words, into=lane_file("err"), detached=True)
 
 
@@ -91,12 +102,13 @@ def watch(
     boot_id: str | None,
     sleep: Callable[[float], None],
     progress: Callable[[float], None],
+    output: Output | None = None,
 ) -> Output:
     """Follow the runner to its last word, and answer all that it said.
 
     `sleep` sleeps host seconds and raises when the run is cancelled; the runner is ended then.
     """
-    output = Output(ask.case.digest)
+    output = output or Output(ask.case.digest)
     watcher = _Watcher(phone, ask, pid, boot_id, output)
     try:
         sleep(FIRST_LOOK_S)
@@ -143,7 +155,7 @@ class _Watcher:
         self._ask = ask
         self._output = output
         self._started = Deadline.after(HELLO_S)
-        self._limit_s = 2 * ask.launch.max_seconds + 300
+        self._limit_s = ask.limit_s
         # The phone's clock decides; ours is for a phone whose clock stands still.
         self._backstop = Deadline.after(3 * self._limit_s / phone.clock.value + 60)
         self._patience: Deadline | None = None
