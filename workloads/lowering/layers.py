@@ -24,18 +24,24 @@ from workloads.layers import (
     Embedding,
     Flatten,
     GlobalAvgPool,
+    LastMoment,
     Layer,
     LayerNorm,
     LeakyReLU,
     Linear,
     MaxPool,
     MeanSquaredError,
+    Positions,
     ReLU,
     ReLU6,
+    RepeatMoment,
+    Reshape,
     Sigmoid,
     Softmax,
     SoftmaxCrossEntropy,
     Tanh,
+    TemporalDifference,
+    Upsample,
 )
 from workloads.layers.layer import Shape
 from workloads.layers.windows import pair, slides
@@ -228,13 +234,14 @@ def global_avg_pool(_: GlobalAvgPool, at: Site) -> Way:
 
 
 @lowers(Concat)
-def concat(_: Concat, at: Site) -> Way:
-    """Along the first axis of a sample."""
-    at.op("forward", "concat", at.xs, (at.y,), (1,))
+def concat(layer: Concat, at: Site) -> Way:
+    """The engine counts the batch as an axis as well."""
+    axis = (layer.axis + 1,)
+    at.op("forward", "concat", at.xs, (at.y,), axis)
     yield
     if at.passes_on:
         apart = [at.dx(index) for index in range(len(at.xs))]
-        at.op("input_gradient", "split", (at.dy,), apart, (1,))
+        at.op("input_gradient", "split", (at.dy,), apart, axis)
 
 
 @lowers(Add)
@@ -245,8 +252,17 @@ def add(_: Add, at: Site) -> Way:
     at.gradients = {index: at.dy for index, asked in enumerate(at.asks) if asked}
 
 
-@lowers(Flatten)
-def flatten(_: Flatten, at: Site) -> Way:
+@lowers(Upsample)
+def upsample(layer: Upsample, at: Site) -> Way:
+    """Pixels copied, gradients added."""
+    at.op("forward", "upsample", (at.x,), (at.y,), (layer.factor,))
+    yield
+    if at.passes_on:
+        at.op("input_gradient", "upsample_gradient", (at.dy,), (at.dx(),), (layer.factor,))
+
+
+@lowers(Flatten, Reshape)
+def reshape(_: Layer, at: Site) -> Way:
     """Another view, there and back."""
     at.y = at.view(at.x, (at.place.batch, *at.place.output))
     yield
@@ -261,6 +277,34 @@ def embedding(_: Embedding, at: Site) -> Way:
     if at.learns:
         table = at.gradient("weight")
         at.op("weight_gradient", "embedding_gradient", (at.x, at.dy), (table,))
+
+
+@lowers(Positions)
+def positions(_: Positions, at: Site) -> Way:
+    """The gradient goes on as it is."""
+    at.op("forward", "position_add", (at.x, at.parameter("weight")), (at.y,))
+    yield
+    if at.learns:
+        at.op("weight_gradient", "position_gradient", (at.dy,), (at.gradient("weight"),))
+    at.gradients = {0: at.dy}
+
+
+@lowers(LastMoment)
+def last_moment(_: LastMoment, at: Site) -> Way:
+    """One row of many."""
+    at.op("forward", "last_moment", (at.x,), (at.y,))
+    yield
+    if at.passes_on:
+        at.op("input_gradient", "last_moment_gradient", (at.dy,), (at.dx(),))
+
+
+@lowers(RepeatMoment)
+def repeat_moment(_: RepeatMoment, at: Site) -> Way:
+    """Many rows of one."""
+    at.op("forward", "repeat_moment", (at.x,), (at.y,))
+    yield
+    if at.passes_on:
+        at.op("input_gradient", "repeat_moment_gradient", (at.dy,), (at.dx(),))
 
 
 @lowers(LSTM)
@@ -344,6 +388,16 @@ def loss(layer: Layer, at: Site) -> Way:
     at.op("forward", name, (at.x, at.target), (at.y,))
     yield
     at.op("input_gradient", f"{name}_gradient", (at.x, at.target), (at.dx(),))
+
+
+@lowers(TemporalDifference)
+def temporal_difference(layer: TemporalDifference, at: Site) -> Way:
+    """What the values should be is made here, and taken as given."""
+    goal = at.new("target", at.x.shape)
+    at.op("target", "td_target", at.xs, (goal,), (), (layer.discount,))
+    at.op("forward", "mean_squared_error", (at.x, goal), (at.y,))
+    yield
+    at.op("input_gradient", "mean_squared_error_gradient", (at.x, goal), (at.dx(),))
 
 
 def _window(
