@@ -1,7 +1,7 @@
 """Condition: the state a phone must hold for a number to count, and how long a run looks."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -50,16 +50,32 @@ class Condition(Noun):
     start_slope_max_c_per_min: float = Field(default=1.0, gt=0, le=60)
     cool_wait_max_s: float = Field(default=2400.0, ge=0, le=86400)
     battery_min_pct: int = Field(default=20, ge=0, le=100)
+    # How long a run looks, where the protocol's own length is not what a study did.
+    warmup_steps: int | None = Field(default=None, ge=0, le=10_000)
+    steps_min: int | None = Field(default=None, ge=1, le=1_000_000)
+    time_min_s: float | None = Field(default=None, ge=0, le=7200)
+    too_large: Literal["try"] | None = Field(
+        default=None, description="try what is predicted not to fit, instead of refusing it"
+    )
 
     @property
     def digest(self) -> str:
         """The condition's identity: same condition, same digest, in every sweep."""
-        return digest_of(self.model_dump(mode="json"))
+        return digest_of(self.model_dump(mode="json", exclude_none=True))
 
     @property
     def launch(self) -> Launch:
         """How long a run under this condition measures."""
-        return LAUNCHES[self.protocol]
+        usual = LAUNCHES[self.protocol]
+        seconds = usual.seconds if self.time_min_s is None else self.time_min_s
+        return usual.model_copy(
+            update={
+                "warmup": usual.warmup if self.warmup_steps is None else self.warmup_steps,
+                "steps": usual.steps if self.steps_min is None else self.steps_min,
+                "seconds": seconds,
+                "max_seconds": max(usual.max_seconds, seconds),
+            }
+        )
 
     @property
     def headline(self) -> str:

@@ -14,7 +14,8 @@ from workloads.phone import check_cores_name, check_freq_name
 from workloads.text import safe_text
 
 AXES = ("protocol", "cores", "freq")
-ANY = "any"
+ANY, REFUSE, TRY = "any", "refuse", "try"
+_NOTHING_ASKED = (ANY, REFUSE)
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ def read_conditions(reader: Reader, given: Entries, matrix: Entries) -> Conditio
             reader.problems.add(entry.place, text)
         value = _READERS[key](reader, entry.node, f"conditions.{key}")
         if value is not None:
-            name = "cool_wait_max_s" if key == "cool_wait_max" else key
-            fixed[name] = None if value == ANY else value
+            fixed[_FIELDS.get(key, key)] = None if value in _NOTHING_ASKED else value
     axes = {
         key: reader.distinct(
             matrix.entries[key].node, f"matrix.{key}", partial(_READERS[key], reader)
@@ -63,6 +63,10 @@ def read_conditions(reader: Reader, given: Entries, matrix: Entries) -> Conditio
 
 def _protocol(reader: Reader, node: Node, path: str) -> str | None:
     return reader.choice(node, path, "protocol", [each.value for each in Protocol])
+
+
+def _too_large(reader: Reader, node: Node, path: str) -> str | None:
+    return reader.choice(node, path, "way with what is too large", [REFUSE, TRY])
 
 
 def _cores(reader: Reader, node: Node, path: str) -> str | None:
@@ -106,7 +110,8 @@ def _whole(reader: Reader, node: Node, path: str) -> float | None:
 
 
 def _duration(reader: Reader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.duration(node, path), "cool_wait_max_s")
+    field = _FIELDS[path.rpartition(".")[2]]
+    return _bounded(reader, node, path, reader.duration(node, path), field)
 
 
 def _bounded(
@@ -129,7 +134,8 @@ def _bounded(
     return None
 
 
-# In the file a duration carries its unit in the value, so the key of the waiting time has none.
+# In the file a duration carries its unit in the value, so the key has none.
+_FIELDS = {"cool_wait_max": "cool_wait_max_s", "time_min": "time_min_s"}
 _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
     "protocol": _protocol,
     "cores": _cores,
@@ -138,4 +144,8 @@ _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
     "start_slope_max_c_per_min": _decimal,
     "cool_wait_max": _duration,
     "battery_min_pct": _whole,
+    "warmup_steps": _whole,
+    "steps_min": _whole,
+    "time_min": _duration,
+    "too_large": _too_large,
 }

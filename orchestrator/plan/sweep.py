@@ -9,7 +9,8 @@
       cores: [big2, big4]        or protocol, cores, freq
     conditions:                  what is the same in every cell
       freq: high
-      cool_wait_max: 20m
+      cool_wait_max: 20m         also start_temp_max_c (a number, or any), battery_min_pct,
+                                 warmup_steps, steps_min and time_min (how long a run looks)
     repeat: 3                    runs of every cell on every phone
     seed: 7                      of the order; derived from the rest when left out
 

@@ -96,6 +96,7 @@ def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed:
         # durations and fractions have several spellings
         ("conditions: {cool_wait_max: 20m}", "conditions: {cool_wait_max: 1200s}"),
         ("conditions: {freq: 0.8}", "conditions: {freq: '0.80'}"),
+        ("conditions: {too_large: refuse}", ""),
     ],
 )
 def test_two_ways_to_say_the_same_are_one_sweep(one: str, other: str) -> None:
@@ -112,6 +113,9 @@ def test_two_ways_to_say_the_same_are_one_sweep(one: str, other: str) -> None:
         GOOD + "seed: 1",
         GOOD + "conditions: {cores: big2}",
         GOOD + "conditions: {start_temp_max_c: 33}",
+        GOOD + "conditions: {start_temp_max_c: any}",
+        GOOD + "conditions: {time_min: 2s}",
+        GOOD + "conditions: {too_large: try}",
         GOOD + "matrix: {batch_size: [32, 64]}",
     ],
 )
@@ -164,8 +168,18 @@ def test_fixed_parameters_and_conditions_reach_every_cell() -> None:
 
 
 def test_every_field_of_a_condition_can_be_written_in_a_file() -> None:
-    fields = {name.replace("cool_wait_max_s", "cool_wait_max") for name in Condition.model_fields}
-    assert fields == set(conditions._READERS)
+    fields = {conditions._FIELDS.get(name, name) for name in conditions._READERS}
+    assert set(Condition.model_fields) == fields
+
+
+def test_a_condition_may_ask_for_nothing_and_for_a_length_of_its_own() -> None:
+    asked = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, too_large: try}"
+    (condition,) = read_sweep(GOOD + f"conditions: {asked}").conditions
+    assert (None, "try") == (condition.start_temp_max_c, condition.too_large)
+    launch = condition.launch
+    assert (3, 500, 2.0, 30.0) == (launch.warmup, launch.steps, launch.seconds, launch.max_seconds)
+    longer = read_sweep(GOOD + "conditions: {time_min: 20m}").conditions[0].launch
+    assert (1200.0, 1200.0) == (longer.seconds, longer.max_seconds)
 
 
 @pytest.mark.parametrize("name", ["demo.yaml", "smoke.yaml"])

@@ -100,6 +100,10 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("conditions: {cool_wait_max: 25h}", 29, "conditions.cool_wait_max: 90000 s is out of ran"),
         ("conditions: {cool_wait_max_s: 3}", 14, "conditions: unknown condition 'cool_wait_max_s'"),
         ("conditions: {start_temp_max_c: 61}", 32, "conditions.start_temp_max_c: 61 is out of r"),
+        ("conditions: {time_min: 2}", 24, "conditions.time_min: '2' is not a duration"),
+        ("conditions: {steps_min: 0}", 25, "conditions.steps_min: 0 is out of range"),
+        ("conditions: {too_large: yes}", 25, "conditions.too_large: yes is read as the boolean"),
+        ("conditions: {too_large: dare}", 25, "conditions.too_large: there is no way with what"),
         ("conditions: {start_temp_max_c: hot}", 32, "conditions.start_temp_max_c: 'hot' is not a"),
         # zero itself is excluded
         (
