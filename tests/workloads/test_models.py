@@ -5,7 +5,9 @@ import pytest
 from workloads.catalogue import CATALOGUE
 from workloads.graph import Model
 from workloads.models.alexnet import alexnet, emdl_alexnet
+from workloads.models.dcgan import faking, judging, making
 from workloads.models.densenet import densenet
+from workloads.models.dqn import acting, dqn
 from workloads.models.emdl21 import MODELS
 from workloads.models.googlenet import (
     emdl_googlenet,
@@ -18,6 +20,7 @@ from workloads.models.mobilenetv2 import emdl_mobilenetv2, mobilenetv2
 from workloads.models.perceptrons import WIDTHS, perceptron
 from workloads.models.resnet import resnet, resnet20
 from workloads.models.squeezenet import emdl_squeezenet, squeezenet
+from workloads.models.texts import bert, char_cnn, char_lstm, seq2seq
 from workloads.models.vgg import vgg
 from workloads.models.xception import xception
 
@@ -57,8 +60,24 @@ LITERATURE = [
     # The authors' count for depth 40 is 1,019,722 and they print 7.0 M for depth 100.
     (densenet(40), 1_019_722, 0.265e9, 0.0005e9),
     (densenet(100), 7_000_000, 1.77e9, 0.005e9),
+    # By hand: a table of 65 x 128, two LSTMs of 4 x 128 x 257, a connection of 129 x 65.
+    (char_lstm(), 8_320 + 2 * 131_584 + 8_385, 50 * (2 * 131_072 + 8_320), 0),
+    # The TX2 study's own figures, to the digits that it prints.
+    (char_cnn(), 1_000_000, 23e6, 0.5e6),
+    (seq2seq(), 348_000_000, 28e9, 0.5e9),
+    # Hugging Face counts 109,482,240 with the pooler; two answers more. MobileBERT's authors count
+    # 22.5 GFLOP for 128 symbols.
+    (bert(), 109_482_240 + 2 * 769, 48_318_973_440, 0),
+    # PyTorch's tutorial has these two; multiply-adds by hand, layer by layer.
+    (judging(), 2_765_568, 3_145_728 + 3 * 33_554_432 + 8_192, 0),
+    (making(), 3_576_704, 819_200 + 3 * 33_554_432 + 3_145_728, 0),
+    (faking(0.0), 2_765_568 + 3_576_704, 208_445_440, 0),
+    # By hand: 8,224 + 32,832 + 36,928 + 1,606,144 + 9,234.
+    (acting(), 1_693_362, 3_276_800 + 2_654_208 + 1_806_336 + 1_605_632 + 9_216, 0),
+    (dqn(), 2 * 1_693_362, 2 * 9_352_192, 0),
 ]
-ROUNDED = {"densenet100": 50_000}  # parameters that are published in round numbers
+# Parameters that are published in round numbers.
+ROUNDED = {"densenet100": 50_000, "char-cnn": 500_000, "seq2seq": 500_000}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +96,10 @@ def test_a_model_is_as_large_as_the_literature_says(
 def test_a_model_is_as_large_as_it_states(model: Model) -> None:
     assert (model.stated.parameters, model.stated.macs) == (model.parameters, model.macs)
     assert model.stated.source
+
+
+def test_bert_costs_what_others_count() -> None:
+    assert 22.5e9 == pytest.approx(2 * bert(128).macs, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["emdl-squeezenet", "emdl-googlenet"])
