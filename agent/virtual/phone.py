@@ -22,7 +22,7 @@ from agent.virtual.files.thermal_nodes import plant_thermal_nodes
 from agent.virtual.files.tree import FileTree
 from agent.virtual.journal import Journal
 from agent.virtual.logs import LogBuffer
-from agent.virtual.native.home import NativeHome, host_abi
+from agent.virtual.native.home import NativeHome, host_properties
 from agent.virtual.network import Network
 from agent.virtual.physics.soc import Soc
 from agent.virtual.processes import Process, ProcessTable
@@ -182,8 +182,7 @@ class Phone:
         self.log.write("I", "init", "Boot completed")
         self.processes.boot(self.profile.services)
         if self.native is not None:
-            self.properties["ro.product.cpu.abi"] = host_abi()
-            self.properties["ro.product.cpu.abilist"] = host_abi()
+            self.properties |= host_properties()
             self.native.boot(self.boot_id)
         self.journal.write("boot", boot_id=self.boot_id, profile=self.profile.id)
 

@@ -38,20 +38,31 @@ class PhoneCount:
 @click.option("--host", default="", help="Name of this host (default: the machine's name).")
 @click.option("--no-agent", is_flag=True, help="Run the middle only; agents are elsewhere.")
 @click.option("--virtual", is_flag=True, help="Use six virtual phones, not those attached.")
+@click.option("--native", is_flag=True, help="Use this host as a phone: its runs are real.")
 @click.option(
     "--speed", type=click.FloatRange(0.01, 1000), default=None, help="Clock of the virtual phones."
 )
-def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float | None) -> None:
+def up(
+    lab_folder: Path,
+    host: str,
+    no_agent: bool,
+    virtual: bool,
+    native: bool,
+    speed: float | None,
+) -> None:
     """Run broker, store, scheduler, ingest and an agent on this host until Ctrl-C.
 
     Phones attached over USB are picked up by themselves. Everything that must survive a restart
-    is in the lab folder.
+    is in the lab folder. A native phone is this host itself: what it trains is really trained, and
+    its numbers say `host`; it has no clocks, no heat and no energy.
     """
     from orchestrator.dispatch.broker import Broker
     from orchestrator.lab import up as lab_up
     from orchestrator.lab.children import stop_all, stop_on_signals
-    from orchestrator.lab.virtual import virtual_phones
+    from orchestrator.lab.virtual import NATIVE, PROFILES, virtual_phones
 
+    if native and virtual:
+        raise click.UsageError("simulated phones would disturb a native one; say one of the two")
     if speed is not None and not virtual:
         raise click.UsageError("--speed is the clock of virtual phones; add --virtual")
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
@@ -60,10 +71,13 @@ def up(lab_folder: Path, host: str, no_agent: bool, virtual: bool, speed: float 
     host = lab.host_name(host)
     phones_now = PhoneCount(Broker(lab.broker_url))
     with lab_up.lab_lock(lab):
-        phones, addresses = virtual_phones(lab, speed or 1.0) if virtual else ((), ())
+        chosen = PROFILES if virtual else NATIVE if native else ()
+        phones, addresses = (
+            virtual_phones(lab, speed or 1.0, profiles=chosen) if chosen else ((), ())
+        )
         try:
             # An adb server of their own keeps virtual phones out of the one that people use.
-            options = ["--private-adb"] if virtual else []
+            options = ["--private-adb"] if chosen else []
             options += [part for address in addresses for part in ("--connect", address)]
             agents = [] if no_agent else [lab_up.agent_child(lab, host, *options)]
             with lab_up.services(lab, agents) as children:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.lab.children import Child, service_command, stop_all
@@ -20,15 +21,19 @@ PROFILES = (
 )
 
 
+# one, since two would share the cores that they are measured by
+NATIVE = ("meizu-16t:native",)
+
+
 def virtual_phones(
-    lab: Lab, speed: float, count: int = 1
+    lab: Lab, speed: float, count: int = 1, profiles: Sequence[str] = PROFILES
 ) -> tuple[tuple[Child, ...], tuple[str, ...]]:
     """Start virtual phones, one or more of each model; answer the child and their addresses."""
     folder = lab.root / "virtual"
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "phones.json"
     ready.unlink(missing_ok=True)
-    options: list[str | Path] = [*PROFILES, "--count", str(count), "--speed", str(speed)]
+    options: list[str | Path] = [*profiles, "--count", str(count), "--speed", str(speed)]
     command = service_command(
         "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from orchestrator.nouns import Trial
 from orchestrator.plan.sweep import Sweep
-from workloads.catalogue import CATALOGUE, Case
+from workloads.catalogue import Case, workload_of
 from workloads.condition import Condition
 from workloads.fault import Refused
 from workloads.noun import digest_of
@@ -49,7 +49,7 @@ def expand(sweep: Sweep, phones: Sequence[PhoneFacts]) -> Expansion:
         refused: dict[str, list[str]] = {}
         for case, case_digest in zip(sweep.cases, case_digests, strict=True):
             for index, condition in enumerate(sweep.conditions):
-                reason = why_not[index] if CATALOGUE[case.workload].on_phone else None
+                reason = why_not[index] if workload_of(case).on_phone else None
                 if reason is None:
                     parts = [sweep.id, case_digest, condition_digests[index], facts.serial]
                     trials.append(Trial(_id(parts), case, condition, facts.serial))
@@ -71,6 +71,8 @@ def _why_not(facts: PhoneFacts, condition: Condition) -> str | None:
         return safe_text(facts.runner_absent)
     if not facts.clusters:
         return "its cores are not known"
+    if not facts.cpu_zones and condition.start_temp_max_c is not None:
+        return "it has no CPU temperature to start from; write start_temp_max_c: any"
     try:
         chosen = set(choose_cores(facts, condition.cores).cpus)
         for cluster in facts.clusters:

@@ -13,6 +13,7 @@ from agent.phone.nodes import (
     hottest,
     parse_battery,
     parse_clusters,
+    parse_cores,
     parse_cpu_coolers,
     parse_cpus,
     parse_dumpsys_battery,
@@ -52,6 +53,27 @@ def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
 def test_ladders(available: str, time_in_state: str, ladder: tuple[int, ...]) -> None:
     """A ladder comes out ascending wherever it stands."""
     assert parse_ladder(available, time_in_state) == ladder
+
+
+@pytest.mark.parametrize(
+    ("nodes", "clusters"),
+    [
+        ({f"{CPU}/present": "0-1"}, [(0, (0, 1), 1024)]),  # a computer
+        ({f"{CPU}/present": "2,5"}, [(2, (2, 5), 1024)]),  # a part of one
+        (
+            {f"{CPU}/present": "0-2", f"{CPU}/cpu0/cpu_capacity": "300"},
+            [(0, (0,), 300), (1, (1, 2), 1024)],  # unlike cores stay apart
+        ),
+        ({}, []),
+    ],
+)
+def test_cores_without_clocks(
+    nodes: dict[str, str], clusters: list[tuple[int, tuple[int, ...], int]]
+) -> None:
+    """Where the kernel shows no clocks there are cores all the same, without a ladder."""
+    found = parse_cores(nodes)
+    assert [(each.policy, each.cpus, each.capacity) for each in found] == clusters
+    assert not any(each.ladder_khz for each in found)
 
 
 def test_ticks_between_two_looks_are_differences() -> None:

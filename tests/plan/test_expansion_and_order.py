@@ -69,6 +69,11 @@ def test_a_trial_keeps_its_id_whatever_other_phones_there_are() -> None:
             GOOD + "conditions: {cores: little2}",
             "policy0 tells no clocks; write freq: free",
         ),
+        (
+            phone("a", cpu_zones=()),
+            GOOD,
+            "it has no CPU temperature to start from; write start_temp_max_c: any",
+        ),
         # what a phone says of itself may carry terminal escapes
         (phone("a", runner_absent="no\x1b[31m runner"), GOOD, "no[31m runner"),
     ],
@@ -78,6 +83,11 @@ def test_a_phone_that_can_do_nothing_is_skipped_with_the_reason(
 ) -> None:
     expansion = expand(read_sweep(file), [facts])
     assert ((), (Skipped("a", reason),)) == (expansion.trials, expansion.skipped)
+
+
+def test_whoever_asks_for_no_temperature_needs_no_thermometer() -> None:
+    file = GOOD + "conditions: {start_temp_max_c: any}"
+    assert len(expand(read_sweep(file), [phone("a", cpu_zones=())]).trials) == 1
 
 
 def test_cells_that_a_phone_cannot_run_are_skipped_one_by_one() -> None:

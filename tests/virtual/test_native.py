@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.phone.nodes import parse_cpus
 from agent.virtual.shelf import Shelf, ShelfPlan, shelf_in_thread
 from tests.virtual.conftest import Witness
 from tests.virtual.host import AdbHost, PhoneAt, until
@@ -101,7 +102,14 @@ def test_there_is_no_heat_no_clock_and_no_charge(native: PhoneAt) -> None:
     assert "" == native.out("ls /sys/class/thermal /sys/class/power_supply | grep -v :").strip()
     assert native.run("ls /sys/devices/system/cpu/cpu0/cpufreq").status != 0
     assert "Can't find service" in native.out("dumpsys battery")
-    assert f"0-{(os.cpu_count() or 1) - 1}" == native.out("cat /sys/devices/system/cpu/online")
+    cores = native.out("cat /sys/devices/system/cpu/online")
+    assert os.sched_getaffinity(0) == set(parse_cpus(cores))
+
+
+def test_it_says_that_it_is_this_host(native: PhoneAt) -> None:
+    assert "Native" == native.out("getprop ro.product.manufacturer")
+    assert platform.machine() == native.out("getprop ro.product.model")
+    assert "" == native.out("getprop ro.product.marketname")
 
 
 def test_a_command_dies_with_its_stream(native: PhoneAt) -> None:

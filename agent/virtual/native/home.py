@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from agent.virtual.files.cpu_nodes import cpu_list
 from agent.virtual.native.stubs import STUB, STUB_NAMES
 
 _NOBODY = 65534
@@ -27,6 +28,34 @@ _PHONE_PATH = re.compile(
     rb"(?<![\w./~-])/(?=(?:data|sdcard|storage|sys|system|vendor|dev/cpuset)(?:[/\s'\";:)&|<>]|$))"
 )
 _BOOT_ID = b"/proc/sys/kernel/random/boot_id"
+
+
+def host_cpus() -> list[int]:
+    """The cores of this host that its processes may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def host_properties() -> dict[str, str]:
+    """What getprop says of a phone that is this host: no maker's name over another's numbers."""
+    return {
+        "ro.product.cpu.abi": host_abi(),
+        "ro.product.cpu.abilist": host_abi(),
+        "ro.product.manufacturer": "Native",
+        "ro.product.brand": "native",
+        "ro.product.model": platform.machine(),
+        "ro.product.marketname": "",
+        "ro.config.marketing_name": "",
+        "ro.soc.model": _processor(),
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()[:60]
+    return platform.machine()
 
 
 def host_abi() -> str:
@@ -125,11 +154,10 @@ class NativeHome:
         """Cores, and nothing about their clocks: a computer's are no phone's."""
         cpu = self.root / "sys" / "devices" / "system" / "cpu"
         cpu.mkdir(parents=True)
-        last = (os.cpu_count() or 1) - 1
-        span = f"0-{last}\n" if last else "0\n"
+        cores = host_cpus()
         for name in ("online", "possible", "present"):
-            (cpu / name).write_text(span)
-        for number in range(last + 1):
+            (cpu / name).write_text(cpu_list(cores) + "\n")
+        for number in cores:
             (cpu / f"cpu{number}").mkdir()
         for name in ("thermal", "power_supply"):
             (self.root / "sys" / "class" / name).mkdir(parents=True)
