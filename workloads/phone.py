@@ -5,6 +5,7 @@ Clusters come from the kernel's own grouping and capacity, never from 'the first
 
 import re
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -38,6 +39,31 @@ class ThermalZone(Noun):
     scale: float = Field(description="multiply the node's number by this to get °C")
 
 
+class Gpu(Noun):
+    """The graphics processor: its name, and the folder of its clock with the steps it has."""
+
+    name: str
+    folder: str = Field(description="devfreq folder, which counts in Hz")
+    ladder_khz: tuple[int, ...] = Field(description="ascending")
+    writable: bool = False
+
+
+class Switch(Noun):
+    """A kernel node with two positions."""
+
+    path: str
+    off: str
+    on: str
+
+
+class Gauge(Noun):
+    """How the battery's gauge speaks, found by what it said at rest and under load."""
+
+    discharge_sign: Literal[-1, 1] = Field(description="sign of current_now while it discharges")
+    unit_a: float = Field(gt=0, description="multiply current_now by this to get amperes")
+    period_s: float = Field(ge=0, description="how often it says something new")
+
+
 class PhoneFacts(Noun):
     """What a probe learned. Passive; keyed by the phone's own serial, not its adb address."""
 
@@ -50,8 +76,15 @@ class PhoneFacts(Noun):
     clusters: tuple[Cluster, ...]
     cpu_zones: tuple[ThermalZone, ...]
     slow_zone: ThermalZone | None = None
+    zones: tuple[ThermalZone, ...] = Field(default=(), description="all that can be believed")
+    gpu: Gpu | None = None
+    charging: Switch | None = None
+    gauge: Gauge | None = Field(default=None, description="None until the phone has worked once")
+    shell_cpus: tuple[int, ...] = Field(default=(), description="what the shell's cpuset leaves")
+    fixed_performance: bool = Field(default=False, description="the framework offers its own clock")
     rooted: bool
     control: ControlLevel
+    controlled: tuple[str, ...] = ()
     uncontrolled: tuple[str, ...] = ()
     runner: str = Field(description="digest of the runner that answered")
     runner_absent: str | None = Field(default=None, description="why nothing can run here")
@@ -77,7 +110,8 @@ class CoreSet(Noun):
 
 _CORES = re.compile(r"(big|little|all)([1-9]\d?)|(prime)|mask:([0-9a-f]{1,8})")
 CORES_HINT = "write big4, little2, all8, prime or mask:f0"
-FREQ_HINT = "write high, mid, low, free, a fraction such as 0.8, or an exact 1785600kHz"
+FREQ_HINT = "write high, mid, low, free, fixed, a fraction such as 0.8, or an exact 1785600kHz"
+FREE, FIXED = "free", "fixed"  # the governor's choice, and the framework's fixed-performance mode
 _EXACT = re.compile(r"(\d+)kHz")
 _FRACTION_OF = {"high": 1.0, "mid": 0.65, "low": 0.40}
 
@@ -91,7 +125,7 @@ def check_cores_name(name: str) -> str:
 
 def check_freq_name(name: str) -> str:
     """Accept the name of a clock, for any phone."""
-    if name in _FRACTION_OF or name == "free" or _EXACT.fullmatch(name):
+    if name in {*_FRACTION_OF, FREE, FIXED} or _EXACT.fullmatch(name):
         return name
     try:
         if 0 < float(name) <= 1:
@@ -137,6 +171,8 @@ def choose_clock(cluster: Cluster, name: str) -> int | None:
     """Resolve the name of a clock to a real ladder step in kHz; None leaves the governor alone."""
     if check_freq_name(name) == "free":
         return None
+    if not cluster.ladder_khz:
+        raise Refused(f"policy{cluster.policy} tells no clocks; ask for free")
     if exact := _EXACT.fullmatch(name):
         wanted = int(exact[1])
         if wanted not in cluster.ladder_khz:

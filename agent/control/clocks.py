@@ -6,9 +6,9 @@ from typing import NamedTuple
 from agent.control.journal import Change, Journal
 from agent.phone.nodes import CPU, CPUFREQ, first_number
 from agent.phone.phone import Phone, writing
-from agent.phone.probe import CLOCKS_FIXED
+from agent.phone.reach import CLOCKS_FIXED
 from workloads.fault import ClockSlipped, Refused
-from workloads.phone import Cluster, CoreSet, PhoneFacts, choose_clock
+from workloads.phone import FIXED, FREE, Cluster, CoreSet, PhoneFacts, choose_clock
 from workloads.text import safe_text
 
 STEADY = "performance"
@@ -107,14 +107,16 @@ def pin_clocks(
 
 def check_clocks_possible(facts: PhoneFacts, freq: str) -> None:
     """Refuse a clock that this phone can neither be set to nor reach by itself."""
-    if freq not in {"free", "high"} and not can_pin(facts):
+    if freq == FIXED and not facts.fixed_performance:
+        raise Refused(f"{facts.model} offers no fixed-performance mode; ask for high or free.")
+    if freq not in {FREE, FIXED, "high"} and not can_pin(facts):
         why = ", ".join(facts.uncontrolled)
         raise Refused(f"{facts.model} cannot be held at '{freq}' ({why}); ask for high or free.")
 
 
 def can_pin(facts: PhoneFacts) -> bool:
     """Whether this phone's clocks can be written."""
-    return CLOCKS_FIXED not in facts.uncontrolled
+    return not any(why.startswith(CLOCKS_FIXED) for why in facts.uncontrolled)
 
 
 def read_policies(phone: Phone, policies: Iterable[int]) -> dict[int, PolicyState]:

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from agent.deadline import Deadline
+from agent.phone.framework import is_framework, parse_thermalservice
 from agent.phone.link import MIB, Link, Reply
 from agent.phone.memory import HeatMemory
 from workloads.fault import PhoneTrouble, ShellFailed
@@ -199,9 +200,13 @@ class Phone:
 
 
 def reading(paths: Iterable[str]) -> Command:
-    """A command that prints kernel nodes as split_nodes reads them."""
+    """A command that prints kernel nodes, and the framework's where asked, for split_nodes."""
+    wanted = list(paths)
     # grep names the file before each line when there are several: /dev/null makes it several.
-    return Command(["grep", "-s", "", "/dev/null", *paths])
+    words = ["grep", "-s", "", "/dev/null", *(path for path in wanted if not is_framework(path))]
+    if any(map(is_framework, wanted)):
+        return Command(["sh", "-c", f"{shlex.join(words)}; dumpsys thermalservice"])
+    return Command(words)
 
 
 def writing(path: str, value: str) -> Command:
@@ -219,11 +224,15 @@ def is_writable(path: str) -> bool:
 def split_nodes(text: str) -> dict[str, str]:
     """Take `path:line` lines apart; a node of several lines keeps them all."""
     nodes: dict[str, list[str]] = {}
+    told = []
     for line in text.splitlines():
         path, colon, value = line.partition(":")
         if colon and path.startswith("/"):
             nodes.setdefault(path, []).append(value)
-    return {path: "\n".join(lines) for path, lines in nodes.items()}
+        else:
+            told.append(line)
+    framework = parse_thermalservice("\n".join(told)) if told else {}
+    return {path: "\n".join(lines) for path, lines in nodes.items()} | framework
 
 
 def phone_clock_ratio(phone: Phone, deadline: Deadline) -> float:

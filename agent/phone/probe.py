@@ -2,9 +2,11 @@
 of its own."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from agent.deadline import Deadline
+from agent.phone.framework import framework_zones
+from agent.phone.gpu import GPU_NODES, parse_gpu
 from agent.phone.install import ask_runner, install_runner
 from agent.phone.nodes import (
     CPU,
@@ -15,16 +17,29 @@ from agent.phone.nodes import (
     choose_slow_zone,
     first_number,
     parse_clusters,
+    parse_cores,
+    parse_cpus,
     parse_zones,
+    zone_scale,
 )
 from agent.phone.phone import UPTIME, Command, Phone, phone_clock_ratio
+from agent.phone.reach import Reach, judge_control
 from kernels.manifest import RunnerBuild
 from workloads.fault import PhoneTrouble
-from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
+from workloads.phone import Gpu, PhoneFacts, Switch, ThermalZone
 from workloads.text import safe_text
 
 PROBE_S = 60.0
-CLOCKS_FIXED = "the clocks cannot be written"
+SDK_FIXED_PERFORMANCE = 30
+_BATTERY = f"{SUPPLY}/battery"
+# Vendors' ways to keep the charger out while the cable stays in, surest first.
+CHARGING_SWITCHES = (
+    Switch(path=f"{_BATTERY}/input_suspend", off="1", on="0"),
+    Switch(path=f"{_BATTERY}/charge_disable", off="1", on="0"),
+    Switch(path=f"{_BATTERY}/batt_slate_mode", off="1", on="0"),
+    Switch(path=f"{_BATTERY}/charging_enabled", off="0", on="1"),
+    Switch(path=f"{_BATTERY}/battery_charging_enabled", off="0", on="1"),
+)
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PROPERTIES = (
     "ro.serialno",
@@ -37,6 +52,7 @@ _PROPERTIES = (
     "ro.board.platform",
     "ro.product.cpu.abi",
     "ro.build.version.release",
+    "ro.build.version.sdk",
 )
 _NODES = (
     "/proc/meminfo",
@@ -46,9 +62,14 @@ _NODES = (
     f"{CPUFREQ}/policy*/cpuinfo_max_freq",
     f"{CPUFREQ}/policy*/stats/time_in_state",
     f"{CPU}/cpu*/cpu_capacity",
+    f"{CPU}/present",
     f"{THERMAL}/thermal_zone*/type",
     f"{THERMAL}/thermal_zone*/temp",
-    f"{SUPPLY}/battery/capacity",
+    f"{_BATTERY}/capacity",
+    f"{_BATTERY}/temp",
+    f"{_BATTERY}/current_now",
+    "/proc/self/status",
+    *GPU_NODES,
 )
 
 
@@ -59,12 +80,29 @@ def probe(
     deadline = deadline or Deadline.after(PROBE_S)
     properties = read_properties(phone, deadline)
     nodes = phone.find_nodes(_NODES, deadline)
-    clusters = parse_clusters(nodes)
+    clusters = parse_clusters(nodes) or parse_cores(nodes)
     if not clusters:
-        raise PhoneTrouble(f"{phone.address} shows no CPU clusters under {CPUFREQ}")
+        raise PhoneTrouble(f"{phone.address} shows no cores under {CPU}")
     zones = parse_zones(nodes)
-    cpu_zones = choose_cpu_zones(zones)
-    control, why = judge_control(phone.link.root, _writable(phone, clusters, deadline), cpu_zones)
+    cpu_zones, slow_zone = choose_cpu_zones(zones), choose_slow_zone(zones)
+    if not cpu_zones:
+        cpu_zones, slow_zone = _closed_zones(phone, nodes, deadline)
+    limits = [f"{CPUFREQ}/policy{cluster.policy}/scaling_max_freq" for cluster in clusters]
+    gpu = parse_gpu(nodes)
+    writable = _writable(phone, [*limits, *_knobs(gpu)], deadline)
+    gpu = gpu and gpu.model_copy(update={"writable": writable.issuperset(_knobs(gpu))})
+    reach = Reach(
+        root=phone.link.root,
+        clocks_writable=writable.issuperset(limits),
+        cpu_zones=cpu_zones,
+        cpus=tuple(cpu for cluster in clusters for cpu in cluster.cpus),
+        shell_cpus=_shell_cpus(nodes),
+        gpu=gpu,
+        charging=next((each for each in CHARGING_SWITCHES if each.path in writable), None),
+        gauge_readable=bool(nodes.get(f"{_BATTERY}/current_now", "").strip()),
+        fixed_performance=_offers_fixed_performance(phone, properties, deadline),
+    )
+    control = judge_control(reach)
     build = runner_for(properties["ro.product.cpu.abi"])
     info = ask_runner(phone, install_runner(phone, build, deadline), deadline)
     phone_clock_ratio(phone, deadline)
@@ -77,10 +115,16 @@ def probe(
         ram_mb=(first_number(memory_total(nodes)) or 0) // 1024,
         clusters=clusters,
         cpu_zones=cpu_zones,
-        slow_zone=choose_slow_zone(zones),
+        slow_zone=slow_zone,
+        zones=zones,
+        gpu=gpu,
+        charging=reach.charging,
+        shell_cpus=reach.shell_cpus,
+        fixed_performance=reach.fixed_performance,
         rooted=phone.link.root,
-        control=control,
-        uncontrolled=why,
+        control=control.level,
+        controlled=control.held,
+        uncontrolled=control.missing,
         runner=build.digest,
         runner_absent=info if isinstance(info, str) else None,
         provenance=None if isinstance(info, str) else info.provenance,
@@ -103,23 +147,6 @@ def serial_of(properties: Mapping[str, str], address: str) -> str:
     return serial
 
 
-def judge_control(
-    root: bool, clocks_writable: bool, cpu_zones: tuple[ThermalZone, ...]
-) -> tuple[ControlLevel, tuple[str, ...]]:
-    """How much of this phone the farm can hold, and why not more."""
-    reasons = []
-    if not root:
-        reasons.append("the shell is not root")
-    if not clocks_writable:
-        reasons.append(CLOCKS_FIXED)
-    if not cpu_zones:
-        reasons.append("no CPU temperature can be read")
-    if not reasons:
-        return ControlLevel.CONTROLLED, ()
-    partial = clocks_writable or root
-    return (ControlLevel.PARTIAL if partial else ControlLevel.OBSERVED), tuple(reasons)
-
-
 def memory_total(nodes: Mapping[str, str]) -> str:
     """The MemTotal line's number, in kB."""
     for line in nodes.get("/proc/meminfo", "").splitlines():
@@ -139,7 +166,40 @@ def _model(properties: Mapping[str, str]) -> str:
     return model or "unknown"
 
 
-def _writable(phone: Phone, clusters: tuple[Cluster, ...], deadline: Deadline) -> bool:
-    paths = [f"{CPUFREQ}/policy{cluster.policy}/scaling_max_freq" for cluster in clusters]
+def _closed_zones(
+    phone: Phone, nodes: Mapping[str, str], deadline: Deadline
+) -> tuple[tuple[ThermalZone, ...], ThermalZone | None]:
+    """The zones of a phone that hides them: the framework's, and the battery's own thermometer."""
+    told = phone.shell(["dumpsys", "thermalservice"], deadline)
+    cpu_zones, slow_zone = framework_zones(told.text)
+    # The sampler cannot ask the framework, so a slow node is worth more than a slow service.
+    raw = first_number(nodes.get(f"{_BATTERY}/temp", ""))
+    scale = zone_scale(raw) if raw is not None else None
+    if scale is not None:
+        slow_zone = ThermalZone(path=f"{_BATTERY}/temp", type="battery", scale=scale)
+    return cpu_zones, slow_zone
+
+
+def _shell_cpus(nodes: Mapping[str, str]) -> tuple[int, ...]:
+    """The cores that a child of the shell may run on: what its cpuset leaves."""
+    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", nodes.get("/proc/self/status", ""), re.M)
+    return parse_cpus(found[1]) if found else ()
+
+
+def _knobs(gpu: Gpu | None) -> list[str]:
+    return [f"{gpu.folder}/{name}" for name in ("min_freq", "max_freq")] if gpu else []
+
+
+def _writable(phone: Phone, nodes: Sequence[str], deadline: Deadline) -> set[str]:
+    paths = [*nodes, *(switch.path for switch in CHARGING_SWITCHES)]
     answers = phone.batch([Command(["test", "-w", path]) for path in paths], deadline)
-    return all(answer.status == 0 for answer in answers)
+    return {path for path, answer in zip(paths, answers, strict=True) if answer.status == 0}
+
+
+def _offers_fixed_performance(
+    phone: Phone, properties: Mapping[str, str], deadline: Deadline
+) -> bool:
+    if (first_number(properties["ro.build.version.sdk"]) or 0) < SDK_FIXED_PERFORMANCE:
+        return False
+    help_ = phone.shell(["cmd", "power", "help"], deadline)
+    return "set-fixed-performance-mode-enabled" in help_.text

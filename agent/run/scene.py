@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agent.control.clocks import clusters_of, policy_node
+from agent.control.clocks import can_pin, clusters_of, policy_node
+from agent.phone.framework import STATUS as THERMAL_STATUS
+from agent.phone.framework import is_framework
 from agent.phone.nodes import THERMAL, hottest, parse_cpu_coolers
 from agent.phone.phone import BOOT_ID, UPTIME, Command, Phone, reading
 from agent.run.figures import CURRENT, STATUS, VOLTAGE, Measured, figures, hottest_trace, span_ns
@@ -61,7 +63,10 @@ class Scene:
             for name in ("scaling_cur_freq", "scaling_max_freq")
         ]
         zones = [zone.path for zone in self.facts.cpu_zones]
-        return [*zones, *slow, *clocks, *self.coolers, CURRENT, VOLTAGE, STATUS]
+        counts = [] if can_pin(self.facts) else map(_residency_node, self.asked_khz)
+        nodes = [*zones, *slow, *clocks, *self.coolers, CURRENT, VOLTAGE, STATUS]
+        nodes += [f"{path}\twhole" for path in counts]
+        return [path for path in nodes if not is_framework(path)]
 
     def looking(self) -> Command:
         """The command behind a snapshot."""
@@ -102,6 +107,34 @@ class Scene:
             shares.append(sum(abs(clock - khz) <= khz / 100 for clock in seen) / len(seen))
         return min(shares, default=None)
 
+    def counted_share(
+        self, snapshots: tuple[Snapshot, Snapshot], readings: Readings, span: tuple[int, int]
+    ) -> float | None:
+        """The share of time at the asked clock, as the kernel counted it; worst policy.
+
+        A pinned clock stays where it is before and after the run. One that only follows the load
+        has to be counted within the timed part.
+        """
+        if can_pin(self.facts):
+            return held_share(self.asked_khz, snapshots[0].residency, snapshots[1].residency)
+        inside = [at for at, t_ns in enumerate(readings.t_ns) if span[0] <= t_ns <= span[1]]
+        if len(inside) < READINGS_MIN:
+            return None
+
+        def counts(row: int) -> dict[int, str]:
+            columns = {p: readings.columns.get(_residency_node(p), []) for p in self.asked_khz}
+            return {p: str(seen[row]).replace(";", "\n") for p, seen in columns.items() if seen}
+
+        return held_share(self.asked_khz, counts(inside[0]), counts(inside[-1]))
+
+    def temps_c(
+        self, snapshots: tuple[Snapshot, Snapshot], readings: Readings
+    ) -> tuple[float, ...]:
+        """How warm it was in the run; before and after it, where the sampler has no thermometer."""
+        if any(is_framework(zone.path) for zone in self.facts.cpu_zones):
+            return tuple(seen.temp_c for seen in snapshots if seen.temp_c is not None)
+        return tuple(hottest_trace(readings, self.facts.cpu_zones))
+
     def busy_coolers(self, readings: Readings) -> tuple[str, ...]:
         """CPU cooling devices that were not at rest all the time."""
         busy = {
@@ -112,7 +145,10 @@ class Scene:
 
 def set_scene(phone: Phone, cores: CoreSet, asked_khz: Mapping[int, int]) -> Scene:
     """Find the nodes that will tell of a run."""
-    coolers = parse_cpu_coolers(phone.find_nodes([f"{THERMAL}/cooling_device*/type"]))
+    if any(is_framework(zone.path) for zone in phone.known.cpu_zones):
+        coolers = {THERMAL_STATUS: "the framework's thermal status"}
+    else:
+        coolers = parse_cpu_coolers(phone.find_nodes([f"{THERMAL}/cooling_device*/type"]))
     return Scene(phone.known, cores, asked_khz, coolers)
 
 
@@ -131,7 +167,7 @@ def weigh(
     work, span = work_of(case), span_ns(output.windows)
     offered = output.hello.provenance or scene.facts.provenance
     time = offered.time if offered is not None else None
-    counted = held_share(scene.asked_khz, before.residency, after.residency)
+    counted = scene.counted_share(snapshots, readings, span)
     sampled = scene.sampled_share(readings, span)
     # Counters miss nothing but include the moments around the run; samples are the reverse.
     share = min((share for share in (counted, sampled) if share is not None), default=None)
@@ -145,7 +181,7 @@ def weigh(
         capped_khz=scene.caps_khz(readings),
         coolers=scene.busy_coolers(readings),
         start_temp_c=before.temp_c,
-        temps_c=tuple(hottest_trace(readings, scene.facts.cpu_zones)),
+        temps_c=scene.temps_c(snapshots, readings),
         span_s=(span[1] - span[0]) / 1e9,
         boot_ids=(before.boot_id, after.boot_id),
         effort=Effort(work, output.done, condition.launch.warmup, time.source if time else None),

@@ -76,4 +76,4 @@ def _add_row(readings: Readings, t_ns: object, values: object) -> None:
 def _clean(value: object) -> Value:
     if type(value) is int and abs(value) < 2**63:
         return value
-    return safe_text(value, 256) if isinstance(value, str) else None
+    return safe_text(value, 1024) if isinstance(value, str) else None

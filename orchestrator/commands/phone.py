@@ -15,14 +15,18 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
+from workloads.fault import Refused
+from workloads.text import safe_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orchestrator.nouns import KnownPhone
 
 
 @click.group()
 def phone() -> None:
-    """List the phones."""
+    """List the phones, and tell what can be held on each."""
 
 
 @phone.command("list")
@@ -39,6 +43,68 @@ def list_phones(lab_folder: Path, as_json: bool) -> None:
         return
     headings = ("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "NUMBERS")
     print_table(headings, [_row(item) for item in phones])
+
+
+@phone.command()
+@click.argument("serial", metavar="PHONE")
+@lab_option
+@json_option
+def show(serial: str, lab_folder: Path, as_json: bool) -> None:
+    """Show one PHONE: what it is, what the farm holds on it, and what not and why."""
+    from orchestrator.lab_view import look
+
+    lab = read_lab(lab_folder)
+    found = find_phone(look(open_store(lab), open_broker(lab)).phones, serial)
+    if as_json:
+        print_json(asdict(found) | {"facts": found.facts.model_dump()})
+        return
+    for line in describe(found):
+        click.echo(safe_text(line, 400))
+
+
+def find_phone(phones: "Sequence[KnownPhone]", serial: str) -> "KnownPhone":
+    """A phone by its serial, or by the beginning of it."""
+    begun = [item for item in phones if item.serial.startswith(serial)]
+    exact = [item for item in begun if item.serial == serial]
+    if len(exact or begun) == 1:
+        return (exact or begun)[0]
+    if begun:
+        raise Refused(f"'{serial}' is the beginning of {len(begun)} phones; write more of it")
+    raise Refused(f"there is no phone '{serial}'; 'farm phone list' shows all")
+
+
+def describe(phone: "KnownPhone") -> "list[str]":
+    """A phone in words."""
+    facts = phone.facts
+    root = "rooted" if facts.rooted else "not rooted"
+    lines = [
+        f"{phone.serial}  {facts.model}, {facts.soc}, Android {facts.android}, {root}",
+        f"at {phone.host}: {phone.state} {phone.why}".rstrip(),
+        f"{facts.ram_mb} MB of memory, {facts.abi}",
+    ]
+    for cluster in facts.clusters:
+        cpus = ", ".join(map(str, cluster.cpus))
+        clocks = _ladder(cluster.ladder_khz)
+        lines.append(f"policy{cluster.policy}: cpu {cpus}; {clocks}; capacity {cluster.capacity}")
+    if facts.gpu is not None:
+        lines.append(f"GPU: {facts.gpu.name}; {_ladder(facts.gpu.ladder_khz)}")
+    lines.append(f"CPU heat: {', '.join(zone.type for zone in facts.cpu_zones) or 'nothing'}")
+    if facts.gauge is not None:
+        sign = "negative" if facts.gauge.discharge_sign < 0 else "positive"
+        unit = "µA" if facts.gauge.unit_a < 1e-5 else "mA"
+        lines.append(f"gauge: {sign} while discharging, in {unit}, each {facts.gauge.period_s:g} s")
+    lines.append(f"control: {facts.control.value}")
+    lines += [f"  holds  {text}" for text in facts.controlled]
+    lines += [f"  lacks  {text}" for text in facts.uncontrolled]
+    if facts.runner_absent:
+        lines.append(f"  lacks  {facts.runner_absent}")
+    return lines
+
+
+def _ladder(steps_khz: tuple[int, ...]) -> str:
+    if not steps_khz:
+        return "no clocks are told"
+    return f"{len(steps_khz)} clocks, {steps_khz[0] // 1000} to {steps_khz[-1] // 1000} MHz"
 
 
 def _row(phone: "KnownPhone") -> tuple[str, ...]:

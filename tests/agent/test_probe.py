@@ -1,16 +1,22 @@
 """The probe: what a phone is, by its own word."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from agent.lane import Desk, attempt
 from agent.phone.adb import AdbServer
 from agent.phone.install import ask_runner
 from agent.phone.phone import Phone
-from agent.phone.probe import judge_control, serial_of
+from agent.phone.probe import serial_of
+from agent.phone.reach import CLOCKS_FIXED, Reach, judge_control
 from kernels.manifest import runner_for
 from tests.agent.conftest import StartPhone
+from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.fault import BadOutput, PhoneTrouble
-from workloads.measure import Source
+from workloads.measure import Source, Standing
 from workloads.phone import ControlLevel, ThermalZone, choose_cores
 
 ZONES = (ThermalZone(path="/sys/z", type="cpu", scale=1.0),)
@@ -69,25 +75,80 @@ exit 9
 """
 
 
+REACH = Reach(root=True, clocks_writable=True, cpu_zones=ZONES)
+CLOSED = (ThermalZone(path="thermalservice:CPU0", type="CPU0", scale=0.001),)
+
+
 @pytest.mark.parametrize(
-    ("root", "writable", "zones", "level", "reasons"),
+    ("change", "level", "words"),
     [
-        (True, True, ZONES, ControlLevel.CONTROLLED, 0),  # everything can be held
-        (True, False, ZONES, ControlLevel.PARTIAL, 1),  # the vendor blocks the clocks
-        (True, True, (), ControlLevel.PARTIAL, 1),  # no thermometer
-        (False, False, ZONES, ControlLevel.OBSERVED, 2),  # a stock phone
+        ({}, ControlLevel.CONTROLLED, "no GPU clock was found"),  # everything that counts
+        ({"clocks_writable": False}, ControlLevel.PARTIAL, CLOCKS_FIXED),  # the vendor blocks them
+        ({"cpu_zones": ()}, ControlLevel.PARTIAL, "no CPU temperature"),
+        ({"cpu_zones": CLOSED}, ControlLevel.PARTIAL, "the zones are closed"),
+        ({"root": False, "clocks_writable": False}, ControlLevel.OBSERVED, "not root"),
+        (
+            {"root": False, "clocks_writable": False, "fixed_performance": True},
+            ControlLevel.PARTIAL,
+            "freq: fixed",
+        ),
+        (
+            {"root": False, "cpus": (0, 1, 2), "shell_cpus": (0, 1)},
+            ControlLevel.PARTIAL,
+            "cpuset leaves out cpu2",
+        ),
     ],
 )
-def test_control_levels(
-    root: bool,
-    writable: bool,
-    zones: tuple[ThermalZone, ...],
-    level: ControlLevel,
-    reasons: int,
+def test_control_levels(change: dict[str, Any], level: ControlLevel, words: str) -> None:
+    """How much is held, and a sentence for each thing that is not."""
+    control = judge_control(replace(REACH, **change))
+    assert control.level is level
+    assert words in "; ".join(control.missing)
+    assert not any(words in held for held in control.held)
+
+
+def test_a_rooted_phone_tells_all_that_can_be_held(phone: Phone) -> None:
+    facts = phone.known
+    assert facts.gpu is not None
+    assert (facts.gpu.name, facts.gpu.writable) == ("Adreno640v1", True)
+    assert facts.charging is not None
+    assert facts.charging.path.endswith("input_suspend")
+    assert facts.shell_cpus == tuple(range(8))
+    assert {"skin-therm-adc", "battery"} <= {zone.type for zone in facts.zones}
+    assert facts.uncontrolled == ()
+    assert len(facts.controlled) == 7
+
+
+def test_a_mali_phone_without_a_charging_switch_says_so(
+    adb: AdbServer, start_phone: StartPhone
 ) -> None:
-    """How much is held, and one reason for each thing that is not."""
-    found, why = judge_control(root, writable, zones)
-    assert (found, len(why)) == (level, reasons)
+    facts = open_phone(adb, start_phone("google-pixel-8").address).known
+    assert facts.gpu is not None
+    assert (facts.gpu.name, facts.gpu.writable) == ("Mali-G715 MC7", True)
+    assert facts.fixed_performance
+    assert facts.charging is None
+    assert facts.uncontrolled == ("charging cannot be cut: this kernel shows no switch for it",)
+
+
+def test_a_phone_as_sold_is_measured_at_its_level(
+    adb: AdbServer, start_phone: StartPhone, desk: Desk
+) -> None:
+    """Its zones are closed, so the framework says how warm it is; a valid run says so as well."""
+    phone = open_phone(adb, start_phone("xiaomi-mi-9:stock").address)
+    facts = phone.known
+    assert facts.control is ControlLevel.OBSERVED
+    assert all(zone.path.startswith("thermalservice:") for zone in facts.cpu_zones)
+    assert facts.slow_zone is not None
+    assert facts.slow_zone.path.endswith("/battery/temp")
+    report = attempt(a_job(facts.serial), phone, desk).report
+    assert report.fault is None, report.fault
+    assert report.verdict is not None
+    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
+    found = {metric.name: metric.value for metric in report.metrics}
+    assert 20 < found["start_temp_c"] <= 33
+    barred = attempt(a_job(facts.serial, fence=2, freq="fixed"), phone, desk).report.fault
+    assert barred is not None
+    assert "no fixed-performance mode" in barred.text
 
 
 @pytest.mark.parametrize("serial", ["", "a b", "x" * 65, "\x1b[31m"])

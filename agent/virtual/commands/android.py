@@ -63,8 +63,8 @@ def cmd(call: Call) -> "int | Awaitable[int]":
             return activity(Call(["am", *rest], call.shell, call.process, call.streams))
         case ["connectivity", "airplane-mode", state]:
             call.phone.settings["global"]["airplane_mode_on"] = str(int(state == "enable"))
-        case ["power", "set-fixed-performance-mode-enabled", _]:
-            return 0
+        case ["power", *rest]:
+            return power(Call(["power", *rest], call.shell, call.process, call.streams))
         case ["thermalservice", *_]:
             return 0
         case [name, *_]:
@@ -72,6 +72,23 @@ def cmd(call: Call) -> "int | Awaitable[int]":
             return 20
         case _:
             return 20
+    return 0
+
+
+def power(call: Call) -> int:
+    """cmd power: the framework's own steady clock, since Android 11."""
+    offered = call.phone.profile.sdk >= 30
+    match call.argv[1:]:
+        case ["set-fixed-performance-mode-enabled", state] if offered:
+            wanted = state == "true"
+            call.phone.journal.write("fixed_performance", enabled=wanted)
+            call.phone.soc.hold_steady(wanted)
+        case ["help"]:
+            verbs = ["set-mode MODE"]
+            verbs += ["set-fixed-performance-mode-enabled [true|false]"] if offered else []
+            call.say("Power manager (power) commands:\n" + "".join(f"  {v}\n" for v in verbs))
+        case _:
+            return call.complain("Unknown command", 255)
     return 0
 
 

@@ -25,6 +25,10 @@ def plant_gpu_nodes(tree: FileTree, soc: Soc) -> None:
     folder = f"/sys/class/devfreq/{_DEVFREQ.get(gpu.profile.driver, 'kgsl-3d0')}"
     for leaf, node in _devfreq_nodes(soc, gpu).items():
         tree.put(f"{folder}/{leaf}", node)
+    if gpu.profile.driver == "mali":
+        tree.put(
+            "/sys/class/misc/mali0/device/gpuinfo", constant(f"{gpu.profile.name} cores r0p0\n")
+        )
     if gpu.profile.driver == "kgsl":
         for leaf, node in _kgsl_nodes(soc, gpu).items():
             tree.put(f"{_KGSL}/{leaf}", node)

@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 
 from agent.virtual.profiles import ClusterProfile, KernelProfile
 
+_STEADY_SHARE = 0.7  # of the highest clock, in the vendors' fixed-performance modes
+
 
 class Cluster:
     """The state behind one cpufreq policy; clocks in kHz."""
@@ -26,6 +28,7 @@ class Cluster:
     def reset(self, governor: str) -> None:
         """As after boot."""
         self.governor = governor
+        self.steady = False
         self.user_min_khz = self.ladder[0]
         self.user_max_khz = self.ladder[-1]
         self.wished_khz = self.ladder[-1]
@@ -38,8 +41,11 @@ class Cluster:
 
     @property
     def cap_khz(self) -> int:
-        """What heat allows."""
-        return self.ladder[max(len(self.ladder) - 1 - self.throttle_state, 0)]
+        """What heat allows, and the vendor where the clock is to be one it can keep for good."""
+        rung = len(self.ladder) - 1 - self.throttle_state
+        if self.steady:
+            rung = min(rung, bisect_right(self.ladder, _STEADY_SHARE * self.ladder[-1]) - 1)
+        return self.ladder[max(rung, 0)]
 
     @property
     def max_khz(self) -> int:
@@ -48,7 +54,7 @@ class Cluster:
 
     @property
     def min_khz(self) -> int:
-        return min(self.user_min_khz, self.max_khz)
+        return self.max_khz if self.steady else min(self.user_min_khz, self.max_khz)
 
     @property
     def pace(self) -> float:

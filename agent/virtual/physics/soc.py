@@ -108,6 +108,15 @@ class Soc:
         mutate()
         self.refresh()
 
+    def hold_steady(self, steady: bool) -> None:
+        """The framework's fixed-performance mode: one clock that the phone can keep for good."""
+
+        def mutate() -> None:
+            for cluster in self.clusters:
+                cluster.steady = steady
+
+        self.change(mutate)
+
     def settle(self) -> None:
         """Bring heat and charge forward to now."""
         while (left := self.timeline.now - self._settled) > 0:

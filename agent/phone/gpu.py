@@ -1,0 +1,39 @@
+"""The graphics processor as its driver shows it: Adreno by kgsl, Mali and others by devfreq. Pure.
+
+Ladders are in Hz, and ascend or descend as the vendor liked.
+"""
+
+from collections.abc import Mapping
+
+from agent.phone.nodes import numbers
+from workloads.phone import Gpu
+from workloads.text import safe_text
+
+KGSL = "/sys/class/kgsl/kgsl-3d0"
+DEVFREQ = "/sys/class/devfreq"
+_STEPS = "available_frequencies"
+_NAMES = (f"{KGSL}/gpu_model", "/sys/class/misc/mali0/device/gpuinfo")
+GPU_NODES = (
+    *_NAMES,
+    f"{KGSL}/devfreq/{_STEPS}",
+    *(f"{DEVFREQ}/*{driver}*/{_STEPS}" for driver in ("mali", "kgsl", "gp10b", "gpu")),
+)
+
+
+def parse_gpu(nodes: Mapping[str, str]) -> Gpu | None:
+    """Find the GPU among the nodes that a probe read; whether it can be written is found later."""
+    ladders = {path: text for path, text in nodes.items() if path.endswith(f"/{_STEPS}")}
+    # kgsl shows the same clock twice; its own folder is there on every Adreno.
+    for path in sorted(ladders, key=lambda path: (not path.startswith(KGSL), path)):
+        steps = sorted({hertz // 1000 for hertz in numbers(ladders[path])} - {0})
+        if steps:
+            folder = path.removesuffix(f"/{_STEPS}")
+            return Gpu(name=_name(nodes, folder), folder=folder, ladder_khz=tuple(steps))
+    return None
+
+
+def _name(nodes: Mapping[str, str], folder: str) -> str:
+    said = next((nodes[path] for path in _NAMES if nodes.get(path, "").strip()), "")
+    # Mali adds its count of cores and its revision: 'Mali-G76 10 cores r0p0 0x72110000'.
+    words = safe_text(said, 64).split(" cores", maxsplit=1)[0]
+    return words or safe_text(folder.rpartition("/")[2], 64)

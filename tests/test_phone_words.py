@@ -1,0 +1,37 @@
+"""`farm phone show`: a phone in words."""
+
+import pytest
+
+from orchestrator.commands.phone import describe, find_phone
+from orchestrator.nouns import KnownPhone
+from tests.builders import a_phone
+from workloads.fault import Refused
+from workloads.phone import Gauge, Gpu
+
+
+def known(serial: str = "PH1", **facts: object) -> KnownPhone:
+    return KnownPhone(serial=serial, host="host-a", facts=a_phone(serial, **facts), state="idle")
+
+
+def test_what_cannot_be_controlled_is_said_with_its_reason() -> None:
+    words = "\n".join(describe(known(controlled=("A is held",), uncontrolled=("B cannot be cut",))))
+    assert "holds  A is held" in words
+    assert "lacks  B cannot be cut" in words
+
+
+def test_clocks_gpu_and_gauge_are_told() -> None:
+    gpu = Gpu(name="Adreno 640", folder="/sys/x", ladder_khz=(257000, 585000))
+    gauge = Gauge(discharge_sign=-1, unit_a=1e-6, period_s=0.5)
+    words = "\n".join(describe(known(gpu=gpu, gauge=gauge)))
+    assert "policy7: cpu 7; 3 clocks, 825 to 2841 MHz; capacity 1024" in words
+    assert "GPU: Adreno 640; 2 clocks, 257 to 585 MHz" in words
+    assert "gauge: negative while discharging, in µA, each 0.5 s" in words
+
+
+def test_a_phone_is_found_by_the_beginning_of_its_serial() -> None:
+    phones = [known("ABC1"), known("ABC2"), known("AB")]
+    assert find_phone(phones, "ABC2").serial == "ABC2"
+    assert find_phone(phones, "AB").serial == "AB"
+    for wrong in ("ABC", "X"):
+        with pytest.raises(Refused):
+            find_phone(phones, wrong)
