@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from orchestrator.dispatch.broker import Broker
 from orchestrator.exits import NoPhoneMatches
+from orchestrator.plan.cases import Fetch, fetch_nothing
 from orchestrator.plan.expand import Expansion, expand
 from orchestrator.plan.order import order
 from orchestrator.plan.sweep import Sweep, read_sweep
@@ -22,9 +23,9 @@ class Submission:
     stored: backlog.Submitted
 
 
-def submit(text: str, db: Database, broker: Broker) -> Submission:
+def submit(text: str, db: Database, broker: Broker, fetch: Fetch = fetch_nothing) -> Submission:
     """Read, expand, order and store a sweep, then wake the scheduler."""
-    sweep = read_sweep(text)
+    sweep = read_sweep(text, fetch)
     broker.check()
     expansion = expand(sweep, [phone.facts for phone in queries.known_phones(db)])
     if not expansion.trials:

@@ -1,5 +1,6 @@
 """`farm sweep`: what somebody wants to know."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ def validate(file: Path, as_json: bool) -> int:
     from orchestrator.plan.sweep import read_sweep
 
     try:
-        found = read_sweep(_text_of(file))
+        found = read_sweep(_text_of(file), _beside(file))
     except BadSweep as error:
         if as_json:
             problems = [asdict(problem) for problem in error.problems]
@@ -72,7 +73,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     text = _text_of(file)
     lab = read_lab(lab_folder)
     try:
-        done = submission.submit(text, open_store(lab), open_broker(lab))
+        done = submission.submit(text, open_store(lab), open_broker(lab), _beside(file))
     except BadSweep as error:
         _show_problems(file, error, " Nothing was submitted.")
         return 3
@@ -158,6 +159,15 @@ def _text_of(file: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         kind = Refused if isinstance(error, OSError) else BadFile
         raise kind(f"{file} cannot be read: {reason}") from error
+
+
+def _beside(file: Path) -> Callable[[str], str]:
+    """Fetch what a sweep names from where the sweep lies."""
+
+    def fetch(name: str) -> str:
+        return (file.parent / name).read_text(encoding="utf-8")
+
+    return fetch
 
 
 def _show_problems(file: Path, error: Exception, after: str) -> None:

@@ -1,16 +1,77 @@
-"""The part of a sweep that says what is run: a workload, or several, with their parameters."""
+"""The part of a sweep that says what is run: a workload, or several, with their parameters.
+
+A workload is one of the catalogue, or a foreign program: `external:FILE` names its manifest.
+"""
 
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from orchestrator.plan.document import Broken, Entries, Entry, Node, Place, Scalar
+from orchestrator.plan.manifest import problems_in, read_manifest
 from orchestrator.plan.reading import Reader
-from workloads.catalogue import CATALOGUE, Case, bind
+from workloads.catalogue import CATALOGUE, Case, Parameter, bind, bind_external, wrapped
+from workloads.external import Manifest
+from workloads.text import safe_text
 
 WORKLOAD_KEYS = ("use", "with")
+EXTERNAL_PREFIX = "external:"
+Fetch = Callable[[str], str]  # a file that a sweep names -> its text, or OSError
+
+
+class Offers:
+    """Every workload that a sweep may name: the catalogue's, and those that it brings itself."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._brought: dict[str, Manifest] = {}
+
+    def parameters(self, name: str) -> tuple[Parameter, ...]:
+        """What can be chosen of a workload."""
+        if name in self._brought:
+            return wrapped(self._brought[name]).parameters
+        return CATALOGUE[name].parameters
+
+    def bind(self, name: str, given: dict[str, int]) -> Case:
+        """A case of a workload."""
+        if name in self._brought:
+            return bind_external(self._brought[name], given)
+        return bind(name, given)
+
+    def read_name(self, reader: Reader, node: Node, path: str) -> str | None:
+        """Read the name of a workload; of a foreign program, its manifest as well."""
+        if not isinstance(node, Scalar) or not node.text.startswith(EXTERNAL_PREFIX):
+            return reader.choice(node, path, "workload", sorted(CATALOGUE))
+        if node.text not in self._brought:
+            manifest = self._read_manifest(reader, node, path)
+            if manifest is None:
+                return None
+            if manifest in self._brought.values():
+                reader.refuse(node, path, f"'{manifest.name}' stands here already")
+                return None
+            self._brought[node.text] = manifest
+        return node.text
+
+    def _read_manifest(self, reader: Reader, node: Scalar, path: str) -> Manifest | None:
+        file = node.text.removeprefix(EXTERNAL_PREFIX)
+        try:
+            text = self._fetch(file)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            shown = safe_text(file, 80) or "external:"
+            reader.refuse(node, path, f"{shown} cannot be read: {safe_text(why, 80)}")
+            return None
+        manifest, read = read_manifest(text)
+        for problem in problems_in(read, file):
+            reader.refuse(node, path, problem)
+        return manifest
+
+
+def fetch_nothing(name: str) -> str:
+    """For a sweep that stands alone: it brings no files."""
+    raise FileNotFoundError(2, "No such file or directory", name)
 
 
 @dataclass(frozen=True)
@@ -24,6 +85,7 @@ class CaseSpace:
     workloads: tuple[str, ...]
     fixed: dict[str, int]
     axes: dict[str, tuple[int, ...]]
+    offers: Offers
 
     def count(self) -> int:
         """How many cases there are."""
@@ -32,54 +94,62 @@ class CaseSpace:
     def build(self) -> tuple[Case, ...]:
         """Bind every case."""
         return tuple(
-            bind(name, {**self.fixed, **dict(zip(axes, values, strict=True))})
+            self.offers.bind(name, {**self.fixed, **dict(zip(axes, values, strict=True))})
             for name in self.workloads
             for axes in [self._axes_of(name)]
             for values in itertools.product(*axes.values())
         )
 
     def _axes_of(self, workload: str) -> dict[str, tuple[int, ...]]:
-        known = parameters_of([workload])
+        known = _parameters_of(self.offers, [workload])
         return {name: values for name, values in self.axes.items() if name in known}
 
+    def parameters(self) -> set[str]:
+        """The names of what can be chosen; while no workload is known, of any workload's."""
+        return _parameters_of(self.offers, self.workloads or CATALOGUE)
 
-def parameters_of(workloads: Iterable[str]) -> set[str]:
+
+def _parameters_of(offers: Offers, workloads: Iterable[str]) -> set[str]:
     """The names of every parameter that at least one of the workloads has."""
-    return {
-        parameter.name for workload in workloads for parameter in CATALOGUE[workload].parameters
-    }
+    return {parameter.name for workload in workloads for parameter in offers.parameters(workload)}
 
 
-def read_cases(reader: Reader, root: Place, workload: Entry | None, matrix: Entries) -> CaseSpace:
+def read_cases(
+    reader: Reader, root: Place, workload: Entry | None, matrix: Entries, fetch: Fetch
+) -> CaseSpace:
     """Read `workload` and the axes of the matrix that belong to it."""
     before = len(reader.problems.found)
-    workloads, given = _read_workloads(reader, root, workload, matrix.entries.get("workload"))
+    offers = Offers(fetch)
+    axis = matrix.entries.get("workload")
+    workloads, given = _read_workloads(reader, offers, root, workload, axis)
     if len(reader.problems.found) > before:
         # A mistake here must not make mistakes of everything that hangs on it.
         workloads = ()
-    fixed = _read_fixed(reader, workloads, given) if given else {}
-    return CaseSpace(workloads, fixed, _read_axes(reader, workloads, fixed, matrix))
+    space = CaseSpace(workloads, {}, {}, offers)
+    space = replace(space, fixed=_read_fixed(reader, space, given) if given else {})
+    return replace(space, axes=_read_axes(reader, space, matrix))
 
 
 def _read_workloads(
-    reader: Reader, root: Place, workload: Entry | None, axis: Entry | None
+    reader: Reader, offers: Offers, root: Place, workload: Entry | None, axis: Entry | None
 ) -> tuple[tuple[str, ...], Entry | None]:
     if axis is None and workload is None:
         names = ", ".join(sorted(CATALOGUE))
         reader.problems.add(root, f"the key 'workload' is missing; there are {names}")
     if axis is None:
-        name, given = _read_workload(reader, workload) if workload else (None, None)
+        name, given = _read_workload(reader, offers, workload) if workload else (None, None)
         return (name,) if name else (), given
     if workload is not None:
         text = f"matrix: workload stands at line {workload.place.line} already; say it once"
         reader.problems.add(axis.place, text)
-    return reader.distinct(axis.node, "matrix.workload", partial(_read_name, reader)), None
+    read = partial(offers.read_name, reader)
+    return reader.distinct(axis.node, "matrix.workload", read), None
 
 
-def _read_workload(reader: Reader, entry: Entry) -> tuple[str | None, Entry | None]:
+def _read_workload(reader: Reader, offers: Offers, entry: Entry) -> tuple[str | None, Entry | None]:
     node = entry.node
     if isinstance(node, Scalar | Broken):
-        return _read_name(reader, node, "workload"), None
+        return offers.read_name(reader, node, "workload"), None
     entries = reader.entries(node, "workload", "{use: mlp-4, with: {batch_size: 32}}")
     if entries is None:
         return None, None
@@ -88,50 +158,42 @@ def _read_workload(reader: Reader, entry: Entry) -> tuple[str | None, Entry | No
     if use is None:
         reader.refuse(node, "workload", "the key 'use' is missing; it names the workload")
         return None, None
-    return _read_name(reader, use.node, "workload.use"), entries.entries.get("with")
+    return offers.read_name(reader, use.node, "workload.use"), entries.entries.get("with")
 
 
-def _read_fixed(reader: Reader, workloads: tuple[str, ...], given: Entry) -> dict[str, int]:
+def _read_fixed(reader: Reader, space: CaseSpace, given: Entry) -> dict[str, int]:
     entries = reader.entries(given.node, "workload.with", "{batch_size: 32}")
     if entries is None:
         return {}
-    known = sorted(parameters_of(workloads or CATALOGUE))
+    known = sorted(space.parameters())
     reader.refuse_unknown(entries, known, "workload.with", "parameter")
     fixed = {}
     for name, entry in entries.entries.items():
         if name in known:
-            value = _read_value(reader, name, workloads, entry.node, f"workload.with.{name}")
+            value = _read_value(reader, space, name, entry.node, f"workload.with.{name}")
             fixed[name] = value or 0  # after a mistake nothing is built: only the name matters
     return fixed
 
 
-def _read_axes(
-    reader: Reader, workloads: tuple[str, ...], fixed: dict[str, int], matrix: Entries
-) -> dict[str, tuple[int, ...]]:
-    known = parameters_of(workloads or CATALOGUE)
+def _read_axes(reader: Reader, space: CaseSpace, matrix: Entries) -> dict[str, tuple[int, ...]]:
+    known = space.parameters()
     axes: dict[str, tuple[int, ...]] = {}
     for name, entry in sorted(matrix.entries.items()):
         if name not in known:
             continue
-        if name in fixed:
+        if name in space.fixed:
             text = f"matrix: {name} stands under workload.with already; say it once"
             reader.problems.add(entry.place, text)
-        read = partial(_read_value, reader, name, workloads)
+        read = partial(_read_value, reader, space, name)
         axes[name] = reader.distinct(entry.node, f"matrix.{name}", read)
     return axes
 
 
-def _read_name(reader: Reader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, "workload", sorted(CATALOGUE))
-
-
-def _read_value(
-    reader: Reader, name: str, workloads: tuple[str, ...], node: Node, path: str
-) -> int | None:
+def _read_value(reader: Reader, space: CaseSpace, name: str, node: Node, path: str) -> int | None:
     bounds = [
         (parameter.least, parameter.most)
-        for workload in workloads
-        for parameter in CATALOGUE[workload].parameters
+        for workload in space.workloads
+        for parameter in space.offers.parameters(workload)
         if parameter.name == name
     ]
     if not bounds:

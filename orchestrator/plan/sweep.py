@@ -2,7 +2,7 @@
 
     farm: 1                      the version of this language
     name: batch-study            lower case letters, digits, '.', '_' and '-'
-    workload: mlp-4              or {use: mlp-4, with: {batch_size: 32}}
+    workload: mlp-4              or {use: mlp-4, with: {batch_size: 32}}, or external:FILE
     phones: all                  or a list of patterns such as [pixel*, sm8?50]
     matrix:                      every combination of these is one cell
       batch_size: [32, 256]      a parameter of the workload, `workload` itself,
@@ -23,12 +23,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.plan.cases import CaseSpace, parameters_of, read_cases
+from orchestrator.plan.cases import CaseSpace, Fetch, fetch_nothing, read_cases
 from orchestrator.plan.conditions import AXES, ConditionSpace, read_conditions
 from orchestrator.plan.document import Entries, Entry, Items, Place, read_document
 from orchestrator.plan.problem import BadSweep
 from orchestrator.plan.reading import Reader
-from workloads.catalogue import CATALOGUE, Case
+from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.noun import digest_of
 from workloads.text import safe_text
@@ -72,16 +72,19 @@ class Sweep:
         return len(self.cases) * len(self.conditions) * self.repeat
 
 
-def read_sweep(text: str) -> Sweep:
-    """Read a sweep file; BadSweep names everything that is wrong with it."""
+def read_sweep(text: str, fetch: Fetch = fetch_nothing) -> Sweep:
+    """Read a sweep file; BadSweep names everything that is wrong with it.
+
+    `fetch` answers the text of a file that the sweep names: the manifest of a foreign program.
+    """
     reader = Reader()
-    sweep = _read(reader, text)
+    sweep = _read(reader, text, fetch)
     if sweep is None or reader.problems.found:
         raise BadSweep(reader.problems.found, text)
     return sweep
 
 
-def _read(reader: Reader, text: str) -> Sweep | None:
+def _read(reader: Reader, text: str, fetch: Fetch) -> Sweep | None:
     node = read_document(text, reader.problems)
     root = reader.entries(node, "the file", "'farm: 1', one key on a line") if node else None
     if root is None or not _right_version(reader, root):
@@ -93,7 +96,7 @@ def _read(reader: Reader, text: str) -> Sweep | None:
     phones = _read_phones(reader, root)
     repeat = _read_number(reader, root, "repeat", 1, REPEAT_MAX) or REPEAT_DEFAULT
     seed = _read_number(reader, root, "seed", 0, SEED_MAX)
-    cases = read_cases(reader, root.place, root.entries.get("workload"), matrix)
+    cases = read_cases(reader, root.place, root.entries.get("workload"), matrix, fetch)
     conditions = read_conditions(reader, given, matrix)
     _refuse_unknown_axes(reader, matrix, cases)
     _refuse_too_many(reader, root, cases, conditions, repeat)
@@ -189,9 +192,8 @@ def _read_number(reader: Reader, root: Entries, key: str, least: int, most: int)
 
 
 def _refuse_unknown_axes(reader: Reader, matrix: Entries, cases: CaseSpace) -> None:
-    # While no workload is known, any workload's parameter may turn out to be right.
-    known = parameters_of(cases.workloads or CATALOGUE)
-    reader.refuse_unknown(matrix, ["workload", *sorted(known), *AXES], "matrix", "axis")
+    known = sorted(cases.parameters())
+    reader.refuse_unknown(matrix, ["workload", *known, *AXES], "matrix", "axis")
 
 
 def _refuse_too_many(
