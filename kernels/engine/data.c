@@ -97,15 +97,15 @@ static const char *check_numbers(const struct stream *stream) {
     if (stream->generator == GENERATOR_FILE) {
         if (i[0] < 0 || i[0] >= COLUMNS_MAX)
             return "reads a column that no data file has";
-        return i[1] < (stream->type == TYPE_INDEX) || i[1] > INT32_MAX
-                   ? "has a limit that cannot be" : NULL;
+        int64_t least = stream->type == TYPE_INDEX ? 1 : 0;
+        return i[1] < least || i[1] > INT32_MAX ? "has a limit that cannot be" : NULL;
     }
     if (stream->generator == GENERATOR_PERSONAL && (i[1] < 0 || i[1] > stream->count))
         return "drifts from a sample on that it does not have";
     if (stream->generator == GENERATOR_TOKEN_CLASS && (i[1] < 1 || i[1] > INT32_MAX))
         return "has a number of classes that cannot be";
     if (stream->generator == GENERATOR_ONE_HOT && i[0] != stream->dim[0])
-        return "has as many classes as its samples have values, or should have";
+        return "has another number of classes than its samples have values";
     if (stream->ints > 0 && (i[0] < 1 || i[0] > INT32_MAX))
         return "has a number of classes or symbols that cannot be";
     return NULL;

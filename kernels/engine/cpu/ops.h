@@ -31,6 +31,11 @@
  *   batch_norm_weight_gradient x dy mean rstd : dscale dshift
  *   batch_norm_input_gradient  x dy scale mean rstd dscale dshift : dx=    (= beside dy)
  *   batch_norm_inference       x scale shift rmean rvar : y= : : EPSILON
+ *   batch_norm_gradient        x dy scale shift mean rstd : dscale dshift dx=    both gradients while
+ *                              a channel is in the cache                   (= beside dy)
+ *   batch_norm_relu_forward, _gradient, _inference and batch_norm_relu6_...: the same operands, with
+ *                              the function behind the norm in the same pass; y is what comes out
+ *                              of it and dy the gradient by that, and no other tensor is needed
  *   layer_norm_forward         x scale shift : y mean rstd : : EPSILON     along the last axis
  *   layer_norm_weight_gradient x dy mean rstd : dscale dshift
  *   layer_norm_input_gradient  x dy scale mean rstd : dx=                  (= beside dy)

@@ -41,6 +41,15 @@ static inline void store8_part(float *to, v8 x, int64_t count) {
         to[lane] = x[lane];
 }
 
+/* Of the last eight values of a row of `count`, those behind the last full eight: rows of eight or
+ * more need no part loads at their end, but one more full load that looks back. */
+static inline v8i tail8(int64_t count) {
+    static const int32_t window[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+    return load8i(window + count % LANES);
+}
+
+static inline v8 keep8(v8i where, v8 x) { return (v8)(where & (v8i)x); }
+
 /* where ? a : b, lane by lane; where is the outcome of a comparison. */
 static inline v8 select8(v8i where, v8 a, v8 b) {
     return (v8)((where & (v8i)a) | (~where & (v8i)b));
