@@ -367,15 +367,6 @@ static bool read_numbers(struct reader *reader, int at, struct op *op) {
     return true;
 }
 
-static const struct op_kind *kind_named(const char *name) {
-    for (const struct op_kind *const *kind = cpu_backend.kinds; *kind != NULL; kind++) {
-        if (strcmp((*kind)->name, name) == 0) {
-            return *kind;
-        }
-    }
-    return NULL;
-}
-
 static bool check_op(struct reader *reader, const struct plan *plan, const struct op *op) {
     const char *why = op->kind->check(op);
     if (why == NULL && strcmp(op->kind->name, "load") == 0) {
@@ -403,7 +394,7 @@ static bool read_op(struct reader *reader, struct plan *plan) {
     op->number = plan->ops;
     op->phase = (enum phase)phase;
     op->entry = (int)entry;
-    op->kind = kind_named(reader->word[3]);
+    op->kind = backend_kind(&cpu_backend, reader->word[3]);
     if (op->kind == NULL) {
         return fault_say(reader->fault, RUNNER_UNSUPPORTED,
                          "line %d of the plan's body: this build has no operation '%.40s'",

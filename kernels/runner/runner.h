@@ -100,7 +100,7 @@
  *   where it is not, and null where it cannot be read. Of a node marked "cores", which has the
  *   form of /proc/stat, V is the text "CPU:BUSY/TOTAL CPU:BUSY/TOTAL ..." in ticks, for every core
  *   that is online. Of one marked "whole", V is all its lines as one text, ";" between them, 1024
- *   bytes at most. Ends after --seconds (default 60).
+ *   bytes at most. Ends after --seconds (default 60), with the line "sampler" on stdout, as in run.
  *
  * guard DIR
  *   The dead-man. Started detached, before anything on the phone is changed. DIR/restore lists,
@@ -144,6 +144,7 @@
 #define FARMHAND_RUNNER_H
 
 #define RUNNER_CONTRACT 1
+#define RUNNER_VERSION "farmhand 0.1.0"
 #define RUNNER_WINDOWS_MAX 4096
 #define RUNNER_LINE_BYTES_MAX 65536
 

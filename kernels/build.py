@@ -1,0 +1,231 @@
+"""Builds the runner: `python -m kernels.build`, with the compiler of the PyPI package `ziglang`.
+
+The same sources give the same bytes, on any machine and in any folder; what was built from what
+stands in bin/manifest.json.
+"""
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BIN = HERE / "bin"
+MANIFEST = "manifest.json"
+BYTES_MAX = 200 * 1000
+ZIG = (sys.executable, "-m", "ziglang")
+BIONIC_ONLY = "runner/bionic.c"
+
+_COMPILE = (
+    "-std=c11",
+    "-D_GNU_SOURCE=",
+    "-O3",
+    "-g0",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-stack-protector",
+    "-fno-unwind-tables",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-ident",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fvisibility=hidden",
+)
+_LINK = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
+
+# All that the bionic build may ask of Android: what is not listed here does not link.
+_BIONIC: dict[str, tuple[str, ...]] = {
+    "libc.so": (
+        *("__errno", "__libc_init", "_exit", "abort", "access", "aligned_alloc", "calloc"),
+        *("clock_gettime", "clock_nanosleep", "close", "fork", "free", "ftruncate"),
+        *("getauxval", "getpid", "kill", "lseek", "madvise", "malloc", "memchr", "memcmp"),
+        *("memcpy", "memmove", "memset", "mmap", "munmap", "nanosleep", "open", "pipe"),
+        *("poll", "posix_memalign", "pread", "pthread_create", "pthread_detach"),
+        *("pthread_join", "pthread_kill", "qsort", "read", "realloc", "rename"),
+        *("sched_yield", "signal", "snprintf", "strchr", "strcmp", "strcpy", "strerror"),
+        *("strlen", "strncmp", "strrchr", "strspn", "strstr", "strtod", "strtol", "strtoll"),
+        *("strtoull", "syscall", "vsnprintf", "waitpid", "write"),
+    ),
+    "libm.so": (
+        *("ceil", "cos", "cosf", "erf", "erff", "exp", "expf", "fabs", "floor", "floorf"),
+        *("fmaxf", "fminf", "log", "log1pf", "logf", "pow", "powf", "sin", "sinf", "sqrt"),
+        *("sqrtf", "tanh", "tanhf"),
+    ),
+    "libdl.so": ("dlopen", "dlsym"),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One binary: for which phones, from which flags."""
+
+    file: str
+    abi: str
+    zig: str
+    flags: tuple[str, ...]
+    engine: tuple[str, ...] = ()  # flags of the engine alone
+    link: tuple[str, ...] = ()
+    bionic: bool = False
+
+
+TARGETS = (
+    Target(
+        file="runner-arm64-bionic",
+        abi="arm64-v8a",
+        zig="aarch64-linux-musl",
+        # Android keeps x18 for itself, and its libc has no helpers for atomics.
+        flags=("-fPIE", "-ffixed-x18", "-mno-outline-atomics"),
+        bionic=True,
+    ),
+    Target(
+        file="runner-arm64-musl",
+        abi="arm64-v8a",
+        zig="aarch64-linux-musl",
+        flags=("-mno-outline-atomics",),
+        link=("-static", "-Wl,-z,max-page-size=16384"),
+    ),
+    Target(
+        file="runner-x86_64",
+        abi="x86_64",
+        zig="x86_64-linux-gnu.2.28",
+        flags=("-fPIE", "-mcpu=x86_64"),
+        # Only the engine has AVX2; the runner looks for it before it calls there.
+        engine=("-mcpu=x86_64_v3",),
+        link=("-pie", "-lpthread", "-lm", "-ldl"),
+    ),
+)
+HOST = TARGETS[-1]
+
+
+def sources(root: Path = HERE) -> tuple[Path, ...]:
+    """Everything that is compiled or included, in one order for everybody."""
+    found = [path for room in ("engine", "runner") for path in (root / room).rglob("*.[ch]")]
+    return tuple(sorted((path.relative_to(root) for path in found), key=Path.as_posix))
+
+
+def digest_of_sources(target: Target, zig_version: str, root: Path = HERE) -> str:
+    """What a binary comes from: sources, flags, compiler."""
+    recipe = [target.zig, _COMPILE, _LINK, target.flags, target.engine, target.link, zig_version]
+    if target.bionic:
+        recipe.append(_BIONIC)
+    found = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
+    for path in sources(root):
+        content = (root / path).read_bytes()
+        found.update(f"{path.as_posix()} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def zig_version() -> str:
+    """The compiler at hand."""
+    return _zig(["version"], HERE).strip()
+
+
+def build(target: Target, into: Path, root: Path = HERE) -> Path:
+    """Build one binary and answer where it is."""
+    into.mkdir(parents=True, exist_ok=True)
+    output = into.resolve() / target.file
+    with tempfile.TemporaryDirectory(prefix="farm-build-") as scratch_name:
+        scratch = Path(scratch_name)
+        with ThreadPoolExecutor(2) as workers:
+            objects = list(
+                workers.map(
+                    lambda path: _compile(target, path, scratch, root),
+                    [path for path in sources(root) if _is_compiled(target, path)],
+                )
+            )
+        if target.bionic:
+            _link_bionic(objects, output, scratch)
+        else:
+            words = ["cc", "-target", target.zig, *target.flags, *_LINK, *objects]
+            _zig([*words, *target.link, "-o", str(output)], scratch)
+    output.chmod(0o755)
+    return output
+
+
+def manifest_of(folder: Path, version: str, root: Path = HERE) -> str:
+    """What lies in a folder of binaries, as JSON."""
+    entries = []
+    for target in TARGETS:
+        content = (folder / target.file).read_bytes()
+        entries.append(
+            {
+                "file": target.file,
+                "abi": target.abi,
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "bytes": len(content),
+                "sources_sha256": digest_of_sources(target, version, root),
+            }
+        )
+    return json.dumps({"zig": version, "binaries": entries}, indent=2) + "\n"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Build what is asked for and say how large it became."""
+    parser = argparse.ArgumentParser(description="Build the runner from its sources.")
+    parser.add_argument("--host", action="store_true", help="only the build for this computer")
+    parser.add_argument("--into", type=Path, default=BIN, help="folder of the binaries")
+    parser.add_argument("--sources", type=Path, default=HERE, help="the folder kernels/")
+    asked = parser.parse_args(words)
+    root = asked.sources.resolve()
+    for target in (HOST,) if asked.host else TARGETS:
+        output = build(target, asked.into, root)
+        size = output.stat().st_size
+        sys.stdout.write(f"{output}  {size} bytes\n")
+        if size >= BYTES_MAX:
+            sys.stderr.write(f"{target.file} is larger than {BYTES_MAX} bytes.\n")
+            return 1
+    if not asked.host:
+        (asked.into / MANIFEST).write_text(manifest_of(asked.into, zig_version(), root))
+    return 0
+
+
+def _is_compiled(target: Target, path: Path) -> bool:
+    return path.suffix == ".c" and (target.bionic or path.as_posix() != BIONIC_ONLY)
+
+
+def _compile(target: Target, path: Path, scratch: Path, root: Path) -> str:
+    output = scratch / (path.as_posix().replace("/", "-") + ".o")
+    own = target.engine if path.parts[0] == "engine" else ()
+    # Told from within the sources, so that no path of this machine gets into the bytes.
+    words = ["cc", "-target", target.zig, *_COMPILE, *target.flags, *own]
+    _zig([*words, "-c", path.as_posix(), "-o", str(output)], root)
+    return str(output)
+
+
+def _link_bionic(objects: list[str], output: Path, scratch: Path) -> None:
+    """Link against libraries that hold nothing but the right names."""
+    stubs = [_stub(name, symbols, scratch) for name, symbols in _BIONIC.items()]
+    words = ["ld.lld", "-pie", "--no-undefined", "--gc-sections", "-s", "--build-id=none"]
+    words += ["--dynamic-linker=/system/bin/linker64", "--hash-style=both", "-z", "now"]
+    words += ["-z", "relro", "-z", "noexecstack", "-z", "max-page-size=16384"]
+    _zig([*words, *objects, *stubs, "-o", str(output)], scratch)
+
+
+def _stub(name: str, symbols: Sequence[str], scratch: Path) -> str:
+    listing = scratch / f"{name}.s"
+    lines = [f".globl {symbol}\n.type {symbol},%function\n{symbol}:\n" for symbol in symbols]
+    listing.write_text(".text\n" + "".join(lines) + "ret\n")
+    words = ["cc", "-target", "aarch64-linux-musl", "-c", str(listing)]
+    _zig([*words, "-o", f"{listing}.o"], scratch)
+    library = scratch / name
+    _zig(["ld.lld", "-shared", "-soname", name, f"{listing}.o", "-o", str(library)], scratch)
+    return str(library)
+
+
+def _zig(words: Sequence[str], folder: Path) -> str:
+    done = subprocess.run([*ZIG, *words], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        wrong = done.stderr.strip() or "it said nothing"
+        raise SystemExit(f"zig {words[0]} failed; is the package 'ziglang' installed?\n{wrong}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,134 @@
+/* main.c - the runner's command line.
+ *
+ * The one rule: what runner.h does not have is refused. A word too many, a number that is not one
+ * or an option of another verb is the fault "usage", and nothing was touched by then. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "system.h"
+#include "verbs.h"
+
+/* One option: where its value goes, and what it may be. */
+struct option {
+    const char *name;
+    double *real;
+    int64_t *whole;
+    const char **text;
+};
+
+static bool read_number(const char *name, const char *word, bool whole, double *number,
+                        struct fault *fault) {
+    char *end = NULL;
+    size_t length = strlen(word);
+    bool plain = length < 32 && strspn(word, "0123456789.e+-") == length;
+    *number = plain ? strtod(word, &end) : 0;
+    if (!plain || end == word || *end != '\0' || (whole && *number != (double)(int64_t)*number)) {
+        return fault_say(fault, RUNNER_USAGE, "'%.20s %.40s' is not a %snumber", name, word,
+                         whole ? "whole " : "");
+    }
+    if (!(*number >= 0 && *number < 1e9)) {
+        return fault_say(fault, RUNNER_USAGE, "'%.20s %.40s' is out of range", name, word);
+    }
+    return true;
+}
+
+static bool read_options(char **word, const struct option *options, struct fault *fault) {
+    for (; *word != NULL; word += 2) {
+        const struct option *option = options;
+        while (option->name != NULL && strcmp(option->name, *word) != 0) {
+            option++;
+        }
+        if (option->name == NULL || word[1] == NULL) {
+            return fault_say(fault, RUNNER_USAGE, "'%.40s' is no option of this verb; see runner.h",
+                             *word);
+        }
+        double number = 0;
+        if (option->text != NULL) {
+            *option->text = word[1];
+        } else if (!read_number(*word, word[1], option->whole != NULL, &number, fault)) {
+            return false;
+        } else if (option->whole != NULL) {
+            *option->whole = (int64_t)number;
+        } else {
+            *option->real = number;
+        }
+    }
+    return true;
+}
+
+static int do_run(char **word, struct fault *fault) {
+    struct run_settings settings = {.plan = word[0],
+                                    .folder = word[1],
+                                    .warmup = 3,
+                                    .steps = 20,
+                                    .max_seconds = 600,
+                                    .window_ms = 50,
+                                    .period_ms = 200};
+    const struct option options[] = {
+        {"--warmup", .whole = &settings.warmup},
+        {"--steps", .whole = &settings.steps},
+        {"--seconds", .real = &settings.seconds},
+        {"--max-seconds", .real = &settings.max_seconds},
+        {"--window-ms", .real = &settings.window_ms},
+        {"--period-ms", .real = &settings.period_ms},
+        {"--trace-steps", .whole = &settings.trace_steps},
+        {"--data", .text = &settings.data},
+        {NULL},
+    };
+    return read_options(word + 2, options, fault) ? run(&settings) : say_fault(NULL, fault);
+}
+
+static int do_dump(char **word, struct fault *fault) {
+    struct run_settings settings = {.plan = word[0], .folder = word[1], .steps = 1};
+    const struct option options[] = {
+        {"--steps", .whole = &settings.steps},
+        {"--data", .text = &settings.data},
+        {NULL},
+    };
+    return read_options(word + 2, options, fault) ? dump(&settings) : say_fault(NULL, fault);
+}
+
+static int do_sample(char **word, struct fault *fault) {
+    struct sample_settings settings = {.folder = word[0], .period_ms = 200, .seconds = 60};
+    const struct option options[] = {
+        {"--period-ms", .real = &settings.period_ms},
+        {"--seconds", .real = &settings.seconds},
+        {NULL},
+    };
+    return read_options(word + 1, options, fault) ? sample(&settings) : say_fault(NULL, fault);
+}
+
+static int do_guard(char **word, struct fault *fault) {
+    double silence_s = 60;
+    const struct option options[] = {{"--silence-s", .real = &silence_s}, {NULL}};
+    return read_options(word + 1, options, fault) ? guard(word[0], silence_s)
+                                                  : say_fault(NULL, fault);
+}
+
+static int do_info(char **word, struct fault *fault) {
+    const struct option options[] = {{NULL}};
+    return read_options(word, options, fault) ? info() : say_fault(NULL, fault);
+}
+
+int main(int count, char **word) {
+    static const struct {
+        const char *name;
+        int words;
+        int (*run)(char **word, struct fault *fault);
+    } verbs[] = {{"info", 0, do_info},
+                 {"run", 2, do_run},
+                 {"sample", 1, do_sample},
+                 {"guard", 1, do_guard},
+                 {"dump", 2, do_dump}};
+    struct fault fault = {RUNNER_DONE, ""};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (count >= 2 + verbs[i].words && strcmp(word[1], verbs[i].name) == 0) {
+            return verbs[i].run(word + 2, &fault);
+        }
+    }
+    /* These first words are also how a simulated phone knows that a pushed file is a runner. */
+    fault_say(&fault, RUNNER_USAGE,
+              "farmhand-runner knows: info, run PLAN DIR, sample DIR, guard DIR, dump PLAN DIR; "
+              "see runner.h");
+    return say_fault(NULL, &fault);
+}

@@ -1,0 +1,469 @@
+/* run.c - `run`: the timed loop.
+ *
+ * The one rule: inside a step there is nothing but the step. Stamps are taken at the edges of its
+ * phases (of its operations, in a traced step); lines are made and written between two windows,
+ * where no clock that counts is running. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../engine/work.h"
+#include "sampler.h"
+#include "system.h"
+#include "verbs.h"
+
+enum {
+    STEP_PHASES = PHASE_EVALUATE,
+    TRACES_MAX = 1024,
+    TRACE_LINE_OPS = 2000,
+    LOSSES_MAX = 4096,
+    SAY_ROOM = 1 << 18
+};
+
+static const int64_t FLUSH_NS = 500000000;
+
+/* Consecutive steps that are told together. */
+struct window {
+    int64_t first, steps, start, ns, shortest, longest;
+    int64_t phase_ns[STEP_PHASES];
+};
+
+/* Means over the first and the last round of batches. */
+struct losses {
+    int64_t round, seen;
+    double first_sum;
+    float *last; /* a ring of `round` values */
+};
+
+struct run {
+    const struct run_settings *settings;
+    struct work work;
+    struct say out;
+    struct fault fault;
+    struct window window;
+    struct losses losses;
+    struct sampler *sampler;
+    int64_t *stamps; /* of a traced step: when each operation ended */
+    int64_t traced, trace_start;
+    int64_t window_ns, flushed;
+    int64_t began, measured, measured_ns, windows;
+};
+
+static volatile sig_atomic_t asked_to_stop;
+
+static void note_stop(int signal_number) {
+    (void)signal_number;
+    asked_to_stop = 1;
+}
+
+void listen_for_stop(void) { signal(SIGTERM, note_stop); }
+
+bool stop_asked(void) { return asked_to_stop != 0; }
+
+struct plan *open_plan(const char *path, struct fault *fault) {
+    size_t count = 0;
+    char *bytes = read_whole(path, PLAN_BYTES_MAX, &count);
+    if (bytes == NULL) {
+        fault_say(fault, RUNNER_BAD_PLAN, "%.200s: %s", path, system_reason());
+        return NULL;
+    }
+    return plan_read(bytes, count, fault);
+}
+
+/* -- what is said */
+
+static void say_hello(struct run *run, uint64_t mask) {
+    char hex[20];
+    snprintf(hex, sizeof hex, "%llx", (unsigned long long)mask);
+    say_begin(&run->out, "hello");
+    say_int(&run->out, "contract", RUNNER_CONTRACT);
+    say_int(&run->out, "pid", getpid());
+    say_word(&run->out, "case", run->work.plan->digest);
+    say_word(&run->out, "mask", hex);
+    say_int(&run->out, "threads", run->work.plan->threads);
+    say_int(&run->out, "t_ns", now_ns());
+    say_raw(&run->out, "provenance", PROVENANCE);
+    say_end(&run->out);
+}
+
+static void say_memory(struct run *run) {
+    static const char *const names[] = {"parameter", "gradient", "state", "activation", "input"};
+    say_begin(&run->out, "memory");
+    for (int arena = 0; arena < ARENAS; arena++) {
+        say_int(&run->out, names[arena], (int64_t)run->work.plan->arena[arena]);
+    }
+    say_int(&run->out, "workspace", (int64_t)run->work.workspace_bytes);
+    say_int(&run->out, "dataset", (int64_t)dataset_bytes(run->work.dataset));
+    say_end(&run->out);
+}
+
+static void say_window(struct run *run) {
+    const struct window *window = &run->window;
+    say_begin(&run->out, "window");
+    say_int(&run->out, "first", window->first);
+    say_int(&run->out, "n", window->steps);
+    say_int(&run->out, "t_ns", window->start);
+    say_int(&run->out, "ns", window->ns);
+    say_int(&run->out, "ns_min", window->shortest);
+    say_int(&run->out, "ns_max", window->longest);
+    say_open_list(&run->out, "phases_ns", '[');
+    for (int phase = 0; phase < STEP_PHASES; phase++) {
+        say_int(&run->out, NULL, window->phase_ns[phase]);
+    }
+    say_close_list(&run->out, ']');
+    say_end(&run->out);
+}
+
+/* When entry number `entry` began and ended in the traced step; false: it took no part. The
+ * operations of an entry follow each other, and entries stand in the order of execution. */
+static bool find_entry(const struct run *run, int *op, int entry, int64_t *start, int64_t *end) {
+    const struct plan *plan = run->work.plan;
+    bool found = false;
+    for (; *op < plan->ops && plan->op[*op].entry <= entry; ++*op) {
+        if (plan->op[*op].entry == entry && plan->op[*op].phase != PHASE_EVALUATE) {
+            if (!found) {
+                *start = *op == 0 ? run->trace_start : run->stamps[*op - 1];
+            }
+            *end = run->stamps[*op];
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void say_trace(struct run *run) {
+    const struct plan *plan = run->work.plan;
+    int op = 0;
+    for (int first = 0; first < plan->entries; first += TRACE_LINE_OPS) {
+        int64_t ends[TRACE_LINE_OPS];
+        int count = plan->entries - first < TRACE_LINE_OPS ? plan->entries - first : TRACE_LINE_OPS;
+        int64_t origin = -1;
+        for (int i = 0; i < count; i++) {
+            int64_t start = 0;
+            bool took_part = find_entry(run, &op, first + i, &start, &ends[i]);
+            origin = took_part && origin < 0 ? start : origin;
+            ends[i] = took_part ? ends[i] - origin : -1;
+        }
+        say_begin(&run->out, "trace");
+        say_int(&run->out, "step", run->measured - 1);
+        say_int(&run->out, "t_ns", origin < 0 ? run->trace_start : origin);
+        say_int(&run->out, "first", first);
+        say_open_list(&run->out, "ends_ns", '[');
+        for (int i = 0; i < count; i++) {
+            say_int(&run->out, NULL, ends[i]);
+        }
+        say_close_list(&run->out, ']');
+        say_end(&run->out);
+    }
+}
+
+static void say_done(struct run *run, int moved, double answer_error) {
+    const struct losses *losses = &run->losses;
+    bool has_loss = run->work.plan->loss != NULL && losses->seen > 0;
+    double last_sum = 0;
+    int64_t count = losses->seen < losses->round ? losses->seen : losses->round;
+    for (int64_t i = 0; i < count; i++) {
+        last_sum += losses->last[i];
+    }
+    say_begin(&run->out, "done");
+    say_int(&run->out, "steps", run->measured);
+    say_int(&run->out, "ns", run->measured_ns);
+    say_int(&run->out, "t_ns", now_ns());
+    say_int(&run->out, "peak_rss_kb", peak_rss_kb());
+    say_real(&run->out, "loss_first", has_loss ? losses->first_sum / (double)count : NAN);
+    say_real(&run->out, "loss_last", has_loss ? last_sum / (double)count : NAN);
+    say_flag(&run->out, "parameters_changed", moved > 0);
+    say_int(&run->out, "parameters", run->work.parameters);
+    say_int(&run->out, "macs", run->work.macs);
+    say_int(&run->out, "learned", run->work.learned_count);
+    say_int(&run->out, "moved", moved);
+    say_int(&run->out, "fallbacks", 0);
+    say_real(&run->out, "answer_error", answer_error < 0 ? NAN : answer_error);
+    say_end(&run->out);
+}
+
+/* -- one step */
+
+/* Runs a step that began at `start`; answers when it ended. */
+static int64_t run_step(struct run *run, int64_t start, int64_t phase_ns[STEP_PHASES]) {
+    const struct work *work = &run->work;
+    int64_t before = start;
+    for (int i = 0; i < work->stretches; i++) {
+        const struct stretch *stretch = &work->step[i];
+        work_run(&run->work, stretch->first, stretch->last);
+        int64_t now = now_ns();
+        phase_ns[stretch->phase] += now - before;
+        before = now;
+    }
+    return before;
+}
+
+static int64_t run_traced_step(struct run *run, int64_t start, int64_t phase_ns[STEP_PHASES]) {
+    const struct work *work = &run->work;
+    int64_t now = start;
+    run->trace_start = start;
+    for (int i = 0; i < work->stretches; i++) {
+        const struct stretch *stretch = &work->step[i];
+        int64_t before = now;
+        for (int op = stretch->first; op < stretch->last; op++) {
+            work_run(&run->work, op, op + 1);
+            now = run->stamps[op] = now_ns();
+        }
+        phase_ns[stretch->phase] += now - before;
+    }
+    return now;
+}
+
+/* What has to be known of a step once it is over. False: its loss is no number. */
+static bool note_loss(struct run *run) {
+    struct losses *losses = &run->losses;
+    const struct tensor *loss = run->work.plan->loss;
+    run->work.scene.step++;
+    if (loss == NULL) {
+        return true;
+    }
+    float value = floats(loss)[0];
+    if (losses->seen < losses->round) {
+        losses->first_sum += value;
+    }
+    losses->last[losses->seen++ % losses->round] = value;
+    if (!isfinite(value)) {
+        return fault_say(&run->fault, RUNNER_WRONG_ANSWER, "the loss of step %lld is not finite",
+                         (long long)losses->seen);
+    }
+    return true;
+}
+
+/* -- windows */
+
+static void open_window(struct run *run) {
+    run->window = (struct window){.first = run->measured, .start = now_ns()};
+}
+
+static void add_step(struct run *run, int64_t ns, const int64_t phase_ns[STEP_PHASES]) {
+    struct window *window = &run->window;
+    window->shortest = window->steps == 0 || ns < window->shortest ? ns : window->shortest;
+    window->longest = ns > window->longest ? ns : window->longest;
+    window->ns += ns;
+    window->steps++;
+    for (int phase = 0; phase < STEP_PHASES; phase++) {
+        window->phase_ns[phase] += phase_ns[phase];
+    }
+    run->measured++;
+    run->measured_ns += ns;
+}
+
+static void close_window(struct run *run) {
+    if (run->window.steps > 0) {
+        say_window(run);
+        run->windows++;
+    }
+}
+
+static void flush_if_due(struct run *run) {
+    int64_t now = now_ns();
+    if (now - run->flushed >= FLUSH_NS || run->out.used > SAY_ROOM / 2) {
+        say_flush(&run->out);
+        run->flushed = now;
+        if (run->sampler != NULL && sampler_failed(run->sampler)) {
+            fault_say(&run->fault, RUNNER_IO, "the readings cannot be written any more");
+        }
+    }
+}
+
+/* From 0 to 1 and beyond: how much of what was asked has been measured by now. */
+static double progress(const struct run *run, int64_t now) {
+    const struct run_settings *settings = run->settings;
+    double seconds = (double)run->measured_ns / 1e9;
+    double steps = settings->steps > 0 ? (double)run->measured / (double)settings->steps : 1;
+    double time = settings->seconds > 0 ? seconds / settings->seconds : 1;
+    double elapsed = (double)(now - run->began) / 1e9;
+    double limit = settings->max_seconds > 0 ? elapsed / settings->max_seconds : 1;
+    double least = steps < time ? steps : time;
+    return limit > least ? limit : least;
+}
+
+/* The last window that may be told is kept for whatever is in hand. */
+static bool is_enough(const struct run *run, int64_t now) {
+    return run->windows >= RUNNER_WINDOWS_MAX - 1 || progress(run, now) >= 1;
+}
+
+static bool trace_is_due(const struct run *run, int64_t now) {
+    int64_t traces = run->settings->trace_steps;
+    return run->traced < traces && progress(run, now) >= (double)run->traced / (double)traces;
+}
+
+static bool evaluation_is_due(const struct run *run) {
+    const struct work *work = &run->work;
+    return work->evaluations > 0 && work->plan->evaluate > 0 &&
+           run->measured % work->plan->evaluate == 0;
+}
+
+static void evaluate(struct run *run) {
+    const struct work *work = &run->work;
+    double right = 0;
+    int looks = 0;
+    int64_t start = now_ns();
+    for (int i = 0; i < work->evaluations; i++) {
+        for (int op = work->evaluation[i].first; op < work->evaluation[i].last; op++) {
+            work_run(&run->work, op, op + 1);
+            if (strcmp(work->plan->op[op].kind->name, "accuracy") == 0) {
+                right += floats(work->plan->op[op].out[0])[0];
+                looks++;
+            }
+        }
+    }
+    int64_t end = now_ns();
+    say_begin(&run->out, "evaluation");
+    say_int(&run->out, "step", run->measured);
+    say_int(&run->out, "t_ns", start);
+    say_int(&run->out, "ns", end - start);
+    say_real(&run->out, "accuracy", looks > 0 ? right / looks : NAN);
+    say_end(&run->out);
+}
+
+/* Adds a step that took so long, in a window of its own if it is as long as one. */
+static void take_step(struct run *run, int64_t start, int64_t end, const int64_t *phase_ns) {
+    if (end - start >= run->window_ns && run->window.steps > 0) {
+        close_window(run);
+        run->window = (struct window){.first = run->measured, .start = start};
+    }
+    add_step(run, end - start, phase_ns);
+}
+
+static bool warm_up(struct run *run) {
+    for (int64_t i = 0; i < run->settings->warmup && !stop_asked(); i++) {
+        int64_t phase_ns[STEP_PHASES] = {0};
+        run_step(run, now_ns(), phase_ns);
+        if (!note_loss(run)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Tells the window in hand and what belongs behind it; the next one begins after that. */
+static void turn_page(struct run *run, bool traced, bool evaluation) {
+    close_window(run);
+    if (traced) {
+        run->traced++;
+        say_trace(run);
+    }
+    if (evaluation) {
+        evaluate(run);
+    }
+    flush_if_due(run);
+    open_window(run);
+}
+
+static bool measure(struct run *run) {
+    open_window(run);
+    run->began = run->flushed = run->window.start;
+    int64_t start = run->window.start;
+    for (bool enough = false; !enough && !stop_asked();) {
+        int64_t phase_ns[STEP_PHASES] = {0};
+        bool traced = trace_is_due(run, start);
+        int64_t end = (traced ? run_traced_step : run_step)(run, start, phase_ns);
+        take_step(run, start, end, phase_ns);
+        enough = !note_loss(run) || is_enough(run, end);
+        bool evaluation = evaluation_is_due(run);
+        bool full = end - run->window.start >= run->window_ns;
+        start = end;
+        if (full || traced || evaluation) {
+            turn_page(run, traced, evaluation);
+            start = run->window.start;
+            enough = enough || run->fault.exit != RUNNER_DONE;
+        }
+    }
+    close_window(run);
+    return run->fault.exit == RUNNER_DONE;
+}
+
+/* -- the whole */
+
+static bool make_ready(struct run *run) {
+    int64_t round = run->work.round < LOSSES_MAX ? run->work.round : LOSSES_MAX;
+    run->losses.round = round;
+    run->losses.last = calloc((size_t)round, sizeof *run->losses.last);
+    run->stamps = calloc((size_t)run->work.plan->ops, sizeof *run->stamps);
+    if (run->losses.last == NULL || run->stamps == NULL) {
+        return fault_say(&run->fault, RUNNER_OUT_OF_MEMORY, "no memory for the run's own notes");
+    }
+    double traces = (double)run->settings->trace_steps;
+    double least = run->settings->max_seconds * 1e9 / (RUNNER_WINDOWS_MAX - traces);
+    double asked = run->settings->window_ms * 1e6;
+    run->window_ns = (int64_t)ceil(asked > least ? asked : least);
+    return true;
+}
+
+static bool prepare(struct run *run) {
+    if (!processor_fits(&run->fault)) {
+        return false;
+    }
+    if (run->settings->trace_steps > TRACES_MAX) {
+        return fault_say(&run->fault, RUNNER_USAGE, "--trace-steps: %d at most", TRACES_MAX);
+    }
+    struct plan *plan = open_plan(run->settings->plan, &run->fault);
+    if (plan == NULL) {
+        return false;
+    }
+    uint64_t mask = system_mask();
+    run->work.plan = plan;
+    say_hello(run, mask);
+    if (!say_flush(&run->out) ||
+        !work_open(&run->work, plan, run->settings->data, mask, &run->fault) || !make_ready(run)) {
+        return false;
+    }
+    say_memory(run);
+    say_flush(&run->out);
+    run->sampler = sampler_beside(run->settings->folder, run->settings->period_ms, mask,
+                                  &run->fault);
+    return run->fault.exit == RUNNER_DONE;
+}
+
+/* What would make the numbers worthless, whatever they are. */
+static bool check_answers(struct run *run, int moved, double answer_error) {
+    if (run->work.plan->training && moved == 0) {
+        return fault_say(&run->fault, RUNNER_WRONG_ANSWER,
+                         "no parameter changed in %lld steps: nothing was trained",
+                         (long long)run->work.scene.step);
+    }
+    if (isnan(answer_error)) {
+        return fault_say(&run->fault, RUNNER_WRONG_ANSWER, "the product is not finite");
+    }
+    return true;
+}
+
+static bool work_through(struct run *run) {
+    if (!warm_up(run) || !measure(run)) {
+        return false;
+    }
+    if (stop_asked()) {
+        return fault_say(&run->fault, RUNNER_STOPPED, "stopped by SIGTERM at a step boundary");
+    }
+    return true;
+}
+
+static bool conclude(struct run *run) {
+    int moved = work_moved(&run->work);
+    double answer_error = work_answer_error(&run->work);
+    if (!check_answers(run, moved, answer_error)) {
+        return false;
+    }
+    say_done(run, moved, answer_error);
+    return say_flush(&run->out);
+}
+
+int run(const struct run_settings *settings) {
+    static struct run run;
+    run.settings = settings;
+    listen_for_stop();
+    bool fine = say_open(&run.out, settings->folder, "out.jsonl", false, SAY_ROOM, &run.fault) &&
+                prepare(&run) && work_through(&run);
+    if (run.sampler != NULL) {
+        fine = sampler_end(run.sampler, &run.out, &run.fault) && fine;
+    }
+    return fine && conclude(&run) ? RUNNER_DONE : say_fault(&run.out, &run.fault);
+}

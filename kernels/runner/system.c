@@ -1,0 +1,116 @@
+/* system.c - see system.h. */
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { MASK_BYTES = 1024 };
+
+void sleep_until(int64_t ns) {
+    struct timespec due = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &due, NULL);
+}
+
+int64_t thread_cpu_ns(void) {
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
+const char *system_reason(void) { return strerror(errno); }
+
+uint64_t system_mask(void) {
+    uint64_t mask[MASK_BYTES / 8] = {0};
+    syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    return mask[0];
+}
+
+bool system_place(uint64_t mask) {
+    uint64_t wide[MASK_BYTES / 8] = {mask};
+    return syscall(SYS_sched_setaffinity, 0, sizeof wide, wide) == 0;
+}
+
+/* The list has the form 0-3,6,8-9. */
+uint64_t system_online(void) {
+    char text[256];
+    uint64_t mask = 0;
+    if (read_start("/sys/devices/system/cpu/online", text, sizeof text) <= 0) {
+        return system_mask();
+    }
+    for (char *at = text; *at >= '0' && *at <= '9';) {
+        long first = strtol(at, &at, 10);
+        long last = *at == '-' ? strtol(at + 1, &at, 10) : first;
+        for (long core = first; core <= last && core < 64; core++) {
+            mask |= UINT64_C(1) << core;
+        }
+        at += *at == ',';
+    }
+    return mask;
+}
+
+long read_start(const char *path, char *bytes, size_t size) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return -1;
+    }
+    size_t used = 0;
+    ssize_t count = 0;
+    while (used < size - 1 && (count = read(file, bytes + used, size - 1 - used)) > 0) {
+        used += (size_t)count;
+    }
+    close(file);
+    bytes[used] = '\0';
+    return count < 0 ? -1 : (long)used;
+}
+
+char *read_whole(const char *path, size_t most, size_t *count) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return NULL;
+    }
+    char *bytes = NULL;
+    size_t size = 0;
+    ssize_t piece = 1;
+    *count = 0;
+    while (piece > 0) {
+        if (*count == size) {
+            size = size == 0 ? 1 << 18 : 2 * size;
+            char *wider = *count > most ? NULL : realloc(bytes, size);
+            if (wider == NULL) {
+                errno = EFBIG;
+                piece = -1;
+                break;
+            }
+            bytes = wider;
+        }
+        piece = read(file, bytes + *count, size - *count);
+        *count += piece > 0 ? (size_t)piece : 0;
+    }
+    int reason = errno;
+    close(file);
+    if (piece < 0) {
+        free(bytes);
+        errno = reason;
+        return NULL;
+    }
+    return bytes;
+}
+
+bool join_path(char path[PATH_BYTES], const char *folder, const char *name) {
+    int length = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return length > 0 && length < PATH_BYTES;
+}
+
+int64_t peak_rss_kb(void) {
+    char text[4096];
+    if (read_start("/proc/self/status", text, sizeof text) <= 0) {
+        return -1;
+    }
+    const char *at = strstr(text, "VmHWM:");
+    return at == NULL ? -1 : strtoll(at + 6, NULL, 10);
+}

@@ -1,0 +1,42 @@
+/* verbs.h - the runner's verbs and what they may be told; runner.h says what they do. */
+#ifndef FARMHAND_VERBS_H
+#define FARMHAND_VERBS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../engine/plan.h"
+#include "say.h"
+
+struct run_settings {
+    const char *plan, *folder, *data;
+    int64_t warmup, steps, trace_steps;
+    double seconds, max_seconds, window_ms, period_ms;
+};
+
+struct sample_settings {
+    const char *folder;
+    double period_ms, seconds;
+};
+
+/* Each answers the exit status, after it said its last word. */
+int info(void);
+int run(const struct run_settings *settings);
+int sample(const struct sample_settings *settings);
+int guard(const char *folder, double silence_s);
+int dump(const struct run_settings *settings);
+
+/* Where this build's numbers come from, as JSON. */
+extern const char PROVENANCE[];
+
+/* Whether this processor has what the engine's code was compiled for. */
+bool processor_fits(struct fault *fault);
+
+/* Reads and checks the plan of that path. */
+struct plan *open_plan(const char *path, struct fault *fault);
+
+/* Whether somebody has asked us to stop since listen_for_stop(). */
+void listen_for_stop(void);
+bool stop_asked(void);
+
+#endif
