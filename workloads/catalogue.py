@@ -1,18 +1,21 @@
 """The catalogue: every workload that can be asked for, what one step of it costs, and its plan.
 
-Costs follow from definitions: of models in workloads/models, by the rules of workloads/work.py.
+The workloads themselves stand on the shelf (workloads/shelf.py); their costs follow from the
+definitions of models in workloads/models, by the rules of workloads/work.py.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 
 from workloads.external import Manifest, value_of
 from workloads.fault import Refused
 from workloads.noun import Noun, digest_of
-from workloads.sgemm import Product
+from workloads.shelf import shelf
 from workloads.work import Op, Step, Work
+from workloads.workload import Length, Parameter, Workload
 
 __all__ = [
     "CATALOGUE",
@@ -24,9 +27,12 @@ __all__ = [
     "bind",
     "bind_external",
     "is_known",
+    "length_of",
     "lower",
+    "near",
     "step_of",
     "threads_of",
+    "warmup_of",
     "work_of",
     "workload_of",
     "wrapped",
@@ -34,29 +40,6 @@ __all__ = [
 
 PLAN_MAGIC = "farmhand-plan 1"
 EXTERNAL = "external"  # the workload of every case that brings a manifest
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A whole number that a sweep may choose."""
-
-    name: str
-    default: int
-    least: int
-    most: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A named, parameterised measurement."""
-
-    name: str
-    text: str
-    parameters: tuple[Parameter, ...]
-    step: Callable[[Mapping[str, int]], Step]
-    on_phone: bool = True
-    threads: int | None = None  # None: one a core
 
 
 class Case(Noun):
@@ -83,8 +66,14 @@ class Case(Noun):
 def bind(name: str, given: Mapping[str, int]) -> Case:
     """Bind every parameter of a workload: the given values, defaults for the rest."""
     if name not in CATALOGUE:
-        raise Refused(f"there is no workload '{name}'; there are {', '.join(sorted(CATALOGUE))}")
+        raise Refused(f"there is no workload '{name}'; {near(name)}")
     return Case(workload=name, parameters=_bound(CATALOGUE[name], given))
+
+
+def near(name: str) -> str:
+    """What somebody who wrote a name that is not there may have meant."""
+    meant = get_close_matches(name, CATALOGUE, n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(meant)}?" if meant else "'farm workload list' shows them all"
 
 
 def bind_external(manifest: Manifest, given: Mapping[str, int]) -> Case:
@@ -104,6 +93,8 @@ def _bound(workload: Workload, given: Mapping[str, int]) -> dict[str, int]:
             raise Refused(f"{key} is a whole number, not {value!r}")
         if not check.least <= value <= check.most:
             raise Refused(f"{key} is {value}; it goes from {check.least} to {check.most}")
+        if check.only and value not in check.only:
+            raise Refused(f"{key} is {value}; it is one of {', '.join(map(str, check.only))}")
     return {key: given.get(key, parameter.default) for key, parameter in known.items()}
 
 
@@ -140,6 +131,20 @@ def work_of(case: Case) -> Work:
 def threads_of(case: Case, cores: int) -> int:
     """With how many threads a case runs on so many cores."""
     return workload_of(case).threads or cores
+
+
+def warmup_of(case: Case, usual: int) -> int:
+    """How many first steps of a case are left out: those of its study, or of its scenario."""
+    length = length_of(case)
+    if length is not None:
+        return length.warmup
+    return usual if case.manifest is not None else workload_of(case).study.warmup
+
+
+def length_of(case: Case) -> Length | None:
+    """How long a case takes that has an end; None where the condition decides."""
+    length = workload_of(case).length
+    return None if length is None else length(case.parameters)
 
 
 def step_of(case: Case) -> Step:
@@ -185,10 +190,6 @@ def lower(case: Case, threads: int) -> bytes:
     return f"{PLAN_MAGIC} {len(head.encode())}\n{head}{text}".encode()
 
 
-def _sgemm(parameters: Mapping[str, int]) -> Step:
-    return Product(parameters["m"], parameters["n"], parameters["k"])
-
-
 @dataclass(frozen=True)
 class Foreign(Step):
     """A step of a foreign program: what it does is not known, only for how many samples."""
@@ -206,93 +207,4 @@ class Foreign(Step):
         """The manifest says it all."""
 
 
-@dataclass(frozen=True)
-class Nothing(Step):
-    """A step that does nothing."""
-
-    @property
-    def work(self) -> Work:
-        """No operation at all."""
-        return Work((), training=False, samples_per_step=0, parameter_bytes=0, activation_bytes=0)
-
-    @property
-    def meaning(self) -> None:
-        """There is nothing to say."""
-
-
-def _noop(_: Mapping[str, int]) -> Step:
-    return Nothing()
-
-
-# Models are imported when their work is first asked for: most processes never do.
-
-
-def _perceptron(name: str, widths: str) -> Workload:
-    """A model of the Cambridge study, which trained with batches of 32."""
-
-    def one(parameters: Mapping[str, int]) -> Step:
-        from workloads.models.perceptrons import step
-
-        return step(name, parameters["batch_size"])
-
-    text = f"one training step of a {widths} perceptron: forward, backward, SGD"
-    return Workload(name, text, (Parameter("batch_size", 32, 1, 4096, "samples a step"),), one)
-
-
-def _emdl(name: str, most: int) -> Workload:
-    """A model of EMDL'21 as it was coded: batches of 1 to 32, four threads whatever the mask."""
-
-    def one(parameters: Mapping[str, int]) -> Step:
-        from workloads.models.emdl21 import step
-
-        return step(name, parameters["batch_size"])
-
-    text = f"one training step of EMDL'21's {name} as it was coded, four threads"
-    batch = Parameter("batch_size", 16, 1, most, "samples a step")
-    return Workload(f"emdl-{name}", text, (batch,), one, threads=4)
-
-
-def _emdl_cpuconf(_: Mapping[str, int]) -> Step:
-    from workloads.models.emdl21 import cpu_job
-
-    return cpu_job()
-
-
-CATALOGUE: dict[str, Workload] = {
-    workload.name: workload
-    for workload in (
-        Workload(
-            "sgemm",
-            "one single-precision matrix product a step, C = A B",
-            (
-                Parameter("m", 512, 1, 8192, "rows of C"),
-                Parameter("n", 512, 1, 8192, "columns of C"),
-                Parameter("k", 512, 1, 8192, "depth of the product"),
-            ),
-            _sgemm,
-        ),
-        _perceptron("mlp-1", "16-16"),
-        _perceptron("mlp-2", "16-16-16-16"),
-        _perceptron("mlp-3", "256-256"),
-        _perceptron("mlp-4", "784-256-128-16"),
-        _emdl("lenet", 4096),
-        _emdl("alexnet", 512),
-        _emdl("squeezenet", 512),
-        _emdl("googlenet", 512),
-        _emdl("mobilenetv2", 512),
-        Workload(
-            "emdl-cpuconf",
-            "the whole job of EMDL'21's table of core sets and clocks, four threads",
-            (),
-            _emdl_cpuconf,
-            threads=4,
-        ),
-        Workload(
-            "noop",
-            "nothing at all, and no call to the phone: what the farm itself costs",
-            (),
-            _noop,
-            on_phone=False,
-        ),
-    )
-}
+CATALOGUE: dict[str, Workload] = {workload.name: workload for workload in shelf()}

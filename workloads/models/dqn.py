@@ -6,7 +6,7 @@ authors renew it every 10,000 steps, and no run is that long.
 
 from functools import cache
 
-from workloads.data import constant, images, labels
+from workloads.data import constant, images, labels, personal_images
 from workloads.graph import Model, Node, Stated
 from workloads.layers import (
     Conv2d,
@@ -54,7 +54,7 @@ def dqn() -> Model:
         Stated(2 * 1_693_362, 2 * 9_352_192, f"{SOURCE}, twice"),
         data={
             "screen": images(ACTIONS),
-            "next_screen": images(ACTIONS),
+            "next_screen": personal_images(ACTIONS, 0),  # much like it, and another one
             "action": labels(ACTIONS),
             "reward": constant(1.0),
         },
