@@ -6,6 +6,7 @@
 #include "check.h"
 #include "gemm.h"
 #include "ops.h"
+#include "products.h"
 #include "spread.h"
 #include "vector.h"
 
@@ -215,5 +216,7 @@ static void sgemm_run(const struct op *op, struct scene *scene) {
 static const struct op_kind sgemm = {"sgemm", sgemm_check, sgemm_workspace, sgemm_macs, sgemm_run};
 
 const struct op_kind *const product_kinds[] = {
-    &linear_forward, &linear_weight_gradient, &linear_input_gradient, &row_bias_gradient, &sgemm,
-    NULL};
+    &conv_forward,   &conv_weight_gradient,   &conv_input_gradient,   &channel_bias,
+    &channel_bias_gradient, &linear_forward,  &linear_weight_gradient, &linear_input_gradient,
+    &row_bias_gradient,     &sgemm,           NULL,
+};

@@ -1,0 +1,860 @@
+/* conv.c - convolutions as products whose second factor is never written down.
+ *
+ * The one rule: an image is copied once, band by band, into the order of window.h, and then the
+ * inner loop of tile.h reads the windows straight from it. The input gradient is the same sweep
+ * over dy with the weights turned round, once for each phase of the stride; the weight gradient
+ * is a sum of products along the pixels, which lie in memory order on both sides. */
+#include "../pool.h"
+#include "check.h"
+#include "gemm.h"
+#include "ops.h"
+#include "products.h"
+#include "tile.h"
+
+enum { DEPTH_BLOCK = 256, SLIVER_BLOCK = 24, BAND_FLOATS = 48 * 1024 };
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
+static size_t lines(int64_t floats) { return (size_t)pieces(floats, 16) * 64; }
+
+/* ---- what the operands say ---- */
+
+static struct conv conv_of(const struct op *op, const struct tensor *x, const struct tensor *w,
+                           const struct tensor *y) {
+    return (struct conv){
+        .window = {x->dim[2], x->dim[3], y->dim[2], y->dim[3], op->i[1], op->i[2], op->i[3],
+                   op->i[4], op->i[5], op->i[6]},
+        .images = x->dim[0],
+        .in = x->dim[1],
+        .out = w->dim[0],
+        .groups = op->i[0],
+    };
+}
+
+static const char *check_window(const struct window *window) {
+    const int64_t limit = 4096;
+    if (window->kh < 1 || window->kw < 1 || window->sh < 1 || window->sw < 1 ||
+        window->kh > limit || window->kw > limit || window->sh > limit || window->sw > limit)
+        return "has a kernel or a stride that is out of range";
+    if (window->top < 0 || window->left < 0 || window->top > limit || window->left > limit)
+        return "has a padding that is out of range";
+    if (window->height > INT32_MAX || window->width > INT32_MAX || window->rows > INT32_MAX ||
+        window->columns > INT32_MAX)
+        return "has an image that is too large";
+    int64_t bottom = (window->rows - 1) * window->sh + window->kh - window->top - window->height;
+    int64_t right = (window->columns - 1) * window->sw + window->kw - window->left - window->width;
+    if (bottom > limit || right > limit)
+        return "has an output that reaches beyond its input";
+    return NULL;
+}
+
+static const char *check_conv(const struct op *op, const struct tensor *x, const struct tensor *w,
+                              const struct tensor *y) {
+    if (x->rank != 4 || w->rank != 4 || y->rank != 4)
+        return "wants images and a weight of four axes";
+    struct conv conv = conv_of(op, x, w, y);
+    if (conv.groups < 1 || conv.in % conv.groups || conv.out % conv.groups)
+        return "has groups that do not divide the channels";
+    if (w->dim[1] != conv.in / conv.groups || w->dim[2] != conv.window.kh ||
+        w->dim[3] != conv.window.kw)
+        return "has a weight that does not fit";
+    if (y->dim[0] != conv.images || y->dim[1] != conv.out)
+        return "has an output that does not fit";
+    const char *fault = check_window(&conv.window);
+    if (fault)
+        return fault;
+    struct band band = band_of(&conv.window, conv.window.rows, 1);
+    int64_t padded, windows, parts;
+    if (__builtin_mul_overflow(conv.images * conv.groups, most(x->dim[2], y->dim[2]), &parts) ||
+        parts >= INT32_MAX)
+        return "has too many images";
+    if (__builtin_mul_overflow(band.floats, most(conv.in, conv.out), &padded) ||
+        padded >= INT32_MAX || !product_fits(y->count, w->dim[1], conv_taps(&conv)) ||
+        __builtin_mul_overflow(w->dim[1], conv_taps(&conv), &windows) || windows >= INT32_MAX / 8)
+        return "is too large";
+    return NULL;
+}
+
+static int64_t conv_macs(const struct conv *conv) {
+    return conv->images * conv->out * conv_out_area(conv) * (conv->in / conv->groups) *
+           conv_taps(conv);
+}
+
+/* ---- the sweep: target(rows, pixels) = weights(rows, depth) windows(depth, pixels) ---- */
+
+struct sweep {
+    struct window window;
+    struct band band;
+    int64_t images, groups, channels, targets; /* channels, targets: of one group */
+    int64_t depth, slivers;                    /* channels x taps; slivers of one group's targets */
+    const float *source;                       /* (images, groups x channels, height, width) */
+    float *target;                             /* the first pixel of the first plane */
+    int64_t target_plane, row_step, column_step;
+    const float *bias;
+    float *packed;    /* slivers of weights, group by group */
+    int32_t *offsets; /* of the taps; NULL: tap k is at k * band.plane, and nothing is copied */
+    float *scratch;   /* of all workers */
+    int64_t scratch_floats, bands, cuts;
+    bool by_rows; /* segments begin with rows; otherwise they follow one another */
+    int64_t segments_a_row;
+};
+
+/* Eight pixels of a band. */
+struct segment {
+    int64_t p, row, column;
+};
+
+static struct segment segment_at(const struct sweep *sweep, int64_t number) {
+    if (sweep->by_rows) {
+        int64_t row = number / sweep->segments_a_row;
+        int64_t column = number % sweep->segments_a_row * 8;
+        return (struct segment){row * sweep->band.pitch + column, row, column};
+    }
+    int64_t p = number * 8;
+    return (struct segment){p, p / sweep->band.pitch, p % sweep->band.pitch};
+}
+
+static int64_t segments_in(const struct sweep *sweep, int64_t rows) {
+    if (sweep->by_rows)
+        return rows * sweep->segments_a_row;
+    return pieces((rows - 1) * sweep->band.pitch + sweep->window.columns, 8);
+}
+
+static bool is_whole(const struct sweep *sweep, const struct segment *at, int64_t rows) {
+    if (sweep->column_step != 1 || at->row >= rows)
+        return false;
+    if (sweep->band.pitch == sweep->window.columns && sweep->row_step == sweep->band.pitch)
+        return at->p + 8 <= rows * sweep->band.pitch;
+    return at->column + 8 <= sweep->window.columns;
+}
+
+/* The pixels of a segment that exist, each to its place. */
+static void put_some(const struct sweep *sweep, struct segment at, int64_t rows, v8 value,
+                     float *plane, bool add) {
+    float lane[8];
+    store8(lane, value);
+    for (int n = 0; n < 8 && at.row < rows;) {
+        int64_t count = least(8 - n, sweep->window.columns - at.column);
+        float *to = plane + at.row * sweep->row_step + at.column * sweep->column_step;
+        for (int64_t j = 0; j < count; j++) {
+            float *one = to + j * sweep->column_step;
+            *one = add ? *one + lane[n + j] : lane[n + j];
+        }
+        if (sweep->by_rows)
+            return;
+        int64_t onward = sweep->band.pitch - at.column;
+        n += (int)least(onward, 8);
+        at.row++, at.column = 0;
+    }
+}
+
+struct spot {
+    struct segment left, right;
+    bool whole_left, whole_right, add;
+    int64_t rows;
+};
+
+ALWAYS_INLINE void put_tile(const struct sweep *sweep, const struct spot *spot,
+                            const struct tile *tile, int rows, float *planes) {
+    int64_t left = spot->left.row * sweep->row_step + spot->left.column;
+    int64_t right = spot->right.row * sweep->row_step + spot->right.column;
+    if (spot->whole_left && spot->whole_right && !spot->add) {
+        for (int row = 0; row < rows; row++) {
+            store8(planes + row * sweep->target_plane + left, tile->left[row]);
+            store8(planes + row * sweep->target_plane + right, tile->right[row]);
+        }
+        return;
+    }
+    if (spot->whole_left && spot->whole_right) {
+        for (int row = 0; row < rows; row++) {
+            float *to = planes + row * sweep->target_plane;
+            store8(to + left, load8(to + left) + tile->left[row]);
+            store8(to + right, load8(to + right) + tile->right[row]);
+        }
+        return;
+    }
+    struct tile copy = *tile;
+    for (int row = 0; row < rows; row++) {
+        float *to = planes + row * sweep->target_plane;
+        put_some(sweep, spot->left, spot->rows, copy.left[row], to, spot->add);
+        put_some(sweep, spot->right, spot->rows, copy.right[row], to, spot->add);
+    }
+}
+
+ALWAYS_INLINE void sweep_tile(const struct sweep *sweep, const struct spot *spot, int rows,
+                              int64_t depth, const float *a, const float *b,
+                              const int32_t *offsets, int64_t step, const float *bias,
+                              float *planes) {
+    struct tile tile;
+    tile_clear(&tile, rows);
+    if (bias)
+        for (int row = 0; row < rows; row++)
+            tile.left[row] = tile.right[row] = all8(bias[row]);
+    int64_t second = spot->right.p - spot->left.p;
+    if (offsets) {
+        const float *left = b + spot->left.p, *right = left + second;
+        for (int64_t k = 0; k < depth; k++)
+            tile_step(&tile, rows, a + 6 * k, load8(left + offsets[k]), load8(right + offsets[k]));
+    } else {
+        for (int64_t k = 0; k < depth; k++, b += step)
+            tile_step(&tile, rows, a + 6 * k, load8(b), load8(b + 8));
+    }
+    put_tile(sweep, spot, &tile, rows, planes);
+}
+
+static void sweep_tile_any(const struct sweep *sweep, const struct spot *spot, int64_t rows,
+                           int64_t depth, const float *a, const float *b, const int32_t *offsets,
+                           int64_t step, const float *bias, float *planes) {
+    switch (rows) {
+    case 6:
+        sweep_tile(sweep, spot, 6, depth, a, b, offsets, step, bias, planes);
+        break;
+    case 5:
+        sweep_tile(sweep, spot, 5, depth, a, b, offsets, step, bias, planes);
+        break;
+    case 4:
+        sweep_tile(sweep, spot, 4, depth, a, b, offsets, step, bias, planes);
+        break;
+    case 3:
+        sweep_tile(sweep, spot, 3, depth, a, b, offsets, step, bias, planes);
+        break;
+    case 2:
+        sweep_tile(sweep, spot, 2, depth, a, b, offsets, step, bias, planes);
+        break;
+    default:
+        sweep_tile(sweep, spot, 1, depth, a, b, offsets, step, bias, planes);
+    }
+}
+
+/* Sixteen pixels of every channel side by side, for images that are not copied as a whole. */
+static void pack_pixels(const struct sweep *sweep, const float *b, int64_t p, int64_t pixels,
+                        int64_t depth, float *panel) {
+    b += p;
+    if (pixels >= 16) {
+        for (int64_t k = 0; k < depth; k++, b += sweep->band.plane, panel += 16) {
+            store8(panel, load8(b));
+            store8(panel + 8, load8(b + 8));
+        }
+        return;
+    }
+    for (int64_t k = 0; k < depth; k++, b += sweep->band.plane, panel += 16)
+        for (int64_t n = 0; n < 16; n++)
+            panel[n] = n < pixels ? b[n] : 0.0f;
+}
+
+/* One block of depth over all pixels of a band and the slivers [first, last). */
+static void sweep_block(const struct sweep *sweep, int64_t group, int64_t rows, int64_t at,
+                        int64_t depth, int64_t first, int64_t last, const float *band,
+                        float *target, float *panel) {
+    const float *packed = sweep->packed + group * sweep->slivers * sweep->depth * 6 + at * 6;
+    const float *bias = sweep->bias && at == 0 ? sweep->bias + group * sweep->targets : NULL;
+    int64_t segments = segments_in(sweep, rows), pixels = rows * sweep->band.pitch;
+    for (int64_t s = 0; s < segments; s += 2) {
+        struct spot spot = {segment_at(sweep, s), segment_at(sweep, s + 1), false, false, at > 0,
+                            rows};
+        spot.whole_left = is_whole(sweep, &spot.left, rows);
+        spot.whole_right = is_whole(sweep, &spot.right, rows);
+        const float *b = band;
+        int64_t step = 16;
+        if (s + 1 == segments && sweep->by_rows)
+            spot.right.p = spot.left.p;
+        if (!sweep->offsets) {
+            pack_pixels(sweep, band + at * sweep->band.plane, spot.left.p,
+                        least(16, pixels - spot.left.p), depth, panel);
+            b = panel;
+        }
+        for (int64_t sliver = first; sliver < last; sliver++) {
+            int64_t top = sweep->targets * sliver / sweep->slivers;
+            int64_t height = sweep->targets * (sliver + 1) / sweep->slivers - top;
+            sweep_tile_any(sweep, &spot, height, depth, packed + sliver * sweep->depth * 6, b,
+                           sweep->offsets ? sweep->offsets + at : NULL, step,
+                           bias ? bias + top : NULL, target + top * sweep->target_plane);
+        }
+    }
+}
+
+/* A part is a band of a group of an image, and a share of the slivers. */
+static void sweep_part(void *context, int part, int parts, int worker) {
+    (void)parts;
+    const struct sweep *sweep = context;
+    int64_t cut = part % sweep->cuts, number = part / sweep->cuts % sweep->bands;
+    int64_t plane = part / sweep->cuts / sweep->bands, group = plane % sweep->groups;
+    int64_t row, end, first, last;
+    share_of(sweep->window.rows, (int)number, (int)sweep->bands, &row, &end);
+    share_of(sweep->slivers, (int)cut, (int)sweep->cuts, &first, &last);
+    if (row == end || first == last)
+        return;
+    float *scratch = sweep->scratch + worker * sweep->scratch_floats;
+    const float *band = sweep->source + plane * sweep->channels * sweep->window.height *
+                                            sweep->window.width;
+    float *panel = scratch;
+    if (sweep->offsets) {
+        band_copy(&sweep->window, &sweep->band, row, sweep->channels, band, scratch);
+        band = scratch;
+    } else {
+        band += row * sweep->window.width;
+    }
+    float *target = sweep->target + plane * sweep->targets * sweep->target_plane +
+                    row * sweep->row_step;
+    for (int64_t at = 0; at < sweep->depth; at += DEPTH_BLOCK)
+        for (int64_t s = first; s < last; s += SLIVER_BLOCK)
+            sweep_block(sweep, group, end - row, at, least(DEPTH_BLOCK, sweep->depth - at), s,
+                        least(s + SLIVER_BLOCK, last), band, target, panel);
+}
+
+static bool reads_in_place(const struct window *window) {
+    return window->kh == 1 && window->kw == 1 && window->sh == 1 && window->sw == 1 &&
+           window->top == 0 && window->left == 0 && window->rows == window->height &&
+           window->columns == window->width;
+}
+
+/* Settles how a sweep is cut; the same for workspace() and for run(). */
+static void sweep_plan(struct sweep *sweep, int threads) {
+    const struct window *window = &sweep->window;
+    sweep->depth = sweep->channels * window->kh * window->kw;
+    sweep->slivers = slivers_of(sweep->targets);
+    int64_t planes = sweep->images * sweep->groups;
+    struct band one = band_of(window, 1, sweep->channels);
+    int64_t row_floats = most(1, one.pitch * one.phases_down * one.phases_across * sweep->channels);
+    int64_t rows = most(1, BAND_FLOATS / row_floats);
+    sweep->bands = least(window->rows, pieces(window->rows, rows));
+    if (planes * sweep->bands < 4 * threads && threads > 1)
+        sweep->bands = least(window->rows, pieces(4 * threads, planes));
+    sweep->cuts = 1;
+    if (planes * sweep->bands < threads)
+        sweep->cuts = least(sweep->slivers, pieces(threads, planes * sweep->bands));
+    rows = pieces(window->rows, sweep->bands);
+    sweep->band = band_of(window, rows, sweep->channels);
+    if (reads_in_place(window)) {
+        sweep->band.pitch = window->width;
+        sweep->band.plane = window->height * window->width;
+        sweep->scratch_floats = DEPTH_BLOCK * 16;
+    } else {
+        sweep->scratch_floats = pieces(sweep->band.floats, 16) * 16;
+    }
+    sweep->segments_a_row = pieces(window->columns, 8);
+    int64_t linear = pieces((rows - 1) * sweep->band.pitch + window->columns, 8);
+    sweep->by_rows = !reads_in_place(window) && rows * sweep->segments_a_row <= linear;
+}
+
+static size_t sweep_workspace(const struct sweep *sweep, int threads) {
+    return lines(sweep->groups * sweep->slivers * sweep->depth * 6) + lines(sweep->depth) +
+           (size_t)threads * sizeof(float) * (size_t)sweep->scratch_floats;
+}
+
+/* Lays the workspace out and writes the offsets of the taps down. */
+static void sweep_settle(struct sweep *sweep, void *workspace) {
+    char *at = workspace;
+    sweep->packed = (float *)at;
+    at += lines(sweep->groups * sweep->slivers * sweep->depth * 6);
+    sweep->offsets = reads_in_place(&sweep->window) ? NULL : (int32_t *)at;
+    at += lines(sweep->depth);
+    sweep->scratch = (float *)at;
+    if (!sweep->offsets)
+        return;
+    int32_t *offset = sweep->offsets;
+    for (int64_t c = 0; c < sweep->channels; c++)
+        for (int64_t kh = 0; kh < sweep->window.kh; kh++)
+            for (int64_t kw = 0; kw < sweep->window.kw; kw++)
+                *offset++ = (int32_t)tap_offset(&sweep->window, &sweep->band, c, kh, kw);
+}
+
+static void sweep_run(struct sweep *sweep, struct pool *pool) {
+    pool_run(pool, (int)(sweep->images * sweep->groups * sweep->bands * sweep->cuts), sweep_part,
+             sweep);
+}
+
+/* ---- forward ---- */
+
+static const char *forward_check(const struct op *op) {
+    if (op->ins != 2 && op->ins != 3)
+        return "has too few or too many operands";
+    bool biased = op->ins == 3 && op->in[2];
+    struct op form = *op;
+    form.ins = biased ? 3 : 2;
+    const char *fault = check_form(&form, biased ? "fff" : "ff", "f", 7, 0);
+    if (!fault)
+        fault = check_conv(op, op->in[0], op->in[1], op->out[0]);
+    if (!fault && biased && op->in[2]->count != op->out[0]->dim[1])
+        fault = "has a bias that does not fit";
+    return fault;
+}
+
+static struct conv forward_conv(const struct op *op) {
+    return conv_of(op, op->in[0], op->in[1], op->out[0]);
+}
+
+static struct sweep forward_sweep(const struct conv *conv, int threads) {
+    struct sweep sweep = {.window = conv->window,
+                          .images = conv->images,
+                          .groups = conv->groups,
+                          .channels = conv->in / conv->groups,
+                          .targets = conv->out / conv->groups,
+                          .target_plane = conv_out_area(conv),
+                          .row_step = conv->window.columns,
+                          .column_step = 1};
+    sweep_plan(&sweep, threads);
+    return sweep;
+}
+
+static size_t forward_workspace(const struct op *op, int threads) {
+    struct conv conv = forward_conv(op);
+    if (is_depthwise(&conv))
+        return depthwise_workspace(&conv, threads);
+    struct sweep sweep = forward_sweep(&conv, threads);
+    return sweep_workspace(&sweep, threads);
+}
+
+static int64_t forward_macs(const struct op *op) {
+    struct conv conv = forward_conv(op);
+    return conv_macs(&conv);
+}
+
+struct packing {
+    const struct sweep *sweep;
+    const struct conv *conv;
+    const float *w;
+    int64_t down, across; /* of the phase, for the input gradient */
+};
+
+static void pack_forward(void *context, int part, int parts, int worker) {
+    (void)worker;
+    struct packing *job = context;
+    const struct sweep *sweep = job->sweep;
+    int64_t first, last;
+    share_of(sweep->groups * sweep->slivers, part, parts, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        int64_t group = s / sweep->slivers, sliver = s % sweep->slivers;
+        struct matrix w = {(float *)job->w + group * sweep->targets * sweep->depth, sweep->depth, 1};
+        pack_rows(sweep->targets, sweep->depth, w, sliver, sliver + 1,
+                  sweep->packed + group * sweep->slivers * sweep->depth * 6);
+    }
+}
+
+static void forward_run(const struct op *op, struct scene *scene) {
+    struct conv conv = forward_conv(op);
+    const float *bias = op->ins == 3 && op->in[2] ? floats(op->in[2]) : NULL;
+    if (is_depthwise(&conv)) {
+        depthwise_forward(&conv, floats(op->in[0]), floats(op->in[1]), bias, floats(op->out[0]),
+                          scene);
+        return;
+    }
+    struct sweep sweep = forward_sweep(&conv, pool_threads(scene->pool));
+    sweep.source = floats(op->in[0]);
+    sweep.target = floats(op->out[0]);
+    sweep.bias = bias;
+    sweep_settle(&sweep, scene->workspace);
+    struct packing packing = {&sweep, &conv, floats(op->in[1]), 0, 0};
+    pool_run(scene->pool, pool_threads(scene->pool), pack_forward, &packing);
+    sweep_run(&sweep, scene->pool);
+}
+
+const struct op_kind conv_forward = {"conv_forward", forward_check, forward_workspace, forward_macs,
+                                     forward_run};
+
+/* ---- input gradient ---- */
+
+/* Along one axis: the pixels h of dx, 0 <= h < size, with (h + pad) % stride == phase. */
+static void phase_along(int64_t size, int64_t pad, int64_t stride, int64_t phase, int64_t kernel,
+                        int64_t *taps, int64_t *count, int64_t *first, int64_t *new_pad) {
+    int64_t start = phase >= pad ? 0 : (pad - phase + stride - 1) / stride;
+    *taps = phase < kernel ? (kernel - phase + stride - 1) / stride : 0;
+    *first = start * stride + phase - pad;
+    *count = *first < size ? (size - *first + stride - 1) / stride : 0;
+    *new_pad = *taps - 1 - start;
+}
+
+struct phase_of_input phase_of_input(const struct window *window, int64_t down, int64_t across) {
+    struct phase_of_input phase = {
+        .window = {.height = window->rows, .width = window->columns, .sh = 1, .sw = 1}};
+    phase_along(window->height, window->top, window->sh, down, window->kh, &phase.window.kh,
+                &phase.window.rows, &phase.first_h, &phase.window.top);
+    phase_along(window->width, window->left, window->sw, across, window->kw, &phase.window.kw,
+                &phase.window.columns, &phase.first_w, &phase.window.left);
+    return phase;
+}
+
+static bool has_pixels(const struct phase_of_input *phase) {
+    return phase->window.rows > 0 && phase->window.columns > 0;
+}
+
+static struct conv input_conv(const struct op *op) {
+    return conv_of(op, op->out[0], op->in[0], op->in[1]);
+}
+
+static const char *input_check(const struct op *op) {
+    const char *fault = check_form(op, "ff", "f", 7, 0);
+    return fault ? fault : check_conv(op, op->out[0], op->in[0], op->in[1]);
+}
+
+static int64_t input_macs(const struct op *op) {
+    struct conv conv = input_conv(op);
+    return conv_macs(&conv);
+}
+
+static struct sweep input_sweep(const struct conv *conv, const struct phase_of_input *phase,
+                                int threads) {
+    struct sweep sweep = {.window = phase->window,
+                          .images = conv->images,
+                          .groups = conv->groups,
+                          .channels = conv->out / conv->groups,
+                          .targets = conv->in / conv->groups,
+                          .target_plane = conv_area(conv),
+                          .row_step = conv->window.width * conv->window.sh,
+                          .column_step = conv->window.sw};
+    sweep_plan(&sweep, threads);
+    return sweep;
+}
+
+static size_t input_workspace(const struct op *op, int threads) {
+    struct conv conv = input_conv(op);
+    if (is_depthwise(&conv))
+        return depthwise_workspace(&conv, threads);
+    size_t largest = 0;
+    for (int64_t down = 0; down < least(conv.window.sh, conv.window.kh); down++)
+        for (int64_t across = 0; across < least(conv.window.sw, conv.window.kw); across++) {
+            struct phase_of_input phase = phase_of_input(&conv.window, down, across);
+            if (!has_pixels(&phase))
+                continue;
+            struct sweep sweep = input_sweep(&conv, &phase, threads);
+            size_t bytes = sweep_workspace(&sweep, threads);
+            largest = bytes > largest ? bytes : largest;
+        }
+    return largest;
+}
+
+/* Weights turned: targets are the input's channels, the depth is (output channel, taps backwards). */
+static void pack_turned(void *context, int part, int parts, int worker) {
+    (void)worker;
+    struct packing *job = context;
+    const struct sweep *sweep = job->sweep;
+    const struct window *whole = &job->conv->window, *window = &sweep->window;
+    int64_t first, last, taps = conv_taps(job->conv);
+    share_of(sweep->groups * sweep->slivers, part, parts, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        int64_t group = s / sweep->slivers, sliver = s % sweep->slivers;
+        int64_t top = sweep->targets * sliver / sweep->slivers;
+        int64_t count = sweep->targets * (sliver + 1) / sweep->slivers - top;
+        float *to = sweep->packed + s * sweep->depth * 6;
+        for (int64_t o = 0; o < sweep->channels; o++) {
+            const float *w = job->w + ((group * sweep->channels + o) * sweep->targets + top) * taps;
+            for (int64_t th = window->kh - 1; th >= 0; th--)
+                for (int64_t tw = window->kw - 1; tw >= 0; tw--, to += 6) {
+                    const float *tap = w + (job->down + th * whole->sh) * whole->kw + job->across +
+                                       tw * whole->sw;
+                    for (int64_t n = 0; n < count; n++)
+                        to[n] = tap[n * taps];
+                    for (int64_t n = count; n < 6; n++)
+                        to[n] = 0.0f;
+                }
+        }
+    }
+}
+
+struct clearing {
+    float *data;
+    int64_t count;
+};
+
+static void clear_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    struct clearing *job = context;
+    int64_t first, last;
+    share_of(job->count, part, parts, &first, &last);
+    memset(job->data + first, 0, (size_t)(last - first) * sizeof(float));
+}
+
+static void input_run(const struct op *op, struct scene *scene) {
+    struct conv conv = input_conv(op);
+    int threads = pool_threads(scene->pool);
+    if (is_depthwise(&conv)) {
+        depthwise_input_gradient(&conv, floats(op->in[0]), floats(op->in[1]), floats(op->out[0]),
+                                 scene);
+        return;
+    }
+    if (conv.window.sh > conv.window.kh || conv.window.sw > conv.window.kw) {
+        struct clearing all = {floats(op->out[0]), op->out[0]->count};
+        pool_run(scene->pool, threads, clear_part, &all);
+    }
+    for (int64_t down = 0; down < least(conv.window.sh, conv.window.kh); down++)
+        for (int64_t across = 0; across < least(conv.window.sw, conv.window.kw); across++) {
+            struct phase_of_input phase = phase_of_input(&conv.window, down, across);
+            if (!has_pixels(&phase))
+                continue;
+            struct sweep sweep = input_sweep(&conv, &phase, threads);
+            sweep.source = floats(op->in[1]);
+            sweep.target =
+                floats(op->out[0]) + phase.first_h * conv.window.width + phase.first_w;
+            sweep_settle(&sweep, scene->workspace);
+            struct packing packing = {&sweep, &conv, floats(op->in[0]), down, across};
+            pool_run(scene->pool, threads, pack_turned, &packing);
+            sweep_run(&sweep, scene->pool);
+        }
+}
+
+const struct op_kind conv_input_gradient = {"conv_input_gradient", input_check, input_workspace,
+                                            input_macs, input_run};
+
+/* ---- weight gradient ---- */
+
+/* dw(out, depth) = sum over pixels of dy(out, p) window(depth, p), both in the order of a band. */
+struct harvest {
+    struct conv conv;
+    struct band band;
+    int64_t channels, targets, depth; /* of one group */
+    const float *x, *dy;
+    float *dw, *sheets; /* one sheet a worker but the first */
+    int32_t *offsets;
+    float *scratch;
+    int64_t x_floats, dy_plane, scratch_floats, bands;
+};
+
+enum { RUN = 1024 }; /* pixels summed before the lanes are */
+
+static void harvest_plan(struct harvest *harvest, const struct conv *conv, int threads) {
+    const struct window *window = &conv->window;
+    *harvest = (struct harvest){.conv = *conv,
+                                .channels = conv->in / conv->groups,
+                                .targets = conv->out / conv->groups};
+    harvest->depth = harvest->channels * conv_taps(conv);
+    struct band one = band_of(window, 1, harvest->channels);
+    int64_t row_floats =
+        one.pitch * (one.phases_down * one.phases_across * harvest->channels + harvest->targets);
+    int64_t rows = most(1, 2 * BAND_FLOATS / row_floats);
+    int64_t planes = conv->images * conv->groups;
+    harvest->bands = least(window->rows, pieces(window->rows, rows));
+    if (planes * harvest->bands < threads)
+        harvest->bands = least(window->rows, pieces(threads, planes));
+    harvest->band = band_of(window, pieces(window->rows, harvest->bands), harvest->channels);
+    harvest->x_floats = pieces(harvest->band.floats, 16) * 16;
+    harvest->dy_plane = (pieces(harvest->band.rows * harvest->band.pitch, 16) | 1) * 16;
+    harvest->scratch_floats = harvest->x_floats + harvest->dy_plane * harvest->targets;
+}
+
+static size_t harvest_workspace(const struct harvest *harvest, int threads) {
+    int64_t sheet = harvest->conv.out * harvest->depth;
+    return lines(harvest->depth) + (size_t)(threads - 1) * lines(sheet) +
+           (size_t)threads * sizeof(float) * (size_t)harvest->scratch_floats;
+}
+
+static void copy_dy(const struct harvest *harvest, int64_t row, int64_t rows, const float *dy,
+                    float *to) {
+    int64_t columns = harvest->conv.window.columns, pitch = harvest->band.pitch;
+    for (int64_t o = 0; o < harvest->targets; o++) {
+        const float *from = dy + o * conv_out_area(&harvest->conv) + row * columns;
+        float *plane = to + o * harvest->dy_plane;
+        for (int64_t i = 0; i < rows; i++) {
+            memcpy(plane + i * pitch, from + i * columns, (size_t)columns * sizeof(float));
+            for (int64_t j = columns; j < pitch; j++)
+                plane[i * pitch + j] = 0.0f;
+        }
+        memset(plane + rows * pitch, 0, (size_t)(harvest->dy_plane - rows * pitch) * sizeof(float));
+    }
+}
+
+static void harvest_tile(int64_t pixels, const float *const rows[], const float *const taps[],
+                         int64_t row_count, int64_t tap_count, float *dw, int64_t stride) {
+    struct dots dots;
+    dots_clear(&dots);
+    for (int64_t p = 0; p < pixels; p += 8)
+        dots_step(&dots, rows, taps, p);
+    for (int64_t r = 0; r < row_count; r++)
+        for (int64_t t = 0; t < tap_count; t++)
+            dw[r * stride + t] += sum8(dots.at[r][t]);
+}
+
+static void harvest_band(const struct harvest *harvest, int64_t rows, const float *x,
+                         const float *dy, float *dw) {
+    int64_t pixels = pieces(rows * harvest->band.pitch, 8) * 8;
+    for (int64_t p = 0; p < pixels; p += RUN)
+        for (int64_t o = 0; o < harvest->targets; o += DOT_ROWS) {
+            const float *row[DOT_ROWS], *tap[DOT_COLUMNS];
+            for (int n = 0; n < DOT_ROWS; n++)
+                row[n] = dy + least(o + n, harvest->targets - 1) * harvest->dy_plane + p;
+            for (int64_t k = 0; k < harvest->depth; k += DOT_COLUMNS) {
+                for (int n = 0; n < DOT_COLUMNS; n++)
+                    tap[n] = x + harvest->offsets[least(k + n, harvest->depth - 1)] + p;
+                harvest_tile(least(RUN, pixels - p), row, tap,
+                             least(DOT_ROWS, harvest->targets - o),
+                             least(DOT_COLUMNS, harvest->depth - k), dw + o * harvest->depth + k,
+                             harvest->depth);
+            }
+        }
+}
+
+static void harvest_part(void *context, int part, int parts, int worker) {
+    (void)parts;
+    const struct harvest *harvest = context;
+    const struct conv *conv = &harvest->conv;
+    int64_t number = part % harvest->bands, plane = part / harvest->bands;
+    int64_t row, end, sheet = (int64_t)(lines(conv->out * harvest->depth) / sizeof(float));
+    share_of(conv->window.rows, (int)number, (int)harvest->bands, &row, &end);
+    if (row == end)
+        return;
+    float *x = harvest->scratch + worker * harvest->scratch_floats, *dy = x + harvest->x_floats;
+    float *dw = worker ? harvest->sheets + (worker - 1) * sheet : harvest->dw;
+    band_copy(&conv->window, &harvest->band, row, harvest->channels,
+              harvest->x + plane * harvest->channels * conv_area(conv), x);
+    copy_dy(harvest, row, end - row,
+            harvest->dy + plane * harvest->targets * conv_out_area(conv), dy);
+    int64_t group = plane % conv->groups;
+    harvest_band(harvest, end - row, x, dy, dw + group * harvest->targets * harvest->depth);
+}
+
+static void clear_sheets(void *context, int part, int parts, int worker) {
+    (void)parts, (void)worker;
+    struct harvest *harvest = context;
+    size_t bytes = lines(harvest->conv.out * harvest->depth);
+    if (part == 0)
+        memset(harvest->dw, 0, (size_t)(harvest->conv.out * harvest->depth) * sizeof(float));
+    else
+        memset((char *)harvest->sheets + (size_t)(part - 1) * bytes, 0, bytes);
+}
+
+struct adding {
+    const struct harvest *harvest;
+    int sheets;
+};
+
+static void add_sheets(void *context, int part, int parts, int worker) {
+    (void)worker;
+    struct adding *job = context;
+    const struct harvest *harvest = job->harvest;
+    int64_t count = harvest->conv.out * harvest->depth, first, last;
+    int64_t sheet = (int64_t)(lines(count) / sizeof(float));
+    share_of(count, part, parts, &first, &last);
+    for (int n = 0; n < job->sheets; n++) {
+        const float *from = harvest->sheets + n * sheet;
+        for (int64_t at = first; at < last; at++)
+            harvest->dw[at] += from[at];
+    }
+}
+
+static struct conv weight_conv(const struct op *op) {
+    return conv_of(op, op->in[0], op->out[0], op->in[1]);
+}
+
+static const char *weight_check(const struct op *op) {
+    const char *fault = check_form(op, "ff", "f", 7, 0);
+    return fault ? fault : check_conv(op, op->in[0], op->out[0], op->in[1]);
+}
+
+static int64_t weight_macs(const struct op *op) {
+    struct conv conv = weight_conv(op);
+    return conv_macs(&conv);
+}
+
+static size_t weight_workspace(const struct op *op, int threads) {
+    struct conv conv = weight_conv(op);
+    if (is_depthwise(&conv))
+        return depthwise_workspace(&conv, threads);
+    struct harvest harvest;
+    harvest_plan(&harvest, &conv, threads);
+    return harvest_workspace(&harvest, threads);
+}
+
+static void weight_run(const struct op *op, struct scene *scene) {
+    struct conv conv = weight_conv(op);
+    int threads = pool_threads(scene->pool);
+    if (is_depthwise(&conv)) {
+        depthwise_weight_gradient(&conv, floats(op->in[0]), floats(op->in[1]), floats(op->out[0]),
+                                  scene);
+        return;
+    }
+    struct harvest harvest;
+    harvest_plan(&harvest, &conv, threads);
+    harvest.x = floats(op->in[0]), harvest.dy = floats(op->in[1]), harvest.dw = floats(op->out[0]);
+    char *at = scene->workspace;
+    harvest.offsets = (int32_t *)at, at += lines(harvest.depth);
+    harvest.sheets = (float *)at, at += (size_t)(threads - 1) * lines(conv.out * harvest.depth);
+    harvest.scratch = (float *)at;
+    int32_t *offset = harvest.offsets;
+    for (int64_t c = 0; c < harvest.channels; c++)
+        for (int64_t kh = 0; kh < conv.window.kh; kh++)
+            for (int64_t kw = 0; kw < conv.window.kw; kw++)
+                *offset++ = (int32_t)tap_offset(&conv.window, &harvest.band, c, kh, kw);
+    pool_run(scene->pool, threads, clear_sheets, &harvest);
+    pool_run(scene->pool, (int)(conv.images * conv.groups * harvest.bands), harvest_part, &harvest);
+    struct adding adding = {&harvest, threads - 1};
+    if (threads > 1)
+        pool_run(scene->pool, threads, add_sheets, &adding);
+}
+
+const struct op_kind conv_weight_gradient = {"conv_weight_gradient", weight_check, weight_workspace,
+                                             weight_macs, weight_run};
+
+/* ---- bias of channels ---- */
+
+static const char *channels_check(const struct tensor *y, const struct tensor *b) {
+    if (y->rank < 2)
+        return "wants channels on its second axis";
+    return b->count == y->dim[1] ? NULL : "has a bias that does not fit";
+}
+
+static const char *bias_check(const struct op *op) {
+    const char *fault = check_form(op, "ff", "f", 0, 0);
+    if (!fault && !same_shape(op->in[0], op->out[0]))
+        fault = "has an output that does not fit";
+    return fault ? fault : channels_check(op->in[0], op->in[1]);
+}
+
+static void bias_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    const struct op *op = context;
+    const struct tensor *y = op->in[0];
+    int64_t channels = y->dim[1], planes = y->dim[0] * channels, area = y->count / planes;
+    int64_t first, last;
+    share_of(planes, part, parts, &first, &last);
+    for (int64_t plane = first; plane < last; plane++) {
+        float b = floats(op->in[1])[plane % channels];
+        const float *from = floats(y) + plane * area;
+        float *to = floats(op->out[0]) + plane * area;
+        for (int64_t at = 0; at < area; at++)
+            to[at] = from[at] + b;
+    }
+}
+
+static void bias_run(const struct op *op, struct scene *scene) {
+    pool_run(scene->pool, pool_threads(scene->pool), bias_part, (void *)op);
+}
+
+const struct op_kind channel_bias = {"channel_bias", bias_check, NULL, NULL, bias_run};
+
+static const char *bias_gradient_check(const struct op *op) {
+    const char *fault = check_form(op, "f", "f", 0, 0);
+    return fault ? fault : channels_check(op->in[0], op->out[0]);
+}
+
+static float sum_of(const float *x, int64_t count) {
+    v8 sums[4] = {all8(0), all8(0), all8(0), all8(0)};
+    int64_t at = 0;
+    for (; at + 32 <= count; at += 32)
+        for (int n = 0; n < 4; n++)
+            sums[n] += load8(x + at + 8 * n);
+    float rest = 0.0f;
+    for (; at < count; at++)
+        rest += x[at];
+    return sum8((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
+}
+
+static void bias_gradient_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    const struct op *op = context;
+    const struct tensor *dy = op->in[0];
+    int64_t channels = dy->dim[1], area = dy->count / (dy->dim[0] * channels), first, last;
+    share_of(channels, part, parts, &first, &last);
+    for (int64_t c = first; c < last; c++) {
+        float sum = 0.0f;
+        for (int64_t n = 0; n < dy->dim[0]; n++)
+            sum += sum_of(floats(dy) + (n * channels + c) * area, area);
+        floats(op->out[0])[c] = sum;
+    }
+}
+
+static void bias_gradient_run(const struct op *op, struct scene *scene) {
+    pool_run(scene->pool, pool_threads(scene->pool), bias_gradient_part, (void *)op);
+}
+
+const struct op_kind channel_bias_gradient = {"channel_bias_gradient", bias_gradient_check, NULL,
+                                              NULL, bias_gradient_run};
