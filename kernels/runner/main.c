@@ -73,7 +73,7 @@ static int do_run(char **word, struct fault *fault) {
         {"--period-ms", .real = &settings.period_ms},
         {"--trace-steps", .whole = &settings.trace_steps},
         {"--data", .text = &settings.data},
-        {NULL},
+        {.name = NULL},
     };
     return read_options(word + 2, options, fault) ? run(&settings) : say_fault(NULL, fault);
 }
@@ -83,7 +83,7 @@ static int do_dump(char **word, struct fault *fault) {
     const struct option options[] = {
         {"--steps", .whole = &settings.steps},
         {"--data", .text = &settings.data},
-        {NULL},
+        {.name = NULL},
     };
     return read_options(word + 2, options, fault) ? dump(&settings) : say_fault(NULL, fault);
 }
@@ -93,20 +93,20 @@ static int do_sample(char **word, struct fault *fault) {
     const struct option options[] = {
         {"--period-ms", .real = &settings.period_ms},
         {"--seconds", .real = &settings.seconds},
-        {NULL},
+        {.name = NULL},
     };
     return read_options(word + 1, options, fault) ? sample(&settings) : say_fault(NULL, fault);
 }
 
 static int do_guard(char **word, struct fault *fault) {
     double silence_s = 60;
-    const struct option options[] = {{"--silence-s", .real = &silence_s}, {NULL}};
+    const struct option options[] = {{"--silence-s", .real = &silence_s}, {.name = NULL}};
     return read_options(word + 1, options, fault) ? guard(word[0], silence_s)
                                                   : say_fault(NULL, fault);
 }
 
 static int do_info(char **word, struct fault *fault) {
-    const struct option options[] = {{NULL}};
+    const struct option options[] = {{.name = NULL}};
     return read_options(word, options, fault) ? info() : say_fault(NULL, fault);
 }
 
