@@ -14,7 +14,7 @@
 #include "pool.h"
 #include "random.h"
 
-enum { PAGE = 4096, HUGE = 2 << 20 };
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 static const size_t WORKSPACE_MAX = (size_t)1 << 40;
 
@@ -51,14 +51,14 @@ static void *take(size_t bytes) {
     void *start = aligned_alloc(ALIGNMENT, bytes); /* so that its edges are watched */
     return start == NULL ? NULL : memset(start, 0, bytes);
 #else
-    bool large = bytes >= 2 * HUGE;
-    size_t room = bytes + (large ? HUGE : 0);
+    bool large = bytes >= 2 * HUGE_PAGE;
+    size_t room = bytes + (large ? HUGE_PAGE : 0);
     char *start = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) {
         return NULL;
     }
     if (large) {
-        start += (HUGE - (uintptr_t)start % HUGE) % HUGE;
+        start += (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
         madvise(start, bytes, MADV_HUGEPAGE); /* advice only: fewer misses in the address cache */
     }
     for (size_t at = 0; at < bytes; at += PAGE) {
