@@ -4,8 +4,9 @@ No simulated number may pass for a measured one: a metric cannot exist without i
 and nothing is derived across classes.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -73,21 +74,154 @@ class Metric(Noun):
     provenance: Provenance
 
 
-# name -> (unit, family, what it says); the one list of figures that a report may carry
-METRICS: dict[str, tuple[str, str, str]] = {
-    "step_ms": ("ms", "time", "median time of one training step"),
-    "step_p90_ms": ("ms", "time", "time that nine of ten windows stay under"),
-    "samples_per_s": ("1/s", "time", "training samples a second, over the whole run"),
-    "gflops": ("GFLOP/s", "time", "arithmetic of the plan divided by the median step time"),
-    "first_minute_step_ms": ("ms", "time", "median step time of the run's first minute"),
-    "last_minute_step_ms": ("ms", "time", "median step time of the run's last minute"),
-    "start_temp_c": ("°C", "heat", "hottest CPU zone when the run began"),
-    "peak_temp_c": ("°C", "heat", "hottest CPU zone during the run"),
-    "clock_held_share": ("", "clock", "share of the run that the clocks stayed as asked"),
-    "energy_j": ("J", "energy", "battery energy of the run, from its gauge"),
-    "energy_per_step_mj": ("mJ", "energy", "that energy divided by the steps"),
-    "peak_rss_mb": ("MB", "time", "most memory that the runner held"),
+Family = Literal["time", "clock", "heat", "energy"]
+
+
+@dataclass(frozen=True)
+class MetricKind:
+    """One row of the table of metrics: what a figure says and how it is made.
+
+    The family decides the provenance: a phone that offers no such family has no such figure.
+    """
+
+    unit: str
+    family: Family
+    text: str
+    formula: str
+    higher_is_better: bool = False
+    per: str = ""  # what there is one of each for, such as cores; their numbers follow the name
+
+
+def _time(unit: str, text: str, formula: str, **more: Any) -> MetricKind:
+    return MetricKind(unit, "time", text, formula, **more)
+
+
+def _energy(unit: str, text: str, formula: str, **more: Any) -> MetricKind:
+    return MetricKind(unit, "energy", text, formula, **more)
+
+
+def _held(what: str) -> MetricKind:
+    return _time("MB", f"memory taken for {what} before the first step", "bytes / 2^20")
+
+
+# The one list of figures that a report may carry. t is the time of a step, N the number of steps
+# in the timed part, T its length; sums go over all windows, so no step is left out.
+METRICS: dict[str, MetricKind] = {
+    "step_ms": _time("ms", "median time of one step", "median over steps of t"),
+    "step_p90_ms": _time("ms", "time that nine of ten windows stay under", "90 % quantile of t"),
+    "load_ms": _time("ms", "bringing the next batch, a step", "sum of load / N"),
+    "forward_ms": _time("ms", "forward pass and loss, a step", "sum of forward / N"),
+    "backward_ms": _time("ms", "backward pass, a step", "sum of backward / N"),
+    "update_ms": _time("ms", "the optimizer's pass, a step", "sum of update / N"),
+    "samples_per_s": _time(
+        "1/s",
+        "training samples a second, over the whole run",
+        "samples a step * N / sum of t",
+        higher_is_better=True,
+    ),
+    "gflops": _time(
+        "GFLOP/s",
+        "arithmetic of the plan divided by the median step time",
+        "FLOPs a step / median of t; 2 n^3 / t for a product",
+        higher_is_better=True,
+    ),
+    "first_minute_step_ms": _time(
+        "ms", "median step time of the run's first minute", "median of t, first 60 s"
+    ),
+    "last_minute_step_ms": _time(
+        "ms", "median step time of the run's last minute", "median of t, last 60 s"
+    ),
+    "copy_share": _time(
+        "",
+        "share of a step that only moves data",
+        "(load + traced operations that copy or gather) / step",
+    ),
+    "step_similarity": _time(
+        "",
+        "how alike the traced steps are, operation by operation; 1 is the same step over and over",
+        "mean over steps of sum(min(d, m)) / sum(max(d, m)), d an operation's time, m its median",
+        higher_is_better=True,
+    ),
+    "cpu_util_pct": _time(
+        "%", "how busy the run's cores were, on average", "100 * busy ticks / all ticks"
+    ),
+    "core_util_pct": _time(
+        "%", "how busy each core was", "100 * busy ticks / all ticks", per="core"
+    ),
+    "core_idle_share": _time(
+        "", "share of time in which a core did nothing at all", "time at 0 % / T", per="core"
+    ),
+    "gpu_util_pct": _time("%", "how busy the GPU was, on average", "mean over time of its busy %"),
+    "sampler_share": _time(
+        "", "what sampling took of one core", "processor time of the sampler / T"
+    ),
+    "sampler_late_ms": _time(
+        "ms", "how late 99 of 100 readings were at most", "99 % quantile of lateness"
+    ),
+    "loss_first": _time("", "loss at first", "mean over the first round through the data"),
+    "loss_last": _time("", "loss at last", "mean over the last round through the data"),
+    "accuracy_first": _time(
+        "", "accuracy at the first evaluation", "right answers / all", higher_is_better=True
+    ),
+    "accuracy_last": _time(
+        "", "accuracy at the last evaluation", "right answers / all", higher_is_better=True
+    ),
+    "peak_rss_mb": _time("MB", "most memory that the runner held", "highest resident set / 2^20"),
+    "parameter_mb": _held("parameters"),
+    "gradient_mb": _held("gradients"),
+    "state_mb": _held("the optimizer's state"),
+    "activation_mb": _held("what the backward pass needs"),
+    "workspace_mb": _held("the operations' own use"),
+    "input_mb": _held("a batch"),
+    "dataset_mb": _held("the data set"),
+    "swapped_mb": _time(
+        "MB", "memory that went to swap during the run", "highest - first of SwapTotal - SwapFree"
+    ),
+    "clock_held_share": MetricKind(
+        "",
+        "clock",
+        "share of the run that the clocks stayed as asked",
+        "time at the asked clock / T, worst policy",
+        higher_is_better=True,
+    ),
+    "start_temp_c": MetricKind("°C", "heat", "hottest CPU zone when the run began", "one look"),
+    "peak_temp_c": MetricKind("°C", "heat", "hottest CPU zone during the run", "highest reading"),
+    "energy_j": _energy(
+        "J", "battery energy of the run, from its gauge", "trapezoids of current * voltage"
+    ),
+    "energy_per_step_mj": _energy("mJ", "that energy divided by the steps", "energy / N"),
+    "energy_per_sample_mj": _energy(
+        "mJ", "that energy divided by the samples", "energy / (N * samples a step)"
+    ),
+    "power_w": _energy("W", "mean power of the run", "energy / T"),
+    "steps_per_charge": _energy(
+        "",
+        "steps that a full battery would last for",
+        "stated capacity * mean voltage / energy of a step",
+        higher_is_better=True,
+    ),
 }
+
+
+def kind_of(name: str) -> MetricKind | None:
+    """The row of a figure; `core_util_pct.4` is core 4's."""
+    base, dot, number = name.partition(".")
+    kind = METRICS.get(base)
+    if kind is None or bool(dot) != bool(kind.per) or (dot and not number.isdecimal()):
+        return None
+    return kind
+
+
+def metrics_table() -> str:
+    """The table of metrics as Markdown."""
+    rows = [
+        f"| `{name}{'.N' if kind.per else ''}` | {kind.unit} | {kind.family} | {kind.text}"
+        f"{f', by {kind.per}' if kind.per else ''} | {kind.formula} |"
+        for name, kind in METRICS.items()
+    ]
+    return "\n".join(
+        ("| metric | unit | family | meaning | formula |", "|---|---|---|---|---|", *rows)
+    )
 
 
 class Standing(StrEnum):

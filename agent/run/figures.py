@@ -4,21 +4,24 @@ A family of metrics that this phone does not offer yields nothing, and nothing i
 families.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from math import isfinite
 from statistics import median
 
 from agent.phone.nodes import SUPPLY, believable
-from agent.run.lines import Done, Window
+from agent.run.activity import core_use, gpu_node, gpu_util_pct, swapped_mb
+from agent.run.lines import Done, Output, Window
 from agent.run.telemetry import Readings
 from workloads.catalogue import Work
-from workloads.measure import METRICS, Metric, Provenances
-from workloads.phone import ThermalZone
+from workloads.measure import Metric, Provenances, kind_of
+from workloads.phone import PhoneFacts, ThermalZone
+from workloads.timeline import copied_share, course_of, spans_of, step_similarity
 
 CURRENT = f"{SUPPLY}/battery/current_now"
 VOLTAGE = f"{SUPPLY}/battery/voltage_now"
 STATUS = f"{SUPPLY}/battery/status"
+FULL_CHARGE = f"{SUPPLY}/battery/charge_full_design"
 MINUTE_NS = 60 * 10**9
 LONG_NS = 2 * MINUTE_NS
 
@@ -28,40 +31,56 @@ class Measured:
     """Everything that a run left behind, as far as figures are made of it."""
 
     work: Work
-    windows: Sequence[Window]
+    output: Output
     done: Done
     readings: Readings
-    cpu_zones: tuple[ThermalZone, ...]
+    facts: PhoneFacts
+    cpus: Collection[int]
     start_temp_c: float | None
     clock_held_share: float | None
+    charge_uah: int | None = None  # of the full battery, as the phone states it
+
+    @property
+    def windows(self) -> Sequence[Window]:
+        """The timed steps."""
+        return self.output.windows
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last moment of the timed part."""
+        return span_ns(self.windows)
+
+
+Values = Iterator[tuple[str, float | None]]
 
 
 def figures(run: Measured, provenances: Provenances) -> tuple[Metric, ...]:
     """The metrics that this run supports, each with its provenance."""
     metrics = []
     for name, value in _values(run):
-        unit, family, _ = METRICS[name]
-        provenance = provenances.of_family(family)
-        if value is not None and provenance is not None:
-            metrics.append(Metric(name=name, value=value, unit=unit, provenance=provenance))
+        kind = kind_of(name)
+        assert kind is not None, name
+        provenance = provenances.of_family(kind.family)
+        if value is not None and provenance is not None and isfinite(value):
+            metrics.append(Metric(name=name, value=value, unit=kind.unit, provenance=provenance))
     return tuple(metrics)
 
 
-def _values(run: Measured) -> Iterator[tuple[str, float | None]]:
+def _values(run: Measured) -> Values:
     if run.windows:
         yield from _times(run)
+        yield from _phases(run.windows)
+        yield from _traced(run)
+        yield from _use(run)
+        yield from _energy(run)
+    yield from _answers(run)
+    yield from _memory(run)
     yield "start_temp_c", run.start_temp_c
-    yield "peak_temp_c", max(hottest_trace(run.readings, run.cpu_zones), default=None)
+    yield "peak_temp_c", max(hottest_trace(run.readings, run.facts.cpu_zones), default=None)
     yield "clock_held_share", run.clock_held_share
-    energy_j = battery_energy_j(run.readings, span_ns(run.windows)) if run.windows else None
-    yield "energy_j", energy_j
-    if energy_j is not None and run.done.steps:
-        yield "energy_per_step_mj", 1000 * energy_j / run.done.steps
-    if run.done.peak_rss_kb:
-        yield "peak_rss_mb", run.done.peak_rss_kb / 1024
 
 
-def _times(run: Measured) -> Iterator[tuple[str, float]]:
+def _times(run: Measured) -> Values:
     windows = run.windows
     step_ms = median_step_ms(windows)
     total_ns = sum(window.ns for window in windows)
@@ -72,12 +91,80 @@ def _times(run: Measured) -> Iterator[tuple[str, float]]:
         yield "samples_per_s", samples * 1e9 / total_ns
     if run.work.flops:
         yield "gflops", run.work.flops / step_ms / 1e6
-    start, end = span_ns(windows)
+    start, end = run.span
     if end - start >= LONG_NS:
         first = [window for window in windows if window.t_ns < start + MINUTE_NS]
         last = [window for window in windows if window.t_ns + window.ns > end - MINUTE_NS]
         yield "first_minute_step_ms", median_step_ms(first)
         yield "last_minute_step_ms", median_step_ms(last)
+
+
+def _phases(windows: Sequence[Window]) -> Values:
+    """Mean times of the phases; a workload that tells no phase apart has none of them."""
+    told = [(window.n, window.phases_ns) for window in windows if window.phases_ns is not None]
+    if len(told) < len(windows):
+        return
+    steps = sum(n for n, _ in told)
+    for index, name in enumerate(("load_ms", "forward_ms", "backward_ms", "update_ms")):
+        yield name, sum(phases[index] for _, phases in told) / steps / 1e6
+
+
+def _traced(run: Measured) -> Values:
+    spans = spans_of(run.output.trace_tuples)
+    yield "step_similarity", step_similarity(spans)
+    copied = copied_share(spans, [op.kind for op in run.work.ops])
+    phases = [window.phases_ns for window in run.windows if window.phases_ns is not None]
+    if copied is not None and phases:
+        load = sum(times[0] for times in phases) / max(sum(map(sum, phases)), 1)
+        yield "copy_share", load + (1 - load) * copied
+
+
+def _use(run: Measured) -> Values:
+    cores = core_use(run.readings, run.span)
+    ours = [core.util_pct for core in cores if core.cpu in run.cpus]
+    if ours and len(ours) == len(run.cpus):
+        yield "cpu_util_pct", sum(ours) / len(ours)
+    for core in cores:
+        yield f"core_util_pct.{core.cpu}", core.util_pct
+        yield f"core_idle_share.{core.cpu}", core.idle_share
+    yield "gpu_util_pct", gpu_util_pct(run.readings, gpu_node(run.facts.gpu), run.span)
+    cost = run.output.sampler
+    if cost is not None:
+        yield "sampler_share", cost.cpu_ns / max(run.span[1] - run.span[0], 1)
+        yield "sampler_late_ms", cost.late_p99_ns / 1e6
+
+
+def _answers(run: Measured) -> Values:
+    yield "loss_first", run.done.loss_first
+    yield "loss_last", run.done.loss_last
+    if run.output.evaluations:
+        yield "accuracy_first", run.output.evaluations[0].accuracy
+        yield "accuracy_last", run.output.evaluations[-1].accuracy
+
+
+def _memory(run: Measured) -> Values:
+    if run.done.peak_rss_kb:
+        yield "peak_rss_mb", run.done.peak_rss_kb / 1024
+    if run.output.memory is not None:
+        for kind in type(run.output.memory).model_fields:
+            yield f"{kind}_mb", getattr(run.output.memory, kind) / 2**20
+    if run.windows:
+        yield "swapped_mb", swapped_mb(run.readings, run.span)
+
+
+def _energy(run: Measured) -> Values:
+    energy_j = battery_energy_j(run.readings, run.span)
+    if energy_j is None or not run.done.steps:
+        return
+    step_j = energy_j / run.done.steps
+    yield "energy_j", energy_j
+    yield "energy_per_step_mj", 1000 * step_j
+    if run.work.samples_per_step:
+        yield "energy_per_sample_mj", 1000 * step_j / run.work.samples_per_step
+    yield "power_w", energy_j * 1e9 / (run.span[1] - run.span[0])
+    volts = mean_volts(run.readings)
+    if run.charge_uah and volts and step_j > 0:
+        yield "steps_per_charge", run.charge_uah * 1e-6 * 3600 * volts / step_j
 
 
 def median_step_ms(windows: Sequence[Window]) -> float:
@@ -120,13 +207,27 @@ def hottest_trace(readings: Readings, zones: tuple[ThermalZone, ...]) -> list[fl
 
 
 def battery_energy_j(readings: Readings, span: tuple[int, int]) -> float | None:
-    """Energy that the battery gave, by trapezoids over real timestamps; None while it charges.
+    """Energy that the battery gave, by trapezoids over real timestamps; None while it charges."""
+    power = [(t_ns, watts) for t_ns, watts in battery_power(readings) if _within(t_ns, span)]
+    inside = sum(1 for t_ns in readings.t_ns if _within(t_ns, span))
+    if len(power) < 3 or len(power) < 0.9 * inside:
+        return None
+    return course_of(power).total[-1]
+
+
+def battery_power(readings: Readings) -> list[tuple[int, float]]:
+    """Watts that the battery gave at each moment where it did not charge.
 
     The sign of current_now differs between vendors, so the status decides, not the sign.
     """
     statuses = readings.columns.get(STATUS, [])
-    power = [
-        (t_ns, abs(current) * voltage)
+    currents = [abs(current) for current in readings.numbers(CURRENT) if current is not None]
+    if not currents:
+        return []
+    # The ABI says µA and µV; some kernels give mA and mV. No phone works on 20 mA.
+    scale = (1e-3 if median(currents) < 20_000 else 1e-6) * _volt(readings)
+    return [
+        (t_ns, abs(current) * voltage * scale)
         for t_ns, current, voltage, status in zip(
             readings.t_ns,
             readings.numbers(CURRENT),
@@ -134,20 +235,18 @@ def battery_energy_j(readings: Readings, span: tuple[int, int]) -> float | None:
             statuses,
             strict=False,
         )
-        if current is not None and voltage and status == "Discharging" and _within(t_ns, span)
+        if current is not None and voltage and status == "Discharging"
     ]
-    inside = sum(1 for t_ns in readings.t_ns if _within(t_ns, span))
-    if len(power) < 3 or len(power) < 0.9 * inside:
-        return None
-    middle = median(abs(current or 0) for current in readings.numbers(CURRENT))
-    # The ABI says µA and µV; some kernels give mA and mV. No phone works on 20 mA.
-    scale = (1e-3 if middle < 20_000 else 1e-6) * _volts(readings)
-    pairs = pairwise(power)
-    joules = sum((b_ns - a_ns) / 1e9 * (a + b) / 2 for (a_ns, a), (b_ns, b) in pairs)
-    return joules * scale
 
 
-def _volts(readings: Readings) -> float:
+def mean_volts(readings: Readings) -> float | None:
+    """The battery's mean voltage."""
+    known = [voltage for voltage in readings.numbers(VOLTAGE) if voltage]
+    return sum(known) / len(known) * _volt(readings) if known else None
+
+
+def _volt(readings: Readings) -> float:
+    """What a number of the voltage's node has to be multiplied by."""
     known = [voltage for voltage in readings.numbers(VOLTAGE) if voltage]
     return 1e-6 if known and median(known) > 100_000 else 1e-3
 

@@ -167,6 +167,11 @@ class Output:
         """Steps measured so far."""
         return sum(window.n for window in self.windows)
 
+    @property
+    def trace_tuples(self) -> list[tuple[int, int, int, tuple[int, ...]]]:
+        """The traces as whoever joins them with readings wants them."""
+        return [(trace.step, trace.t_ns, trace.first, trace.ends_ns) for trace in self.traces]
+
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the file; a line that is not whole yet waits for the rest."""
         self.bytes_read += len(piece)

@@ -36,6 +36,8 @@ PATIENCE_S = 30.0
 CALL_S = 10.0
 STOP_S = 1.0
 SHORT_RUN_S = 60.0
+SHORT_PERIOD_MS, LONG_PERIOD_MS = 100, 1000
+TRACE_STEPS = 5  # their stamps are in their time, so few
 
 _BLAME: dict[str, type[FarmError]] = {
     "unsupported": Refused,
@@ -63,7 +65,7 @@ class Ask:
     @property
     def period_ms(self) -> int:
         """How often nodes are sampled: less often where it goes on for long."""
-        return 200 if self.launch.max_seconds <= SHORT_RUN_S else 1000
+        return SHORT_PERIOD_MS if self.launch.seconds <= SHORT_RUN_S else LONG_PERIOD_MS
 
     @property
     def limit_s(self) -> float:
@@ -80,6 +82,7 @@ class Ask:
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
         words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]
+        words += ["--trace-steps", str(TRACE_STEPS)]
         return Command(words, into=lane_file("err"), detached=True)
 
 

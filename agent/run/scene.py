@@ -7,9 +7,27 @@ from itertools import pairwise
 from agent.control.clocks import can_pin, clusters_of, policy_node
 from agent.phone.framework import STATUS as THERMAL_STATUS
 from agent.phone.framework import is_framework
-from agent.phone.nodes import THERMAL, hottest, parse_cpu_coolers
+from agent.phone.nodes import THERMAL, first_number, hottest, parse_cpu_coolers
 from agent.phone.phone import BOOT_ID, UPTIME, Command, Phone, reading
-from agent.run.figures import CURRENT, STATUS, VOLTAGE, Measured, figures, hottest_trace, span_ns
+from agent.run.activity import (
+    CORES_MARK,
+    MEMINFO,
+    STAT,
+    WHOLE_MARK,
+    busy_course,
+    gpu_node,
+)
+from agent.run.figures import (
+    CURRENT,
+    FULL_CHARGE,
+    STATUS,
+    VOLTAGE,
+    Measured,
+    battery_power,
+    figures,
+    hottest_trace,
+    span_ns,
+)
 from agent.run.gates import Effort
 from agent.run.lines import Output
 from agent.run.telemetry import Readings, pack
@@ -17,9 +35,10 @@ from agent.run.verdict import Evidence, held_share, judge
 from workloads.catalogue import Case, work_of
 from workloads.condition import Condition
 from workloads.fault import RunnerFailed
-from workloads.measure import Metric, Verdict
+from workloads.measure import Metric, Provenances, Verdict
 from workloads.phone import CoreSet, PhoneFacts
 from workloads.text import safe_text
+from workloads.timeline import BUSY, CLOCK, ENERGY, Course, course_of
 
 READINGS_MIN = 5
 
@@ -31,6 +50,7 @@ class Snapshot:
     boot_id: str
     temp_c: float | None
     residency: Mapping[int, str]
+    charge_uah: int | None = None  # of the full battery
 
 
 @dataclass(frozen=True)
@@ -65,13 +85,17 @@ class Scene:
         zones = [zone.path for zone in self.facts.cpu_zones]
         counts = [] if can_pin(self.facts) else map(_residency_node, self.asked_khz)
         nodes = [*zones, *slow, *clocks, *self.coolers, CURRENT, VOLTAGE, STATUS]
-        nodes += [f"{path}\twhole" for path in counts]
+        nodes += [f"{path}{WHOLE_MARK}" for path in counts]
+        nodes += [f"{STAT}{CORES_MARK}", f"{MEMINFO}{WHOLE_MARK}"]
+        gpu = gpu_node(self.facts.gpu)
+        nodes += [gpu] if gpu else []
         return [path for path in nodes if not is_framework(path)]
 
     def looking(self) -> Command:
         """The command behind a snapshot."""
         zones = (zone.path for zone in self.facts.cpu_zones)
-        return reading([UPTIME, BOOT_ID, *zones, *map(_residency_node, self.asked_khz)])
+        residency = map(_residency_node, self.asked_khz)
+        return reading([UPTIME, BOOT_ID, FULL_CHARGE, *zones, *residency])
 
     def snapshot(self, nodes: Mapping[str, str]) -> Snapshot:
         """What the command saw."""
@@ -79,6 +103,7 @@ class Scene:
             boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
             temp_c=hottest(self.facts.cpu_zones, nodes),
             residency={policy: nodes.get(_residency_node(policy), "") for policy in self.asked_khz},
+            charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
         )
 
     def caps_khz(self, readings: Readings) -> dict[int, int]:
@@ -126,6 +151,17 @@ class Scene:
             return {p: str(seen[row]).replace(";", "\n") for p, seen in columns.items() if seen}
 
         return held_share(self.asked_khz, counts(inside[0]), counts(inside[-1]))
+
+    def courses(self, readings: Readings, offered: Provenances) -> dict[str, Course]:
+        """What adds up during a run, of the families that this phone offers."""
+        found: dict[str, Course | None] = {BUSY: busy_course(readings, self.cores.cpus)}
+        if offered.clock is not None:
+            for cluster in clusters_of(self.facts, self.cores):
+                column = readings.numbers(policy_node(cluster.policy, "scaling_cur_freq"))
+                found[f"{CLOCK}{cluster.policy}"] = _course(readings, column)
+        if offered.energy is not None:
+            found[ENERGY] = course_of(battery_power(readings))
+        return {name: course for name, course in found.items() if course and len(course.t_ns) > 1}
 
     def temps_c(
         self, snapshots: tuple[Snapshot, Snapshot], readings: Readings
@@ -189,15 +225,18 @@ def weigh(
     )
     measured = Measured(
         work=work,
-        windows=output.windows,
+        output=output,
         done=output.done,
         readings=readings,
-        cpu_zones=scene.facts.cpu_zones,
+        facts=scene.facts,
+        cpus=scene.cores.cpus,
         start_temp_c=before.temp_c,
         clock_held_share=share,
+        charge_uah=before.charge_uah,
     )
     metrics = figures(measured, offered) if offered is not None else ()
-    digest, blob = pack(output.windows, readings)
+    courses = scene.courses(readings, offered) if offered is not None else {}
+    digest, blob = pack(output, readings, work.ops, courses, len(scene.cores.cpus))
     return Harvest(judge(evidence), metrics, digest, blob)
 
 
@@ -205,6 +244,11 @@ def longest_gap_s(t_ns: Sequence[int], span: tuple[int, int]) -> float:
     """The longest time within a span in which nothing was read, in seconds."""
     moments = [span[0], *(moment for moment in t_ns if span[0] <= moment <= span[1]), span[1]]
     return max(later - sooner for sooner, later in pairwise(moments)) / 1e9
+
+
+def _course(readings: Readings, column: Sequence[int | None]) -> Course:
+    pairs = zip(readings.t_ns, column, strict=False)
+    return course_of([(t_ns, float(value)) for t_ns, value in pairs if value is not None])
 
 
 def _residency_node(policy: int) -> str:

@@ -1,13 +1,14 @@
 """Telemetry: what the phone's sampler wrote, as columns, and the blob that travels."""
 
 import json
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.run.lines import LINE_BYTES_MAX, Window
+from agent.run.lines import LINE_BYTES_MAX, Output, Window
 from workloads.noun import digest_of_bytes
 from workloads.text import safe_text
+from workloads.timeline import Course, write_blob
+from workloads.work import Op
 
 READINGS_BYTES_MAX = 16 * 1024 * 1024
 Value = int | str | None
@@ -46,20 +47,36 @@ def parse_readings(content: bytes) -> Readings:
     return readings
 
 
-def pack(windows: Sequence[Window], readings: Readings) -> tuple[str, bytes]:
-    """Make the blob of a run: (digest, zlib-compressed JSON in columns)."""
+def pack(
+    output: Output,
+    readings: Readings,
+    ops: Sequence[Op] = (),
+    courses: Mapping[str, Course] | None = None,
+    cores: int = 1,
+) -> tuple[str, bytes]:
+    """Make the blob of a run: (digest, compressed JSON in columns).
+
+    With the traces go the names of the operations and the courses that they are joined with, so
+    that the blob explains itself wherever it is read.
+    """
     content = {
-        "version": 1,
+        "version": 2,
         "windows": {
-            name: [getattr(window, name) for window in windows] for name in Window.model_fields
+            name: [getattr(window, name) for window in output.windows]
+            for name in Window.model_fields
         },
         "readings": {
             "paths": list(readings.paths),
             "t_ns": readings.t_ns,
             "columns": [readings.columns[path] for path in readings.paths],
         },
+        "evaluations": [each.model_dump() for each in output.evaluations],
+        "ops": {"name": [op.name for op in ops], "kind": [op.kind for op in ops]},
+        "traces": output.trace_tuples,
+        "courses": {name: course._asdict() for name, course in (courses or {}).items()},
+        "cores": cores,
     }
-    blob = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
+    blob = write_blob(content)
     return digest_of_bytes(blob), blob
 
 

@@ -30,7 +30,9 @@ def claim_of(row: Ranked, ordered: Sequence[Ranked], metric: str) -> str:
     """Say what the row's place among the others, best first, is worth."""
     if row.provenance.model is Model.EXTRAPOLATED:
         return "simulated, error unknown"
-    first, behind = ("fastest", "slower") if METRICS[metric][1] == "time" else ("best", "behind")
+    first, behind = (
+        ("fastest", "slower") if METRICS[metric].family == "time" else ("best", "behind")
+    )
     leads = row.phone == ordered[0].phone
     rivals = [other for other in ordered if other.phone != row.phone] if leads else ordered[:1]
     return f"{origin(row.provenance)}{_verdict(row, rivals, first if leads else behind)}"

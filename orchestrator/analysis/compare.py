@@ -17,8 +17,6 @@ from workloads.fault import Refused
 from workloads.measure import METRICS, Model, Provenance, Source, Standing
 from workloads.phone import ControlLevel
 
-HIGHER_IS_BETTER = frozenset({"samples_per_s", "gflops", "clock_held_share"})
-
 
 @dataclass(frozen=True)
 class FleetRow:
@@ -96,7 +94,7 @@ def compare_fleet(
         # A cell that ran well and knows nothing of this metric has no place in its table.
         if group.rows or not any(run.valid for run in members):
             groups.append(group)
-    return FleetTable(metric, METRICS[metric][0], metric in HIGHER_IS_BETTER, tuple(groups))
+    return FleetTable(metric, METRICS[metric].unit, METRICS[metric].higher_is_better, tuple(groups))
 
 
 def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
@@ -140,7 +138,7 @@ def _row(runs: Sequence[MeasuredRun], metric: str) -> FleetRow:
 
 
 def _ranked(rows: Sequence[FleetRow], metric: str) -> tuple[FleetRow, ...]:
-    higher = metric in HIGHER_IS_BETTER
+    higher = METRICS[metric].higher_is_better
     ordered = sorted(rows, key=lambda row: (-row.median if higher else row.median, row.phone))
     return tuple(
         replace(

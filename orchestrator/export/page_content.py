@@ -135,7 +135,7 @@ def content_of(title: str, runs: Sequence[MeasuredRun], mix: bool = False) -> Co
 
 def _section(title: str, table: FleetTable) -> Section:
     groups = tuple(_group(group) for group in table.groups)
-    return Section(title, METRICS[table.metric][2], table.unit, groups)
+    return Section(title, METRICS[table.metric].text, table.unit, groups)
 
 
 def _group(group: FleetGroup) -> Group:

@@ -15,8 +15,9 @@ from agent.run.figures import (
     median_step_ms,
     quantile,
 )
-from agent.run.lines import Done, Window
+from agent.run.lines import Done, Output, Window
 from agent.run.telemetry import Readings, pack, parse_readings
+from tests.builders import a_phone
 from workloads.catalogue import bind, work_of
 from workloads.measure import METRICS, Provenance, Provenances, Source
 from workloads.phone import ThermalZone
@@ -54,14 +55,21 @@ def readings(
     )
 
 
+def with_windows(made: list[Window]) -> Output:
+    output = Output("ab")
+    output.windows += made
+    return output
+
+
 def measured(**changes: object) -> Measured:
     made = windows(*[10.0] * 200)
     base = {
         "work": work_of(bind("mlp-4", {"batch_size": 32})),
-        "windows": made,
+        "output": with_windows(made),
         "done": Done(steps=1000, ns=10 * S, t_ns=10 * S, peak_rss_kb=2048),
         "readings": readings(),
-        "cpu_zones": (ZONE,),
+        "facts": a_phone().model_copy(update={"cpu_zones": (ZONE,)}),
+        "cpus": (4, 5),
         "start_temp_c": 29.5,
         "clock_held_share": 1.0,
     }
@@ -85,7 +93,7 @@ def test_a_short_run_yields_its_figures() -> None:
 def test_every_metric_carries_unit_and_provenance_of_its_family() -> None:
     """No figure leaves without saying where it was made."""
     for metric in figures(measured(), ALL):
-        assert metric.unit == METRICS[metric.name][0]
+        assert metric.unit == METRICS[metric.name].unit
         assert metric.provenance == PHONE
 
 
@@ -95,13 +103,13 @@ def test_a_family_that_is_not_offered_yields_nothing(family: str) -> None:
     offered = ALL.model_copy(update={family: None})
     found = {metric.name for metric in figures(measured(), offered)}
     assert found
-    assert not {name for name in found if METRICS[name][1] == family}
+    assert not {name for name in found if METRICS[name].family == family}
 
 
 def test_a_long_run_compares_its_first_and_last_minute() -> None:
     """Ten minutes that slow down by half."""
     made = windows(*[10.0] * 3000, *[15.0] * 2000)
-    run = measured(windows=made, done=Done(steps=25_000, ns=1, t_ns=1))
+    run = measured(output=with_windows(made), done=Done(steps=25_000, ns=1, t_ns=1))
     found = {metric.name: metric.value for metric in figures(run, ALL)}
     assert found["first_minute_step_ms"] == pytest.approx(10.0)
     assert found["last_minute_step_ms"] == pytest.approx(15.0)
@@ -149,7 +157,7 @@ def test_readings_survive_torn_and_foreign_lines() -> None:
 
 def test_the_blob_holds_windows_and_readings_in_columns() -> None:
     """What was measured can be read back from the blob alone."""
-    digest, blob = pack(windows(1.0, 2.0), readings())
+    digest, blob = pack(with_windows(windows(1.0, 2.0)), readings())
     content = json.loads(zlib.decompress(blob))
     assert len(digest) == 64
     assert content["windows"]["n"] == [5, 5]

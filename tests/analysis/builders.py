@@ -70,7 +70,7 @@ def measured(
         control=control,
         verdict=Verdict(standing=standing, reasons=reasons),
         metrics={
-            name: Metric(name=name, value=value, unit=METRICS[name][0], provenance=provenance)
+            name: Metric(name=name, value=value, unit=METRICS[name].unit, provenance=provenance)
             for name, value in {**figures, **metrics}.items()
         },
         started_at=began,

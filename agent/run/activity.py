@@ -1,0 +1,123 @@
+"""Activity: how busy cores and GPU were, and how much memory was left, from sampled nodes. Pure."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agent.phone.gpu import KGSL
+from agent.phone.nodes import first_number
+from agent.run.telemetry import Readings
+from workloads.phone import Gpu
+from workloads.timeline import Course
+
+STAT = "/proc/stat"
+MEMINFO = "/proc/meminfo"
+CORES_MARK, WHOLE_MARK = "\tcores", "\twhole"
+TICKS_A_SECOND = 100  # of /proc/stat, on every kernel that phones have
+
+Moment = dict[int, tuple[int, int]]  # core -> busy and all ticks since boot
+
+
+@dataclass(frozen=True)
+class CoreUse:
+    """What one core did within a span."""
+
+    cpu: int
+    util_pct: float
+    idle_share: float  # of the time between readings in which it did nothing at all
+
+
+def gpu_node(gpu: Gpu | None) -> str | None:
+    """The node that tells how busy the GPU is."""
+    if gpu is None:
+        return None
+    return f"{KGSL}/gpu_busy_percentage" if gpu.folder.startswith(KGSL) else f"{gpu.folder}/load"
+
+
+def parse_moment(text: object) -> Moment:
+    """Read 'CPU:BUSY/TOTAL CPU:BUSY/TOTAL ...'; what is no such thing is no core."""
+    cores: Moment = {}
+    for word in text.split() if isinstance(text, str) else ():
+        cpu, _, ticks = word.partition(":")
+        busy, _, total = ticks.partition("/")
+        if cpu.isdecimal() and busy.isdecimal() and total.isdecimal() and len(word) < 64:
+            cores[int(cpu)] = (int(busy), int(total))
+    return cores
+
+
+def core_use(readings: Readings, span: tuple[int, int]) -> tuple[CoreUse, ...]:
+    """How each core was used within a span; cores that were never seen twice are left out."""
+    busy: dict[int, int] = {}
+    total: dict[int, int] = {}
+    idle: dict[int, int] = {}
+    for before, after in pairwise(moment for _, moment in _moments(readings, span)):
+        for cpu in before.keys() & after.keys():
+            worked = after[cpu][0] - before[cpu][0]
+            passed = after[cpu][1] - before[cpu][1]
+            if 0 <= worked <= passed and passed > 0:  # else the counters were set back
+                busy[cpu] = busy.get(cpu, 0) + worked
+                total[cpu] = total.get(cpu, 0) + passed
+                idle[cpu] = idle.get(cpu, 0) + (passed if worked == 0 else 0)
+    return tuple(
+        CoreUse(cpu, 100 * busy[cpu] / total[cpu], idle[cpu] / total[cpu]) for cpu in sorted(total)
+    )
+
+
+def busy_course(readings: Readings, cpus: Collection[int]) -> Course | None:
+    """Busy seconds of some cores together, as they add up."""
+    t_ns: list[int] = []
+    busy: list[float] = []
+    for moment_ns, moment in _moments(readings, None):
+        if all(cpu in moment for cpu in cpus):
+            t_ns.append(moment_ns)
+            busy.append(sum(moment[cpu][0] for cpu in cpus) / TICKS_A_SECOND)
+    return Course(t_ns, busy) if len(t_ns) > 1 else None
+
+
+def gpu_util_pct(readings: Readings, node: str | None, span: tuple[int, int]) -> float | None:
+    """How busy the GPU was on average: '12 %' and '12@585000000Hz' both begin with it."""
+    if node is None:
+        return None
+    column = readings.columns.get(node, [])
+    seen = [
+        first_number(str(value))
+        for t_ns, value in zip(readings.t_ns, column, strict=False)
+        if value is not None and span[0] <= t_ns <= span[1]
+    ]
+    known = [value for value in seen if value is not None and 0 <= value <= 100]
+    return sum(known) / len(known) if known else None
+
+
+def swapped_mb(readings: Readings, span: tuple[int, int]) -> float | None:
+    """How much went to swap within a span, at most."""
+    used = [
+        rows["SwapTotal"] - rows["SwapFree"]
+        for rows in _memory(readings, span)
+        if {"SwapTotal", "SwapFree"} <= rows.keys()
+    ]
+    return max(0, max(used) - used[0]) / 1024 if used else None
+
+
+def _moments(readings: Readings, span: tuple[int, int] | None) -> Iterator[tuple[int, Moment]]:
+    column: Sequence[object] = readings.columns.get(STAT, [])
+    for t_ns, text in zip(readings.t_ns, column, strict=False):
+        if span is None or span[0] <= t_ns <= span[1]:
+            yield t_ns, parse_moment(text)
+
+
+def _memory(readings: Readings, span: tuple[int, int]) -> Iterator[dict[str, int]]:
+    column = readings.columns.get(MEMINFO, [])
+    for t_ns, text in zip(readings.t_ns, column, strict=False):
+        if isinstance(text, str) and span[0] <= t_ns <= span[1]:
+            yield parse_memory(text.split(";"))
+
+
+def parse_memory(lines: Sequence[str]) -> dict[str, int]:
+    """The rows of /proc/meminfo, in kB."""
+    rows = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        number = first_number(value)
+        if number is not None:
+            rows[name.strip()] = number
+    return rows
