@@ -466,7 +466,12 @@ def _of_channel(values: Array) -> Array:
     return values.reshape(1, -1, 1, 1)
 
 
-@kind("batch_norm_forward")
+def _bent(name: str, y: Array) -> Array:
+    """What the function behind a norm makes of it."""
+    return np.clip(y, 0, 6 if "_relu6" in name else None) if "_relu" in name else y
+
+
+@kind("batch_norm_forward", "batch_norm_relu_forward", "batch_norm_relu6_forward")
 def batch_norm_forward(call: Call) -> Results:
     x, scale, shift, running_mean, running_variance = (call[index] for index in range(5))
     momentum, epsilon = call.op.floats
@@ -476,7 +481,7 @@ def batch_norm_forward(call: Call) -> Results:
     y = (x - _of_channel(mean)) * _of_channel(rstd * scale) + _of_channel(shift)
     unbiased = variance * count / max(count - 1, 1)
     return (
-        y,
+        _bent(call.op.kind, y),
         mean,
         rstd,
         momentum * running_mean + (1 - momentum) * mean,
@@ -500,11 +505,24 @@ def batch_norm_input_gradient(call: Call) -> Results:
     return (_of_channel(scale * rstd) * (dy - less),)
 
 
-@kind("batch_norm_inference")
+@kind("batch_norm_gradient", "batch_norm_relu_gradient", "batch_norm_relu6_gradient")
+def batch_norm_gradient(call: Call) -> Results:
+    x, dy, scale, shift, mean, rstd = (call[index] for index in range(6))
+    count = x.size / x.shape[1]
+    normal = (x - _of_channel(mean)) * _of_channel(rstd)
+    y = normal * _of_channel(scale) + _of_channel(shift)
+    dy = np.where(_bent(call.op.kind, y) == y, dy, 0.0)
+    dscale, dshift = (dy * normal).sum(axis=(0, 2, 3)), dy.sum(axis=(0, 2, 3))
+    less = _of_channel(dshift / count) + normal * _of_channel(dscale / count)
+    return dscale, dshift, _of_channel(scale * rstd) * (dy - less)
+
+
+@kind("batch_norm_inference", "batch_norm_relu_inference", "batch_norm_relu6_inference")
 def batch_norm_inference(call: Call) -> Results:
     x, scale, shift, mean, variance = (call[index] for index in range(5))
     rstd = 1 / np.sqrt(variance + call.op.floats[0])
-    return ((x - _of_channel(mean)) * _of_channel(rstd * scale) + _of_channel(shift),)
+    y = (x - _of_channel(mean)) * _of_channel(rstd * scale) + _of_channel(shift)
+    return (_bent(call.op.kind, y),)
 
 
 @kind("layer_norm_forward")

@@ -114,6 +114,13 @@ def linear(layer: Linear, at: Site) -> Way:
 @lowers(ReLU, ReLU6, Tanh, Sigmoid, LeakyReLU)
 def activation(layer: Layer, at: Site) -> Way:
     """The slope follows from the result."""
+    if at.done:
+        at.y = at.x
+        at.covers("forward")
+        yield
+        at.gradients = {0: at.dy}
+        at.covers("input_gradient")
+        return
     name = "leaky" if isinstance(layer, LeakyReLU) else type(layer).__name__.lower()
     slope = (layer.slope,) if isinstance(layer, LeakyReLU) else ()
     at.op("forward", f"{name}_forward", (at.x,), (at.y,), (), slope)
@@ -159,31 +166,29 @@ def softmax(layer: Softmax, at: Site) -> Way:
 
 @lowers(BatchNorm)
 def batch_norm(layer: BatchNorm, at: Site) -> Way:
-    """By the batch in training, by what was seen in training elsewhere."""
+    """By the batch in training, by what was seen in training elsewhere; a ReLU goes with it."""
+    name = f"batch_norm_{type(at.behind).__name__.lower()}" if at.behind else "batch_norm"
     channels = at.place.output[:1]
     scale, shift = at.parameter("scale"), at.parameter("shift")
     running = (at.state("mean", channels, 0.0), at.state("variance", channels, 1.0))
+    given = (at.x, scale, shift, *running)
     if not at.training:
-        seen = (at.x, scale, shift, *running)
-        at.op("forward", "batch_norm_inference", seen, (at.y,), (), (layer.epsilon,))
+        at.op("forward", f"{name}_inference", given, (at.y,), (), (layer.epsilon,))
         return
     mean, rstd = at.new("mean", channels), at.new("rstd", channels)
-    at.op(
-        "forward",
-        "batch_norm_forward",
-        (at.x, scale, shift, *running),
-        (at.y, mean, rstd, *running),
-        (),
-        (layer.momentum, layer.epsilon),
-    )
+    made = (at.y, mean, rstd, *running)
+    at.op("forward", f"{name}_forward", given, made, (), (layer.momentum, layer.epsilon))
     yield
-    # The input's gradient needs the two sums as well, also where nothing learns from them.
-    part = "weight_gradient" if at.learns else "input_gradient"
     sums = (at.gradient("scale"), at.gradient("shift"))
-    at.op(part, "batch_norm_weight_gradient", (at.x, at.dy, mean, rstd), sums)
     if at.passes_on:
-        known = (at.x, at.dy, scale, mean, rstd, *sums)
-        at.op("input_gradient", "batch_norm_input_gradient", known, (at.dx(),))
+        # The input's gradient needs both sums as well, also where nothing learns from them.
+        part = "weight_gradient" if at.learns else "input_gradient"
+        known = (at.x, at.dy, scale, shift, mean, rstd)
+        at.op(part, f"{name}_gradient", known, (*sums, at.dx()))
+        if at.learns:
+            at.covers("input_gradient")
+    else:
+        at.op("weight_gradient", "batch_norm_weight_gradient", (at.x, at.dy, mean, rstd), sums)
 
 
 @lowers(LayerNorm)

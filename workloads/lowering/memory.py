@@ -12,11 +12,12 @@ from workloads.lowering.body import ALIGNMENT, ARENAS, Body, BodyOp, Tensor
 
 # Which output of an operation may be the memory of which input (the "=" of cpu/ops.h).
 _SLOPES = ("relu", "relu6", "tanh", "sigmoid", "leaky", "gelu", "dropout", "softmax")
+_NORMS = ("", "_relu", "_relu6")  # with the function behind them
 IN_PLACE: dict[str, tuple[int, int]] = {  # kind: (input, output)
     **{f"{name}_forward": (0, 0) for name in _SLOPES if name != "gelu"},
     **{f"{name}_gradient": (1, 0) for name in _SLOPES},
-    "batch_norm_inference": (0, 0),
-    "batch_norm_input_gradient": (1, 0),
+    **{f"batch_norm{name}_inference": (0, 0) for name in _NORMS},
+    **{f"batch_norm{name}_gradient": (1, 2) for name in _NORMS},
     "layer_norm_input_gradient": (1, 0),
     "softmax_cross_entropy_gradient": (0, 0),
     "add": (0, 0),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from workloads.data import Type
-from workloads.layers.layer import Place, Shape
+from workloads.layers.layer import Layer, Place, Shape
 from workloads.lowering.body import Init, Phase, Tensor
 
 # A layer is lowered by one generator: the way forward, a yield, the way back.
@@ -58,6 +58,8 @@ class Site:
     learns: bool  # whether the parameters get gradients
     asks: tuple[bool, ...]  # which inputs get gradients
     target: Tensor | None = None  # for a loss
+    behind: Layer | None = None  # the function behind, where this layer does it as well
+    done: bool = False  # whether the layer before has done this one already
     back: bool = False
     _y: Tensor | None = None
     _dy: Tensor | None = None
@@ -135,5 +137,5 @@ class Site:
         self.ground.op(phase, f"{self.node}.{part}", kind, ins, outs, ints, floats)
 
     def covers(self, part: str) -> None:
-        """Say that the operation before does this entry of the header as well."""
+        """Say that another operation does this entry of the header as well."""
         self.ground.covers(f"{self.node}.{part}")

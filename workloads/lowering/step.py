@@ -6,7 +6,7 @@ from dataclasses import replace
 from workloads.data import Column, Type
 from workloads.fault import Refused
 from workloads.graph import TARGET, Model, Node
-from workloads.layers import LeakyReLU, Loss, ReLU, ReLU6
+from workloads.layers import BatchNorm, Layer, LeakyReLU, Loss, ReLU, ReLU6
 from workloads.layers.layer import Shape
 from workloads.lowering.body import (
     NO_ENTRY,
@@ -203,12 +203,11 @@ class _Ground:
         self._phase = phase
         self._layers = {node.name: node for node in model.nodes}
         self._ways: dict[str, tuple[Site, Way]] = {}
-        self._before_relu = frozenset(
-            feed
-            for node in model.nodes
-            if isinstance(node.layer, ReLU | ReLU6 | LeakyReLU)
-            for feed in model.feeds[node.name]
-        )
+        self._done: set[str] = set()  # nodes that the one before does as well
+        self._readers: dict[str, list[Node]] = {}
+        for node in model.nodes:
+            for feed in model.feeds[node.name]:
+                self._readers.setdefault(feed, []).append(node)
 
     def forward(self) -> None:
         """The way forward of every node, in order."""
@@ -264,7 +263,7 @@ class _Ground:
         if made is None:
             layer = self._layers[node]
             shape = self._model.parameter_shapes(layer)[name]
-            init = initial(layer.layer, name, shape, node in self._before_relu)
+            init = initial(layer.layer, name, shape, self._is_before_relu(node))
             made = self._body.tensor(f"{node}.{name}", shape, arena="parameter", init=init)
             self._writer.kept(key, made)
         return made
@@ -317,7 +316,24 @@ class _Ground:
             learns=bool(model.learned(node)),
             asks=tuple(feed in model.learning for feed in feeds),
             target=self._inputs.get(TARGET),
+            behind=self._behind(node),
+            done=node.name in self._done,
         )
+
+    def _behind(self, node: Node) -> Layer | None:
+        """The function that a normalisation does in the same go: the only reader of its output."""
+        readers = self._readers.get(node.name, [])
+        learning = self._model.feeds[node.name][0] in self._model.learning
+        if not isinstance(node.layer, BatchNorm) or not (learning or not self._training):
+            return None
+        if len(readers) != 1 or type(readers[0].layer) not in (ReLU, ReLU6):
+            return None
+        self._done.add(readers[0].name)
+        return readers[0].layer
+
+    def _is_before_relu(self, node: str) -> bool:
+        rectifiers = (ReLU, ReLU6, LeakyReLU)
+        return any(isinstance(each.layer, rectifiers) for each in self._readers.get(node, []))
 
     def _sum(self, node: Node, gradients: Sequence[Tensor]) -> Tensor:
         """The gradients that meet at a node, added."""
