@@ -159,7 +159,7 @@ struct pool *pool_open(int threads, uint64_t mask) {
     struct pool *pool = aligned_alloc(LINE, (size + LINE - 1) / LINE * LINE);
     if (!pool) return NULL;
     *pool = (struct pool){.threads = 1, .mask = mask};
-    int cores = mask ? __builtin_popcountll(mask) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = mask ? __builtin_popcountll(mask) : threads;
     pool->crowded = threads > cores;
     /* The rounds wait for all threads, so nobody may begin before all are there: parts are shared
      * out by pool->threads, which is read only after the first round has begun. */
