@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
+from workloads.condition import Launch
 from workloads.external import Manifest, value_of
 from workloads.fault import Refused
 from workloads.noun import Noun, digest_of
 from workloads.shelf import shelf
 from workloads.work import Op, Step, Work
-from workloads.workload import Length, Parameter, Workload
+from workloads.workload import Parameter, Workload
 
 __all__ = [
     "CATALOGUE",
@@ -27,18 +28,18 @@ __all__ = [
     "bind",
     "bind_external",
     "is_known",
-    "length_of",
+    "launch_of",
     "lower",
     "near",
     "step_of",
     "threads_of",
-    "warmup_of",
     "work_of",
     "workload_of",
     "wrapped",
 ]
 
 PLAN_MAGIC = "farmhand-plan 1"
+STORY_MAX_S = 3600.0  # for a workload that has an end, if it never comes
 EXTERNAL = "external"  # the workload of every case that brings a manifest
 
 
@@ -133,18 +134,14 @@ def threads_of(case: Case, cores: int) -> int:
     return workload_of(case).threads or cores
 
 
-def warmup_of(case: Case, usual: int) -> int:
-    """How many first steps of a case are left out: those of its study, or of its scenario."""
-    length = length_of(case)
-    if length is not None:
-        return length.warmup
-    return usual if case.manifest is not None else workload_of(case).study.warmup
-
-
-def length_of(case: Case) -> Length | None:
-    """How long a case takes that has an end; None where the condition decides."""
+def launch_of(case: Case, usual: Launch) -> Launch:
+    """How long a case is measured: as usual, unless it is a story that has an end."""
     length = workload_of(case).length
-    return None if length is None else length(case.parameters)
+    if length is None:
+        return usual
+    warmup, steps = length(case.parameters)
+    whole = {"warmup": warmup, "steps": steps, "seconds": 0.0, "max_seconds": STORY_MAX_S}
+    return usual.model_copy(update=whole)
 
 
 def step_of(case: Case) -> Step:

@@ -8,16 +8,77 @@ import time
 import pytest
 
 from workloads import catalogue
-from workloads.catalogue import CATALOGUE, Case, bind, lower, threads_of, work_of
+from workloads.catalogue import (
+    CATALOGUE,
+    Case,
+    bind,
+    launch_of,
+    lower,
+    threads_of,
+    work_of,
+)
+from workloads.condition import Condition
 from workloads.fault import Refused
+from workloads.shelf import INFERENCE, STUDIES
+from workloads.workload import HOUSE, Study
 
 EMDL = [name for name in CATALOGUE if name.startswith("emdl-")]
+TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE}" in CATALOGUE]
+NAMES = {
+    "cambridge": "sgemm mlp-1 mlp-2 mlp-3 mlp-4",
+    "emdl21": "emdl-alexnet emdl-cpuconf emdl-googlenet emdl-lenet emdl-mobilenetv2"
+    " emdl-squeezenet",
+    "tx2": "alexnet char-cnn char-lstm daily-increment dcgan densenet40 dqn inceptionv1 resnet50"
+    " squeezenet vgg16 xception",
+    "tx2-failed": "bert densenet100 resnet101 resnet152 seq2seq vgg19",
+    "textbook": "lenet googlenet mobilenetv2 resnet20",
+    "house": "noop",
+}
 
 
-def test_the_models_of_the_studies_can_be_asked_for() -> None:
-    models = {"lenet", "alexnet", "squeezenet", "googlenet", "mobilenetv2", "cpuconf"}
-    assert {f"emdl-{model}" for model in models} == set(EMDL)
-    assert {"mlp-1", "mlp-2", "mlp-3", "mlp-4", "sgemm", "noop"} <= set(CATALOGUE)
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_every_workload_of_a_study_can_be_asked_for(study: Study) -> None:
+    found = {name for name, workload in CATALOGUE.items() if workload.study == study}
+    assert set(NAMES[study.name].split()) == found - {f"{name}{INFERENCE}" for name in TRAINED}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_workload_says_what_it_is_and_where_its_settings_come_from(name: str) -> None:
+    workload = CATALOGUE[name]
+    assert 0 < len(workload.text) <= 70
+    assert workload.notes or workload.study == HOUSE
+    for parameter in workload.parameters:
+        assert parameter.least <= parameter.default <= parameter.most
+        assert not parameter.only or parameter.default in parameter.only
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_inference_is_the_forward_part_of_training(name: str) -> None:
+    """What trains beside another does less when it is used: half of dqn, the maker of dcgan."""
+    train, infer = work_of(bind(name, {})), work_of(bind(f"{name}{INFERENCE}", {}))
+    assert (True, False) == (train.training, infer.training)
+    assert train.macs is not None
+    assert infer.macs is not None
+    assert infer.macs == train.macs // {"dqn": 2}.get(name, 1) or name == "dcgan"
+    forward = [op for op in train.ops if op.name.endswith(".forward")]
+    assert {op.name for op in infer.ops if op.name.endswith(".forward")} <= {
+        op.name.removeprefix("made.") for op in forward
+    }
+    assert 2 < train.flops / infer.flops < (13 if name == "dcgan" else 10)
+
+
+@pytest.mark.parametrize("name", [name for name, each in CATALOGUE.items() if each.parameters])
+def test_the_smallest_of_a_workload_can_be_lowered(name: str) -> None:
+    least = {each.name: each.least for each in CATALOGUE[name].parameters}
+    assert lower(bind(name, least), 1)
+
+
+def test_the_daily_increment_has_an_end() -> None:
+    usual = Condition().launch
+    for batch, warmup, steps in [(4, 128, 272), (16, 32, 68), (64, 8, 17)]:
+        launch = launch_of(bind("daily-increment", {"batch_size": batch}), usual)
+        assert (warmup, steps, 0.0) == (launch.warmup, launch.steps, launch.seconds)
+    assert usual == launch_of(bind("densenet40", {}), usual)
 
 
 @pytest.mark.parametrize("name", EMDL)
@@ -79,7 +140,9 @@ def test_digests_of_what_has_not_changed_have_not_changed() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "sentence"),
     [
-        ("emdl-lenett", {}, "there is no workload 'emdl-lenett'"),
+        ("emdl-lenett", {}, "there is no workload 'emdl-lenett'; did you mean emdl-lenet"),
+        ("thing", {}, "there is no workload 'thing'; 'farm workload list' shows them all"),
+        ("daily-increment", {"batch_size": 5}, "batch_size is 5; it is one of 1, 2, 4, 8, 16"),
         ("emdl-lenet", {"batch_size": 0}, "batch_size is 0; it goes from 1 to 4096"),
         ("emdl-alexnet", {"batch_size": 513}, "batch_size is 513; it goes from 1 to 512"),
         ("emdl-alexnet", {"batch_size": True}, "batch_size is a whole number, not True"),
