@@ -57,6 +57,7 @@ static void add_run(const struct op *op, struct scene *scene) {
 /* As many operands as there are, all of them floats. */
 static const char *check_many(const struct op *op, int ins, int outs, int ints) {
     static const char many[] = "ffffffffffffffffffffffff";
+    _Static_assert(sizeof many == OPERANDS_MAX + 1, "a letter for every operand");
     if (op->ins < ins || op->outs < outs || op->ins > OPERANDS_MAX || op->outs > OPERANDS_MAX)
         return "has too few or too many operands";
     return check_form(op, many + OPERANDS_MAX - op->ins, many + OPERANDS_MAX - op->outs, ints, 0);
