@@ -18,14 +18,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
 MANIFEST = "manifest.json"
-BYTES_MAX = 200 * 1000
+BYTES_MAX = 200 * 1024
 ZIG = (sys.executable, "-m", "ziglang")
 BIONIC_ONLY = "runner/bionic.c"
 
 _COMPILE = (
     "-std=c11",
     "-D_GNU_SOURCE=",
-    "-O3",
     "-g0",
     "-Wall",
     "-Wextra",
@@ -33,17 +32,30 @@ _COMPILE = (
     "-fno-unwind-tables",
     "-fno-asynchronous-unwind-tables",
     "-fno-ident",
+    "-fno-builtin-bcmp",  # Android has none
     "-ffunction-sections",
     "-fdata-sections",
     "-fvisibility=hidden",
 )
+# What runs once, or moves memory and nothing else, is compiled for size.
+_SMALL = (
+    "runner/",
+    "engine/data.c",
+    "engine/plan.c",
+    "engine/work.c",
+    "engine/cpu/losses.c",
+    "engine/cpu/ops.c",
+    "engine/cpu/plumbing.c",
+    "engine/cpu/window.c",
+)
 _LINK = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
 
-# All that the bionic build may ask of Android: what is not listed here does not link.
+# All that the bionic build may ask of Android: what is not listed here does not link. Each has been
+# there since Android 5 or before, and none shares a layout with us that differs between libcs.
 _BIONIC: dict[str, tuple[str, ...]] = {
     "libc.so": (
-        *("__errno", "__libc_init", "_exit", "abort", "access", "aligned_alloc", "calloc"),
-        *("clock_gettime", "clock_nanosleep", "close", "fork", "free", "ftruncate"),
+        *("__errno", "__libc_init", "_exit", "abort", "access", "calloc"),
+        *("clock_gettime", "clock_nanosleep", "close", "fork", "free", "fstat", "ftruncate"),
         *("getauxval", "getpid", "kill", "lseek", "madvise", "malloc", "memchr", "memcmp"),
         *("memcpy", "memmove", "memset", "mmap", "munmap", "nanosleep", "open", "pipe"),
         *("poll", "posix_memalign", "pread", "pthread_create", "pthread_detach"),
@@ -111,7 +123,8 @@ def sources(root: Path = HERE) -> tuple[Path, ...]:
 
 def digest_of_sources(target: Target, zig_version: str, root: Path = HERE) -> str:
     """What a binary comes from: sources, flags, compiler."""
-    recipe = [target.zig, _COMPILE, _LINK, target.flags, target.engine, target.link, zig_version]
+    recipe: list[object] = [target.zig, _COMPILE, _SMALL, _LINK, zig_version]
+    recipe += [target.flags, target.engine, target.link]
     if target.bionic:
         recipe.append(_BIONIC)
     found = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
@@ -191,7 +204,8 @@ def _is_compiled(target: Target, path: Path) -> bool:
 
 def _compile(target: Target, path: Path, scratch: Path, root: Path) -> str:
     output = scratch / (path.as_posix().replace("/", "-") + ".o")
-    own = target.engine if path.parts[0] == "engine" else ()
+    own = list(target.engine) if path.parts[0] == "engine" else []
+    own.append("-Os" if path.as_posix().startswith(_SMALL) else "-O3")
     # Told from within the sources, so that no path of this machine gets into the bytes.
     words = ["cc", "-target", target.zig, *_COMPILE, *target.flags, *own]
     _zig([*words, "-c", path.as_posix(), "-o", str(output)], root)
@@ -204,6 +218,7 @@ def _link_bionic(objects: list[str], output: Path, scratch: Path) -> None:
     words = ["ld.lld", "-pie", "--no-undefined", "--gc-sections", "-s", "--build-id=none"]
     words += ["--dynamic-linker=/system/bin/linker64", "--hash-style=both", "-z", "now"]
     words += ["-z", "relro", "-z", "noexecstack", "-z", "max-page-size=16384"]
+    words += ["-z", "common-page-size=16384"]
     _zig([*words, *objects, *stubs, "-o", str(output)], scratch)
 
 

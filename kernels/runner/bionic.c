@@ -1,8 +1,9 @@
 /* bionic.c - what Android's C library expects of an executable that no NDK has linked.
  *
  * Only the bionic build has this file. It is compiled against musl's headers, whose layouts the
- * rest of the runner keeps away from; here stand the two places where the names differ. */
+ * rest of the runner keeps away from; here stands what differs. */
 #include <stddef.h>
+#include <stdlib.h>
 
 int main(int count, char **words);
 
@@ -16,6 +17,12 @@ _Noreturn void __libc_init(void *stack, void (*at_exit)(void), int (*run)(int, c
 int *__errno(void);
 
 int *__errno_location(void) { return __errno(); }
+
+/* Android has this one only since version 9. */
+void *aligned_alloc(size_t alignment, size_t size) {
+    void *start = NULL;
+    return posix_memalign(&start, alignment, size) == 0 ? start : NULL;
+}
 
 __attribute__((used)) static _Noreturn void begin(void *stack) {
     static const struct structors none = {NULL, NULL, NULL};
