@@ -37,7 +37,7 @@ class Length(NamedTuple):
     steps: int
 
 
-HOUSE = Study("house", "of this house", warmup=5)
+HOUSE = Study("house", "what the farm brings itself", warmup=5)
 
 
 @dataclass(frozen=True)

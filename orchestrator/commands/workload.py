@@ -1,39 +1,136 @@
-"""`farm workload`: what can be run."""
+"""`farm workload`: what can be run, and the files that foreign programs bring."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import json_option, print_json, print_table
+from orchestrator.commands.common import (
+    json_option,
+    lab_option,
+    print_json,
+    print_table,
+    read_lab,
+)
+from workloads.fault import Refused
+from workloads.text import safe_text
+
+if TYPE_CHECKING:
+    from workloads.workload import Workload
 
 
 @click.group()
 def workload() -> None:
-    """List what can be run."""
+    """List what can be run, and keep the files of foreign programs."""
 
 
 @workload.command("list")
 @json_option
 def list_workloads(as_json: bool) -> None:
-    """List every workload with its parameters and their defaults."""
-    from workloads.catalogue import CATALOGUE, bind, work_of
+    """List every workload, study by study."""
+    from workloads.catalogue import CATALOGUE
 
-    found = [CATALOGUE[name] for name in sorted(CATALOGUE)]
     if as_json:
         print_json(
             {
-                item.name: {
+                name: {
                     "text": item.text,
+                    "study": item.study.name,
                     "parameters": {each.name: each.default for each in item.parameters},
-                    "flops_per_step": work_of(bind(item.name, {})).flops,
                 }
-                for item in found
+                for name, item in CATALOGUE.items()
             }
         )
+    elif sys.stdout.isatty():
+        for line in _shelf():
+            click.echo(line)
+    else:
+        rows = [
+            (name, item.study.name, _choices(item), item.text) for name, item in CATALOGUE.items()
+        ]
+        print_table(("WORKLOAD", "STUDY", "PARAMETERS", "WHAT IT DOES"), rows)
+
+
+def _shelf() -> Iterator[str]:
+    """Every workload, study by study; inference is said once."""
+    from workloads.catalogue import CATALOGUE
+    from workloads.shelf import INFERENCE, STUDIES
+
+    for study in STUDIES:
+        yield f"{study.name}: {study.text}"
+        for name, item in CATALOGUE.items():
+            if item.study == study and not name.endswith(INFERENCE):
+                yield f"  {name:<17} {item.text}"
+        yield ""
+    yield f"Whatever trains has a twin that only uses the model: resnet50{INFERENCE}."
+    yield "'farm workload show NAME' says what may be chosen, what it costs, its sources."
+
+
+def _choices(item: "Workload") -> str:
+    return ", ".join(f"{each.name}={each.default}" for each in item.parameters) or "-"
+
+
+@workload.command()
+@click.argument("name")
+@click.option("--batch-size", type=int, help="Short for --with batch_size=N.")
+@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Choose a parameter.")
+@json_option
+def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: bool) -> None:
+    """Show what a workload is, costs and needs: arithmetic, memory, optimizer, sources."""
+    from orchestrator.commands.workload_card import card_of, shown
+    from workloads.catalogue import bind
+
+    chosen = dict(_chosen(each) for each in given)
+    if batch_size is not None:
+        chosen["batch_size"] = batch_size
+    case = bind(name, chosen)
+    if as_json:
+        print_json(card_of(case))
         return
-    rows = []
-    for item in found:
-        choices = ", ".join(
-            f"{each.name}={each.default} ({each.least}..{each.most})" for each in item.parameters
-        )
-        mflops = work_of(bind(item.name, {})).flops / 1e6
-        rows.append((item.name, choices or "-", f"{mflops:,.0f}", item.text))
-    print_table(("WORKLOAD", "PARAMETERS", "MFLOP/STEP", "WHAT IT DOES"), rows)
+    for line in shown(case):
+        click.echo(line)
+
+
+def _chosen(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not value.isdecimal():
+        raise Refused(f"'{safe_text(text, 60)}' chooses nothing; write NAME=N, N being a number")
+    return name, int(value)
+
+
+@workload.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@lab_option
+@json_option
+def keep(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
+    """Copy FILES into the lab by digest, for the agents that use its folder.
+
+    Prints each as a manifest names it. A host with a lab folder of its own needs them there too.
+    """
+    shelf = read_lab(lab_folder).files_folder
+    kept = {file.name: _keep(file, shelf) for file in files}
+    if as_json:
+        print_json(kept)
+        return
+    for name, digest in kept.items():
+        click.echo(f"  {name}: {digest}")
+
+
+def _keep(file: Path, shelf: Path) -> str:
+    """Copy a file whole or not at all, and answer its digest."""
+    import shutil
+    from hashlib import file_digest
+
+    try:
+        shelf.mkdir(parents=True, exist_ok=True)
+        with file.open("rb") as stream:
+            digest = file_digest(stream, "sha256").hexdigest()
+        if not (shelf / digest).exists():
+            part = shelf / f"{digest}.part"
+            shutil.copyfile(file, part)
+            part.replace(shelf / digest)
+    except OSError as error:
+        raise Refused(f"{file} cannot be kept: {error.strerror}") from error
+    return digest

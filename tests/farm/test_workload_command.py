@@ -1,0 +1,55 @@
+"""`farm workload`: the shelf fits a terminal, and a card says what a case costs."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from orchestrator.commands import workload as command
+from orchestrator.commands.workload_card import shown
+from workloads.catalogue import CATALOGUE, bind
+from workloads.fault import Refused
+
+
+def ran(*words: str) -> str:
+    result = CliRunner().invoke(command.workload, words, catch_exceptions=False)
+    assert 0 == result.exit_code
+    return result.output
+
+
+def test_the_shelf_names_every_workload_and_fits_a_terminal() -> None:
+    lines = list(command._shelf())
+    assert max(map(len, lines)) <= 80
+    named = {line.split()[0] for line in lines if line.startswith("  ")}
+    assert {name for name in CATALOGUE if not name.endswith("-inference")} == named
+
+
+def test_programs_get_every_workload() -> None:
+    assert list(CATALOGUE) == list(json.loads(ran("list", "--json")))
+    assert list(CATALOGUE) == [line.split("\t")[0] for line in ran("list").splitlines()[1:]]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_card_fits_a_terminal(name: str) -> None:
+    assert max(map(len, shown(bind(name, {})))) <= 80
+
+
+def test_a_card_says_what_a_case_costs() -> None:
+    card = json.loads(ran("show", "resnet50", "--batch-size", "64", "--json"))
+    assert (64, 224) == (card["parameters"]["batch_size"], card["parameters"]["image_size"])
+    assert 25_557_032 == card["textbook"]["resnet50"]["parameters"]
+    assert 25_557_032 - 990 * 2049 == card["model_parameters"]
+    memory = card["memory_bytes"]
+    assert memory["planned"] == sum(size for kind, size in memory.items() if kind != "planned")
+    # The TX2 study read 5.8 GB of memory for it.
+    assert 5.8e9 == pytest.approx(memory["planned"], rel=0.1)
+
+
+def test_a_parameter_can_be_chosen() -> None:
+    assert "  image_size          64   32 to 512: pixels a side" in ran(
+        "show", "resnet50", "--with", "image_size=64"
+    )
+    with pytest.raises(Refused, match="'image_size' chooses nothing; write NAME=N"):
+        ran("show", "resnet50", "--with", "image_size")
+    with pytest.raises(Refused, match="there is no workload 'resnet5'; did you mean resnet50"):
+        ran("show", "resnet5")
