@@ -275,7 +275,8 @@ def conv_input_gradient(call: Call) -> Results:
     w, dy = call[0], call[1]
     groups, *ints = call.op.ints
     window = Window.of(ints, call.shapes[0], dy.shape)
-    parts = np.einsum("ngoyx,gochw->ngcyxhw", _grouped(dy, groups), _weights(w, groups))
+    sent, weights = _grouped(dy, groups), _weights(w, groups)
+    parts = np.einsum("ngoyx,gochw->ngcyxhw", sent, weights, optimize=True)
     channels = call.shapes[0][1]
     return (window.spread(parts.reshape(dy.shape[0], channels, *parts.shape[3:]), channels),)
 

@@ -1,0 +1,314 @@
+"""Every operation of the engine, on one thread and on two: values by a reference in double
+precision, gradients by the loss's own differences.
+
+Each layer stands behind one that learns, so that the way back through it is part of the test.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tests.kernels.dumps import Dumped, some_places, worst
+from workloads.data import Column, constant, labels, next_tokens, noise, one_hot, tokens
+from workloads.graph import TARGET, Model, Node, Stated
+from workloads.layers import (
+    GELU,
+    LSTM,
+    Add,
+    Attention,
+    AvgPool,
+    BatchNorm,
+    BinaryCrossEntropy,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    Embedding,
+    Flatten,
+    GlobalAvgPool,
+    LastMoment,
+    Layer,
+    LayerNorm,
+    LeakyReLU,
+    Linear,
+    MaxPool,
+    MeanSquaredError,
+    Positions,
+    ReLU,
+    ReLU6,
+    RepeatMoment,
+    Reshape,
+    Shape,
+    Sigmoid,
+    Softmax,
+    SoftmaxCrossEntropy,
+    Tanh,
+    TemporalDifference,
+    Upsample,
+)
+from workloads.lowering.layers import LAYERS
+from workloads.training import SGD, Adam, Inference, Optimizer, training
+
+UNSTATED = Stated(0, 0, "a test")
+BATCH = 3
+
+
+def behind(
+    shape: Shape, *layers: Layer, loss: Layer | None = None, target: Column | None = None
+) -> Model:
+    """Layers behind one that learns, on noise, before a loss."""
+    # A norm takes away what a bias adds: its gradient would be nothing but rounding.
+    bias = not any(isinstance(layer, BatchNorm) for layer in layers)
+    first = Conv2d(shape[0], 1, bias=bias) if len(shape) == 3 else Linear(shape[-1])
+    nodes = [Node(f"layer{at}", layer) for at, layer in enumerate((first, *layers))]
+    last = Node("loss", loss or MeanSquaredError())
+    data = {"x": noise(), TARGET: target or noise()}
+    return Model("tried", {"x": shape}, (*nodes, last), UNSTATED, data=data)
+
+
+def model(nodes: list[Node], inputs: Mapping[str, Shape], **data: Column) -> Model:
+    """Any graph."""
+    return Model("tried", inputs, tuple(nodes), UNSTATED, data=data)
+
+
+MSE = Node("loss", MeanSquaredError())
+ODD = (3, 7, 9)
+
+CONVS = {
+    "conv 3x3": behind(ODD, Conv2d(5, 3)),
+    "conv 3x3 same": behind(ODD, Conv2d(5, 3, padding="same")),
+    "conv 3x3 stride 2 same": behind((3, 8, 9), Conv2d(5, 3, 2, "same")),
+    "conv 3x3 stride 2 padded by 1": behind((4, 9, 8), Conv2d(6, 3, 2, 1)),
+    "conv 1x1": behind((9, 5, 7), Conv2d(11, 1)),
+    "conv 1x1 stride 2": behind((6, 7, 6), Conv2d(8, 1, 2)),
+    "conv 1x1 no bias": behind((16, 8, 8), Conv2d(24, 1, bias=False)),
+    "conv 5x5": behind((2, 12, 13), Conv2d(4, 5, padding=2)),
+    "conv 7x7 stride 2 same": behind((3, 15, 14), Conv2d(8, 7, 2, "same")),
+    "conv 11x11 stride 4": behind((3, 23, 27), Conv2d(6, 11, 4)),
+    "conv 1x7": behind((4, 5, 9), Conv2d(3, (1, 7), padding="same", bias=False)),
+    "conv 5x1 stride 2x3": behind((3, 11, 10), Conv2d(4, (5, 1), (2, 3))),
+    "conv larger than its image": behind((2, 3, 3), Conv2d(3, 5, padding=2)),
+    "conv of one pixel": behind((20, 1, 1), Conv2d(12, 1)),
+    "conv wide": behind((40, 17, 19), Conv2d(70, 3, padding=1)),
+    "conv deep": behind((96, 6, 6), Conv2d(130, 3, padding=1, bias=False)),
+    "conv groups": behind((6, 7, 7), Conv2d(9, 3, padding=1, groups=3)),
+    "conv groups stride 2": behind((8, 9, 9), Conv2d(12, 3, 2, 1, groups=2)),
+    "depthwise": behind((7, 9, 11), Conv2d(7, 3, padding="same", groups=7)),
+    "depthwise stride 2": behind((8, 10, 9), Conv2d(8, 3, 2, "same", groups=8, bias=False)),
+    "depthwise 5x5": behind((5, 12, 9), Conv2d(5, 5, padding=2, groups=5)),
+    "depthwise wide": behind((33, 20, 21), Conv2d(33, 3, 1, 1, groups=33)),
+    "depthwise, two out of each": behind((4, 7, 7), Conv2d(8, 3, padding=1, groups=4)),
+    "transposed": behind((5, 4, 6), Conv2d(3, 4, 2, 1, transposed=True)),
+    "transposed 3x3 same": behind((4, 5, 5), Conv2d(6, 3, 2, "same", transposed=True)),
+    "transposed from one pixel": behind((9, 1, 1), Conv2d(6, 4, bias=False, transposed=True)),
+    "transposed groups": behind((6, 4, 4), Conv2d(4, 3, 2, 1, groups=2, transposed=True)),
+    "conv frozen": behind(ODD, Conv2d(5, 3, trainable=False)),
+}
+ROWS = {
+    "linear": behind((13,), Linear(7)),
+    "linear no bias": behind((13,), Linear(7, bias=False)),
+    "linear wide": behind((270,), Linear(131)),
+    "linear over time": behind((5, 6), Linear(9)),
+    "linear frozen": behind((13,), Linear(7, trainable=False)),
+}
+ACTIVATIONS = {
+    type(layer).__name__: behind(ODD, layer)
+    for layer in (ReLU(), ReLU6(), LeakyReLU(0.3), Tanh(), Sigmoid(), GELU(), Dropout(0.4))
+} | {
+    "ReLU6 above six": behind((40,), Linear(50), Linear(50), ReLU6()),
+    "Softmax of channels": behind((6, 3, 4), Softmax(axis=0)),
+    "Softmax of rows": behind((5, 9), Softmax()),
+    "Softmax of one": behind((4, 1, 1), Softmax()),
+}
+NORMS = {
+    "batch norm": behind(ODD, BatchNorm()),
+    "batch norm and ReLU": behind(ODD, BatchNorm(momentum=0.7), ReLU()),
+    "batch norm and ReLU6": behind((5, 6, 6), BatchNorm(epsilon=1e-3), ReLU6()),
+    "batch norm wide": behind((20, 17, 13), BatchNorm(), ReLU()),
+    "batch norm frozen": behind(ODD, BatchNorm(trainable=False), ReLU()),
+    "batch norm first": model(
+        [Node("norm", BatchNorm()), Node("relu", ReLU()), MSE],
+        {"x": ODD},
+        x=noise(),
+        target=noise(),
+    ),
+    "batch norm read twice": model(
+        [
+            Node("conv", Conv2d(4, 1, bias=False)),
+            Node("norm", BatchNorm()),
+            Node("relu", ReLU()),
+            Node("sum", Add(), ("norm", "relu")),
+            MSE,
+        ],
+        {"x": ODD},
+        x=noise(),
+        target=noise(),
+    ),
+    "layer norm of rows": behind((37,), LayerNorm()),
+    "layer norm over time": behind((5, 12), LayerNorm(epsilon=1e-3)),
+    "layer norm frozen": behind((5, 12), LayerNorm(trainable=False)),
+}
+POOLS = {
+    "max pool": behind((3, 8, 9), MaxPool(2, 2)),
+    "max pool 3x3 stride 2 same": behind((3, 8, 9), MaxPool(3, 2, "same")),
+    "max pool 3x3 stride 1 same": behind((5, 7, 6), MaxPool(3, 1, "same")),
+    "max pool 3x3 stride 2 padded": behind((4, 9, 9), MaxPool(3, 2, 1)),
+    "max pool over time": behind((4, 11, 1), MaxPool((11, 1), 1)),
+    "avg pool": behind((3, 8, 9), AvgPool(2, 2)),
+    "avg pool 3x3 same": behind((3, 8, 9), AvgPool(3, 2, "same")),
+    "avg pool 3x3 stride 1 padded": behind((4, 7, 7), AvgPool(3, 1, 1)),
+    "global avg pool": behind((9, 5, 7), GlobalAvgPool()),
+}
+
+
+def two_ways(*join: Node) -> Model:
+    """An image that goes two ways and meets itself again."""
+    ways = [Node("conv", Conv2d(4, 1)), Node("one", Conv2d(4, 3, padding=1), ("conv",))]
+    other = Node("two", Tanh(), ("conv",))
+    return model([*ways, other, *join, MSE], {"x": ODD}, x=noise(), target=noise())
+
+
+PLUMBING = {
+    "add": two_ways(Node("add", Add(), ("one", "two"))),
+    "add three": two_ways(Node("add", Add(), ("one", "two", "conv"))),
+    "add twice the same": two_ways(
+        Node("a", Add(), ("one", "one")), Node("b", Add(), ("a", "two"))
+    ),
+    "concat": two_ways(Node("join", Concat(), ("two", "one", "conv"))),
+    "concat with the input": two_ways(
+        Node("join", Concat(), ("two", "x")),
+        Node("add", Conv2d(4, 1)),
+        Node("b", Add(), ("add", "one")),
+    ),
+    "concat of features": model(
+        [
+            Node("a", Linear(3)),
+            Node("b", Linear(5), ("x",)),
+            Node("join", Concat(axis=1), ("a", "b")),
+            MSE,
+        ],
+        {"x": (4, 6)},
+        x=noise(),
+        target=noise(),
+    ),
+    "upsample by 2": behind(ODD, Upsample(2)),
+    "upsample by 3": behind((2, 4, 3), Upsample(3)),
+    "positions": behind((5, 6), Positions()),
+    "last moment": behind((5, 6), LastMoment()),
+    "repeat moment": behind((6,), RepeatMoment(4)),
+    "reshape": behind((6, 4), Reshape((3, 2, 4)), Conv2d(5, 2)),
+    "flatten": behind(ODD, Flatten(), Linear(4)),
+}
+SEQUENCES = {
+    "embedding": model(
+        [Node("rows", Embedding(11, 7)), MSE], {"x": (9,)}, x=tokens(11), target=noise()
+    ),
+    "lstm": behind((6, 5), LSTM(7)),
+    "lstm wide": behind((4, 33), LSTM(40)),
+    "lstm of one moment": behind((1, 5), LSTM(3)),
+    "lstm on lstm": behind((5, 4), LSTM(6), LSTM(3), LastMoment()),
+    "lstm first": model([Node("lstm", LSTM(5)), MSE], {"x": (6, 4)}, x=noise(), target=noise()),
+    "lstm frozen": behind((6, 5), LSTM(7, trainable=False)),
+    "attention": behind((6, 8), Attention(1)),
+    "attention of two heads": behind((7, 12), Attention(2)),
+    "attention, causal": behind((9, 15), Attention(3, causal=True)),
+    "attention, frozen": behind((5, 8), Attention(2, trainable=False)),
+    "attention, longer": behind((33, 24), Attention(4)),
+}
+VALUES = {"values": (4,), "following": (4,), "action": (), "reward": ()}
+LOSSES = {
+    "softmax cross-entropy": behind((9,), loss=SoftmaxCrossEntropy(), target=labels(9)),
+    "softmax cross-entropy over time": behind(
+        (4, 11), loss=SoftmaxCrossEntropy(), target=next_tokens(11)
+    ),
+    "cross-entropy": behind((9,), Softmax(), loss=CrossEntropy(), target=labels(9)),
+    "mean squared error": behind((9,), target=one_hot(9)),
+    "binary cross-entropy": behind((9,), loss=BinaryCrossEntropy(), target=one_hot(9)),
+    "binary cross-entropy of ones": behind((1,), loss=BinaryCrossEntropy(), target=constant(1)),
+    "temporal difference": model(
+        [
+            Node("q", Linear(4), ("values",)),
+            Node("next", Linear(4, trainable=False), ("following",)),
+            Node("loss", TemporalDifference(0.9), ("q", "next", "action", "reward")),
+        ],
+        VALUES,
+        values=noise(),
+        following=noise(),
+        action=labels(4),
+        reward=noise(),
+    ),
+}
+LARGE = ("wide", "deep", "longer")  # for the paths of the engine that only they take
+MODELS = CONVS | ROWS | ACTIVATIONS | NORMS | POOLS | PLUMBING | SEQUENCES | LOSSES
+
+
+def test_every_layer_that_can_be_lowered_is_tried() -> None:
+    tried = {type(node.layer) for each in MODELS.values() for node in each.nodes}
+    assert set(LAYERS) == tried
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_step_is_what_the_reference_says(name: str, threads: int) -> None:
+    dumped = Dumped.of(training(MODELS[name], BATCH, SGD(0.1)), threads)
+    machine = dumped.reference()
+    machine.step(dumped.moments[1])
+    for number, found in enumerate(dumped.moments[1]):
+        error = worst(found, machine[number])
+        assert error < 2e-5, f"{dumped.name(number)} is off by {error:.1e} of its size"
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.endswith(LARGE)])
+def test_a_gradient_is_the_slope_of_the_loss(name: str) -> None:
+    dumped = Dumped.of(training(MODELS[name], BATCH, SGD(0.1)))
+    assert dumped.learned
+    for parameter, gradient in dumped.learned:
+        found = dumped.moments[1][gradient]
+        size = float(np.abs(found).max())
+        for index in some_places(found.shape, 3, seed=parameter):
+            error = abs(found[index] - dumped.slope(parameter, index)) / max(size, 1e-6)
+            assert error < 1e-3, f"{dumped.name(parameter)}{index} is off by {error:.1e}"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        SGD(0.1),
+        SGD(0.1, weight_decay=0.01),
+        SGD(0.05, momentum=0.9),
+        SGD(0.05, momentum=0.9, weight_decay=0.01),
+        Adam(0.01),
+        Adam(0.02, beta_1=0.5, beta_2=0.9, epsilon=1e-3),
+    ],
+    ids=str,
+)
+def test_an_optimizer_follows_its_formula_for_three_steps(
+    optimizer: Optimizer, threads: int
+) -> None:
+    tried = behind((37,), Linear(19), Tanh(), Linear(3))
+    dumped = Dumped.of(training(tried, BATCH, optimizer), threads, steps=3)
+    machine = dumped.reference()
+    for moment in dumped.moments[1:]:
+        machine.step(moment)
+        for number, found in enumerate(moment):
+            # Adam divides by the gradient's own size, which makes much of what is nearly nothing.
+            assert worst(found, machine[number]) < 1e-3, dumped.name(number)
+
+
+@pytest.mark.parametrize("name", [*NORMS, "Dropout", "conv 3x3", "attention of two heads", "lstm"])
+def test_inference_is_what_the_reference_says(name: str) -> None:
+    dumped = Dumped.of(Inference(MODELS[name], BATCH))
+    machine = dumped.reference()
+    machine.step(dumped.moments[1])
+    for number, found in enumerate(dumped.moments[1]):
+        assert worst(found, machine[number]) < 2e-5, dumped.name(number)
+
+
+def test_dropout_drops_its_share_anew_in_every_step() -> None:
+    dumped = Dumped.of(training(behind((4, 40, 40), Dropout(0.3)), 4, SGD(0.1)), steps=2)
+    (mask,) = [number for number, tensor in enumerate(dumped.plan.tensors) if tensor.type == "byte"]
+    first, second = (dumped.moments[at][mask] for at in (1, 2))
+    assert 0.7 == pytest.approx(first.mean(), abs=0.02)
+    assert 0.58 == pytest.approx((first == second).mean(), abs=0.02)  # 0.7 x 0.7 + 0.3 x 0.3
