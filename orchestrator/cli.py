@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
     "status": ("orchestrator.commands.status:status", "Say how the lab is, in one screen."),
     "workload": ("orchestrator.commands.workload:workload", "List what can be run."),
+    "metrics": ("orchestrator.commands.metrics:metrics", "Show every figure and its formula."),
     "phone": ("orchestrator.commands.phone:phone", "List the phones."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
     "agent": ("agent.cli:agent", "Run the agent of a host with phones."),

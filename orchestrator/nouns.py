@@ -113,6 +113,7 @@ class MeasuredRun:
     metrics: dict[str, Metric]
     started_at: datetime
     ended_at: datetime
+    telemetry: str | None = None  # digest of its blob
 
     @property
     def valid(self) -> bool:

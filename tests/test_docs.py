@@ -9,6 +9,7 @@ import yaml
 
 from orchestrator.cli import farm
 from orchestrator.plan.sweep import read_sweep
+from workloads.measure import metrics_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "deploy/README.md")
@@ -42,6 +43,12 @@ def test_a_documented_command_is_understood(document: str, words: list[str]) -> 
 def test_the_sweep_in_the_readme_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert 24 == read_sweep(text).runs_per_phone
+
+
+def test_the_table_of_metrics_is_what_the_code_says() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    _, _, section = text.partition("\n## Metrics\n")
+    assert metrics_table() in section, "copy the table of './farm metrics' into ARCHITECTURE.md"
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)

@@ -181,7 +181,7 @@ def read_blob(blob: bytes) -> dict[str, Any]:
     try:
         unpacking = zlib.decompressobj()
         content = json.loads(unpacking.decompress(blob, BYTES_MAX))
-        if not isinstance(content, dict) or unpacking.unconsumed_tail:
+        if not isinstance(content, dict) or not unpacking.eof:
             raise ValueError("not telemetry")
     except (ValueError, zlib.error, RecursionError):
         raise Refused("The telemetry of this run cannot be read.") from None

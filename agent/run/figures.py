@@ -16,7 +16,7 @@ from agent.run.telemetry import Readings
 from workloads.catalogue import Work
 from workloads.measure import Metric, Provenances, kind_of
 from workloads.phone import PhoneFacts, ThermalZone
-from workloads.timeline import copied_share, course_of, spans_of, step_similarity
+from workloads.timeline import Course, copied_share, course_of, spans_of, step_similarity
 
 CURRENT = f"{SUPPLY}/battery/current_now"
 VOLTAGE = f"{SUPPLY}/battery/voltage_now"
@@ -213,6 +213,12 @@ def battery_energy_j(readings: Readings, span: tuple[int, int]) -> float | None:
     if len(power) < 3 or len(power) < 0.9 * inside:
         return None
     return course_of(power).total[-1]
+
+
+def energy_course(readings: Readings) -> Course | None:
+    """Energy that the battery gave as it adds up; None where it charged in between."""
+    power = battery_power(readings)
+    return course_of(power) if len(power) >= max(3, 0.9 * len(readings.t_ns)) else None
 
 
 def battery_power(readings: Readings) -> list[tuple[int, float]]:

@@ -12,6 +12,7 @@ from workloads.fault import Refused
 
 if TYPE_CHECKING:
     from orchestrator.nouns import MeasuredRun, SweepSummary
+    from orchestrator.store.database import Database
 
 
 @click.command()
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "comparison", "html"]),
+    type=click.Choice(["csv", "comparison", "ops", "html"]),
     default="csv",
     show_default=True,
-    help="One row a figure, one row a phone and cell, or a report page.",
+    help="One row a figure, a phone and cell, or a traced operation; or a report page.",
 )
 @click.option("-o", "--output", default="", help="File to write; - for standard output.")
 @click.option("--everything", is_flag=True, help="With suspect and void runs, marked as such.")
@@ -37,13 +38,16 @@ def export(name: str, lab_folder: Path, form: str, output: str, everything: bool
     runs = measured_runs(db, sweep.id, void=everything or form == "html")
     if not runs:
         raise Refused(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
-    text = render(form, sweep.name, runs, everything, incomplete(sweep))
+    if form == "ops":
+        text = render_ops(db, runs, everything)
+    else:
+        text = render(form, sweep.name, runs, everything, incomplete(sweep))
     if incomplete(sweep):
         click.echo(incomplete(sweep), err=True)
     if output == "-":
         click.echo(text, nl=False)
         return
-    default = {"csv": ".csv", "comparison": ".comparison.csv", "html": ".html"}[form]
+    default = {"csv": ".csv", "html": ".html"}.get(form, f".{form}.csv")
     wanted = Path(output or ".")
     wanted = wanted / f"{sweep.name}{default}" if wanted.is_dir() else wanted
     plain = str(wanted.with_suffix("")).removesuffix(".simulated")
@@ -61,6 +65,23 @@ def incomplete(sweep: "SweepSummary") -> str:
         return ""
     counts = f"{sweep.done} of {sweep.total} runs are done, {sweep.failed} failed"
     return f"Not all is in: {counts}, {sweep.left} are to come."
+
+
+def render_ops(db: "Database", runs: "Sequence[MeasuredRun]", everything: bool = False) -> str:
+    """The operations of every traced run, joined with what was sampled beside them."""
+    from orchestrator.export.ops_csv import write_ops_csv
+    from orchestrator.store.queries import telemetry
+    from workloads.timeline import join, read_blob, telemetry_of
+
+    found = []
+    for run in runs:
+        blob = telemetry(db, run.telemetry) if run.telemetry else None
+        if blob is not None and (run.valid or everything):
+            found.append((run, join(telemetry_of(read_blob(blob)))))
+    stream = io.StringIO(newline="")
+    if not write_ops_csv(found, stream):
+        raise Refused("no run of this sweep was traced, so nothing is known of its operations")
+    return stream.getvalue()
 
 
 def render(

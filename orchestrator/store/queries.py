@@ -144,6 +144,7 @@ def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
             metrics={metric.name: metric for metric in said.metrics},
             started_at=said.started_at,
             ended_at=said.ended_at,
+            telemetry=said.telemetry,
         )
 
 

@@ -15,11 +15,11 @@ from agent.run.figures import (
     median_step_ms,
     quantile,
 )
-from agent.run.lines import Done, Output, Window
+from agent.run.lines import Done, Evaluation, Memory, Output, SamplerCost, Trace, Window
 from agent.run.telemetry import Readings, pack, parse_readings
 from tests.builders import a_phone
 from workloads.catalogue import bind, work_of
-from workloads.measure import METRICS, Provenance, Provenances, Source
+from workloads.measure import METRICS, Provenance, Provenances, Source, kind_of
 from workloads.phone import ThermalZone
 
 PHONE = Provenance(source=Source.PHONE)
@@ -90,10 +90,86 @@ def test_a_short_run_yields_its_figures() -> None:
     assert "first_minute_step_ms" not in found
 
 
+def test_phases_memory_and_the_samplers_cost_become_figures() -> None:
+    """What the extended lines tell, in the units of the table."""
+    run = measured()
+    told = [window.model_copy(update={"phases_ns": (1, 2, 3, 4)}) for window in run.windows]
+    output = with_windows(told)
+    kinds = ("parameter", "gradient", "state", "activation", "input", "workspace", "dataset")
+    sizes = {kind: (index + 1) * 2**20 for index, kind in enumerate(kinds)}
+    output.memory = Memory(**sizes)
+    late = {"late_p50_ns": 1, "late_p99_ns": 2_000_000, "late_max_ns": 3}
+    output.sampler = SamplerCost(readings=9, cpu_ns=10**8, core=-1, **late)
+    output.evaluations = [
+        Evaluation(step=step, t_ns=1, ns=1, accuracy=accuracy)
+        for step, accuracy in ((5, 0.25), (10, 0.5))
+    ]
+    found = {metric.name: metric.value for metric in figures(measured(output=output), ALL)}
+    phases = [found[f"{name}_ms"] for name in ("load", "forward", "backward", "update")]
+    assert phases == pytest.approx([0.2e-6, 0.4e-6, 0.6e-6, 0.8e-6])  # of five steps a window
+    assert [found[f"{kind}_mb"] for kind in kinds] == [1, 2, 3, 4, 5, 6, 7]
+    assert found["sampler_share"] == pytest.approx(0.01)
+    assert found["sampler_late_ms"] == pytest.approx(2.0)
+    assert (found["accuracy_first"], found["accuracy_last"]) == (0.25, 0.5)
+
+
+def test_a_charge_lasts_for_so_many_steps() -> None:
+    """4 V and 3 Ah are 43.2 kJ; a step takes 20 mJ."""
+    found = {metric.name: metric.value for metric in figures(measured(charge_uah=3_000_000), ALL)}
+    assert found["steps_per_charge"] == pytest.approx(2_160_000)
+    assert found["energy_per_sample_mj"] == pytest.approx(20 / 32)
+    assert found["power_w"] == pytest.approx(2.0)
+
+
+def test_traced_steps_tell_how_alike_they_are_and_what_only_moves_data() -> None:
+    """Two steps of one operation each; a product copies nothing."""
+    output = with_windows(
+        [window.model_copy(update={"phases_ns": (10, 30, 0, 0)}) for window in measured().windows]
+    )
+    output.traces = [
+        Trace(step=step, t_ns=step * S, first=0, ends_ns=(end,)) for step, end in ((0, 8), (1, 8))
+    ]
+    work = work_of(bind("sgemm", {}))
+    found = {m.name: m.value for m in figures(measured(output=output, work=work), ALL)}
+    assert found["step_similarity"] == 1.0
+    assert found["copy_share"] == pytest.approx(0.25)  # the loading
+
+
+def test_cores_have_figures_of_their_own() -> None:
+    """One a core, under its number; the average is that of the run's cores."""
+    stat = [
+        f"4:{90 * row}/{100 * row} 5:{100 * row}/{100 * row} 0:0/{100 * row}" for row in range(11)
+    ]
+    seen = readings()
+    seen.columns["/proc/stat"] = list(stat)
+    found = {metric.name: metric.value for metric in figures(measured(readings=seen), ALL)}
+    assert found["cpu_util_pct"] == pytest.approx(95)
+    assert found["core_util_pct.4"] == pytest.approx(90)
+    assert (found["core_idle_share.0"], found["core_idle_share.5"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("step_ms", True),
+        ("core_util_pct.7", True),
+        ("core_util_pct", False),
+        ("core_util_pct.x", False),
+        ("step_ms.3", False),
+        ("speed", False),
+    ],
+)
+def test_only_what_is_in_the_table_is_a_metric(name: str, known: bool) -> None:
+    """A number follows the name exactly where there is one of each."""
+    assert (kind_of(name) is not None) is known
+
+
 def test_every_metric_carries_unit_and_provenance_of_its_family() -> None:
     """No figure leaves without saying where it was made."""
     for metric in figures(measured(), ALL):
-        assert metric.unit == METRICS[metric.name].unit
+        kind = kind_of(metric.name)
+        assert kind is not None
+        assert metric.unit == kind.unit
         assert metric.provenance == PHONE
 
 
@@ -103,7 +179,7 @@ def test_a_family_that_is_not_offered_yields_nothing(family: str) -> None:
     offered = ALL.model_copy(update={family: None})
     found = {metric.name for metric in figures(measured(), offered)}
     assert found
-    assert not {name for name in found if METRICS[name].family == family}
+    assert not {name for name in found if METRICS[name.split(".")[0]].family == family}
 
 
 def test_a_long_run_compares_its_first_and_last_minute() -> None:

@@ -5,6 +5,8 @@ import io
 import json
 from pathlib import Path
 
+import pytest
+
 from orchestrator.store.queries import measured_runs, telemetry
 from tests.conftest import new_database
 from tests.farm.conftest import ROOT, Farm, a_farm, wait_for
@@ -83,7 +85,13 @@ def _export_is_whole(farm: Farm, sweep: str) -> None:
     assert {"simulated"} == {row["source"] for row in rows}
     named = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
     assert named.endswith("figures.simulated.csv")
-    assert Path(named).stat().st_size > 0
+    exported = farm.command("export", sweep, "--format", "ops", "-o", "-").stdout
+    ops = list(csv.DictReader(io.StringIO(exported, newline="")))
+    of_one = [op for op in ops if (op["trial"], op["repeat"]) == (ops[0]["trial"], "0")]
+    assert "fc1.forward" == of_one[0]["operation"]
+    assert 1 == pytest.approx(sum(float(op["share"]) for op in of_one), abs=1e-4)
+    assert all(float(op["time_ms"]) > 0 and float(op["util_pct"]) > 50 for op in ops)
+    assert all(":" in op["clock_mhz"] for op in ops)
 
 
 def _telemetry_arrived(farm: Farm) -> None:
