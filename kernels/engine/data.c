@@ -153,12 +153,12 @@ static void blend_pictures(struct picture *picture, const struct picture *other,
     picture->tint += share * (other->tint - picture->tint);
 }
 
-/* Where pixel `pixel` of `pixels` lies on the grid, which goes around. */
-static int grid_place(int64_t pixel, int64_t pixels, float offset, float *share) {
-    float place = ((float)pixel + 0.5f) / (float)pixels * GRID + offset;
+/* Where a pixel lies on the grid, which goes around; a cell is 1 / cells_a_pixel pixels wide. */
+static int grid_place(int64_t pixel, float cells_a_pixel, float offset, float *share) {
+    float place = ((float)pixel + 0.5f) * cells_a_pixel + offset;
     int cell = (int)place;
     *share = place - (float)cell;
-    return cell % GRID;
+    return cell < GRID ? cell : GRID;
 }
 
 static uint8_t byte_of(float value) {
@@ -172,18 +172,20 @@ static float noise_of(uint64_t bits) {
 
 static void paint(uint8_t *pixels, const struct picture *picture, int64_t height, int64_t width,
                   float across, float down, uint64_t noise) {
+    float cells_across = (float)GRID / (float)width, cells_down = (float)GRID / (float)height;
     uint64_t bits = 0;
     for (int64_t y = 0; y < height; y++) {
-        float row[GRID], below;
-        int top = grid_place(y, height, down, &below);
-        for (int x = 0; x < GRID; x++) {
-            float upper = picture->grid[top][x], lower = picture->grid[(top + 1) % GRID][x];
+        float row[GRID + 2], below; /* the first two cells come once more behind the last */
+        int top = grid_place(y, cells_down, down, &below);
+        for (int x = 0; x < GRID + 2; x++) {
+            float upper = picture->grid[top % GRID][x % GRID];
+            float lower = picture->grid[(top + 1) % GRID][x % GRID];
             row[x] = 128.0f + picture->tint + upper + below * (lower - upper);
         }
         for (int64_t x = 0; x < width; x++) {
             float right;
-            int left = grid_place(x, width, across, &right);
-            float value = row[left] + right * (row[(left + 1) % GRID] - row[left]);
+            int left = grid_place(x, cells_across, across, &right);
+            float value = row[left] + right * (row[left + 1] - row[left]);
             int64_t at = y * width + x;
             bits = at % 4 == 0 ? random_at(noise, (uint64_t)at / 4) : bits >> 16;
             pixels[at] = byte_of(value + noise_of(bits));
