@@ -21,6 +21,8 @@ from tests.virtual.host import PhoneAt, read_packets
         ("echo 'a  $x' \"b  c\" d\\ e", "a  $x b  c d e"),
         ("true && echo yes || echo no", "yes"),
         ("false && echo yes || echo no", "no"),
+        ("(exit 3) & x=$!; sleep 1; wait $x; echo $?", "3"),
+        ("false; x=$?; y=$(false); echo $x $? $(echo)", "1 1"),
         ("! false; echo $?", "0"),
         ("x=5; y=$x$x; echo ${y}1 ${z:-none} ${#y}", "551 none 2"),
         ("x=a.tar.gz; echo ${x%.*} ${x%%.*} ${x#*.}", "a.tar a tar.gz"),

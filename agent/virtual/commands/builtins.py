@@ -201,9 +201,8 @@ async def wait(call: Call) -> int:
     """Wait for background processes, by number or all of this shell's."""
     wanted = {int(word) for word in call.argv[1:] if word.isdigit()}
     status = 0
-    for process in call.phone.processes.all():
-        ours = process.parent == call.process.pid and process.work is not None
-        if process.pid in wanted or (not wanted and ours):
+    for process in list(call.shell.children):
+        if process.pid in wanted or (not wanted and process.status is None):
             status = await _finish(process)
     return status
 

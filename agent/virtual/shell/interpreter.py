@@ -6,6 +6,7 @@ Each shell belongs to a process; what it starts inherits user, cores and session
 import asyncio
 import errno
 import signal
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,8 @@ from agent.virtual.shell.grammar import (
     Redirect,
     Sequence,
     Simple,
+    Substitution,
+    Word,
 )
 from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
 from agent.virtual.shell.parser import BadSyntax, Unfinished, parse
@@ -58,6 +61,7 @@ class Shell:
         self.cwd = "/"
         self.status = 0
         self.background: int | None = None
+        self.children: deque[Process] = deque(maxlen=64)  # in the background, the dead ones too
         self.arguments: list[str] = []
         self.depth = 0
         self.prompted = False  # a person reads along
@@ -302,6 +306,7 @@ class Shell:
 
         process.work = asyncio.get_running_loop().create_task(work())
         self.background = process.pid
+        self.children.append(process)
 
     # -- commands
 
@@ -322,8 +327,6 @@ class Shell:
         argv: list[str] = []
         for word in command.words:
             argv += await expansion.fields(self, word, streams)
-        if not argv:
-            self.status = 0  # VAR=$(false) is false, VAR=x is true
         before = {name: self.variables.get(name) for name, _ in command.assignments}
         for name, word in command.assignments:
             self.variables[name] = await expansion.single(self, word, streams)
@@ -333,7 +336,9 @@ class Shell:
             self._complain(streams, refusal(error))
             return 1
         if not argv:
-            return self.status
+            # VAR=$(false) is false, VAR=x is true, and VAR=$? has looked before.
+            words = (word for _, word in command.assignments)
+            return self.status if any(map(_substitutes, words)) else 0
         if not before:
             return await self.invoke(argv, inner)
         try:
@@ -357,3 +362,7 @@ class Shell:
     def _complain(self, streams: Streams, text: str) -> None:
         with suppress(OSError):  # nobody may be listening any more
             streams.stderr.write(encode(f"{self.name}: {text}\n"))
+
+
+def _substitutes(word: Word) -> bool:
+    return any(isinstance(part, Substitution) for part in word.parts)
