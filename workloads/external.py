@@ -40,9 +40,6 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 # Python's regex tries every way to match; what is repeated twice over has too many of them.
 _REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+{]")
-_LOOKS_OR_REFERS = re.compile(r"\(\?(?![P:]|P<)|\(\?P[=>]|(?<!\\)(\\\\)*\\[1-9]")
-_ANYTHING = re.compile(r"(?<!\\)\.[*+]")
-_ANYTHING_MAX = 6
 
 
 def check_name(name: str) -> str:
@@ -93,17 +90,11 @@ def check_json_path(path: str) -> str:
 
 
 def check_regex(regex: str) -> str:
-    """Accept a regular expression that cannot run away."""
+    """Accept a regular expression; what may run away is refused as far as that can be seen."""
     if len(regex) > REGEX_MAX:
         raise ValueError(f"the regex has {len(regex)} characters; {REGEX_MAX} are enough")
     if _REPEATED_GROUP.search(regex):
         raise ValueError("a repeated group may take for ever; repeat single characters only")
-    if _LOOKS_OR_REFERS.search(regex):
-        raise ValueError("look-around and references back are not used here; write it plainly")
-    if len(_ANYTHING.findall(regex)) > _ANYTHING_MAX:
-        raise ValueError(
-            f"more than {_ANYTHING_MAX} times '.*' may take for ever; say what is there"
-        )
     try:
         re.compile(regex)
     except (re.error, OverflowError, RecursionError) as error:

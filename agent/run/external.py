@@ -19,6 +19,7 @@ from agent.deadline import Deadline
 from agent.phone.nodes import first_number
 from agent.phone.phone import HOME, Answer, Command, Phone
 from agent.run.lines import WINDOWS_MAX, Count, Done, Line, Output, Window, out_of_turn, read_line
+from agent.run.reading import read_apart
 from agent.run.runner import Ask, watch
 from workloads.external import (
     PRINTED_BYTES_MAX,
@@ -27,7 +28,6 @@ from workloads.external import (
     Numbers,
     Steps,
     fill,
-    read_numbers,
 )
 from workloads.fault import BadOutput, FarmError, Refused, RunnerFailed, ShellFailed
 from workloads.text import safe_text
@@ -41,6 +41,12 @@ SAMPLER_SLACK_S = 60.0
 CLOCK_SLACK_NS = 20_000_000  # /proc/uptime counts in 10 ms, twice
 
 
+class Script(Line):
+    """Who speaks for the program."""
+
+    pid: int = Field(ge=2, le=2**22)
+
+
 class Exit(Line):
     """The script's last word: how the program ended, and when."""
 
@@ -49,11 +55,17 @@ class Exit(Line):
 
 
 class ForeignOutput(Output):
-    """What our script says beside a foreign program: hello, and exit."""
+    """What our script says beside a foreign program: hello for it, who speaks, and its exit."""
 
     def __init__(self, case: str) -> None:
         super().__init__(case)
+        self.script: Script | None = None
         self.exit: Exit | None = None
+
+    @property
+    def speaker(self) -> int | None:
+        """The script: it has the last word, when the program is gone already."""
+        return self.script.pid if self.script else None
 
     @property
     def ended(self) -> bool:
@@ -61,9 +73,13 @@ class ForeignOutput(Output):
         return self.exit is not None
 
     def _take_after_hello(self, kind: object, said: dict[str, Any]) -> None:
-        if kind != "exit":
-            raise out_of_turn(kind)
-        self.exit = read_line(Exit, said)
+        match kind:
+            case "script" if self.script is None:
+                self.script = read_line(Script, said)
+            case "exit":
+                self.exit = read_line(Exit, said)
+            case _:
+                raise out_of_turn(kind)
 
 
 def manifest_of(ask: Ask) -> Manifest:
@@ -119,8 +135,8 @@ def _push_once(phone: Phone, file: ForeignFile, path: Path) -> None:
 def script(ask: Ask) -> str:
     """The script that starts the program and speaks for it.
 
-    hello names the program's own pid, so that whoever ends the runner ends the program; the script
-    then ends by itself. Times are joined as text: the shell of a phone counts in 32 bits.
+    hello names the program's own pid, so that the dead-man ends the program; the script ends by
+    itself then. Times are joined as text: the shell of a phone counts in 32 bits.
     """
     manifest, values = manifest_of(ask), words_of(ask)
     command = shlex.join([fill(word, values) for word in manifest.command])
@@ -145,6 +161,7 @@ def script(ask: Ask) -> str:
         "read -r up rest </proc/uptime",
         f"{command} >{lane_file('said')} 2>{lane_file('complained')} </dev/null &",
         f'echo "{hello}" >{out}',
+        r'echo "{\"line\":\"script\",\"pid\":$$}" >>' + out,
         "wait $!",
         "status=$?",
         "read -r up rest </proc/uptime",
@@ -205,16 +222,22 @@ def watch_program(
         watch(phone, ask, pid, boot_id, sleep, progress, output)
     finally:
         with suppress(FarmError):
-            phone.shell(["pkill", "-f", f"sample {LANE_DIR}"])
+            end_program(phone)
     assert output.exit is not None
     out, err = (_printed(phone, name) for name in ("said", "complained"))
     name = manifest_of(ask).name
     if output.exit.status != 0:
         last = safe_text((err.strip() or out.strip() or "nothing").splitlines()[-1], 200)
         raise RunnerFailed(f"{name} ended with status {output.exit.status} and said: {last}")
-    numbers = read_numbers(manifest_of(ask), values_of(ask), out, err)
+    numbers = read_apart(manifest_of(ask), values_of(ask), out, err)
     _complete(output, numbers, name)
     return output
+
+
+def end_program(phone: Phone) -> None:
+    """End what is left: the sampler always, the program and its script where they did not end."""
+    words = (f"sample {LANE_DIR}", f"{WORK_DIR}/", f"sh {lane_file('plan')}")
+    phone.batch([Command(["pkill", "-9", "-f", each]) for each in words], Deadline.after(5))
 
 
 def _printed(phone: Phone, name: str) -> str:

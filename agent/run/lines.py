@@ -158,6 +158,11 @@ class Output:
         self._traced = 0
 
     @property
+    def speaker(self) -> int | None:
+        """Whose death without a last word is one: the runner's pid, once it said hello."""
+        return self.hello.pid if self.hello else None
+
+    @property
     def ended(self) -> bool:
         """Whether the last word was said."""
         return self.done is not None or self.fault is not None

@@ -197,8 +197,7 @@ class _Watcher:
         return ended
 
     def _look(self) -> bool:
-        if self._output.hello is not None:
-            self.pid = self._output.hello.pid
+        self.pid = self._output.speaker or self.pid
         # Alive is asked first: a runner that ends in between has then left its last word.
         signal_0 = Command(["kill", "-0", str(self.pid or 0)])
         commands = [signal_0, reading([UPTIME, BOOT_ID]), _tail(self._output)]
