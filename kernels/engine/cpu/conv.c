@@ -87,7 +87,8 @@ struct sweep {
     struct window window;
     struct band band;
     int64_t images, groups, channels, targets; /* channels, targets: of one group */
-    int64_t depth, slivers;                    /* channels x taps; slivers of one group's targets */
+    int64_t depth;                             /* channels x taps */
+    struct slivers cut;                        /* of one group's targets */
     const float *source;                       /* (images, groups x channels, height, width) */
     float *target;                             /* the first pixel of the first plane */
     int64_t target_plane, row_step, column_step;
@@ -130,11 +131,9 @@ static bool is_whole(const struct sweep *sweep, const struct segment *at, int64_
 }
 
 /* The pixels of a segment that exist, each to its place. */
-static void put_some(const struct sweep *sweep, struct segment at, int64_t rows, v8 value,
+static void put_some(const struct sweep *sweep, struct segment at, int64_t rows, const float *lane,
                      float *plane, bool add) {
-    float lane[8];
-    store8(lane, value);
-    for (int n = 0; n < 8 && at.row < rows;) {
+    for (int64_t n = 0; n < 8 && at.row < rows;) {
         int64_t count = least(8 - n, sweep->window.columns - at.column);
         float *to = plane + at.row * sweep->row_step + at.column * sweep->column_step;
         for (int64_t j = 0; j < count; j++) {
@@ -143,87 +142,101 @@ static void put_some(const struct sweep *sweep, struct segment at, int64_t rows,
         }
         if (sweep->by_rows)
             return;
-        int64_t onward = sweep->band.pitch - at.column;
-        n += (int)least(onward, 8);
+        n += sweep->band.pitch - at.column;
         at.row++, at.column = 0;
     }
 }
 
-struct spot {
-    struct segment left, right;
-    bool whole_left, whole_right, add;
-    int64_t rows;
+/* Eight floats of a target plane, of which some take lanes of a half tile. */
+struct piece {
+    int64_t at; /* in the plane */
+    int half;   /* 0 or 8: where in the tile's rows */
+    v8i lanes;
 };
 
-ALWAYS_INLINE void put_tile(const struct sweep *sweep, const struct spot *spot,
-                            const struct tile *tile, int rows, float *planes) {
-    int64_t left = spot->left.row * sweep->row_step + spot->left.column;
-    int64_t right = spot->right.row * sweep->row_step + spot->right.column;
-    if (spot->whole_left && spot->whole_right && !spot->add) {
-        for (int row = 0; row < rows; row++) {
-            store8(planes + row * sweep->target_plane + left, tile->left[row]);
-            store8(planes + row * sweep->target_plane + right, tile->right[row]);
-        }
-        return;
-    }
-    if (spot->whole_left && spot->whole_right) {
-        for (int row = 0; row < rows; row++) {
-            float *to = planes + row * sweep->target_plane;
-            store8(to + left, load8(to + left) + tile->left[row]);
-            store8(to + right, load8(to + right) + tile->right[row]);
-        }
-        return;
-    }
-    struct tile copy = *tile;
-    for (int row = 0; row < rows; row++) {
-        float *to = planes + row * sweep->target_plane;
-        put_some(sweep, spot->left, spot->rows, copy.left[row], to, spot->add);
-        put_some(sweep, spot->right, spot->rows, copy.right[row], to, spot->add);
+enum { PIECES_MAX = 4, NOT_IN_PIECES = -1 };
+
+/* Where sixteen pixels lie. */
+struct spot {
+    struct segment left, right;
+    int64_t rows;
+    bool whole; /* both halves can be stored as they are */
+    int count;  /* of pieces; or NOT_IN_PIECES: pixel by pixel */
+    struct piece pieces[PIECES_MAX];
+};
+
+static v8i lanes_from_to(int64_t first, int64_t last) {
+    const v8i lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    return (lane >= all8i((int32_t)first)) & (lane < all8i((int32_t)last));
+}
+
+/* A segment reaches over one end of a row at most, or it is not put in pieces; nor is one whose
+ * eight floats reach out of the band, since others may be writing there. */
+static void cut_segment(const struct sweep *sweep, struct spot *spot, const struct segment *at,
+                        int half) {
+    int64_t columns = sweep->window.columns, onward = sweep->band.pitch - at->column;
+    int64_t here[2] = {at->row * columns + at->column, (at->row + 1) * columns - onward};
+    int64_t from[2] = {0, onward}, until[2] = {least(8, columns - at->column), 8};
+    if (onward + sweep->band.pitch < 8 && !sweep->by_rows)
+        spot->count = NOT_IN_PIECES;
+    for (int n = 0; n < 2 && spot->count != NOT_IN_PIECES; n++) {
+        if (at->row + n >= spot->rows || from[n] >= until[n] || (n && sweep->by_rows))
+            continue;
+        if (here[n] < 0 || here[n] + 8 > spot->rows * columns)
+            spot->count = NOT_IN_PIECES;
+        else
+            spot->pieces[spot->count++] =
+                (struct piece){here[n], half, lanes_from_to(from[n], least(until[n], from[n] + columns))};
     }
 }
 
-ALWAYS_INLINE void sweep_tile(const struct sweep *sweep, const struct spot *spot, int rows,
-                              int64_t depth, const float *a, const float *b,
-                              const int32_t *offsets, int64_t step, const float *bias,
-                              float *planes) {
-    struct tile tile;
-    tile_clear(&tile, rows);
-    if (bias)
-        for (int row = 0; row < rows; row++)
-            tile.left[row] = tile.right[row] = all8(bias[row]);
-    int64_t second = spot->right.p - spot->left.p;
-    if (offsets) {
-        const float *left = b + spot->left.p, *right = left + second;
-        for (int64_t k = 0; k < depth; k++)
-            tile_step(&tile, rows, a + 6 * k, load8(left + offsets[k]), load8(right + offsets[k]));
-    } else {
-        for (int64_t k = 0; k < depth; k++, b += step)
-            tile_step(&tile, rows, a + 6 * k, load8(b), load8(b + 8));
+static struct spot spot_at(const struct sweep *sweep, int64_t segment, int64_t rows) {
+    struct spot spot = {segment_at(sweep, segment), segment_at(sweep, segment + 1), rows, 0, 0, {{0}}};
+    spot.whole = is_whole(sweep, &spot.left, rows) && is_whole(sweep, &spot.right, rows);
+    if (spot.whole)
+        return spot;
+    if (sweep->column_step != 1 || sweep->row_step != sweep->window.columns) {
+        spot.count = NOT_IN_PIECES;
+        return spot;
     }
-    put_tile(sweep, spot, &tile, rows, planes);
+    cut_segment(sweep, &spot, &spot.left, 0);
+    if (spot.count != NOT_IN_PIECES)
+        cut_segment(sweep, &spot, &spot.right, 8);
+    return spot;
 }
 
-static void sweep_tile_any(const struct sweep *sweep, const struct spot *spot, int64_t rows,
-                           int64_t depth, const float *a, const float *b, const int32_t *offsets,
-                           int64_t step, const float *bias, float *planes) {
-    switch (rows) {
-    case 6:
-        sweep_tile(sweep, spot, 6, depth, a, b, offsets, step, bias, planes);
-        break;
-    case 5:
-        sweep_tile(sweep, spot, 5, depth, a, b, offsets, step, bias, planes);
-        break;
-    case 4:
-        sweep_tile(sweep, spot, 4, depth, a, b, offsets, step, bias, planes);
-        break;
-    case 3:
-        sweep_tile(sweep, spot, 3, depth, a, b, offsets, step, bias, planes);
-        break;
-    case 2:
-        sweep_tile(sweep, spot, 2, depth, a, b, offsets, step, bias, planes);
-        break;
-    default:
-        sweep_tile(sweep, spot, 1, depth, a, b, offsets, step, bias, planes);
+static void put_pieces(const struct spot *spot, const float *row, float *plane, bool add) {
+    for (int n = 0; n < spot->count; n++) {
+        const struct piece *piece = &spot->pieces[n];
+        float *to = plane + piece->at;
+        v8 old = load8(to), fresh = load8(row + piece->half);
+        store8(to, select8(piece->lanes, add ? (v8)(old + fresh) : fresh, old));
+    }
+}
+
+static void sweep_tile(const struct sweep *sweep, const struct spot *spot, struct tile *tile,
+                       int64_t rows, float *planes) {
+    if (spot->whole) {
+        tile->to_left = planes + spot->left.row * sweep->row_step + spot->left.column;
+        tile->to_right = planes + spot->right.row * sweep->row_step + spot->right.column;
+        tile->stride = sweep->target_plane;
+        tile_run(tile, rows);
+        return;
+    }
+    float whole[TILE_ROWS * TILE_COLUMNS];
+    bool add = tile->add;
+    tile->to_left = whole, tile->to_right = whole + 8, tile->stride = TILE_COLUMNS;
+    tile->add = false;
+    tile_run(tile, rows);
+    tile->add = add;
+    for (int64_t n = 0; n < rows; n++, planes += sweep->target_plane) {
+        const float *row = whole + n * TILE_COLUMNS;
+        if (spot->count != NOT_IN_PIECES) {
+            put_pieces(spot, row, planes, add);
+        } else {
+            put_some(sweep, spot->left, spot->rows, row, planes, add);
+            put_some(sweep, spot->right, spot->rows, row + 8, planes, add);
+        }
     }
 }
 
@@ -247,29 +260,27 @@ static void pack_pixels(const struct sweep *sweep, const float *b, int64_t p, in
 static void sweep_block(const struct sweep *sweep, int64_t group, int64_t rows, int64_t at,
                         int64_t depth, int64_t first, int64_t last, const float *band,
                         float *target, float *panel) {
-    const float *packed = sweep->packed + group * sweep->slivers * sweep->depth * 6 + at * 6;
+    const float *packed = sweep->packed + group * sweep->cut.count * sweep->depth * 6 + at * 6;
     const float *bias = sweep->bias && at == 0 ? sweep->bias + group * sweep->targets : NULL;
     int64_t segments = segments_in(sweep, rows), pixels = rows * sweep->band.pitch;
     for (int64_t s = 0; s < segments; s += 2) {
-        struct spot spot = {segment_at(sweep, s), segment_at(sweep, s + 1), false, false, at > 0,
-                            rows};
-        spot.whole_left = is_whole(sweep, &spot.left, rows);
-        spot.whole_right = is_whole(sweep, &spot.right, rows);
-        const float *b = band;
-        int64_t step = 16;
-        if (s + 1 == segments && sweep->by_rows)
-            spot.right.p = spot.left.p;
-        if (!sweep->offsets) {
+        struct spot spot = spot_at(sweep, s, rows);
+        struct tile tile = {.depth = depth, .step = 16, .add = at > 0};
+        if (sweep->offsets) {
+            tile.offsets = sweep->offsets + at;
+            tile.left = band + spot.left.p;
+            tile.right = s + 1 == segments && sweep->by_rows ? tile.left : band + spot.right.p;
+        } else {
             pack_pixels(sweep, band + at * sweep->band.plane, spot.left.p,
                         least(16, pixels - spot.left.p), depth, panel);
-            b = panel;
+            tile.left = panel, tile.right = panel + 8;
         }
         for (int64_t sliver = first; sliver < last; sliver++) {
-            int64_t top = sweep->targets * sliver / sweep->slivers;
-            int64_t height = sweep->targets * (sliver + 1) / sweep->slivers - top;
-            sweep_tile_any(sweep, &spot, height, depth, packed + sliver * sweep->depth * 6, b,
-                           sweep->offsets ? sweep->offsets + at : NULL, step,
-                           bias ? bias + top : NULL, target + top * sweep->target_plane);
+            int64_t top = sliver_top(&sweep->cut, sliver);
+            tile.a = packed + sliver * sweep->depth * 6;
+            tile.start = bias ? bias + top : NULL;
+            sweep_tile(sweep, &spot, &tile, sliver_height(&sweep->cut, sliver),
+                       target + top * sweep->target_plane);
         }
     }
 }
@@ -282,7 +293,7 @@ static void sweep_part(void *context, int part, int parts, int worker) {
     int64_t plane = part / sweep->cuts / sweep->bands, group = plane % sweep->groups;
     int64_t row, end, first, last;
     share_of(sweep->window.rows, (int)number, (int)sweep->bands, &row, &end);
-    share_of(sweep->slivers, (int)cut, (int)sweep->cuts, &first, &last);
+    share_of(sweep->cut.count, (int)cut, (int)sweep->cuts, &first, &last);
     if (row == end || first == last)
         return;
     float *scratch = sweep->scratch + worker * sweep->scratch_floats;
@@ -313,7 +324,7 @@ static bool reads_in_place(const struct window *window) {
 static void sweep_plan(struct sweep *sweep, int threads) {
     const struct window *window = &sweep->window;
     sweep->depth = sweep->channels * window->kh * window->kw;
-    sweep->slivers = slivers_of(sweep->targets);
+    sweep->cut = slivers_of(sweep->targets);
     int64_t planes = sweep->images * sweep->groups;
     struct band one = band_of(window, 1, sweep->channels);
     int64_t row_floats = most(1, one.pitch * one.phases_down * one.phases_across * sweep->channels);
@@ -323,7 +334,7 @@ static void sweep_plan(struct sweep *sweep, int threads) {
         sweep->bands = least(window->rows, pieces(4 * threads, planes));
     sweep->cuts = 1;
     if (planes * sweep->bands < threads)
-        sweep->cuts = least(sweep->slivers, pieces(threads, planes * sweep->bands));
+        sweep->cuts = least(sweep->cut.count, pieces(threads, planes * sweep->bands));
     rows = pieces(window->rows, sweep->bands);
     sweep->band = band_of(window, rows, sweep->channels);
     if (reads_in_place(window)) {
@@ -339,7 +350,7 @@ static void sweep_plan(struct sweep *sweep, int threads) {
 }
 
 static size_t sweep_workspace(const struct sweep *sweep, int threads) {
-    return lines(sweep->groups * sweep->slivers * sweep->depth * 6) + lines(sweep->depth) +
+    return lines(sweep->groups * sweep->cut.count * sweep->depth * 6) + lines(sweep->depth) +
            (size_t)threads * sizeof(float) * (size_t)sweep->scratch_floats;
 }
 
@@ -347,7 +358,7 @@ static size_t sweep_workspace(const struct sweep *sweep, int threads) {
 static void sweep_settle(struct sweep *sweep, void *workspace) {
     char *at = workspace;
     sweep->packed = (float *)at;
-    at += lines(sweep->groups * sweep->slivers * sweep->depth * 6);
+    at += lines(sweep->groups * sweep->cut.count * sweep->depth * 6);
     sweep->offsets = reads_in_place(&sweep->window) ? NULL : (int32_t *)at;
     at += lines(sweep->depth);
     sweep->scratch = (float *)at;
@@ -423,12 +434,12 @@ static void pack_forward(void *context, int part, int parts, int worker) {
     struct packing *job = context;
     const struct sweep *sweep = job->sweep;
     int64_t first, last;
-    share_of(sweep->groups * sweep->slivers, part, parts, &first, &last);
+    share_of(sweep->groups * sweep->cut.count, part, parts, &first, &last);
     for (int64_t s = first; s < last; s++) {
-        int64_t group = s / sweep->slivers, sliver = s % sweep->slivers;
+        int64_t group = s / sweep->cut.count, sliver = s % sweep->cut.count;
         struct matrix w = {(float *)job->w + group * sweep->targets * sweep->depth, sweep->depth, 1};
         pack_rows(sweep->targets, sweep->depth, w, sliver, sliver + 1,
-                  sweep->packed + group * sweep->slivers * sweep->depth * 6);
+                  sweep->packed + group * sweep->cut.count * sweep->depth * 6);
     }
 }
 
@@ -531,11 +542,10 @@ static void pack_turned(void *context, int part, int parts, int worker) {
     const struct sweep *sweep = job->sweep;
     const struct window *whole = &job->conv->window, *window = &sweep->window;
     int64_t first, last, taps = conv_taps(job->conv);
-    share_of(sweep->groups * sweep->slivers, part, parts, &first, &last);
+    share_of(sweep->groups * sweep->cut.count, part, parts, &first, &last);
     for (int64_t s = first; s < last; s++) {
-        int64_t group = s / sweep->slivers, sliver = s % sweep->slivers;
-        int64_t top = sweep->targets * sliver / sweep->slivers;
-        int64_t count = sweep->targets * (sliver + 1) / sweep->slivers - top;
+        int64_t group = s / sweep->cut.count, sliver = s % sweep->cut.count;
+        int64_t top = sliver_top(&sweep->cut, sliver), count = sliver_height(&sweep->cut, sliver);
         float *to = sweep->packed + s * sweep->depth * 6;
         for (int64_t o = 0; o < sweep->channels; o++) {
             const float *w = job->w + ((group * sweep->channels + o) * sweep->targets + top) * taps;

@@ -88,13 +88,13 @@ static void pack_six_rows(int64_t depth, const float *x, int64_t row, float *pac
     pack_any(6, 6, depth - k, x + k, row, 1, packed);
 }
 
-void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first_sliver,
-               int64_t last_sliver, float *packed) {
-    int64_t slivers = slivers_of(rows);
-    for (int64_t s = first_sliver; s < last_sliver; s++) {
-        int64_t top = rows * s / slivers, count = rows * (s + 1) / slivers - top;
+void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first, int64_t last,
+               float *packed) {
+    struct slivers slivers = slivers_of(rows);
+    for (int64_t s = first; s < last; s++) {
+        int64_t count = sliver_height(&slivers, s);
         float *to = packed + s * depth * 6;
-        const float *x = a.data + top * a.row;
+        const float *x = a.data + sliver_top(&slivers, s) * a.row;
         if (count == 6 && a.column == 1)
             pack_six_rows(depth, x, a.row, to);
         else if (count == 6 && a.row == 1)
@@ -137,58 +137,28 @@ static void pack_columns(int64_t columns, int64_t depth, struct matrix b, float 
 
 /* ---- one tile of c ---- */
 
-static void put_part(const struct tile *tile, int64_t rows, int64_t columns, struct matrix c,
-                     bool add) {
+/* The part of a tile that c has room for. */
+static void put_part(const float *tile, int64_t rows, int64_t columns, struct matrix c, bool add) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t column = 0; column < columns; column++) {
             float *to = c.data + row * c.row + column * c.column;
-            float value = column < 8 ? tile->left[row][column] : tile->right[row][column - 8];
+            float value = tile[row * TILE_COLUMNS + column];
             *to = add ? *to + value : value;
         }
 }
 
-ALWAYS_INLINE void put(const struct tile *tile, int rows, int64_t columns, struct matrix c,
-                       bool add) {
-    if (columns < TILE_COLUMNS || c.column != 1) {
-        struct tile copy = *tile;
-        put_part(&copy, rows, columns, c, add);
-    } else if (add) {
-        tile_store(tile, rows, c.data, c.row, 1);
-    } else {
-        tile_store(tile, rows, c.data, c.row, 0);
+static void tile_of(int64_t rows, int64_t columns, int64_t depth, const float *a, const float *b,
+                    struct matrix c, bool add) {
+    struct tile tile = {.depth = depth, .a = a, .left = b, .right = b + 8, .step = TILE_COLUMNS};
+    if (columns == TILE_COLUMNS && c.column == 1) {
+        tile.to_left = c.data, tile.to_right = c.data + 8, tile.stride = c.row, tile.add = add;
+        tile_run(&tile, rows);
+        return;
     }
-}
-
-ALWAYS_INLINE void tile_of(int rows, int64_t depth, const float *a, const float *b, int64_t b_row,
-                           int64_t columns, struct matrix c, bool add) {
-    struct tile tile;
-    tile_clear(&tile, rows);
-    for (int64_t k = 0; k < depth; k++)
-        tile_step(&tile, rows, a + 6 * k, load8(b + b_row * k), load8(b + b_row * k + 8));
-    put(&tile, rows, columns, c, add);
-}
-
-static void tile_any(int64_t rows, int64_t depth, const float *a, const float *b, int64_t b_row,
-                     int64_t columns, struct matrix c, bool add) {
-    switch (rows) {
-    case 6:
-        tile_of(6, depth, a, b, b_row, columns, c, add);
-        break;
-    case 5:
-        tile_of(5, depth, a, b, b_row, columns, c, add);
-        break;
-    case 4:
-        tile_of(4, depth, a, b, b_row, columns, c, add);
-        break;
-    case 3:
-        tile_of(3, depth, a, b, b_row, columns, c, add);
-        break;
-    case 2:
-        tile_of(2, depth, a, b, b_row, columns, c, add);
-        break;
-    default:
-        tile_of(1, depth, a, b, b_row, columns, c, add);
-    }
+    float whole[TILE_ROWS * TILE_COLUMNS];
+    tile.to_left = whole, tile.to_right = whole + 8, tile.stride = TILE_COLUMNS;
+    tile_run(&tile, rows);
+    put_part(whole, rows, columns, c, add);
 }
 
 /* ---- products whose both sides lie along the depth, and that are thin ---- */
@@ -236,7 +206,7 @@ size_t gemm_alone_workspace(int64_t m, int64_t n, int64_t k) {
 
 void gemm_alone(int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b, struct matrix c,
                 bool add, void *workspace) {
-    int64_t upright = slivers_of(m) * pieces(n, 16), lying = slivers_of(n) * pieces(m, 16);
+    int64_t upright = pieces(m, 6) * pieces(n, 16), lying = pieces(n, 6) * pieces(m, 16);
     if (c.column != 1 ? c.row == 1 || lying < upright : lying * 5 < upright * 4) {
         struct matrix swap = a;
         a = turned(b), b = turned(swap), c = turned(c);
@@ -255,15 +225,14 @@ void gemm_alone(int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix 
             int64_t columns = least(width, n - left), deep = least(depth, k - at);
             pack_columns(columns, deep, from(b, at, left), panels);
             for (int64_t top = 0; top < m; top += height) {
-                int64_t rows = least(height, m - top), count = slivers_of(rows);
-                pack_rows(rows, deep, from(a, top, at), 0, count, slivers);
+                int64_t rows = least(height, m - top);
+                struct slivers cut = slivers_of(rows);
+                pack_rows(rows, deep, from(a, top, at), 0, cut.count, slivers);
                 for (int64_t n0 = 0; n0 < columns; n0 += 16)
-                    for (int64_t s = 0; s < count; s++) {
-                        int64_t row = rows * s / count;
-                        tile_any(rows * (s + 1) / count - row, deep, slivers + s * deep * 6,
-                                 panels + n0 * deep, 16, least(16, columns - n0),
-                                 from(c, top + row, left + n0), add || at > 0);
-                    }
+                    for (int64_t s = 0; s < cut.count; s++)
+                        tile_of(sliver_height(&cut, s), least(16, columns - n0), deep,
+                                slivers + s * deep * 6, panels + n0 * deep,
+                                from(c, top + sliver_top(&cut, s), left + n0), add || at > 0);
             }
         }
 }

@@ -32,10 +32,27 @@ size_t gemm_alone_workspace(int64_t m, int64_t n, int64_t k);
 void gemm_alone(int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b, struct matrix c,
                 bool add, void *workspace);
 
-/* Rows of a matrix as tiles want them: slivers of up to six rows, each six values a depth. Sliver s
- * has the rows from rows * s / slivers on; it lies at s * depth * 6. */
-static inline int64_t slivers_of(int64_t rows) { return (rows + 5) / 6; }
-void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first_sliver,
-               int64_t last_sliver, float *packed);
+/* Rows of a matrix as tiles want them: slivers of up to six rows, six values a depth; sliver s lies
+ * at s * depth * 6. Rows are dealt out evenly, so that no sliver is much thinner than others. */
+struct slivers {
+    int64_t count, rows, thicker; /* the first `thicker` ones have one row more */
+};
+
+static inline struct slivers slivers_of(int64_t rows) {
+    int64_t count = (rows + 5) / 6;
+    return (struct slivers){count, count ? rows / count : 0, count ? rows % count : 0};
+}
+
+static inline int64_t sliver_top(const struct slivers *slivers, int64_t s) {
+    return s * slivers->rows + (s < slivers->thicker ? s : slivers->thicker);
+}
+
+static inline int64_t sliver_height(const struct slivers *slivers, int64_t s) {
+    return slivers->rows + (s < slivers->thicker);
+}
+
+/* Packs the slivers [first, last) of all `rows`. */
+void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first, int64_t last,
+               float *packed);
 
 #endif

@@ -9,54 +9,29 @@
 #ifndef FARMHAND_TILE_H
 #define FARMHAND_TILE_H
 
+#include <stdbool.h>
+
 #include "vector.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum { TILE_ROWS = 6, TILE_COLUMNS = 16 };
 
+/* One tile of a product: c(rows, 16) = a(rows, depth) b(depth, 16), c in two halves of eight. */
 struct tile {
-    v8 left[TILE_ROWS], right[TILE_ROWS];
+    int64_t depth;
+    const float *a;           /* packed, six values a depth */
+    const float *left, *right; /* row 0 of b, in two halves */
+    const int32_t *offsets;   /* row k of b is so many floats further; NULL: k * step */
+    int64_t step;
+    const float *start; /* one value a row to begin with; NULL: 0 */
+    float *to_left, *to_right;
+    int64_t stride; /* between rows of c */
+    bool add;       /* to what c holds */
 };
 
-ALWAYS_INLINE void tile_clear(struct tile *tile, int rows) {
-    for (int row = 0; row < rows; row++)
-        tile->left[row] = tile->right[row] = all8(0.0f);
-}
-
-/* One depth more: tile += a(6) b(16). */
-ALWAYS_INLINE void tile_step(struct tile *tile, int rows, const float *a, v8 left, v8 right) {
-#if defined(__aarch64__)
-    /* Two loads for six values: the compiler then multiplies by a lane of a register. */
-    typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
-    typedef float v2 __attribute__((vector_size(8), aligned(4), may_alias));
-    v4 four = *(const v4 *)a;
-    v2 two = *(const v2 *)(a + 4);
-    float value[TILE_ROWS] = {four[0], four[1], four[2], four[3], two[0], two[1]};
-#else
-    const float *value = a;
-#endif
-    for (int row = 0; row < rows; row++) {
-        v8 one = all8(value[row]);
-        tile->left[row] += one * left;
-        tile->right[row] += one * right;
-    }
-}
-
-/* Rows `stride` apart take the tile, or have it added. */
-ALWAYS_INLINE void tile_store(const struct tile *tile, int rows, float *c, int64_t stride,
-                              int add) {
-    for (int row = 0; row < rows; row++) {
-        float *to = c + row * stride;
-        v8 left = tile->left[row], right = tile->right[row];
-        if (add) {
-            left += load8(to);
-            right += load8(to + 8);
-        }
-        store8(to, left);
-        store8(to + 8, right);
-    }
-}
+/* rows: 1 to 6. */
+void tile_run(const struct tile *tile, int64_t rows);
 
 enum { DOT_ROWS = 4, DOT_COLUMNS = 3 };
 
