@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.control.clocks import can_pin, check_clocks_possible, choose_clocks, pin_clocks
+from agent.control.clocks import check_clocks_possible, choose_clocks
 from agent.control.cooldown import Glance, cool_down, glance
 from agent.control.fence import check_fence, take_fence
+from agent.control.gpu_clock import choose_gpu_clock
 from agent.control.guard import SILENCE_S, Guard, lane_file, prepare_lane_dir
 from agent.control.journal import Journal, Page, kill_runner, restore_leftovers
+from agent.control.pin import pin
+from agent.control.placement import Placement, check_cores_allowed, look_at_threads
 from agent.control.quiet import hush
 from agent.deadline import Deadline
 from agent.phone.install import install_runner
@@ -102,6 +105,8 @@ class _Lane:
         self.journal: Journal | None = None
         self.guard: Guard | None = None
         self.launched = False
+        self.pid: int | None = None
+        self.placement: Placement | None = None
         self.harvest: Harvest | None = None
         self.verdict: Verdict | None = None
 
@@ -159,11 +164,13 @@ class _Lane:
             if facts.runner_absent is not None:
                 raise Refused(facts.runner_absent)
             cores = choose_cores(facts, condition.cores)
+            check_cores_allowed(facts, cores)
             check_clocks_possible(facts, condition.freq)
             self.resolved = Resolved(
                 cpus=cores.cpus,
                 mask=f"{cores.mask:x}",
                 clocks_khz=choose_clocks(facts, cores, condition.freq),
+                gpu_khz=choose_gpu_clock(facts, condition.gpu_freq),
                 threads=threads_of(self.job.case, len(cores.cpus)),
             )
             return cores
@@ -196,8 +203,8 @@ class _Lane:
     def _pin(self, scene: Scene) -> None:
         if self.guard is not None:
             self.guard.check()
-        if can_pin(scene.facts):
-            pin_clocks(self.phone, scene.asked_khz, scene.cores, scene.coolers, self._journal)
+        condition, coolers = self.job.condition, scene.coolers
+        pin(self.phone, condition, scene.cores, self.resolved, coolers, self._journal)
 
     def _run(self, scene: Scene, ask: Ask) -> tuple[Snapshot, Output]:
         check_fence(self.phone, self.job.fence)
@@ -205,8 +212,8 @@ class _Lane:
         self.launched = True
         foreign = ask.case.manifest is not None
         start, follow = (launch_program, watch_program) if foreign else (launch, watch)
-        seen, pid = start(self.phone, ask, before=scene.looking())
-        output = follow(self.phone, ask, pid, self.boot_id, self._sleep, self._progress)
+        seen, self.pid = start(self.phone, ask, before=scene.looking())
+        output = follow(self.phone, ask, self.pid, self.boot_id, self._sleep, self._progress)
         self.launched = False
         return scene.snapshot(split_nodes(seen.text)), output
 
@@ -215,7 +222,8 @@ class _Lane:
         after = scene.snapshot(split_nodes(seen.text))
         readings = parse_readings(self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX))
         job = self.job
-        return weigh(scene, job.case, job.condition, (before, after), output, readings)
+        seen_around = (before, after)
+        return weigh(scene, job.case, job.condition, seen_around, output, readings, self.placement)
 
     def _restore(self) -> None:
         if self.journal is None:
@@ -282,6 +290,9 @@ class _Lane:
 
     def _progress(self, share: float) -> None:
         self.desk.view.progress = share
+        if self.placement is None and self.pid is not None:
+            with suppress(*LINK_LOST):  # whoever looks at the phone next finds out
+                self.placement = look_at_threads(self.phone, self.pid)
 
     def _report(self, fault: Fault | None) -> Report:
         facts = self.phone.facts

@@ -50,6 +50,10 @@ class Condition(Noun):
     start_slope_max_c_per_min: float = Field(default=1.0, gt=0, le=60)
     cool_wait_max_s: float = Field(default=2400.0, ge=0, le=86400)
     battery_min_pct: int = Field(default=20, ge=0, le=100)
+    gpu_freq: Annotated[str, AfterValidator(check_freq_name)] | None = None
+    thermal_daemons: Literal["stop"] | None = Field(
+        default=None, description="stop also the daemons that guard the phone against heat"
+    )
     # How long a run looks, where the protocol's own length is not what a study did.
     warmup_steps: int | None = Field(default=None, ge=0, le=10_000)
     steps_min: int | None = Field(default=None, ge=1, le=1_000_000)

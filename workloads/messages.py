@@ -91,6 +91,7 @@ class Resolved(Noun):
     cpus: tuple[int, ...] = ()
     mask: str = ""
     clocks_khz: dict[int, int] = Field(default_factory=dict)
+    gpu_khz: int | None = None
     threads: int = 0
 
 

@@ -82,6 +82,7 @@ class PhoneFacts(Noun):
     gauge: Gauge | None = Field(default=None, description="None until the phone has worked once")
     shell_cpus: tuple[int, ...] = Field(default=(), description="what the shell's cpuset leaves")
     fixed_performance: bool = Field(default=False, description="the framework offers its own clock")
+    opponents: tuple[str, ...] = Field(default=(), description="daemons that set clocks as well")
     rooted: bool
     control: ControlLevel
     controlled: tuple[str, ...] = ()
@@ -169,17 +170,22 @@ def choose_cores(facts: PhoneFacts, name: str) -> CoreSet:
 
 def choose_clock(cluster: Cluster, name: str) -> int | None:
     """Resolve the name of a clock to a real ladder step in kHz; None leaves the governor alone."""
-    if check_freq_name(name) == "free":
+    return choose_step(cluster.ladder_khz, name, f"policy{cluster.policy}")
+
+
+def choose_step(ladder_khz: tuple[int, ...], name: str, whose: str) -> int | None:
+    """Resolve the name of a clock on any ladder; None leaves the governor alone."""
+    if check_freq_name(name) in {FREE, FIXED}:
         return None
-    if not cluster.ladder_khz:
-        raise Refused(f"policy{cluster.policy} tells no clocks; ask for free")
+    if not ladder_khz:
+        raise Refused(f"{whose} tells no clocks; ask for freq: free")
     if exact := _EXACT.fullmatch(name):
         wanted = int(exact[1])
-        if wanted not in cluster.ladder_khz:
-            raise Refused(f"policy{cluster.policy} has no step of {wanted} kHz")
+        if wanted not in ladder_khz:
+            raise Refused(f"{whose} has no step of {wanted} kHz")
         return wanted
     fraction = _FRACTION_OF[name] if name in _FRACTION_OF else float(name)
     # The lowest two steps of a ladder are parking clocks that the studies left out as well.
-    steps = cluster.ladder_khz[2:] if name == "low" else cluster.ladder_khz
-    wanted = round(cluster.ladder_khz[-1] * fraction)
-    return min(steps or cluster.ladder_khz, key=lambda step: (abs(step - wanted), step))
+    steps = ladder_khz[2:] if name == "low" else ladder_khz
+    wanted = round(ladder_khz[-1] * fraction)
+    return min(steps or ladder_khz, key=lambda step: (abs(step - wanted), step))

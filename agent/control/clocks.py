@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from agent.control.journal import Change, Journal
+from agent.control.change import MODES, OFF, ON, Change
+from agent.control.journal import Journal
 from agent.phone.nodes import CPU, CPUFREQ, first_number
 from agent.phone.phone import Phone, writing
 from agent.phone.reach import CLOCKS_FIXED
@@ -105,6 +106,15 @@ def pin_clocks(
     raise ClockSlipped(f"The clocks did not take: {'; '.join(slipped)}.")
 
 
+def hold_fixed_performance(phone: Phone, journal: Journal) -> None:
+    """Ask the framework for the clock that the vendor can keep for good."""
+    # No command tells whether it is on already; a phone out of its box has it off.
+    journal.note([Change(kind="mode", key="mode fixed-performance", old=OFF)])
+    said = phone.shell(MODES["fixed-performance"][ON])
+    if said.status != 0:
+        raise ClockSlipped(f"The fixed-performance mode was refused: {safe_text(said.text, 120)}")
+
+
 def check_clocks_possible(facts: PhoneFacts, freq: str) -> None:
     """Refuse a clock that this phone can neither be set to nor reach by itself."""
     if freq == FIXED and not facts.fixed_performance:
@@ -141,8 +151,14 @@ def read_policies(phone: Phone, policies: Iterable[int]) -> dict[int, PolicyStat
 
 
 def _wake_cores(phone: Phone, cores: CoreSet, journal: Journal) -> None:
-    paths = [f"{CPU}/cpu{cpu}/online" for cpu in cores.cpus]
-    asleep = [path for path, text in phone.read_nodes(paths).items() if text.strip() == "0"]
+    asleep = _asleep(phone, cores)
     if asleep:
         journal.note([Change(kind="node", key=path, old="0") for path in asleep])
         phone.batch([writing(path, "1") for path in asleep])
+        if still := _asleep(phone, cores):
+            raise ClockSlipped(f"{', '.join(still)} cannot be switched on.")
+
+
+def _asleep(phone: Phone, cores: CoreSet) -> list[str]:
+    nodes = phone.read_nodes(f"{CPU}/cpu{cpu}/online" for cpu in cores.cpus)
+    return [path for path, text in nodes.items() if text.strip() == "0"]

@@ -5,13 +5,13 @@ the dead-man. Putting back goes in reverse order and tries every part, whatever 
 """
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
+from agent.control.change import FORGOTTEN_AT_BOOT, Change, parse_changes
 from agent.control.guard import LANE_DIR, SILENCE_S, lane_file
 from agent.phone.nodes import THERMAL, first_number
 from agent.phone.phone import (
@@ -19,10 +19,8 @@ from agent.phone.phone import (
     UPTIME,
     Command,
     Phone,
-    is_writable,
     reading,
     split_nodes,
-    writing,
 )
 from agent.run.lines import hello_pid
 from workloads.fault import ShellFailed
@@ -30,35 +28,7 @@ from workloads.noun import Noun
 from workloads.text import safe_text
 
 LIST_BYTES_MAX = 64 * 1024
-_LIST_OF = {"node": "restore", "setting": "settings"}
-_SETTING = re.compile(r"(global|system|secure) [a-z0-9_.]{1,64}")
-AIRPLANE = "global airplane_mode_on"  # the radios listen to a command, not to the setting
 _IN_USE: set[Path] = set()  # a phone that comes back during its run is not a leftover
-_UNSET = "null"  # what `settings get` prints for a setting that was never made
-
-
-class Change(Noun):
-    """One thing that is about to be changed, and its value before."""
-
-    kind: Literal["node", "setting"]
-    key: str = Field(description="a node's path, or a setting as 'global screen_brightness'")
-    old: str
-
-    def line(self) -> str:
-        """As the phone's own list has it."""
-        return f"{self.key}\t{self.old}\n"
-
-    def undo(self) -> Command:
-        """The command that puts the old value back."""
-        if self.kind == "node":
-            return writing(self.key, self.old)
-        if self.key == AIRPLANE:
-            was = "enable" if self.old == "1" else "disable"
-            return Command(["cmd", "connectivity", "airplane-mode", was])
-        where = self.key.split(" ")
-        if self.old == _UNSET:
-            return Command(["settings", "delete", *where])
-        return Command(["settings", "put", *where, self.old])
 
 
 class Page(Noun):
@@ -93,9 +63,9 @@ class Journal:
             return
         self.page = self.page.model_copy(update={"changes": (*self.page.changes, *changes)})
         _write_synced(self._file, self.page)
-        for kind in sorted({change.kind for change in changes}):
-            lines = [change.line() for change in self.page.changes if change.kind == kind]
-            self._phone.push("".join(lines).encode(), lane_file(_LIST_OF[kind]))
+        for name in sorted({_list_of(change) for change in changes}):
+            lines = [change.line() for change in self.page.changes if _list_of(change) == name]
+            self._phone.push("".join(lines).encode(), lane_file(name))
 
     def restore(self) -> None:
         """Put everything back and close the journal; it stays open when a part failed."""
@@ -130,13 +100,18 @@ def restore_leftovers(phone: Phone, state_dir: Path, fenced: bool = False) -> bo
         changes = on_phone.changes
         page = Page(serial=phone.known.serial, boot_id=on_phone.boot_id, fence=0, changes=changes)
     elif on_phone.put_back:
-        # The dead-man has put the nodes back; settings are beyond its reach.
-        kept = tuple(change for change in page.changes if change.kind != "node")
+        # The dead-man has put the nodes back; settings and services are beyond its reach.
+        kept = tuple(change for change in page.changes if _list_of(change) != "restore")
         page = page.model_copy(update={"changes": kept})
     kill_runner(phone)
     _put_back(phone, page)
     file.unlink(missing_ok=True)
     return True
+
+
+def _list_of(change: Change) -> str:
+    """Nodes are the dead-man's to put back; the rest waits for an agent."""
+    return "restore" if change.kind == "node" else "settings"
 
 
 class _PhonePage(NamedTuple):
@@ -170,20 +145,12 @@ def _read_phone_page(phone: Phone) -> _PhonePage:
         put_back=restored.status == 0 and nodes.status != 0,
         fed=now is not None and alive is not None and 0 <= now - alive <= silence_s,
         boot_id=safe_text(times.get(BOOT_ID, ""), 64),
-        changes=tuple(change for answer in found for change in parse_changes(answer.text)),
+        changes=tuple(change for answer in found for change in _listed(answer.text)),
     )
 
 
-def parse_changes(text: str) -> tuple[Change, ...]:
-    """Read a list of changes from the phone; lines that name nothing we change are skipped."""
-    changes = []
-    for line in text[:LIST_BYTES_MAX].splitlines():
-        key, tab, old = line.partition("\t")
-        if tab and _SETTING.fullmatch(key):
-            changes.append(Change(kind="setting", key=key, old=old))
-        elif tab and is_writable(key):
-            changes.append(Change(kind="node", key=key, old=old))
-    return tuple(changes)
+def _listed(text: str) -> tuple[Change, ...]:
+    return parse_changes(text[:LIST_BYTES_MAX])
 
 
 def kill_runner(phone: Phone) -> None:
@@ -207,7 +174,8 @@ def _put_back(phone: Phone, page: Page) -> None:
     boot_id = phone.boot_id()
     # After a reboot the kernel's nodes are as the kernel makes them; settings outlive it.
     fresh = bool(page.boot_id) and boot_id != page.boot_id
-    undone = [change for change in reversed(page.changes) if not (fresh and change.kind == "node")]
+    passed = FORGOTTEN_AT_BOOT if fresh else frozenset()
+    undone = [change for change in reversed(page.changes) if change.kind not in passed]
     failed = _undo(phone, undone) and _undo(phone, undone)  # a daemon may win the first round
     if failed:
         raise ShellFailed(f"{page.serial} was not put back in full: {'; '.join(failed)}")
@@ -216,12 +184,12 @@ def _put_back(phone: Phone, page: Page) -> None:
 
 
 def _undo(phone: Phone, undone: Sequence[Change]) -> list[str]:
-    """Put old values back and read the nodes; say what did not take."""
+    """Put old values back and read them; say what did not take."""
     if not undone:
         return []
-    # A node that was changed twice ends with its oldest value, which comes last.
-    nodes = list({change.key: change for change in undone if change.kind == "node"}.values())
-    looks = [Command(["cat", change.key]) for change in nodes]
+    # What was changed twice ends with its oldest value, which comes last.
+    looked = {change.key: change for change in undone if change.look() is not None}
+    looks = [look for change in looked.values() if (look := change.look()) is not None]
     answers = phone.batch([*(change.undo() for change in undone), *looks])
     refused = [
         f"{change.key} to '{safe_text(change.old, 40)}' ({safe_text(answer.text, 60)})"
@@ -230,8 +198,8 @@ def _undo(phone: Phone, undone: Sequence[Change]) -> list[str]:
     ]
     ignored = [
         f"{change.key} to '{safe_text(change.old, 40)}' (it says '{safe_text(answer.text, 40)}')"
-        for change, answer in zip(nodes, answers[len(undone) :], strict=True)
-        if answer.status == 0 and answer.text.strip() != change.old.strip()
+        for change, answer in zip(looked.values(), answers[len(undone) :], strict=True)
+        if answer.status == 0 and not change.is_undone(answer.text)
         if not _is_cap(phone, change, answer.text)
     ]
     return refused + ignored

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from agent.control.journal import AIRPLANE, Change, Journal
+from agent.control.change import AIRPLANE, Change
+from agent.control.journal import Journal
 from agent.phone.phone import Command, Phone
 from workloads.text import safe_text
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.deadline import Deadline
+from agent.phone.daemons import find_opponents
 from agent.phone.framework import framework_zones
 from agent.phone.gpu import GPU_NODES, parse_gpu
 from agent.phone.install import ask_runner, install_runner
@@ -121,6 +122,7 @@ def probe(
         charging=reach.charging,
         shell_cpus=reach.shell_cpus,
         fixed_performance=reach.fixed_performance,
+        opponents=find_opponents(phone.shell(["getprop"], deadline).text),
         rooted=phone.link.root,
         control=control.level,
         controlled=control.held,

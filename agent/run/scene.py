@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agent.control.clocks import can_pin, clusters_of, policy_node
+from agent.control.placement import Placement, strays
 from agent.phone.framework import STATUS as THERMAL_STATUS
 from agent.phone.framework import is_framework
 from agent.phone.nodes import THERMAL, first_number, hottest, parse_cpu_coolers
@@ -23,7 +24,7 @@ from agent.run.figures import (
     STATUS,
     VOLTAGE,
     Measured,
-    battery_power,
+    energy_course,
     figures,
     hottest_trace,
     span_ns,
@@ -160,7 +161,7 @@ class Scene:
                 column = readings.numbers(policy_node(cluster.policy, "scaling_cur_freq"))
                 found[f"{CLOCK}{cluster.policy}"] = _course(readings, column)
         if offered.energy is not None:
-            found[ENERGY] = course_of(battery_power(readings))
+            found[ENERGY] = energy_course(readings)
         return {name: course for name, course in found.items() if course and len(course.t_ns) > 1}
 
     def temps_c(
@@ -195,6 +196,7 @@ def weigh(
     snapshots: tuple[Snapshot, Snapshot],
     output: Output,
     readings: Readings,
+    placement: Placement | None = None,
 ) -> Harvest:
     """Make verdict, figures and telemetry of everything that a run left behind. Pure."""
     before, after = snapshots
@@ -222,6 +224,8 @@ def weigh(
         boot_ids=(before.boot_id, after.boot_id),
         effort=Effort(work, output.done, condition.launch.warmup, time.source if time else None),
         unseen_s=longest_gap_s(readings.t_ns, span),
+        strays=strays(placement, scene.cores.mask) if placement else {},
+        clamp_max=placement.clamp_max if placement else None,
     )
     measured = Measured(
         work=work,

@@ -6,7 +6,7 @@ recorded, and voids nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.phone.nodes import ticks_between
 from agent.run.gates import Doubt, Effort, failed_gates
@@ -18,6 +18,7 @@ TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it says not
 HELD_MIN = 0.98
 START_SLACK_C = 1.0  # pinning to a high clock warms the die before the first step
 SPAN_SLACK = 0.98
+CLAMP_FREE = 1024  # uclamp.max of a task that may ask for the fastest clock there is
 UNSEEN_S, UNSEEN_SHARE = 3.0, 0.1  # a sampler stumbles; it does not sleep
 
 
@@ -39,6 +40,8 @@ class Evidence:
     boot_ids: tuple[str, str]
     effort: Effort
     unseen_s: float = 0.0  # the longest part of the run without a reading
+    strays: Mapping[int, int] = field(default_factory=dict)  # threads with masks not asked for
+    clamp_max: int | None = None  # what the scheduler lets the run ask for, of 1024
 
     @property
     def done(self) -> Done:
@@ -82,6 +85,11 @@ def _right_cores(seen: Evidence) -> Iterator[Doubt]:
             Standing.VOID,
             f"the runner found itself on cores {seen.found_mask:x}, asked were {seen.asked_mask:x}",
         )
+
+    for tid, mask in seen.strays.items():
+        yield Standing.VOID, f"thread {tid} could run on cores {mask:x}, asked {seen.asked_mask:x}"
+    if seen.clamp_max is not None and seen.clamp_max < CLAMP_FREE and not seen.asked_khz:
+        yield Standing.SUSPECT, f"the scheduler clamps it to {seen.clamp_max} of {CLAMP_FREE}"
 
 
 def _cool_start(seen: Evidence) -> Iterator[Doubt]:

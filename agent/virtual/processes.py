@@ -58,6 +58,7 @@ class ProcessTable:
         self._running: dict[int, Process] = {}
         self.witness: Callable[..., None] = _nobody
         self.cpusets: dict[str, int] = {"/": all_cores}
+        self.clamps: dict[str, float] = {}  # uclamp.max by group, in per cent
         self.current = 1  # who asks for /proc/self
 
     def boot(self, services: tuple[str, ...]) -> None:

@@ -13,9 +13,10 @@ from workloads.condition import Condition, Protocol
 from workloads.phone import check_cores_name, check_freq_name
 from workloads.text import safe_text
 
-AXES = ("protocol", "cores", "freq")
+AXES = ("protocol", "cores", "freq", "gpu_freq")
 ANY, REFUSE, TRY = "any", "refuse", "try"
-_NOTHING_ASKED = (ANY, REFUSE)
+KEEP, STOP = "keep", "stop"
+_NOTHING_ASKED = (ANY, REFUSE, KEEP)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,10 @@ def _protocol(reader: Reader, node: Node, path: str) -> str | None:
 
 def _too_large(reader: Reader, node: Node, path: str) -> str | None:
     return reader.choice(node, path, "way with what is too large", [REFUSE, TRY])
+
+
+def _thermal_daemons(reader: Reader, node: Node, path: str) -> str | None:
+    return reader.choice(node, path, "way with daemons that guard against heat", [KEEP, STOP])
 
 
 def _cores(reader: Reader, node: Node, path: str) -> str | None:
@@ -148,4 +153,6 @@ _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
     "steps_min": _whole,
     "time_min": _duration,
     "too_large": _too_large,
+    "gpu_freq": _freq,
+    "thermal_daemons": _thermal_daemons,
 }

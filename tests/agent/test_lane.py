@@ -57,7 +57,7 @@ def test_a_cold_run_yields_a_valid_report(phone: Phone, desk: Desk) -> None:
 
 
 def test_the_phone_saw_everything_in_order(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
-    """Quiet, pin, run, unpin, unquiet; and governors before limits."""
+    """Quiet, pin, run, unpin, unquiet; cores before governors before limits."""
     attempt(a_job(phone.known.serial), phone, desk)
     story = []
     for event in there.events("setting", "sysfs", "run_start", "run_stop"):
@@ -65,14 +65,15 @@ def test_the_phone_saw_everything_in_order(phone: Phone, there: VirtualPhone, de
         word = event["path"].rsplit("/", 1)[1] if kind == "sysfs" else kind
         if not story or story[-1] != word:
             story.append(word)
-    assert story[:2] == ["setting", "scaling_governor"]
-    assert story[-2:] == ["scaling_governor", "setting"]
+    assert story[:3] == ["setting", "min_cpus", "scaling_governor"]
+    assert story[-3:] == ["scaling_governor", "min_cpus", "setting"]
     assert story[story.index("run_start") : story.index("run_stop") + 1] == [
         "run_start",
         "run_stop",
     ]
     assert set(story) == {
         "setting",
+        "min_cpus",
         "scaling_governor",
         "scaling_max_freq",
         "scaling_min_freq",

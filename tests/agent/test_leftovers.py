@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.control.change import Change, parse_changes
 from agent.control.clocks import read_policies
 from agent.control.guard import lane_file
-from agent.control.journal import Change, Page, journal_file, parse_changes, restore_leftovers
+from agent.control.journal import Page, journal_file, restore_leftovers
 from agent.control.quiet import QUIET, settings_for
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer

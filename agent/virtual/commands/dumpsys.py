@@ -72,7 +72,7 @@ def _thermal(phone: Phone) -> str:
     soc = phone.soc
     rows = []
     for zone in soc.zones:
-        kind = _kind(zone.profile.type)
+        kind = _CPU if zone.profile.cluster else _kind(zone.profile.type)
         if kind is not None:
             value = soc.zone_mc(zone) / 1000
             facts = f"mValue={value:.1f}, mType={kind}, mName={zone.profile.type}, mStatus=0"

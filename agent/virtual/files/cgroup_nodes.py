@@ -5,6 +5,8 @@ Moving a process into a cpuset gives it that set's cores; its own mask can only 
 
 import errno
 import re
+from collections.abc import Callable
+from functools import partial
 
 from agent.virtual.files.cpu_nodes import cpu_list
 from agent.virtual.files.nodes import Live, live
@@ -28,7 +30,7 @@ def plant_cgroup_nodes(tree: FileTree, soc: Soc, table: ProcessTable) -> None:
         tree.put(f"{folder}/cpu.shares", _kept("1024", r"\d+"))
         if name and soc.profile.sdk >= 29:
             tree.put(f"{folder}/cpu.uclamp.min", _clamp("0.00"))
-            tree.put(f"{folder}/cpu.uclamp.max", _clamp("max"))
+            tree.put(f"{folder}/cpu.uclamp.max", _clamp("max", partial(_tell, table, group)))
 
 
 def _cpuset(table: ProcessTable, group: str) -> dict[str, Live]:
@@ -87,7 +89,12 @@ def _kept(start: str, shape: str) -> Live:
     return live(lambda: f"{value[0]}\n", write)
 
 
-def _clamp(start: str) -> Live:
+def _tell(table: ProcessTable, group: str, word: str) -> None:
+    """Let the scheduler know the clamp of a group; processes of its cpuset are in it."""
+    table.clamps[group] = 100.0 if word == "max" else float(word)
+
+
+def _clamp(start: str, tell: Callable[[str], None] | None = None) -> Live:
     value = [start]
 
     def write(text: str) -> None:
@@ -97,5 +104,7 @@ def _clamp(start: str) -> Live:
                 raise failed(errno.ERANGE)
             word = f"{float(word):.2f}"
         value[0] = word
+        if tell is not None:
+            tell(word)
 
     return live(lambda: f"{value[0]}\n", write)

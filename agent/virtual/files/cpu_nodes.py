@@ -40,6 +40,9 @@ def plant_cpu_nodes(tree: FileTree, soc: Soc) -> None:
             tree.put(f"{_CPU}/cpu{cpu}/online", _online_node(soc, cluster, cpu))
             tree.put(f"{_CPU}/cpu{cpu}/cpu_capacity", constant(f"{cluster.profile.capacity}\n"))
             tree.put(f"{_CPU}/cpu{cpu}/topology/core_id", constant(f"{cpu}\n"))
+        if soc.profile.gpu is not None and soc.profile.gpu.driver == "kgsl":  # Qualcomm's kernels
+            for name, node in _core_ctl(cluster).items():
+                tree.put(f"{_CPU}/cpu{cluster.cpus[0]}/core_ctl/{name}", node)
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
@@ -112,6 +115,18 @@ def _steady(soc: Soc, number: Callable[[], int]) -> Callable[[], int]:
         return value
 
     return read
+
+
+def _core_ctl(cluster: Cluster) -> dict[str, Live]:
+    """How many cores of a cluster the kernel may take away, and how many it has to leave."""
+
+    def keep(text: str) -> None:
+        cluster.kept_cores = min(max(_number(text), 0), len(cluster.cpus))
+
+    return {
+        "min_cpus": live_number(lambda: cluster.kept_cores, keep),
+        "max_cpus": constant(f"{len(cluster.cpus)}\n"),
+    }
 
 
 def _online_node(soc: Soc, cluster: Cluster, cpu: int) -> Live:

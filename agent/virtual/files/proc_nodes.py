@@ -117,6 +117,7 @@ def _process_folder(process: Process, sources: ProcSources) -> Directory:
         "stat": live(lambda: _process_stat(process, sources)),
         "cmdline": live(lambda: command),
         "comm": live(lambda: f"{process.name}\n"),
+        "sched": live(lambda: _sched(process, sources)),
         "cpuset": live(lambda: f"{process.cpuset}\n"),
         "smaps": live(
             lambda: (
@@ -152,6 +153,14 @@ def _status(process: Process, tid: int, sources: ProcSources) -> str:
         f"Threads:\t{1 + len(process.threads)}\n"
         f"Cpus_allowed:\t{mask:02x}\nCpus_allowed_list:\t{cpu_list(cores)}\n"
     )
+
+
+def _sched(process: Process, sources: ProcSources) -> str:
+    """The scheduler's view, in the lines that tell of clamps."""
+    clamp = round(sources.processes.clamps.get(process.cpuset, 100.0) * 10.24)
+    rows = {"uclamp.max": clamp, "effective uclamp.min": 0, "effective uclamp.max": clamp}
+    lines = "".join(f"{name:<45}:{value:>21}\n" for name, value in rows.items())
+    return f"{process.name} ({process.pid}, #threads: {1 + len(process.threads)})\n{lines}"
 
 
 def _process_stat(process: Process, sources: ProcSources) -> str:

@@ -9,6 +9,7 @@ from agent.virtual.mischief.body_kinds import (
     Reboot,
     ThrottleNow,
 )
+from agent.virtual.mischief.daemon_kinds import Hotplug, Migrate
 from agent.virtual.mischief.effect import BadMischief, Effect, make_effect
 from agent.virtual.mischief.link_kinds import (
     Flap,
@@ -35,6 +36,8 @@ KINDS: dict[str, type[Effect]] = {
     "reboot": Reboot,
     "clock_ignored": ClockIgnored,
     "clock_reset": ClockReset,
+    "hotplug": Hotplug,
+    "migrate": Migrate,
     "throttle": ThrottleNow,
     "sensor": Sensor,
     "never_cools": NeverCools,

@@ -85,10 +85,14 @@ def _swallow(text: str) -> None:
 
 @dataclass(eq=False)
 class ClockReset(Effect):
-    """A daemon sets clock nodes (`leaf`) as at boot, so many seconds after each write to them."""
+    """A daemon sets clock nodes (`leaf`) as at boot, so many seconds after each write to them.
+
+    With `service` it is init's service of that name, and does nothing while that is stopped.
+    """
 
     after_s: float = 7.0
     leaf: str = "scaling_*"
+    service: str = ""
     _planned: list[Event] = field(default_factory=list, init=False, repr=False)
 
     def start(self, victim: Victim) -> None:
@@ -108,6 +112,8 @@ class ClockReset(Effect):
         timeline, tree = victim.phone.timeline, victim.phone.tree
 
         def undo() -> None:
+            if self.service and not victim.phone.soc.service_runs(self.service):
+                return
             node, _ = tree.resolve(path)
             try:
                 tree.append(node, f"{wanted}\n".encode(), _SYSTEM)

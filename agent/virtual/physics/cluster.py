@@ -29,6 +29,7 @@ class Cluster:
         """As after boot."""
         self.governor = governor
         self.steady = False
+        self.kept_cores = max(len(self.cpus) // 2, 1)  # core_ctl's usual promise
         self.user_min_khz = self.ladder[0]
         self.user_max_khz = self.ladder[-1]
         self.wished_khz = self.ladder[-1]
