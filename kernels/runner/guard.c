@@ -86,13 +86,23 @@ static bool stays_too_hot(struct guard *guard, int64_t now) {
 
 /* -- putting back */
 
-/* Whether that process is a runner at work, and not a stranger who was given its number. */
-static bool is_a_run(long pid) {
-    char path[64], words[PATH_BYTES];
+/* Whether that process is a runner at work, or a foreign program out of DIR/work, and not a
+ * stranger who was given its number. */
+static bool is_a_run(const struct guard *guard, long pid) {
+    char path[64], words[PATH_BYTES], foreign[PATH_BYTES];
     snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
     long count = read_start(path, words, sizeof words);
-    size_t first = count > 0 ? strlen(words) + 1 : 0;
-    return count > 0 && first < (size_t)count && strcmp(words + first, "run") == 0;
+    if (count <= 0 || !join_path(foreign, guard->folder, "work/")) {
+        return false;
+    }
+    bool found = false;
+    size_t at = 0;
+    for (int word = 0; at < (size_t)count && !found; word++) {
+        found = (word == 1 && strcmp(words + at, "run") == 0) ||
+                strncmp(words + at, foreign, strlen(foreign)) == 0;
+        at += strlen(words + at) + 1;
+    }
+    return found;
 }
 
 static void kill_runner(struct guard *guard) {
@@ -106,7 +116,7 @@ static void kill_runner(struct guard *guard) {
     }
     const char *at = strstr(hello, "\"pid\":");
     long pid = at == NULL ? 0 : strtol(at + 6, NULL, 10);
-    if (pid > 1 && is_a_run(pid)) {
+    if (pid > 1 && is_a_run(guard, pid)) {
         kill((pid_t)pid, SIGKILL);
     }
 }

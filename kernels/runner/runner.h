@@ -108,11 +108,11 @@
  *     PATH<TAB>VALUE
  *   The agent writes the phone's uptime to DIR/alive while it lives. When DIR/alive has not
  *   changed for --silence-s (default 60) of the phone's time, guard kills the runner named in
- *   DIR/out.jsonl, writes the old values back in reverse order, renames DIR/restore to
- *   DIR/restored and exits with RUNNER_GUARD_RESTORED. It does the same at once when a node of
- *   DIR/ceiling (PATH<TAB>LIMIT a line, in the node's own unit) stands above its limit at two
- *   looks in a row, a second apart. When DIR/restore disappears, the agent has put everything
- *   back itself, and guard exits 0.
+ *   DIR/out.jsonl (or the foreign program out of DIR/work that is named there), writes the old
+ *   values back in reverse order, renames DIR/restore to DIR/restored and exits with
+ *   RUNNER_GUARD_RESTORED. It does the same at once when a node of DIR/ceiling (PATH<TAB>LIMIT a
+ *   line, in the node's own unit) stands above its limit at two looks in a row, a second apart.
+ *   When DIR/restore disappears, the agent has put everything back itself, and guard exits 0.
  *
  * dump PLAN DIR
  *   Executes --steps steps (default 1), untimed, and writes DIR/dump.bin, so that a reference on a

@@ -8,20 +8,26 @@ from pathlib import Path
 import pytest
 
 from agent.control.clocks import read_policies
-from agent.control.guard import lane_file
+from agent.control.guard import Guard, lane_file, prepare_lane_dir
+from agent.deadline import Deadline
 from agent.lane import Desk, Outcome, attempt
-from agent.phone.phone import Phone
-from agent.run.external import windows
+from agent.phone.install import install_runner
+from agent.phone.phone import UPTIME, Command, Phone
+from agent.run.external import end_program, install_program, launch_program, windows
 from agent.run.lines import WINDOWS_MAX
 from agent.run.reading import read_apart
+from agent.run.runner import Ask
+from kernels.manifest import runner_for
 from orchestrator.plan.sweep import read_sweep
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone
 from workloads.catalogue import Case, bind_external
+from workloads.condition import Condition
 from workloads.external import ForeignFile, Manifest, NumberRule, StepRule, Steps
 from workloads.fault import BadOutput, Blame
 from workloads.measure import Standing
 from workloads.noun import digest_of_bytes
+from workloads.phone import choose_cores
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "external"
 STEPS = "i=0; while [ $i -lt 18 ]; do sleep 0.5; echo step 500 ms; i=$((i + 1)); done\n"
@@ -223,3 +229,23 @@ def test_too_many_steps_share_windows_and_none_is_lost() -> None:
     assert len(made) <= WINDOWS_MAX
     assert 10_000 == sum(window.n for window in made)
     assert sum(each.ns for each in steps) == sum(window.ns for window in made)
+
+
+def test_the_dead_man_ends_a_program_whose_agent_is_silent(phone: Phone, desk: Desk) -> None:
+    runner = install_runner(phone, runner_for(phone.known.abi))
+    prepare_lane_dir(phone)
+    Guard(phone, runner, silence_s=1.0).start()
+    case = a_program(desk, "sleep 50000\n")
+    ask = Ask(runner, case, choose_cores(phone.known, "big4"), Condition().launch, [UPTIME])
+    install_program(phone, ask, desk.shelf)
+    launch_program(phone, ask, Command(["true"]))
+    deadline = Deadline.after(20)
+    while phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status == 0:
+        assert not deadline.expired
+        time.sleep(0.05)
+    while phone.shell(["test", "-e", lane_file("restored")]).status != 0:
+        assert not deadline.expired
+        time.sleep(0.05)
+    assert '"exit","status":137' in phone.must(["cat", lane_file("out.jsonl")])
+    end_program(phone)
+    phone.shell(["rm", "-f", lane_file("restored")])

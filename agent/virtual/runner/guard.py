@@ -91,7 +91,10 @@ class Guard:
         except (ValueError, KeyError, TypeError):
             return
         runner = self._phone.processes.find(pid)
-        if runner is not None and "run" in runner.argv[1:2]:
+        foreign = f"{self._folder}/work/"
+        if runner is not None and (
+            "run" in runner.argv[1:2] or any(word.startswith(foreign) for word in runner.argv)
+        ):
             self._phone.processes.kill(runner, signal.SIGKILL)
 
     def _read(self, name: str) -> bytes | None:
