@@ -195,7 +195,7 @@ class _Lane:
         launching = self.job.condition.launch
         ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
         if ask.case.manifest is None:
-            write_plan(self.phone, ask)
+            write_plan(self.phone, ask, dare=self.job.condition.too_large == "try")
         else:
             install_program(self.phone, ask, self.desk.shelf)
         return scene, ask

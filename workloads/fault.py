@@ -2,12 +2,13 @@
 
 FarmError
 ├─ Refused         REQUEST    the question is wrong        never again
+│    TooLarge
 ├─ PhoneTrouble    PHONE      phone or cable               again on this phone, bounded
 │    Unreachable · Hung · ShellFailed
 ├─ ConditionUnmet  CONDITION  healthy, but not as asked    later, bounded
 │    TooHot · SensorMissing · ClockSlipped · BatteryLow
 ├─ RunnerFailed    RUNNER     our binary or its plan       never again: it is a finding
-│    RunnerDied · BadOutput
+│    NeverStarts · RunnerDied (Killed · DiesLater) · BadOutput
 └─ FarmTrouble     FARM       our own plumbing             as often as needed; does not count
      LeaseLost · PhoneAway · BrokerDown · StoreDown · Interrupted
 
@@ -62,6 +63,10 @@ class Refused(FarmError):
     blame = Blame.REQUEST
 
 
+class TooLarge(Refused):
+    """The workload is predicted not to fit into the phone's memory."""
+
+
 class PhoneTrouble(FarmError):
     """The phone or its cable failed."""
 
@@ -110,6 +115,18 @@ class RunnerFailed(FarmError):
 
 class RunnerDied(RunnerFailed):
     """The runner ended without a word."""
+
+
+class NeverStarts(RunnerFailed):
+    """The runner ended before its first step."""
+
+
+class Killed(RunnerDied):
+    """The phone ended the runner for want of memory."""
+
+
+class DiesLater(RunnerDied):
+    """The runner ended in the middle of its work."""
 
 
 class BadOutput(RunnerFailed):

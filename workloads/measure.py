@@ -175,7 +175,7 @@ METRICS: dict[str, MetricKind] = {
     "input_mb": _held("a batch"),
     "dataset_mb": _held("the data set"),
     "swapped_mb": _time(
-        "MB", "memory that went to swap during the run", "highest - first of SwapTotal - SwapFree"
+        "MB", "memory that went to swap during the run", "highest - earlier of SwapTotal - SwapFree"
     ),
     "clock_held_share": MetricKind(
         "",

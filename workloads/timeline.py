@@ -136,11 +136,10 @@ def join(run: Telemetry) -> tuple[OpRow, ...]:
 
 def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow:
     taken_ns = sum(span.end_ns - span.start_ns for span in spans)
-    seconds = taken_ns / 1e9
-    energy = _had(run.courses.get(ENERGY), spans)
-    busy = _had(run.courses.get(BUSY), spans)
+    power_w = _rate(run.courses.get(ENERGY), spans)
+    busy = _rate(run.courses.get(BUSY), spans)
     clocks = {
-        int(name.removeprefix(CLOCK)): _had(course, spans)
+        int(name.removeprefix(CLOCK)): _rate(course, spans)
         for name, course in run.courses.items()
         if name.startswith(CLOCK)
     }
@@ -151,24 +150,24 @@ def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow
         steps=len(spans),
         ms=taken_ns / len(spans) / 1e6,
         share=taken_ns / total_ns,
-        energy_mj=None if energy is None else 1000 * energy / len(spans),
-        power_w=None if energy is None or not taken_ns else energy / seconds,
-        util_pct=None if busy is None or not taken_ns else 100 * busy / seconds / run.cores,
-        clock_mhz={
-            policy: khz_s / seconds / 1000
-            for policy, khz_s in clocks.items()
-            if khz_s is not None and taken_ns
-        },
+        energy_mj=None if power_w is None else power_w * taken_ns / len(spans) / 1e6,
+        power_w=power_w,
+        util_pct=None if busy is None else 100 * busy / run.cores,
+        clock_mhz={policy: khz / 1000 for policy, khz in clocks.items() if khz is not None},
     )
 
 
-def _had(course: Course | None, spans: Sequence[Span]) -> float | None:
-    """What some spans had of a course together; None unless all of them lie within it."""
+def _rate(course: Course | None, spans: Sequence[Span]) -> float | None:
+    """How fast a course grew during some spans, a second; those that nobody sampled do not say."""
     if course is None:
         return None
-    parts = [course.between(span.start_ns, span.end_ns) for span in spans]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    parts = [
+        (grown, (span.end_ns - span.start_ns) / 1e9)
+        for span in spans
+        if (grown := course.between(span.start_ns, span.end_ns)) is not None
+    ]
+    seconds = sum(lasted for _, lasted in parts)
+    return sum(grown for grown, _ in parts) / seconds if seconds > 0 else None
 
 
 def write_blob(content: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,6 @@
 """Activity: how busy cores and GPU were, and how much memory was left, from sampled nodes. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -88,14 +88,22 @@ def gpu_util_pct(readings: Readings, node: str | None, span: tuple[int, int]) ->
     return sum(known) / len(known) if known else None
 
 
-def swapped_mb(readings: Readings, span: tuple[int, int]) -> float | None:
-    """How much went to swap within a span, at most."""
-    used = [
-        rows["SwapTotal"] - rows["SwapFree"]
-        for rows in _memory(readings, span)
-        if {"SwapTotal", "SwapFree"} <= rows.keys()
-    ]
-    return max(0, max(used) - used[0]) / 1024 if used else None
+def swap_used_kb(rows: Mapping[str, int]) -> int | None:
+    """How much lies in swap, by the rows of /proc/meminfo."""
+    if not {"SwapTotal", "SwapFree"} <= rows.keys():
+        return None
+    return rows["SwapTotal"] - rows["SwapFree"]
+
+
+def swapped_mb(readings: Readings, before_kb: int | None) -> float | None:
+    """How much more lay in swap during a run than before it, at most."""
+    column = readings.columns.get(MEMINFO, [])
+    texts = [text for text in column if isinstance(text, str)]
+    used = [swap_used_kb(parse_memory(text.split(";"))) for text in texts]
+    known = [kb for kb in used if kb is not None]
+    if before_kb is None or not known:
+        return None
+    return max(0, max(known) - before_kb) / 1024
 
 
 def _moments(readings: Readings, span: tuple[int, int] | None) -> Iterator[tuple[int, Moment]]:
@@ -103,13 +111,6 @@ def _moments(readings: Readings, span: tuple[int, int] | None) -> Iterator[tuple
     for t_ns, text in zip(readings.t_ns, column, strict=False):
         if span is None or span[0] <= t_ns <= span[1]:
             yield t_ns, parse_moment(text)
-
-
-def _memory(readings: Readings, span: tuple[int, int]) -> Iterator[dict[str, int]]:
-    column = readings.columns.get(MEMINFO, [])
-    for t_ns, text in zip(readings.t_ns, column, strict=False):
-        if isinstance(text, str) and span[0] <= t_ns <= span[1]:
-            yield parse_memory(text.split(";"))
 
 
 def parse_memory(lines: Sequence[str]) -> dict[str, int]:

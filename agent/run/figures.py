@@ -39,6 +39,7 @@ class Measured:
     start_temp_c: float | None
     clock_held_share: float | None
     charge_uah: int | None = None  # of the full battery, as the phone states it
+    swap_before_kb: int | None = None
 
     @property
     def windows(self) -> Sequence[Window]:
@@ -148,8 +149,7 @@ def _memory(run: Measured) -> Values:
     if run.output.memory is not None:
         for kind in type(run.output.memory).model_fields:
             yield f"{kind}_mb", getattr(run.output.memory, kind) / 2**20
-    if run.windows:
-        yield "swapped_mb", swapped_mb(run.readings, run.span)
+    yield "swapped_mb", swapped_mb(run.readings, run.swap_before_kb)
 
 
 def _energy(run: Measured) -> Values:

@@ -29,8 +29,8 @@ class Effort:
 
     @property
     def real(self) -> bool:
-        """Whether anything was computed."""
-        return self.source is not Source.SIMULATED
+        """Whether anything was computed by operations that we know; a foreign program's are not."""
+        return self.source is not Source.SIMULATED and bool(self.work.ops)
 
 
 def failed_gates(effort: Effort) -> Iterator[Doubt]:
@@ -59,7 +59,7 @@ def _loss(effort: Effort) -> Iterator[Doubt]:
 
 def _movement(effort: Effort) -> Iterator[Doubt]:
     learned, moved = effort.done.learned, effort.done.moved
-    if not effort.done.parameters_changed:
+    if effort.work.ops and not effort.done.parameters_changed:
         yield Standing.VOID, "it trained without changing a parameter"
     if learned is None or moved is None:
         if effort.real:

@@ -14,15 +14,18 @@ from agent.deadline import Deadline
 from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
 from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, split_nodes
+from agent.run.fit import check_fits, was_starved
 from agent.run.lines import Output, RunnerFault
 from workloads.catalogue import Case, lower, threads_of
 from workloads.condition import Launch
 from workloads.fault import (
+    DiesLater,
     FarmError,
     Interrupted,
+    Killed,
+    NeverStarts,
     PhoneTrouble,
     Refused,
-    RunnerDied,
     RunnerFailed,
 )
 from workloads.phone import CoreSet
@@ -44,6 +47,7 @@ _BLAME: dict[str, type[FarmError]] = {
     "no_runner": Refused,
     "stopped": Interrupted,
     "io": PhoneTrouble,
+    "out_of_memory": NeverStarts,
 }
 
 
@@ -86,9 +90,12 @@ class Ask:
         return Command(words, into=lane_file("err"), detached=True)
 
 
-def write_plan(phone: Phone, ask: Ask) -> None:
-    """Put the plan and the list of sampled nodes on the phone."""
-    phone.push(lower(ask.case, ask.threads), lane_file("plan"))
+def write_plan(phone: Phone, ask: Ask, dare: bool = False) -> None:
+    """Put the plan and the list of sampled nodes on the phone; who dares, tries what won't fit."""
+    plan = lower(ask.case, ask.threads)
+    if not dare:
+        check_fits(phone, plan)
+    phone.push(plan, lane_file("plan"))
     phone.push("".join(f"{path}\n" for path in ask.nodes).encode(), lane_file("nodes"))
 
 
@@ -226,11 +233,18 @@ class _Watcher:
             if self._phone.shell(["test", "-e", lane_file("restored")]).status == 0:
                 raise PhoneTrouble("We were not heard for so long that the phone ended the run.")
             self._check_disk()
-            raise RunnerDied(f"The runner ended without a word: {self._last_words()}")
+            raise self._death()(f"The runner ended without a word: {self._last_words()}")
         if self._output.hello is None and self._started.expired:
-            raise RunnerDied(f"The runner did not start: {self._last_words()}")
+            raise NeverStarts(f"The runner did not start: {self._last_words()}")
         if self._elapsed_s > self._limit_s or self._backstop.expired:
             raise RunnerFailed(f"The runner did not end within {self._limit_s:.0f} s.")
+
+    def _death(self) -> type[FarmError]:
+        """What a silent end was: for want of memory, before the first step, or in the middle."""
+        last = self._phone.shell(["tail", "-c", "4096", lane_file("readings.jsonl")])
+        if last.status == 0 and was_starved(last.text):
+            return Killed
+        return DiesLater if self._output.windows else NeverStarts
 
     def _check_disk(self) -> None:
         """A full phone silences its runner; who cannot write cannot say why."""

@@ -17,6 +17,8 @@ from agent.run.activity import (
     WHOLE_MARK,
     busy_course,
     gpu_node,
+    parse_memory,
+    swap_used_kb,
 )
 from agent.run.figures import (
     CURRENT,
@@ -52,6 +54,7 @@ class Snapshot:
     temp_c: float | None
     residency: Mapping[int, str]
     charge_uah: int | None = None  # of the full battery
+    swap_used_kb: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Scene:
         """The command behind a snapshot."""
         zones = (zone.path for zone in self.facts.cpu_zones)
         residency = map(_residency_node, self.asked_khz)
-        return reading([UPTIME, BOOT_ID, FULL_CHARGE, *zones, *residency])
+        return reading([UPTIME, BOOT_ID, FULL_CHARGE, MEMINFO, *zones, *residency])
 
     def snapshot(self, nodes: Mapping[str, str]) -> Snapshot:
         """What the command saw."""
@@ -105,6 +108,7 @@ class Scene:
             temp_c=hottest(self.facts.cpu_zones, nodes),
             residency={policy: nodes.get(_residency_node(policy), "") for policy in self.asked_khz},
             charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
+            swap_used_kb=swap_used_kb(parse_memory(nodes.get(MEMINFO, "").splitlines())),
         )
 
     def caps_khz(self, readings: Readings) -> dict[int, int]:
@@ -237,6 +241,7 @@ def weigh(
         start_temp_c=before.temp_c,
         clock_held_share=share,
         charge_uah=before.charge_uah,
+        swap_before_kb=before.swap_used_kb,
     )
     metrics = figures(measured, offered) if offered is not None else ()
     courses = scene.courses(readings, offered) if offered is not None else {}

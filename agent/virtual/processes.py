@@ -29,6 +29,7 @@ class Process:
     ignores_hangup: bool = False
     status: int | None = None
     rss_kb: int = 3400
+    swapped_kb: int = 0
     threads: dict[int, int] = field(default_factory=dict)  # further threads and their masks
     on_signal: Callable[[int], bool] | None = None
     on_end: Callable[[], None] | None = None

@@ -1,5 +1,6 @@
 """Jobs for tests of the lane."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from workloads.catalogue import bind
@@ -7,13 +8,19 @@ from workloads.condition import Condition
 from workloads.messages import Job, RunId
 
 
-def a_job(serial: str, fence: int = 1, workload: str = "mlp-4", **condition: Any) -> Job:
+def a_job(
+    serial: str,
+    fence: int = 1,
+    workload: str = "mlp-4",
+    parameters: Mapping[str, int] | None = None,
+    **condition: Any,
+) -> Job:
     """Ask a phone for one run."""
     return Job(
         run=RunId(trial="tr-" + "0" * 16, repeat=0, attempt=fence),
         phone=serial,
         fence=fence,
         lease_s=60,
-        case=bind(workload, {}),
+        case=bind(workload, parameters or {}),
         condition=Condition(**condition),
     )

@@ -75,5 +75,7 @@ def test_the_gpu_tells_how_busy_it_is(folder: str, node: str, said: tuple[str, .
 
 def test_memory_that_went_to_swap() -> None:
     rows = [f"MemTotal: 99 kB;SwapTotal: 4096 kB;SwapFree: {free} kB" for free in (4000, 976, 2000)]
-    assert swapped_mb(readings(MEMINFO, *rows), (0, 9 * S)) == pytest.approx(3024 / 1024)
-    assert swapped_mb(readings(MEMINFO, "MemTotal: 1 kB"), (0, 9 * S)) is None
+    assert swapped_mb(readings(MEMINFO, *rows), before_kb=96) == pytest.approx(3024 / 1024)
+    assert swapped_mb(readings(MEMINFO, rows[0]), before_kb=200) == 0  # somebody else's came back
+    assert swapped_mb(readings(MEMINFO, "MemTotal: 1 kB"), before_kb=96) is None
+    assert swapped_mb(readings(MEMINFO, *rows), before_kb=None) is None

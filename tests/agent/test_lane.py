@@ -278,7 +278,7 @@ def test_a_runner_that_dies_is_a_finding(phone: Phone, there: VirtualPhone, desk
     threading.Thread(target=kill, daemon=True).start()
     fault = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report.fault
     assert fault is not None
-    assert (fault.kind, fault.blame, fault.stage) == ("RunnerDied", Blame.RUNNER, "run")
+    assert (fault.kind, fault.blame, fault.stage) == ("DiesLater", Blame.RUNNER, "run")
     assert read_policies(phone, (0, 4, 7)) == before
 
 

@@ -152,7 +152,7 @@ def test_a_disk_that_is_full(trial: Trial, at: str) -> None:
 
 def test_a_runner_that_is_killed_for_its_memory(trial: Trial) -> None:
     trial.trouble("low_memory", at="run@50%")
-    blamed(trial.attempt(), Blame.RUNNER, "RunnerDied")
+    blamed(trial.attempt(), Blame.RUNNER, "DiesLater")
     trial.settle()
 
 

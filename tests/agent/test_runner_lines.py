@@ -7,7 +7,15 @@ import pytest
 
 from agent.run.lines import Output, hello_pid
 from agent.run.runner import blame
-from workloads.fault import BadOutput, FarmError, Interrupted, PhoneTrouble, Refused, RunnerFailed
+from workloads.fault import (
+    BadOutput,
+    FarmError,
+    Interrupted,
+    NeverStarts,
+    PhoneTrouble,
+    Refused,
+    RunnerFailed,
+)
 
 CASE = "ab" * 32
 HELLO = {
@@ -124,7 +132,7 @@ def test_broken_output_is_named(content: bytes) -> None:
     [
         ("unsupported", Refused),
         ("no_runner", Refused),
-        ("out_of_memory", RunnerFailed),
+        ("out_of_memory", NeverStarts),
         ("wrong_answer", RunnerFailed),
         ("bad_plan", RunnerFailed),
         ("usage", RunnerFailed),

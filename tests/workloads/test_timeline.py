@@ -63,12 +63,14 @@ def test_an_operation_has_the_energy_the_clock_and_the_load_of_its_time() -> Non
 
 
 def test_what_is_not_offered_stays_empty() -> None:
-    """No power source, no energy; a step that nobody sampled has no load."""
-    late = spans_of([a_trace(0, 0, 10), a_trace(9, 50, 10)])
-    run = Telemetry(OPS[:1], tuple(late), {BUSY: Course([0, 20 * MS], [0.0, 0.01])})
-    (row,) = join(run)
-    assert (row.steps, row.energy_mj, row.power_w, row.util_pct) == (2, None, None, None)
-    assert row.clock_mhz == {}
+    """No power source, no energy; a step that nobody sampled says nothing of its load."""
+    busy = {BUSY: Course([0, 20 * MS], [0.0, 0.01])}
+    late = a_trace(9, 50, 10)
+    (row,) = join(Telemetry(OPS[:1], tuple(spans_of([a_trace(0, 0, 10), late])), busy))
+    assert (row.steps, row.energy_mj, row.power_w, row.clock_mhz) == (2, None, None, {})
+    assert row.util_pct == pytest.approx(50)
+    (unseen,) = join(Telemetry(OPS[:1], tuple(spans_of([late])), busy))
+    assert unseen.util_pct is None
 
 
 def test_steps_that_repeat_are_alike_and_others_are_not() -> None:

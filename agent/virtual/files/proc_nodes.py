@@ -84,13 +84,14 @@ def _stat(sources: ProcSources) -> str:
 def _meminfo(sources: ProcSources) -> str:
     memory = sources.soc.profile.memory
     free = sources.free_kb()
+    swapped = sum(process.swapped_kb for process in sources.processes.all())
     rows = {
         "MemTotal": memory.total_kb,
         "MemFree": int(free * 0.18),
         "MemAvailable": free,
         "Cached": int(free * 0.7),
         "SwapTotal": memory.swap_kb,
-        "SwapFree": memory.swap_kb,
+        "SwapFree": memory.swap_kb - swapped,
     }
     return "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items())
 

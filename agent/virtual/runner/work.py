@@ -97,6 +97,8 @@ class Work:
             when = self.phone.timeline.now + _KILLED_AFTER_S
             self._killing = self.phone.timeline.at(when, self._be_killed)
         self.process.rss_kb = min(needed_kb, free_kb)
+        if self._pressure.outcome == "swaps":
+            self.process.swapped_kb = self._pressure.swapped_kb
         self.process.state = "R"
         self._lines.say(
             {
