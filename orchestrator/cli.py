@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
     "agent": ("agent.cli:agent", "Run the agent of a host with phones."),
     "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
+    "kernels": ("kernels.harness.cli:kernels", "Check, time and tune the OpenCL kernels."),
     "service": ("orchestrator.commands.service:service", "Run one service of the middle."),
     "test": ("orchestrator.commands.develop:test", "Run the test suite."),
     "check": ("orchestrator.commands.develop:check", "Check formatting, lint and types."),

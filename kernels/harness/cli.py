@@ -1,0 +1,246 @@
+"""`farm kernels`: the OpenCL kernels on a device of this computer: list, check, bench, tune.
+
+Figures of OpenCL on a processor say nothing of phones, and every table says so.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from workloads.fault import Refused
+
+if TYPE_CHECKING:
+    from kernels.harness.bench import Row
+    from kernels.harness.device import Device
+
+WRONG = 5  # exit code: finished with failures
+NOT_A_PHONE = "Measured on this computer; it says nothing of a phone's GPU."
+
+device_option = click.option("--device", metavar="NUMBER|TEXT", help="Which device; see list.")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.group()
+def kernels() -> None:
+    """Check, time and tune the OpenCL kernels on this computer."""
+
+
+@kernels.command("list")
+@json_option
+def list_kernels(as_json: bool) -> None:
+    """List the devices, and the ways to multiply."""
+    _need_opencl()
+    from dataclasses import asdict
+
+    from kernels.harness.device import all_devices
+    from kernels.harness.products import WAYS
+
+    found = [device.facts for device in all_devices()]
+    if as_json:
+        ways = {name: way.text for name, way in WAYS.items()}
+        click.echo(json.dumps({"devices": [asdict(facts) for facts in found], "sgemm": ways}))
+        return
+    for at, facts in enumerate(found):
+        click.echo(f"{at}  {facts.label}: {facts.units} units, {facts.global_bytes >> 20} MB")
+    if not found:
+        click.echo("no OpenCL device", err=True)
+    for name, way in WAYS.items():
+        click.echo(f"sgemm {name:<13} {way.text}")
+
+
+@kernels.command()
+@device_option
+@click.option("--seed", default=0, show_default=True, help="Of shapes and values.")
+@click.option("--extra", default=4, show_default=True, help="Random shapes beside the fixed ones.")
+@json_option
+def check(device: str | None, seed: int, extra: int, as_json: bool) -> None:
+    """Compare every kernel with numpy, over ragged shapes and all transposes."""
+    chosen = _choose(device)
+    from kernels.harness.check import check as check_one
+    from kernels.harness.check import shapes, ways_for
+
+    work = [(way, shape) for way in ways_for(chosen) for shape in shapes(seed, extra)]
+    with click.progressbar(work, label="checking", file=sys.stderr) as going:
+        checked = [check_one(chosen, way, shape, seed) for way, shape in going]
+    wrong = [one for one in checked if not one.right]
+    worst: dict[str, float] = {}
+    for one in checked:
+        worst[one.way] = max(one.error, worst.get(one.way, 0.0))
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "device": chosen.facts.label,
+                    "checked": len(checked),
+                    "wrong": [f"{one.way} {one.shape.label}" for one in wrong],
+                    "worst_error": worst,
+                }
+            )
+        )
+    else:
+        for way, error in worst.items():
+            click.echo(f"{way:<13} largest error {error:.1e}")
+        for one in wrong:
+            click.echo(f"wrong: {one.way} {one.shape.label}: error {one.error:.1e}")
+        click.echo(f"{len(checked)} products checked on {chosen.facts.label}, {len(wrong)} wrong")
+    if wrong:
+        raise click.exceptions.Exit(WRONG)
+
+
+@kernels.command()
+@device_option
+@click.option("--sizes", default="32:512:32", show_default=True, help="FROM:TO:STEP, or N,N,...")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 100))
+@click.option(
+    "--launches",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="At least so many before each wait; the study had 500.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write the roofline as SVG.",
+)
+@json_option
+def bench(
+    device: str | None,
+    sizes: str,
+    rounds: int,
+    launches: int,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Time every way to multiply, beside numpy: the study's table on this device."""
+    chosen = _choose(device)
+    from kernels.harness.bench import bench as bench_all
+
+    wanted = read_sizes(sizes)
+    with click.progressbar(length=len(wanted), label="timing", file=sys.stderr) as bar:
+        rows = bench_all(chosen, wanted, rounds, launches, lambda: bar.update(1))
+    if picture is not None:
+        from kernels.harness.roofline import roofline_svg
+        from kernels.harness.timing import roofs_of
+
+        picture.write_text(roofline_svg(rows, roofs_of(chosen), f"SGEMM on {chosen.facts.name}"))
+        click.echo(f"wrote {picture}", err=True)
+    if as_json:
+        click.echo(json.dumps(_as_json(chosen, rows)))
+    else:
+        _print_table(chosen, rows)
+
+
+@kernels.command()
+@device_option
+@click.option(
+    "--sizes", default="64,128,256,512", show_default=True, help="FROM:TO:STEP, or N,N,..."
+)
+@click.option(
+    "--output",
+    default=Path("tuned.json"),
+    show_default=True,
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Where the winners are kept.",
+)
+@json_option
+def tune(device: str | None, sizes: str, output: Path, as_json: bool) -> None:
+    """Find the fastest way and its numbers for each size, and keep them."""
+    chosen = _choose(device)
+    from kernels.harness.products import Shape
+    from kernels.harness.tune import candidates, write_tuned
+    from kernels.harness.tune import tune as tune_one
+
+    wanted = read_sizes(sizes)
+    steps = len(wanted) * sum(1 for _ in candidates(chosen))
+    with click.progressbar(length=steps, label="tuning", file=sys.stderr) as bar:
+        found = [tune_one(chosen, Shape(n, n, n), lambda: bar.update(1)) for n in wanted]
+    write_tuned(output, chosen, found)
+    if as_json:
+        click.echo(output.read_text())
+        return
+    for tuned in found:
+        numbers = " ".join(f"{name}={value}" for name, value in tuned.defines.items())
+        click.echo(f"{tuned.shape.label}: {tuned.way} {numbers}: {tuned.gflops:.1f} GFLOPS")
+    click.echo(f"kept in {output}. {NOT_A_PHONE}")
+
+
+def read_sizes(text: str) -> list[int]:
+    """Read '32:512:32' or '64,128'; sizes are from 1 to 8192."""
+    try:
+        if ":" in text:
+            first, last, step = (int(word) for word in text.split(":"))
+            sizes = list(range(first, last + 1, step))
+        else:
+            sizes = [int(word) for word in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1 or max(sizes) > 8192:
+        raise Refused(f"--sizes: '{text}' is neither FROM:TO:STEP nor N,N,... within 1 to 8192")
+    return sizes
+
+
+def _choose(device: str | None) -> "Device":
+    _need_opencl()
+    from kernels.harness.device import choose_device
+
+    return choose_device(device)
+
+
+def _need_opencl() -> None:
+    try:
+        import kernels.harness.device  # noqa: F401
+    except ImportError:
+        raise Refused(
+            "OpenCL is not installed: start with './farm kernels', which brings it, or "
+            "'pip install farmhand[kernels]'"
+        ) from None
+
+
+def _as_json(device: "Device", rows: "Sequence[Row]") -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "device": asdict(device.facts),
+        "source": "host",
+        "note": NOT_A_PHONE,
+        "rows": [
+            {
+                "n": row.shape.n,
+                "load": row.load,
+                "numpy_gflops": row.numpy_gflops,
+                "tiled_vector_over_naive": row.study_gain,
+                "best": row.best,
+                "best_over_naive": row.best_gain,
+                "ways": {
+                    way: asdict(timed)
+                    | {"gflops": row.gflops(way), "executed_gflops": row.executed_gflops(way)}
+                    for way, timed in row.timed.items()
+                },
+            }
+            for row in rows
+        ],
+    }
+
+
+def _print_table(device: "Device", rows: "Sequence[Row]") -> None:
+    from kernels.harness.bench import STUDY
+
+    ways = list(rows[0].timed)
+    head = "".join(f"{way:>13}" for way in ways)
+    click.echo(f"   n{head}{'numpy':>8}{'study x':>9}{'best x':>8}  load")
+    for row in rows:
+        speeds = "".join(
+            f"{row.gflops(way):>7.1f}/{row.executed_gflops(way):<5.1f}" for way in ways
+        )
+        click.echo(
+            f"{row.shape.n:>4}{speeds}{row.numpy_gflops:>8.1f}{row.study_gain:>9.1f}"
+            f"{row.best_gain:>8.1f}  {row.load:.1f}"
+        )
+    click.echo("GFLOPS by wall time / by the device's clock, least of all turns.")
+    click.echo(f"'study x' is tiled_vector over naive: {STUDY}; 'best x' is the best over naive.")
+    click.echo(f"{device.facts.label}. {NOT_A_PHONE}")

@@ -1,0 +1,204 @@
+"""OpenCL devices of this computer: the only door to pyopencl.
+
+A device is chosen by whoever asks, never taken because it comes first: two installations of one
+driver show up under the same name.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from workloads.fault import Refused
+from workloads.noun import digest_of
+from workloads.text import safe_text
+
+LOG_MAX = 2000
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One launch on the device's own clock, and what it waited for."""
+
+    queued_s: float  # from the call to the driver's hand-over
+    waited_s: float  # from there to the start
+    executed_s: float
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device says of itself."""
+
+    platform: str
+    name: str
+    version: str
+    driver: str
+    kind: str
+    units: int
+    clock_mhz: int
+    global_bytes: int
+    local_bytes: int
+    local_is_own: bool
+    max_group: int
+    images: bool
+
+    @property
+    def label(self) -> str:
+        """One line that tells it from its neighbours."""
+        return f"{self.name} ({self.platform} {self.driver})"
+
+    @property
+    def digest(self) -> str:
+        """The identity under which tuned parameters are kept: device and driver."""
+        return digest_of({"name": self.name, "version": self.version, "driver": self.driver})
+
+
+class Device:
+    """A device with a queue that keeps time."""
+
+    def __init__(self, raw: cl.Device) -> None:
+        self.facts = _facts(raw)
+        self._raw = raw
+
+    @cached_property
+    def _context(self) -> cl.Context:
+        return cl.Context([self._raw])
+
+    @cached_property
+    def _queue(self) -> cl.CommandQueue:
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        return cl.CommandQueue(self._context, properties=timed)
+
+    def program(self, name: str, options: Sequence[str] = ()) -> "Program":
+        """Build a file of kernels/opencl; where it does not build, the compiler's first words."""
+        source = (files("kernels") / "opencl" / name).read_text()
+        return self.program_from(source, name, options)
+
+    def program_from(self, source: str, name: str, options: Sequence[str] = ()) -> "Program":
+        """Build kernels from their text."""
+        try:
+            built = cl.Program(self._context, source).build(list(options))
+        except cl.Error as error:
+            log = safe_text(error, LOG_MAX, lines=True)
+            raise Refused(f"{name} does not build for {self.facts.label}:\n{log}") from None
+        return Program(self._queue, built)
+
+    def buffer(self, content: Floats) -> cl.Buffer:
+        """A buffer with this content."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        return cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(content))
+
+    def empty(self, size_bytes: int) -> cl.Buffer:
+        """A buffer of so many bytes, whatever is in them."""
+        try:
+            return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size_bytes, 4))
+        except cl.Error as error:
+            raise Refused(f"{self.facts.label} has no {size_bytes} bytes: {error}.") from None
+
+    def image(self, width: int, height: int) -> cl.Image:
+        """A two-dimensional image of four floats a pixel."""
+        form = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+        return cl.create_image(self._context, cl.mem_flags.READ_WRITE, form, shape=(width, height))
+
+    def write(self, buffer: cl.Buffer, content: Floats) -> Any:
+        """Copy to the device; answer the event."""
+        return cl.enqueue_copy(
+            self._queue, buffer, np.ascontiguousarray(content), is_blocking=False
+        )
+
+    def read(self, buffer: cl.Buffer, shape: tuple[int, ...]) -> Floats:
+        """Copy from the device, and wait for it."""
+        content = np.empty(shape, np.float32)
+        cl.enqueue_copy(self._queue, content, buffer)
+        return content
+
+    def finish(self) -> None:
+        """Wait until all is done."""
+        self._queue.finish()
+
+
+class Program:
+    """Kernels that were built, by the name of their entry point."""
+
+    def __init__(self, queue: cl.CommandQueue, built: cl.Program) -> None:
+        self._queue = queue
+        self._kernels = {kernel.function_name: kernel for kernel in built.all_kernels()}
+
+    def launch(
+        self,
+        name: str,
+        size: tuple[int, ...],
+        group: tuple[int, ...] | None,
+        *arguments: object,
+    ) -> Any:
+        """Enqueue one kernel; whole numbers travel as int, others as float or memory."""
+        passed = [np.int32(word) if isinstance(word, int) else word for word in arguments]
+        passed = [np.float32(word) if isinstance(word, float) else word for word in passed]
+        try:
+            return self._kernels[name](self._queue, size, group, *passed)
+        except cl.Error as error:
+            raise Refused(f"{name} cannot be launched: {safe_text(error, 200)}.") from None
+
+
+def timing_of(event: Any) -> Timing:
+    """Read an event that has ended."""
+    stamps = event.profile
+    queued, submitted, start, end = stamps.queued, stamps.submit, stamps.start, stamps.end
+    return Timing((submitted - queued) / 1e9, (start - submitted) / 1e9, (end - start) / 1e9)
+
+
+def all_devices() -> list[Device]:
+    """Every device of every platform."""
+    found: list[Device] = []
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        return found
+    for platform in platforms:
+        with suppress(cl.Error):
+            found += [Device(raw) for raw in platform.get_devices()]
+    return found
+
+
+def choose_device(wanted: str | None) -> Device:
+    """The device of this number, or whose label holds this text; the only one if none is named."""
+    devices = all_devices()
+    if not devices:
+        raise Refused(
+            "no OpenCL device was found; 'pip install pyopencl[pocl]' brings one for the CPU"
+        )
+    if wanted is not None and wanted.isdigit():
+        matching = devices[int(wanted) : int(wanted) + 1]
+    else:
+        text = (wanted or "").lower()
+        matching = [device for device in devices if text in device.facts.label.lower()]
+    if len(matching) == 1:
+        return matching[0]
+    listed = "; ".join(f"{at}: {device.facts.label}" for at, device in enumerate(devices))
+    if not matching:
+        raise Refused(f"no OpenCL device is '{wanted}'; there are {listed}")
+    raise Refused(f"several OpenCL devices fit; choose one with --device: {listed}")
+
+
+def _facts(raw: cl.Device) -> DeviceFacts:
+    return DeviceFacts(
+        platform=safe_text(raw.platform.name.strip(), 60),
+        name=safe_text(raw.name.strip(), 60),
+        version=safe_text(raw.version.strip(), 60),
+        driver=safe_text(raw.driver_version.strip(), 60),
+        kind=cl.device_type.to_string(raw.type),
+        units=raw.max_compute_units,
+        clock_mhz=raw.max_clock_frequency,
+        global_bytes=raw.global_mem_size,
+        local_bytes=raw.local_mem_size,
+        local_is_own=raw.local_mem_type == cl.device_local_mem_type.LOCAL,
+        max_group=raw.max_work_group_size,
+        images=bool(raw.image_support),
+    )

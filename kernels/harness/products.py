@@ -1,0 +1,221 @@
+"""The ways to multiply on a device: each entry point of sgemm.cl with what it needs around it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernels.harness.device import Device, Floats
+from workloads.fault import Refused
+
+FILE = "sgemm.cl"
+Launch = Callable[[], list[Any]]  # enqueue the product once; answer its events in order
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A product C = op(A) op(B): C is m x n, the depth is k."""
+
+    m: int
+    n: int
+    k: int
+    transposed_a: bool = False
+    transposed_b: bool = False
+
+    @property
+    def flops(self) -> int:
+        """A multiply-add is two."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def label(self) -> str:
+        """512x512x512 NT."""
+        letters = ("T" if turned else "N" for turned in (self.transposed_a, self.transposed_b))
+        return f"{self.m}x{self.n}x{self.k} {''.join(letters)}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to multiply, and the numbers it is built with."""
+
+    name: str
+    text: str
+    prepare: Callable[["Bench"], Launch]
+    defines: Mapping[str, int] = field(default_factory=dict)
+    needs_images: bool = False
+    tolerance: float = 1e-5  # error relative to the size of the terms
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A product laid out on a device, ready to be launched in one way."""
+
+    device: Device
+    shape: Shape
+    way: Way
+    a: Any
+    b: Any
+    c: Any
+
+    def program(self, **more: int) -> Any:
+        """The kernels, built for this shape's transposes and this way's numbers."""
+        defines = {"TA": int(self.shape.transposed_a), "TB": int(self.shape.transposed_b)}
+        defines |= {**self.way.defines, **more}
+        return self.device.program(FILE, [f"-D{name}={value}" for name, value in defines.items()])
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """The lengths of the rows of A, B and C."""
+        shape = self.shape
+        return (
+            shape.m if shape.transposed_a else shape.k,
+            shape.k if shape.transposed_b else shape.n,
+            shape.n,
+        )
+
+
+def make_bench(
+    device: Device, shape: Shape, way: Way, a: Floats, b: Floats
+) -> tuple[Bench, Launch]:
+    """The product on the device, and what launches it."""
+    if way.needs_images and not device.facts.images:
+        raise Refused(f"{way.name} needs images, and {device.facts.label} has none")
+    c = device.empty(4 * shape.m * shape.n)
+    bench = Bench(device, shape, way, device.buffer(a), device.buffer(b), c)
+    return bench, way.prepare(bench)
+
+
+def operands(shape: Shape, seed: int) -> tuple[Floats, Floats]:
+    """A and B as they lie in memory, transposed where the shape says so."""
+    dice = np.random.default_rng(seed)
+    size_a = (shape.k, shape.m) if shape.transposed_a else (shape.m, shape.k)
+    size_b = (shape.n, shape.k) if shape.transposed_b else (shape.k, shape.n)
+    a, b = dice.random(size_a, np.float32), dice.random(size_b, np.float32)
+    return a - np.float32(0.5), b - np.float32(0.5)
+
+
+def reference(shape: Shape, a: Floats, b: Floats) -> tuple[np.ndarray, np.ndarray]:
+    """The product in double precision, and the sum of the sizes of its terms."""
+    left = (a.T if shape.transposed_a else a).astype(np.float64)
+    right = (b.T if shape.transposed_b else b).astype(np.float64)
+    return left @ right, np.abs(left) @ np.abs(right)
+
+
+def _plain(entry: str, wide: int = 1, tiled: bool = False) -> Callable[[Bench], Launch]:
+    """A kernel over (columns, rows), so many columns an item, that reads A and B as they lie."""
+
+    def prepare(bench: Bench) -> Launch:
+        shape, (lda, ldb, ldc) = bench.shape, bench.strides
+        program = bench.program()
+        across, down, group = _ceil(shape.n, wide), shape.m, None
+        if tiled:
+            side = bench.way.defines["TILE"]
+            group = (side // wide, side)
+            across, down = _up(across, group[0]), _up(down, group[1])
+        words = (shape.m, shape.n, shape.k, bench.a, lda, bench.b, ldb, bench.c, ldc)
+        return lambda: [program.launch(entry, (across, down), group, *words)]
+
+    return prepare
+
+
+def _direct(bench: Bench) -> Launch:
+    shape, (lda, ldb, ldc) = bench.shape, bench.strides
+    rows, columns = bench.way.defines["MR"], bench.way.defines["NR"]
+    program = bench.program(ALIGNED=int(not shape.transposed_b and ldb % 8 == 0))
+    size = (_ceil(shape.n, columns), _ceil(shape.m, rows))
+    words = (shape.m, shape.n, shape.k, bench.a, lda, bench.b, ldb, bench.c, ldc)
+    return lambda: [program.launch("sgemm_direct", size, (1, 1), *words)]
+
+
+def _packed(bench: Bench) -> Launch:
+    return _through_strips(bench, "pack_a", "pack_b", "sgemm_packed", 4)
+
+
+def _half(bench: Bench) -> Launch:
+    return _through_strips(bench, "pack_a_half", "pack_b_half", "sgemm_half", 2)
+
+
+def _through_strips(bench: Bench, a: str, b: str, entry: str, value_bytes: int) -> Launch:
+    shape, (lda, ldb, ldc), defines = bench.shape, bench.strides, bench.way.defines
+    m, n, k = shape.m, shape.n, shape.k
+    down, across = _ceil(m, defines["MR"]), _ceil(n, defines["NR"])
+    turns = _ceil(down, defines.get("STRIPS", 1))
+    strips_a = bench.device.empty(value_bytes * down * defines["MR"] * k)
+    strips_b = bench.device.empty(value_bytes * across * defines["NR"] * k)
+    program = bench.program()
+
+    def launch() -> list[Any]:
+        return [
+            program.launch(a, (k, down), None, m, k, bench.a, lda, strips_a),
+            program.launch(b, (k, across), None, n, k, bench.b, ldb, strips_b),
+            program.launch(
+                entry, (turns, across), (1, 1), m, n, k, strips_a, strips_b, bench.c, ldc
+            ),
+        ]
+
+    return launch
+
+
+def _image(bench: Bench) -> Launch:
+    shape, (lda, ldb, ldc) = bench.shape, bench.strides
+    m, n, k = shape.m, shape.n, shape.k
+    image = bench.device.image(_ceil(n, 4), k)
+    program = bench.program()
+    size = (_ceil(n, 4), _ceil(m, bench.way.defines["MR"]))
+
+    def launch() -> list[Any]:
+        return [
+            program.launch("image_of_b", (_ceil(n, 4), k), None, n, k, bench.b, ldb, image),
+            program.launch("sgemm_image", size, None, m, n, k, bench.a, lda, image, bench.c, ldc),
+        ]
+
+    return launch
+
+
+def _ceil(count: int, step: int) -> int:
+    return -(-count // step)
+
+
+def _up(count: int, step: int) -> int:
+    return _ceil(count, step) * step
+
+
+WAYS: dict[str, Way] = {
+    way.name: way
+    for way in (
+        Way(
+            "naive",
+            "one item a value; everything is fetched again and again",
+            _plain("sgemm_naive"),
+        ),
+        Way("vector", "one item four values: float4", _plain("sgemm_vector", 4)),
+        Way("tiled", "tiles in local memory", _plain("sgemm_tiled", tiled=True), {"TILE": 16}),
+        Way(
+            "tiled_vector",
+            "both: the optimum of the study",
+            _plain("sgemm_tiled_vector", 4, tiled=True),
+            {"TILE": 16},
+        ),
+        Way(
+            "direct",
+            "a tile in registers, nothing prepared: small products, and Mali",
+            _direct,
+            {"MR": 4, "NR": 16},
+        ),
+        Way(
+            "packed",
+            "a tile in registers over packed strips: large products",
+            _packed,
+            {"MR": 6, "NR": 16, "STRIPS": 4},
+        ),
+        Way("image", "B as an image: meant for Adreno", _image, {"MR": 8}, needs_images=True),
+        Way(
+            "half",
+            "strips stored as half, added up as float: meant for Adreno",
+            _half,
+            {"MR": 6, "NR": 16},
+            tolerance=2e-3,
+        ),
+    )
+}

@@ -1,0 +1,85 @@
+"""The OpenCL kernels on the device that pip brings: right for every shape, refused in a sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kernels.harness.bench import bench
+from kernels.harness.check import check
+from kernels.harness.cli import kernels, read_sizes
+from kernels.harness.device import Device, choose_device
+from kernels.harness.products import WAYS, Shape
+from kernels.harness.roofline import roofline_svg
+from kernels.harness.timing import Roofs
+from kernels.harness.tune import Tuned, read_tuned, write_tuned
+from workloads.fault import Refused
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    """PoCL, which comes with the test tools."""
+    return choose_device("Portable Computing Language")
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.name)
+def test_every_way_multiplies_right_whatever_the_shape(device: Device, way) -> None:  # type: ignore[no-untyped-def]
+    shapes = [Shape(33, 17, 5), Shape(7, 61, 40, True, True)]
+    checked = [check(device, way, shape, seed=3) for shape in shapes]
+    assert [] == [one for one in checked if not one.right]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.name)
+def test_every_way_multiplies_right_in_all_transposes(device: Device, way) -> None:  # type: ignore[no-untyped-def]
+    from kernels.harness.check import shapes
+
+    checked = [check(device, way, shape, seed=3) for shape in shapes(seed=3, extra=12)]
+    assert [] == [one for one in checked if not one.right]
+
+
+def test_a_kernel_that_does_not_build_shows_the_compilers_words(device: Device) -> None:
+    with pytest.raises(Refused, match=r"broken\.cl does not build for .*\n(?s:.)*nonsense"):
+        device.program_from("kernel void broken() { nonsense; }", "broken.cl")
+
+
+def test_a_device_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(Refused, match=r"no OpenCL device is 'adreno'; there are 0: "):
+        choose_device("adreno")
+    with pytest.raises(Refused, match="no OpenCL device is '99'"):
+        choose_device("99")
+
+
+@pytest.mark.parametrize("text", ["", "1x", "0,4", "8:4:1", "9000"])
+def test_sizes_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(Refused, match="--sizes"):
+        read_sizes(text)
+
+
+def test_a_bench_prints_the_studys_ratio(device: Device) -> None:
+    said = CliRunner().invoke(
+        kernels, ["bench", "--sizes", "33", "--rounds", "1", "--launches", "2", "--json"]
+    )
+    rows = json.loads(said.stdout)["rows"]
+    assert [33] == [row["n"] for row in rows]
+    assert all(row["tiled_vector_over_naive"] > 0 for row in rows)
+
+
+def test_the_roofline_shows_every_way(device: Device) -> None:
+    picture = roofline_svg(bench(device, [33], 1, 1), Roofs(100.0, 10.0), "a <title>")
+    assert all(f"{way}, n = 33" in picture for way in WAYS)
+    assert "a &lt;title&gt;" in picture
+
+
+def test_a_tuning_file_of_another_driver_is_refused(device: Device, tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    found = [Tuned(Shape(8, 8, 8), "direct", {"MR": 4, "NR": 16}, 1.5, tried=3)]
+    write_tuned(path, device, found)
+    assert found == read_tuned(path, device)
+    path.write_text(path.read_text().replace(device.facts.digest, "0" * 64))
+    with pytest.raises(Refused, match="another device, driver or kernel; tune again"):
+        read_tuned(path, device)
+    path.write_text("{}")
+    with pytest.raises(Refused, match="is no tuning file"):
+        read_tuned(path, device)
