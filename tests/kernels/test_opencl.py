@@ -1,4 +1,4 @@
-"""The OpenCL kernels on the device that pip brings: right for every shape, refused in a sentence."""
+"""The OpenCL kernels on the device that pip brings: right for every shape, or one sentence."""
 
 import json
 from pathlib import Path
