@@ -567,7 +567,9 @@ void dataset_close(struct dataset *dataset) {
         munmap(dataset, dataset->bytes);
 }
 
-size_t dataset_bytes(const struct dataset *dataset) { return dataset->bytes; }
+size_t dataset_bytes(const struct dataset *dataset) {
+    return dataset->bytes - (size_t)next_place((int64_t)sizeof(struct dataset));
+}
 
 int dataset_streams(const struct dataset *dataset) { return dataset->count; }
 

@@ -89,6 +89,7 @@ enum dataset_result dataset_open(const struct stream *streams, int count, uint64
                                  const char *file, struct dataset **dataset,
                                  char fault[DATA_FAULT_BYTES]);
 void dataset_close(struct dataset *dataset);
+/* Of all streams, each rounded up to ALIGNMENT: what whoever wrote the plan can foretell. */
 size_t dataset_bytes(const struct dataset *dataset);
 int dataset_streams(const struct dataset *dataset);
 const struct stream *dataset_stream(const struct dataset *dataset, int number);
