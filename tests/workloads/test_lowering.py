@@ -363,6 +363,6 @@ def test_memory_is_told_by_kind() -> None:
     assert weight + bias == memory.parameter == memory.gradient == memory.state
     row, label = 4 * 16 * 8, 64
     assert row + label == memory.input
-    assert 4 * (row + 4 * 8) == memory.dataset
+    assert 4 * (row + 4 * 8) == memory.dataset  # whole lines, as it happens
     logits, loss = 4 * 4 * 8, 64
     assert 2 * logits + loss == memory.activation

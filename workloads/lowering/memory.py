@@ -30,7 +30,7 @@ IN_PLACE: dict[str, tuple[int, int]] = {  # kind: (input, output)
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that a plan takes, by kind; workspace and data set are the engine's to add."""
+    """Bytes that a plan takes, by kind, as the runner will say; workspace is the engine's to add."""
 
     parameter: int
     gradient: int
@@ -70,7 +70,7 @@ def memory_of_body(body: Body) -> Memory:
     """What a planned body takes."""
     return Memory(
         **{arena: body.arenas[arena] for arena in ARENAS},
-        dataset=sum(stream.bytes for stream in body.streams),
+        dataset=sum(_aligned(stream.bytes) for stream in body.streams),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from workloads.data import Column, Type
 from workloads.fault import Refused
 from workloads.graph import TARGET, Model, Node
-from workloads.layers import BatchNorm, Layer, LeakyReLU, Loss, ReLU, ReLU6
+from workloads.layers import BatchNorm, Layer, Loss, ReLU, ReLU6
 from workloads.layers.layer import Shape
 from workloads.lowering.body import (
     NO_ENTRY,
@@ -263,7 +263,8 @@ class _Ground:
         if made is None:
             layer = self._layers[node]
             shape = self._model.parameter_shapes(layer)[name]
-            init = initial(layer.layer, name, shape, self._is_before_relu(node))
+            readers = self._readers.get(node, [])
+            init = initial(layer.layer, name, shape, readers[0].layer if readers else None)
             made = self._body.tensor(f"{node}.{name}", shape, arena="parameter", init=init)
             self._writer.kept(key, made)
         return made
@@ -330,10 +331,6 @@ class _Ground:
             return None
         self._done.add(readers[0].name)
         return readers[0].layer
-
-    def _is_before_relu(self, node: str) -> bool:
-        rectifiers = (ReLU, ReLU6, LeakyReLU)
-        return any(isinstance(each.layer, rectifiers) for each in self._readers.get(node, []))
 
     def _sum(self, node: Node, gradients: Sequence[Tensor]) -> Tensor:
         """The gradients that meet at a node, added."""
