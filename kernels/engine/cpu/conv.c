@@ -439,7 +439,7 @@ static void pack_forward(void *context, int part, int parts, int worker) {
         int64_t group = s / sweep->cut.count, sliver = s % sweep->cut.count;
         struct matrix w = {(float *)job->w + group * sweep->targets * sweep->depth, sweep->depth, 1};
         pack_rows(sweep->targets, sweep->depth, w, sliver, sliver + 1,
-                  sweep->packed + group * sweep->cut.count * sweep->depth * 6);
+                  sweep->packed + group * sweep->cut.count * sweep->depth * 6, sweep->depth);
     }
 }
 
@@ -608,134 +608,197 @@ const struct op_kind conv_input_gradient = {"conv_input_gradient", input_check, 
 
 /* ---- weight gradient ---- */
 
-/* dw(out, depth) = sum over pixels of dy(out, p) window(depth, p), both in the order of a band. */
+/* dw(out, depth) = sum over pixels of dy(out, p) window(depth, p). The pixels are the depth of the
+ * product here, a block of them at a time: rows of one image, or several whole images where those
+ * are small. Threads share either the blocks, each with a sheet of dw to add to the others'
+ * afterwards, or the channels, where dw is large and images are few. */
 struct harvest {
     struct conv conv;
-    struct band band;
+    struct band band; /* of a block, as far as it lies in one image */
+    bool in_place;    /* windows are single pixels: nothing is copied */
+    struct slivers cut;
     int64_t channels, targets, depth; /* of one group */
+    int64_t bands, together, blocks;  /* bands of an image, or images of a block; blocks of a group */
+    int64_t chunk;                    /* channels copied at once */
+    int64_t pixels;                   /* most pixels of a block, those between rows included */
+    int sheets, shares;               /* parts by blocks, parts by channels */
     const float *x, *dy;
-    float *dw, *sheets; /* one sheet a worker but the first */
+    float *dw, *spare; /* spare: a sheet for every part by blocks but the first */
     int32_t *offsets;
-    float *scratch;
-    int64_t x_floats, dy_plane, scratch_floats, bands;
+    char *scratch;
+    int64_t slivers_floats, band_floats, image_floats;
 };
 
-enum { RUN = 1024 }; /* pixels summed before the lanes are */
+enum { BLOCK_PIXELS = 256, CHUNK_FLOATS = 32 * 1024 };
+
+static int64_t sheet_floats(const struct harvest *harvest) {
+    return pieces(harvest->conv.out * harvest->depth, 16) * 16;
+}
+
+static size_t harvest_scratch(const struct harvest *harvest) {
+    return lines(harvest->slivers_floats) + lines(harvest->band_floats) +
+           lines(harvest->pixels * 16);
+}
+
+static void harvest_share(struct harvest *harvest, int threads) {
+    harvest->sheets = harvest->shares = 1;
+    int64_t pixels = harvest->conv.images * conv_out_area(&harvest->conv);
+    if (threads == 1)
+        return;
+    if (pixels >= 512 * threads || harvest->depth < 64 * threads)
+        harvest->sheets = (int)least(threads, harvest->blocks);
+    else
+        harvest->shares = (int)least(threads, harvest->channels);
+}
 
 static void harvest_plan(struct harvest *harvest, const struct conv *conv, int threads) {
     const struct window *window = &conv->window;
     *harvest = (struct harvest){.conv = *conv,
+                                .in_place = reads_in_place(window),
                                 .channels = conv->in / conv->groups,
                                 .targets = conv->out / conv->groups};
     harvest->depth = harvest->channels * conv_taps(conv);
-    struct band one = band_of(window, 1, harvest->channels);
-    int64_t row_floats =
-        one.pitch * (one.phases_down * one.phases_across * harvest->channels + harvest->targets);
-    int64_t rows = most(1, 2 * BAND_FLOATS / row_floats);
-    int64_t planes = conv->images * conv->groups;
-    harvest->bands = least(window->rows, pieces(window->rows, rows));
-    if (planes * harvest->bands < threads)
-        harvest->bands = least(window->rows, pieces(threads, planes));
-    harvest->band = band_of(window, pieces(window->rows, harvest->bands), harvest->channels);
-    harvest->x_floats = pieces(harvest->band.floats, 16) * 16;
-    harvest->dy_plane = (pieces(harvest->band.rows * harvest->band.pitch, 16) | 1) * 16;
-    harvest->scratch_floats = harvest->x_floats + harvest->dy_plane * harvest->targets;
+    harvest->cut = slivers_of(harvest->targets);
+    struct band one = band_of(window, 1, 1);
+    int64_t pitch = harvest->in_place ? window->width : one.pitch;
+    int64_t rows = least(window->rows, most(1, BLOCK_PIXELS / pitch));
+    harvest->bands = pieces(window->rows, rows);
+    rows = pieces(window->rows, harvest->bands);
+    harvest->together = 1;
+    if (harvest->bands == 1)
+        harvest->together = most(1, least(conv->images, BLOCK_PIXELS / (rows * pitch)));
+    harvest->blocks = pieces(conv->images, harvest->together) * harvest->bands;
+    harvest->band = band_of(window, rows, 1);
+    harvest->pixels = harvest->together * rows * pitch;
+    int64_t channel = harvest->band.plane * harvest->band.phases_down * harvest->band.phases_across;
+    harvest->chunk = most(1, least(harvest->channels,
+                                   CHUNK_FLOATS / (channel * harvest->together)));
+    harvest->image_floats = band_of(window, rows, harvest->chunk).floats;
+    harvest->band_floats = harvest->in_place ? 0 : harvest->image_floats * harvest->together;
+    harvest->slivers_floats = harvest->cut.count * 6 * harvest->pixels;
+    harvest_share(harvest, threads);
 }
 
 static size_t harvest_workspace(const struct harvest *harvest, int threads) {
-    int64_t sheet = harvest->conv.out * harvest->depth;
-    return lines(harvest->depth) + (size_t)(threads - 1) * lines(sheet) +
-           (size_t)threads * sizeof(float) * (size_t)harvest->scratch_floats;
+    return lines(harvest->depth) +
+           (size_t)(harvest->sheets - 1) * sizeof(float) * (size_t)sheet_floats(harvest) +
+           (size_t)threads * harvest_scratch(harvest);
 }
 
-static void copy_dy(const struct harvest *harvest, int64_t row, int64_t rows, const float *dy,
-                    float *to) {
-    int64_t columns = harvest->conv.window.columns, pitch = harvest->band.pitch;
-    for (int64_t o = 0; o < harvest->targets; o++) {
-        const float *from = dy + o * conv_out_area(&harvest->conv) + row * columns;
-        float *plane = to + o * harvest->dy_plane;
-        for (int64_t i = 0; i < rows; i++) {
-            memcpy(plane + i * pitch, from + i * columns, (size_t)columns * sizeof(float));
-            for (int64_t j = columns; j < pitch; j++)
-                plane[i * pitch + j] = 0.0f;
+/* The block that a part works on, and where. */
+struct reaping {
+    const struct harvest *harvest;
+    int64_t group, image, images, row, rows, pitch, pixels; /* pixels: of one image */
+    float *slivers, *band, *panel, *dw;
+    bool add;
+};
+
+/* dy as slivers; between two rows lie as many zeros as the band has pixels to drop. */
+static void reap_dy(const struct reaping *at) {
+    const struct harvest *harvest = at->harvest;
+    const struct conv *conv = &harvest->conv;
+    int64_t area = conv_out_area(conv), columns = conv->window.columns;
+    int64_t pitch = harvest->pixels, gap = at->pitch - columns;
+    for (int64_t n = 0; n < at->images; n++) {
+        const float *dy = harvest->dy + ((at->image + n) * conv->out + at->group * harvest->targets) *
+                                            area + at->row * columns;
+        float *to = at->slivers + n * at->pixels * 6;
+        if (gap == 0) {
+            struct matrix all = {(float *)dy, area, 1};
+            pack_rows(harvest->targets, at->pixels, all, 0, harvest->cut.count, to, pitch);
+            continue;
         }
-        memset(plane + rows * pitch, 0, (size_t)(harvest->dy_plane - rows * pitch) * sizeof(float));
+        for (int64_t i = 0; i < at->rows; i++, dy += columns, to += at->pitch * 6) {
+            struct matrix row = {(float *)dy, area, 1};
+            pack_rows(harvest->targets, columns, row, 0, harvest->cut.count, to, pitch);
+            for (int64_t s = 0; s < harvest->cut.count; s++)
+                memset(to + (s * pitch + columns) * 6, 0, (size_t)gap * 6 * sizeof(float));
+        }
     }
 }
 
-static void harvest_tile(int64_t pixels, const float *const rows[], const float *const taps[],
-                         int64_t row_count, int64_t tap_count, float *dw, int64_t stride) {
-    struct dots dots;
-    dots_clear(&dots);
-    for (int64_t p = 0; p < pixels; p += 8)
-        dots_step(&dots, rows, taps, p);
-    for (int64_t r = 0; r < row_count; r++)
-        for (int64_t t = 0; t < tap_count; t++)
-            dw[r * stride + t] += sum8(dots.at[r][t]);
+/* Sixteen columns of dw, whose windows start at so many floats from each image's own place. */
+static void reap_columns(const struct reaping *at, int64_t first, int64_t count,
+                         const float *const windows[16], int64_t image_step) {
+    const struct harvest *harvest = at->harvest;
+    for (int64_t n = 0; n < at->images; n++) {
+        const float *column[16];
+        for (int k = 0; k < 16; k++)
+            column[k] = windows[least(k, count - 1)] + n * image_step;
+        pack_sixteen(at->pixels, column, at->panel + n * at->pixels * 16);
+    }
+    for (int64_t s = 0; s < harvest->cut.count; s++) {
+        struct matrix c = {at->dw + sliver_top(&harvest->cut, s) * harvest->depth + first,
+                           harvest->depth, 1};
+        product_tile(sliver_height(&harvest->cut, s), count, at->images * at->pixels,
+                     at->slivers + s * harvest->pixels * 6, at->panel, c, at->add);
+    }
 }
 
-static void harvest_band(const struct harvest *harvest, int64_t rows, const float *x,
-                         const float *dy, float *dw) {
-    int64_t pixels = pieces(rows * harvest->band.pitch, 8) * 8;
-    for (int64_t p = 0; p < pixels; p += RUN)
-        for (int64_t o = 0; o < harvest->targets; o += DOT_ROWS) {
-            const float *row[DOT_ROWS], *tap[DOT_COLUMNS];
-            for (int n = 0; n < DOT_ROWS; n++)
-                row[n] = dy + least(o + n, harvest->targets - 1) * harvest->dy_plane + p;
-            for (int64_t k = 0; k < harvest->depth; k += DOT_COLUMNS) {
-                for (int n = 0; n < DOT_COLUMNS; n++)
-                    tap[n] = x + harvest->offsets[least(k + n, harvest->depth - 1)] + p;
-                harvest_tile(least(RUN, pixels - p), row, tap,
-                             least(DOT_ROWS, harvest->targets - o),
-                             least(DOT_COLUMNS, harvest->depth - k), dw + o * harvest->depth + k,
-                             harvest->depth);
-            }
-        }
+static void reap_chunk(const struct reaping *at, int64_t channel, int64_t channels) {
+    const struct harvest *harvest = at->harvest;
+    const struct conv *conv = &harvest->conv;
+    int64_t area = conv_area(conv), taps = conv_taps(conv);
+    const float *x = harvest->x + (at->image * conv->in + at->group * harvest->channels + channel) *
+                                      area;
+    int64_t image_step = harvest->in_place ? conv->in * area : harvest->image_floats;
+    if (!harvest->in_place)
+        for (int64_t n = 0; n < at->images; n++)
+            band_copy(&conv->window, &harvest->band, at->row, channels, x + n * conv->in * area,
+                      at->band + n * image_step);
+    for (int64_t k = 0; k < channels * taps; k += 16) {
+        int64_t count = least(16, channels * taps - k);
+        const float *windows[16];
+        for (int64_t n = 0; n < count; n++)
+            windows[n] = harvest->in_place ? x + (k + n) * area + at->row * conv->window.width
+                                           : at->band + harvest->offsets[k + n];
+        reap_columns(at, channel * taps + k, count, windows, image_step);
+    }
+}
+
+static void reap_block(struct reaping *at, int64_t block, int64_t first, int64_t last) {
+    const struct harvest *harvest = at->harvest;
+    const struct window *window = &harvest->conv.window;
+    int64_t end;
+    at->image = block / harvest->bands * harvest->together;
+    at->images = least(harvest->together, harvest->conv.images - at->image);
+    share_of(window->rows, (int)(block % harvest->bands), (int)harvest->bands, &at->row, &end);
+    at->rows = end - at->row;
+    at->pixels = at->rows * at->pitch;
+    reap_dy(at);
+    for (int64_t c = first; c < last; c += harvest->chunk)
+        reap_chunk(at, c, least(harvest->chunk, last - c));
 }
 
 static void harvest_part(void *context, int part, int parts, int worker) {
     (void)parts;
     const struct harvest *harvest = context;
-    const struct conv *conv = &harvest->conv;
-    int64_t number = part % harvest->bands, plane = part / harvest->bands;
-    int64_t row, end, sheet = (int64_t)(lines(conv->out * harvest->depth) / sizeof(float));
-    share_of(conv->window.rows, (int)number, (int)harvest->bands, &row, &end);
-    if (row == end)
-        return;
-    float *x = harvest->scratch + worker * harvest->scratch_floats, *dy = x + harvest->x_floats;
-    float *dw = worker ? harvest->sheets + (worker - 1) * sheet : harvest->dw;
-    band_copy(&conv->window, &harvest->band, row, harvest->channels,
-              harvest->x + plane * harvest->channels * conv_area(conv), x);
-    copy_dy(harvest, row, end - row,
-            harvest->dy + plane * harvest->targets * conv_out_area(conv), dy);
-    int64_t group = plane % conv->groups;
-    harvest_band(harvest, end - row, x, dy, dw + group * harvest->targets * harvest->depth);
+    int share = part % harvest->shares, sheet = part / harvest->shares;
+    int64_t first, last, block, end;
+    share_of(harvest->channels, share, harvest->shares, &first, &last);
+    share_of(harvest->blocks, sheet, harvest->sheets, &block, &end);
+    char *scratch = harvest->scratch + (size_t)worker * harvest_scratch(harvest);
+    struct reaping at = {.harvest = harvest, .slivers = (float *)scratch};
+    at.band = at.slivers + lines(harvest->slivers_floats) / sizeof(float);
+    at.panel = at.band + lines(harvest->band_floats) / sizeof(float);
+    at.pitch = harvest->in_place ? harvest->conv.window.width : harvest->band.pitch;
+    float *dw = sheet ? harvest->spare + (sheet - 1) * sheet_floats(harvest) : harvest->dw;
+    for (at.group = 0; at.group < harvest->conv.groups; at.group++) {
+        at.dw = dw + at.group * harvest->targets * harvest->depth;
+        for (int64_t b = block; b < end; b++) {
+            at.add = b > block;
+            reap_block(&at, b, first, last);
+        }
+    }
 }
-
-static void clear_sheets(void *context, int part, int parts, int worker) {
-    (void)parts, (void)worker;
-    struct harvest *harvest = context;
-    size_t bytes = lines(harvest->conv.out * harvest->depth);
-    if (part == 0)
-        memset(harvest->dw, 0, (size_t)(harvest->conv.out * harvest->depth) * sizeof(float));
-    else
-        memset((char *)harvest->sheets + (size_t)(part - 1) * bytes, 0, bytes);
-}
-
-struct adding {
-    const struct harvest *harvest;
-    int sheets;
-};
 
 static void add_sheets(void *context, int part, int parts, int worker) {
     (void)worker;
-    struct adding *job = context;
-    const struct harvest *harvest = job->harvest;
-    int64_t count = harvest->conv.out * harvest->depth, first, last;
-    int64_t sheet = (int64_t)(lines(count) / sizeof(float));
-    share_of(count, part, parts, &first, &last);
-    for (int n = 0; n < job->sheets; n++) {
-        const float *from = harvest->sheets + n * sheet;
+    const struct harvest *harvest = context;
+    int64_t first, last;
+    share_of(harvest->conv.out * harvest->depth, part, parts, &first, &last);
+    for (int n = 0; n < harvest->sheets - 1; n++) {
+        const float *from = harvest->spare + n * sheet_floats(harvest);
         for (int64_t at = first; at < last; at++)
             harvest->dw[at] += from[at];
     }
@@ -777,18 +840,16 @@ static void weight_run(const struct op *op, struct scene *scene) {
     harvest.x = floats(op->in[0]), harvest.dy = floats(op->in[1]), harvest.dw = floats(op->out[0]);
     char *at = scene->workspace;
     harvest.offsets = (int32_t *)at, at += lines(harvest.depth);
-    harvest.sheets = (float *)at, at += (size_t)(threads - 1) * lines(conv.out * harvest.depth);
-    harvest.scratch = (float *)at;
+    harvest.spare = (float *)at;
+    harvest.scratch = (char *)(harvest.spare + (harvest.sheets - 1) * sheet_floats(&harvest));
     int32_t *offset = harvest.offsets;
-    for (int64_t c = 0; c < harvest.channels; c++)
+    for (int64_t c = 0; c < harvest.chunk; c++)
         for (int64_t kh = 0; kh < conv.window.kh; kh++)
             for (int64_t kw = 0; kw < conv.window.kw; kw++)
                 *offset++ = (int32_t)tap_offset(&conv.window, &harvest.band, c, kh, kw);
-    pool_run(scene->pool, threads, clear_sheets, &harvest);
-    pool_run(scene->pool, (int)(conv.images * conv.groups * harvest.bands), harvest_part, &harvest);
-    struct adding adding = {&harvest, threads - 1};
-    if (threads > 1)
-        pool_run(scene->pool, threads, add_sheets, &adding);
+    pool_run(scene->pool, harvest.sheets * harvest.shares, harvest_part, &harvest);
+    if (harvest.sheets > 1)
+        pool_run(scene->pool, threads, add_sheets, &harvest);
 }
 
 const struct op_kind conv_weight_gradient = {"conv_weight_gradient", weight_check, weight_workspace,

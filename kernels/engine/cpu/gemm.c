@@ -42,10 +42,11 @@ typedef float v4 __attribute__((vector_size(16), may_alias));
 typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
 typedef float v2_any __attribute__((vector_size(8), aligned(4), may_alias));
 
-/* Four rows `stride` apart, four values of each, become four columns. */
-ALWAYS_INLINE void turn4(const float *x, int64_t stride, v4 out[4]) {
-    v4 a = *(const v4_any *)x, b = *(const v4_any *)(x + stride);
-    v4 c = *(const v4_any *)(x + 2 * stride), d = *(const v4_any *)(x + 3 * stride);
+/* Four rows, four values of each, become four columns. */
+ALWAYS_INLINE void turn4(const float *first, const float *second, const float *third,
+                         const float *fourth, v4 out[4]) {
+    v4 a = *(const v4_any *)first, b = *(const v4_any *)second;
+    v4 c = *(const v4_any *)third, d = *(const v4_any *)fourth;
     v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     v4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     out[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
@@ -78,7 +79,7 @@ static void pack_six_rows(int64_t depth, const float *x, int64_t row, float *pac
     const float *fifth = x + 4 * row, *sixth = x + 5 * row;
     for (; k + 4 <= depth; k += 4, packed += 24) {
         v4 four[4];
-        turn4(x + k, row, four);
+        turn4(x + k, x + row + k, x + 2 * row + k, x + 3 * row + k, four);
         for (int n = 0; n < 4; n++) {
             *(v4_any *)(packed + 6 * n) = four[n];
             packed[6 * n + 4] = fifth[k + n];
@@ -89,11 +90,11 @@ static void pack_six_rows(int64_t depth, const float *x, int64_t row, float *pac
 }
 
 void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first, int64_t last,
-               float *packed) {
+               float *packed, int64_t pitch) {
     struct slivers slivers = slivers_of(rows);
     for (int64_t s = first; s < last; s++) {
         int64_t count = sliver_height(&slivers, s);
-        float *to = packed + s * depth * 6;
+        float *to = packed + s * pitch * 6;
         const float *x = a.data + sliver_top(&slivers, s) * a.row;
         if (count == 6 && a.column == 1)
             pack_six_rows(depth, x, a.row, to);
@@ -111,16 +112,25 @@ static void pack_sixteen_in_a_row(int64_t depth, const float *x, int64_t along, 
     }
 }
 
-static void pack_sixteen_columns(int64_t depth, const float *x, int64_t column, float *packed) {
+void pack_sixteen(int64_t depth, const float *const column[16], float *packed) {
     int64_t k = 0;
     for (; k + 4 <= depth; k += 4, packed += 64)
         for (int n = 0; n < 16; n += 4) {
             v4 four[4];
-            turn4(x + n * column + k, column, four);
+            turn4(column[n] + k, column[n + 1] + k, column[n + 2] + k, column[n + 3] + k, four);
             for (int d = 0; d < 4; d++)
                 *(v4_any *)(packed + 16 * d + n) = four[d];
         }
-    pack_any(16, 16, depth - k, x + k, column, 1, packed);
+    for (; k < depth; k++, packed += 16)
+        for (int n = 0; n < 16; n++)
+            packed[n] = column[n][k];
+}
+
+static void pack_sixteen_columns(int64_t depth, const float *x, int64_t stride, float *packed) {
+    const float *column[16];
+    for (int n = 0; n < 16; n++)
+        column[n] = x + n * stride;
+    pack_sixteen(depth, column, packed);
 }
 
 static void pack_columns(int64_t columns, int64_t depth, struct matrix b, float *packed) {
@@ -147,9 +157,10 @@ static void put_part(const float *tile, int64_t rows, int64_t columns, struct ma
         }
 }
 
-static void tile_of(int64_t rows, int64_t columns, int64_t depth, const float *a, const float *b,
-                    struct matrix c, bool add) {
-    struct tile tile = {.depth = depth, .a = a, .left = b, .right = b + 8, .step = TILE_COLUMNS};
+void product_tile(int64_t rows, int64_t columns, int64_t depth, const float *sliver,
+                  const float *panel, struct matrix c, bool add) {
+    struct tile tile = {.depth = depth, .a = sliver, .left = panel, .right = panel + 8,
+                        .step = TILE_COLUMNS};
     if (columns == TILE_COLUMNS && c.column == 1) {
         tile.to_left = c.data, tile.to_right = c.data + 8, tile.stride = c.row, tile.add = add;
         tile_run(&tile, rows);
@@ -227,12 +238,12 @@ void gemm_alone(int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix 
             for (int64_t top = 0; top < m; top += height) {
                 int64_t rows = least(height, m - top);
                 struct slivers cut = slivers_of(rows);
-                pack_rows(rows, deep, from(a, top, at), 0, cut.count, slivers);
+                pack_rows(rows, deep, from(a, top, at), 0, cut.count, slivers, deep);
                 for (int64_t n0 = 0; n0 < columns; n0 += 16)
                     for (int64_t s = 0; s < cut.count; s++)
-                        tile_of(sliver_height(&cut, s), least(16, columns - n0), deep,
-                                slivers + s * deep * 6, panels + n0 * deep,
-                                from(c, top + sliver_top(&cut, s), left + n0), add || at > 0);
+                        product_tile(sliver_height(&cut, s), least(16, columns - n0), deep,
+                                     slivers + s * deep * 6, panels + n0 * deep,
+                                     from(c, top + sliver_top(&cut, s), left + n0), add || at > 0);
             }
         }
 }

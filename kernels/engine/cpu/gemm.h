@@ -51,8 +51,15 @@ static inline int64_t sliver_height(const struct slivers *slivers, int64_t s) {
     return slivers->rows + (s < slivers->thicker);
 }
 
-/* Packs the slivers [first, last) of all `rows`. */
+/* Packs the slivers [first, last) of all `rows`; slivers lie `pitch` depths apart. */
 void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first, int64_t last,
-               float *packed);
+               float *packed, int64_t pitch);
+
+/* Packs sixteen columns, each of which lies in memory order along the depth. */
+void pack_sixteen(int64_t depth, const float *const column[16], float *packed);
+
+/* c(rows, columns) = or += a sliver by a panel; rows up to 6, columns up to 16. */
+void product_tile(int64_t rows, int64_t columns, int64_t depth, const float *sliver,
+                  const float *panel, struct matrix c, bool add);
 
 #endif

@@ -40,8 +40,9 @@ static inline struct band band_of(const struct window *window, int64_t rows, int
     if (window->sw == 1) {
         int64_t right = window->columns + window->kw - 1 - window->width - window->left;
         int64_t lent = right < window->left ? right : window->left;
+        lent = lent < window->kw - 1 ? lent : window->kw - 1;
         if (lent > 0)
-            band.pitch -= lent < band.pitch / 2 ? lent : 0;
+            band.pitch -= lent;
     }
     /* An odd number of cache lines, so that channels do not meet in the same cache set. */
     band.plane = ((band.input_rows * band.pitch + 15) / 16 | 1) * 16;
