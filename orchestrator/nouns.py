@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from workloads.catalogue import Case
 from workloads.condition import Condition
+from workloads.fit import Fit
 from workloads.measure import Metric, Standing, Verdict
 from workloads.phone import ControlLevel, PhoneFacts
 
@@ -119,3 +120,19 @@ class MeasuredRun:
     def valid(self) -> bool:
         """Whether the run may count in a comparison."""
         return self.verdict.standing is Standing.VALID
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What became of a planned run, with figures or without."""
+
+    trial: str
+    repeat: int
+    phone: str
+    case: Case
+    condition: Condition
+    state: RunState
+    verdict: Standing | None
+    fit: Fit | None
+    peak_rss_mb: float | None
+    why: str

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "comparison", "ops", "html"]),
+    type=click.Choice(["csv", "comparison", "ops", "outcomes", "html"]),
     default="csv",
     show_default=True,
-    help="One row a figure, a phone and cell, or a traced operation; or a report page.",
+    help="One row a figure, a phone and cell, a traced operation or a run; or a report page.",
 )
 @click.option("-o", "--output", default="", help="File to write; - for standard output.")
 @click.option("--everything", is_flag=True, help="With suspect and void runs, marked as such.")
@@ -36,10 +36,12 @@ def export(name: str, lab_folder: Path, form: str, output: str, everything: bool
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
     runs = measured_runs(db, sweep.id, void=everything or form == "html")
-    if not runs:
+    if not runs and form != "outcomes":
         raise Refused(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
     if form == "ops":
         text = render_ops(db, runs, everything)
+    elif form == "outcomes":
+        text = render_outcomes(db, sweep.id)
     else:
         text = render(form, sweep.name, runs, everything, incomplete(sweep))
     if incomplete(sweep):
@@ -81,6 +83,16 @@ def render_ops(db: "Database", runs: "Sequence[MeasuredRun]", everything: bool =
     stream = io.StringIO(newline="")
     if not write_ops_csv(found, stream):
         raise Refused("no run of this sweep was traced, so nothing is known of its operations")
+    return stream.getvalue()
+
+
+def render_outcomes(db: "Database", sweep_id: str) -> str:
+    """What became of every planned run, memory included."""
+    from orchestrator.export.outcomes_csv import write_outcomes_csv
+    from orchestrator.store.queries import run_outcomes
+
+    stream = io.StringIO(newline="")
+    write_outcomes_csv(run_outcomes(db, sweep_id), stream)
     return stream.getvalue()
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from orchestrator.nouns import KnownPhone, MeasuredRun, RunState, SweepSummary
+from orchestrator.nouns import KnownPhone, MeasuredRun, RunOutcome, RunState, SweepSummary
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import ACCEPTED, VOID, label_of
+from orchestrator.store.ingest import ACCEPTED, STALE, VOID, label_of
 from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Refused
+from workloads.fit import fit_of
 from workloads.messages import Report
 from workloads.noun import digest_of_bytes
 from workloads.phone import PhoneFacts
@@ -146,6 +147,46 @@ def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
             ended_at=said.ended_at,
             telemetry=said.telemetry,
         )
+
+
+def run_outcomes(db: Database, sweep_id: str) -> list[RunOutcome]:
+    """What became of every run of a sweep: the last report that counts for it, if there is one."""
+    runs = (
+        select(run.c.trial, run.c.repeat, run.c.phone, run.c.state, run.c.note)
+        .add_columns(trial.c.case, trial.c.condition)
+        .join(trial, trial.c.id == run.c.trial)
+        .where(run.c.sweep == sweep_id)
+        .order_by(run.c.phone, run.c.block, run.c.position)
+    )
+    reports = (
+        select(report.c.trial, report.c.repeat, report.c.body)
+        .join(trial, trial.c.id == report.c.trial)
+        .where(trial.c.sweep == sweep_id, report.c.status != STALE)
+        .order_by(report.c.attempt)
+    )
+    with db.read() as connection:
+        last = {(row.trial, row.repeat): row.body for row in connection.execute(reports)}
+        return [
+            _outcome(row, last.get((row.trial, row.repeat))) for row in connection.execute(runs)
+        ]
+
+
+def _outcome(row: Any, body: str | None) -> RunOutcome:
+    said = Report.model_validate_json(body) if body else None
+    metrics = {metric.name: metric for metric in said.metrics} if said else {}
+    peak = metrics.get("peak_rss_mb")
+    return RunOutcome(
+        trial=row.trial,
+        repeat=row.repeat,
+        phone=row.phone,
+        case=Case.model_validate(row.case),
+        condition=Condition.model_validate(row.condition),
+        state=RunState(row.state),
+        verdict=said.verdict.standing if said and said.verdict else None,
+        fit=fit_of(said.fault, metrics) if said else None,
+        peak_rss_mb=peak.value if peak else None,
+        why=row.note or "",
+    )
 
 
 def telemetry(db: Database, digest: str) -> bytes | None:

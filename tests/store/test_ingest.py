@@ -1,10 +1,13 @@
 """Ingest: every parcel is stored once, whatever arrives how often and in which order."""
 
+import csv
+import io
 from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import func, select
 
+from orchestrator.export.outcomes_csv import write_outcomes_csv
 from orchestrator.nouns import RunState
 from orchestrator.store import backlog, queries, tables
 from orchestrator.store.database import Database
@@ -19,7 +22,8 @@ from tests.builders import (
     a_void_report,
     planned,
 )
-from workloads.fault import FarmTrouble, Refused, RunnerDied, Unreachable
+from workloads.fault import FarmTrouble, Killed, Refused, RunnerDied, Unreachable
+from workloads.fit import Fit
 from workloads.messages import Job, chunks_of
 from workloads.noun import digest_of_bytes
 
@@ -125,6 +129,23 @@ def test_blame_decides_what_follows_a_fault(
 ) -> None:
     store_parcels(store, "host-a", [a_faulty_report(job, error)])
     assert state == state_of(store, job)
+
+
+def test_what_became_of_every_run_can_be_asked(store: Database, job: Job) -> None:
+    """Killed, done and still to come: all are outcomes."""
+    store_parcels(store, "host-a", [a_faulty_report(job, Killed("starved"))])
+    before = queries.run_outcomes(store, "sw-00000001")
+    assert [(RunState.FAILED, Fit.KILLED), (RunState.QUEUED, None)] == [
+        (each.state, each.fit) for each in before
+    ]
+    assert "starved" in before[0].why
+    store_parcels(store, "host-a", [a_report(lease(store))])
+    done = queries.run_outcomes(store, "sw-00000001")[1]
+    assert (RunState.DONE, Fit.FITS, "valid") == (done.state, done.fit, done.verdict)
+    stream = io.StringIO()
+    assert 2 == write_outcomes_csv(queries.run_outcomes(store, "sw-00000001"), stream)
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    assert ["killed", "fits"] == [row["memory"] for row in rows]
 
 
 def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
