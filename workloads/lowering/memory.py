@@ -30,7 +30,7 @@ IN_PLACE: dict[str, tuple[int, int]] = {  # kind: (input, output)
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that a plan takes, by kind, as the runner will say; workspace is the engine's to add."""
+    """Bytes that a plan takes, by kind; the engine adds its workspace."""
 
     parameter: int
     gradient: int
