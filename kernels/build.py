@@ -37,16 +37,12 @@ _COMPILE = (
     "-fdata-sections",
     "-fvisibility=hidden",
 )
-# What runs once, or moves memory and nothing else, is compiled for size.
-_SMALL = (
-    "runner/",
-    "engine/data.c",
-    "engine/plan.c",
-    "engine/work.c",
-    "engine/cpu/losses.c",
-    "engine/cpu/ops.c",
-    "engine/cpu/plumbing.c",
-    "engine/cpu/window.c",
+# Where the time goes; the rest is compiled for size.
+_FAST = (
+    "engine/cpu/conv.c",
+    "engine/cpu/depthwise.c",
+    "engine/cpu/gemm.c",
+    "engine/cpu/tile.c",
 )
 _LINK = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
 
@@ -99,17 +95,17 @@ TARGETS = (
         file="runner-arm64-musl",
         abi="arm64-v8a",
         zig="aarch64-linux-musl",
-        flags=("-mno-outline-atomics",),
-        link=("-static", "-Wl,-z,max-page-size=16384"),
+        flags=("-fno-pie", "-mno-outline-atomics"),
+        link=("-static", "-no-pie", "-Wl,-z,max-page-size=16384"),
     ),
     Target(
         file="runner-x86_64",
         abi="x86_64",
         zig="x86_64-linux-gnu.2.28",
-        flags=("-fPIE", "-mcpu=x86_64"),
+        flags=("-fno-pie", "-mcpu=x86_64"),
         # Only the engine has AVX2; the runner looks for it before it calls there.
         engine=("-mcpu=x86_64_v3",),
-        link=("-pie", "-lpthread", "-lm", "-ldl"),
+        link=("-no-pie", "-lpthread", "-lm", "-ldl"),
     ),
 )
 HOST = TARGETS[-1]
@@ -123,7 +119,7 @@ def sources(root: Path = HERE) -> tuple[Path, ...]:
 
 def digest_of_sources(target: Target, zig_version: str, root: Path = HERE) -> str:
     """What a binary comes from: sources, flags, compiler."""
-    recipe: list[object] = [target.zig, _COMPILE, _SMALL, _LINK, zig_version]
+    recipe: list[object] = [target.zig, _COMPILE, _FAST, _LINK, zig_version]
     recipe += [target.flags, target.engine, target.link]
     if target.bionic:
         recipe.append(_BIONIC)
@@ -190,7 +186,7 @@ def main(words: Sequence[str] | None = None) -> int:
         output = build(target, asked.into, root)
         size = output.stat().st_size
         sys.stdout.write(f"{output}  {size} bytes\n")
-        if size >= BYTES_MAX:
+        if size >= BYTES_MAX and not asked.host:
             sys.stderr.write(f"{target.file} is larger than {BYTES_MAX} bytes.\n")
             return 1
     if not asked.host:
@@ -205,7 +201,7 @@ def _is_compiled(target: Target, path: Path) -> bool:
 def _compile(target: Target, path: Path, scratch: Path, root: Path) -> str:
     output = scratch / (path.as_posix().replace("/", "-") + ".o")
     own = list(target.engine) if path.parts[0] == "engine" else []
-    own.append("-Os" if path.as_posix().startswith(_SMALL) else "-O3")
+    own += ["-O3", "-fno-unroll-loops"] if path.as_posix() in _FAST else ["-Os"]
     # Told from within the sources, so that no path of this machine gets into the bytes.
     words = ["cc", "-target", target.zig, *_COMPILE, *target.flags, *own]
     _zig([*words, "-c", path.as_posix(), "-o", str(output)], root)

@@ -14,7 +14,7 @@ from workloads.noun import digest_of_bytes
 def test_it_says_one_fault_line_and_exits_9(tmp_path: Path, words: list[str]) -> None:
     """Whatever is asked of it, on any shell; `run` leaves the line where it is looked for."""
     script = tmp_path / "runner"
-    script.write_bytes(runner_for("arm64-v8a").content)
+    script.write_bytes(runner_for("armeabi-v7a").content)
     words = [str(tmp_path) if word == "DIR" else word for word in words]
     said = subprocess.run(["/bin/sh", str(script), *words], capture_output=True, check=False)
     assert said.returncode == 9
@@ -26,14 +26,14 @@ def test_it_says_one_fault_line_and_exits_9(tmp_path: Path, words: list[str]) ->
         output.feed(line)
         assert output.fault is not None
         assert output.fault.code == "no_runner"
-        assert output.fault.text == "There is no Farmhand runner for arm64-v8a yet."
+        assert output.fault.text == "There is no Farmhand runner for armeabi-v7a yet."
 
 
 def test_it_is_known_by_digest_and_abi() -> None:
     """Another ABI, another file; a hostile ABI cannot write shell."""
-    build = runner_for("arm64-v8a")
+    build = runner_for("armeabi-v7a")
     assert build.digest == digest_of_bytes(build.content)
     assert build.file_name == f"runner-{build.digest[:12]}"
     assert b"farmhand-runner" in build.content
-    assert runner_for("x86_64").digest != build.digest
+    assert runner_for("x86").digest != build.digest
     assert runner_for("x'; reboot; '").abi == "xreboot"
