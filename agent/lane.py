@@ -135,7 +135,7 @@ class _Lane:
                 take_fence(self.phone, self.job.fence, self.desk.host)
                 restore_leftovers(self.phone, self.desk.state_dir, fenced=True)
             with self._stage("install"):
-                build = self.desk.runner_for(self.phone.known.abi)
+                build = self.desk.runner_for(self.phone.known.abi).which(self.phone.known.runner)
                 runner = install_runner(self.phone, build)
                 self._tell(glance(self.phone), None)
             with self._stage("guard"):

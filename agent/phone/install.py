@@ -37,6 +37,19 @@ def install_runner(phone: Phone, build: RunnerBuild, deadline: Deadline | None =
     return path
 
 
+def install_one_that_starts(
+    phone: Phone, build: RunnerBuild, deadline: Deadline | None = None
+) -> tuple[RunnerBuild, RunnerInfo | str]:
+    """Install a runner, or the first of its spares that starts here; answer which, and its info."""
+    while True:
+        try:
+            return build, ask_runner(phone, install_runner(phone, build, deadline), deadline)
+        except BadOutput:
+            if build.spare is None:
+                raise
+            build = build.spare
+
+
 def ask_runner(phone: Phone, path: str, deadline: Deadline | None = None) -> RunnerInfo | str:
     """Ask the runner for its info; a sentence when there is no runner for this phone yet."""
     answer = phone.shell([path, "info"], deadline)

@@ -8,7 +8,7 @@ from agent.deadline import Deadline
 from agent.phone.daemons import find_opponents
 from agent.phone.framework import framework_zones
 from agent.phone.gpu import GPU_NODES, parse_gpu
-from agent.phone.install import ask_runner, install_runner
+from agent.phone.install import install_one_that_starts
 from agent.phone.nodes import (
     CPU,
     CPUFREQ,
@@ -104,8 +104,8 @@ def probe(
         fixed_performance=_offers_fixed_performance(phone, properties, deadline),
     )
     control = judge_control(reach)
-    build = runner_for(properties["ro.product.cpu.abi"])
-    info = ask_runner(phone, install_runner(phone, build, deadline), deadline)
+    first = runner_for(properties["ro.product.cpu.abi"])
+    build, info = install_one_that_starts(phone, first, deadline)
     phone_clock_ratio(phone, deadline)
     phone.facts = PhoneFacts(
         serial=serial_of(properties, phone.address),

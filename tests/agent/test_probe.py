@@ -7,11 +7,11 @@ import pytest
 
 from agent.lane import Desk, attempt
 from agent.phone.adb import AdbServer
-from agent.phone.install import ask_runner
+from agent.phone.install import RunnerInfo, ask_runner, install_one_that_starts
 from agent.phone.phone import Phone
 from agent.phone.probe import serial_of
 from agent.phone.reach import CLOCKS_FIXED, Reach, judge_control
-from kernels.manifest import runner_for
+from kernels.manifest import RunnerBuild, runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone, open_phone
@@ -53,7 +53,19 @@ def test_the_runner_is_pushed_once(adb: AdbServer, phone: Phone, there: VirtualP
     path = install_runner(phone, build)
     phone.push(b"damaged", path, mode=0o755)
     assert install_runner(phone, build) == path
-    assert phone.pull(path, 100_000) == build.content
+    assert phone.pull(path, 1_000_000) == build.content
+
+
+def test_a_runner_that_does_not_start_gives_way_to_its_spare(phone: Phone) -> None:
+    """Which one it became is known by its digest."""
+    good = runner_for(phone.known.abi)
+    broken = RunnerBuild(good.abi, "f" * 64, b"\x7fELF of somebody else", spare=good)
+    build, info = install_one_that_starts(phone, broken)
+    assert build == good
+    assert isinstance(info, RunnerInfo)
+    assert broken.which(build.digest) == good
+    with pytest.raises(BadOutput, match="breaks the contract"):
+        install_one_that_starts(phone, replace(broken, spare=None))
 
 
 def test_a_runner_that_breaks_its_contract_is_named(phone: Phone) -> None:
