@@ -4,6 +4,7 @@ No simulated number may pass for a measured one: a metric cannot exist without i
 and nothing is derived across classes.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
@@ -74,6 +75,7 @@ class Metric(Noun):
     provenance: Provenance
 
 
+_WHICH = re.compile(r"[A-Za-z0-9_]{1,40}")
 Family = Literal["time", "clock", "heat", "energy"]
 
 
@@ -89,7 +91,7 @@ class MetricKind:
     text: str
     formula: str
     higher_is_better: bool = False
-    per: str = ""  # what there is one of each for, such as cores; their numbers follow the name
+    per: str = ""  # what there is one of each for, such as cores; its number follows the name
 
 
 def _time(unit: str, text: str, formula: str, **more: Any) -> MetricKind:
@@ -194,6 +196,9 @@ METRICS: dict[str, MetricKind] = {
         "mJ", "that energy divided by the samples", "energy / (N * samples a step)"
     ),
     "power_w": _energy("W", "mean power of the run", "energy / T"),
+    "rail_power_w": _energy(
+        "W", "mean power of a part of the board", "energy of its meter / T", per="rail"
+    ),
     "steps_per_charge": _energy(
         "",
         "steps that a full battery would last for",
@@ -205,9 +210,9 @@ METRICS: dict[str, MetricKind] = {
 
 def kind_of(name: str) -> MetricKind | None:
     """The row of a figure; `core_util_pct.4` is core 4's."""
-    base, dot, number = name.partition(".")
+    base, dot, which = name.partition(".")
     kind = METRICS.get(base)
-    if kind is None or bool(dot) != bool(kind.per) or (dot and not number.isdecimal()):
+    if kind is None or bool(dot) != bool(kind.per) or (dot and not _WHICH.fullmatch(which)):
         return None
     return kind
 

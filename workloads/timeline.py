@@ -19,7 +19,7 @@ from workloads.fault import Refused
 
 BYTES_MAX = 256 * 1024 * 1024
 COPIES = frozenset({"copy", "gather"})  # kinds of operations that only move data
-ENERGY, BUSY, CLOCK = "energy_j", "busy_s", "clock_khz_s."
+ENERGY, BUSY, CLOCK, RAIL = "energy_j", "busy_s", "clock_khz_s.", "rail_j."
 
 
 class Course(NamedTuple):
@@ -123,6 +123,7 @@ class OpRow:
     power_w: float | None
     util_pct: float | None
     clock_mhz: Mapping[int, float]
+    rails_w: Mapping[str, float]
 
 
 def join(run: Telemetry) -> tuple[OpRow, ...]:
@@ -138,11 +139,7 @@ def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow
     taken_ns = sum(span.end_ns - span.start_ns for span in spans)
     power_w = _rate(run.courses.get(ENERGY), spans)
     busy = _rate(run.courses.get(BUSY), spans)
-    clocks = {
-        int(name.removeprefix(CLOCK)): _rate(course, spans)
-        for name, course in run.courses.items()
-        if name.startswith(CLOCK)
-    }
+    clocks = _rates(run, CLOCK, spans)
     name, kind = run.ops[op] if op < len(run.ops) else (f"operation {op}", "")
     return OpRow(
         name=name,
@@ -153,8 +150,19 @@ def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow
         energy_mj=None if power_w is None else power_w * taken_ns / len(spans) / 1e6,
         power_w=power_w,
         util_pct=None if busy is None else 100 * busy / run.cores,
-        clock_mhz={policy: khz / 1000 for policy, khz in clocks.items() if khz is not None},
+        clock_mhz={int(policy): khz / 1000 for policy, khz in clocks.items()},
+        rails_w=_rates(run, RAIL, spans),
     )
+
+
+def _rates(run: Telemetry, family: str, spans: Sequence[Span]) -> dict[str, float]:
+    """How fast every course of a family grew, by what follows the family's name."""
+    found = {
+        name.removeprefix(family): _rate(course, spans)
+        for name, course in run.courses.items()
+        if name.startswith(family)
+    }
+    return {name: rate for name, rate in found.items() if rate is not None}
 
 
 def _rate(course: Course | None, spans: Sequence[Span]) -> float | None:

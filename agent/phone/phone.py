@@ -29,6 +29,8 @@ UPTIME = "/proc/uptime"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _WRITABLE = re.compile(r"/(sys|proc/sys|dev/cpuset)/[A-Za-z0-9_./:,@-]+")
+# The kernel's own names hold no colon, but for the folders of its industrial I/O: iio:device0.
+_NODE_LINE = re.compile(r"(/(?:[^:]|:(?=device\d))*):(.*)", re.DOTALL)
 _PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
 
 
@@ -226,9 +228,9 @@ def split_nodes(text: str) -> dict[str, str]:
     nodes: dict[str, list[str]] = {}
     told = []
     for line in text.splitlines():
-        path, colon, value = line.partition(":")
-        if colon and path.startswith("/"):
-            nodes.setdefault(path, []).append(value)
+        match = _NODE_LINE.fullmatch(line)
+        if match:
+            nodes.setdefault(match[1], []).append(match[2])
         else:
             told.append(line)
     framework = parse_thermalservice("\n".join(told)) if told else {}

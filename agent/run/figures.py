@@ -4,14 +4,15 @@ A family of metrics that this phone does not offer yields nothing, and nothing i
 families.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from statistics import median
 
 from agent.phone.nodes import SUPPLY, believable
 from agent.run.activity import core_use, gpu_node, gpu_util_pct, swapped_mb
 from agent.run.lines import Done, Output, Window
+from agent.run.rails import rails_w
 from agent.run.telemetry import Readings
 from workloads.catalogue import Work
 from workloads.measure import Metric, Provenances, kind_of
@@ -40,6 +41,7 @@ class Measured:
     clock_held_share: float | None
     charge_uah: int | None = None  # of the full battery, as the phone states it
     swap_before_kb: int | None = None
+    courses: Mapping[str, Course] = field(default_factory=dict)
 
     @property
     def windows(self) -> Sequence[Window]:
@@ -74,6 +76,8 @@ def _values(run: Measured) -> Values:
         yield from _traced(run)
         yield from _use(run)
         yield from _energy(run)
+        for rail, watts in rails_w(run.courses, run.span).items():
+            yield f"rail_power_w.{rail}", watts
     yield from _answers(run)
     yield from _memory(run)
     yield "start_temp_c", run.start_temp_c

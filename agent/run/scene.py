@@ -33,6 +33,7 @@ from agent.run.figures import (
 )
 from agent.run.gates import Effort
 from agent.run.lines import Output
+from agent.run.rails import RAIL_NODES, Meter, parse_meters, rail_courses
 from agent.run.telemetry import Readings, pack
 from agent.run.verdict import Evidence, held_share, judge
 from workloads.catalogue import Case, work_of
@@ -75,6 +76,7 @@ class Scene:
     cores: CoreSet
     asked_khz: Mapping[int, int]
     coolers: Mapping[str, str]
+    meters: tuple[Meter, ...] = ()
 
     @property
     def sampled(self) -> list[str]:
@@ -93,6 +95,7 @@ class Scene:
         nodes += [f"{STAT}{CORES_MARK}", f"{MEMINFO}{WHOLE_MARK}"]
         gpu = gpu_node(self.facts.gpu)
         nodes += [gpu] if gpu else []
+        nodes += [meter.sampled for meter in self.meters]
         return [path for path in nodes if not is_framework(path)]
 
     def looking(self) -> Command:
@@ -166,6 +169,7 @@ class Scene:
                 found[f"{CLOCK}{cluster.policy}"] = _course(readings, column)
         if offered.energy is not None:
             found[ENERGY] = energy_course(readings)
+            found |= rail_courses(readings, self.meters)
         return {name: course for name, course in found.items() if course and len(course.t_ns) > 1}
 
     def temps_c(
@@ -186,11 +190,12 @@ class Scene:
 
 def set_scene(phone: Phone, cores: CoreSet, asked_khz: Mapping[int, int]) -> Scene:
     """Find the nodes that will tell of a run."""
+    found = phone.find_nodes([f"{THERMAL}/cooling_device*/type", *RAIL_NODES])
     if any(is_framework(zone.path) for zone in phone.known.cpu_zones):
         coolers = {THERMAL_STATUS: "the framework's thermal status"}
     else:
-        coolers = parse_cpu_coolers(phone.find_nodes([f"{THERMAL}/cooling_device*/type"]))
-    return Scene(phone.known, cores, asked_khz, coolers)
+        coolers = parse_cpu_coolers(found)
+    return Scene(phone.known, cores, asked_khz, coolers, parse_meters(found))
 
 
 def weigh(
@@ -231,6 +236,7 @@ def weigh(
         strays=strays(placement, scene.cores.mask) if placement else {},
         clamp_max=placement.clamp_max if placement else None,
     )
+    courses = scene.courses(readings, offered) if offered is not None else {}
     measured = Measured(
         work=work,
         output=output,
@@ -242,9 +248,9 @@ def weigh(
         clock_held_share=share,
         charge_uah=before.charge_uah,
         swap_before_kb=before.swap_used_kb,
+        courses=courses,
     )
     metrics = figures(measured, offered) if offered is not None else ()
-    courses = scene.courses(readings, offered) if offered is not None else {}
     digest, blob = pack(output, readings, work.ops, courses, len(scene.cores.cpus))
     return Harvest(judge(evidence), metrics, digest, blob)
 

@@ -17,6 +17,7 @@ from agent.virtual.files.nodes import ROOT, SHELL, constant, folder, live
 from agent.virtual.files.nodes import Link as FileLink
 from agent.virtual.files.power_nodes import plant_power_nodes
 from agent.virtual.files.proc_nodes import ProcSources, plant_proc_nodes
+from agent.virtual.files.rail_nodes import plant_rail_nodes
 from agent.virtual.files.seals import seal
 from agent.virtual.files.thermal_nodes import plant_thermal_nodes
 from agent.virtual.files.tree import FileTree
@@ -200,6 +201,7 @@ class Phone:
         plant_thermal_nodes(tree, self.soc)
         plant_power_nodes(tree, self.soc)
         plant_gpu_nodes(tree, self.soc)
+        plant_rail_nodes(tree, self.soc)
         sources = ProcSources(
             self.soc, self.processes, self.uptime, lambda: self.boot_id, self.free_kb
         )

@@ -33,6 +33,7 @@ COLUMNS = (
     "power_w",
     "util_pct",
     "clock_mhz",
+    "rails_w",
 )
 
 
@@ -76,6 +77,7 @@ def _op_cells(op: OpRow) -> list[str | int | float | None]:
         _rounded(op.power_w),
         _rounded(op.util_pct),
         text_cell(clocks),
+        text_cell(" ".join(f"{rail}:{watts:.3g}" for rail, watts in sorted(op.rails_w.items()))),
     ]
 
 

@@ -60,6 +60,7 @@ class Soc:
         self._counted = timeline.now
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
         self.busy_s = dict(self.idle_s)
+        self.rails_j: dict[str, float] = {}  # since boot, where the board counts
         self.refresh()
         self.heat.temps = self.heat.rest(self._heat_inputs)
 
@@ -91,6 +92,15 @@ class Soc:
     def system_w(self) -> float:
         """What the whole phone draws."""
         return self.profile.heat.idle_w + self._soc_w
+
+    def rails_w(self) -> dict[str, float]:
+        """What parts of the board draw: each cluster by its role, gpu, memory, and all of it."""
+        return {
+            **self._cluster_w,
+            "gpu": self.gpu_w,
+            "memory": self._memory_w,
+            "board": self.system_w(),
+        }
 
     # -- what others change
 
@@ -156,6 +166,9 @@ class Soc:
     # -- inside
 
     def _pass(self, seconds: float) -> None:
+        if self.profile.rails == "odpm":
+            for rail, watts in self.rails_w().items():
+                self.rails_j[rail] = self.rails_j.get(rail, 0.0) + watts * seconds
         self.heat.advance(seconds, self._heat_inputs)
         self.battery.advance(seconds)
         if seconds >= _MEASURE_EVERY_S:
@@ -207,6 +220,7 @@ class Soc:
             self._cluster_w[cluster.profile.role] = watts
         memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
         self.gpu_w = self.gpu.watts(die_c) if self.gpu else 0.0
+        self._memory_w = memory_w
         shared_w = memory_w + heat.uncore_w * awake + self.gpu_w
         self._soc_w = sum(self._cluster_w.values()) + shared_w
         self.battery.draw(self.system_w())

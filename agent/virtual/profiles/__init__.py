@@ -168,6 +168,7 @@ class Profile(_Part):
     throttle: tuple[ThrottleProfile, ...]
     battery: BatteryProfile
     gpu: GpuProfile | None = None
+    rails: Literal["odpm", "ina3221"] | None = None  # meters on the board
     levels: dict[str, dict[str, int]] = {}  # high, mid, low: kHz by role, where a study fixed them
     sources: tuple[str, ...] = Field(min_length=1)
     tier: Literal["low", "mid", "high", "board"]
