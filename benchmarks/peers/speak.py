@@ -1,0 +1,124 @@
+"""What the peers share: their data, their turns, and the proof that they train. No farm in here.
+
+A peer is a process. It reads one JSON object on its first line, the network; then a line for every
+turn, `{"seconds": S}`, and answers each with the times of its steps and the losses. A time is only
+worth something if the loss falls and every parameter moves; so both are told with it.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+STEPS_MIN = 3
+now_ns = time.process_time_ns if os.environ.get("PEER_CLOCK") == "cpu" else time.perf_counter_ns
+
+
+class Peer(Protocol):
+    """An engine with a network that trains."""
+
+    parameters: int
+
+    def step(self, batch: int) -> float:
+        """Train one batch, by number; answer the loss."""
+
+    def values(self) -> "dict[str, np.ndarray[Any, Any]]":
+        """Every learned tensor, as it is now."""
+
+
+def batches(description: dict[str, Any]) -> "list[tuple[Any, Any]]":
+    """Pictures of a class under noise, from -1 to 1, and their classes."""
+    chance = np.random.default_rng(7)
+    shape, classes = tuple(description["image"]), description["classes"]
+    ideals = chance.uniform(-0.8, 0.8, (classes, *shape)).astype(np.float32)
+    made = []
+    for at in range(description["batches"]):
+        first = at * description["batch"]
+        labels = np.arange(first, first + description["batch"]) % classes
+        noise = chance.normal(0, 0.2, (len(labels), *shape)).astype(np.float32)
+        made.append((np.clip(ideals[labels] + noise, -1, 1), labels.astype(np.int64)))
+    return made
+
+
+def first_values(description: dict[str, Any]) -> "dict[str, dict[str, np.ndarray[Any, Any]]]":
+    """The first values of every parameter, by the rule that the farm uses."""
+    chance = np.random.default_rng(11)
+    made: dict[str, dict[str, Any]] = {}
+    for node in description["nodes"]:
+        for name, rule in node["first"].items():
+            if rule["kind"] == "uniform":
+                values = chance.uniform(-rule["value"], rule["value"], rule["shape"])
+            else:
+                values = np.full(rule["shape"], rule["value"] if rule["kind"] == "constant" else 0)
+            made.setdefault(node["name"], {})[name] = values.astype(np.float32)
+    return made
+
+
+def take_turns(make: Callable[[dict[str, Any]], "Callable[[float], dict[str, Any]]"]) -> None:
+    """Build what the first line describes, then answer every line until there are no more."""
+    turn = make(json.loads(sys.stdin.readline()))
+    for line in sys.stdin:
+        answer = turn(float(json.loads(line)["seconds"]))
+        sys.stdout.write("turn " + json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def trainer(peer: Peer, count: int) -> "Callable[[float], dict[str, Any]]":
+    """Turns of a peer that trains on so many batches."""
+    before = peer.values()
+    losses: list[float] = []
+
+    def turn(seconds: float) -> dict[str, Any]:
+        times: list[int] = []
+        until = time.perf_counter_ns() + int(seconds * 1e9)
+        while len(times) < STEPS_MIN or time.perf_counter_ns() < until:
+            began = now_ns()
+            loss = peer.step(len(losses) % count)
+            times.append(now_ns() - began)
+            losses.append(loss)
+        after = peer.values()
+        moved = sum(not np.array_equal(before[name], after[name]) for name in before)
+        return {
+            "times_ns": times,
+            "losses": losses,
+            "parameters": peer.parameters,
+            "tensors": len(before),
+            "moved": moved,
+        }
+
+    return turn
+
+
+def multiplier(product: Callable[[], Any]) -> "Callable[[float], dict[str, Any]]":
+    """Turns of a peer that multiplies two matrices, over and over."""
+
+    def turn(seconds: float) -> dict[str, Any]:
+        times: list[int] = []
+        until = time.perf_counter_ns() + int(seconds * 1e9)
+        while len(times) < STEPS_MIN or time.perf_counter_ns() < until:
+            began = now_ns()
+            product()
+            times.append(now_ns() - began)
+        return {"times_ns": times}
+
+    return turn
+
+
+def matrices(description: dict[str, Any]) -> "tuple[Any, Any]":
+    """Two square matrices of small values."""
+    chance = np.random.default_rng(3)
+    n = description["n"]
+    a, b = chance.uniform(-1, 1, (2, n, n)).astype(np.float32)
+    return a, b
+
+
+def check_product(c: Any, a: Any, b: Any) -> None:
+    """A product that is wrong has no speed."""
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    worst = np.abs(np.asarray(c, np.float64) - exact).max() / np.sqrt(len(a))
+    if not worst < 1e-4:
+        raise SystemExit(f"the product is off by {worst:g}")
