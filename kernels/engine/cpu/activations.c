@@ -242,11 +242,12 @@ static v8 masked(const uint8_t *mask, v8 x, float scale) {
     return x * (__builtin_convertvector(kept, v8) * scale);
 }
 
-/* Four values share the 64 bits of one number. */
+/* Four values share the 64 bits of one number; first is a multiple of four. */
 static void draw_mask(const struct dropout *dropout, int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; i++) {
-        uint64_t bits = random_at(dropout->key, (uint64_t)i / 4) >> (i % 4 * 16);
-        dropout->mask[i] = (bits & 0xffff) >= dropout->dropped;
+    for (int64_t i = first; i < last; i += 4) {
+        uint64_t bits = random_at(dropout->key, (uint64_t)i / 4);
+        for (int64_t n = i; n < i + 4 && n < last; n++, bits >>= 16)
+            dropout->mask[n] = (bits & 0xffff) >= dropout->dropped;
     }
 }
 

@@ -75,9 +75,11 @@ static float shares_of_row(const float *x, float *shares, int64_t classes, float
         sum += e;
         store8_part(shares + i, e, classes - i);
     }
-    float total = sum8(sum);
-    for (i = 0; i < classes; i++)
-        shares[i] /= total;
+    float total = sum8(sum), share = 1.0f / total;
+    for (i = 0; i + LANES <= classes; i += LANES)
+        store8(shares + i, load8(shares + i) * share);
+    for (; i < classes; i++)
+        shares[i] *= share;
     return logf(total);
 }
 

@@ -125,18 +125,27 @@ static struct moments slice_moments(const struct batch_norm *norm, int64_t chann
 
 /* --- forward ------------------------------------------------------------------------------- */
 
-/* What normalising does to a value of one channel: times slope, plus offset. */
+/* What normalising does to a value: times slope, plus offset. The lanes are pixels of one channel,
+ * or, where channels have one pixel only, eight channels. */
 struct line {
-    float slope, offset;
+    v8 slope, offset;
 };
+
+static void set_lane(struct line *line, int64_t lane, float scale, float shift, float mean,
+                     float rstd) {
+    float slope = scale * rstd;
+    line->slope[lane] = slope;
+    line->offset[lane] = shift - mean * slope;
+}
 
 static struct line line_of(float scale, float shift, float mean, float rstd) {
     float slope = scale * rstd;
-    return (struct line){slope, shift - mean * slope};
+    return (struct line){all8(slope), all8(shift - mean * slope)};
 }
 
-__attribute__((always_inline)) static inline v8 apply(v8 x, struct line line, enum after after) {
-    v8 y = x * line.slope + line.offset;
+__attribute__((always_inline)) static inline v8 apply(v8 x, const struct line *line,
+                                                      enum after after) {
+    v8 y = x * line->slope + line->offset;
     if (after != NOTHING)
         y = max8(y, all8(0.0f));
     return after == RELU6 ? min8(y, all8(6.0f)) : y;
@@ -144,7 +153,8 @@ __attribute__((always_inline)) static inline v8 apply(v8 x, struct line line, en
 
 /* The end of a row is read before its middle is written, since x and y may be the same. */
 __attribute__((always_inline)) static inline void apply_row(const float *x, float *y, int64_t count,
-                                                            struct line line, enum after after) {
+                                                            const struct line *line,
+                                                            enum after after) {
     if (count < LANES) {
         store8_part(y, apply(load8_part(x, count, 0.0f), line, after), count);
         return;
@@ -155,7 +165,7 @@ __attribute__((always_inline)) static inline void apply_row(const float *x, floa
     store8(y + count - LANES, apply(end, line, after));
 }
 
-static void apply_row_of(const float *x, float *y, int64_t count, struct line line,
+static void apply_row_of(const float *x, float *y, int64_t count, const struct line *line,
                          enum after after) {
     if (after == RELU6)
         apply_row(x, y, count, line, RELU6);
@@ -166,7 +176,7 @@ static void apply_row_of(const float *x, float *y, int64_t count, struct line li
 }
 
 static void apply_slice(const struct batch_norm *norm, int64_t channel, int64_t slice,
-                        struct line line) {
+                        const struct line *line) {
     struct piece piece = first_piece(norm, channel, slice);
     do
         apply_row_of(norm->x + piece.at, norm->y + piece.at, piece.count, line, norm->after);
@@ -174,7 +184,7 @@ static void apply_slice(const struct batch_norm *norm, int64_t channel, int64_t 
 }
 
 /* Writes what the channel's moments say: for the gradient, and for inference later. */
-static struct line finish_channel(const struct batch_norm *norm, int64_t channel,
+static void finish_channel(const struct batch_norm *norm, int64_t channel,
                                   const struct moments *moments) {
     const struct op *op = norm->op;
     float momentum = op->f[0], epsilon = op->f[1];
@@ -187,7 +197,12 @@ static struct line finish_channel(const struct batch_norm *norm, int64_t channel
         momentum * floats(op->in[3])[channel] + (1.0f - momentum) * mean;
     floats(op->out[4])[channel] =
         momentum * floats(op->in[4])[channel] + (1.0f - momentum) * (float)unbiased;
-    return line_of(norm->scale[channel], norm->shift[channel], mean, rstd);
+}
+
+static struct line line_at(const struct batch_norm *norm, int64_t channel) {
+    float shift = norm->shift ? norm->shift[channel] : 0.0f;
+    float scale = norm->scale ? norm->scale[channel] : 0.0f;
+    return line_of(scale, shift, norm->mean[channel], norm->rstd[channel]);
 }
 
 static void forward_channels(void *context, int part, int parts, int worker) {
@@ -201,9 +216,10 @@ static void forward_channels(void *context, int part, int parts, int worker) {
             struct moments more = slice_moments(norm, channel, slice);
             join_moments(&all, &more);
         }
-        struct line line = finish_channel(norm, channel, &all);
+        finish_channel(norm, channel, &all);
+        struct line line = line_at(norm, channel);
         for (int64_t slice = norm->slices - 1; slice >= 0; slice--)
-            apply_slice(norm, channel, slice, line);
+            apply_slice(norm, channel, slice, &line);
     }
 }
 
@@ -224,41 +240,58 @@ static void apply_slices(void *context, int part, int parts, int worker) {
     int64_t n, last;
     share_of(norm->channels * norm->slices, part, parts, &n, &last);
     for (; n < last; n++) {
-        int64_t channel = n / norm->slices;
-        apply_slice(norm, channel, n % norm->slices,
-                    line_of(norm->scale[channel], norm->shift[channel], norm->mean[channel],
-                            norm->rstd[channel]));
+        struct line line = line_at(norm, n / norm->slices);
+        apply_slice(norm, n / norm->slices, n % norm->slices, &line);
     }
 }
 
-/* Eight channels of one pixel each: the lanes are channels. */
+static v8 load8_up_to(const float *x, int64_t count) {
+    return count >= LANES ? load8(x) : load8_part(x, count, 0.0f);
+}
+
+static void store8_up_to(float *y, v8 value, int64_t count) {
+    if (count >= LANES)
+        store8(y, value);
+    else
+        store8_part(y, value, count);
+}
+
+/* Eight channels of one pixel each. */
+static struct line lines_at(const struct batch_norm *norm, int64_t channel, int64_t lanes) {
+    struct line line = {all8(0.0f), all8(0.0f)};
+    for (int64_t n = channel; n < channel + lanes; n++)
+        set_lane(&line, n - channel, norm->scale ? norm->scale[n] : 0.0f,
+                 norm->shift ? norm->shift[n] : 0.0f, norm->mean[n], norm->rstd[n]);
+    return line;
+}
+
+static void forward_eight(const struct batch_norm *norm, int64_t channel, int64_t lanes) {
+    const float *x = norm->x + channel;
+    float *y = norm->y + channel;
+    v8 sum = all8(0.0f), squares = all8(0.0f);
+    for (int64_t n = 0; n < norm->samples; n++)
+        sum += load8_up_to(x + n * norm->channels, lanes);
+    v8 mean = sum / (float)norm->samples;
+    for (int64_t n = 0; n < norm->samples; n++)
+        squares += square8(load8_up_to(x + n * norm->channels, lanes) - mean);
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        struct moments moments = {(double)norm->samples, (double)mean[lane], (double)squares[lane]};
+        finish_channel(norm, channel + lane, &moments);
+    }
+    struct line line = lines_at(norm, channel, lanes);
+    for (int64_t n = 0; n < norm->samples; n++) {
+        v8 value = load8_up_to(x + n * norm->channels, lanes);
+        store8_up_to(y + n * norm->channels, apply(value, &line, norm->after), lanes);
+    }
+}
+
 static void forward_single_pixels(void *context, int part, int parts, int worker) {
     (void)worker;
     const struct batch_norm *norm = context;
     int64_t channel, last;
     share_of_values(norm->channels, part, parts, &channel, &last);
-    for (; channel < last; channel += LANES) {
-        int64_t lanes = last - channel < LANES ? last - channel : LANES;
-        v8 sum = all8(0.0f), squares = all8(0.0f);
-        for (int64_t n = 0; n < norm->samples; n++) {
-            const float *x = norm->x + n * norm->channels + channel;
-            sum += lanes == LANES ? load8(x) : load8_part(x, lanes, 0.0f);
-        }
-        v8 mean = sum / (float)norm->samples;
-        for (int64_t n = 0; n < norm->samples; n++) {
-            const float *x = norm->x + n * norm->channels + channel;
-            squares += square8((lanes == LANES ? load8(x) : load8_part(x, lanes, 0.0f)) - mean);
-        }
-        for (int64_t lane = 0; lane < lanes; lane++) {
-            struct moments moments = {(double)norm->samples, (double)mean[lane],
-                                      (double)squares[lane]};
-            struct line line = finish_channel(norm, channel + lane, &moments);
-            for (int64_t n = 0; n < norm->samples; n++) {
-                int64_t at = n * norm->channels + channel + lane;
-                apply_row_of(norm->x + at, norm->y + at, 1, line, norm->after);
-            }
-        }
-    }
+    for (; channel < last; channel += LANES)
+        forward_eight(norm, channel, last - channel < LANES ? last - channel : LANES);
 }
 
 /* --- gradients ----------------------------------------------------------------------------- */
@@ -269,18 +302,20 @@ struct slopes {
 };
 
 /* Only what went through the function behind the norm comes back. */
-__attribute__((always_inline)) static inline v8 let_through(v8 dy, v8 x, struct line line,
+__attribute__((always_inline)) static inline v8 let_through(v8 dy, v8 x,
+                                                            const struct line *line,
                                                             enum after after) {
     if (after == NOTHING)
         return dy;
-    v8 y = x * line.slope + line.offset;
+    v8 y = x * line->slope + line->offset;
     return keep8(after == RELU ? y > 0.0f : (y > 0.0f) & (y < 6.0f), dy);
 }
 
 __attribute__((always_inline)) static inline void add_slopes(const float *x, const float *dy,
                                                              int64_t count, float mean,
-                                                             struct line line, enum after after,
-                                                             v8 *plain, v8 *weighted) {
+                                                             const struct line *line,
+                                                             enum after after, v8 *plain,
+                                                             v8 *weighted) {
     v8 p = all8(0.0f), q = p, w = p, z = p;
     int64_t i = 0;
     for (; i + 2 * LANES <= count; i += 2 * LANES) {
@@ -292,22 +327,22 @@ __attribute__((always_inline)) static inline void add_slopes(const float *x, con
         w += g0 * (x0 - mean);
         z += g1 * (x1 - mean);
     }
-    for (; i < count; i += LANES) {
-        bool whole = i + LANES <= count;
-        v8 x0 = whole ? load8(x + i) : load8_part(x + i, count - i, 0.0f);
-        v8 g0 = whole ? load8(dy + i) : load8_part(dy + i, count - i, 0.0f);
-        g0 = let_through(g0, x0, line, after);
+    if (i + LANES <= count) {
+        v8 x0 = load8(x + i), g0 = let_through(load8(dy + i), x0, line, after);
         p += g0;
         w += g0 * (x0 - mean);
+        i += LANES;
+    }
+    if (i < count) {
+        bool back = count >= LANES;
+        v8 x0 = back ? load8(x + count - LANES) : load8_part(x, count, 0.0f);
+        v8 g0 = back ? keep8(tail8(count), load8(dy + count - LANES)) : load8_part(dy, count, 0.0f);
+        g0 = let_through(g0, x0, line, after);
+        q += g0;
+        z += g0 * (x0 - mean);
     }
     *plain += p + q;
     *weighted += w + z;
-}
-
-static struct line line_at(const struct batch_norm *norm, int64_t channel) {
-    float shift = norm->shift ? norm->shift[channel] : 0.0f;
-    float scale = norm->scale ? norm->scale[channel] : 0.0f;
-    return line_of(scale, shift, norm->mean[channel], norm->rstd[channel]);
 }
 
 static struct slopes slice_slopes(const struct batch_norm *norm, int64_t channel, int64_t slice) {
@@ -318,11 +353,11 @@ static struct slopes slice_slopes(const struct batch_norm *norm, int64_t channel
     do {
         const float *x = norm->x + piece.at, *dy = norm->dy + piece.at;
         if (norm->after == RELU6)
-            add_slopes(x, dy, piece.count, mean, line, RELU6, &plain, &weighted);
+            add_slopes(x, dy, piece.count, mean, &line, RELU6, &plain, &weighted);
         else if (norm->after == RELU)
-            add_slopes(x, dy, piece.count, mean, line, RELU, &plain, &weighted);
+            add_slopes(x, dy, piece.count, mean, &line, RELU, &plain, &weighted);
         else
-            add_slopes(x, dy, piece.count, mean, line, NOTHING, &plain, &weighted);
+            add_slopes(x, dy, piece.count, mean, &line, NOTHING, &plain, &weighted);
     } while (next_piece(norm, &piece));
     return (struct slopes){(double)sum8(plain), (double)sum8(weighted)};
 }
@@ -335,17 +370,19 @@ static void finish_slopes(const struct batch_norm *norm, int64_t channel,
 
 /* dx = slope dy + away (x - mean) + all: what x does through the mean and the deviation, too. */
 struct back {
-    float slope, away, all, mean;
+    v8 slope, away, all, mean;
 };
 
-__attribute__((always_inline)) static inline v8 back8(v8 x, v8 dy, struct back back,
-                                                      struct line line, enum after after) {
-    return let_through(dy, x, line, after) * back.slope + ((x - back.mean) * back.away + back.all);
+__attribute__((always_inline)) static inline v8 back8(v8 x, v8 dy, const struct back *back,
+                                                      const struct line *line, enum after after) {
+    v8 through = let_through(dy, x, line, after);
+    return through * back->slope + ((x - back->mean) * back->away + back->all);
 }
 
 __attribute__((always_inline)) static inline void back_row(const float *x, const float *dy,
                                                            float *dx, int64_t count,
-                                                           struct back back, struct line line,
+                                                           const struct back *back,
+                                                           const struct line *line,
                                                            enum after after) {
     if (count < LANES) {
         v8 all_x = load8_part(x, count, 0.0f), all_dy = load8_part(dy, count, 0.0f);
@@ -358,23 +395,27 @@ __attribute__((always_inline)) static inline void back_row(const float *x, const
     store8(dx + count - LANES, end);
 }
 
+static struct back back_of(const struct batch_norm *norm, v8 scale, v8 mean, v8 rstd, v8 dscale,
+                           v8 dshift) {
+    v8 slope = scale * rstd, share = slope / (float)norm->values;
+    return (struct back){slope, -share * rstd * dscale, -share * dshift, mean};
+}
+
 static void back_slice(const struct batch_norm *norm, int64_t channel, int64_t slice) {
-    float count = (float)norm->values, slope = norm->scale[channel] * norm->rstd[channel];
-    struct back back = {.slope = slope,
-                        .away = -slope * norm->rstd[channel] * norm->dscale[channel] / count,
-                        .all = -slope * norm->dshift[channel] / count,
-                        .mean = norm->mean[channel]};
+    struct back back = back_of(norm, all8(norm->scale[channel]), all8(norm->mean[channel]),
+                               all8(norm->rstd[channel]), all8(norm->dscale[channel]),
+                               all8(norm->dshift[channel]));
     struct line line = line_at(norm, channel);
     struct piece piece = first_piece(norm, channel, slice);
     do {
         const float *x = norm->x + piece.at, *dy = norm->dy + piece.at;
         float *dx = norm->y + piece.at;
         if (norm->after == RELU6)
-            back_row(x, dy, dx, piece.count, back, line, RELU6);
+            back_row(x, dy, dx, piece.count, &back, &line, RELU6);
         else if (norm->after == RELU)
-            back_row(x, dy, dx, piece.count, back, line, RELU);
+            back_row(x, dy, dx, piece.count, &back, &line, RELU);
         else
-            back_row(x, dy, dx, piece.count, back, line, NOTHING);
+            back_row(x, dy, dx, piece.count, &back, &line, NOTHING);
     } while (next_piece(norm, &piece));
 }
 
@@ -394,6 +435,47 @@ static void gradient_channels(void *context, int part, int parts, int worker) {
         for (int64_t slice = norm->slices - 1; slice >= 0 && norm->y; slice--)
             back_slice(norm, channel, slice);
     }
+}
+
+static v8 let_through_of(v8 dy, v8 x, const struct line *line, enum after after) {
+    return after == RELU6  ? let_through(dy, x, line, RELU6)
+           : after == RELU ? let_through(dy, x, line, RELU)
+                           : dy;
+}
+
+/* Eight channels of one pixel each: their sums, and what goes back where it is asked for. */
+static void gradient_eight(const struct batch_norm *norm, int64_t channel, int64_t lanes) {
+    struct line line = lines_at(norm, channel, lanes);
+    v8 plain = all8(0.0f), weighted = plain, mean = load8_up_to(norm->mean + channel, lanes);
+    for (int64_t n = 0; n < norm->samples; n++) {
+        int64_t at = n * norm->channels + channel;
+        v8 x = load8_up_to(norm->x + at, lanes), dy = load8_up_to(norm->dy + at, lanes);
+        dy = let_through_of(dy, x, &line, norm->after);
+        plain += dy;
+        weighted += dy * (x - mean);
+    }
+    v8 rstd = load8_up_to(norm->rstd + channel, lanes), dscale = weighted * rstd;
+    store8_up_to(norm->dshift + channel, plain, lanes);
+    store8_up_to(norm->dscale + channel, dscale, lanes);
+    if (norm->y == NULL)
+        return;
+    v8 scale = load8_up_to(norm->scale + channel, lanes);
+    struct back back = back_of(norm, scale, mean, rstd, dscale, plain);
+    for (int64_t n = 0; n < norm->samples; n++) {
+        int64_t at = n * norm->channels + channel;
+        v8 x = load8_up_to(norm->x + at, lanes), dy = load8_up_to(norm->dy + at, lanes);
+        dy = let_through_of(dy, x, &line, norm->after);
+        store8_up_to(norm->y + at, back8(x, dy, &back, &line, NOTHING), lanes);
+    }
+}
+
+static void gradient_single_pixels(void *context, int part, int parts, int worker) {
+    (void)worker;
+    const struct batch_norm *norm = context;
+    int64_t channel, last;
+    share_of_values(norm->channels, part, parts, &channel, &last);
+    for (; channel < last; channel += LANES)
+        gradient_eight(norm, channel, last - channel < LANES ? last - channel : LANES);
 }
 
 static void gradient_measure(void *context, int part, int parts, int worker) {
@@ -490,6 +572,10 @@ static void gradient(struct batch_norm *norm, struct scene *scene) {
     norm->slice_sums = scene->workspace;
     int64_t work = norm->op->in[0]->count * 2, slices = norm->channels * norm->slices;
     int threads = spread_parts(scene, slices, work);
+    if (norm->pixels == 1) {
+        spread(scene, norm->channels, work, gradient_single_pixels, norm);
+        return;
+    }
     if (threads == 1 || channels_suffice(norm, pool_threads(scene->pool))) {
         spread(scene, norm->channels, work, gradient_channels, norm);
         return;
@@ -567,8 +653,8 @@ static void inference_part(void *context, int part, int parts, int worker) {
         float rstd = 1.0f / sqrtf(norm->rstd[channel] + epsilon); /* here, rstd is the variance */
         struct line line =
             line_of(norm->scale[channel], norm->shift[channel], norm->mean[channel], rstd);
-        apply_row_of(norm->x + row * norm->pixels, norm->y + row * norm->pixels, norm->pixels, line,
-                     norm->after);
+        apply_row_of(norm->x + row * norm->pixels, norm->y + row * norm->pixels, norm->pixels,
+                     &line, norm->after);
     }
 }
 
@@ -643,17 +729,6 @@ struct layer_norm {
     int64_t rows, length;
     float epsilon;
 };
-
-static v8 load8_up_to(const float *x, int64_t count) {
-    return count >= LANES ? load8(x) : load8_part(x, count, 0.0f);
-}
-
-static void store8_up_to(float *y, v8 value, int64_t count) {
-    if (count >= LANES)
-        store8(y, value);
-    else
-        store8_part(y, value, count);
-}
 
 static void layer_norm_forward_part(void *context, int part, int parts, int worker) {
     (void)worker;
