@@ -1,0 +1,66 @@
+"""Real training through the whole farm: this host as a phone, from a sweep file to figures."""
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+
+from orchestrator.lab.children import stop_all
+from orchestrator.lab.up import agent_child, services
+from orchestrator.lab.virtual import NATIVE, virtual_phones
+from orchestrator.store.queries import measured_runs, telemetry
+from tests.farm.conftest import Farm, wait_for
+from workloads.lab import Lab
+from workloads.timeline import join, read_blob, telemetry_of
+
+SWEEP = """\
+farm: 1
+name: really
+phones: all
+matrix:
+  workload: [mlp-4, lenet]
+conditions:
+  cores: all1
+  freq: free
+  start_temp_max_c: any
+  time_min: 1s
+repeat: 1
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
+def test_a_native_phone_really_trains(lab: Lab, tmp_path: Path) -> None:
+    """The loss falls, every gate is passed, and every figure says that a host made it."""
+    lab.root.mkdir(parents=True)
+    phones, addresses = virtual_phones(lab, 1.0, profiles=NATIVE)
+    try:
+        agent = agent_child(lab, "host-a", "--private-adb", "--connect", *addresses)
+        with services(lab, [agent]) as children:
+            farm = Farm(lab, children)
+            wait_for(farm.idle, "the phone is idle")
+            (phone,) = farm.phones()
+            assert "observed" == phone.facts.control
+            file = tmp_path / "really.yaml"
+            file.write_text(SWEEP)
+            sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
+            watched = farm.command("watch", sweep, "--exit-status")
+            assert 0 == watched.returncode, watched.stdout
+            runs = measured_runs(farm.db, sweep)
+            blobs = [telemetry(farm.db, run.telemetry or "") for run in runs]
+    finally:
+        stop_all(phones)
+    assert {"mlp-4", "lenet"} == {run.case.workload for run in runs}
+    for run, blob in zip(runs, blobs, strict=True):
+        assert ("valid", ()) == (run.verdict.standing.value, run.verdict.reasons)
+        assert {"host"} == {metric.provenance.source.value for metric in run.metrics.values()}
+        figures = {name: metric.value for name, metric in run.metrics.items()}
+        assert figures["loss_last"] < figures["loss_first"] / 2
+        phases = [figures[f"{phase}_ms"] for phase in ("load", "forward", "backward", "update")]
+        assert all(ms > 0 for ms in phases)
+        assert figures["peak_rss_mb"] > figures["parameter_mb"] > 0
+        assert not {"start_temp_c", "clock_held_share", "energy_j"} & figures.keys()
+        assert blob is not None
+        ops = join(telemetry_of(read_blob(blob)))
+        assert 1 == pytest.approx(sum(op.share for op in ops))
+        assert all(op.energy_mj is None and not op.clock_mhz for op in ops)
