@@ -61,4 +61,7 @@ static inline int64_t tap_offset(const struct window *window, const struct band 
 void band_copy(const struct window *window, const struct band *band, int64_t first,
                int64_t channels, const float *x, float *to);
 
+/* One channel, from the first row on, into a band that was cleared or holds an image already. */
+void band_refill(const struct window *window, const struct band *band, const float *x, float *to);
+
 #endif
