@@ -230,7 +230,8 @@ def test_marked_nodes_are_read_as_the_contract_says(ready: PhoneAt) -> None:
 def test_sample_ends_by_itself(ready: PhoneAt) -> None:
     ready.put(f"{HOME}/dir/nodes", b"/proc/loadavg\n/sys/class/thermal/thermal_zone6/temp\n")
     before = ready.uptime()
-    assert ready.run(f"{HOME}/runner sample {HOME}/dir --seconds 10 --period-ms 500").status == 0
+    said = ready.run(f"{HOME}/runner sample {HOME}/dir --seconds 10 --period-ms 500")
+    assert (0, "sampler") == (said.status, json.loads(said.out)["line"])
     assert 10 <= ready.uptime() - before < 20
     readings = lines(ready, "readings.jsonl")[1:]
     assert 20 <= len(readings) <= 21

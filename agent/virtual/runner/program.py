@@ -166,10 +166,13 @@ async def _sample(call: Call, process: Process, folder: str, words: list[str]) -
     end = timeline.at(timeline.now + options["--seconds"], lambda: finish(0), prompt=True)
     sampler.start()
     try:
-        return await outcome
+        status = await outcome
     finally:
         end.drop()
         sampler.stop()
+    if status == Exit.DONE:
+        call.say(encode_line(sampler.cost()) + "\n")
+    return status
 
 
 async def _guard(call: Call, process: Process, folder: str, words: list[str]) -> int:
