@@ -1,8 +1,8 @@
 /* pooling.c - the greatest or the mean of every window, and of whole channels.
  *
- * Eight neighbouring windows of one row are looked at together: lane j of a vector belongs to
- * window j. Windows that reach over the left or right edge are few and done one by one; those that
- * reach over the upper or lower edge only have fewer rows. */
+ * A row of windows is done in two goes: first down every column of the image, into a strip with
+ * room for the padding at both ends; then across the strip, eight windows at a time, lane j being
+ * window j. So no pixel is looked at more often than needed, and edges are nothing special. */
 #include "check.h"
 #include "ops.h"
 #include "spread.h"
@@ -12,30 +12,37 @@
 #include <math.h>
 
 struct pooling {
-    const float *x; /* or dy */
-    float *y;       /* or dx */
+    const float *x, *x_end; /* or dy; the end of all images */
+    float *y;               /* or dx */
     int32_t *where;
     int64_t planes;
     struct window window;
-    int64_t inside_first, inside_last; /* columns whose windows are within the width */
+    uint8_t *strips; /* one a worker */
+};
+
+/* One row of the image after the first go. Where there is padding, value is what never wins or
+ * never counts. */
+struct strip {
+    float *value, *share; /* share: 1 / columns that a window sees */
+    int32_t *place;
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Rows [first, last) of the image that windows of one output row see. */
-struct rows {
+/* Rows or columns [first, last) of the image that a window sees. */
+struct range {
     int64_t first, last;
 };
 
-static struct rows rows_of(const struct window *window, int64_t row) {
+static struct range rows_of(const struct window *window, int64_t row) {
     int64_t first = row * window->sh - window->top;
-    return (struct rows){most(first, 0), least(first + window->kh, window->height)};
+    return (struct range){most(first, 0), least(first + window->kh, window->height)};
 }
 
-static struct rows columns_of(const struct window *window, int64_t column) {
+static struct range columns_of(const struct window *window, int64_t column) {
     int64_t first = column * window->sw - window->left;
-    return (struct rows){most(first, 0), least(first + window->kw, window->width)};
+    return (struct range){most(first, 0), least(first + window->kw, window->width)};
 }
 
 /* Eight values, one `step` from the next; nothing behind the last of them is read. */
@@ -50,87 +57,121 @@ __attribute__((always_inline)) static inline v8 load8_apart(const float *from, i
     return x;
 }
 
-static inline v8i number8(int64_t first, int64_t step) {
-    int32_t f = (int32_t)first, s = (int32_t)step;
-    return (v8i){f, f + s, f + 2 * s, f + 3 * s, f + 4 * s, f + 5 * s, f + 6 * s, f + 7 * s};
+__attribute__((always_inline)) static inline v8i load8i_apart(const int32_t *from, int64_t step) {
+    return (v8i)load8_apart((const float *)from, step); /* bits are bits */
+}
+
+static inline v8 load8_before(const float *from, const float *end) {
+    return end - from >= LANES ? load8(from) : load8_part(from, end - from, 0.0f);
+}
+
+static inline v8i number8(int64_t first) {
+    return all8i((int32_t)first) + (v8i){0, 1, 2, 3, 4, 5, 6, 7};
+}
+
+/* --- strips -------------------------------------------------------------------------------- */
+
+/* Long enough for the padding and for the lanes behind the last window. */
+static int64_t strip_values(const struct window *window) {
+    int64_t windows = (window->columns + LANES) * window->sw + window->kw;
+    int64_t image = window->left + window->width + LANES;
+    return (most(windows, image) + 15) / 16 * 16;
+}
+
+static struct strip strip_of(const struct pooling *pooling, int worker) {
+    int64_t values = strip_values(&pooling->window);
+    float *first = (float *)(pooling->strips + (size_t)worker * (size_t)values * 3 * sizeof(float));
+    return (struct strip){first, first + values, (int32_t *)(first + 2 * values)};
+}
+
+static void fill_padding(const struct strip *strip, int64_t first, int64_t last, float padding) {
+    for (int64_t i = first; i < last; i++) {
+        strip->value[i] = padding;
+        strip->place[i] = INT32_MAX;
+    }
+}
+
+static void set_shares(const struct strip *strip, const struct window *window) {
+    for (int64_t j = 0; j < window->columns + LANES; j++) {
+        struct range across = columns_of(window, least(j, window->columns - 1));
+        strip->share[j] = 1.0f / (float)(across.last - across.first);
+    }
+}
+
+/* Stores eight where the lanes behind `count` are to be written later anyway (room says so). */
+static void store8_ahead(void *to, v8 value, int64_t count, int64_t room) {
+    if (room >= LANES)
+        store8(to, value);
+    else
+        store8_part(to, value, least(count, LANES));
 }
 
 /* --- greatest ------------------------------------------------------------------------------ */
 
-static void greatest_of_one(const struct window *window, const float *x, int64_t row,
-                            int64_t column, float *y, int32_t *where) {
-    struct rows down = rows_of(window, row), across = columns_of(window, column);
-    float best = x[down.first * window->width + across.first];
-    int64_t at = down.first * window->width + across.first;
-    for (int64_t h = down.first; h < down.last; h++)
-        for (int64_t w = across.first; w < across.last; w++) {
-            float value = x[h * window->width + w];
-            if (value > best || value != value) {
-                best = value;
-                at = h * window->width + w;
-            }
-        }
-    *y = best;
-    *where = (int32_t)at;
-}
-
-/* Windows column .. column + 7 of one row; constants for kw and sw make the common ones fast. */
-__attribute__((always_inline)) static inline void
-greatest_of_eight(const struct window *window, const float *x, struct rows down, int64_t column,
-                  int64_t kw, int64_t sw, float *y, int32_t *where) {
-    int64_t at = down.first * window->width + column * sw - window->left;
-    v8 best = load8_apart(x + at, sw);
-    v8i place = number8(at, sw);
-    for (int64_t h = down.first; h < down.last; h++, at += window->width)
-        for (int64_t w = 0; w < kw; w++) {
-            v8 value = load8_apart(x + at + w, sw);
+static void greatest_down(const struct pooling *pooling, const float *x, struct range down,
+                          const struct strip *strip) {
+    const struct window *window = &pooling->window;
+    float *values = strip->value + window->left;
+    int32_t *places = strip->place + window->left;
+    for (int64_t w = 0; w < window->width; w += LANES) {
+        int64_t at = down.first * window->width + w;
+        v8 best = load8_before(x + at, pooling->x_end);
+        v8i place = number8(at);
+        for (int64_t h = down.first + 1; h < down.last; h++) {
+            at += window->width;
+            v8 value = load8_before(x + at, pooling->x_end);
             v8i better = (value > best) | (value != value);
             best = select8(better, value, best);
-            place = (better & number8(at + w, sw)) | (~better & place);
+            place = (better & number8(at)) | (~better & place);
         }
-    store8(y, best);
-    store8i(where, place);
+        store8(values + w, best);
+        store8i(places + w, place);
+    }
+    int64_t end = window->left + window->width;
+    fill_padding(strip, end, end + LANES - 1, -INFINITY);
 }
 
+/* Among equals the first in the order of reading wins, as everywhere. */
 __attribute__((always_inline)) static inline void
-greatest_of_row(const struct pooling *pooling, const float *x, int64_t row, int64_t kw, int64_t sw,
-                float *y, int32_t *where) {
-    const struct window *window = &pooling->window;
-    struct rows down = rows_of(window, row);
-    int64_t first = pooling->inside_first, last = pooling->inside_last;
-    for (int64_t j = 0; j < first; j++)
-        greatest_of_one(window, x, row, j, y + j, where + j);
-    int64_t j = first;
-    for (; j + LANES <= last; j += LANES)
-        greatest_of_eight(window, x, down, j, kw, sw, y + j, where + j);
-    if (j < last && last - first >= LANES) {
-        greatest_of_eight(window, x, down, last - LANES, kw, sw, y + last - LANES,
-                          where + last - LANES);
-        j = last;
+greatest_across(const struct window *window, const struct strip *strip, int64_t kw, int64_t sw,
+                float *y, int32_t *where, int64_t room) {
+    for (int64_t j = 0; j < window->columns; j += LANES) {
+        v8 best = load8_apart(strip->value + j * sw, sw);
+        v8i place = load8i_apart(strip->place + j * sw, sw);
+        for (int64_t w = 1; w < kw; w++) {
+            v8 value = load8_apart(strip->value + j * sw + w, sw);
+            v8i its_place = load8i_apart(strip->place + j * sw + w, sw);
+            v8i better = (value > best) | ((value == best) & (its_place < place)) |
+                         ((value != value) & (best == best));
+            best = select8(better, value, best);
+            place = (better & its_place) | (~better & place);
+        }
+        store8_ahead(y + j, best, window->columns - j, room - j);
+        store8_ahead(where + j, (v8)place, window->columns - j, room - j);
     }
-    for (; j < window->columns; j++)
-        greatest_of_one(window, x, row, j, y + j, where + j);
 }
 
 static void max_pool_part(void *context, int part, int parts, int worker) {
-    (void)worker;
     const struct pooling *pooling = context;
     const struct window *window = &pooling->window;
+    struct strip strip = strip_of(pooling, worker);
+    fill_padding(&strip, 0, strip_values(window), -INFINITY);
     int64_t row, last;
     share_of(pooling->planes * window->rows, part, parts, &row, &last);
     for (; row < last; row++) {
         const float *x = pooling->x + row / window->rows * window->height * window->width;
         float *y = pooling->y + row * window->columns;
         int32_t *where = pooling->where + row * window->columns;
-        int64_t i = row % window->rows;
+        int64_t room = (last - row) * window->columns;
+        greatest_down(pooling, x, rows_of(window, row % window->rows), &strip);
         if (window->kw == 2 && window->sw == 2)
-            greatest_of_row(pooling, x, i, 2, 2, y, where);
+            greatest_across(window, &strip, 2, 2, y, where, room);
         else if (window->kw == 3 && window->sw == 2)
-            greatest_of_row(pooling, x, i, 3, 2, y, where);
+            greatest_across(window, &strip, 3, 2, y, where, room);
         else if (window->kw == 3 && window->sw == 1)
-            greatest_of_row(pooling, x, i, 3, 1, y, where);
+            greatest_across(window, &strip, 3, 1, y, where, room);
         else
-            greatest_of_row(pooling, x, i, window->kw, window->sw, y, where);
+            greatest_across(window, &strip, window->kw, window->sw, y, where, room);
     }
 }
 
@@ -154,67 +195,78 @@ static void max_pool_gradient_part(void *context, int part, int parts, int worke
 
 /* --- mean ---------------------------------------------------------------------------------- */
 
-static float mean_of_one(const struct window *window, const float *x, int64_t row, int64_t column) {
-    struct rows down = rows_of(window, row), across = columns_of(window, column);
-    float sum = 0.0f;
-    for (int64_t h = down.first; h < down.last; h++)
-        for (int64_t w = across.first; w < across.last; w++)
-            sum += x[h * window->width + w];
-    return sum / (float)((down.last - down.first) * (across.last - across.first));
-}
-
-__attribute__((always_inline)) static inline v8 mean_of_eight(const struct window *window,
-                                                              const float *x, struct rows down,
-                                                              int64_t column, int64_t kw,
-                                                              int64_t sw) {
-    const float *at = x + down.first * window->width + column * sw - window->left;
-    v8 sum = all8(0.0f);
-    for (int64_t h = down.first; h < down.last; h++, at += window->width)
-        for (int64_t w = 0; w < kw; w++)
-            sum += load8_apart(at + w, sw);
-    return sum / (float)((down.last - down.first) * kw);
-}
-
-__attribute__((always_inline)) static inline void means_of_row(const struct pooling *pooling,
-                                                               const float *x, int64_t row,
-                                                               int64_t kw, int64_t sw, float *y) {
+static void sum_down(const struct pooling *pooling, const float *x, struct range down,
+                     const struct strip *strip) {
     const struct window *window = &pooling->window;
-    struct rows down = rows_of(window, row);
-    int64_t j = 0;
-    for (; j < pooling->inside_first; j++)
-        y[j] = mean_of_one(window, x, row, j);
-    for (; j + LANES <= pooling->inside_last; j += LANES)
-        store8(y + j, mean_of_eight(window, x, down, j, kw, sw));
-    for (; j < window->columns; j++)
-        y[j] = mean_of_one(window, x, row, j);
+    float *values = strip->value + window->left;
+    for (int64_t w = 0; w < window->width; w += LANES) {
+        v8 sum = all8(0.0f);
+        for (int64_t h = down.first; h < down.last; h++)
+            sum += load8_before(x + h * window->width + w, pooling->x_end);
+        store8(values + w, sum);
+    }
+    int64_t end = window->left + window->width;
+    fill_padding(strip, end, end + LANES - 1, 0.0f);
+}
+
+__attribute__((always_inline)) static inline void
+means_across(const struct window *window, const struct strip *strip, int64_t kw, int64_t sw,
+             float share, float *y, int64_t room) {
+    for (int64_t j = 0; j < window->columns; j += LANES) {
+        v8 sum = load8_apart(strip->value + j * sw, sw);
+        for (int64_t w = 1; w < kw; w++)
+            sum += load8_apart(strip->value + j * sw + w, sw);
+        store8_ahead(y + j, sum * (load8(strip->share + j) * share), window->columns - j, room - j);
+    }
 }
 
 static void avg_pool_part(void *context, int part, int parts, int worker) {
-    (void)worker;
     const struct pooling *pooling = context;
     const struct window *window = &pooling->window;
+    struct strip strip = strip_of(pooling, worker);
+    fill_padding(&strip, 0, strip_values(window), 0.0f);
+    set_shares(&strip, window);
     int64_t row, last;
     share_of(pooling->planes * window->rows, part, parts, &row, &last);
     for (; row < last; row++) {
         const float *x = pooling->x + row / window->rows * window->height * window->width;
         float *y = pooling->y + row * window->columns;
+        int64_t room = (last - row) * window->columns;
+        struct range down = rows_of(window, row % window->rows);
+        float share = 1.0f / (float)(down.last - down.first);
+        sum_down(pooling, x, down, &strip);
         if (window->kw == 2 && window->sw == 2)
-            means_of_row(pooling, x, row % window->rows, 2, 2, y);
+            means_across(window, &strip, 2, 2, share, y, room);
         else if (window->kw == 3 && window->sw == 1)
-            means_of_row(pooling, x, row % window->rows, 3, 1, y);
+            means_across(window, &strip, 3, 1, share, y, room);
         else
-            means_of_row(pooling, x, row % window->rows, window->kw, window->sw, y);
+            means_across(window, &strip, window->kw, window->sw, share, y, room);
     }
 }
 
-/* Adds one window's share to all pixels that it saw. */
-static void give_back(const struct window *window, float dy, int64_t row, int64_t column,
+/* A row's gradients, each as many times as its window is wide, into the strip ... */
+static void give_across(const struct window *window, const struct strip *strip, const float *dy,
+                        float share) {
+    memset(strip->value, 0, (size_t)strip_values(window) * sizeof *strip->value);
+    for (int64_t j = 0; j < window->columns; j++) {
+        float each = dy[j] * (strip->share[j] * share);
+        for (int64_t w = 0; w < window->kw; w++)
+            strip->value[j * window->sw + w] += each;
+    }
+}
+
+/* ... and the strip into every row that the windows saw. */
+static void give_down(const struct window *window, const struct strip *strip, struct range down,
                       float *dx) {
-    struct rows down = rows_of(window, row), across = columns_of(window, column);
-    float share = dy / (float)((down.last - down.first) * (across.last - across.first));
-    for (int64_t h = down.first; h < down.last; h++)
-        for (int64_t w = across.first; w < across.last; w++)
-            dx[h * window->width + w] += share;
+    const float *values = strip->value + window->left;
+    for (int64_t h = down.first; h < down.last; h++) {
+        float *row = dx + h * window->width;
+        int64_t w = 0;
+        for (; w + LANES <= window->width; w += LANES)
+            store8(row + w, load8(row + w) + load8(values + w));
+        for (; w < window->width; w++)
+            row[w] += values[w];
+    }
 }
 
 /* Windows of two by two that do not overlap: each pixel is written once. */
@@ -236,9 +288,10 @@ static bool are_pairs(const struct window *window) {
 }
 
 static void avg_pool_gradient_part(void *context, int part, int parts, int worker) {
-    (void)worker;
     const struct pooling *pooling = context;
     const struct window *window = &pooling->window;
+    struct strip strip = strip_of(pooling, worker);
+    set_shares(&strip, window);
     int64_t pixels = window->height * window->width, windows = window->rows * window->columns;
     int64_t plane, last;
     share_of(pooling->planes, part, parts, &plane, &last);
@@ -250,8 +303,12 @@ static void avg_pool_gradient_part(void *context, int part, int parts, int worke
             continue;
         }
         memset(dx, 0, (size_t)pixels * sizeof *dx);
-        for (int64_t n = 0; n < windows; n++)
-            give_back(window, dy[n], n / window->columns, n % window->columns, dx);
+        for (int64_t row = 0; row < window->rows; row++) {
+            struct range down = rows_of(window, row);
+            float share = 1.0f / (float)(down.last - down.first);
+            give_across(window, &strip, dy + row * window->columns, share);
+            give_down(window, &strip, down, dx);
+        }
     }
 }
 
@@ -271,44 +328,54 @@ static struct window window_of(const struct op *op, const struct tensor *image,
                            .left = op->i[5]};
 }
 
-static struct pooling pooling_of(const struct op *op, const struct tensor *image,
-                                 const struct tensor *pooled) {
-    struct pooling pooling = {.planes = image->dim[0] * image->dim[1],
-                              .window = window_of(op, image, pooled)};
-    const struct window *window = &pooling.window;
-    int64_t right = window->width + window->left - window->kw; /* where the last one inside begins */
-    pooling.inside_first = least((window->left + window->sw - 1) / window->sw, window->columns);
-    pooling.inside_last =
-        right < 0 ? 0 : least(right / window->sw + 1, window->columns);
-    pooling.inside_last = most(pooling.inside_last, pooling.inside_first);
-    return pooling;
+static struct pooling pooling_of(const struct op *op, const struct scene *scene,
+                                 const struct tensor *image, const struct tensor *pooled) {
+    return (struct pooling){.planes = image->dim[0] * image->dim[1],
+                            .window = window_of(op, image, pooled),
+                            .strips = scene->workspace};
+}
+
+static size_t strips_bytes(const struct window *window, int threads) {
+    return (size_t)threads * (size_t)strip_values(window) * 3 * sizeof(float);
+}
+
+static size_t forward_bytes(const struct op *op, int threads) {
+    struct window window = window_of(op, op->in[0], op->out[0]);
+    return strips_bytes(&window, threads);
+}
+
+static size_t gradient_bytes(const struct op *op, int threads) {
+    struct window window = window_of(op, op->out[0], op->in[0]);
+    return strips_bytes(&window, threads);
+}
+
+static void forward(const struct op *op, struct scene *scene, pool_work *work) {
+    struct pooling pooling = pooling_of(op, scene, op->in[0], op->out[0]);
+    pooling.x = floats(op->in[0]);
+    pooling.x_end = pooling.x + op->in[0]->count;
+    pooling.y = floats(op->out[0]);
+    pooling.where = op->outs > 1 ? indices(op->out[1]) : NULL;
+    spread(scene, pooling.planes * pooling.window.rows, op->in[0]->count * 2, work, &pooling);
 }
 
 static void max_pool_forward_run(const struct op *op, struct scene *scene) {
-    struct pooling pooling = pooling_of(op, op->in[0], op->out[0]);
-    pooling.x = floats(op->in[0]);
-    pooling.y = floats(op->out[0]);
-    pooling.where = indices(op->out[1]);
-    spread(scene, pooling.planes * pooling.window.rows, op->in[0]->count, max_pool_part, &pooling);
+    forward(op, scene, max_pool_part);
+}
+
+static void avg_pool_forward_run(const struct op *op, struct scene *scene) {
+    forward(op, scene, avg_pool_part);
 }
 
 static void max_pool_gradient_run(const struct op *op, struct scene *scene) {
-    struct pooling pooling = pooling_of(op, op->out[0], op->in[1]);
+    struct pooling pooling = pooling_of(op, scene, op->out[0], op->in[1]);
     pooling.where = indices(op->in[0]);
     pooling.x = floats(op->in[1]);
     pooling.y = floats(op->out[0]);
     spread(scene, pooling.planes, op->out[0]->count, max_pool_gradient_part, &pooling);
 }
 
-static void avg_pool_forward_run(const struct op *op, struct scene *scene) {
-    struct pooling pooling = pooling_of(op, op->in[0], op->out[0]);
-    pooling.x = floats(op->in[0]);
-    pooling.y = floats(op->out[0]);
-    spread(scene, pooling.planes * pooling.window.rows, op->in[0]->count, avg_pool_part, &pooling);
-}
-
 static void avg_pool_gradient_run(const struct op *op, struct scene *scene) {
-    struct pooling pooling = pooling_of(op, op->out[0], op->in[0]);
+    struct pooling pooling = pooling_of(op, scene, op->out[0], op->in[0]);
     pooling.x = floats(op->in[0]);
     pooling.y = floats(op->out[0]);
     spread(scene, pooling.planes, op->out[0]->count, avg_pool_gradient_part, &pooling);
@@ -323,7 +390,7 @@ static const char *check_window(const struct op *op, const struct tensor *image,
     if (image->dim[2] > INT32_MAX / image->dim[3])
         return "has images that are too large";
     struct window window = window_of(op, image, pooled);
-    const int64_t limit = 1 << 20;
+    const int64_t limit = 4096;
     if (window.kh < 1 || window.kw < 1 || window.sh < 1 || window.sw < 1 || window.kh > limit ||
         window.kw > limit || window.sh > limit || window.sw > limit)
         return "has a window that cannot be";
@@ -433,14 +500,14 @@ static const char *check_global_avg_pool_gradient(const struct op *op) {
     return fault ? fault : check_planes(op->out[0], op->in[0]);
 }
 
-static const struct op_kind max_pool_forward = {"max_pool_forward", check_max_pool_forward, NULL,
-                                                NULL, max_pool_forward_run};
+static const struct op_kind max_pool_forward = {"max_pool_forward", check_max_pool_forward,
+                                                forward_bytes, NULL, max_pool_forward_run};
 static const struct op_kind max_pool_gradient = {"max_pool_gradient", check_max_pool_gradient, NULL,
                                                  NULL, max_pool_gradient_run};
-static const struct op_kind avg_pool_forward = {"avg_pool_forward", check_avg_pool_forward, NULL,
-                                                NULL, avg_pool_forward_run};
-static const struct op_kind avg_pool_gradient = {"avg_pool_gradient", check_avg_pool_gradient, NULL,
-                                                 NULL, avg_pool_gradient_run};
+static const struct op_kind avg_pool_forward = {"avg_pool_forward", check_avg_pool_forward,
+                                                forward_bytes, NULL, avg_pool_forward_run};
+static const struct op_kind avg_pool_gradient = {"avg_pool_gradient", check_avg_pool_gradient,
+                                                 gradient_bytes, NULL, avg_pool_gradient_run};
 static const struct op_kind global_avg_pool_forward = {
     "global_avg_pool_forward", check_global_avg_pool_forward, NULL, NULL,
     global_avg_pool_forward_run};
