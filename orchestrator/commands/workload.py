@@ -93,6 +93,42 @@ def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: boo
         click.echo(line)
 
 
+@workload.command()
+@click.argument("name")
+@click.option("--memory", required=True, metavar="BYTES", help="The budget: 512MB, 1GB, 2GiB.")
+@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Choose a parameter.")
+@json_option
+def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
+    """Find the largest batch of a workload that fits into so much memory."""
+    from workloads.catalogue import CATALOGUE, bind
+    from workloads.budget import BATCH, largest_batch, needed_bytes
+    from workloads.units import format_bytes, parse_bytes
+
+    try:
+        budget = parse_bytes(memory)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    chosen = dict(_chosen(each) for each in given)
+    batch = largest_batch(name, budget, chosen)
+    least = next(each.least for each in CATALOGUE[name].parameters if each.name == BATCH)
+    tried = least if batch is None else batch
+    needed = needed_bytes(bind(name, {**chosen, BATCH: tried}))
+    if as_json:
+        print_json(
+            {"workload": name, "budget_bytes": budget, "batch_size": batch, "needed_bytes": needed}
+        )
+    elif batch is None:
+        click.echo(
+            f"{name} does not fit into {format_bytes(budget)}: "
+            f"a batch of {tried} takes {format_bytes(needed)}."
+        )
+    else:
+        click.echo(
+            f"{name} fits into {format_bytes(budget)} with a batch of {batch}, "
+            f"which takes {format_bytes(needed)}."
+        )
+
+
 def _chosen(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     if not value.isdecimal():

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from orchestrator.commands import workload as command
 from orchestrator.commands.workload_card import shown
+from workloads.budget import needed_bytes
 from workloads.catalogue import CATALOGUE, bind
 from workloads.fault import Refused
 
@@ -53,3 +54,31 @@ def test_a_parameter_can_be_chosen() -> None:
         ran("show", "resnet50", "--with", "image_size")
     with pytest.raises(Refused, match="there is no workload 'resnet5'; did you mean resnet50"):
         ran("show", "resnet5")
+
+
+def test_the_largest_batch_that_fits_is_found() -> None:
+    found = json.loads(ran("fit", "resnet20", "--memory", "256MB", "--json"))
+    assert found["needed_bytes"] <= found["budget_bytes"] == 256_000_000
+    one_more = bind("resnet20", {"batch_size": found["batch_size"] + 1})
+    assert needed_bytes(one_more) > found["budget_bytes"]
+    assert "resnet20 fits into 256 MB with a batch of" in ran(
+        "fit", "resnet20", "--memory", "256MB"
+    )
+    assert "vgg16 does not fit into 1.00 GB: a batch of 1 takes" in ran(
+        "fit", "vgg16", "--memory", "1GB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("sgemm", "--memory", "1GB"), "workload 'sgemm' has no batch to choose"),
+        (("lenet", "--memory", "much"), "'much' is no amount of memory; write it like 512MB"),
+        (("lenet", "--memory", "1GB", "--with", "batch=1"), "has no parameter 'batch'"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_one_sentence(
+    words: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(Refused, match=sentence):
+        ran("fit", *words)

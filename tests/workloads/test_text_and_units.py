@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from workloads.text import safe_text
-from workloads.units import format_duration, format_ms, parse_duration
+from workloads.units import (
+    format_bytes,
+    format_duration,
+    format_ms,
+    parse_bytes,
+    parse_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,24 @@ def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> 
 @pytest.mark.parametrize(("ms", "text"), [(0.5594, "0.559"), (12.34, "12.3"), (1234.5, "1,234")])
 def test_step_times_have_three_digits_that_matter(ms: float, text: str) -> None:
     assert text == format_ms(ms)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("512MB", 512_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30)]
+)
+def test_amounts_of_memory_are_read(text: str, count: int) -> None:
+    assert count == parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["", "512", "-1MB", "1 TB", "much"])
+def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no amount of memory; write it like 512MB"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(12, "12 B"), (1500, "1.50 kB"), (377_123_456, "377 MB"), (2 << 30, "2.15 GB")],
+)
+def test_amounts_of_memory_are_written_as_people_say_them(count: int, text: str) -> None:
+    assert text == format_bytes(count)
