@@ -100,8 +100,8 @@ def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: boo
 @json_option
 def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
     """Find the largest batch of a workload that fits into so much memory."""
-    from workloads.catalogue import CATALOGUE, bind
     from workloads.budget import BATCH, largest_batch, needed_bytes
+    from workloads.catalogue import CATALOGUE, bind
     from workloads.units import format_bytes, parse_bytes
 
     try:
