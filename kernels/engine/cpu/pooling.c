@@ -127,8 +127,8 @@ static void greatest_down(const struct pooling *pooling, const float *x, struct 
         store8(values + w, best);
         store8i(places + w, place);
     }
-    int64_t end = window->left + window->width;
-    fill_padding(strip, end, end + LANES - 1, -INFINITY);
+    store8(values + window->width, all8(-INFINITY)); /* over what was read behind the row */
+    store8i(places + window->width, all8i(INT32_MAX));
 }
 
 /* Among equals the first in the order of reading wins, as everywhere. */
@@ -205,8 +205,7 @@ static void sum_down(const struct pooling *pooling, const float *x, struct range
             sum += load8_before(x + h * window->width + w, pooling->x_end);
         store8(values + w, sum);
     }
-    int64_t end = window->left + window->width;
-    fill_padding(strip, end, end + LANES - 1, 0.0f);
+    store8(values + window->width, all8(0.0f));
 }
 
 __attribute__((always_inline)) static inline void
@@ -248,10 +247,10 @@ static void avg_pool_part(void *context, int part, int parts, int worker) {
 static void give_across(const struct window *window, const struct strip *strip, const float *dy,
                         float share) {
     memset(strip->value, 0, (size_t)strip_values(window) * sizeof *strip->value);
-    for (int64_t j = 0; j < window->columns; j++) {
-        float each = dy[j] * (strip->share[j] * share);
-        for (int64_t w = 0; w < window->kw; w++)
-            strip->value[j * window->sw + w] += each;
+    for (int64_t w = 0; w < window->kw; w++) {
+        float *to = strip->value + w;
+        for (int64_t j = 0; j < window->columns; j++, to += window->sw)
+            *to += dy[j] * (strip->share[j] * share);
     }
 }
 
