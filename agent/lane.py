@@ -23,6 +23,7 @@ from agent.control.quiet import hush
 from agent.deadline import Deadline
 from agent.phone.install import install_runner
 from agent.phone.link import LINK_LOST
+from agent.phone.memory import remember
 from agent.phone.phone import Phone, split_nodes
 from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
@@ -156,6 +157,7 @@ class _Lane:
                 self.harvest, self.verdict = harvest, harvest.verdict
         finally:
             self._restore()
+            remember(self.desk.state_dir, self.phone.known.serial, self.phone.memory)
 
     def _resolve(self) -> CoreSet:
         """Turn names into cores and clocks, and refuse before anything is touched."""

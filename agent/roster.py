@@ -17,6 +17,7 @@ from agent.control.journal import restore_leftovers
 from agent.deadline import Deadline
 from agent.lane import LaneView
 from agent.phone.adb import READY, AdbServer
+from agent.phone.memory import recall
 from agent.phone.phone import Phone
 from agent.phone.probe import probe
 from kernels.manifest import runner_for
@@ -180,6 +181,8 @@ class Roster:
                 return
         phone = Phone(self._server.open(address))
         facts = probe(phone, runner_for)
+        phone.memory = recall(self._state_dir, facts.serial)
+        facts = phone.facts = facts.model_copy(update={"gauge": phone.memory.gauge})
         with self._lock:
             twin = self._is_twin(address, facts.serial)
         # What lies in the journal under a serial is no business of whoever else claims it.

@@ -87,8 +87,20 @@ def decide(
         return Fail(
             TooHot(f"{now.temp_c:.1f} °C{still} after {waited} of cooling; asked {target:.1f} °C.")
         )
-    ready = predict_ready(fit, now.temp_c, target) if fit else None
-    patience_s = min(max((now.t_s - since_s) / 10, 2.0), 15.0)
+    ready = predict_ready(fit, target, condition.start_slope_max_c_per_min) if fit else None
+    return _decide_in_time(looks, readings, now.t_s - since_s, condition, ready)
+
+
+def _decide_in_time(
+    looks: Sequence[Look],
+    readings: Sequence[Reading],
+    waited_s: float,
+    condition: Condition,
+    ready: ReadyIn | None,
+) -> Ready | Wait:
+    """The same, once it is known that the sensor is sound and the wait is not over."""
+    now, target = readings[-1], _limit_c(condition)
+    patience_s = min(max(waited_s / 10, 2.0), 15.0)
     if now.temp_c <= target and looks[-1].capped:
         return Wait(patience_s, None)
     if now.temp_c > target:
@@ -96,21 +108,20 @@ def decide(
     recent = _recent(readings)
     if len(recent) < SLOPE_LOOKS_MIN or now.t_s - recent[0].t_s < SLOPE_SPAN_S:
         return Wait(SLOPE_SPAN_S / (SLOPE_LOOKS_MIN - 1) + 0.05, ready)
-    slope = abs(slope_c_per_min(recent))
-    if slope > condition.start_slope_max_c_per_min:
-        wait_s = _until_flat(fit, now.temp_c, condition.start_slope_max_c_per_min)
-        return Wait(wait_s, ReadyIn(wait_s, wait_s, 2 * wait_s))
+    if abs(slope_c_per_min(recent)) > condition.start_slope_max_c_per_min:
+        return Wait(min(max(ready.likely_s, 1.0), 60.0) if ready else 5.0, ready)
     return Ready(now.temp_c)
 
 
 def glance(phone: Phone, deadline: Deadline | None = None, coolers: Collection[str] = ()) -> Glance:
     """Look at temperature, clock, battery and caps in one round trip; remember the temperature."""
-    zones = phone.known.cpu_zones
-    paths = [UPTIME, *BATTERY_NODES, *(zone.path for zone in zones), *coolers]
+    zones, body = phone.known.cpu_zones, phone.known.slow_zone
+    slow = (body,) if body is not None else ()
+    paths = [UPTIME, *BATTERY_NODES, *(zone.path for zone in (*zones, *slow)), *coolers]
     nodes = phone.read_nodes(paths, deadline or Deadline.after(CALL_S))
     t_s, temp_c = phone.note_uptime(nodes.get(UPTIME, "")), hottest(zones, nodes)
     if temp_c is not None:
-        phone.heat.record(t_s, temp_c)
+        phone.heat.record(t_s, temp_c, hottest(slow, nodes))
     capped = any(first_number(nodes.get(path, "")) for path in coolers)
     return Glance(t_s, temp_c, parse_battery(nodes).level_pct, capped)
 
@@ -195,13 +206,3 @@ def _frozen(readings: Sequence[Reading]) -> bool:
         same += 1
     span = readings[-1].t_s - readings[-same].t_s
     return same >= FROZEN_LOOKS and span >= FROZEN_S
-
-
-def _until_flat(fit: CoolingFit | None, now_c: float, slope_max: float) -> float:
-    """Phone seconds until an exponential is as flat as asked."""
-    if fit is not None:
-        tau, rest = fit.best
-        slope = 60.0 * (now_c - rest) / tau
-        if slope > slope_max:
-            return min(max(tau * math.log(slope / slope_max), 1.0), 60.0)
-    return 5.0

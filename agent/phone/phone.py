@@ -16,7 +16,7 @@ from typing import NamedTuple
 from agent.deadline import Deadline
 from agent.phone.framework import is_framework, parse_thermalservice
 from agent.phone.link import MIB, Link, Reply
-from agent.phone.memory import HeatMemory
+from agent.phone.memory import HeatMemory, Remembered
 from workloads.fault import PhoneTrouble, ShellFailed
 from workloads.phone import PhoneFacts
 from workloads.text import safe_text
@@ -85,6 +85,7 @@ class Phone:
         self.clock = ClockRatio()
         self.heat = HeatMemory()
         self.facts: PhoneFacts | None = None
+        self._kept = Remembered()
 
     @property
     def address(self) -> str:
@@ -96,6 +97,16 @@ class Phone:
         """What the probe learned; asking before it is a mistake of ours."""
         assert self.facts is not None, f"{self.address} was not probed"
         return self.facts
+
+    @property
+    def memory(self) -> Remembered:
+        """All that is worth keeping of this phone."""
+        return self._kept.model_copy(update={"cooled": self.heat.known})
+
+    @memory.setter
+    def memory(self, kept: Remembered) -> None:
+        self._kept = kept
+        self.heat.known = kept.cooled
 
     def shell(self, words: Sequence[str], deadline: Deadline | None = None) -> Answer:
         """Run one command."""

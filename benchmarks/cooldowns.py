@@ -1,0 +1,222 @@
+"""How well the end of a cooldown is foretold, on simulated phones and on a recorded trace.
+
+    python -m benchmarks.cooldowns
+
+Phones of five models cool after loads of all lengths; each keeps what it learned. From the fourth
+cooling on, the prediction that is made after a tenth, a fifth and a half of the wait is held
+against the moment at which the phone really was as cool and as steady as asked. Every start that
+the rule allows is held against the band, by the simulation's own temperatures.
+"""
+
+import math
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from agent.control.cooldown import Look, Ready, Wait, decide
+from agent.phone.memory import HeatMemory, cooling_part
+from agent.virtual.physics.heat import HeatNetwork
+from agent.virtual.profiles import HeatProfile, load_profile
+from agent.virtual.twin.measured import measured_on
+from workloads.condition import Condition
+from workloads.heat import Reading, fit_cooling, predict_ready
+
+MODELS = ("meizu-16t", "xiaomi-mi-9", "samsung-s8-plus", "google-pixel-8", "redmi-note-9-pro")
+PHONES, COOLINGS = 10, 20
+IDLE_W = (0.3, 0.5, 0.0)
+SHARES = (0.1, 0.2, 0.5)
+HISTORY = 3
+SENSOR_C, BODY_SENSOR_C = 0.08, 0.05
+TRUE_SLACK_C = 0.5  # what a thermometer of 0.1 °C steps with noise cannot know
+
+
+@dataclass
+class Score:
+    """What one study came to."""
+
+    errors: dict[float, list[float]] = field(default_factory=lambda: {s: [] for s in SHARES})
+    inside: list[bool] = field(default_factory=list)
+    starts: int = 0
+    outside_band: int = 0
+    waits_s: list[float] = field(default_factory=list)
+
+
+class ChainPhone:
+    """A phone of one order more than any model here: a shell of glass around the body."""
+
+    def __init__(self, profile: HeatProfile, ambient_c: float) -> None:
+        self._inner = HeatNetwork(profile, ambient_c)
+        self._room_c = ambient_c
+        self._shell_j_per_k, self._shell_k_per_w = 25.0, 0.8
+
+    @property
+    def ambient_c(self) -> float:
+        """The air of the room."""
+        return self._room_c
+
+    @ambient_c.setter
+    def ambient_c(self, value: float) -> None:
+        self._room_c = value
+
+    @property
+    def temps(self) -> tuple[float, float, float]:
+        """Die, body, battery."""
+        return self._inner.temps
+
+    def advance(self, seconds: float, watts: tuple[float, float, float]) -> None:
+        """Let heat flow; the air that the body feels is the shell, which lags behind the room."""
+        shell = self._inner.ambient_c
+        given = (self._inner.temps[1] - shell) / 12.0
+        taken = (shell - self._room_c) / self._shell_k_per_w
+        self._inner.ambient_c = shell + (given - taken) * seconds / self._shell_j_per_k
+        self._inner.advance(seconds, watts)
+
+
+def phones(kind: str, dice: random.Random) -> Iterator[HeatNetwork | ChainPhone]:
+    """The phones of a study."""
+    for at in range(PHONES):
+        heat = load_profile(MODELS[at % len(MODELS)]).heat
+        yield (
+            ChainPhone(heat, 25.0)
+            if kind == "higher order"
+            else HeatNetwork(heat, 25.0, dice.gauss(1.0, 0.03))
+        )
+
+
+def cool(phone: HeatNetwork | ChainPhone, dice: random.Random) -> list[tuple[Reading, float]]:
+    """Work for a while, then rest; answer what was read each 4 s, and the truth beside it."""
+    watts = dice.uniform(2.0, 6.0)
+    for _ in range(dice.choice((10, 30, 120, 300, 600))):
+        phone.advance(1.0, (watts + IDLE_W[0], IDLE_W[1], 0.05 * watts))
+    seen = []
+    for at in range(1500):
+        die, body, _ = phone.temps
+        reading = Reading(
+            4.0 * at,
+            round(die + dice.gauss(0, SENSOR_C), 1),
+            round(body + dice.gauss(0, BODY_SENSOR_C), 1),
+        )
+        seen.append((reading, die))
+        phone.advance(4.0, IDLE_W)
+    return seen
+
+
+def true_ready_s(seen: Sequence[tuple[Reading, float]], condition: Condition) -> float | None:
+    """When the phone really was in the band, by its true temperatures."""
+    limit = condition.start_temp_max_c or math.inf
+    for (first, die), (later, after) in zip(seen, seen[4:], strict=False):
+        slope = 60 * (after - die) / (later.t_s - first.t_s)
+        if die <= limit and abs(slope) <= condition.start_slope_max_c_per_min:
+            return first.t_s
+    return None
+
+
+def let_go_s(seen: Sequence[tuple[Reading, float]], condition: Condition) -> float | None:
+    """When the rule lets a run start, looking as often as it wants to."""
+    looks: list[Look] = []
+    next_s = 0.0
+    for at, (reading, _) in enumerate(seen):
+        if reading.t_s < next_s:
+            continue
+        looks.append(Look(reading.t_s, reading.temp_c))
+        fit = fit_cooling(cooling_part([each for each, _ in seen[: at + 1]]))
+        decision = decide(looks, 0.0, condition, fit)
+        if isinstance(decision, Ready):
+            return reading.t_s
+        if isinstance(decision, Wait):
+            next_s = reading.t_s + min(decision.phone_s, 5.0)
+    return None
+
+
+def study(kind: str, seed: int) -> Score:
+    """Two hundred coolings."""
+    dice = random.Random(seed)
+    score = Score()
+    for phone in phones(kind, dice):
+        memory = HeatMemory()
+        for cooling in range(COOLINGS):
+            if kind == "drifting room":  # a day's swing of 4 °C
+                phone.ambient_c = 25.0 + 2.0 * math.sin(cooling / 16)
+            rest_c = phone.ambient_c + 4.0
+            condition = Condition(start_temp_max_c=round(max(32.0, rest_c + 2.0), 1))
+            seen = cool(phone, dice)
+            ready_s = true_ready_s(seen, condition)
+            if ready_s is None or ready_s < 30:
+                continue
+            if cooling >= HISTORY:
+                _score_prediction(score, seen, ready_s, condition, memory)
+            for reading, _ in seen:
+                if reading.t_s <= 1.05 * ready_s:
+                    memory.record(cooling * 1e5 + reading.t_s, reading.temp_c, reading.body_c)
+            memory.disturbed()
+            if cooling % 5 == 0:
+                _score_start(score, seen, condition)
+    return score
+
+
+def _score_prediction(
+    score: Score,
+    seen: Sequence[tuple[Reading, float]],
+    ready_s: float,
+    condition: Condition,
+    memory: HeatMemory,
+) -> None:
+    score.waits_s.append(ready_s)
+    limit, slope = condition.start_temp_max_c or 0.0, condition.start_slope_max_c_per_min
+    for share in SHARES:
+        part = [reading for reading, _ in seen if reading.t_s <= max(share * ready_s, 12)]
+        fit = fit_cooling(part, memory.known)
+        ready = predict_ready(fit, limit, slope) if fit else None
+        left_s = ready_s - part[-1].t_s
+        score.errors[share].append(abs(ready.likely_s - left_s) / ready_s if ready else 1.0)
+        if share == 0.2 and ready is not None:
+            score.inside.append(ready.earliest_s - 8 <= left_s <= ready.latest_s + 8)
+
+
+def _score_start(score: Score, seen: Sequence[tuple[Reading, float]], condition: Condition) -> None:
+    started_s = let_go_s(seen, condition)
+    if started_s is None:
+        return
+    score.starts += 1
+    die = next(die for reading, die in seen if reading.t_s == started_s)
+    score.outside_band += die > (condition.start_temp_max_c or 0.0) + TRUE_SLACK_C
+
+
+def recorded_trace() -> tuple[float, float]:
+    """The S8+ of the EMDL study warms up; upside down it is a cooling. (error, share of the wait)
+
+    From the first two fifths of the trace (less the first minute and a half, in which the battery
+    has not felt the load yet), when does it reach what it reached after four fifths of it?
+    """
+    rows = [(t, c) for t, c in measured_on("samsung-s8-plus").battery_c if t >= 90]
+    fallen = [Reading(t - 90, 60.0 - c) for t, c in rows]
+    at = next(i for i, r in enumerate(fallen) if r.t_s >= 0.4 * fallen[-1].t_s)
+    goal_s = next(r.t_s for r in fallen if r.t_s >= 0.8 * fallen[-1].t_s)
+    goal_c = next(r.temp_c for r in fallen if r.t_s >= 0.8 * fallen[-1].t_s)
+    fit = fit_cooling(fallen[: at + 1])
+    ready = predict_ready(fit, goal_c) if fit else None
+    left = goal_s - fallen[at].t_s
+    return (abs(ready.likely_s - left) / goal_s if ready else 1.0), at / len(fallen)
+
+
+def main() -> None:
+    """Print all studies."""
+    print(
+        "study               n    wait  error after a tenth / a fifth / half  in interval  starts outside"
+    )
+    for kind in ("constant room", "drifting room", "higher order"):
+        score = study(kind, seed=2026)
+        medians = ", ".join(f"{statistics.median(score.errors[s]):.1%}" for s in SHARES)
+        wait = f"{statistics.median(score.waits_s):.0f} s"
+        inside = f"{statistics.mean(score.inside):.0%}"
+        starts = f"{score.outside_band} of {score.starts}"
+        print(f"{kind:16} {len(score.waits_s):4} {wait:>7}  {medians:>30}  {inside:>11}  {starts}")
+    error, share = recorded_trace()
+    print(
+        f"recorded S8+ trace: {error:.1%} of the wait, foretold after {share:.0%} of the readings"
+    )
+
+
+if __name__ == "__main__":
+    main()
