@@ -12,7 +12,7 @@ from workloads.layers.windows import pair
 from workloads.lowering.body import Init
 
 ZERO = Init("zero")
-UNDECIDED = 0.1  # what the loss sees is small at first: a model begins without an opinion
+UNDECIDED = 0.3  # what the loss sees is small at first: a model begins without an opinion
 
 
 def initial(layer: Layer, name: str, shape: Shape, reader: Layer | None) -> Init:
