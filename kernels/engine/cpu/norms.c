@@ -245,17 +245,6 @@ static void apply_slices(void *context, int part, int parts, int worker) {
     }
 }
 
-static v8 load8_up_to(const float *x, int64_t count) {
-    return count >= LANES ? load8(x) : load8_part(x, count, 0.0f);
-}
-
-static void store8_up_to(float *y, v8 value, int64_t count) {
-    if (count >= LANES)
-        store8(y, value);
-    else
-        store8_part(y, value, count);
-}
-
 /* Eight channels of one pixel each. */
 static struct line lines_at(const struct batch_norm *norm, int64_t channel, int64_t lanes) {
     struct line line = {all8(0.0f), all8(0.0f)};

@@ -9,17 +9,6 @@
 
 #include <math.h>
 
-static v8 load8_up_to(const float *x, int64_t count) {
-    return count >= LANES ? load8(x) : load8_part(x, count, 0.0f);
-}
-
-static void store8_up_to(float *y, v8 value, int64_t count) {
-    if (count >= LANES)
-        store8(y, value);
-    else
-        store8_part(y, value, count);
-}
-
 /* --- add ----------------------------------------------------------------------------------- */
 
 struct addition {

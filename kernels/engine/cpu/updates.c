@@ -26,13 +26,14 @@ static struct update update_of(const struct op *op) {
     return update;
 }
 
-/* What one value has before and after. */
+/* What eight values are before and after. */
 struct learned {
     v8 p, first, second;
 };
 
 typedef struct learned update_function(const struct update *update, v8 g, struct learned old);
 
+/* states: how many values the method remembers of each; known when this is compiled. */
 __attribute__((always_inline)) static inline void update_part(const struct update *update, int part,
                                                               int parts, int states,
                                                               update_function *function) {
@@ -40,34 +41,32 @@ __attribute__((always_inline)) static inline void update_part(const struct updat
     share_of_values(update->count, part, parts, &i, &last);
     for (; i < last; i += LANES) {
         int64_t count = last - i;
-        bool whole = count >= LANES;
-        v8 value[4] = {0};
-        for (int n = 0; n < 2 + states; n++)
-            value[n] = whole ? load8(update->in[n] + i) : load8_part(update->in[n] + i, count, 0.0f);
-        struct learned new = function(
-            update, value[1], (struct learned){.p = value[0], .first = value[2], .second = value[3]});
-        v8 result[3] = {new.p, new.first, new.second};
-        for (int n = 0; n < 1 + states; n++) {
-            if (whole)
-                store8(update->out[n] + i, result[n]);
-            else
-                store8_part(update->out[n] + i, result[n], count);
-        }
+        struct learned learned = {.p = load8_up_to(update->in[0] + i, count)};
+        if (states > 0)
+            learned.first = load8_up_to(update->in[2] + i, count);
+        if (states > 1)
+            learned.second = load8_up_to(update->in[3] + i, count);
+        learned = function(update, load8_up_to(update->in[1] + i, count), learned);
+        store8_up_to(update->out[0] + i, learned.p, count);
+        if (states > 0)
+            store8_up_to(update->out[1] + i, learned.first, count);
+        if (states > 1)
+            store8_up_to(update->out[2] + i, learned.second, count);
     }
 }
 
-static struct learned sgd_step(const struct update *update, v8 g, struct learned old) {
+static inline struct learned sgd_step(const struct update *update, v8 g, struct learned old) {
     old.p -= update->rate * (g + update->decay * old.p);
     return old;
 }
 
-static struct learned momentum_step(const struct update *update, v8 g, struct learned old) {
+static inline struct learned momentum_step(const struct update *update, v8 g, struct learned old) {
     old.first = update->momentum * old.first + (g + update->decay * old.p);
     old.p -= update->rate * old.first;
     return old;
 }
 
-static struct learned adam_step(const struct update *update, v8 g, struct learned old) {
+static inline struct learned adam_step(const struct update *update, v8 g, struct learned old) {
     old.first = update->beta1 * old.first + (1.0f - update->beta1) * g;
     old.second = update->beta2 * old.second + (1.0f - update->beta2) * (g * g);
     v8 deviation = sqrt8(old.second) * update->deviation_now + update->epsilon;

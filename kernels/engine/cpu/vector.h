@@ -41,6 +41,18 @@ static inline void store8_part(float *to, v8 x, int64_t count) {
         to[lane] = x[lane];
 }
 
+/* As many as there are, eight at most; the lanes behind them are 0. */
+static inline v8 load8_up_to(const float *from, int64_t count) {
+    return count >= LANES ? load8(from) : load8_part(from, count, 0.0f);
+}
+
+static inline void store8_up_to(float *to, v8 x, int64_t count) {
+    if (count >= LANES)
+        store8(to, x);
+    else
+        store8_part(to, x, count);
+}
+
 /* Of the last eight values of a row of `count`, those behind the last full eight: rows of eight or
  * more need no part loads at their end, but one more full load that looks back. */
 static inline v8i tail8(int64_t count) {
