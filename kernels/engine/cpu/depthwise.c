@@ -149,52 +149,73 @@ ALWAYS_INLINE void put_eight(float *to, v8 sum, int64_t count, bool loose) {
         to[lane] = sum[lane];
 }
 
-ALWAYS_INLINE void rows_of_taps(const struct planes *planes, const struct comb *comb, int64_t taps,
-                                const float *band, const float *w, float b, int64_t first,
-                                int64_t last, float *to, int64_t row_step, bool loose) {
+/* Where rows of a comb come from and go to. */
+struct rows {
+    const struct comb *comb;
+    const float *band, *w;
+    const int32_t *offsets;
+    float b;
+    int64_t first, last, pitch;
+    float *to;
+    int64_t step;
+    bool loose;
+};
+
+/* Few taps: their weights stay in registers. */
+ALWAYS_INLINE void rows_of_few(const struct rows *rows, int taps) {
     v8 weight[9];
     const float *at[9];
-    const int32_t *offsets = planes->offsets + comb->first_tap;
-    for (int64_t tap = 0; tap < taps && taps <= 9; tap++) {
-        weight[tap] = all8(w[tap]);
-        at[tap] = band + offsets[tap];
+    UNROLL for (int tap = 0; tap < taps; tap++) {
+        weight[tap] = all8(rows->w[tap]);
+        at[tap] = rows->band + rows->offsets[tap] + rows->first * rows->pitch;
     }
-    for (int64_t row = first; row < last; row++, to += row_step) {
-        int64_t p = row * planes->band.pitch;
-        int64_t room = loose ? (last - row) * row_step : 0;
-        for (int64_t j = 0; j < comb->columns; j += 8) {
-            v8 sum = all8(b);
-            for (int64_t tap = 0; tap < taps; tap++)
-                if (taps <= 9)
-                    sum += weight[tap] * load8(at[tap] + p + j);
-                else
-                    sum += w[tap] * load8(band + offsets[tap] + p + j);
-            put_eight(to + j, sum, comb->columns - j, j + 8 <= room);
+    int64_t columns = rows->comb->columns, pitch = rows->pitch, step = rows->step;
+    int64_t count = rows->last - rows->first, room = rows->loose ? count * step : 0;
+    v8 start = all8(rows->b);
+    float *to = rows->to;
+    for (int64_t p = 0; p < count * pitch; p += pitch, to += step, room -= step)
+        for (int64_t j = 0; j < columns; j += 8) {
+            v8 sum = start;
+            UNROLL for (int tap = 0; tap < taps; tap++)
+                sum += weight[tap] * load8(at[tap] + p + j);
+            put_eight(to + j, sum, columns - j, j + 8 <= room);
+        }
+}
+
+static void rows_of_many(const struct rows *rows, int64_t taps) {
+    int64_t columns = rows->comb->columns;
+    float *to = rows->to;
+    for (int64_t row = rows->first; row < rows->last; row++, to += rows->step) {
+        const float *band = rows->band + row * rows->pitch;
+        for (int64_t j = 0; j < columns; j += 16) {
+            v8 left = all8(rows->b), right = left;
+            for (int64_t tap = 0; tap < taps; tap++) {
+                const float *x = band + rows->offsets[tap] + j;
+                left += rows->w[tap] * load8(x);
+                right += rows->w[tap] * load8(x + 8);
+            }
+            put_eight(to + j, left, columns - j, false);
+            put_eight(to + j + 8, right, columns - j - 8, false);
         }
     }
 }
 
-static void rows_of(const struct planes *planes, const struct comb *comb, const float *band,
-                    const float *w, float b, int64_t first, int64_t last, float *to,
-                    int64_t row_step, bool loose) {
-    switch (comb->taps) {
+static void rows_of(const struct rows *rows) {
+    switch (rows->comb->taps) {
     case 1:
-        rows_of_taps(planes, comb, 1, band, w, b, first, last, to, row_step, loose);
+        rows_of_few(rows, 1);
         break;
     case 2:
-        rows_of_taps(planes, comb, 2, band, w, b, first, last, to, row_step, loose);
+        rows_of_few(rows, 2);
         break;
     case 4:
-        rows_of_taps(planes, comb, 4, band, w, b, first, last, to, row_step, loose);
+        rows_of_few(rows, 4);
         break;
     case 9:
-        rows_of_taps(planes, comb, 9, band, w, b, first, last, to, row_step, loose);
-        break;
-    case 25:
-        rows_of_taps(planes, comb, 25, band, w, b, first, last, to, row_step, loose);
+        rows_of_few(rows, 9);
         break;
     default:
-        rows_of_taps(planes, comb, comb->taps, band, w, b, first, last, to, row_step, loose);
+        rows_of_many(rows, rows->comb->taps);
     }
 }
 
@@ -225,27 +246,33 @@ static void weave(const struct planes *planes, const struct comb *combs, const f
 
 /* Rows of one residue: each phase across makes its row beside, then they are woven together. */
 static void woven_rows(const struct planes *planes, const struct comb *combs, const float *band,
-                       const float *w, float *rows, float *target) {
+                       const float *w, float *beside, float *target) {
     int64_t row_floats = planes->row_floats / planes->phases_across;
     for (int64_t row = 0; row < combs[0].rows; row++) {
-        for (int64_t across = 0; across < planes->phases_across; across++)
-            rows_of(planes, &combs[across], band, w + combs[across].first_tap, 0.0f, row, row + 1,
-                    rows + across * row_floats, 0, false);
-        weave(planes, combs, rows, row_floats,
+        for (int64_t across = 0; across < planes->phases_across; across++) {
+            const struct comb *comb = &combs[across];
+            rows_of(&(struct rows){comb, band, w + comb->first_tap,
+                                   planes->offsets + comb->first_tap, 0.0f, row, row + 1,
+                                   planes->band.pitch, beside + across * row_floats, 0, false});
+        }
+        weave(planes, combs, beside, row_floats,
               target + (combs[0].first_h + row * planes->step_down) * planes->target_width);
     }
 }
 
 static void one_plane(const struct planes *planes, const float *band, const float *w, float b,
-                      float *rows, float *target) {
+                      float *beside, float *target) {
     for (int64_t down = 0; down < planes->phases_down; down++) {
         const struct comb *combs = planes->combs + down * planes->phases_across;
         if (planes->step_across > 1)
-            woven_rows(planes, combs, band, w, rows, target);
+            woven_rows(planes, combs, band, w, beside, target);
         else
-            rows_of(planes, combs, band, w + combs->first_tap, b, 0, combs->rows,
-                    target + combs->first_h * planes->target_width,
-                    planes->target_width * planes->step_down, planes->step_down == 1);
+            rows_of(&(struct rows){combs, band, w + combs->first_tap,
+                                   planes->offsets + combs->first_tap, b, 0, combs->rows,
+                                   planes->band.pitch,
+                                   target + combs->first_h * planes->target_width,
+                                   planes->target_width * planes->step_down,
+                                   planes->step_down == 1});
     }
 }
 
@@ -300,16 +327,16 @@ ALWAYS_INLINE void gather_taps(const struct planes *planes, int64_t first, int t
                                const float *band, const float *dy, v8 *sums) {
     v8 sum[9];
     const float *at[9];
-    for (int tap = 0; tap < taps; tap++) {
+    UNROLL for (int tap = 0; tap < taps; tap++) {
         sum[tap] = sums[first + tap];
         at[tap] = band + planes->offsets[first + tap];
     }
     for (int64_t p = 0; p < pixels; p += 8) {
         v8 one = load8(dy + p);
-        for (int tap = 0; tap < taps; tap++)
+        UNROLL for (int tap = 0; tap < taps; tap++)
             sum[tap] += one * load8(at[tap] + p);
     }
-    for (int tap = 0; tap < taps; tap++)
+    UNROLL for (int tap = 0; tap < taps; tap++)
         sums[first + tap] = sum[tap];
 }
 

@@ -80,7 +80,7 @@ static void pack_six_rows(int64_t depth, const float *x, int64_t row, float *pac
     for (; k + 4 <= depth; k += 4, packed += 24) {
         v4 four[4];
         turn4(x + k, x + row + k, x + 2 * row + k, x + 3 * row + k, four);
-        for (int n = 0; n < 4; n++) {
+        UNROLL for (int n = 0; n < 4; n++) {
             *(v4_any *)(packed + 6 * n) = four[n];
             packed[6 * n + 4] = fifth[k + n];
             packed[6 * n + 5] = sixth[k + n];
@@ -115,10 +115,10 @@ static void pack_sixteen_in_a_row(int64_t depth, const float *x, int64_t along, 
 void pack_sixteen(int64_t depth, const float *const column[16], float *packed) {
     int64_t k = 0;
     for (; k + 4 <= depth; k += 4, packed += 64)
-        for (int n = 0; n < 16; n += 4) {
+        UNROLL for (int n = 0; n < 16; n += 4) {
             v4 four[4];
             turn4(column[n] + k, column[n + 1] + k, column[n + 2] + k, column[n + 3] + k, four);
-            for (int d = 0; d < 4; d++)
+            UNROLL for (int d = 0; d < 4; d++)
                 *(v4_any *)(packed + 16 * d + n) = four[d];
         }
     for (; k < depth; k++, packed += 16)

@@ -20,7 +20,7 @@ ALWAYS_INLINE void step(struct sums *sums, int rows, const float *a, v8 left, v8
 #else
     const float *value = a;
 #endif
-    for (int row = 0; row < rows; row++) {
+    UNROLL for (int row = 0; row < rows; row++) {
         v8 one = all8(value[row]);
         sums->left[row] += one * left;
         sums->right[row] += one * right;
@@ -33,7 +33,7 @@ ALWAYS_INLINE void put(float *to, v8 sum, bool add) {
 
 ALWAYS_INLINE void run(const struct tile *tile, int rows) {
     struct sums sums;
-    for (int row = 0; row < rows; row++)
+    UNROLL for (int row = 0; row < rows; row++)
         sums.left[row] = sums.right[row] = all8(tile->start ? tile->start[row] : 0.0f);
     const float *a = tile->a, *left = tile->left, *right = tile->right;
     if (tile->offsets) {
@@ -46,7 +46,7 @@ ALWAYS_INLINE void run(const struct tile *tile, int rows) {
             step(&sums, rows, a, load8(left), load8(right));
     }
     float *to_left = tile->to_left, *to_right = tile->to_right;
-    for (int row = 0; row < rows; row++, to_left += tile->stride, to_right += tile->stride) {
+    UNROLL for (int row = 0; row < rows; row++, to_left += tile->stride, to_right += tile->stride) {
         put(to_left, sums.left[row], tile->add);
         put(to_right, sums.right[row], tile->add);
     }
