@@ -315,6 +315,7 @@ class _Lane:
             metrics=harvest.metrics if harvest else (),
             verdict=self.verdict if fault is None else None,
             fault=fault,
+            curve=harvest.curve if harvest else (),
             telemetry=harvest.digest if harvest else None,
             chunks=len(chunks_of(harvest.digest, harvest.telemetry)) if harvest else 0,
         )

@@ -202,9 +202,8 @@ def recorded_trace() -> tuple[float, float]:
 
 def main() -> None:
     """Print all studies."""
-    print(
-        "study               n    wait  error after a tenth / a fifth / half  in interval  starts outside"
-    )
+    heads = ("study", "n", "wait", "error after 1/10, 1/5, 1/2", "in interval", "starts outside")
+    print("{:16} {:>4} {:>7}  {:>30}  {:>11}  {}".format(*heads))
     for kind in ("constant room", "drifting room", "higher order"):
         score = study(kind, seed=2026)
         medians = ", ".join(f"{statistics.median(score.errors[s]):.1%}" for s in SHARES)

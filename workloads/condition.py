@@ -13,11 +13,16 @@ class Protocol(StrEnum):
     """Which question about heat a run answers."""
 
     COLD = "cold"
+    SOAKED = "soaked"
     ENDURANCE = "endurance"
 
 
 # the figure that answers a protocol's question
-HEADLINES = {Protocol.COLD: "step_ms", Protocol.ENDURANCE: "last_minute_step_ms"}
+HEADLINES = {
+    Protocol.COLD: "step_ms",
+    Protocol.SOAKED: "step_ms",
+    Protocol.ENDURANCE: "last_minute_step_ms",
+}
 
 
 class Launch(Noun):
@@ -33,6 +38,8 @@ class Launch(Noun):
 LAUNCHES = {
     # A burst: long enough for a steady median, too short to warm the body of the phone.
     Protocol.COLD: Launch(warmup=5, steps=20, seconds=8, max_seconds=30, window_ms=50),
+    # So long that heat and clocks go nowhere any more; only what comes after that is measured.
+    Protocol.SOAKED: Launch(warmup=5, steps=20, seconds=2400, max_seconds=2400, window_ms=600),
     # Ten minutes without a pause: what is left when the heat has arrived.
     Protocol.ENDURANCE: Launch(warmup=5, steps=20, seconds=600, max_seconds=600, window_ms=150),
 }
@@ -41,7 +48,7 @@ LAUNCHES = {
 class Condition(Noun):
     """What is asked of the phone; the verdict compares it with what was so."""
 
-    protocol: Protocol = Field(default=Protocol.COLD, description="cold or endurance")
+    protocol: Protocol = Field(default=Protocol.COLD, description="cold, soaked or endurance")
     cores: Annotated[str, AfterValidator(check_cores_name)] = "big4"
     freq: Annotated[str, AfterValidator(check_freq_name)] = "high"
     start_temp_max_c: float | None = Field(

@@ -127,6 +127,13 @@ METRICS: dict[str, MetricKind] = {
         "FLOPs a step / median of t; 2 n^3 / t for a product",
         higher_is_better=True,
     ),
+    "soak_s": _time("s", "time until heat and clocks were steady", "start of the steady part"),
+    "sustained_share": _time(
+        "",
+        "speed of the run's last minute, as a share of its first minute's",
+        "first_minute_step_ms / last_minute_step_ms",
+        higher_is_better=True,
+    ),
     "first_minute_step_ms": _time(
         "ms", "median step time of the run's first minute", "median of t, first 60 s"
     ),
@@ -178,6 +185,13 @@ METRICS: dict[str, MetricKind] = {
     "dataset_mb": _held("the data set"),
     "swapped_mb": _time(
         "MB", "memory that went to swap during the run", "highest - earlier of SwapTotal - SwapFree"
+    ),
+    "time_to_throttle_s": MetricKind(
+        "s",
+        "clock",
+        "time until a clock fell below what the run began with",
+        "first of three readings below 97 % of the clock of the first 10 s",
+        higher_is_better=True,
     ),
     "clock_held_share": MetricKind(
         "",

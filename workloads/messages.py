@@ -115,6 +115,9 @@ class Report(Noun):
     metrics: tuple[Metric, ...] = ()
     verdict: Verdict | None = None
     fault: Fault | None = None
+    curve: tuple[tuple[float, float], ...] = Field(
+        default=(), max_length=128, description="of a long run: seconds, and step time in ms"
+    )
     telemetry: Digest | None = None
     chunks: int = 0
 

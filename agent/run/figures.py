@@ -42,11 +42,20 @@ class Measured:
     charge_uah: int | None = None  # of the full battery, as the phone states it
     swap_before_kb: int | None = None
     courses: Mapping[str, Course] = field(default_factory=dict)
+    soaked_ns: int | None = None  # only what comes after it is measured
+    throttled_after_s: float | None = None
 
     @property
     def windows(self) -> Sequence[Window]:
         """The timed steps."""
-        return self.output.windows
+        if self.soaked_ns is None:
+            return self.output.windows
+        return [window for window in self.output.windows if window.t_ns >= self.soaked_ns]
+
+    @property
+    def steps(self) -> int:
+        """How many they are."""
+        return sum(window.n for window in self.windows)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -83,6 +92,7 @@ def _values(run: Measured) -> Values:
     yield "start_temp_c", run.start_temp_c
     yield "peak_temp_c", max(hottest_trace(run.readings, run.facts.cpu_zones), default=None)
     yield "clock_held_share", run.clock_held_share
+    yield "time_to_throttle_s", run.throttled_after_s
 
 
 def _times(run: Measured) -> Values:
@@ -102,6 +112,9 @@ def _times(run: Measured) -> Values:
         last = [window for window in windows if window.t_ns + window.ns > end - MINUTE_NS]
         yield "first_minute_step_ms", median_step_ms(first)
         yield "last_minute_step_ms", median_step_ms(last)
+        yield "sustained_share", median_step_ms(first) / median_step_ms(last)
+    if run.soaked_ns is not None:
+        yield "soak_s", (run.soaked_ns - run.output.windows[0].t_ns) / 1e9
 
 
 def _phases(windows: Sequence[Window]) -> Values:
@@ -158,9 +171,9 @@ def _memory(run: Measured) -> Values:
 
 def _energy(run: Measured) -> Values:
     energy_j = battery_energy_j(run.readings, run.span)
-    if energy_j is None or not run.done.steps:
+    if energy_j is None or not run.steps:
         return
-    step_j = energy_j / run.done.steps
+    step_j = energy_j / run.steps
     yield "energy_j", energy_j
     yield "energy_per_step_mj", 1000 * step_j
     if run.work.samples_per_step:

@@ -34,13 +34,14 @@ from agent.run.figures import (
 from agent.run.gates import Effort
 from agent.run.lines import Output
 from agent.run.rails import RAIL_NODES, Meter, parse_meters, rail_courses
+from agent.run.settling import curve_of, settled_ns, throttled_after_s
 from agent.run.telemetry import Readings, pack
 from agent.run.verdict import Evidence, held_share, judge
 from workloads.catalogue import Case, work_of
-from workloads.condition import Condition
+from workloads.condition import Condition, Protocol
 from workloads.fault import RunnerFailed
 from workloads.measure import Metric, Provenances, Verdict
-from workloads.phone import CoreSet, PhoneFacts
+from workloads.phone import CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 from workloads.timeline import BUSY, CLOCK, ENERGY, Course, course_of
 
@@ -66,6 +67,7 @@ class Harvest:
     metrics: tuple[Metric, ...]
     digest: str
     telemetry: bytes
+    curve: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,19 @@ class Scene:
             found |= rail_courses(readings, self.meters)
         return {name: course for name, course in found.items() if course and len(course.t_ns) > 1}
 
+    @property
+    def clock_nodes(self) -> list[str]:
+        """Where the present clocks of the measured cores are read."""
+        clusters = clusters_of(self.facts, self.cores)
+        return [
+            policy_node(each.policy, "scaling_cur_freq") for each in clusters if each.ladder_khz
+        ]
+
+    @property
+    def thermometers(self) -> tuple[ThermalZone, ...]:
+        """The zones that tell of the slow heat of a long run."""
+        return (self.facts.slow_zone,) if self.facts.slow_zone else self.facts.cpu_zones
+
     def temps_c(
         self, snapshots: tuple[Snapshot, Snapshot], readings: Readings
     ) -> tuple[float, ...]:
@@ -218,6 +233,13 @@ def weigh(
     sampled = scene.sampled_share(readings, span)
     # Counters miss nothing but include the moments around the run; samples are the reverse.
     share = min((share for share in (counted, sampled) if share is not None), default=None)
+    long = condition.protocol is not Protocol.COLD
+    clocks = scene.clock_nodes
+    soaked_ns = (
+        settled_ns(readings, scene.thermometers, clocks, span)
+        if condition.protocol is Protocol.SOAKED
+        else None
+    )
     evidence = Evidence(
         condition=condition,
         asked_mask=scene.cores.mask,
@@ -235,6 +257,7 @@ def weigh(
         unseen_s=longest_gap_s(readings.t_ns, span),
         strays=strays(placement, scene.cores.mask) if placement else {},
         clamp_max=placement.clamp_max if placement else None,
+        settled=soaked_ns is not None,
     )
     courses = scene.courses(readings, offered) if offered is not None else {}
     measured = Measured(
@@ -249,10 +272,13 @@ def weigh(
         charge_uah=before.charge_uah,
         swap_before_kb=before.swap_used_kb,
         courses=courses,
+        soaked_ns=soaked_ns,
+        throttled_after_s=throttled_after_s(readings, clocks, span) if long else None,
     )
     metrics = figures(measured, offered) if offered is not None else ()
     digest, blob = pack(output, readings, work.ops, courses, len(scene.cores.cpus))
-    return Harvest(judge(evidence), metrics, digest, blob)
+    curve = curve_of(output.windows) if long else ()
+    return Harvest(judge(evidence), metrics, digest, blob, curve)
 
 
 def longest_gap_s(t_ns: Sequence[int], span: tuple[int, int]) -> float:

@@ -1,7 +1,7 @@
 """The verdict: what was asked, held against what was so. Pure.
 
 A rule looks at the evidence and yields its doubts; RULES lists them all. Under the cold protocol a
-clock that slipped voids the run. Under endurance, throttling is the thing measured: it is
+clock that slipped voids the run. Under the long ones, throttling is the thing measured: it is
 recorded, and voids nothing.
 """
 
@@ -41,6 +41,7 @@ class Evidence:
     effort: Effort
     unseen_s: float = 0.0  # the longest part of the run without a reading
     strays: Mapping[int, int] = field(default_factory=dict)  # threads with masks not asked for
+    settled: bool = False  # whether a long run became steady
     clamp_max: int | None = None  # what the scheduler lets the run ask for, of 1024
 
     @property
@@ -128,8 +129,13 @@ def _long_enough(seen: Evidence) -> Iterator[Doubt]:
         yield Standing.VOID, f"it measured {seen.span_s:.1f} s, asked were {launch.seconds:.0f} s"
 
 
+def _settled(seen: Evidence) -> Iterator[Doubt]:
+    if seen.condition.protocol is Protocol.SOAKED and not seen.settled:
+        yield Standing.SUSPECT, "heat and clocks did not settle within the run"
+
+
 def _held_clocks(seen: Evidence) -> Iterator[Doubt]:
-    if not seen.asked_khz or seen.condition.protocol is Protocol.ENDURANCE:
+    if not seen.asked_khz or seen.condition.protocol is not Protocol.COLD:
         return
     if seen.held_share is None:
         yield Standing.SUSPECT, "the clocks could not be verified over the run"
@@ -157,5 +163,6 @@ RULES: tuple[Callable[[Evidence], Iterator[Doubt]], ...] = (
     _cool_start,
     _live_sensors,
     _long_enough,
+    _settled,
     _held_clocks,
 )

@@ -15,7 +15,11 @@ from workloads.condition import HEADLINES, Protocol
 from workloads.text import safe_text
 from workloads.units import format_ms
 
-MEANINGS = {Protocol.COLD: "ms/step", Protocol.ENDURANCE: "ms/step, last minute"}
+MEANINGS = {
+    Protocol.COLD: "ms/step",
+    Protocol.SOAKED: "ms/step, steady",
+    Protocol.ENDURANCE: "ms/step, last minute",
+}
 
 
 @dataclass(frozen=True)
