@@ -276,8 +276,7 @@ static void dropout_gradient_part(void *context, int part, int parts, int worker
 }
 
 static void dropout_forward_run(const struct op *op, struct scene *scene) {
-    /* The place of its mask names the operation: no two masks of a plan live in one place. */
-    uint64_t key = random_bits(scene->seed, RANDOM_DROPOUT, op->out[1]->offset);
+    uint64_t key = random_bits(scene->seed, RANDOM_DROPOUT, (uint64_t)op->number);
     struct dropout dropout = {floats(op->in[0]),
                               floats(op->out[0]),
                               bytes(op->out[1]),
