@@ -135,6 +135,7 @@ class Training(Step):
             samples_per_step=self.batch,
             parameter_bytes=FLOAT_BYTES * held,
             activation_bytes=FLOAT_BYTES * kept,
+            batches=self.batches,
             parameters=sum(parameters.values()),
             macs=sum(
                 node.layer.macs(each.model.place(node, self.batch))

@@ -52,6 +52,7 @@ class Work:
     activation_bytes: int
     parameters: int | None = None  # of the model, the frozen ones included; None: no model
     macs: int | None = None  # multiply-adds of the forward operations of one step
+    batches: int = 1  # in the data set: after so many steps every sample was seen
 
     @property
     def flops(self) -> int:

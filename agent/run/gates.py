@@ -28,6 +28,11 @@ class Effort:
     source: Source | None  # of the times
 
     @property
+    def seen(self) -> int:
+        """Batches that were trained on, warm-up included."""
+        return self.warmup + self.done.steps
+
+    @property
     def real(self) -> bool:
         """Whether anything was computed by operations that we know; a foreign program's are not."""
         return self.source is not Source.SIMULATED and bool(self.work.ops)
@@ -51,8 +56,10 @@ def _loss(effort: Effort) -> Iterator[Doubt]:
             yield Standing.VOID, "it trained without telling its loss"
     elif not (isfinite(first) and isfinite(last)):
         yield Standing.VOID, f"the loss is not finite: {first:g} at first, {last:g} at last"
-    elif effort.warmup + effort.done.steps < 2 * BATCHES:
+    elif effort.seen < 2 * BATCHES:
         yield Standing.SUSPECT, "too few steps to see whether the loss falls"
+    elif effort.seen < 2 * effort.work.batches:
+        return  # no sample was seen twice, so no two losses compare like with like
     elif last >= first:
         yield Standing.VOID, f"the loss did not fall: {first:g} at first, {last:g} at last"
 

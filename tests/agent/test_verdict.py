@@ -116,6 +116,13 @@ def test_a_run_that_did_other_work_is_void(
     assert words in " ".join(verdict.reasons)
 
 
+def test_a_run_that_saw_no_sample_twice_cannot_show_a_falling_loss() -> None:
+    """The losses are of other samples; that they are finite is all that can be asked."""
+    daily = replace(WORK, batches=1000)
+    assert judge(with_done(daily, loss_last=2.4)).standing is Standing.VALID
+    assert judge(with_done(daily, loss_last=float("nan"))).standing is Standing.VOID
+
+
 @pytest.mark.parametrize(
     ("error", "standing"),
     [(1e-6, Standing.VALID), (2e-5, Standing.VOID), (float("nan"), Standing.VOID)],
