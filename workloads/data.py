@@ -31,6 +31,11 @@ def images(classes: int) -> Column:
     return Column("image", "byte", (classes,), scale=2 / 255, shift=-1.0)
 
 
+def dark_images(classes: int) -> Column:
+    """The same, loaded as values from 0 to 1."""
+    return Column("image", "byte", (classes,), scale=1 / 255)
+
+
 def personal_images(classes: int, first: int) -> Column:
     """Pictures that drift away from what is known, from the sample `first` on."""
     return Column("personal", "byte", (classes, first), scale=2 / 255, shift=-1.0)

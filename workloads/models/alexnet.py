@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from workloads.data import dark_images
 from workloads.graph import Model, Node, Stated
 from workloads.layers import (
     Conv2d,
@@ -12,7 +13,7 @@ from workloads.layers import (
     ReLU,
     SoftmaxCrossEntropy,
 )
-from workloads.models.blocks import CLASSES, classified, conv_relu
+from workloads.models.blocks import CLASSES, FEW_CLASSES, classified, conv_relu
 
 
 @cache
@@ -77,4 +78,5 @@ def emdl_alexnet() -> Model:
             Node("loss", SoftmaxCrossEntropy()),
         ),
         Stated(30_006_666, 989_113_472, "EMDL'21 as coded: 30.0 M parameters, 989.11 MMAC"),
+        data={"image": dark_images(FEW_CLASSES)},
     )

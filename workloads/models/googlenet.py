@@ -6,6 +6,7 @@ None has the auxiliary heads, nor the local normalisation of the paper.
 from collections.abc import Callable
 from functools import cache
 
+from workloads.data import dark_images
 from workloads.graph import Model, Node, Stated
 from workloads.layers import (
     Concat,
@@ -17,7 +18,7 @@ from workloads.layers import (
     MaxPool,
     Softmax,
 )
-from workloads.models.blocks import CLASSES, classified, conv_norm_relu, conv_relu
+from workloads.models.blocks import CLASSES, FEW_CLASSES, classified, conv_norm_relu, conv_relu
 
 # 1x1, reduction and 3x3, reduction and 5x5, 1x1 behind the pool: table 1 of the paper.
 INCEPTIONS = {
@@ -139,6 +140,7 @@ def _emdl_googlenet(name: str, carried_stride: int, stated: Stated) -> Model:
             Node("loss", CrossEntropy()),
         ),
         stated,
+        data={"image": dark_images(FEW_CLASSES)},
     )
 
 

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from workloads.data import dark_images
 from workloads.graph import Model, Node, Stated
 from workloads.layers import (
     AvgPool,
@@ -64,4 +65,5 @@ def emdl_lenet() -> Model:
             Node("loss", SoftmaxCrossEntropy()),
         ),
         Stated(349_980, 2_212_000, "EMDL'21 as coded: 0.35 M parameters, 2.21 MMAC"),
+        data={"image": dark_images(FEW_CLASSES)},
     )

@@ -1,7 +1,8 @@
 """How the models are trained: a model, its optimizer, and the data that goes with them.
 
-The optimizers are those of the study where it says one, else those of the model's authors, else
-ours; workloads/shelf.py says which. Classifiers of images have ten classes, as the studies' data.
+Optimizers are those of the study where it names one, else of the model's authors with a rate for
+small batches; workloads/shelf.py says which. Classifiers of images have ten classes, as the
+studies' data.
 """
 
 from collections.abc import Callable
@@ -32,8 +33,11 @@ from workloads.workload import Given
 
 JUDGED = 128  # images that judge each day
 
-_NORMED = SGD(learning_rate=0.1, momentum=0.9, weight_decay=1e-4)  # He et al., Huang et al.
-_PLAIN = SGD(learning_rate=0.01, momentum=0.9, weight_decay=5e-4)  # Krizhevsky, Simonyan
+# Momentum and decay are of the papers. Their rates (0.1 with batch norm, 0.01 without) are for
+# batches of 128 and more and diverge with a few samples; these do not, from one sample on.
+_NORMED = SGD(learning_rate=0.01, momentum=0.9, weight_decay=1e-4)
+_DEEP = SGD(learning_rate=0.001, momentum=0.9, weight_decay=1e-4)
+_PLAIN = SGD(learning_rate=0.003, momentum=0.9, weight_decay=5e-4)
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,9 @@ RECIPES: dict[str, Recipe] = {
     "vgg16": Recipe(_sized(partial(vgg, 16)), _PLAIN),
     "vgg19": Recipe(_sized(partial(vgg, 19)), _PLAIN),
     "resnet20": Recipe(_fixed(resnet20), _NORMED),
-    "resnet50": Recipe(_sized(partial(resnet, 50)), _NORMED),
-    "resnet101": Recipe(_sized(partial(resnet, 101)), _NORMED),
-    "resnet152": Recipe(_sized(partial(resnet, 152)), _NORMED),
+    "resnet50": Recipe(_sized(partial(resnet, 50)), _DEEP),
+    "resnet101": Recipe(_sized(partial(resnet, 101)), _DEEP),
+    "resnet152": Recipe(_sized(partial(resnet, 152)), _DEEP),
     "densenet40": Recipe(_fixed(partial(densenet, 40)), _NORMED),
     "densenet100": Recipe(_fixed(partial(densenet, 100)), _NORMED),
     "char-lstm": Recipe(lambda given: char_lstm(given["text_length"]), Adam(0.002)),

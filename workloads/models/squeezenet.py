@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from workloads.data import dark_images
 from workloads.graph import Model, Node, Stated
 from workloads.layers import (
     Concat,
@@ -13,7 +14,7 @@ from workloads.layers import (
     MaxPool,
     SoftmaxCrossEntropy,
 )
-from workloads.models.blocks import CLASSES, conv_relu
+from workloads.models.blocks import CLASSES, FEW_CLASSES, conv_relu
 
 
 def fire(name: str, squeeze: int, expand: int) -> tuple[Node, ...]:
@@ -100,4 +101,5 @@ def emdl_squeezenet() -> Model:
             Node("loss", CrossEntropy()),
         ),
         Stated(740_554, 787_411_968, "EMDL'21 as coded: 0.74 M parameters, 787.41 MMAC"),
+        data={"image": dark_images(FEW_CLASSES)},
     )
