@@ -25,7 +25,7 @@ from workloads.workload import HOUSE, Study
 EMDL = [name for name in CATALOGUE if name.startswith("emdl-")]
 TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE}" in CATALOGUE]
 NAMES = {
-    "cambridge": "sgemm mlp-1 mlp-2 mlp-3 mlp-4",
+    "cambridge": "sgemm sgemm-square mlp-1 mlp-2 mlp-3 mlp-4",
     "emdl21": "emdl-alexnet emdl-cpuconf emdl-googlenet emdl-lenet emdl-mobilenetv2"
     " emdl-squeezenet",
     "tx2": "alexnet char-cnn char-lstm daily-increment dcgan densenet40 dqn inceptionv1 resnet50"
