@@ -86,19 +86,19 @@ def _groups(words: Sequence[str]) -> list[list[str]]:
 
 
 def read_dump(content: bytes, plan: Plan) -> list[list[Array]]:
-    """Every tensor at every moment of a dump."""
+    """Every tensor at every moment of a dump, in the precision that it has."""
     size = 8 + sum(BYTES[each.type] * int(np.prod(each.shape)) for each in plan.tensors)
     assert len(content) % size == 0, f"{len(content)} bytes are not moments of {size} bytes"
-    moments = []
+    moments: list[list[Array]] = []
     for moment in range(len(content) // size):
         at = moment * size
         assert moment == int.from_bytes(content[at : at + 8], "little")
         at += 8
-        values = []
+        values: list[Array] = []
         for each in plan.tensors:
             count = int(np.prod(each.shape))
             flat = np.frombuffer(content, NUMPY[each.type], count, at)
-            values.append(flat.astype(np.float64).reshape(each.shape))
+            values.append(flat.reshape(each.shape))
             at += flat.nbytes
         moments.append(values)
     return moments
@@ -121,7 +121,7 @@ class Machine:
     def __setitem__(self, number: int, value: Array) -> None:
         tensor = self.plan.tensors[number]
         assert value.shape == tensor.shape, f"{number}: {value.shape} for {tensor.shape}"
-        self._memory[tensor.arena, tensor.offset] = value.ravel().copy()
+        self._memory[tensor.arena, tensor.offset] = value.ravel().astype(np.float64)
 
     def step(self, seen: Sequence[Array], phases: Sequence[str] = ()) -> None:
         """One step; what was loaded and dropped is taken from what the engine saw."""
@@ -135,7 +135,7 @@ class Machine:
             ins = [None if number is None else self[number] for number in op.ins]
             if op.kind == "dropout_forward":
                 assert op.outs[1] is not None
-                ins.append(seen[op.outs[1]])
+                ins.append(seen[op.outs[1]].astype(np.float64))
             call = Call(op, ins, [self._shape(number) for number in op.outs], self.steps)
             for number, value in zip(op.outs, KINDS[op.kind](call), strict=True):
                 if number is not None:
