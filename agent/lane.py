@@ -31,7 +31,7 @@ from agent.run.runner import Ask, launch, watch, write_plan
 from agent.run.scene import Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
-from workloads.catalogue import Case, is_known, threads_of, workload_of
+from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
 from workloads.fault import (
     FarmError,
     FarmTrouble,
@@ -194,7 +194,7 @@ class _Lane:
     def _prepare(self, runner: str, cores: CoreSet) -> tuple[Scene, Ask]:
         """Write plan and node list before the phone cools: what heats, heats before."""
         scene = set_scene(self.phone, cores, self.resolved.clocks_khz)
-        launching = self.job.condition.launch
+        launching = launch_of(self.job.case, self.job.condition.launch)
         ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
         if ask.case.manifest is None:
             write_plan(self.phone, ask, dare=self.job.condition.too_large == "try")

@@ -37,7 +37,7 @@ from agent.run.rails import RAIL_NODES, Meter, parse_meters, rail_courses
 from agent.run.settling import curve_of, settled_ns, throttled_after_s
 from agent.run.telemetry import Readings, pack
 from agent.run.verdict import Evidence, held_share, judge
-from workloads.catalogue import Case, work_of
+from workloads.catalogue import Case, launch_of, work_of
 from workloads.condition import Condition, Protocol
 from workloads.fault import RunnerFailed
 from workloads.measure import Metric, Provenances, Verdict
@@ -253,7 +253,12 @@ def weigh(
         temps_c=scene.temps_c(snapshots, readings),
         span_s=(span[1] - span[0]) / 1e9,
         boot_ids=(before.boot_id, after.boot_id),
-        effort=Effort(work, output.done, condition.launch.warmup, time.source if time else None),
+        effort=Effort(
+            work,
+            output.done,
+            launch_of(case, condition.launch).warmup,
+            time.source if time else None,
+        ),
         unseen_s=longest_gap_s(readings.t_ns, span),
         strays=strays(placement, scene.cores.mask) if placement else {},
         clamp_max=placement.clamp_max if placement else None,
