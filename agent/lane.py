@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.control.charge import charge_up
 from agent.control.clocks import check_clocks_possible, choose_clocks
-from agent.control.cooldown import Glance, cool_down, glance
+from agent.control.cooldown import Glance, cool_down
 from agent.control.fence import check_fence, take_fence
 from agent.control.gpu_clock import choose_gpu_clock
 from agent.control.guard import SILENCE_S, Guard, lane_file, prepare_lane_dir
@@ -25,6 +26,7 @@ from agent.phone.install import install_runner
 from agent.phone.link import LINK_LOST
 from agent.phone.memory import remember
 from agent.phone.phone import Phone, split_nodes
+from agent.run.data import install_data
 from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
@@ -138,9 +140,10 @@ class _Lane:
             with self._stage("install"):
                 build = self.desk.runner_for(self.phone.known.abi).which(self.phone.known.runner)
                 runner = install_runner(self.phone, build)
-                self._tell(glance(self.phone), None)
             with self._stage("guard"):
                 self._open_journal(runner)
+            with self._stage("charge"):
+                charge_up(self.phone, self.job.condition, self._sleep, self._tell)
             with self._stage("quiet"):
                 hush(self.phone, self._journal)
             with self._stage("prepare"):
@@ -196,6 +199,8 @@ class _Lane:
         scene = set_scene(self.phone, cores, self.resolved.clocks_khz)
         launching = launch_of(self.job.case, self.job.condition.launch)
         ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
+        if ask.case.data is not None:
+            ask = replace(ask, data=install_data(self.phone, ask.case.data, self.desk.shelf))
         if ask.case.manifest is None:
             write_plan(self.phone, ask, dare=self.job.condition.too_large == "try")
         else:

@@ -178,11 +178,17 @@ def _start_as_it_is(
     return seen.temp_c
 
 
+def battery_pct(phone: Phone, seen: Glance) -> int | None:
+    """The battery's level; None where the phone does not tell."""
+    if seen.battery_pct is not None:
+        return seen.battery_pct
+    # The nodes are hidden from the shell of some phones.
+    return parse_dumpsys_battery(phone.shell(["dumpsys", "battery"]).text).level_pct
+
+
 def check_battery(phone: Phone, seen: Glance, condition: Condition) -> None:
     """Fail when the battery is known to be lower than asked."""
-    level_pct = seen.battery_pct
-    if level_pct is None:  # the nodes are hidden from the shell of some phones
-        level_pct = parse_dumpsys_battery(phone.shell(["dumpsys", "battery"]).text).level_pct
+    level_pct = battery_pct(phone, seen)
     if level_pct is not None and level_pct < condition.battery_min_pct:
         asked = condition.battery_min_pct
         raise BatteryLow(f"The battery is at {level_pct} %; asked are {asked} %.")

@@ -158,6 +158,11 @@ class Phone:
         (self.processes.start_service if running else self.processes.stop_service)(name)
         self.journal.write("service", name=name, running=running)
 
+    def set_mode(self, name: str, on: bool) -> None:
+        """A state of the framework that no setting shows."""
+        self.modes[name] = on
+        self.journal.write("mode", name=name, on=on)
+
     def close(self) -> None:
         """Switch the phone off for good."""
         self.processes.kill_all()
@@ -177,6 +182,7 @@ class Phone:
         self.properties = boot_properties(self.profile, self.serial)
         self.settings = boot_settings()
         self.framework_battery.clear()
+        self.modes = {"doze": True, "data_saver": False, "dexopt": True}
         self.adbd_uid = SHELL
         self.network.reset()
         self.log.clear()

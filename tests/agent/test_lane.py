@@ -65,14 +65,15 @@ def test_the_phone_saw_everything_in_order(phone: Phone, there: VirtualPhone, de
         word = event["path"].rsplit("/", 1)[1] if kind == "sysfs" else kind
         if not story or story[-1] != word:
             story.append(word)
-    assert story[:3] == ["setting", "min_cpus", "scaling_governor"]
-    assert story[-3:] == ["scaling_governor", "min_cpus", "setting"]
+    assert story[:4] == ["setting", "input_suspend", "min_cpus", "scaling_governor"]
+    assert story[-4:] == ["scaling_governor", "min_cpus", "input_suspend", "setting"]
     assert story[story.index("run_start") : story.index("run_stop") + 1] == [
         "run_start",
         "run_stop",
     ]
     assert set(story) == {
         "setting",
+        "input_suspend",
         "min_cpus",
         "scaling_governor",
         "scaling_max_freq",

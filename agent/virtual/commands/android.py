@@ -25,7 +25,9 @@ def settings(call: Call) -> int:
             )
             space[name] = value
         case "delete", [name, *_]:
-            call.say(f"Deleted {int(space.pop(name, None) is not None)} rows\n")
+            gone = space.pop(name, None)
+            call.phone.journal.write("setting", space=words[1], name=name, old=gone, new=None)
+            call.say(f"Deleted {int(gone is not None)} rows\n")
         case "list", _:
             call.say("".join(f"{name}={space[name]}\n" for name in sorted(space)))
         case _:
@@ -65,6 +67,11 @@ def cmd(call: Call) -> "int | Awaitable[int]":
             call.phone.settings["global"]["airplane_mode_on"] = str(int(state == "enable"))
         case ["power", *rest]:
             return power(Call(["power", *rest], call.shell, call.process, call.streams))
+        case ["netpolicy", "get", "restrict-background"]:
+            state = "enabled" if call.phone.modes["data_saver"] else "disabled"
+            call.say(f"Restrict background status: {state}\n")
+        case ["netpolicy", "set", "restrict-background", state]:
+            call.phone.set_mode("data_saver", state == "true")
         case ["thermalservice", *_]:
             return 0
         case [name, *_]:
@@ -129,6 +136,8 @@ def package(call: Call) -> "int | Awaitable[int]":
         case ["uninstall", *_]:
             call.say("Failure [DELETE_FAILED_INTERNAL_ERROR]\n")
             return 1
+        case ["bg-dexopt-job", "--enable" | "--disable" as verb] if call.phone.profile.sdk >= 34:
+            call.phone.set_mode("dexopt", verb == "--enable")
         case ["disable-user" | "enable" | "trim-caches" | "bg-dexopt-job", *_]:
             return 0
         case _:

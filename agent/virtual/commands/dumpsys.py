@@ -30,6 +30,8 @@ def dumpsys(call: Call) -> int:
             call.phone.framework_battery.clear()
         case ["battery"]:
             call.say(_battery(call.phone))
+        case ["deviceidle", verb, *_]:
+            call.say(_doze(call.phone, verb))
         case ["thermalservice"] if call.phone.profile.sdk >= 29:
             call.say(_thermal(call.phone))
         case ["-l"]:
@@ -42,6 +44,13 @@ def dumpsys(call: Call) -> int:
         case _:
             return 0
     return 0
+
+
+def _doze(phone: Phone, verb: str) -> str:
+    if verb in ("enable", "disable"):
+        phone.set_mode("doze", verb == "enable")
+        return f"Deep idle mode {verb}d\nLight idle mode {verb}d\n"
+    return f"{int(phone.modes['doze'])}\n" if verb == "enabled" else _FIXED["deviceidle"]
 
 
 def _battery(phone: Phone) -> str:
