@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
+from pydantic import Field
+
 from workloads.condition import Launch
 from workloads.external import Manifest, value_of
 from workloads.fault import Refused
@@ -49,26 +51,33 @@ class Case(Noun):
     workload: str
     parameters: dict[str, int]
     manifest: Manifest | None = None
+    data: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="digest of the file it learns from"
+    )
 
     @property
     def digest(self) -> str:
         """The case's identity; it covers what a step does, so a changed workload is a new case."""
         if self.manifest is not None:
             return digest_of(self.model_dump(mode="json"))
-        return _digest(self.workload, tuple(self.parameters.items()))
+        return _digest(self.workload, tuple(self.parameters.items()), self.data)
 
     @property
     def label(self) -> str:
         """Short name for tables."""
         values = " ".join(f"{key}={value}" for key, value in sorted(self.parameters.items()))
-        return f"{self.manifest.name if self.manifest else self.workload} {values}".strip()
+        data = f" data={self.data[:8]}" if self.data else ""
+        return f"{self.manifest.name if self.manifest else self.workload} {values}{data}".strip()
 
 
-def bind(name: str, given: Mapping[str, int]) -> Case:
+def bind(name: str, given: Mapping[str, int], data: str | None = None) -> Case:
     """Bind every parameter of a workload: the given values, defaults for the rest."""
     if name not in CATALOGUE:
         raise Refused(f"there is no workload '{name}'; {near(name)}")
-    return Case(workload=name, parameters=_bound(CATALOGUE[name], given))
+    case = Case(workload=name, parameters=_bound(CATALOGUE[name], given), data=data)
+    if data is not None:
+        step_of(case)  # refuses what cannot learn from a file
+    return case
 
 
 def near(name: str) -> str:
@@ -126,7 +135,7 @@ def work_of(case: Case) -> Work:
     """Say what one step of a case costs."""
     if case.manifest is not None:
         return step_of(case).work
-    return _work(case.workload, tuple(case.parameters.items()))
+    return _work(case.workload, tuple(case.parameters.items()), case.data)
 
 
 def threads_of(case: Case, cores: int) -> int:
@@ -146,18 +155,23 @@ def launch_of(case: Case, usual: Launch) -> Launch:
 
 def step_of(case: Case) -> Step:
     """The step that a case is."""
-    return workload_of(case).step(case.parameters)
+    step = workload_of(case).step(case.parameters)
+    if case.data is None:
+        return step
+    from workloads.filed import from_file
+
+    return from_file(case.workload, step)
 
 
 @lru_cache(maxsize=4096)
-def _work(workload: str, parameters: tuple[tuple[str, int], ...]) -> Work:
-    return CATALOGUE[workload].step(dict(parameters)).work
+def _work(workload: str, parameters: tuple[tuple[str, int], ...], data: str | None) -> Work:
+    return step_of(Case(workload=workload, parameters=dict(parameters), data=data)).work
 
 
 @lru_cache(maxsize=4096)
-def _digest(workload: str, parameters: tuple[tuple[str, int], ...]) -> str:
-    step = CATALOGUE[workload].step(dict(parameters))
-    case = {"workload": workload, "parameters": dict(parameters)}
+def _digest(workload: str, parameters: tuple[tuple[str, int], ...], data: str | None) -> str:
+    step = step_of(Case(workload=workload, parameters=dict(parameters), data=data))
+    case = {"workload": workload, "parameters": dict(parameters)} | ({"data": data} if data else {})
     content = {"case": case, "ops": [op.model_dump() for op in step.work.ops]}
     return digest_of(content if step.meaning is None else content | {"meaning": step.meaning})
 

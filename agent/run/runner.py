@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from agent.control.guard import LANE_DIR, lane_file
+from agent.control.guard import LANE_DIR, lane_file, was_silent
 from agent.deadline import Deadline
 from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
@@ -27,6 +27,7 @@ from workloads.fault import (
     PhoneTrouble,
     Refused,
     RunnerFailed,
+    TooHot,
 )
 from workloads.phone import CoreSet
 from workloads.text import safe_text
@@ -60,6 +61,7 @@ class Ask:
     cores: CoreSet
     launch: Launch
     nodes: Sequence[str]
+    data: str | None = None  # where its data file lies on the phone
 
     @property
     def threads(self) -> int:
@@ -83,6 +85,7 @@ class Ask:
         launch = self.launch
         words = ["taskset", f"{self.cores.mask:x}", "setsid", self.runner]
         words += ["run", lane_file("plan"), LANE_DIR]
+        words += ["--data", self.data] if self.data else []
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
         words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]
@@ -231,6 +234,8 @@ class _Watcher:
     def _check_alive(self, alive: bool) -> None:
         if not alive:
             if self._phone.shell(["test", "-e", lane_file("restored")]).status == 0:
+                if not was_silent(self._phone):
+                    raise TooHot("The phone passed its ceiling of heat and ended the run itself.")
                 raise PhoneTrouble("We were not heard for so long that the phone ended the run.")
             self._check_disk()
             raise self._death()(f"The runner ended without a word: {self._last_words()}")

@@ -154,6 +154,59 @@ def keep(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
         click.echo(f"  {name}: {digest}")
 
 
+@workload.command()
+@click.argument("kind", type=click.Choice(["mnist", "cifar10"]))
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 60_000),
+    default=4096,
+    show_default=True,
+    help="How many of its first samples to take.",
+)
+@lab_option
+@json_option
+def data(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool) -> None:
+    """Make a data file of MNIST or CIFAR-10 from the files in FOLDER, and keep it in the lab.
+
+    Nothing is downloaded: FOLDER holds train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or
+    not), or data_batch_1.bin to data_batch_5.bin. A sweep names the digest that is printed.
+    """
+    from workloads.datasets import data_file
+    from workloads.noun import digest_of_bytes
+
+    content = data_file(kind, _read_set(kind, folder), samples)
+    digest = digest_of_bytes(content)
+    shelf = read_lab(lab_folder).files_folder
+    try:
+        shelf.mkdir(parents=True, exist_ok=True)
+        part = shelf / f"{digest}.part"
+        part.write_bytes(content)
+        part.replace(shelf / digest)
+    except OSError as error:
+        raise Refused(f"{shelf} cannot be written: {error.strerror}") from error
+    if as_json:
+        print_json({"data": digest, "bytes": len(content)})
+        return
+    click.echo(f"workload: {{use: lenet, data: {digest}}}" if kind == "mnist" else digest)
+
+
+def _read_set(kind: str, folder: Path) -> dict[str, bytes]:
+    """The published files that a folder holds; CIFAR-10 may come with fewer than five."""
+    from workloads.datasets import FILES
+
+    found: dict[str, bytes] = {}
+    for name in FILES[kind]:
+        for file in (folder / name, folder / f"{name}.gz"):
+            if file.is_file():
+                found[name] = file.read_bytes()
+                break
+    if not found or (kind == "mnist" and len(found) < len(FILES[kind])):
+        missing = ", ".join(name for name in FILES[kind] if name not in found)
+        raise Refused(f"{folder} has no {missing}")
+    return found
+
+
 def _keep(file: Path, shelf: Path) -> str:
     """Copy a file whole or not at all, and answer its digest."""
     import shutil

@@ -5,6 +5,7 @@ A workload is one of the catalogue, or a foreign program: `external:FILE` names 
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,9 +15,11 @@ from orchestrator.plan.manifest import problems_in, read_manifest
 from orchestrator.plan.reading import Reader
 from workloads.catalogue import CATALOGUE, Case, Parameter, bind, bind_external, wrapped
 from workloads.external import Manifest
+from workloads.fault import Refused
 from workloads.text import safe_text
 
-WORKLOAD_KEYS = ("use", "with")
+WORKLOAD_KEYS = ("use", "with", "data")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 EXTERNAL_PREFIX = "external:"
 Fetch = Callable[[str], str]  # a file that a sweep names -> its text, or OSError
 
@@ -27,6 +30,7 @@ class Offers:
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self._brought: dict[str, Manifest] = {}
+        self.data: str | None = None  # digest of the file that is learned from
 
     def parameters(self, name: str) -> tuple[Parameter, ...]:
         """What can be chosen of a workload."""
@@ -38,7 +42,26 @@ class Offers:
         """A case of a workload."""
         if name in self._brought:
             return bind_external(self._brought[name], given)
-        return bind(name, given)
+        return bind(name, given, self.data)
+
+    def read_data(self, reader: Reader, node: Node, name: str | None) -> None:
+        """Read the digest of a data file, and see whether the workload can learn from one."""
+        path = "workload.data"
+        text = reader.text(node, path, "the digest that 'farm workload data' prints")
+        if text is None:
+            return
+        if _DIGEST.fullmatch(text) is None or name in self._brought:
+            wanted = "write the 64 letters that 'farm workload data' prints"
+            reader.refuse(
+                node, path, f"'{safe_text(text, 40)}' is no digest of a data file; {wanted}"
+            )
+            return
+        self.data = text
+        if name is not None:
+            try:
+                bind(name, {}, text)
+            except Refused as error:
+                reader.refuse(node, path, safe_text(error))
 
     def read_name(self, reader: Reader, node: Node, path: str) -> str | None:
         """Read the name of a workload; of a foreign program, its manifest as well."""
@@ -158,7 +181,10 @@ def _read_workload(reader: Reader, offers: Offers, entry: Entry) -> tuple[str | 
     if use is None:
         reader.refuse(node, "workload", "the key 'use' is missing; it names the workload")
         return None, None
-    return offers.read_name(reader, use.node, "workload.use"), entries.entries.get("with")
+    name = offers.read_name(reader, use.node, "workload.use")
+    if "data" in entries.entries:
+        offers.read_data(reader, entries.entries["data"].node, name)
+    return name, entries.entries.get("with")
 
 
 def _read_fixed(reader: Reader, space: CaseSpace, given: Entry) -> dict[str, int]:
