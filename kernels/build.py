@@ -37,13 +37,15 @@ _COMPILE = (
     "-fdata-sections",
     "-fvisibility=hidden",
 )
-# Where the time goes; the rest is compiled for size.
-_FAST = (
-    "engine/cpu/conv.c",
-    "engine/cpu/depthwise.c",
-    "engine/cpu/gemm.c",
-    "engine/cpu/tile.c",
-)
+# Where the time goes is compiled for speed; the rest for size.
+_SPEED: dict[str, tuple[str, ...]] = {
+    "engine/cpu/depthwise.c": ("-O3",),
+    "engine/cpu/gemm.c": ("-O3",),
+    "engine/cpu/tile.c": ("-O3",),
+    "engine/cpu/updates.c": ("-O3", "-fno-unroll-loops"),
+}
+_SIZE = ("-Os",)
+_SIZE_ONCE = ("-Os", "-fno-vectorize")  # what runs once, before the first step
 _LINK = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
 
 # All that the bionic build may ask of Android: what is not listed here does not link. Each has been
@@ -119,7 +121,7 @@ def sources(root: Path = HERE) -> tuple[Path, ...]:
 
 def digest_of_sources(target: Target, zig_version: str, root: Path = HERE) -> str:
     """What a binary comes from: sources, flags, compiler."""
-    recipe: list[object] = [target.zig, _COMPILE, _FAST, _LINK, zig_version]
+    recipe: list[object] = [target.zig, _COMPILE, _SPEED, _SIZE, _SIZE_ONCE, _LINK, zig_version]
     recipe += [target.flags, target.engine, target.link]
     if target.bionic:
         recipe.append(_BIONIC)
@@ -201,7 +203,7 @@ def _is_compiled(target: Target, path: Path) -> bool:
 def _compile(target: Target, path: Path, scratch: Path, root: Path) -> str:
     output = scratch / (path.as_posix().replace("/", "-") + ".o")
     own = list(target.engine) if path.parts[0] == "engine" else []
-    own += ["-O3", "-fno-unroll-loops"] if path.as_posix() in _FAST else ["-Os"]
+    own += _SPEED.get(path.as_posix(), _SIZE if "cpu" in path.parts else _SIZE_ONCE)
     # Told from within the sources, so that no path of this machine gets into the bytes.
     words = ["cc", "-target", target.zig, *_COMPILE, *target.flags, *own]
     _zig([*words, "-c", path.as_posix(), "-o", str(output)], root)

@@ -6,9 +6,9 @@
 #define _GNU_SOURCE
 #include "data.h"
 #include "random.h"
+#include "text.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -540,12 +540,12 @@ enum dataset_result dataset_open(const struct stream *streams, int count, uint64
                              ? "is one too many"
                              : check_streams(streams, count, file, &number);
     if (reason) {
-        snprintf(fault, DATA_FAULT_BYTES, "stream %d %s", number, reason);
+        compose(fault, DATA_FAULT_BYTES, "stream %d %s", number, reason);
         return DATASET_REFUSED;
     }
     struct dataset *made = take_memory(streams, count, seed);
     if (made == NULL) {
-        snprintf(fault, DATA_FAULT_BYTES, "the data set does not fit in memory");
+        compose(fault, DATA_FAULT_BYTES, "the data set does not fit in memory");
         return DATASET_NO_MEMORY;
     }
     for (int n = 0; n < count; n++) {
@@ -554,7 +554,7 @@ enum dataset_result dataset_open(const struct stream *streams, int count, uint64
     }
     reason = reads ? read_streams(made, file) : NULL;
     if (reason) {
-        snprintf(fault, DATA_FAULT_BYTES, "the data file %s", reason);
+        compose(fault, DATA_FAULT_BYTES, "the data file %s", reason);
         dataset_close(made);
         return DATASET_UNREADABLE;
     }

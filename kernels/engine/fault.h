@@ -4,9 +4,9 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "../runner/runner.h"
+#include "text.h"
 
 struct fault {
     enum runner_exit exit; /* RUNNER_DONE: nothing is wrong */
@@ -22,7 +22,7 @@ __attribute__((format(printf, 3, 4))) static inline bool fault_say(struct fault 
     }
     va_list values;
     va_start(values, format);
-    vsnprintf(fault->text, sizeof fault->text, format, values);
+    compose_list(fault->text, sizeof fault->text, format, values);
     va_end(values);
     fault->exit = exit;
     return false;

@@ -105,13 +105,8 @@ static bool read_int(struct reader *reader, const char *word, int64_t least, int
 }
 
 static bool read_float(struct reader *reader, const char *word, float *value) {
-    char *end = NULL;
-    size_t length = strlen(word);
-    if (length > 40 || strspn(word, "0123456789+-.eE") != length) {
-        return refuse_word(reader, word, "is not a number");
-    }
-    double number = strtod(word, &end);
-    if (end == word || *end != '\0' || !(number >= -3e38 && number <= 3e38)) {
+    double number = 0;
+    if (!parse_number(word, &number) || !(number >= -3e38 && number <= 3e38)) {
         return refuse_word(reader, word, "is not a number");
     }
     *value = (float)number;

@@ -229,10 +229,18 @@ static void mark_parameters(const struct plan *plan, bool updates, bool *marked)
     }
 }
 
-static int by_offset(const void *a, const void *b) {
-    const struct tensor *one = *(const struct tensor *const *)a;
-    const struct tensor *two = *(const struct tensor *const *)b;
-    return (one->offset > two->offset) - (one->offset < two->offset);
+/* By where they begin: Shell's sort, in steps that halve. */
+static void sort_by_offset(const struct tensor **tensor, int count) {
+    for (int gap = count / 2; gap > 0; gap /= 2) {
+        for (int i = gap; i < count; i++) {
+            const struct tensor *moving = tensor[i];
+            int at = i;
+            for (; at >= gap && tensor[at - gap]->offset > moving->offset; at -= gap) {
+                tensor[at] = tensor[at - gap];
+            }
+            tensor[at] = moving;
+        }
+    }
 }
 
 /* Values under the marked tensors; what two of them share counts once. */
@@ -244,7 +252,7 @@ static int64_t values_under(const struct plan *plan, const bool *marked,
             sorted[count++] = &plan->tensor[i];
         }
     }
-    qsort(sorted, (size_t)count, sizeof *sorted, by_offset);
+    sort_by_offset(sorted, count);
     size_t reached = 0, bytes = 0;
     for (int i = 0; i < count; i++) {
         size_t first = sorted[i]->offset > reached ? sorted[i]->offset : reached;

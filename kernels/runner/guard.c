@@ -5,6 +5,7 @@
  * else has done it. */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -90,7 +91,7 @@ static bool stays_too_hot(struct guard *guard, int64_t now) {
  * stranger who was given its number. */
 static bool is_a_run(const struct guard *guard, long pid) {
     char path[64], words[PATH_BYTES], foreign[PATH_BYTES];
-    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
+    compose(path, sizeof path, "/proc/%lld/cmdline", (long long)pid);
     long count = read_start(path, words, sizeof words);
     if (count <= 0 || !join_path(foreign, guard->folder, "work/")) {
         return false;

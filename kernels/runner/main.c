@@ -2,7 +2,6 @@
  *
  * The one rule: what runner.h does not have is refused. A word too many, a number that is not one
  * or an option of another verb is the fault "usage", and nothing was touched by then. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "system.h"
@@ -18,11 +17,8 @@ struct option {
 
 static bool read_number(const char *name, const char *word, bool whole, double *number,
                         struct fault *fault) {
-    char *end = NULL;
-    size_t length = strlen(word);
-    bool plain = length < 32 && strspn(word, "0123456789.e+-") == length;
-    *number = plain ? strtod(word, &end) : 0;
-    if (!plain || end == word || *end != '\0' || (whole && *number != (double)(int64_t)*number)) {
+    if (!parse_number(word, number) || (whole && *number < 1e18 && *number > -1e18 &&
+                                        *number != (double)(int64_t)*number)) {
         return fault_say(fault, RUNNER_USAGE, "'%.20s %.40s' is not a %snumber", name, word,
                          whole ? "whole " : "");
     }

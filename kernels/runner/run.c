@@ -76,7 +76,7 @@ struct plan *open_plan(const char *path, struct fault *fault) {
 
 static void say_hello(struct run *run, uint64_t mask) {
     char hex[20];
-    snprintf(hex, sizeof hex, "%llx", (unsigned long long)mask);
+    compose(hex, sizeof hex, "%llx", (unsigned long long)mask);
     say_begin(&run->out, "hello");
     say_int(&run->out, "contract", RUNNER_CONTRACT);
     say_int(&run->out, "pid", getpid());

@@ -213,19 +213,6 @@ static void say_all_lines(struct say *say, char *text, size_t length) {
     say_text(say, NULL, text, whole_characters(text, length, WHOLE_BYTES_MAX));
 }
 
-static size_t put_number(char *text, uint64_t number) {
-    char digits[20];
-    size_t count = 0;
-    do {
-        digits[count++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    for (size_t i = 0; i < count; i++) {
-        text[i] = digits[count - 1 - i];
-    }
-    return count;
-}
-
 /* One line "cpuN user nice system idle iowait irq softirq steal ..." as "N:BUSY/TOTAL". */
 static size_t put_core(char *text, const char *at, const char *end) {
     uint64_t core = 0, total = 0, idle = 0;
@@ -241,11 +228,11 @@ static size_t put_core(char *text, const char *at, const char *end) {
         total += ticks;
         idle += column == 3 || column == 4 ? ticks : 0;
     }
-    size_t used = put_number(text, core);
+    size_t used = print_whole(text, core, 10);
     text[used++] = ':';
-    used += put_number(text + used, total - idle);
+    used += print_whole(text + used, total - idle, 10);
     text[used++] = '/';
-    return used + put_number(text + used, total);
+    return used + print_whole(text + used, total, 10);
 }
 
 static void say_cores(struct say *say, const char *text, size_t length) {

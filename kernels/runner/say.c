@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +28,7 @@ static bool make_room(struct say *say, size_t room) {
 bool say_open(struct say *say, const char *folder, const char *name, bool append, size_t room,
               struct fault *fault) {
     *say = (struct say){.file = -1, .fault = fault};
-    snprintf(say->name, sizeof say->name, "%s", name);
+    compose(say->name, sizeof say->name, "%s", name);
     char path[PATH_BYTES];
     if (!make_room(say, room)) {
         return false;
@@ -77,28 +76,22 @@ static void put_name(struct say *say, const char *name) {
 }
 
 void say_int(struct say *say, const char *name, int64_t value) {
-    char digits[24];
-    char *at = digits + sizeof digits;
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    char digits[NUMBER_BYTES];
     put_name(say, name);
-    do {
-        *--at = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
     if (value < 0) {
-        *--at = '-';
+        put_char(say, '-');
     }
-    put(say, at, (size_t)(digits + sizeof digits - at));
+    put(say, digits, print_whole(digits, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10));
 }
 
 void say_real(struct say *say, const char *name, double value) {
-    char digits[40];
+    char digits[NUMBER_BYTES];
     if (!isfinite(value)) {
         say_null(say, name);
         return;
     }
     put_name(say, name);
-    put(say, digits, (size_t)snprintf(digits, sizeof digits, "%.9g", value));
+    put(say, digits, print_number(digits, value));
 }
 
 void say_raw(struct say *say, const char *name, const char *json) {

@@ -3,11 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "../engine/text.h"
 
 enum { MASK_BYTES = 1024 };
 
@@ -102,8 +103,8 @@ char *read_whole(const char *path, size_t most, size_t *count) {
 }
 
 bool join_path(char path[PATH_BYTES], const char *folder, const char *name) {
-    int length = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return length > 0 && length < PATH_BYTES;
+    compose(path, PATH_BYTES, "%s/%s", folder, name);
+    return strlen(folder) + 1 + strlen(name) < PATH_BYTES;
 }
 
 int64_t peak_rss_kb(void) {
