@@ -159,21 +159,37 @@ static void say_trace(struct run *run) {
     }
 }
 
-static void say_done(struct run *run, int moved, double answer_error) {
-    const struct losses *losses = &run->losses;
-    bool has_loss = run->work.plan->loss != NULL && losses->seen > 0;
-    double last_sum = 0;
-    int64_t count = losses->seen < losses->round ? losses->seen : losses->round;
-    for (int64_t i = 0; i < count; i++) {
-        last_sum += losses->last[i];
+/* The mean of so many losses, ending with step number `end`. */
+static double mean_loss(const struct losses *losses, int64_t end, int64_t count) {
+    double sum = 0;
+    for (int64_t i = end - count; i < end; i++) {
+        sum += losses->last[i % losses->round];
     }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+/* The first and the last round; of a run that was shorter than one, its halves. */
+static void compare_losses(const struct losses *losses, double *first, double *last) {
+    if (losses->seen > losses->round) {
+        *first = losses->first_sum / (double)losses->round;
+        *last = mean_loss(losses, losses->seen, losses->round);
+    } else {
+        int64_t half = (losses->seen + 1) / 2;
+        *first = mean_loss(losses, half, half);
+        *last = mean_loss(losses, losses->seen, half);
+    }
+}
+
+static void say_done(struct run *run, int moved, double answer_error) {
+    double first = NAN, last = NAN;
+    compare_losses(&run->losses, &first, &last);
     say_begin(&run->out, "done");
     say_int(&run->out, "steps", run->measured);
     say_int(&run->out, "ns", run->measured_ns);
     say_int(&run->out, "t_ns", now_ns());
     say_int(&run->out, "peak_rss_kb", peak_rss_kb());
-    say_real(&run->out, "loss_first", has_loss ? losses->first_sum / (double)count : NAN);
-    say_real(&run->out, "loss_last", has_loss ? last_sum / (double)count : NAN);
+    say_real(&run->out, "loss_first", first);
+    say_real(&run->out, "loss_last", last);
     say_flag(&run->out, "parameters_changed", moved > 0);
     say_int(&run->out, "parameters", run->work.parameters);
     say_int(&run->out, "macs", run->work.macs);

@@ -76,8 +76,8 @@
  *      "parameters_changed":true,"parameters":P,"macs":Q,"learned":U,"moved":V,"fallbacks":0,
  *      "answer_error":null}
  *         loss_first and loss_last are means over the first and the last round through the same
- *         few batches, warm-up included, so that they compare like with like; null for a workload
- *         without a loss. parameters and macs (multiply-adds of the forward operations of one
+ *         few batches, warm-up included, so that they compare like with like (over the halves of
+ *         a run that was shorter than one round); null for a workload without a loss. parameters and macs (multiply-adds of the forward operations of one
  *         step) are counted from what was executed. learned tensors have an update, moved ones
  *         differ from their first values. fallbacks counts operations that another backend did.
  *         answer_error is the largest error of a product against a reference in double precision,
