@@ -100,6 +100,7 @@ class Body:
     ops: list[BodyOp] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     loss: Tensor | None = None
+    inputs: list[dict[str, Tensor]] = field(default_factory=list)  # of each pass, by name
     # Entries of the header that have no operation of their own, since another does them as well.
     covered: set[int] = field(default_factory=set)
     arenas: dict[Arena, int] = field(default_factory=dict)

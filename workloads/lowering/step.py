@@ -57,6 +57,7 @@ def _training(step: Training) -> Body:
         writer.load("load", each.taught, each.taught.columns, step.batch, samples)
         for each in step.passes
     ]
+    body.inputs = loaded
     for each, inputs in zip(step.passes, loaded, strict=True):
         writer.train(each, inputs)
     if evaluation:

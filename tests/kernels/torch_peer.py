@@ -1,0 +1,218 @@
+"""The models once more, in PyTorch: read from their definitions, not from their plans.
+
+First values, batches and dropout's masks come from a dump; all else is PyTorch's own.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812, as PyTorch's own pages have it
+
+from workloads import layers as our
+from workloads.graph import TARGET, Model, Node
+from workloads.layers.windows import slides
+from workloads.training import SGD, Adam, Optimizer, Training
+
+Values = Mapping[str, Tensor]  # by the name of a tensor in the plan
+
+
+class Peer:
+    """A training step in PyTorch, with what it remembers from step to step."""
+
+    def __init__(self, step: Training, first: Values) -> None:
+        self._step = step
+        self._parameters: dict[str, Tensor] = {}
+        self._optimizers: dict[int, torch.optim.Optimizer] = {}
+        for each in step.passes:
+            for node in each.model.nodes:
+                for name in each.model.parameter_shapes(node):
+                    key = f"{node.name}.{name}"
+                    if key not in self._parameters:
+                        self._parameters[key] = first[key].clone().requires_grad_()
+        for at, each in enumerate(step.passes):
+            if each.optimizer is not None:
+                self._optimizers[at] = _optimizer(each.optimizer, self._learned(each.taught))
+
+    @property
+    def parameters(self) -> Values:
+        """The parameters as they are by now."""
+        return self._parameters
+
+    def step(self, inputs: list[Values], masks: Values) -> float:
+        """One step over what the engine loaded, a set of inputs a pass; the first pass's loss."""
+        losses: list[float] = []
+        for at, each in enumerate(self._step.passes):
+            learned = self._learned(each.taught)
+            for parameter in self._parameters.values():
+                parameter.requires_grad_(any(parameter is one for one in learned))
+            loss = self._loss(each.taught, inputs[at], masks)
+            losses.append(float(loss.detach()))
+            loss.backward()  # type: ignore[no-untyped-call]
+            if at in self._optimizers:
+                self._optimizers[at].step()
+                for parameter in learned:
+                    parameter.grad = None
+        return losses[0]
+
+    def _learned(self, model: Model) -> list[Tensor]:
+        return [
+            self._parameters[f"{node.name}.{name}"]
+            for node in model.nodes
+            if model.learned(node)
+            for name in model.parameter_shapes(node)
+        ]
+
+    def _loss(self, model: Model, inputs: Values, masks: Values) -> Tensor:
+        values = dict(inputs)
+        for node in model.nodes:
+            xs = [values[feed] for feed in model.feeds[node.name]]
+            own = {
+                name: self._parameters[f"{node.name}.{name}"]
+                for name in model.parameter_shapes(node)
+            }
+            if isinstance(node.layer, our.Dropout):
+                own["mask"] = masks[f"{node.name}.mask"]
+            if isinstance(node.layer, our.Loss) and TARGET in inputs:
+                own[TARGET] = inputs[TARGET]
+            values[node.name] = _forward(model, node, xs, own)
+        return values[model.nodes[-1].name]
+
+
+def _optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    match optimizer:
+        case SGD(learning_rate=rate, momentum=momentum, weight_decay=decay):
+            return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay)
+        case Adam(learning_rate=rate, beta_1=first, beta_2=second, epsilon=epsilon):
+            return torch.optim.Adam(parameters, rate, (first, second), epsilon)
+        case _:
+            raise AssertionError(optimizer)
+
+
+def _forward(model: Model, node: Node, xs: list[Tensor], own: dict[str, Tensor]) -> Tensor:
+    layer: Any = node.layer
+    name = type(layer).__name__
+    if name in WINDOWED:
+        shape = model.shapes[model.feeds[node.name][0]]
+        size = (shape[1], shape[2])
+        turned = getattr(layer, "transposed", False)
+        across = slides(size, layer.kernel, layer.stride, layer.padding, turned)
+        return WINDOWED[name](layer, xs[0], own, across)
+    if name in JOINING:
+        return JOINING[name](layer, xs, own)
+    return PLAIN[name](layer, xs[0], own)
+
+
+def _conv(layer: our.Conv2d, x: Tensor, own: dict[str, Tensor], across: Any) -> Tensor:
+    weight, bias = own["weight"], own.get("bias")
+    if layer.transposed:
+        full = F.conv_transpose2d(x, weight, None, layer.stride, groups=layer.groups)
+        height, width = across
+        cut = full[
+            :,
+            :,
+            height.before : height.before + height.positions,
+            width.before : width.before + width.positions,
+        ]
+        return cut if bias is None else cut + bias[:, None, None]
+    return F.conv2d(_padded(x, across), weight, bias, layer.stride, groups=layer.groups)
+
+
+def _padded(x: Tensor, across: Any, value: float = 0.0) -> Tensor:
+    height, width = across
+    return F.pad(x, (width.before, width.after, height.before, height.after), value=value)
+
+
+def _max_pool(layer: our.MaxPool, x: Tensor, _: dict[str, Tensor], across: Any) -> Tensor:
+    return F.max_pool2d(_padded(x, across, float("-inf")), layer.kernel, layer.stride)
+
+
+def _avg_pool(layer: our.AvgPool, x: Tensor, _: dict[str, Tensor], across: Any) -> Tensor:
+    def total(values: Tensor) -> Tensor:
+        return F.avg_pool2d(_padded(values, across), layer.kernel, layer.stride)
+
+    return total(x) / total(torch.ones_like(x))
+
+
+def _batch_norm(layer: our.BatchNorm, x: Tensor, own: dict[str, Tensor]) -> Tensor:
+    return F.batch_norm(x, None, None, own["scale"], own["shift"], True, 0.1, layer.epsilon)
+
+
+def _lstm(_: our.LSTM, x: Tensor, own: dict[str, Tensor]) -> Tensor:
+    wi, ws, bias = own["input_weight"], own["state_weight"], own["bias"]
+    state = cell = x.new_zeros(x.shape[0], ws.shape[1])
+    moments = []
+    for at in range(x.shape[1]):
+        i, f, c, o = (x[:, at] @ wi.T + state @ ws.T + bias).chunk(4, dim=1)
+        cell = f.sigmoid() * cell + i.sigmoid() * c.tanh()
+        state = o.sigmoid() * cell.tanh()
+        moments.append(state)
+    return torch.stack(moments, dim=1)
+
+
+def _attention(layer: our.Attention, x: Tensor, own: dict[str, Tensor]) -> Tensor:
+    batch, time, features = x.shape
+    parts = F.linear(x, own["weight"], own["bias"]).chunk(3, dim=-1)
+    q, k, v = (
+        part.reshape(batch, time, layer.heads, features // layer.heads).transpose(1, 2)
+        for part in parts
+    )
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=layer.causal)
+    out = mixed.transpose(1, 2).reshape(batch, time, features)
+    return F.linear(out, own["out_weight"], own["out_bias"])
+
+
+def _temporal(layer: our.TemporalDifference, xs: list[Tensor], _: dict[str, Tensor]) -> Tensor:
+    q, following, action, reward = xs
+    goal = q.detach().clone()
+    best = reward + layer.discount * following.detach().max(dim=1).values
+    goal[torch.arange(len(q)), action] = best
+    return F.mse_loss(q, goal)
+
+
+WINDOWED: dict[str, Callable[..., Tensor]] = {
+    "Conv2d": _conv,
+    "MaxPool": _max_pool,
+    "AvgPool": _avg_pool,
+}
+JOINING: dict[str, Callable[..., Tensor]] = {
+    "Add": lambda _, xs, own: torch.stack(xs).sum(dim=0),
+    "Concat": lambda layer, xs, own: torch.cat(xs, dim=layer.axis + 1),
+    "TemporalDifference": _temporal,
+}
+PLAIN: dict[str, Callable[..., Tensor]] = {
+    "Linear": lambda _, x, own: F.linear(x, own["weight"], own.get("bias")),
+    "ReLU": lambda _, x, own: x.relu(),
+    "ReLU6": lambda _, x, own: F.relu6(x),
+    "LeakyReLU": lambda layer, x, own: F.leaky_relu(x, layer.slope),
+    "Tanh": lambda _, x, own: x.tanh(),
+    "Sigmoid": lambda _, x, own: x.sigmoid(),
+    "GELU": lambda _, x, own: F.gelu(x),
+    "Dropout": lambda layer, x, own: x * own["mask"] / (1 - layer.share),
+    "Softmax": lambda layer, x, own: x.softmax(
+        dim=layer.axis if layer.axis < 0 else layer.axis + 1
+    ),
+    "BatchNorm": _batch_norm,
+    "LayerNorm": lambda layer, x, own: F.layer_norm(
+        x, x.shape[-1:], own["scale"], own["shift"], layer.epsilon
+    ),
+    "GlobalAvgPool": lambda _, x, own: x.mean(dim=(2, 3), keepdim=True),
+    "Flatten": lambda _, x, own: x.flatten(1),
+    "Reshape": lambda layer, x, own: x.reshape(-1, *layer.to),
+    "Upsample": lambda layer, x, own: x.repeat_interleave(layer.factor, 2).repeat_interleave(
+        layer.factor, 3
+    ),
+    "Embedding": lambda _, x, own: F.embedding(x, own["weight"]),
+    "Positions": lambda _, x, own: x + own["weight"],
+    "LastMoment": lambda _, x, own: x[:, -1],
+    "RepeatMoment": lambda layer, x, own: x[:, None].expand(-1, layer.moments, -1),
+    "LSTM": _lstm,
+    "Attention": _attention,
+    "SoftmaxCrossEntropy": lambda _, x, own: F.cross_entropy(
+        x.reshape(-1, x.shape[-1]), own[TARGET].reshape(-1)
+    ),
+    "CrossEntropy": lambda _, x, own: F.nll_loss(x.clamp_min(1e-12).log(), own[TARGET]),
+    "MeanSquaredError": lambda _, x, own: F.mse_loss(x, own[TARGET]),
+    "BinaryCrossEntropy": lambda _, x, own: F.binary_cross_entropy_with_logits(x, own[TARGET]),
+}
