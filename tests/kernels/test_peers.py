@@ -20,7 +20,7 @@ SMALL = {"batch_size": 4, "image_size": 64, "moments": 8, "days": 2}
 LEFT_OUT = {
     "emdl-cpuconf": "it is emdl-alexnet under another name",
     "emdl-squeezenet": "its loss is not a number after the first step, as in the study",
-    "emdl-mobilenetv2": "its rate is below what a scale of 1 can take; mobilenetv2 is the same model",
+    "emdl-mobilenetv2": "its rate moves no scale of 1; mobilenetv2 is the same model",
     "emdl-googlenet": "it says 1 whatever it sees, as in the study; nothing but decay moves it",
     "seq2seq": "its 348 M parameters do not fit this way; its layers are those of char-lstm",
 }
