@@ -19,6 +19,7 @@ from agent.run.activity import (
     gpu_node,
     parse_memory,
     swap_used_kb,
+    swapped_mb,
 )
 from agent.run.figures import (
     CURRENT,
@@ -262,6 +263,7 @@ def weigh(
         unseen_s=longest_gap_s(readings.t_ns, span),
         strays=strays(placement, scene.cores.mask) if placement else {},
         clamp_max=placement.clamp_max if placement else None,
+        swapped_mb=swapped_mb(readings, before.swap_used_kb),
         settled=soaked_ns is not None,
     )
     courses = scene.courses(readings, offered) if offered is not None else {}

@@ -12,6 +12,7 @@ from agent.phone.nodes import ticks_between
 from agent.run.gates import Doubt, Effort, failed_gates
 from agent.run.lines import Done
 from workloads.condition import Condition, Protocol
+from workloads.fit import SWAPS_MB
 from workloads.measure import Standing, Verdict
 
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it says nothing
@@ -43,6 +44,7 @@ class Evidence:
     strays: Mapping[int, int] = field(default_factory=dict)  # threads with masks not asked for
     settled: bool = False  # whether a long run became steady
     clamp_max: int | None = None  # what the scheduler lets the run ask for, of 1024
+    swapped_mb: float | None = None
 
     @property
     def done(self) -> Done:
@@ -152,6 +154,12 @@ def _held_clocks(seen: Evidence) -> Iterator[Doubt]:
         yield Standing.SUSPECT, f"the cooling device {cooler} was at work"
 
 
+def _in_memory(seen: Evidence) -> Iterator[Doubt]:
+    """Who asked to try what is too large, asked for this."""
+    if seen.condition.too_large is None and (seen.swapped_mb or 0.0) >= SWAPS_MB:
+        yield Standing.SUSPECT, f"{seen.swapped_mb:.0f} MB went to swap during the run"
+
+
 def _right_work(seen: Evidence) -> Iterator[Doubt]:
     return failed_gates(seen.effort)
 
@@ -165,4 +173,5 @@ RULES: tuple[Callable[[Evidence], Iterator[Doubt]], ...] = (
     _long_enough,
     _settled,
     _held_clocks,
+    _in_memory,
 )

@@ -71,6 +71,7 @@ def test_a_run_as_asked_is_valid() -> None:
         ({"temps_c": (38.4,) * 40}, Standing.SUSPECT, "stood still"),
         ({"temps_c": (38.0,) * 40, "start_temp_c": 30.3}, Standing.SUSPECT, "stood still"),
         ({"unseen_s": 5.0}, Standing.SUSPECT, "nothing was read for 5.0 s"),
+        ({"swapped_mb": 300.0}, Standing.SUSPECT, "300 MB went to swap"),
     ],
 )
 def test_each_doubt_has_its_weight(
@@ -80,6 +81,13 @@ def test_each_doubt_has_its_weight(
     verdict = judge(replace(SOUND, **change))  # type: ignore[arg-type]
     assert verdict.standing is standing
     assert words in " ".join(verdict.reasons)
+
+
+def test_who_dares_may_swap() -> None:
+    """It was predicted, it was asked for, and it is told as an outcome."""
+    dared = replace(SOUND, condition=Condition(too_large="try"), swapped_mb=300.0)
+    assert judge(dared).standing is Standing.VALID
+    assert judge(replace(SOUND, swapped_mb=2.0)).standing is Standing.VALID  # may be anybody's
 
 
 def with_done(work: Work = WORK, source: Source = Source.PHONE, **changes: object) -> Evidence:
