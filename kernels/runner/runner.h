@@ -77,11 +77,12 @@
  *      "answer_error":null}
  *         loss_first and loss_last are means over the first and the last round through the same
  *         few batches, warm-up included, so that they compare like with like (over the halves of
- *         a run that was shorter than one round); null for a workload without a loss. parameters and macs (multiply-adds of the forward operations of one
- *         step) are counted from what was executed. learned tensors have an update, moved ones
- *         differ from their first values. fallbacks counts operations that another backend did.
- *         answer_error is the largest error of a product against a reference in double precision,
- *         relative to the size of the terms, where the workload has such an answer.
+ *         a run that was shorter than one round); null for a workload without a loss. parameters
+ *         and macs (multiply-adds of the forward operations of one step) are counted from what was
+ *         executed. learned tensors have an update, moved ones differ from their first values.
+ *         fallbacks counts operations that another backend did. answer_error is the largest error
+ *         of a product against a reference in double precision, relative to the size of the terms,
+ *         where the workload has such an answer.
  *         A training workload that changed no parameter is a fault (wrong_answer), never "done": a
  *         framework that silently skips the optimizer is the oldest way to win a training
  *         benchmark. So is a loss that is not finite.
