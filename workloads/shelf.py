@@ -198,7 +198,7 @@ def _tx2() -> Iterator[Workload]:
         TX2,
         "whose text is it? LSTM and convolution",
         _batch(16),
-        _length(30, 8, 1024),
+        _length(30, 4, 1024),
         notes=_TX2_NOTES + sizes + "Adam of 0.001 is ours.",
     )
     yield _trained(

@@ -34,7 +34,7 @@ def run_plan(verb: str, plan: bytes, folder: Path, *words: str) -> subprocess.Co
     """Hand a plan to the runner."""
     (folder / "plan").write_bytes(plan)
     command = [str(the_runner()), verb, str(folder / "plan"), str(folder), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
 
 def dump(text: str, steps: int) -> list[list[Array]]:

@@ -1,0 +1,114 @@
+"""Every workload of the shelf on the runner that ships: it learns, moves and counts as it says.
+
+What cannot learn is named here with the reason: it was coded so, and its runs have to be void.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.dumps import run_plan
+from workloads.catalogue import CATALOGUE, Case, bind, lower, work_of
+from workloads.shelf import INFERENCE
+
+STEPS = 24  # six rounds through the same four batches
+QUICK = ("mlp-1", "mlp-2", "mlp-3", "mlp-4", "lenet", "emdl-lenet", "resnet20", "char-lstm", "dqn")
+# Smaller than their studies had them, so that this computer is done today.
+SMALL: dict[str, dict[str, int]] = {
+    "alexnet": {"image_size": 64},
+    "googlenet": {"image_size": 64},
+    "inceptionv1": {"image_size": 64},
+    "mobilenetv2": {"image_size": 64},
+    "squeezenet": {"image_size": 64},
+    "resnet50": {"image_size": 64},
+    "vgg16": {"image_size": 32},
+    "xception": {"image_size": 71},
+    "vgg19": {"image_size": 32},
+    "resnet101": {"image_size": 64},
+    "resnet152": {"image_size": 64},
+    "bert": {"text_length": 8},
+}
+CANNOT_LEARN = {"emdl-squeezenet", "emdl-googlenet"}
+TOO_LARGE = {"seq2seq"}  # four copies of 348 M parameters are more than a small computer has
+TOO_SLOW_A_RATE = {"emdl-mobilenetv2"}  # 1e-5: a tensor may stay where it was for a few steps
+TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE}" in CATALOGUE]
+SLOW = [name for name in TRAINED if name not in QUICK and name not in CANNOT_LEARN | TOO_LARGE]
+
+
+def ran(case: Case, folder: Path, steps: int = STEPS) -> dict[str, Any]:
+    """Run a case for so many steps and answer the last line."""
+    words = ("--warmup", "0", "--steps", str(steps), "--max-seconds", "600")
+    run_plan("run", lower(case, 1), folder, *words)
+    last: dict[str, Any] = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
+    return last
+
+
+def a_small_case(name: str, batch: int = 4) -> Case:
+    of = name.removesuffix(INFERENCE)
+    return bind(name, {"batch_size": batch, **SMALL.get(of, {})})
+
+
+def check_learning(name: str, folder: Path) -> None:
+    case = a_small_case(name)
+    done, work = ran(case, folder), work_of(case)
+    assert "done" == done["line"], done
+    assert done["loss_last"] < 0.97 * done["loss_first"]
+    assert (work.parameters, work.macs) == (done["parameters"], done["macs"])
+    assert done["moved"] == done["learned"] or name in TOO_SLOW_A_RATE
+    assert 0 == done["fallbacks"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_workload_learns(name: str, tmp_path: Path) -> None:
+    check_learning(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_every_workload_learns(name: str, tmp_path: Path) -> None:
+    check_learning(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", [f"{name}{INFERENCE}" for name in QUICK])
+def test_a_model_can_be_used(name: str, tmp_path: Path) -> None:
+    case = a_small_case(name)
+    done = ran(case, tmp_path, steps=2)
+    assert ("done", None, work_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [f"{name}{INFERENCE}" for name in SLOW])
+def test_every_model_can_be_used(name: str, tmp_path: Path) -> None:
+    case = a_small_case(name)
+    done = ran(case, tmp_path, steps=2)
+    assert ("done", None, work_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
+
+
+@pytest.mark.slow
+def test_what_was_coded_without_a_softmax_is_not_a_number(tmp_path: Path) -> None:
+    fault = ran(bind("emdl-squeezenet", {"batch_size": 1}), tmp_path)
+    assert ("fault", "wrong_answer") == (fault["line"], fault["code"])
+    assert "is not finite" in fault["text"]
+
+
+@pytest.mark.slow
+def test_what_was_coded_to_say_always_one_does_not_learn(tmp_path: Path) -> None:
+    done = ran(bind("emdl-googlenet", {"batch_size": 1}), tmp_path)
+    assert done["loss_last"] == done["loss_first"]
+    assert done["moved"] < done["learned"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [16, 64])
+def test_days_of_learning_end_better_than_they_began(batch: int, tmp_path: Path) -> None:
+    case = bind("daily-increment", {"batch_size": batch})
+    before, days = 512 // batch, 17 * 64 // batch
+    words = ("--warmup", str(before), "--steps", str(days), "--max-seconds", "900")
+    run_plan("run", lower(case, 2), tmp_path, *words)
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert "done" == lines[-1]["line"]
+    accuracies = [line["accuracy"] for line in lines if line["line"] == "evaluation"]
+    assert (512 + 17 * 64) // 64 == len(accuracies)
+    assert accuracies[-1] > accuracies[512 // 64 - 1] > 0.1
