@@ -97,7 +97,7 @@ TARGETS = (
         file="runner-arm64-musl",
         abi="arm64-v8a",
         zig="aarch64-linux-musl",
-        flags=("-fno-pie", "-mno-outline-atomics"),
+        flags=("-fno-pie", "-mno-outline-atomics", "-DRUNNER_STATIC"),
         link=("-static", "-no-pie", "-Wl,-z,max-page-size=16384"),
     ),
     Target(
