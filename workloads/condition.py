@@ -45,6 +45,9 @@ LAUNCHES = {
 }
 
 
+STEPS_MAX_S = 600.0  # who asks for so many steps gets them, if it does not take longer
+
+
 class Condition(Noun):
     """What is asked of the phone; the verdict compares it with what was so."""
 
@@ -79,12 +82,13 @@ class Condition(Noun):
         """How long a run under this condition measures."""
         usual = LAUNCHES[self.protocol]
         seconds = usual.seconds if self.time_min_s is None else self.time_min_s
+        patience = 0.0 if self.steps_min is None else STEPS_MAX_S
         return usual.model_copy(
             update={
                 "warmup": usual.warmup if self.warmup_steps is None else self.warmup_steps,
                 "steps": usual.steps if self.steps_min is None else self.steps_min,
                 "seconds": seconds,
-                "max_seconds": max(usual.max_seconds, seconds),
+                "max_seconds": max(usual.max_seconds, seconds, patience),
             }
         )
 

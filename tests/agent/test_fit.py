@@ -43,7 +43,7 @@ def test_a_refusal_says_what_is_missing_and_what_to_do(phone: Phone, desk: Desk)
     fault = attempt(a_job(phone.known.serial, 1, "bert"), phone, desk).report.fault
     assert fault is not None
     assert (fault.blame, fault.stage) == (Blame.REQUEST, "prepare")
-    assert "MB are available: predicted not to fit, and not tried" in fault.text
+    assert "can be counted on: predicted not to fit, and not tried" in fault.text
 
 
 def test_a_plan_tells_what_it_takes() -> None:

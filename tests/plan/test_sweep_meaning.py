@@ -177,7 +177,7 @@ def test_a_condition_may_ask_for_nothing_and_for_a_length_of_its_own() -> None:
     (condition,) = read_sweep(GOOD + f"conditions: {asked}").conditions
     assert (None, "try") == (condition.start_temp_max_c, condition.too_large)
     launch = condition.launch
-    assert (3, 500, 2.0, 30.0) == (launch.warmup, launch.steps, launch.seconds, launch.max_seconds)
+    assert (3, 500, 2.0, 600.0) == (launch.warmup, launch.steps, launch.seconds, launch.max_seconds)
     longer = read_sweep(GOOD + "conditions: {time_min: 20m}").conditions[0].launch
     assert (1200.0, 1200.0) == (longer.seconds, longer.max_seconds)
 
