@@ -79,7 +79,7 @@ def step_for(name: str, batch: int) -> Training:
 
 
 def measure(name: str, batch: int, threads: int, asked: argparse.Namespace) -> Row:
-    """Let all engines take their turns at one case."""
+    """Let all engines take their turns at one case; who has proven a network need not again."""
     step = step_for(name, batch)
     description = described(step)
     refused: list[str] = []
@@ -93,8 +93,9 @@ def measure(name: str, batch: int, threads: int, asked: argparse.Namespace) -> R
             )
             engines.append(engine)
             try:
-                if isinstance(engine, PeerProcess):
+                if isinstance(engine, PeerProcess) and (peer, name) not in asked.proven:
                     engine.prove()
+                    asked.proven.add((peer, name))
                 engine.turn(0.0)
             except Dishonest as error:
                 refused.append(str(error))
@@ -162,6 +163,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.peers = peers_python(asked.peers, asked.install)
     asked.runner = our_runner(asked.runner)
+    asked.proven = set()
     models = asked.models or (QUICK if asked.quick else MODELS)
     sizes = asked.batches or ([4] if asked.quick else [4, 16])
     print(f"load {load()}; the fastest step in ms; {asked.rounds} rounds of {asked.seconds:g} s")

@@ -155,7 +155,8 @@ def make(description: dict[str, Any]) -> Any:
         a, b = matrices(description)
         n = len(a)
         left, right = F.const(a, [n, n], F.NCHW), F.const(b, [n, n], F.NCHW)
-        check_product(F.matmul(left, right).read(), a, b)
+        product = F.matmul(left, right)  # what is read lives as long as this
+        check_product(product.read(), a, b)
         return multiplier(lambda: F.matmul(left, right).ptr)
     return trainer(MnnPeer(description), description["batches"])
 

@@ -1,8 +1,9 @@
 """What the peers share: their data, their turns, and the proof that they train. No farm in here.
 
 A peer is a process. It reads one JSON object on its first line, the network; then a line for every
-turn, `{"seconds": S}`, and answers each with the times of its steps and the losses. A time is only
-worth something if the loss falls and every parameter moves; so both are told with it.
+turn, `{"seconds": S}`, and answers each with the times of its steps. A time is only worth something
+if the loss falls and every parameter moves: `{"prove": N}` trains one batch up to N times until it
+has, and every answer says what moved.
 """
 
 import json
@@ -16,6 +17,9 @@ import numpy as np
 
 STEPS_MIN = 3
 now_ns = time.process_time_ns if os.environ.get("PEER_CLOCK") == "cpu" else time.perf_counter_ns
+
+
+Turn = Callable[[float, int], dict[str, Any]]
 
 
 class Peer(Protocol):
@@ -58,45 +62,59 @@ def first_values(description: dict[str, Any]) -> "dict[str, dict[str, np.ndarray
     return made
 
 
-def take_turns(make: Callable[[dict[str, Any]], "Callable[[float], dict[str, Any]]"]) -> None:
+def take_turns(make: Callable[[dict[str, Any]], Turn]) -> None:
     """Build what the first line describes, then answer every line until there are no more."""
     turn = make(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
-        answer = turn(float(json.loads(line)["seconds"]))
+        asked = json.loads(line)
+        answer = turn(float(asked.get("seconds", 0)), int(asked.get("prove", 0)))
         sys.stdout.write("turn " + json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
-def trainer(peer: Peer, count: int) -> "Callable[[float], dict[str, Any]]":
+def trainer(peer: Peer, count: int) -> Turn:
     """Turns of a peer that trains on so many batches."""
     before = peer.values()
-    losses: list[float] = []
+    done = 0
 
-    def turn(seconds: float) -> dict[str, Any]:
-        times: list[int] = []
-        until = time.perf_counter_ns() + int(seconds * 1e9)
-        while len(times) < STEPS_MIN or time.perf_counter_ns() < until:
-            began = now_ns()
-            loss = peer.step(len(losses) % count)
-            times.append(now_ns() - began)
-            losses.append(loss)
+    def told(times: list[int], losses: list[float]) -> dict[str, Any]:
         after = peer.values()
-        moved = sum(not np.array_equal(before[name], after[name]) for name in before)
         return {
             "times_ns": times,
             "losses": losses,
             "parameters": peer.parameters,
             "tensors": len(before),
-            "moved": moved,
+            "moved": sum(not np.array_equal(before[name], after[name]) for name in before),
         }
+
+    def turn(seconds: float, prove: int) -> dict[str, Any]:
+        nonlocal done
+        losses: list[float] = []
+        while len(losses) < prove and not has_fallen(losses):
+            losses.append(peer.step(0))
+        if prove:
+            return told([], losses)
+        times: list[int] = []
+        until = time.perf_counter_ns() + int(seconds * 1e9)
+        while len(times) < STEPS_MIN or time.perf_counter_ns() < until:
+            began = now_ns()
+            losses.append(peer.step(done % count))
+            times.append(now_ns() - began)
+            done += 1
+        return told(times, losses)
 
     return turn
 
 
-def multiplier(product: Callable[[], Any]) -> "Callable[[float], dict[str, Any]]":
+def has_fallen(losses: list[float]) -> bool:
+    """Whether the loss of one batch went down for good: dropout makes it jump."""
+    return len(losses) >= 4 and max(losses[-2:]) < 0.9 * losses[0]
+
+
+def multiplier(product: Callable[[], Any]) -> Turn:
     """Turns of a peer that multiplies two matrices, over and over."""
 
-    def turn(seconds: float) -> dict[str, Any]:
+    def turn(seconds: float, _: int) -> dict[str, Any]:
         times: list[int] = []
         until = time.perf_counter_ns() + int(seconds * 1e9)
         while len(times) < STEPS_MIN or time.perf_counter_ns() < until:
@@ -112,7 +130,8 @@ def matrices(description: dict[str, Any]) -> "tuple[Any, Any]":
     """Two square matrices of small values."""
     chance = np.random.default_rng(3)
     n = description["n"]
-    a, b = chance.uniform(-1, 1, (2, n, n)).astype(np.float32)
+    a = chance.uniform(-1, 1, (n, n)).astype(np.float32)
+    b = chance.uniform(-1, 1, (n, n)).astype(np.float32)
     return a, b
 
 
