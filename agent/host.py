@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from agent.broker import Broker
+from agent.control.health import check_up, put_back_by_hand
 from agent.lane import Desk, Outcome, attempt, case_digest
 from agent.phone.adb import AdbServer
 from agent.post import Post
@@ -20,6 +22,7 @@ from workloads.fault import BrokerDown, FarmError, Interrupted, LeaseLost, Phone
 from workloads.messages import (
     JOB_BYTES_MAX,
     BadMessage,
+    Checkup,
     Chunk,
     Command,
     Job,
@@ -36,6 +39,7 @@ log = logging.getLogger("farm.agent")
 BEAT_S = 1.0
 BEAT_GAP_S = 0.1
 DRAIN_S = 3.0
+LANE_PATIENCE_S = 2.0  # a glance at an idle phone holds its lane for a moment
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,35 @@ class HostAgent:
             for place in self._roster.places():
                 if place.job is not None and place.job.run == command.run:
                     place.cancel.set()
+        elif command.phone is not None and command.id:
+            self._look_after(command.phone, command.verb, command.id)
+
+    def _look_after(self, serial: str, verb: Literal["restore", "check"], name: str) -> None:
+        """Restore or check a phone by hand, and answer; a phone at work is left to its work."""
+        good, text = self._looked_after(serial, verb)
+        now = datetime.now(UTC)
+        host = self.settings.host
+        found = Checkup(host=host, phone=serial, id=name, verb=verb, at=now, good=good, text=text)
+        self._spool.add([found])
+        self._post.post([found])
+
+    def _looked_after(self, serial: str, verb: Literal["restore", "check"]) -> tuple[bool, str]:
+        place = self._roster.place(serial)
+        if place is None or not place.here:
+            return False, f"{serial} is not at {self.settings.host} now."
+        if not place.lane.acquire(timeout=LANE_PATIENCE_S):
+            return False, f"{serial} is at work; cancel its run first."
+        try:
+            with lane_lock(self.settings.state_dir, serial):
+                if verb == "restore":
+                    return put_back_by_hand(place.phone, self.settings.state_dir)
+                found = check_up(place.phone, self.settings.state_dir, runner_for)
+                place.forgive()
+                return found
+        except FarmError as error:
+            return False, str(error)
+        finally:
+            place.lane.release()
 
     def _attempt(self, place: Place, job: Job) -> Outcome:
         desk = Desk(

@@ -145,6 +145,7 @@ class _Lane:
             with self._stage("charge"):
                 charge_up(self.phone, self.job.condition, self._sleep, self._tell)
             with self._stage("quiet"):
+                self._check_guard()
                 hush(self.phone, self._journal)
             with self._stage("prepare"):
                 scene, ask = self._prepare(runner, cores)
@@ -207,9 +208,12 @@ class _Lane:
             install_program(self.phone, ask, self.desk.shelf)
         return scene, ask
 
-    def _pin(self, scene: Scene) -> None:
+    def _check_guard(self) -> None:
         if self.guard is not None:
             self.guard.check()
+
+    def _pin(self, scene: Scene) -> None:
+        self._check_guard()
         condition, coolers = self.job.condition, scene.coolers
         pin(self.phone, condition, scene.cores, self.resolved, coolers, self._journal)
 

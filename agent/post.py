@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from agent.broker import Broker
 from agent.spool import Spool
 from workloads.fault import FarmTrouble
-from workloads.messages import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX, Chunk, Report, Sighting
+from workloads.messages import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX, AnyParcel
 
 log = logging.getLogger("farm.post")
 
@@ -58,7 +58,7 @@ class Post:
         self._stop.set()
         self._wake()
 
-    def post(self, parcels: Sequence[Report | Chunk | Sighting]) -> None:
+    def post(self, parcels: Sequence[AnyParcel]) -> None:
         """Send parcels that the spool already has."""
         with self._changed:
             self._due.update(dict.fromkeys([parcel.parcel for parcel in parcels], (0.0, 0)))

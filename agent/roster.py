@@ -32,6 +32,7 @@ CONNECT_S = 5.0
 GLANCE_S = 3.0
 LOOK_EVERY_S = 2.0
 GLANCE_EVERY_S = 5.0
+FLAPPING_S = 600.0
 
 
 class Place:
@@ -48,6 +49,24 @@ class Place:
         self.job: Job | None = None
         self.cancel = threading.Event()
         self.view = LaneView()
+        self._lost_at: list[float] = []
+
+    def lost(self, why: str) -> None:
+        """It went away."""
+        self.here, self.why = False, why
+        self._lost_at = [*self._recent_losses(), time.monotonic()]
+
+    def forgive(self) -> None:
+        """Forget how often it went away: it has been looked at since."""
+        self._lost_at = []
+
+    def inherit(self, before: "Place | None") -> None:
+        """Take over the record of the same phone's place before it was lost."""
+        if before is not None:
+            self._lost_at = before._lost_at
+
+    def _recent_losses(self) -> list[float]:
+        return [at for at in self._lost_at if time.monotonic() - at < FLAPPING_S]
 
     def presence(self) -> PhonePresence:
         """The phone as the heartbeat shows it."""
@@ -64,6 +83,7 @@ class Place:
             temp_c=view.temp_c,
             battery_pct=view.battery_pct,
             ready_s=view.ready_s,
+            flaps=len(self._recent_losses()),
         )
 
 
@@ -192,7 +212,9 @@ class Roster:
             if self._is_twin(address, facts.serial):
                 phone.close()
                 return
+            before = self._places.get(facts.serial)
             place = self._places[facts.serial] = Place(phone, facts)
+            place.inherit(before)
             self._serial_at[address] = self._last_at[address] = facts.serial
         self._see(place)
         log.info("%s (%s) is here", facts.serial, facts.model)
@@ -231,5 +253,5 @@ class Roster:
             self._twins.clear()  # one of them may be the same phone on its other cable
         if place is not None:
             log.warning("%s is away: %s", place.facts.serial, why)
-            place.here, place.why = False, why
+            place.lost(why)
             place.phone.close()  # a lane that is still at work opens it again

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.fault import FarmTrouble
-from workloads.messages import Chunk, Report, RunId, Sighting
+from workloads.messages import AnyParcel, Chunk, Report, RunId
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS started (
@@ -59,7 +59,7 @@ class Spool:
 
         self._apply(change)
 
-    def add(self, parcels: Sequence[Report | Chunk | Sighting]) -> None:
+    def add(self, parcels: Sequence[AnyParcel]) -> None:
         """Keep parcels that belong to no run."""
         self._apply(lambda connection: _insert(connection, parcels))
 
@@ -139,6 +139,6 @@ def _commit(connection: sqlite3.Connection, batch: Sequence[tuple[Change, Future
         done.set_result(outcome)
 
 
-def _insert(connection: sqlite3.Connection, parcels: Sequence[Report | Chunk | Sighting]) -> None:
+def _insert(connection: sqlite3.Connection, parcels: Sequence[AnyParcel]) -> None:
     rows = [(parcel.parcel, parcel.model_dump_json()) for parcel in parcels]
     connection.executemany("INSERT OR REPLACE INTO parcel (id, body) VALUES (?, ?)", rows)

@@ -56,6 +56,8 @@ class KnownPhone:
     ready_s: tuple[float, float, float] | None = None
     seen_at: datetime | None = None
     run: str = ""
+    health: str = "good"
+    health_why: str = ""
 
 
 @dataclass(frozen=True)

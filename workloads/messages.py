@@ -81,8 +81,10 @@ class Command(Noun):
     """Ask an agent for something other than a run; doing it twice is doing it once."""
 
     version: Literal[1] = 1
-    verb: Literal["announce", "cancel"]
+    verb: Literal["announce", "cancel", "restore", "check"]
     run: RunId | None = None
+    phone: Serial | None = None
+    id: str = Field(default="", max_length=64, description="under which the answer is found")
 
 
 class Resolved(Noun):
@@ -169,7 +171,27 @@ class Sighting(Noun):
         return f"sighting:{self.facts.serial}:{self.facts_digest}"
 
 
-Parcel = Annotated[Report | Chunk | Sighting, Field(discriminator="kind")]
+class Checkup(Noun):
+    """The answer to a restore or a check: whether the phone is in order, and what was found."""
+
+    kind: Literal["checkup"] = "checkup"
+    version: Literal[1] = 1
+    host: HostName
+    phone: Serial
+    id: str = Field(min_length=1, max_length=64)
+    verb: Literal["restore", "check"]
+    at: datetime
+    good: bool
+    text: str = Field(max_length=1000)
+
+    @property
+    def parcel(self) -> str:
+        """The id under which the centre confirms it."""
+        return f"checkup:{self.id}"
+
+
+AnyParcel = Report | Chunk | Sighting | Checkup
+Parcel = Annotated[AnyParcel, Field(discriminator="kind")]
 
 
 class PhonePresence(Noun):
@@ -187,6 +209,7 @@ class PhonePresence(Noun):
     ready_s: tuple[float, float, float] | None = Field(
         default=None, description="host seconds until cool: likely, earliest, latest"
     )
+    flaps: int = Field(default=0, ge=0, description="how often it was lost in the last minutes")
 
 
 class Presence(Noun):
@@ -210,7 +233,7 @@ class Event(Noun):
     host: str = ""
 
 
-PARCEL: TypeAdapter[Report | Chunk | Sighting] = TypeAdapter(Parcel)
+PARCEL: TypeAdapter[AnyParcel] = TypeAdapter(Parcel)
 Message = TypeVar("Message", bound=Noun)
 
 

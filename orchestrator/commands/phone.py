@@ -15,18 +15,24 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
+from orchestrator.exits import FAILURES, NotNow, TimedOut
 from workloads.fault import Refused
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
     from orchestrator.nouns import KnownPhone
+    from orchestrator.plan.health import Standing
+
+ANSWER_S = 90.0
+_PHONE = click.argument("serial", metavar="PHONE")
 
 
 @click.group()
 def phone() -> None:
-    """List the phones, and tell what can be held on each."""
+    """List phones, tell what can be held on each, check them and put them back."""
 
 
 @phone.command("list")
@@ -46,7 +52,7 @@ def list_phones(lab_folder: Path, as_json: bool) -> None:
 
 
 @phone.command()
-@click.argument("serial", metavar="PHONE")
+@_PHONE
 @lab_option
 @json_option
 def show(serial: str, lab_folder: Path, as_json: bool) -> None:
@@ -60,6 +66,78 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
         return
     for line in describe(found):
         click.echo(safe_text(line, 400))
+
+
+@phone.command()
+@_PHONE
+@lab_option
+def check(serial: str, lab_folder: Path) -> int:
+    """Look a PHONE over now; a suspect one works again if all is well."""
+    return _ask_agent(serial, lab_folder, "check")
+
+
+@phone.command()
+@_PHONE
+@lab_option
+def restore(serial: str, lab_folder: Path) -> int:
+    """Put back whatever a dead run left changed on a PHONE."""
+    return _ask_agent(serial, lab_folder, "restore")
+
+
+@phone.command()
+@_PHONE
+@click.option("--why", required=True, help="the reason, for whoever finds it idle")
+@lab_option
+def quarantine(serial: str, why: str, lab_folder: Path) -> None:
+    """Give a PHONE no more runs; the one it makes now is finished."""
+    from orchestrator.plan.health import Health, Standing
+
+    _mark(serial, lab_folder, Standing(Health.QUARANTINED, safe_text(why, 400)))
+    click.echo(f"{serial} is quarantined; 'farm phone release {serial}' lets it work again.")
+
+
+@phone.command()
+@_PHONE
+@lab_option
+def release(serial: str, lab_folder: Path) -> None:
+    """Let a PHONE work again."""
+    from orchestrator.plan.health import Standing
+
+    _mark(serial, lab_folder, Standing())
+    click.echo(f"{serial} gets runs again.")
+
+
+def _mark(serial: str, lab_folder: Path, standing: "Standing") -> None:
+    from orchestrator.store import health
+
+    health.mark(open_store(read_lab(lab_folder)), serial, standing)
+
+
+def _ask_agent(serial: str, lab_folder: Path, verb: 'Literal["check", "restore"]') -> int:
+    """Send a command to the phone's host and wait for what it finds."""
+    import secrets
+    import time
+
+    from orchestrator.dispatch.queue import Queue
+    from orchestrator.lab_view import look
+    from orchestrator.store import health
+    from workloads.messages import Command
+
+    lab = read_lab(lab_folder)
+    store, broker = open_store(lab), open_broker(lab)
+    found = find_phone(look(store, broker).phones, serial)
+    if found.state not in {"idle", "busy"}:
+        raise NotNow(f"{found.serial} is {found.state}; its host has to see it first")
+    command = Command(verb=verb, phone=found.serial, id=secrets.token_hex(8))
+    Queue(broker.url).send_command(found.host, command)
+    until = time.monotonic() + ANSWER_S
+    while (answer := health.find_checkup(store, command.id)) is None:
+        if time.monotonic() > until:
+            raise TimedOut(f"{found.host} did not answer within {ANSWER_S:.0f} s")
+        time.sleep(0.1)
+    good, text = answer
+    click.echo(safe_text(text, 600), err=not good)
+    return 0 if good else FAILURES
 
 
 def find_phone(phones: "Sequence[KnownPhone]", serial: str) -> "KnownPhone":
@@ -80,6 +158,7 @@ def describe(phone: "KnownPhone") -> "list[str]":
     lines = [
         f"{phone.serial}  {facts.model}, {facts.soc}, Android {facts.android}, {root}",
         f"at {phone.host}: {phone.state} {phone.why}".rstrip(),
+        *([f"{phone.health}: {phone.health_why}"] if phone.health != "good" else []),
         f"{facts.ram_mb} MB of memory, {facts.abi}",
     ]
     for cluster in facts.clusters:
@@ -115,7 +194,7 @@ def _row(phone: "KnownPhone") -> tuple[str, ...]:
         facts.model,
         facts.soc,
         phone.host,
-        f"{phone.state} {phone.why}".strip(),
+        f"{phone.state} {phone.why}".strip() if phone.health == "good" else phone.health,
         "" if phone.temp_c is None else f"{phone.temp_c:.1f}",
         "" if phone.battery_pct is None else f"{phone.battery_pct} %",
         facts.control.value,

@@ -15,9 +15,9 @@ from workloads.messages import (
     DELIVERY_PARCELS_MAX,
     PARCEL,
     REPORT_BYTES_MAX,
+    AnyParcel,
     Chunk,
     Report,
-    Sighting,
 )
 
 log = logging.getLogger("farm.ingest")
@@ -36,9 +36,9 @@ def serve(db: Database, broker: Broker) -> None:
     serve_deliveries(broker.url, deliver)
 
 
-def read_parcels(host: str, texts: Sequence[str]) -> list[Report | Chunk | Sighting]:
+def read_parcels(host: str, texts: Sequence[str]) -> list[AnyParcel]:
     """Read what a host sent; what breaks the agreed form, or speaks for others, is dropped."""
-    parcels: list[Report | Chunk | Sighting] = []
+    parcels: list[AnyParcel] = []
     for text in texts[:DELIVERY_PARCELS_MAX]:
         if len(text) > CHUNK_BYTES_MAX + 1024:
             log.warning("%s sent a parcel of %d bytes: dropped", host, len(text))

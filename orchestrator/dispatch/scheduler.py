@@ -9,14 +9,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.dispatch.board import write_board
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
-from orchestrator.store import backlog
+from orchestrator.store import backlog, health
 from orchestrator.store.database import Database
+from orchestrator.store.ingest import health_event
 from workloads.fault import BrokerDown, StoreDown
 from workloads.messages import Command, Event, Presence, RunId
 
@@ -28,6 +29,7 @@ BOARD_S = 1.0
 ENDED = frozenset({"accepted", "void"})  # after a fault the phone may be gone: look first
 TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
+SUSPECTS_S, CHECK_PAUSE_S = 1.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Sight:
     idle: dict[str, str]
     doubtful: dict[str, RunId]
     strangers: frozenset[str]
+    flaps: dict[str, int] = field(default_factory=dict)
 
 
 def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
@@ -66,7 +69,10 @@ def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
     for serial, hosts in claimed.items():
         if hosts > 1:
             idle.pop(serial, None)
-    return Sight(frozenset(running), idle, doubtful, frozenset(strangers))
+    flaps = {
+        phone.serial: phone.flaps for each in presences for phone in each.phones if phone.flaps
+    }
+    return Sight(frozenset(running), idle, doubtful, frozenset(strangers), flaps)
 
 
 def on_time(
@@ -101,6 +107,8 @@ class Scheduler:
         self._looked_at = 0.0
         self._pinned_at = 0.0
         self._doubts: set[str] = set()
+        self._suspected_at = 0.0
+        self._checked_at: dict[str, float] = {}
 
     def serve(self, stop: threading.Event) -> None:
         """Tick until told to stop; trouble with broker or store is waited out."""
@@ -137,6 +145,7 @@ class Scheduler:
             self._expire(now)
             self._renewed_at = now
         self._ask_strangers(self._sight.strangers, now)
+        self._check_suspects(now)
         if now - self._pinned_at > BOARD_S:
             self._broker.pin(write_board(self._db, presences))
             self._pinned_at = now
@@ -173,6 +182,19 @@ class Scheduler:
             if now - self._asked_at.get(host, 0.0) > ANNOUNCE_PAUSE_S:
                 self._asked_at[host] = now
                 self._queue.send_command(host, Command(verb="announce"))
+
+    def _check_suspects(self, now: float) -> None:
+        """Have phones that are suspect looked at, as soon as they are idle."""
+        for serial, standing in health.note_flaps(self._db, self._sight.flaps).items():
+            self._broker.tell(health_event(serial, self._sight.idle.get(serial, ""), standing))
+        if now - self._suspected_at < SUSPECTS_S:
+            return
+        self._suspected_at = now
+        for serial in health.suspects(self._db) & self._sight.idle.keys():
+            if now - self._checked_at.get(serial, 0.0) > CHECK_PAUSE_S:
+                self._checked_at[serial] = now
+                command = Command(verb="check", phone=serial, id=f"auto-{serial}-{now:.0f}"[:64])
+                self._queue.send_command(self._sight.idle[serial], command)
 
 
 def freed_by(events: Sequence[Event]) -> set[str]:

@@ -10,6 +10,7 @@ from sqlalchemy import Select, bindparam, func, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.nouns import PlannedRun, RunState, Trial
+from orchestrator.plan.health import Health
 from orchestrator.store import tables
 from orchestrator.store.database import Database
 from orchestrator.store.tables import phone, run, trial
@@ -41,7 +42,7 @@ def _first_in_line() -> Select[Any]:
         .scalar_subquery()
     )
     some = phone.c.serial.in_(bindparam("serials", expanding=True))
-    return select(phone.c.serial, first).where(some)
+    return select(phone.c.serial, first).where(some, phone.c.health == Health.GOOD)
 
 
 # Statements of the busy path are built once; building one costs as much as running it.

@@ -13,14 +13,15 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, tuple_, update
 
 from orchestrator.nouns import RunState
+from orchestrator.plan.health import Standing as HealthStanding
 from orchestrator.plan.retry import Decision, Next, decide
-from orchestrator.store import tables
+from orchestrator.store import health, tables
 from orchestrator.store.database import Database
 from orchestrator.store.tables import phone, run, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.measure import Standing
-from workloads.messages import Chunk, Event, Report, Sighting
+from workloads.messages import AnyParcel, Checkup, Chunk, Event, Report, Sighting
 from workloads.units import format_ms
 
 _OF_TRIAL = (trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest)
@@ -35,7 +36,7 @@ class Stored:
     events: list[Event] = field(default_factory=list)
 
 
-def store_parcels(db: Database, host: str, parcels: Sequence[Report | Chunk | Sighting]) -> Stored:
+def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> Stored:
     """Store what a host sent."""
     stored = Stored(confirmed=[parcel.parcel for parcel in parcels])
     with db.write() as connection:
@@ -45,6 +46,11 @@ def store_parcels(db: Database, host: str, parcels: Sequence[Report | Chunk | Si
                 _store_sighting(db, connection, parcel)
         reports = {str(item.run): item for item in parcels if isinstance(item, Report)}
         stored.events += _store_reports(db, connection, host, list(reports.values()))
+        for parcel in parcels:
+            if isinstance(parcel, Checkup):
+                standing = health.store_checkup(db, connection, parcel)
+                if standing is not None:
+                    stored.events.append(health_event(parcel.phone, host, standing))
     return stored
 
 
@@ -105,6 +111,9 @@ def _store_reports(
         if row and decision:
             _settle(connection, row, decision)
         events.append(_event(report, row, status, decision))
+        if decision is not None:
+            changed = health.note_reports(connection, [report])
+            events += [health_event(serial, host, found) for serial, found in changed.items()]
     db.insert_new(connection, tables.report, new_reports)
     db.insert_new(connection, tables.metric, new_metrics)
     return events
@@ -197,6 +206,13 @@ def _event(report: Report, row: Row[Any] | None, status: str, decision: Decision
         phone=report.phone,
         host=report.host,
     )
+
+
+def health_event(serial: str, host: str, standing: HealthStanding) -> Event:
+    """A line that says how a phone stands now."""
+    why = f": {standing.why}" if standing.why else ""
+    text = f"{serial} is {standing.health}{why}"
+    return Event(at=datetime.now(UTC), kind="health", text=text, phone=serial, host=host)
 
 
 def label_of(case: Any, condition: Any) -> str:

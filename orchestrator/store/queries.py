@@ -29,6 +29,8 @@ def known_phones(db: Database) -> list[KnownPhone]:
             host=row.host,
             facts=PhoneFacts.model_validate(row.facts),
             seen_at=_aware(row.seen_at),
+            health=row.health,
+            health_why=row.health_why,
         )
         for row in rows
     ]

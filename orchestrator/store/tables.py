@@ -39,6 +39,9 @@ class PhoneRow(SQLModel, table=True):
     facts_digest: str
     seen_at: datetime = Field(sa_column=_utc())
     fence: int = 0
+    health: str = Field(default="good", sa_column_kwargs={"server_default": "good"})
+    health_why: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    strikes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
 
 
 class SweepRow(SQLModel, table=True):
@@ -150,7 +153,21 @@ class ChunkRow(SQLModel, table=True):
     data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
+class CheckupRow(SQLModel, table=True):
+    """What a phone was found to be when somebody asked: a check or a restore by hand."""
+
+    __tablename__ = "checkup"
+    id: str = Field(primary_key=True)
+    phone: str = Field(index=True)
+    host: str
+    verb: str
+    good: bool
+    text: str = Field(sa_column=Column(Text, nullable=False))
+    at: datetime = Field(sa_column=_utc())
+
+
 # Statements are written on the tables themselves: building row objects costs 25 times the insert.
 _tables = SQLModel.metadata.tables
 phone, sweep, trial, run = (_tables[name] for name in ("phone", "sweep", "trial", "run"))
 report, metric, chunk = (_tables[name] for name in ("report", "metric", "chunk"))
+checkup = _tables["checkup"]

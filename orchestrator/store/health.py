@@ -1,0 +1,109 @@
+"""Health in the store: what reports and checks make of a phone, and who is to be checked."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from orchestrator.plan.health import (
+    FLAPS_MAX,
+    Health,
+    Standing,
+    after_check,
+    after_flaps,
+    after_report,
+)
+from orchestrator.store import tables
+from orchestrator.store.database import Database
+from orchestrator.store.tables import checkup, phone
+from workloads.fault import Refused
+from workloads.messages import Checkup, Report
+
+_STANDING = (phone.c.health, phone.c.health_why, phone.c.strikes)
+
+
+def mark(db: Database, serial: str, standing: Standing) -> None:
+    """Set a phone's standing, by hand."""
+    with db.write() as connection:
+        if not _set(connection, serial, standing):
+            raise Refused(f"there is no phone '{serial}'; 'farm phone list' shows all")
+
+
+def note_reports(connection: Connection, reports: Iterable[Report]) -> dict[str, Standing]:
+    """Let reports tell of their phones; answer those whose health has changed."""
+    changed = {}
+    for report in reports:
+        now = _standing(connection, report.phone)
+        then = after_report(now, report) if now is not None else None
+        if now is not None and then is not None and then != now:
+            _set(connection, report.phone, then)
+            if then.health is not now.health:
+                changed[report.phone] = then
+    return changed
+
+
+def note_flaps(db: Database, flaps: Mapping[str, int]) -> dict[str, Standing]:
+    """Let heartbeats tell of phones that come and go; answer those that became suspect."""
+    often = {serial: count for serial, count in flaps.items() if count >= FLAPS_MAX}
+    changed: dict[str, Standing] = {}
+    if not often:
+        return changed
+    with db.write() as connection:
+        for serial, count in often.items():
+            now = _standing(connection, serial)
+            if now is not None and (then := after_flaps(now, count)) != now:
+                _set(connection, serial, then)
+                changed[serial] = then
+    return changed
+
+
+def store_checkup(db: Database, connection: Connection, found: Checkup) -> Standing | None:
+    """Keep what a check found; answer the phone's new standing if it changed."""
+    row = {name: getattr(found, name) for name in ("id", "phone", "host", "verb", "good", "text")}
+    if not db.insert_and_count(connection, checkup, [row | {"at": found.at}]):
+        return None
+    now = _standing(connection, found.phone)
+    # A restore that worked does not say that all else is well; one that failed says enough.
+    if now is None or (found.verb == "restore" and found.good):
+        return None
+    if found.good and now.health is Health.QUARANTINED:
+        return None  # it was somebody's decision, and only somebody takes it back
+    then = after_check(found.good, found.text)
+    _set(connection, found.phone, then)
+    return then if then.health is not now.health else None
+
+
+def find_checkup(db: Database, checkup_id: str) -> tuple[bool, str] | None:
+    """What became of a command: whether all was well, and in words; None while it is not known."""
+    with db.read() as connection:
+        row = connection.execute(select(checkup).where(checkup.c.id == checkup_id)).first()
+    return (bool(row.good), str(row.text)) if row is not None else None
+
+
+def suspects(db: Database) -> set[str]:
+    """Phones that wait for a check."""
+    with db.read() as connection:
+        rows = connection.execute(select(phone.c.serial).where(phone.c.health == Health.SUSPECT))
+        return {row.serial for row in rows}
+
+
+def _standing(connection: Connection, serial: str) -> Standing | None:
+    found = connection.execute(select(*_STANDING).where(phone.c.serial == serial)).first()
+    return _read(found) if found is not None else None
+
+
+def _read(row: Any) -> Standing:
+    return Standing(Health(row.health), row.health_why, row.strikes)
+
+
+def _set(connection: Connection, serial: str, standing: Standing) -> bool:
+    values = {
+        "health": standing.health,
+        "health_why": standing.why[:600],
+        "strikes": standing.strikes,
+    }
+    return bool(
+        connection.execute(
+            update(tables.phone).where(phone.c.serial == serial).values(**values)
+        ).rowcount
+    )
