@@ -90,7 +90,7 @@ class Device:
             raise Refused(f"{name} does not build for {self.facts.label}:\n{log}") from None
         return Program(self._queue, built)
 
-    def buffer(self, content: Floats) -> cl.Buffer:
+    def buffer(self, content: npt.NDArray[Any]) -> cl.Buffer:
         """A buffer with this content."""
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(content))

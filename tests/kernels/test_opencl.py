@@ -1,8 +1,10 @@
 """The OpenCL kernels on the device that pip brings: right for every shape, or one sentence."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -10,6 +12,7 @@ from kernels.harness.bench import bench
 from kernels.harness.check import check
 from kernels.harness.cli import kernels, read_sizes
 from kernels.harness.device import Device, choose_device
+from kernels.harness.operations import TOLERANCE, run_trial, trials
 from kernels.harness.products import WAYS, Shape
 from kernels.harness.roofline import roofline_svg
 from kernels.harness.timing import Roofs
@@ -37,6 +40,21 @@ def test_every_way_multiplies_right_in_all_transposes(device: Device, way) -> No
 
     checked = [check(device, way, shape, seed=3) for shape in shapes(seed=3, extra=12)]
     assert [] == [one for one in checked if not one.right]
+
+
+def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
+    wrong = [
+        (trial.name, error)
+        for trial in trials(seed=5)
+        if not (error := run_trial(device, trial)) <= TOLERANCE
+    ]
+    assert [] == wrong
+
+
+def test_a_wrong_answer_is_found(device: Device) -> None:
+    trial = next(trial for trial in trials(seed=5) if trial.entry == "max_pool_forward")
+    lied = replace(trial, expected=(trial.expected[0], trial.expected[1] + np.int32(1)))
+    assert run_trial(device, lied) > TOLERANCE
 
 
 def test_a_kernel_that_does_not_build_shows_the_compilers_words(device: Device) -> None:

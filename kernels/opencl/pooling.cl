@@ -1,0 +1,119 @@
+/* pooling.cl - one value for every position of a window, and the way back.
+ *
+ * Planes are the channels of all images, one after another. What lies outside an image never wins
+ * a maximum and never counts in a mean. The way back has one item a pixel of the image, which asks
+ * which windows it was seen through: no two items write to one place.
+ */
+#define SHAPE                                                                                      \
+    int planes, int height, int width, int out_height, int out_width, int kh, int kw, int sh,      \
+        int sw, int top, int left
+
+/* Where the greatest of each window was, as a pixel of its plane, is kept for the way back. */
+kernel void max_pool_forward(SHAPE, global const float *x, global float *y, global int *where) {
+    int out_x = (int)get_global_id(0), out_y = (int)get_global_id(1), plane = (int)get_global_id(2);
+    if (out_x >= out_width || out_y >= out_height || plane >= planes)
+        return;
+    global const float *from = x + (size_t)plane * height * width;
+    float greatest = -INFINITY;
+    int found = -1;
+    for (int ky = 0; ky < kh; ++ky)
+        for (int kx = 0; kx < kw; ++kx) {
+            int row = out_y * sh - top + ky, column = out_x * sw - left + kx;
+            if (row < 0 || row >= height || column < 0 || column >= width)
+                continue;
+            float value = from[(size_t)row * width + column];
+            if (found < 0 || value > greatest) {
+                greatest = value;
+                found = row * width + column;
+            }
+        }
+    size_t to = ((size_t)plane * out_height + out_y) * out_width + out_x;
+    y[to] = greatest;
+    where[to] = found;
+}
+
+kernel void max_pool_gradient(SHAPE, global const int *where, global const float *dy,
+                              global float *dx) {
+    int column = (int)get_global_id(0), row = (int)get_global_id(1), plane = (int)get_global_id(2);
+    if (column >= width || row >= height || plane >= planes)
+        return;
+    int pixel = row * width + column;
+    float sum = 0.0f;
+    for (int ky = 0; ky < kh; ++ky) {
+        int down = row + top - ky;
+        if (down < 0 || down % sh != 0 || down / sh >= out_height)
+            continue;
+        for (int kx = 0; kx < kw; ++kx) {
+            int across = column + left - kx;
+            if (across < 0 || across % sw != 0 || across / sw >= out_width)
+                continue;
+            size_t seen = ((size_t)plane * out_height + down / sh) * out_width + across / sw;
+            if (where[seen] == pixel)
+                sum += dy[seen];
+        }
+    }
+    dx[(size_t)plane * height * width + pixel] = sum;
+}
+
+/* How many pixels of the image a window at this place covers. */
+int covered(int out_at, int stride, int before, int kernel_size, int length) {
+    int first = max(out_at * stride - before, 0);
+    int last = min(out_at * stride - before + kernel_size, length);
+    return last - first;
+}
+
+kernel void avg_pool_forward(SHAPE, global const float *x, global float *y) {
+    int out_x = (int)get_global_id(0), out_y = (int)get_global_id(1), plane = (int)get_global_id(2);
+    if (out_x >= out_width || out_y >= out_height || plane >= planes)
+        return;
+    global const float *from = x + (size_t)plane * height * width;
+    float sum = 0.0f;
+    for (int ky = 0; ky < kh; ++ky)
+        for (int kx = 0; kx < kw; ++kx) {
+            int row = out_y * sh - top + ky, column = out_x * sw - left + kx;
+            if (row >= 0 && row < height && column >= 0 && column < width)
+                sum += from[(size_t)row * width + column];
+        }
+    int count = covered(out_y, sh, top, kh, height) * covered(out_x, sw, left, kw, width);
+    y[((size_t)plane * out_height + out_y) * out_width + out_x] = sum / (float)count;
+}
+
+kernel void avg_pool_gradient(SHAPE, global const float *dy, global float *dx) {
+    int column = (int)get_global_id(0), row = (int)get_global_id(1), plane = (int)get_global_id(2);
+    if (column >= width || row >= height || plane >= planes)
+        return;
+    float sum = 0.0f;
+    for (int ky = 0; ky < kh; ++ky) {
+        int down = row + top - ky;
+        if (down < 0 || down % sh != 0 || down / sh >= out_height)
+            continue;
+        for (int kx = 0; kx < kw; ++kx) {
+            int across = column + left - kx;
+            if (across < 0 || across % sw != 0 || across / sw >= out_width)
+                continue;
+            int out_y = down / sh, out_x = across / sw;
+            int count = covered(out_y, sh, top, kh, height) * covered(out_x, sw, left, kw, width);
+            sum += dy[((size_t)plane * out_height + out_y) * out_width + out_x] / (float)count;
+        }
+    }
+    dx[((size_t)plane * height + row) * width + column] = sum;
+}
+
+/* The mean of a whole plane, and each pixel's part of it on the way back. */
+kernel void global_avg_pool_forward(int planes, int pixels, global const float *x,
+                                    global float *y) {
+    int plane = (int)get_global_id(0);
+    if (plane >= planes)
+        return;
+    float sum = 0.0f;
+    for (int i = 0; i < pixels; ++i)
+        sum += x[(size_t)plane * pixels + i];
+    y[plane] = sum / (float)pixels;
+}
+
+kernel void global_avg_pool_gradient(int planes, int pixels, global const float *dy,
+                                     global float *dx) {
+    int i = (int)get_global_id(0), plane = (int)get_global_id(1);
+    if (i < pixels && plane < planes)
+        dx[(size_t)plane * pixels + i] = dy[plane] / (float)pixels;
+}
