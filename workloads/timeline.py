@@ -149,7 +149,8 @@ def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow
         share=taken_ns / total_ns,
         energy_mj=None if power_w is None else power_w * taken_ns / len(spans) / 1e6,
         power_w=power_w,
-        util_pct=None if busy is None else 100 * busy / run.cores,
+        # Kernels count in ticks of 10 ms, so a busy core may seem a little busier than it can be.
+        util_pct=None if busy is None else min(100.0, 100 * busy / run.cores),
         clock_mhz={int(policy): khz / 1000 for policy, khz in clocks.items()},
         rails_w=_rates(run, RAIL, spans),
     )

@@ -53,7 +53,7 @@ class Phone:
         native: bool = False,
     ) -> None:
         self.profile = profile
-        self.serial = serial or f"{profile.serial_prefix}{unit:04d}"
+        self.serial = serial or f"{'NATIVE' if native else profile.serial_prefix}{unit:04d}"
         # Real programs know no other clock than ours.
         self.timeline = Timeline(1.0 if native else speed)
         self.native = NativeHome(lambda: self.properties) if native else None
