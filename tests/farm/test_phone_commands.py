@@ -1,0 +1,19 @@
+"""`farm phone`: a phone is shown, checked, put back, kept from work and let go, over the queue."""
+
+from tests.farm.conftest import Farm, wait_for
+
+
+def test_a_phone_is_looked_after_from_the_middle(farm: Farm) -> None:
+    serial = next(phone for phone in farm.idle() if phone.startswith("VM16T"))
+    shown = farm.command("phone", "show", serial)
+    assert (0, True) == (shown.returncode, "holds  charging is cut by input_suspend" in shown.stdout)
+    checked = farm.command("phone", "check", serial)
+    assert (0, True) == (checked.returncode, "answers, is as it should be" in checked.stdout)
+    restored = farm.command("phone", "restore", serial)
+    assert (0, True) == (restored.returncode, "nothing to put back" in restored.stdout)
+    kept = farm.command("phone", "quarantine", serial, "--why", "its glass is broken")
+    assert 0 == kept.returncode, kept.stderr
+    assert "quarantined: its glass is broken" in farm.command("phone", "show", serial).stdout
+    assert 0 == farm.command("phone", "release", serial).returncode
+    wait_for(lambda: farm.phone(serial).health == "good", "it is released")
+    assert 2 == farm.command("phone", "check", "NOBODY").returncode
