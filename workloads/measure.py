@@ -256,3 +256,6 @@ class Verdict(Noun):
 
     standing: Standing
     reasons: tuple[str, ...] = ()
+    finding: bool = Field(
+        default=False, description="void for what ran, not for the phone: again would be the same"
+    )

@@ -59,8 +59,12 @@ def judge(seen: Evidence) -> Verdict:
     standings = {standing for standing, _ in doubts}
     for worst in (Standing.VOID, Standing.SUSPECT):
         if worst in standings:
-            return Verdict(standing=worst, reasons=reasons)
+            return Verdict(standing=worst, reasons=reasons, finding=_is_finding(seen))
     return Verdict(standing=Standing.VALID)
+
+
+def _is_finding(seen: Evidence) -> bool:
+    return any(standing is Standing.VOID for standing, _ in failed_gates(seen.effort))
 
 
 def held_share(

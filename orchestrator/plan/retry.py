@@ -1,8 +1,9 @@
 """What follows a report: a pure decision from blame and history.
 
-Blame decides. A request that is wrong and a runner that fails are findings and are never made
-again; a phone's trouble is tried again at once, an unmet condition at the end of the line, both a
-bounded number of times; the farm's own trouble never counts against a run.
+Blame decides. A request that is wrong, a runner that fails and work that is not what its name says
+are findings and are never made again; a phone's trouble is tried again at once, an unmet condition
+at the end of the line, both a bounded number of times; the farm's own trouble never counts against
+a run.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,10 @@ def decide(report: Report, tries: Mapping[str, int]) -> Decision:
         verdict = report.verdict
         if verdict is None or verdict.standing is not Standing.VOID:
             return Decision(Next.DONE, "")
-        return _bounded(Blame.CONDITION, "; ".join(verdict.reasons), tries)
+        why = "; ".join(verdict.reasons)
+        if verdict.finding:
+            return Decision(Next.NEVER, why, Blame.RUNNER)
+        return _bounded(Blame.CONDITION, why, tries)
     fault = report.fault
     why = f"{fault.kind} while {fault.stage}: {fault.text}"
     if fault.blame in (Blame.REQUEST, Blame.RUNNER):

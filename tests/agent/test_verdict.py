@@ -81,6 +81,7 @@ def test_each_doubt_has_its_weight(
     verdict = judge(replace(SOUND, **change))  # type: ignore[arg-type]
     assert verdict.standing is standing
     assert words in " ".join(verdict.reasons)
+    assert not verdict.finding  # the next run may do better
 
 
 def test_who_dares_may_swap() -> None:
@@ -122,6 +123,7 @@ def test_a_run_that_did_other_work_is_void(
     verdict = judge(with_done(**changes))
     assert verdict.standing is standing
     assert words in " ".join(verdict.reasons)
+    assert verdict.finding is (standing is Standing.VOID)  # again would be the same
 
 
 def test_a_run_that_saw_no_sample_twice_cannot_show_a_falling_loss() -> None:

@@ -54,6 +54,16 @@ def test_valid_and_suspect_runs_are_done_and_void_ones_come_again_later() -> Non
     assert Next.NEVER == decide(a_void_report(JOB), {Blame.CONDITION: 2}).next
 
 
+def test_a_run_that_did_other_work_is_a_finding() -> None:
+    other = Verdict(standing=Standing.VOID, reasons=("the loss did not fall",), finding=True)
+    decision = decide(a_report(JOB, verdict=other), {})
+    assert (Next.NEVER, Blame.RUNNER, "the loss did not fall") == (
+        decision.next,
+        decision.blame,
+        decision.why,
+    )
+
+
 def test_the_farms_own_trouble_is_waited_out_longer_each_time() -> None:
     pauses = [decide(a_faulty_report(JOB, BrokerDown()), {Blame.FARM: n}).pause_s for n in range(9)]
     assert pauses == sorted(pauses)
