@@ -40,9 +40,9 @@ class Engine(Protocol):
         """Leave."""
 
 
-def plan_of(step: Step, threads: int) -> bytes:
+def plan_of(step: Step, threads: int, reuse: bool = True) -> bytes:
     """The plan of any step, also of one that is in no catalogue."""
-    work, body = step.work, body_of(step)
+    work, body = step.work, body_of(step, reuse)
     case = digest_of([op.model_dump() for op in work.ops])
     text = body.text(case, threads)
     header = {

@@ -35,7 +35,11 @@ class Peer(Protocol):
 
 
 def batches(description: dict[str, Any]) -> "list[tuple[Any, Any]]":
-    """Pictures of a class under noise, from -1 to 1, and their classes."""
+    """Pictures of a class under noise, from -1 to 1, and their classes; or those that are given."""
+    if "given" in description:
+        given = np.load(description["given"])
+        count = description["batches"]
+        return [(given[f"image{at}"], given[f"label{at}"].astype(np.int64)) for at in range(count)]
     chance = np.random.default_rng(7)
     shape, classes = tuple(description["image"]), description["classes"]
     ideals = chance.uniform(-0.8, 0.8, (classes, *shape)).astype(np.float32)
@@ -49,12 +53,16 @@ def batches(description: dict[str, Any]) -> "list[tuple[Any, Any]]":
 
 
 def first_values(description: dict[str, Any]) -> "dict[str, dict[str, np.ndarray[Any, Any]]]":
-    """The first values of every parameter, by the rule that the farm uses."""
+    """The first values of every parameter, by the rule that the farm uses; or those given."""
     chance = np.random.default_rng(11)
+    given = np.load(description["given"]) if "given" in description else {}
     made: dict[str, dict[str, Any]] = {}
     for node in description["nodes"]:
         for name, rule in node["first"].items():
-            if rule["kind"] == "uniform":
+            full = f"{node['name']}.{name}"
+            if full in given:
+                values = given[full]
+            elif rule["kind"] == "uniform":
                 values = chance.uniform(-rule["value"], rule["value"], rule["shape"])
             else:
                 values = np.full(rule["shape"], rule["value"] if rule["kind"] == "constant" else 0)
