@@ -125,7 +125,7 @@ static void kill_runner(struct guard *guard) {
 static void write_node(const char *path, char *value) {
     size_t length = strlen(value);
     value[length] = '\n'; /* in the place of the zero byte */
-    int file = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
     if (file >= 0) {
         if (write(file, value, length + 1) < 0) {
             /* A stubborn node; the agent's own journal will find it changed. */
