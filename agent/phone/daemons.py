@@ -2,6 +2,7 @@
 
 import re
 
+OPPONENTS_MAX = 32
 _PERFORMANCE = re.compile(
     r"(vendor\.)?(mpdecision|perfd|perf[-_]hal[-_\d]*|perfhub|perfgenius|perfservice|miperf|fpsgo)"
 )
@@ -12,7 +13,7 @@ _SERVICE = re.compile(r"^\[init\.svc\.([A-Za-z0-9_.-]{1,64})\]: \[running\]\r?$"
 def find_opponents(properties: str) -> tuple[str, ...]:
     """The daemons that run and meddle with clocks, from all that `getprop` prints."""
     found = (name for name in _SERVICE.findall(properties) if is_opponent(name, thermal=True))
-    return tuple(sorted(found))
+    return tuple(sorted(set(found)))[:OPPONENTS_MAX]
 
 
 def is_opponent(service: str, thermal: bool) -> bool:

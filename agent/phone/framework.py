@@ -6,6 +6,7 @@ these as well. Its cached part may be hours old: only what comes from the HAL co
 
 import re
 
+from agent.phone.nodes import ZONES_MAX
 from workloads.phone import ThermalZone
 from workloads.text import safe_text
 
@@ -45,4 +46,4 @@ def framework_zones(text: str) -> tuple[tuple[ThermalZone, ...], ThermalZone | N
 
 def _temperatures(text: str) -> list[tuple[str, str, str]]:
     _, fresh, told = text.partition(_FRESH)
-    return _TEMPERATURE.findall(told) if fresh else []
+    return _TEMPERATURE.findall(told)[:ZONES_MAX] if fresh else []

@@ -3,15 +3,17 @@
 Ladders are in Hz, and ascend or descend as the vendor liked.
 """
 
+import re
 from collections.abc import Mapping
 
-from agent.phone.nodes import numbers
+from agent.phone.nodes import STEPS_MAX, numbers
 from workloads.phone import Gpu
 from workloads.text import safe_text
 
 KGSL = "/sys/class/kgsl/kgsl-3d0"
 DEVFREQ = "/sys/class/devfreq"
 _STEPS = "available_frequencies"
+_LADDER = re.compile(rf"({KGSL}/devfreq|{DEVFREQ}/[A-Za-z0-9_.,@-]{{1,64}})/{_STEPS}")
 _NAMES = (f"{KGSL}/gpu_model", "/sys/class/misc/mali0/device/gpuinfo")
 GPU_NODES = (
     *_NAMES,
@@ -22,10 +24,10 @@ GPU_NODES = (
 
 def parse_gpu(nodes: Mapping[str, str]) -> Gpu | None:
     """Find the GPU among the nodes that a probe read; whether it can be written is found later."""
-    ladders = {path: text for path, text in nodes.items() if path.endswith(f"/{_STEPS}")}
+    ladders = {path: text for path, text in nodes.items() if _LADDER.fullmatch(path)}
     # kgsl shows the same clock twice; its own folder is there on every Adreno.
     for path in sorted(ladders, key=lambda path: (not path.startswith(KGSL), path)):
-        steps = sorted({hertz // 1000 for hertz in numbers(ladders[path])} - {0})
+        steps = sorted({hertz // 1000 for hertz in numbers(ladders[path])} - {0})[:STEPS_MAX]
         if steps:
             folder = path.removesuffix(f"/{_STEPS}")
             return Gpu(name=_name(nodes, folder), folder=folder, ladder_khz=tuple(steps))

@@ -13,6 +13,8 @@ THERMAL = "/sys/class/thermal"
 SUPPLY = "/sys/class/power_supply"
 FULL_CAPACITY = 1024  # what the kernel calls its strongest core
 
+# More than any phone has; whoever prints more does not describe a phone.
+STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 16, 256
 _NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
 _TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
 # What sensors say when they say nothing, in any unit.
@@ -55,7 +57,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 def parse_ladder(available: str, time_in_state: str = "") -> tuple[int, ...]:
     """Clock steps in kHz, ascending; kernels without the list still count time per step."""
     steps = numbers(available) or list(parse_time_in_state(time_in_state))
-    return tuple(sorted(set(steps)))
+    return tuple(sorted(set(steps)))[:STEPS_MAX]
 
 
 def parse_time_in_state(text: str) -> dict[int, int]:
@@ -93,7 +95,7 @@ def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
         capacity = first_number(nodes.get(f"{CPU}/cpu{cpus[0]}/cpu_capacity", ""))
         weight = capacity if capacity else ladder[-1] // 1000
         clusters.append(Cluster(policy=policy, cpus=cpus, capacity=weight, ladder_khz=ladder))
-    return tuple(clusters)
+    return tuple(clusters[:CLUSTERS_MAX])
 
 
 def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
@@ -136,7 +138,7 @@ def parse_zones(nodes: Mapping[str, str]) -> tuple[ThermalZone, ...]:
         scale = zone_scale(raw) if raw is not None else None
         if scale is not None:
             zones.append(ThermalZone(path=temp, type=safe_text(text, 64), scale=scale))
-    return tuple(zones)
+    return tuple(zones[:ZONES_MAX])
 
 
 def choose_cpu_zones(zones: tuple[ThermalZone, ...]) -> tuple[ThermalZone, ...]:

@@ -42,6 +42,7 @@ CHARGING_SWITCHES = (
     Switch(path=f"{_BATTERY}/battery_charging_enabled", off="0", on="1"),
 )
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_ODD = re.compile(r"[^\w .,:()/+'-]")
 _PROPERTIES = (
     "ro.serialno",
     "ro.boot.serialno",
@@ -137,8 +138,13 @@ def probe(
 def read_properties(phone: Phone, deadline: Deadline) -> dict[str, str]:
     """Read the properties that name the phone; unset ones are empty."""
     answers = phone.batch([Command(["getprop", name]) for name in _PROPERTIES], deadline)
-    texts = [safe_text(answer.text, 64) if answer.status == 0 else "" for answer in answers]
+    texts = [_plain(answer.text) if answer.status == 0 else "" for answer in answers]
     return dict(zip(_PROPERTIES, texts, strict=True))
+
+
+def _plain(text: str) -> str:
+    """A property in letters, digits and the few signs that names are made of."""
+    return _ODD.sub("?", safe_text(text, 64))
 
 
 def serial_of(properties: Mapping[str, str], address: str) -> str:
