@@ -157,8 +157,8 @@ def _read_workloads(
     reader: Reader, offers: Offers, root: Place, workload: Entry | None, axis: Entry | None
 ) -> tuple[tuple[str, ...], Entry | None]:
     if axis is None and workload is None:
-        names = ", ".join(sorted(CATALOGUE))
-        reader.problems.add(root, f"the key 'workload' is missing; there are {names}")
+        see = "'farm workload list' shows what there is"
+        reader.problems.add(root, f"the key 'workload' is missing; {see}")
     if axis is None:
         name, given = _read_workload(reader, offers, workload) if workload else (None, None)
         return (name,) if name else (), given

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from orchestrator.plan.document import BOOLEANS, Broken, Entries, Items, Node, Problems, Scalar
@@ -15,6 +15,7 @@ _WHOLE = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9]\d{0,8})(\.\d{1,9})?")
 _SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?")
 # Only older YAML reads these two as booleans; the next tool that opens the file may be such a one.
+LISTED_MAX = 16  # of the words that might have been meant
 _SHORT_BOOLEANS = {"y": "true", "n": "false"}
 
 
@@ -168,5 +169,6 @@ def _hint(wrong: str, known: Collection[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else f"there are {_listed(known)}"
 
 
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words) or "none"
+def _listed(words: Collection[str]) -> str:
+    first, rest = list(words)[:LISTED_MAX], len(list(words)) - LISTED_MAX
+    return (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")

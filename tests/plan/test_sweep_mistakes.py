@@ -148,7 +148,7 @@ def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence
         ("farm: 1\n", "", 1, 1, "the key 'farm' is missing; begin with 'farm: 1'"),
         ("name: demo\n", "", 1, 1, "the key 'name' is missing"),
         ("phones: all\n", "", 1, 1, "the key 'phones' is missing; write 'phones: all'"),
-        ("workload: mlp-4\n", "", 1, 1, "the key 'workload' is missing; there are emdl-"),
+        ("workload: mlp-4\n", "", 1, 1, "the key 'workload' is missing; 'farm workload list'"),
         ("demo", "Demo", 2, 7, "name: 'Demo' is not a name"),
         ("demo", "-demo", 2, 7, "name: '-demo' is not a name"),
         ("demo", "d" * 64, 2, 7, "name: 'd"),
