@@ -246,6 +246,7 @@ static void pack_pixels(const struct sweep *sweep, const float *b, int64_t p, in
     b += p;
     if (pixels >= 16) {
         for (int64_t k = 0; k < depth; k++, b += sweep->band.plane, panel += 16) {
+            __builtin_prefetch(b + 32); /* no prefetcher follows so many channels at once */
             store8(panel, load8(b));
             store8(panel + 8, load8(b + 8));
         }
@@ -535,30 +536,49 @@ static size_t input_workspace(const struct op *op, int threads) {
     return largest;
 }
 
+/* One tap of up to six channels of the input. */
+static void pack_tap(const float *tap, int64_t taps, int64_t count, float *to) {
+    if (count == 6) {
+        for (int n = 0; n < 6; n++)
+            to[n] = tap[n * taps];
+        return;
+    }
+    for (int64_t n = 0; n < count; n++)
+        to[n] = tap[n * taps];
+    for (int64_t n = count; n < 6; n++)
+        to[n] = 0.0f;
+}
+
 /* Weights turned: targets are the input's channels, the depth is (output channel, taps backwards). */
-static void pack_turned(void *context, int part, int parts, int worker) {
-    (void)worker;
-    struct packing *job = context;
+static void pack_turned_sliver(const struct packing *job, int64_t group, int64_t sliver, float *to) {
     const struct sweep *sweep = job->sweep;
     const struct window *whole = &job->conv->window, *window = &sweep->window;
-    int64_t first, last, taps = conv_taps(job->conv);
+    int64_t top = sliver_top(&sweep->cut, sliver), count = sliver_height(&sweep->cut, sliver);
+    int64_t taps = conv_taps(job->conv);
+    const float *w = job->w + (group * sweep->channels * sweep->targets + top) * taps;
+    for (int64_t o = 0; o < sweep->channels; o++, w += sweep->targets * taps)
+        for (int64_t th = window->kh - 1; th >= 0; th--) {
+            const float *row = w + (job->down + th * whole->sh) * whole->kw + job->across;
+            for (int64_t tw = window->kw - 1; tw >= 0; tw--, to += 6)
+                pack_tap(row + tw * whole->sw, taps, count, to);
+        }
+}
+
+static void pack_turned(void *context, int part, int parts, int worker) {
+    (void)worker;
+    const struct packing *job = context;
+    const struct sweep *sweep = job->sweep;
+    int64_t first, last;
     share_of(sweep->groups * sweep->cut.count, part, parts, &first, &last);
     for (int64_t s = first; s < last; s++) {
         int64_t group = s / sweep->cut.count, sliver = s % sweep->cut.count;
-        int64_t top = sliver_top(&sweep->cut, sliver), count = sliver_height(&sweep->cut, sliver);
-        float *to = sweep->packed + s * sweep->depth * 6;
-        for (int64_t o = 0; o < sweep->channels; o++) {
-            const float *w = job->w + ((group * sweep->channels + o) * sweep->targets + top) * taps;
-            for (int64_t th = window->kh - 1; th >= 0; th--)
-                for (int64_t tw = window->kw - 1; tw >= 0; tw--, to += 6) {
-                    const float *tap = w + (job->down + th * whole->sh) * whole->kw + job->across +
-                                       tw * whole->sw;
-                    for (int64_t n = 0; n < count; n++)
-                        to[n] = tap[n * taps];
-                    for (int64_t n = count; n < 6; n++)
-                        to[n] = 0.0f;
-                }
-        }
+        float *to = sweep->packed + group * sweep->cut.count * sweep->depth * 6;
+        struct matrix w = {(float *)job->w + group * sweep->channels * sweep->targets, 1,
+                           sweep->targets};
+        if (conv_taps(job->conv) == 1)
+            pack_rows(sweep->targets, sweep->depth, w, sliver, sliver + 1, to, sweep->depth);
+        else
+            pack_turned_sliver(job, group, sliver, to + sliver * sweep->depth * 6);
     }
 }
 
