@@ -32,10 +32,10 @@ SMALL: dict[str, Callable[[], Step]] = {
     "emdl-lenet": lambda: training(emdl_lenet(), 3, MOMENTUM),
     "resnet20": lambda: training(resnet20(8), 4, MOMENTUM),
     "char-lstm": lambda: training(char_lstm(6), 3, Adam()),
-    "dqn": lambda: training(dqn(), 2, Adam()),
 }
 LARGER: dict[str, Callable[[], Step]] = {
     "dcgan": lambda: dcgan(3),
+    "dqn": lambda: training(dqn(), 2, Adam()),
     "densenet40": lambda: training(densenet(40, 16), 2, MOMENTUM),
     "mobilenetv2": lambda: training(mobilenetv2(64), 4, SGD(1e-3)),
     "squeezenet": lambda: training(squeezenet(64), 2, MOMENTUM),
