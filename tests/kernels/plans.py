@@ -104,4 +104,21 @@ op evaluate -1 linear_forward 10 4 5 : 11 : :
 op evaluate -1 accuracy 11 1 : 16 : :
 """
     body = a_body(lists, 1, threads, batch, evaluate, 13)
-    return a_plan(body, threads=threads, training=True)
+    return a_plan(body, threads=threads, training=True, samples_per_step=batch, ops=_OPS)
+
+
+_OPS = [
+    {"name": name, "kind": kind, "flops": 1_000_000, "read_bytes": 4096, "write_bytes": 4096}
+    for name, kind in (
+        ("one.forward", "matmul"),
+        ("relu.forward", "elementwise"),
+        ("two.forward", "matmul"),
+        ("loss.forward", "reduce"),
+        ("loss.gradient", "elementwise"),
+        ("two.weight_gradient", "matmul"),
+        ("two.input_gradient", "matmul"),
+        ("relu.gradient", "elementwise"),
+        ("one.weight_gradient", "matmul"),
+        ("update", "update"),
+    )
+]
