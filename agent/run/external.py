@@ -6,7 +6,7 @@ the Output of a run like any other.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
@@ -138,13 +138,10 @@ def script(ask: Ask) -> str:
     hello names the program's own pid, so that the dead-man ends the program; the script ends by
     itself then. Times are joined as text: the shell of a phone counts in 32 bits.
     """
-    manifest, values = manifest_of(ask), words_of(ask)
-    command = shlex.join([fill(word, values) for word in manifest.command])
+    manifest = manifest_of(ask)
     exports = [
-        f"export {name}={shlex.quote(fill(text, values))}"
-        for name, text in sorted(manifest.environment.items())
+        f"export {name}={_quoted(ask, text)}" for name, text in sorted(manifest.environment.items())
     ]
-    out = lane_file("out.jsonl")
     hello = (
         r"{\"line\":\"hello\",\"contract\":1,\"pid\":$!,\"case\":\""
         + ask.case.digest
@@ -154,20 +151,38 @@ def script(ask: Ask) -> str:
     )
     bye = r"{\"line\":\"exit\",\"status\":$status,\"t_ns\":${up%.*}${up#*.}0000000}"
     lines = [
-        f"cd {WORK_DIR} || exit 126",
+        "lane=${0%/*}",
+        'cd "$lane/work" || exit 126',
         f"ulimit -f {WRITTEN_BLOCKS_MAX}",
         *exports,
         "mask=$(grep Cpus_allowed: /proc/$$/status | sed 's/.*[[:space:]]//; s/,//g; s/^0*//')",
         "read -r up rest </proc/uptime",
-        f"{command} >{lane_file('said')} 2>{lane_file('complained')} </dev/null &",
-        f'echo "{hello}" >{out}',
-        r'echo "{\"line\":\"script\",\"pid\":$$}" >>' + out,
+        " ".join(_quoted(ask, word) for word in manifest.command)
+        + ' >"$lane/said" 2>"$lane/complained" </dev/null &',
+        f'echo "{hello}" >"$lane/out.jsonl"',
+        r'echo "{\"line\":\"script\",\"pid\":$$}" >>"$lane/out.jsonl"',
         "wait $!",
         "status=$?",
         "read -r up rest </proc/uptime",
-        f'echo "{bye}" >>{out}',
+        f'echo "{bye}" >>"$lane/out.jsonl"',
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(ask: Ask, word: str) -> str:
+    """A word of the manifest for the shell, its holes filled; files lie beside the script.
+
+    No word holds a zero byte, so that it can stand around the names of files meanwhile.
+    """
+    numbers = {name: str(value) for name, value in values_of(ask).items()}
+    files = {file.name: f"\0{file.name}\0" for file in manifest_of(ask).files}
+    pieces = fill(word, numbers | files).split("\0")
+    shown = [
+        f'"$lane"/work/{piece}' if index % 2 else shlex.quote(piece)
+        for index, piece in enumerate(pieces)
+        if index % 2 or piece or len(pieces) == 1
+    ]
+    return "".join(shown)
 
 
 def values_of(ask: Ask) -> dict[str, int]:
@@ -181,12 +196,6 @@ def values_of(ask: Ask) -> dict[str, int]:
         "max_seconds": -int(-launch.max_seconds // 1),
     }
     return said | ask.case.parameters
-
-
-def words_of(ask: Ask) -> Mapping[str, str]:
-    """What stands for each name in braces."""
-    paths = {file.name: f"{WORK_DIR}/{file.name}" for file in manifest_of(ask).files}
-    return paths | {name: str(value) for name, value in values_of(ask).items()}
 
 
 def launch_program(phone: Phone, ask: Ask, before: Command) -> tuple[Answer, int | None]:

@@ -11,21 +11,23 @@ from agent.control.clocks import read_policies
 from agent.control.guard import Guard, lane_file, prepare_lane_dir
 from agent.deadline import Deadline
 from agent.lane import Desk, Outcome, attempt
+from agent.phone.adb import AdbServer
 from agent.phone.install import install_runner
 from agent.phone.phone import UPTIME, Command, Phone
 from agent.run.external import end_program, install_program, launch_program, windows
 from agent.run.lines import WINDOWS_MAX
 from agent.run.reading import read_apart
 from agent.run.runner import Ask
+from agent.virtual.shelf import ShelfPlan, shelf_process
 from kernels.manifest import runner_for
 from orchestrator.plan.sweep import read_sweep
 from tests.agent.jobs import a_job
-from tests.agent.virtual_phones import VirtualPhone
+from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.catalogue import Case, bind_external
 from workloads.condition import Condition
 from workloads.external import ForeignFile, Manifest, NumberRule, StepRule, Steps
 from workloads.fault import BadOutput, Blame
-from workloads.measure import Standing
+from workloads.measure import Source, Standing
 from workloads.noun import digest_of_bytes
 from workloads.phone import choose_cores
 
@@ -168,6 +170,21 @@ def test_a_program_that_is_too_short_does_not_count(phone: Phone, desk: Desk) ->
 
 
 @pytest.mark.usefixtures("before")
+def test_a_training_whose_loss_does_not_fall_does_not_count(phone: Phone, desk: Desk) -> None:
+    case = a_program(
+        desk,
+        STEPS.replace("step 500 ms", "step 500 ms loss 2.$i"),
+        training=True,
+        loss=NumberRule(regex=r"loss ([0-9.]+)"),
+    )
+    report = run(phone, desk, case).report
+    assert report.fault is None, report.fault
+    assert report.verdict is not None
+    assert Standing.VOID is report.verdict.standing, report.verdict
+    assert any("loss" in reason for reason in report.verdict.reasons), report.verdict.reasons
+
+
+@pytest.mark.usefixtures("before")
 def test_a_program_that_does_not_end_is_ended(phone: Phone, desk: Desk) -> None:
     case = a_program(desk, "while true; do sleep 5; done\n", seconds_max=40.0)
     fault = run(phone, desk, case).report.fault
@@ -249,3 +266,28 @@ def test_the_dead_man_ends_a_program_whose_agent_is_silent(phone: Phone, desk: D
     assert '"exit","status":137' in phone.must(["cat", lane_file("out.jsonl")])
     end_program(phone)
     phone.shell(["rm", "-f", lane_file("restored")])
+
+
+def test_a_native_phone_really_runs_it(adb: AdbServer, desk: Desk, tmp_path: Path) -> None:
+    """Real processes, the real runner's sampler and real time; too short to count, and told so."""
+    script = "sleep 0.4; echo step 100 ms; echo step 110 ms; cat /proc/self/status\n"
+    case = a_program(desk, script, environment={"EMPTY": ""})
+    plan = ShelfPlan(("meizu-16t",), native=True, journal=tmp_path / "witness")
+    with shelf_process(plan) as (address,):
+        phone = open_phone(adb, address.address)
+        condition = Condition(cores="all1", freq="free", start_temp_max_c=None)
+        job = a_job(phone.known.serial).model_copy(update={"case": case, "condition": condition})
+        outcome = attempt(job, phone, desk)
+        said = phone.must(["cat", lane_file("said")])
+        left = phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status
+        phone.close()
+        adb.disconnect(address.address)
+    report = outcome.report
+    assert report.fault is None, report.fault
+    figures = {metric.name: metric for metric in report.metrics}
+    assert pytest.approx(105.0) == figures["step_ms"].value
+    assert Source.HOST is figures["step_ms"].provenance.source
+    assert report.verdict is not None
+    assert Standing.VOID is report.verdict.standing
+    assert "Cpus_allowed_list:\t0\n" in said
+    assert 1 == left
