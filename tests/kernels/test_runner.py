@@ -1,0 +1,208 @@
+"""The runner itself, on this computer: what it counts, what it refuses, what it leaves behind."""
+
+import json
+import platform
+import re
+import resource
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.manifest import runner_for
+from tests.kernels.plans import a_body, a_plan, perceptron, product
+
+Line = dict[str, Any]
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="there is no runner for this computer"
+)
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Path:
+    path = tmp_path / "runner"
+    path.write_bytes(runner_for("x86_64").content)
+    path.chmod(0o755)
+    (tmp_path / "dir").mkdir()
+    return path
+
+
+def run(runner: Path, plan: bytes, *words: str, verb: str = "run") -> tuple[int, list[Line]]:
+    """Status and lines of a run."""
+    (runner.parent / "plan").write_bytes(plan)
+    done = subprocess.run(
+        [runner, verb, "plan", "dir", *words],
+        cwd=runner.parent,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    out = runner.parent / "dir" / "out.jsonl" if verb == "run" else None
+    said = out.read_bytes() if out is not None and out.exists() else done.stdout
+    return done.returncode, [json.loads(line) for line in said.splitlines()]
+
+
+def fault_of(runner: Path, plan: bytes, *words: str) -> tuple[int, str, str]:
+    status, said = run(runner, plan, *words)
+    assert "fault" == said[-1]["line"]
+    return status, said[-1]["code"], said[-1]["text"]
+
+
+def test_it_learns_and_counts_what_it_did(runner: Path) -> None:
+    status, said = run(runner, perceptron(), "--steps", "60")
+    done = said[-1]
+    assert 0 == status
+    assert done["loss_last"] < 0.5 * done["loss_first"]
+    assert (32 * 16 + 32 + 4 * 32 + 4, 4, 4) == (done["parameters"], done["learned"], done["moved"])
+    assert 8 * (32 * 16 + 4 * 32) == done["macs"]
+    assert done["peak_rss_kb"] > 1000
+
+
+def test_two_threads_learn_the_same(runner: Path) -> None:
+    losses = {
+        threads: run(runner, perceptron(batch=32, threads=threads), "--steps", "40")[1][-1]
+        for threads in (1, 2)
+    }
+    assert losses[1]["loss_last"] == pytest.approx(losses[2]["loss_last"], rel=1e-4)
+
+
+def test_the_same_plan_gives_the_same_losses_to_the_last_bit(runner: Path) -> None:
+    first, second = (run(runner, perceptron(), "--steps", "30")[1][-1] for _ in range(2))
+    assert (first["loss_first"], first["loss_last"]) == (second["loss_first"], second["loss_last"])
+
+
+def test_the_answer_of_a_product_is_checked(runner: Path) -> None:
+    done = run(runner, product(100), "--steps", "3")[1][-1]
+    assert 0 < done["answer_error"] < 1e-6
+    assert 100**3 == done["macs"]
+    assert (None, None, False) == (
+        done["loss_first"],
+        done["loss_last"],
+        done["parameters_changed"],
+    )
+
+
+def test_a_plan_that_trains_nothing_is_the_fault_wrong_answer(runner: Path) -> None:
+    status, code, text = fault_of(runner, perceptron(rate=0))
+    assert (6, "wrong_answer") == (status, code)
+    assert "nothing was trained" in text
+
+
+def test_a_loss_that_is_no_number_is_the_fault_wrong_answer(runner: Path) -> None:
+    status, code, text = fault_of(runner, perceptron(rate=1e30))
+    assert (6, "wrong_answer") == (status, code)
+    assert re.search(r"the loss of step \d+ is not finite", text)
+
+
+def test_a_plan_without_a_body_can_only_be_simulated(runner: Path) -> None:
+    status, code, text = fault_of(runner, a_plan(""))
+    assert (4, "unsupported") == (status, code)
+    assert "can only be simulated" in text
+
+
+def test_evaluations_stand_between_windows(runner: Path) -> None:
+    said = run(runner, perceptron(evaluate=10), "--steps", "30")[1]
+    evaluations = [line for line in said if line["line"] == "evaluation"]
+    assert [10, 20, 30] == [line["step"] for line in evaluations]
+    assert 1 == evaluations[-1]["accuracy"]
+    assert [10, 10, 10] == [line["n"] for line in said if line["line"] == "window"]
+
+
+def test_a_plan_larger_than_the_memory_never_starts(runner: Path) -> None:
+    lists = "tensor 0 float activation 0 1 4 none\nop forward 0 copy 0 : 0 : :\n"
+    status, code, text = fault_of(runner, a_plan(a_body(lists, arena=1 << 41)))
+    assert (5, "out_of_memory") == (status, code)
+    assert "use a smaller batch" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("farmhand-body 1", "farmhand-body 2", "line 1 of the plan's body: '2' is another version"),
+        ("threads 1", "threads 0", "line 4 of the plan's body: '0' is out of range"),
+        ("threads 1", "threads  1", "line 4 of the plan's body: words have to be apart by exactly"),
+        ("samples 8", "samples 8 9", "line 6 of the plan's body: 'samples' with 1 words"),
+        ("seed 7", "seed 7.5", "line 7 of the plan's body: '7.5' is not a whole number"),
+        ("arena state", "arena stage", "'stage' is not the arena whose turn it is"),
+        ("tensor 3 float", "tensor 4 float", "'4' is out of range"),
+        ("tensor 3 float", "tensor 3 double", "'double' is no type"),
+        ("parameter 4096 1 32", "parameter 4097 1 32", "place is not a multiple of 64"),
+        ("parameter 4096 1 32", "parameter 1048576 1 32", "'3' does not lie within its arena"),
+        ("1 32 zero", "1 32 uniform nan", "'nan' is not a number"),
+        ("1 32 zero", "1 0 zero", "'0' is out of range"),
+        ("rows 4 |", "dreams 4 |", "'dreams' makes no data that this build knows"),
+        ("relu_forward 10 : 10", "relu_forward 99 : 10", "'99' is out of range"),
+        ("relu_forward 10 : 10", "relu_forward 10 : 11", "relu_forward: "),
+        ("op backward 7", "op sideways 7", "'sideways' is no phase"),
+        ("loss 13", "loss 1", "a loss is a float"),
+        ("loss 13\nend\n", "loss 13\n", "before its 'end'"),
+        ("end\n", "end\nmore\n", "something follows the 'end'"),
+    ],
+)
+def test_a_broken_line_is_named(runner: Path, old: str, new: str, sentence: str) -> None:
+    plan = perceptron()
+    head, _, body = plan.partition(b"farmhand-body")
+    text = ("farmhand-body" + body.decode()).replace(old, new, 1)
+    assert text.encode() != b"farmhand-body" + body
+    status, code, said = fault_of(runner, head + text.encode())
+    assert (3, "bad_plan") == (status, code)
+    assert sentence in said
+
+
+def test_an_operation_that_the_build_lacks_is_unsupported(runner: Path) -> None:
+    plan = perceptron().replace(b"relu_forward", b"wish_forward")
+    status, code, text = fault_of(runner, plan)
+    assert (4, "unsupported") == (status, code)
+    assert "this build has no operation 'wish_forward'" in text
+
+
+def test_a_plan_torn_anywhere_is_refused(runner: Path) -> None:
+    plan = perceptron()
+    for length in range(0, len(plan), 97):
+        assert fault_of(runner, plan[:length])[0] in {3, 4}
+
+
+def test_a_full_disk_leaves_whole_lines(runner: Path) -> None:
+    """A file that may not grow beyond a limit stands in for a disk that is full."""
+    (runner.parent / "plan").write_bytes(perceptron())
+    done = subprocess.run(
+        [runner, "run", "plan", "dir", "--seconds", "1", "--max-seconds", "4"],
+        cwd=runner.parent,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        preexec_fn=_small_files,
+    )
+    assert 8 == done.returncode
+    assert "io" == json.loads(done.stdout)["code"]
+    out = (runner.parent / "dir" / "out.jsonl").read_bytes()
+    assert out.endswith(b"}\n")
+    assert "hello" == json.loads(out.splitlines()[0])["line"]
+
+
+def _small_files() -> None:
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+
+def test_dump_writes_every_tensor_of_every_moment(runner: Path) -> None:
+    status, said = run(runner, perceptron(), "--steps", "2", verb="dump")
+    assert (0, "done", 2) == (status, said[-1]["line"], said[-1]["steps"])
+    values = 8 * 16 + 8 + 2 * (32 * 16 + 32 + 4 * 32 + 4) + 2 * 8 * 32 + 3 * 8 * 4 + 2
+    dump = (runner.parent / "dir" / "dump.bin").read_bytes()
+    assert 3 * (8 + 4 * values) == len(dump)
+    moments = [dump[at : at + 8] for at in range(0, len(dump), 8 + 4 * values)]
+    assert [0, 1, 2] == [int.from_bytes(moment, "little") for moment in moments]
+
+
+def test_the_version_is_the_projects(runner: Path) -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    version = re.search(r'^version = "(.*)"', project, re.MULTILINE)
+    info = json.loads(subprocess.run([runner, "info"], capture_output=True, check=True).stdout)
+    assert version is not None
+    assert f"farmhand {version[1]}" == info["runner"]
+    assert {"source": "host"} == info["provenance"]["time"]
+    assert [None, None, None] == [info["provenance"][name] for name in ("clock", "heat", "energy")]
