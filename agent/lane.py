@@ -26,11 +26,19 @@ from agent.phone.install import install_runner
 from agent.phone.link import LINK_LOST
 from agent.phone.memory import remember
 from agent.phone.phone import Phone, split_nodes
+from agent.run.canary import (
+    NO_CANARY,
+    Canary,
+    bring_canary,
+    canary_key,
+    run_canary,
+    updated_record,
+)
 from agent.run.data import install_data
 from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
-from agent.run.scene import Harvest, Scene, Snapshot, set_scene, weigh
+from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
 from kernels.manifest import RunnerBuild, runner_for
 from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
@@ -72,6 +80,7 @@ class Desk:
     view: LaneView = field(default_factory=LaneView)
     runner_for: Callable[[str], RunnerBuild] = runner_for
     silence_s: float = SILENCE_S
+    canary: bool = True
     files: Path | None = None  # of foreign programs, by digest; None: beside the state
 
     @property
@@ -110,6 +119,7 @@ class _Lane:
         self.launched = False
         self.pid: int | None = None
         self.placement: Placement | None = None
+        self.canary = NO_CANARY
         self.harvest: Harvest | None = None
         self.verdict: Verdict | None = None
 
@@ -154,8 +164,12 @@ class _Lane:
                 cool_down(self.phone, self.job.condition, self._sleep, self._tell, coolers)
             with self._stage("pin"):
                 self._pin(scene)
+            with self._stage("canary"):
+                first_ms = self._canary(ask)
             with self._stage("run"):
                 before, output = self._run(scene, ask)
+            with self._stage("canary_after"):
+                self._compare_canary(ask, first_ms)
             with self._stage("harvest"):
                 harvest = self._harvest(scene, before, output)
                 self.harvest, self.verdict = harvest, harvest.verdict
@@ -228,13 +242,29 @@ class _Lane:
         self.launched = False
         return scene.snapshot(split_nodes(seen.text)), output
 
+    def _canary(self, ask: Ask) -> float | None:
+        """A moment of the same small work: what it takes tells of the phone, not of the job."""
+        if not self.desk.canary:
+            return None
+        plan = bring_canary(self.phone, ask.cores)
+        return run_canary(self.phone, ask.runner, plan, ask.cores)
+
+    def _compare_canary(self, ask: Ask, first_ms: float | None) -> None:
+        if first_ms is None:
+            return
+        key = canary_key(ask.cores, self.resolved.clocks_khz)
+        record_ms = self.phone.memory.canary_ms.get(key)
+        self.canary = Canary(first_ms, self._canary(ask), record_ms)
+        if self.canary.is_sound:
+            self.phone.note_canary(key, updated_record(record_ms, first_ms))
+
     def _harvest(self, scene: Scene, before: Snapshot, output: Output) -> Harvest:
         seen = self.phone.batch([scene.looking()])[0]
         after = scene.snapshot(split_nodes(seen.text))
         readings = parse_readings(self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX))
         job = self.job
-        seen_around = (before, after)
-        return weigh(scene, job.case, job.condition, seen_around, output, readings, self.placement)
+        beside = Beside(self.placement, self.canary)
+        return weigh(scene, job.case, job.condition, (before, after), output, readings, beside)
 
     def _restore(self) -> None:
         if self.journal is None:

@@ -29,7 +29,7 @@ class Remembered(Noun):
     cooled: Cooled = NEVER_SEEN
     gauge: Gauge | None = None
     idle_w: float | None = Field(default=None, ge=0)
-    canary_ns: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
+    canary_ms: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
 
 
 class HeatMemory:

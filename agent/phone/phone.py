@@ -108,6 +108,11 @@ class Phone:
         self._kept = kept
         self.heat.known = kept.cooled
 
+    def note_canary(self, key: str, record_ms: float) -> None:
+        """Keep how long the canary takes on such cores and clocks."""
+        records = {**self._kept.canary_ms, key: record_ms}
+        self._kept = self._kept.model_copy(update={"canary_ms": records})
+
     def shell(self, words: Sequence[str], deadline: Deadline | None = None) -> Answer:
         """Run one command."""
         return self.batch([Command(words)], deadline)[0]

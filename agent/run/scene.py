@@ -21,6 +21,7 @@ from agent.run.activity import (
     swap_used_kb,
     swapped_mb,
 )
+from agent.run.canary import NO_CANARY, Canary
 from agent.run.figures import (
     CURRENT,
     FULL_CHARGE,
@@ -36,6 +37,7 @@ from agent.run.gates import Effort
 from agent.run.lines import Output
 from agent.run.rails import RAIL_NODES, Meter, parse_meters, rail_courses
 from agent.run.settling import curve_of, settled_ns, throttled_after_s
+from agent.run.surroundings import look_around
 from agent.run.telemetry import Readings, pack
 from agent.run.verdict import Evidence, held_share, judge
 from workloads.catalogue import Case, launch_of, work_of
@@ -69,6 +71,17 @@ class Harvest:
     digest: str
     telemetry: bytes
     curve: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the agent itself saw around a run: its threads, and the canary before and after."""
+
+    placement: Placement | None = None
+    canary: Canary = NO_CANARY
+
+
+NOTHING_BESIDE = Beside()
 
 
 @dataclass(frozen=True)
@@ -221,10 +234,11 @@ def weigh(
     snapshots: tuple[Snapshot, Snapshot],
     output: Output,
     readings: Readings,
-    placement: Placement | None = None,
+    beside: Beside = NOTHING_BESIDE,
 ) -> Harvest:
     """Make verdict, figures and telemetry of everything that a run left behind. Pure."""
     before, after = snapshots
+    placement = beside.placement
     if output.hello is None or output.done is None or not output.windows:
         raise RunnerFailed("The runner is done, but it measured nothing.")
     work, span = work_of(case), span_ns(output.windows)
@@ -265,6 +279,9 @@ def weigh(
         clamp_max=placement.clamp_max if placement else None,
         swapped_mb=swapped_mb(readings, before.swap_used_kb),
         settled=soaked_ns is not None,
+        around=look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone),
+        charger_cut=scene.facts.charging is not None,
+        canary=beside.canary,
     )
     courses = scene.courses(readings, offered) if offered is not None else {}
     measured = Measured(

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agent.phone.nodes import ticks_between
+from agent.run.canary import AGED_MAX, CHANGE_MAX, NO_CANARY, Canary
 from agent.run.gates import Doubt, Effort, failed_gates
 from agent.run.lines import Done
+from agent.run.surroundings import NOTHING_AROUND, Surroundings
 from workloads.condition import Condition, Protocol
 from workloads.fit import SWAPS_MB
 from workloads.measure import Standing, Verdict
@@ -20,6 +22,10 @@ HELD_MIN = 0.98
 START_SLACK_C = 1.0  # pinning to a high clock warms the die before the first step
 SPAN_SLACK = 0.98
 CLAMP_FREE = 1024  # uclamp.max of a task that may ask for the fastest clock there is
+SLEPT_S, SLEPT_SHARE = 0.5, 0.02
+OTHERS_PCT_MAX = 30.0
+COLD_RISE_C = 3.0
+DRIFTED = "the phone itself drifted"
 UNSEEN_S, UNSEEN_SHARE = 3.0, 0.1  # a sampler stumbles; it does not sleep
 
 
@@ -42,6 +48,9 @@ class Evidence:
     effort: Effort
     unseen_s: float = 0.0  # the longest part of the run without a reading
     strays: Mapping[int, int] = field(default_factory=dict)  # threads with masks not asked for
+    around: Surroundings = NOTHING_AROUND
+    charger_cut: bool = False  # whether the phone has a switch for its charger
+    canary: Canary = NO_CANARY
     settled: bool = False  # whether a long run became steady
     clamp_max: int | None = None  # what the scheduler lets the run ask for, of 1024
     swapped_mb: float | None = None
@@ -60,7 +69,8 @@ def judge(seen: Evidence) -> Verdict:
     for worst in (Standing.VOID, Standing.SUSPECT):
         if worst in standings:
             return Verdict(standing=worst, reasons=reasons, finding=_is_finding(seen))
-    return Verdict(standing=Standing.VALID)
+    # What does not count against a run may still be worth knowing.
+    return Verdict(standing=Standing.VALID, reasons=reasons)
 
 
 def _is_finding(seen: Evidence) -> bool:
@@ -135,6 +145,32 @@ def _long_enough(seen: Evidence) -> Iterator[Doubt]:
         yield Standing.VOID, f"it measured {seen.span_s:.1f} s, asked were {launch.seconds:.0f} s"
 
 
+def _undisturbed(seen: Evidence) -> Iterator[Doubt]:
+    around = seen.around
+    if around.slept_s > max(SLEPT_S, SLEPT_SHARE * seen.span_s):
+        yield Standing.VOID, f"the phone slept for {around.slept_s:.1f} s of the run"
+    if around.others_pct is not None and around.others_pct > OTHERS_PCT_MAX:
+        yield Standing.SUSPECT, f"other work kept the other cores {around.others_pct:.0f} % busy"
+    if around.charging_share > 0:
+        standing = Standing.SUSPECT if seen.charger_cut else Standing.VALID
+        yield standing, f"it charged for {around.charging_share:.0%} of the run"
+    rise_c = around.body_rise_c
+    if seen.condition.protocol is Protocol.COLD and rise_c is not None and rise_c > COLD_RISE_C:
+        yield Standing.SUSPECT, f"its body warmed by {rise_c:.1f} °C: it was not cold to the end"
+
+
+def _no_drift(seen: Evidence) -> Iterator[Doubt]:
+    """The same small work before and after; on free or hot clocks it tells of these alone."""
+    if not seen.asked_khz or seen.condition.protocol is not Protocol.COLD:
+        return
+    change = seen.canary.change
+    if change is not None and abs(change) > CHANGE_MAX:
+        yield Standing.VOID, f"{DRIFTED}: a canary after the run took {change:+.1%}"
+    aged = seen.canary.aged
+    if aged is not None and abs(aged) > AGED_MAX:
+        yield Standing.SUSPECT, f"{DRIFTED}: its canary takes {aged:+.1%} against its own record"
+
+
 def _settled(seen: Evidence) -> Iterator[Doubt]:
     if seen.condition.protocol is Protocol.SOAKED and not seen.settled:
         yield Standing.SUSPECT, "heat and clocks did not settle within the run"
@@ -176,6 +212,8 @@ RULES: tuple[Callable[[Evidence], Iterator[Doubt]], ...] = (
     _live_sensors,
     _long_enough,
     _settled,
+    _undisturbed,
+    _no_drift,
     _held_clocks,
     _in_memory,
 )

@@ -31,7 +31,7 @@ from tests.agent.virtual_phones import open_phone
 address, port, state, silence_s = sys.argv[1:]
 server = AdbServer(Path(state) / "adb", private=False, port=int(port))
 phone = open_phone(server, address)
-desk = Desk(host="host-a", state_dir=Path(state), silence_s=float(silence_s))
+desk = Desk(host="host-a", state_dir=Path(state), silence_s=float(silence_s), canary=False)
 attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk)
 """
 

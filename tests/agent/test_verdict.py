@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from agent.run.canary import Canary
 from agent.run.gates import Effort
 from agent.run.lines import Done
+from agent.run.surroundings import Surroundings
 from agent.run.verdict import Evidence, held_share, judge
 from workloads.catalogue import Work, bind, work_of
 from workloads.condition import Condition, Protocol
@@ -71,6 +73,18 @@ def test_a_run_as_asked_is_valid() -> None:
         ({"temps_c": (38.4,) * 40}, Standing.SUSPECT, "stood still"),
         ({"temps_c": (38.0,) * 40, "start_temp_c": 30.3}, Standing.SUSPECT, "stood still"),
         ({"unseen_s": 5.0}, Standing.SUSPECT, "nothing was read for 5.0 s"),
+        ({"strays": {77: 0xFF}}, Standing.VOID, "thread 77 could run on cores ff, asked f0"),
+        ({"around": Surroundings(slept_s=2.0)}, Standing.VOID, "slept for 2.0 s"),
+        ({"around": Surroundings(others_pct=60.0)}, Standing.SUSPECT, "60 % busy"),
+        ({"around": Surroundings(body_rise_c=4.0)}, Standing.SUSPECT, "warmed by 4.0 °C"),
+        (
+            {"around": Surroundings(charging_share=0.5), "charger_cut": True},
+            Standing.SUSPECT,
+            "charged for 50%",
+        ),
+        ({"around": Surroundings(charging_share=0.5)}, Standing.VALID, "charged for 50%"),
+        ({"canary": Canary(1.0, 1.1, 1.0)}, Standing.VOID, "a canary after the run took +10.0%"),
+        ({"canary": Canary(1.1, 1.1, 1.0)}, Standing.SUSPECT, "+10.0% against its own record"),
         ({"swapped_mb": 300.0}, Standing.SUSPECT, "300 MB went to swap"),
     ],
 )
@@ -197,3 +211,11 @@ def test_the_worst_policy_decides() -> None:
     assert held_share({4: 2, 7: 6}, before, after) == pytest.approx(0.99)
     assert held_share({4: 2}, {4: "2 0"}, {4: "2 20"}) is None
     assert held_share({}, {}, {}) is None
+
+
+def test_a_canary_tells_nothing_on_free_or_hot_clocks() -> None:
+    """There it would only show what the protocol measures anyway."""
+    slower = Canary(1.0, 1.5, 1.0)
+    assert judge(replace(SOUND, canary=slower, asked_khz={})).standing is Standing.VALID
+    long = replace(SOUND, canary=slower, condition=ENDURANCE, span_s=600.0)
+    assert judge(long).standing is Standing.VALID

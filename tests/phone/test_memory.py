@@ -92,7 +92,7 @@ def test_what_was_learned_outlives_the_agent(tmp_path: Path) -> None:
     cooled(memory, 0, 600)
     memory.disturbed()
     gauge = Gauge(discharge_sign=-1, unit_a=1e-6, period_s=0.5)
-    known = Remembered(cooled=memory.known, gauge=gauge, canary_ns={"f0": 1.5})
+    known = Remembered(cooled=memory.known, gauge=gauge, canary_ms={"f0": 1.5})
     remember(tmp_path, "A:1", known)
     assert recall(tmp_path, "A:1") == known
     assert recall(tmp_path, "other") == Remembered()

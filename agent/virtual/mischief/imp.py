@@ -15,6 +15,7 @@ from agent.virtual.mischief.script import Plan, Trigger
 from agent.virtual.shell.call import Call, Program
 from agent.virtual.timeline import Event
 
+_SHORT_RUN_S = 0.5  # a warm-up of somebody, not the run that is meant
 _OWN_EVENTS = ("mischief_start", "mischief_stop", "mischief_failed")
 
 
@@ -121,6 +122,8 @@ class Imp:
 
     def _weigh(self, prank: Prank, trigger: Trigger, event: str, facts: dict[str, object]) -> None:
         if not trigger.matches(event, facts):
+            return
+        if trigger.run_share is not None and float(str(facts["expected_s"])) < _SHORT_RUN_S:
             return
         prank.seen += 1
         if prank.seen < trigger.nth:

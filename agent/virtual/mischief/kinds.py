@@ -9,7 +9,14 @@ from agent.virtual.mischief.body_kinds import (
     Reboot,
     ThrottleNow,
 )
-from agent.virtual.mischief.daemon_kinds import Hotplug, Migrate
+from agent.virtual.mischief.daemon_kinds import (
+    ChargerReturns,
+    HiddenLimit,
+    Hotplug,
+    Migrate,
+    OtherWork,
+    Sleep,
+)
 from agent.virtual.mischief.effect import BadMischief, Effect, make_effect
 from agent.virtual.mischief.link_kinds import (
     Flap,
@@ -38,6 +45,10 @@ KINDS: dict[str, type[Effect]] = {
     "clock_reset": ClockReset,
     "hotplug": Hotplug,
     "migrate": Migrate,
+    "other_work": OtherWork,
+    "charger_returns": ChargerReturns,
+    "hidden_limit": HiddenLimit,
+    "sleep": Sleep,
     "throttle": ThrottleNow,
     "sensor": Sensor,
     "never_cools": NeverCools,

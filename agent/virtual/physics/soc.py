@@ -49,6 +49,7 @@ class Soc:
         self.forced_steps: dict[str, int] = {}  # rungs below the top by role, whatever the heat
         self.service_runs: Callable[[str], bool] = lambda _: True
         self._speed_spread = speed_spread
+        self.hidden_share = 1.0  # what a limiter that no node shows leaves of the speed
         self._settled = timeline.now
         self._polls: dict[int, Event] = {}
         self._cluster_w: dict[str, float] = {}
@@ -145,6 +146,11 @@ class Soc:
             for cpu in cluster.online:
                 (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
 
+    def sleep_through(self) -> None:
+        """Let the time since the last count go uncounted: nobody was awake."""
+        self.settle()
+        self._counted = self.timeline.now
+
     def refresh(self) -> None:
         """Work out placement, clocks, paces and power from the present settings."""
         self.version += 1
@@ -192,11 +198,16 @@ class Soc:
         strength = lone.ipc / best_ipc
         pull = sum(memory.core_gbs * cluster.ipc / best_ipc * cluster.pace for cluster, _ in used)
         return Pace(
-            gflops=gflops * together * crowded * self._speed_spread,
+            gflops=gflops * together * crowded * self._speed_spread * self.hidden_share,
             bandwidth_gbs=min(voted, pull) / len(self.loads),
             cache_kb=memory.cache_kb,
             cache_gbs=memory.cache_gbs * max(c.ipc / best_ipc * c.pace for c, _ in used),
-            lone_ghz=lone.clock_khz / 1e6 * strength * profile.scalar_ipc * self._speed_spread,
+            lone_ghz=lone.clock_khz
+            / 1e6
+            * strength
+            * profile.scalar_ipc
+            * self._speed_spread
+            * self.hidden_share,
             lone_gbs=min(voted, memory.core_gbs * strength * lone.pace) / len(self.loads),
             threads=threads,
             stalled=profile.heat.stalled_share,
