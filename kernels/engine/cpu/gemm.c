@@ -40,6 +40,7 @@ static struct matrix turned(struct matrix x) {
 
 typedef float v4 __attribute__((vector_size(16), may_alias));
 typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float v2 __attribute__((vector_size(8), may_alias));
 typedef float v2_any __attribute__((vector_size(8), aligned(4), may_alias));
 
 /* Four rows, four values of each, become four columns. */
@@ -67,26 +68,38 @@ static void pack_any(int64_t count, int64_t wide, int64_t depth, const float *x,
     }
 }
 
-static void pack_six_in_a_row(int64_t depth, const float *x, int64_t along, float *packed) {
+/* Side by side already; four to six of them. */
+static void pack_side_by_side(int64_t count, int64_t depth, const float *x, int64_t along,
+                              float *packed) {
     for (int64_t k = 0; k < depth; k++, x += along, packed += 6) {
         *(v4_any *)packed = *(const v4_any *)x;
-        *(v2_any *)(packed + 4) = *(const v2_any *)(x + 4);
+        packed[4] = count > 4 ? x[4] : 0.0f;
+        packed[5] = count > 5 ? x[5] : 0.0f;
     }
 }
 
-static void pack_six_rows(int64_t depth, const float *x, int64_t row, float *packed) {
+/* Rows of memory; where there are fewer than six, the last stands in for the missing ones, which no
+ * tile reads. */
+static void pack_along(int64_t count, int64_t depth, const float *x, int64_t row, float *packed) {
+    const float *rows[6];
+    for (int n = 0; n < 6; n++)
+        rows[n] = x + least(n, count - 1) * row;
     int64_t k = 0;
-    const float *fifth = x + 4 * row, *sixth = x + 5 * row;
     for (; k + 4 <= depth; k += 4, packed += 24) {
-        v4 four[4];
-        turn4(x + k, x + row + k, x + 2 * row + k, x + 3 * row + k, four);
+        v4 four[4], a = *(const v4_any *)(rows[4] + k), b = *(const v4_any *)(rows[5] + k);
+        v4 two[2] = {__builtin_shufflevector(a, b, 0, 4, 1, 5),
+                     __builtin_shufflevector(a, b, 2, 6, 3, 7)};
+        turn4(rows[0] + k, rows[1] + k, rows[2] + k, rows[3] + k, four);
         UNROLL for (int n = 0; n < 4; n++) {
+            v4 pair = two[n / 2];
             *(v4_any *)(packed + 6 * n) = four[n];
-            packed[6 * n + 4] = fifth[k + n];
-            packed[6 * n + 5] = sixth[k + n];
+            *(v2_any *)(packed + 6 * n + 4) =
+                n % 2 ? (v2){pair[2], pair[3]} : (v2){pair[0], pair[1]};
         }
     }
-    pack_any(6, 6, depth - k, x + k, row, 1, packed);
+    for (; k < depth; k++, packed += 6)
+        for (int n = 0; n < 6; n++)
+            packed[n] = rows[n][k];
 }
 
 void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first, int64_t last,
@@ -96,10 +109,10 @@ void pack_rows(int64_t rows, int64_t depth, struct matrix a, int64_t first, int6
         int64_t count = sliver_height(&slivers, s);
         float *to = packed + s * pitch * 6;
         const float *x = a.data + sliver_top(&slivers, s) * a.row;
-        if (count == 6 && a.column == 1)
-            pack_six_rows(depth, x, a.row, to);
-        else if (count == 6 && a.row == 1)
-            pack_six_in_a_row(depth, x, a.column, to);
+        if (a.column == 1)
+            pack_along(count, depth, x, a.row, to);
+        else if (a.row == 1 && count >= 4)
+            pack_side_by_side(count, depth, x, a.column, to);
         else
             pack_any(count, 6, depth, x, a.row, a.column, to);
     }

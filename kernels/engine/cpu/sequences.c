@@ -205,17 +205,17 @@ static void lstm_moment(void *context, int part, int parts, int worker) {
             int64_t count = units - u < LANES ? units - u : LANES;
             v8 part_of[4], old = all8(0.0f);
             for (int g = 0; g < 4; g++)
-                part_of[g] = load8_part(gate + g * units + u, count, 0.0f);
+                part_of[g] = load8_up_to(gate + g * units + u, count);
             if (now->t > 0)
-                old = load8_part(state - units + u, count, 0.0f);
+                old = load8_up_to(state - units + u, count);
             struct cell cell = open_gates(
                 (struct cell){part_of[0], part_of[1], part_of[2], part_of[3], old}, old);
-            store8_part(gate + u, cell.in, count);
-            store8_part(gate + units + u, cell.forget, count);
-            store8_part(gate + 2 * units + u, cell.fresh, count);
-            store8_part(gate + 3 * units + u, cell.out, count);
-            store8_part(state + u, cell.state, count);
-            store8_part(out + u, cell.out * tanh8(cell.state), count);
+            store8_up_to(gate + u, cell.in, count);
+            store8_up_to(gate + units + u, cell.forget, count);
+            store8_up_to(gate + 2 * units + u, cell.fresh, count);
+            store8_up_to(gate + 3 * units + u, cell.out, count);
+            store8_up_to(state + u, cell.state, count);
+            store8_up_to(out + u, cell.out * tanh8(cell.state), count);
         }
     }
 }
@@ -278,19 +278,19 @@ static void lstm_gradient_moment(void *context, int part, int parts, int worker)
         float *dh = now->dh + n * units, *dc = now->dc + n * units;
         for (int64_t u = 0; u < units; u += LANES) {
             int64_t count = units - u < LANES ? units - u : LANES;
-            v8 in = load8_part(gate + u, count, 0.0f);
-            v8 forget = load8_part(gate + units + u, count, 0.0f);
-            v8 fresh = load8_part(gate + 2 * units + u, count, 0.0f);
-            v8 out = load8_part(gate + 3 * units + u, count, 0.0f);
-            v8 old = now->t > 0 ? load8_part(state - units + u, count, 0.0f) : all8(0.0f);
-            v8 bent = tanh8(load8_part(state + u, count, 0.0f));
-            v8 h = load8_part(slope + u, count, 0.0f) + load8_part(dh + u, count, 0.0f);
-            v8 c = load8_part(dc + u, count, 0.0f) + h * out * (1.0f - bent * bent);
-            store8_part(dgate + u, c * fresh * in * (1.0f - in), count);
-            store8_part(dgate + units + u, c * old * forget * (1.0f - forget), count);
-            store8_part(dgate + 2 * units + u, c * in * (1.0f - fresh * fresh), count);
-            store8_part(dgate + 3 * units + u, h * bent * out * (1.0f - out), count);
-            store8_part(dc + u, c * forget, count);
+            v8 in = load8_up_to(gate + u, count);
+            v8 forget = load8_up_to(gate + units + u, count);
+            v8 fresh = load8_up_to(gate + 2 * units + u, count);
+            v8 out = load8_up_to(gate + 3 * units + u, count);
+            v8 old = now->t > 0 ? load8_up_to(state - units + u, count) : all8(0.0f);
+            v8 bent = tanh8(load8_up_to(state + u, count));
+            v8 h = load8_up_to(slope + u, count) + load8_up_to(dh + u, count);
+            v8 c = load8_up_to(dc + u, count) + h * out * (1.0f - bent * bent);
+            store8_up_to(dgate + u, c * fresh * in * (1.0f - in), count);
+            store8_up_to(dgate + units + u, c * old * forget * (1.0f - forget), count);
+            store8_up_to(dgate + 2 * units + u, c * in * (1.0f - fresh * fresh), count);
+            store8_up_to(dgate + 3 * units + u, h * bent * out * (1.0f - out), count);
+            store8_up_to(dc + u, c * forget, count);
         }
     }
 }
