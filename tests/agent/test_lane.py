@@ -22,6 +22,7 @@ from agent.run.runner import Ask, write_plan
 from kernels.manifest import runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
+from tests.agent.trial import Trial, a_trial, blamed
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.condition import Launch
 from workloads.fault import Blame
@@ -29,6 +30,8 @@ from workloads.measure import Source, Standing
 from workloads.messages import chunks_of
 from workloads.noun import digest_of_bytes
 from workloads.phone import ControlLevel, choose_cores
+
+__all__ = ("a_trial",)  # fixture
 
 
 def test_a_cold_run_yields_a_valid_report(phone: Phone, desk: Desk) -> None:
@@ -112,23 +115,14 @@ def test_a_hot_phone_is_waited_for(adb: AdbServer, start_phone: StartPhone, desk
     assert told
 
 
-def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(
-    adb: AdbServer, start_phone: StartPhone, desk: Desk
-) -> None:
+def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(trial: Trial) -> None:
     """A capped phone is not started, however cool; afterwards it is as fast as it was before."""
-    phone = open_phone(adb, start_phone(speed=300).address)
-    before = read_policies(phone, (0, 4, 7))
-    heat_up(phone, seconds=500)
-    serial = phone.known.serial
-    hot = a_job(serial, start_temp_max_c=60, start_slope_max_c_per_min=60, cool_wait_max_s=5)
-    fault = attempt(hot, phone, desk).report.fault
-    assert fault is not None
-    assert (fault.kind, fault.blame) == ("TooHot", Blame.CONDITION)
-    assert "still throttled" in fault.text
-    deadline = Deadline.after(10)
-    while read_policies(phone, (0, 4, 7)) != before:
-        assert not deadline.expired
-        time.sleep(0.05)
+    trial.found = trial.looks()
+    trial.trouble("throttle")
+    report = trial.attempt(start_temp_max_c=60, start_slope_max_c_per_min=60, cool_wait_max_s=5)
+    blamed(report, Blame.CONDITION, "TooHot")
+    assert "still throttled" in (report.fault.text if report.fault else "")
+    trial.settle()
 
 
 def test_an_endurance_run_is_not_void_by_throttling(

@@ -75,6 +75,10 @@ class Farm:
             lines += [json.loads(line) for line in file.read_text().splitlines()]
         return [line for line in lines if line["event"] == event]
 
+    def jobs(self, serial: str) -> list[dict[str, Any]]:
+        """The runs that were asked for; the canaries around them last a moment only."""
+        return [run for run in self.witness(serial, "run_start") if run["expected_s"] >= 0.5]
+
     def clocks(self, serial: str) -> dict[str, str]:
         """The last value of every clock node that was ever written on a phone."""
         return {write["path"]: write["new"] for write in self.witness(serial, "sysfs")}

@@ -6,7 +6,10 @@ from tests.farm.conftest import Farm, wait_for
 def test_a_phone_is_looked_after_from_the_middle(farm: Farm) -> None:
     serial = next(phone for phone in farm.idle() if phone.startswith("VM16T"))
     shown = farm.command("phone", "show", serial)
-    assert (0, True) == (shown.returncode, "holds  charging is cut by input_suspend" in shown.stdout)
+    assert (0, True) == (
+        shown.returncode,
+        "holds  charging is cut by input_suspend" in shown.stdout,
+    )
     checked = farm.command("phone", "check", serial)
     assert (0, True) == (checked.returncode, "answers, is as it should be" in checked.stdout)
     restored = farm.command("phone", "restore", serial)

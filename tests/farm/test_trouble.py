@@ -66,7 +66,7 @@ def test_an_agent_killed_in_mid_run(farm: Farm, tmp_path: Path) -> None:
     before = farm.clocks(serial)
     sweep = submit(farm, tmp_path, LONG)
     wait_for(lambda: farm.phone(serial).stage == "run", "the run starts")
-    wait_for(lambda: len(farm.witness(serial, "run_start")) == 1, "the phone runs it")
+    wait_for(lambda: len(farm.jobs(serial)) == 1, "the phone runs it")
     pinned = farm.clocks(serial)
     assert pinned != before, "the clocks were pinned"
 
@@ -82,7 +82,7 @@ def test_an_agent_killed_in_mid_run(farm: Farm, tmp_path: Path) -> None:
     for write in farm.witness(serial, "sysfs"):
         first.setdefault(write["path"], write["old"])
     assert first == farm.clocks(serial), "every node has the value it had before the farm came"
-    assert 3 == len(farm.witness(serial, "run_start")), "two runs, and the one that was cut"
+    assert 3 == len(farm.jobs(serial)), "two runs, and the one that was cut"
 
 
 def test_a_broker_killed_and_wiped_in_mid_sweep(farm: Farm, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(farm: Farm, tmp_pa
     finish(farm, sweep)
     for serial in farm.idle():
         never_two_runs_at_once(farm, serial)
-        assert 6 == len(farm.witness(serial, "run_start")), "no run was made again"
+        assert 6 == len(farm.jobs(serial)), "no run was made again"
 
 
 def test_a_lab_stopped_in_mid_sweep_leaves_no_lease_and_every_phone_as_it_was(

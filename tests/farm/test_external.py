@@ -1,0 +1,48 @@
+"""A foreign program through every room: kept by digest, named by a sweep, compared like others."""
+
+import json
+from pathlib import Path
+
+from orchestrator.store.queries import measured_runs
+from tests.farm.conftest import ROOT, Farm
+
+EXAMPLE = ROOT / "examples" / "external"
+SWEEP = f"""\
+farm: 1
+name: foreign
+phones: all
+workload: external:{EXAMPLE / "llama-bench.yaml"}
+conditions: {{cores: big2}}
+repeat: 1
+"""
+
+
+def test_a_foreign_program_flows_through_every_room(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(SWEEP)
+    kept = farm.command("workload", "keep", EXAMPLE / "bench.sh", EXAMPLE / "recorded.json")
+    manifest = (EXAMPLE / "llama-bench.yaml").read_text()
+    assert 0 == kept.returncode
+    assert all(line in manifest for line in kept.stdout.splitlines())
+
+    sent = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
+    import time
+
+    for _ in range(30):
+        time.sleep(5)
+        print(time.time(), farm.command("sweep", "show", sent["sweep"]).stdout[:600])
+    watched = farm.command("watch", sent["sweep"], "--exit-status")
+    assert 0 == watched.returncode, farm.command("sweep", "show", sent["sweep"]).stdout
+    runs = measured_runs(farm.db, sent["sweep"])
+    assert sent["new_runs"] == len(runs) > 0
+    assert {"llama-bench-replayed tokens=32"} == {run.case.label for run in runs}
+    assert {"valid"} == {run.verdict.standing.value for run in runs}
+    assert {499.5} == {run.metrics["step_ms"].value for run in runs}
+    shown = farm.command("sweep", "show", sent["sweep"]).stdout
+    assert "llama-bench-replayed tokens=32" in shown
+
+
+def test_keeping_what_is_not_there_is_one_sentence(farm: Farm) -> None:
+    made = farm.command("workload", "keep", "nowhere")
+    assert 2 == made.returncode
+    assert "farm: nowhere cannot be kept: No such file or directory\n" == made.stderr
