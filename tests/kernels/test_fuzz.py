@@ -1,0 +1,193 @@
+"""Plans that nobody meant: whatever is done to a plan, the runner ends by its contract.
+
+The build of these tests watches its own memory and arithmetic (ASan, UBSan). Every operation runs
+in it once as it should, and then hundreds of times from damaged plans.
+"""
+
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernels.build import BIONIC_ONLY, HERE, sources
+from tests.kernels.plans import a_plan, perceptron, product
+from tests.kernels.test_gradients import BATCH, MODELS
+from workloads.lowering import body_of
+from workloads.training import SGD, Adam, training
+
+GCC = shutil.which("gcc")
+ROUNDS = int(os.environ.get("FARMHAND_FUZZ_ROUNDS", "400"))
+HANG_S = 60
+EXITS = {0, 3, 4, 5, 6}  # done, bad_plan, unsupported, out_of_memory, wrong_answer
+SANITIZERS = {
+    "ASAN_OPTIONS": "exitcode=99:detect_leaks=0:allocator_may_return_null=1:"
+    "max_allocation_size_mb=1024",
+    "UBSAN_OPTIONS": "halt_on_error=1:exitcode=98:print_stacktrace=1",
+}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        GCC is None or platform.machine() != "x86_64",
+        reason="gcc with its sanitizers is not installed (Debian: apt install gcc)",
+    ),
+]
+EXTREMES = ["0", "1", "-1", "2", "3", "7", "63", "64", "65", "255", "4096", "1048576", "2147483647"]
+EXTREMES += ["2147483648", "4294967296", "1099511627776", "4398046511104", "999999999999999999"]
+EXTREMES += [
+    "-999999999999999999",
+    "9999999999999999999",
+    "1e38",
+    "1e-38",
+    "-0",
+    "nan",
+    "",
+    "-",
+    ":",
+]
+
+
+@pytest.fixture(scope="session")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runner, built to notice its own mistakes."""
+    output = tmp_path_factory.mktemp("watched") / "runner"
+    files = [path for path in sources() if path.suffix == ".c" and path.as_posix() != BIONIC_ONLY]
+    command = [GCC or "gcc", "-std=c11", "-D_GNU_SOURCE=", "-O1", "-g", "-mavx2", "-mfma", "-w"]
+    command += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    command += [*map(str, files), "-o", str(output), "-lm", "-lpthread", "-ldl"]
+    subprocess.run(command, cwd=HERE, check=True)
+    return output
+
+
+def seeds() -> dict[str, bytes]:
+    """A plan of every operation there is."""
+    bodies = {name: body_of(training(each, BATCH, SGD(0.1))) for name, each in MODELS.items()}
+    bodies["adam"] = body_of(training(MODELS["linear"], BATCH, Adam(0.01)))
+    found = {name: a_plan(body.text("case-1", 2)) for name, body in bodies.items()}
+    return {**found, "product": product(40, threads=2), "perceptron": perceptron(evaluate=1)}
+
+
+def run(runner: Path, folder: Path, plan: bytes) -> tuple[int, str]:
+    (folder / "plan").write_bytes(plan)
+    words = ["--warmup", "0", "--steps", "2", "--max-seconds", "3", "--trace-steps", "1"]
+    done = subprocess.run(
+        [runner, "run", "plan", ".", *words],
+        cwd=folder,
+        env={**os.environ, **SANITIZERS},
+        capture_output=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode(errors="replace")[-3000:]
+
+
+def test_every_operation_keeps_to_its_memory(watched: Path, tmp_path: Path) -> None:
+    for name, plan in seeds().items():
+        status, wrong = run(watched, tmp_path, plan)
+        assert status in {0, 6}, f"{name}: {wrong}"
+
+
+def _flip_bytes(dice: random.Random, body: list[str]) -> None:
+    at = dice.randrange(len(body))
+    line = bytearray(body[at].encode())
+    for _ in range(dice.randint(1, 4)):
+        if line:
+            line[dice.randrange(len(line))] = dice.randrange(256)
+    body[at] = line.decode("latin-1")
+
+
+def _change_number(dice: random.Random, body: list[str]) -> None:
+    for _ in range(dice.randint(1, 3)):
+        at = dice.randrange(len(body))
+        words = body[at].split(" ")
+        words[dice.randrange(len(words))] = dice.choice(EXTREMES)
+        body[at] = " ".join(words)
+
+
+def _nudge_number(dice: random.Random, body: list[str]) -> None:
+    """A number that is nearly right goes deeper than one that is absurd."""
+    at = dice.randrange(len(body))
+    words = body[at].split(" ")
+    numbers = [i for i, word in enumerate(words) if word.lstrip("-").isdigit()]
+    if numbers:
+        i = dice.choice(numbers)
+        value = int(words[i])
+        words[i] = str(
+            dice.choice([value + 1, value - 1, value * 2, value // 2, value + 64, -value])
+        )
+    body[at] = " ".join(words)
+
+
+def _move_words(dice: random.Random, body: list[str]) -> None:
+    at, other = dice.randrange(len(body)), dice.randrange(len(body))
+    words, others = body[at].split(" "), body[other].split(" ")
+    words[dice.randrange(len(words))] = dice.choice(others)
+    body[at] = " ".join(words)
+
+
+def _move_lines(dice: random.Random, body: list[str]) -> None:
+    at, other = dice.randrange(len(body)), dice.randrange(len(body))
+    match dice.randrange(3):
+        case 0:
+            body[at], body[other] = body[other], body[at]
+        case 1:
+            body.insert(at, body[other])
+        case _:
+            del body[at]
+
+
+def _tear(dice: random.Random, body: list[str]) -> None:
+    del body[dice.randrange(len(body)) :]
+
+
+DAMAGES: tuple[Callable[[random.Random, list[str]], None], ...] = (
+    _flip_bytes,
+    _change_number,
+    _nudge_number,
+    _nudge_number,
+    _move_words,
+    _move_lines,
+    _tear,
+)
+
+
+def damaged(dice: random.Random, plan: bytes) -> bytes:
+    head, mark, rest = plan.partition(b"farmhand-body")
+    body = (mark + rest).decode().split("\n")
+    for _ in range(dice.choice([1, 1, 1, 2, 4])):
+        if len(body) > 1:
+            dice.choice(DAMAGES)(dice, body)
+    return head + "\n".join(body).encode("latin-1")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_plan_gets_an_exit_code_and_a_sentence(
+    watched: Path, tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    plans = list(seeds().items())
+    for number in range(ROUNDS):
+        name, plan = dice.choice(plans)
+        hurt = damaged(dice, plan)
+        status, wrong = run(watched, tmp_path, hurt)
+        kept = tmp_path / f"hurt-{number}"
+        if status not in EXITS:
+            kept.write_bytes(hurt)
+        assert status in EXITS, f"{name}, kept as {kept}: {wrong}"
+        last = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[-1])
+        assert ("done" if status == 0 else "fault") == last["line"]
+
+
+def test_a_damaged_header_gets_one_too(watched: Path, tmp_path: Path) -> None:
+    dice = random.Random(5)
+    plan = perceptron()
+    for _ in range(100):
+        hurt = bytearray(plan)
+        for _ in range(dice.randint(1, 3)):
+            hurt[dice.randrange(30)] = dice.randrange(256)
+        assert run(watched, tmp_path, bytes(hurt))[0] in EXITS
