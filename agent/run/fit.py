@@ -37,7 +37,7 @@ def check_fits(phone: Phone, plan: bytes) -> None:
     needed = planned + RUNNER_MB
     if needed > USABLE * available:
         raise TooLarge(
-            f"It needs {needed:,.0f} MB; {available:,.0f} MB are available, and nine tenths of them "
+            f"It needs {needed:,.0f} MB; {available:,.0f} MB are available, and nine tenths of it "
             "can be counted on: predicted not to fit, and not tried. Use a smaller batch, or write "
             "too_large: try."
         )
