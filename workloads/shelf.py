@@ -28,7 +28,10 @@ _EMDL_NOTES = (
     "are generated."
 )
 _NEVER_LEARNS = " Its loss is {} as it was in the study, so its runs are void: that is a finding."
-_TINY_RATE = " Its rate was 1e-5, its decay 4e-5; that may leave a tensor where it was."
+_TINY_RATE = (
+    " Its rate was 1e-5, its decay 4e-5; some tensors do not move by that within a short run, "
+    "which is then void."
+)
 _TX2_NOTES = "Batches of 4 to 64 and 3 warm-up steps as in the study, which names no optimizer. "
 _TX2_IMAGES = _TX2_NOTES + (
     "It names CIFAR-10, but its arithmetic and memory are those of images in the size of each "
@@ -92,7 +95,7 @@ def _daily() -> Workload:
         "64 images a day for 17 days and a trained start as in the study, which had three batch "
         "sizes and does not say which: the example takes 4, 16 and 64. The start is trained on 512 "
         "generated images during the warm-up; then the images drift, and every day ends with a "
-        "look at 128 others. Accuracies are of generated data: compare days and batches, not the "
+        "look at 64 others. Accuracies are of generated data: compare days and batches, not the "
         "study's 60.65 to 61.32 %."
     )
     found = _trained(

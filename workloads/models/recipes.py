@@ -31,7 +31,7 @@ from workloads.training import SGD, Adam, Evaluation, Inference, Optimizer, Pass
 from workloads.work import Step
 from workloads.workload import Given
 
-JUDGED = 128  # images that judge each day
+JUDGED = 64  # images that judge each day
 
 # Momentum and decay are of the papers. Their rates (0.1 with batch norm, 0.01 without) are for
 # batches of 128 and more and diverge with a few samples; these do not, from one sample on.
