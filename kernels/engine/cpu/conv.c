@@ -12,6 +12,8 @@
 #include "tile.h"
 
 enum { DEPTH_BLOCK = 256, SLIVER_BLOCK = 24, BAND_FLOATS = 48 * 1024 };
+enum { PANEL_FLOATS = DEPTH_BLOCK * 16 + 16 };
+enum { DENSE_TARGETS = 48 }; /* so many rows make up for packing windows */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -97,6 +99,8 @@ struct sweep {
     int32_t *offsets; /* of the taps; NULL: tap k is at k * band.plane, and nothing is copied */
     float *scratch;   /* of all workers */
     int64_t scratch_floats, bands, cuts;
+    bool in_place; /* windows are single pixels: nothing is copied */
+    bool dense;   /* windows are packed, sixteen pixels at a time; otherwise read where they lie */
     bool by_rows; /* segments begin with rows; otherwise they follow one another */
     int64_t segments_a_row;
 };
@@ -125,8 +129,6 @@ static int64_t segments_in(const struct sweep *sweep, int64_t rows) {
 static bool is_whole(const struct sweep *sweep, const struct segment *at, int64_t rows) {
     if (sweep->column_step != 1 || at->row >= rows)
         return false;
-    if (sweep->band.pitch == sweep->window.columns && sweep->row_step == sweep->band.pitch)
-        return at->p + 8 <= rows * sweep->band.pitch;
     return at->column + 8 <= sweep->window.columns;
 }
 
@@ -163,6 +165,7 @@ struct spot {
     bool whole; /* both halves can be stored as they are */
     int count;  /* of pieces; or NOT_IN_PIECES: pixel by pixel */
     struct piece pieces[PIECES_MAX];
+    int64_t rest; /* so many pixels in a row, and nothing else; 0: does not hold */
 };
 
 static v8i lanes_from_to(int64_t first, int64_t last) {
@@ -191,7 +194,8 @@ static void cut_segment(const struct sweep *sweep, struct spot *spot, const stru
 }
 
 static struct spot spot_at(const struct sweep *sweep, int64_t segment, int64_t rows) {
-    struct spot spot = {segment_at(sweep, segment), segment_at(sweep, segment + 1), rows, 0, 0, {{0}}};
+    struct spot spot = {segment_at(sweep, segment), segment_at(sweep, segment + 1), rows, 0, 0, {{0}},
+                        0};
     spot.whole = is_whole(sweep, &spot.left, rows) && is_whole(sweep, &spot.right, rows);
     if (spot.whole)
         return spot;
@@ -214,6 +218,11 @@ static void put_pieces(const struct spot *spot, const float *row, float *plane, 
     }
 }
 
+static void put_rest(const float *row, int64_t count, float *to, bool add) {
+    for (int64_t n = 0; n < count; n++)
+        to[n] = add ? to[n] + row[n] : row[n];
+}
+
 static void sweep_tile(const struct sweep *sweep, const struct spot *spot, struct tile *tile,
                        int64_t rows, float *planes) {
     if (spot->whole) {
@@ -231,7 +240,9 @@ static void sweep_tile(const struct sweep *sweep, const struct spot *spot, struc
     tile->add = add;
     for (int64_t n = 0; n < rows; n++, planes += sweep->target_plane) {
         const float *row = whole + n * TILE_COLUMNS;
-        if (spot->count != NOT_IN_PIECES) {
+        if (spot->rest) {
+            put_rest(row, spot->rest, planes + spot->left.column, add);
+        } else if (spot->count != NOT_IN_PIECES) {
             put_pieces(spot, row, planes, add);
         } else {
             put_some(sweep, spot->left, spot->rows, row, planes, add);
@@ -240,49 +251,108 @@ static void sweep_tile(const struct sweep *sweep, const struct spot *spot, struc
     }
 }
 
-/* Sixteen pixels of every channel side by side, for images that are not copied as a whole. */
-static void pack_pixels(const struct sweep *sweep, const float *b, int64_t p, int64_t pixels,
-                        int64_t depth, float *panel) {
-    b += p;
-    if (pixels >= 16) {
-        for (int64_t k = 0; k < depth; k++, b += sweep->band.plane, panel += 16) {
-            __builtin_prefetch(b + 32); /* no prefetcher follows so many channels at once */
-            store8(panel, load8(b));
-            store8(panel + 8, load8(b + 8));
-        }
-        return;
+/* ---- a block of depth over a band: windows read where they lie ---- */
+
+struct block {
+    int64_t group, rows, at, depth, first, last; /* rows of the band; slivers [first, last) */
+    const float *band;
+    float *target, *panel;
+};
+
+static void sweep_slivers(const struct sweep *sweep, const struct block *block,
+                          const struct spot *spot, struct tile *tile) {
+    const float *packed =
+        sweep->packed + (block->group * sweep->cut.count * sweep->depth + block->at) * 6;
+    const float *bias = NULL;
+    if (sweep->bias && block->at == 0)
+        bias = sweep->bias + block->group * sweep->targets;
+    tile->depth = block->depth;
+    tile->add = block->at > 0;
+    for (int64_t s = block->first; s < block->last; s++) {
+        int64_t top = sliver_top(&sweep->cut, s);
+        tile->a = packed + s * sweep->depth * 6;
+        tile->start = bias ? bias + top : NULL;
+        sweep_tile(sweep, spot, tile, sliver_height(&sweep->cut, s),
+                   block->target + top * sweep->target_plane);
     }
-    for (int64_t k = 0; k < depth; k++, b += sweep->band.plane, panel += 16)
-        for (int64_t n = 0; n < 16; n++)
-            panel[n] = n < pixels ? b[n] : 0.0f;
 }
 
-/* One block of depth over all pixels of a band and the slivers [first, last). */
-static void sweep_block(const struct sweep *sweep, int64_t group, int64_t rows, int64_t at,
-                        int64_t depth, int64_t first, int64_t last, const float *band,
-                        float *target, float *panel) {
-    const float *packed = sweep->packed + group * sweep->cut.count * sweep->depth * 6 + at * 6;
-    const float *bias = sweep->bias && at == 0 ? sweep->bias + group * sweep->targets : NULL;
-    int64_t segments = segments_in(sweep, rows), pixels = rows * sweep->band.pitch;
+static void sweep_lying(const struct sweep *sweep, const struct block *block) {
+    int64_t segments = segments_in(sweep, block->rows);
     for (int64_t s = 0; s < segments; s += 2) {
-        struct spot spot = spot_at(sweep, s, rows);
-        struct tile tile = {.depth = depth, .step = 16, .add = at > 0};
-        if (sweep->offsets) {
-            tile.offsets = sweep->offsets + at;
-            tile.left = band + spot.left.p;
-            tile.right = s + 1 == segments && sweep->by_rows ? tile.left : band + spot.right.p;
-        } else {
-            pack_pixels(sweep, band + at * sweep->band.plane, spot.left.p,
-                        least(16, pixels - spot.left.p), depth, panel);
-            tile.left = panel, tile.right = panel + 8;
+        struct spot spot = spot_at(sweep, s, block->rows);
+        struct tile tile = {.offsets = sweep->offsets + block->at};
+        tile.left = block->band + spot.left.p;
+        tile.right = block->band + spot.right.p;
+        if (s + 1 == segments && sweep->by_rows)
+            tile.right = tile.left;
+        sweep_slivers(sweep, block, &spot, &tile);
+    }
+}
+
+/* ---- the same, sixteen pixels of every window packed side by side ---- */
+
+/* Pixels that lie side by side in the band, and the lane of the panel where they begin. */
+struct run {
+    int64_t p, lane;
+};
+
+/* Pixels are counted without those between rows; the answer is how many runs there are. */
+static int runs_of(const struct sweep *sweep, int64_t pixel, int64_t count, struct run runs[16]) {
+    int64_t columns = sweep->window.columns;
+    if (sweep->band.pitch == columns) {
+        runs[0] = (struct run){pixel, 0};
+        return 1;
+    }
+    int found = 0;
+    for (int64_t lane = 0; lane < count; found++) {
+        int64_t row = (pixel + lane) / columns, column = (pixel + lane) % columns;
+        runs[found] = (struct run){row * sweep->band.pitch + column, lane};
+        lane += columns - column;
+    }
+    return found;
+}
+
+/* Each run is copied with what lies behind it, which the run that follows overwrites, if only in
+ * the next depth. */
+static void pack_runs(const struct sweep *sweep, const struct block *block, const struct run *runs,
+                      int count) {
+    float *panel = block->panel;
+    for (int64_t k = block->at; k < block->at + block->depth; k++, panel += 16) {
+        const float *b = block->band + (sweep->offsets ? sweep->offsets[k] : k * sweep->band.plane);
+        for (int n = 0; n < count; n++) {
+            const float *from = b + runs[n].p;
+            float *to = panel + runs[n].lane;
+            store8(to, load8(from));
+            store8(to + 8, load8(from + 8));
         }
-        for (int64_t sliver = first; sliver < last; sliver++) {
-            int64_t top = sliver_top(&sweep->cut, sliver);
-            tile.a = packed + sliver * sweep->depth * 6;
-            tile.start = bias ? bias + top : NULL;
-            sweep_tile(sweep, &spot, &tile, sliver_height(&sweep->cut, sliver),
-                       target + top * sweep->target_plane);
-        }
+        if (!sweep->offsets)
+            __builtin_prefetch(b + runs[0].p + 32); /* no prefetcher follows so many channels */
+    }
+}
+
+/* Images that are read in place end where they end: their last pixels one by one. */
+static void pack_last(const struct sweep *sweep, const struct block *block, int64_t pixel,
+                      int64_t count) {
+    float *panel = block->panel;
+    for (int64_t k = block->at; k < block->at + block->depth; k++, panel += 16)
+        for (int64_t n = 0; n < 16; n++)
+            panel[n] = n < count ? block->band[k * sweep->band.plane + pixel + n] : 0.0f;
+}
+
+static void sweep_dense(const struct sweep *sweep, const struct block *block) {
+    int64_t columns = sweep->window.columns, pixels = block->rows * columns;
+    for (int64_t pixel = 0; pixel < pixels; pixel += 16) {
+        int64_t count = least(16, pixels - pixel);
+        struct run runs[16];
+        if (count < 16 && !sweep->offsets)
+            pack_last(sweep, block, pixel, count);
+        else
+            pack_runs(sweep, block, runs, runs_of(sweep, pixel, count, runs));
+        struct spot spot = {{pixel, 0, pixel}, {pixel + 8, 0, pixel + 8}, block->rows, count == 16,
+                            0, {{0}}, count < 16 ? count : 0};
+        struct tile tile = {.left = block->panel, .right = block->panel + 8, .step = 16};
+        sweep_slivers(sweep, block, &spot, &tile);
     }
 }
 
@@ -298,21 +368,27 @@ static void sweep_part(void *context, int part, int parts, int worker) {
     if (row == end || first == last)
         return;
     float *scratch = sweep->scratch + worker * sweep->scratch_floats;
-    const float *band = sweep->source + plane * sweep->channels * sweep->window.height *
-                                            sweep->window.width;
-    float *panel = scratch;
+    struct block block = {.group = group, .rows = end - row};
+    block.band = sweep->source + plane * sweep->channels * sweep->window.height *
+                                     sweep->window.width;
+    block.target =
+        sweep->target + plane * sweep->targets * sweep->target_plane + row * sweep->row_step;
+    block.panel = scratch + sweep->scratch_floats - PANEL_FLOATS;
     if (sweep->offsets) {
-        band_copy(&sweep->window, &sweep->band, row, sweep->channels, band, scratch);
-        band = scratch;
+        band_copy(&sweep->window, &sweep->band, row, sweep->channels, block.band, scratch);
+        block.band = scratch;
     } else {
-        band += row * sweep->window.width;
+        block.band += row * sweep->window.width;
     }
-    float *target = sweep->target + plane * sweep->targets * sweep->target_plane +
-                    row * sweep->row_step;
-    for (int64_t at = 0; at < sweep->depth; at += DEPTH_BLOCK)
-        for (int64_t s = first; s < last; s += SLIVER_BLOCK)
-            sweep_block(sweep, group, end - row, at, least(DEPTH_BLOCK, sweep->depth - at), s,
-                        least(s + SLIVER_BLOCK, last), band, target, panel);
+    for (block.at = 0; block.at < sweep->depth; block.at += DEPTH_BLOCK)
+        for (block.first = first; block.first < last; block.first += SLIVER_BLOCK) {
+            block.depth = least(DEPTH_BLOCK, sweep->depth - block.at);
+            block.last = least(block.first + SLIVER_BLOCK, last);
+            if (sweep->dense)
+                sweep_dense(sweep, &block);
+            else
+                sweep_lying(sweep, &block);
+        }
 }
 
 static bool reads_in_place(const struct window *window) {
@@ -338,16 +414,19 @@ static void sweep_plan(struct sweep *sweep, int threads) {
         sweep->cuts = least(sweep->cut.count, pieces(threads, planes * sweep->bands));
     rows = pieces(window->rows, sweep->bands);
     sweep->band = band_of(window, rows, sweep->channels);
-    if (reads_in_place(window)) {
+    bool unbroken = sweep->column_step == 1 && sweep->row_step == window->columns;
+    sweep->in_place = unbroken && reads_in_place(window);
+    if (sweep->in_place) {
         sweep->band.pitch = window->width;
         sweep->band.plane = window->height * window->width;
-        sweep->scratch_floats = DEPTH_BLOCK * 16;
+        sweep->scratch_floats = PANEL_FLOATS;
     } else {
-        sweep->scratch_floats = pieces(sweep->band.floats, 16) * 16;
+        sweep->scratch_floats = pieces(sweep->band.floats, 16) * 16 + PANEL_FLOATS;
     }
+    sweep->dense = sweep->in_place || (unbroken && sweep->targets >= DENSE_TARGETS);
     sweep->segments_a_row = pieces(window->columns, 8);
     int64_t linear = pieces((rows - 1) * sweep->band.pitch + window->columns, 8);
-    sweep->by_rows = !reads_in_place(window) && rows * sweep->segments_a_row <= linear;
+    sweep->by_rows = rows * sweep->segments_a_row <= linear;
 }
 
 static size_t sweep_workspace(const struct sweep *sweep, int threads) {
@@ -360,7 +439,7 @@ static void sweep_settle(struct sweep *sweep, void *workspace) {
     char *at = workspace;
     sweep->packed = (float *)at;
     at += lines(sweep->groups * sweep->cut.count * sweep->depth * 6);
-    sweep->offsets = reads_in_place(&sweep->window) ? NULL : (int32_t *)at;
+    sweep->offsets = sweep->in_place ? NULL : (int32_t *)at;
     at += lines(sweep->depth);
     sweep->scratch = (float *)at;
     if (!sweep->offsets)
