@@ -170,3 +170,11 @@ def test_every_command_about_virtual_phones_works(tmp_path: Path) -> None:
         assert 0 == made.returncode, f"{line}: {err}"
         assert first + out, line
     assert not processes_of(tmp_path)
+
+
+def test_every_command_about_what_is_trained_works(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"## What is trained\n.*?```sh\n(.*?)```", readme, re.S)
+    for line in block.splitlines():
+        out, err = start(tmp_path, *line.split("#")[0].split()[1:]).communicate(timeout=60)
+        assert out, f"{line}: {err}"
