@@ -35,11 +35,12 @@ from agent.run.canary import (
     updated_record,
 )
 from agent.run.data import install_data
+from agent.run.energy import POWER_NODES, Points, PowerMeter
 from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
 from agent.run.runner import Ask, launch, watch, write_plan
 from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
-from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings
+from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings, rest_readings
 from kernels.manifest import RunnerBuild, runner_for
 from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
 from workloads.fault import (
@@ -81,6 +82,7 @@ class Desk:
     runner_for: Callable[[str], RunnerBuild] = runner_for
     silence_s: float = SILENCE_S
     canary: bool = True
+    meter: PowerMeter | None = None
     files: Path | None = None  # of foreign programs, by digest; None: beside the state
 
     @property
@@ -120,6 +122,7 @@ class _Lane:
         self.pid: int | None = None
         self.placement: Placement | None = None
         self.canary = NO_CANARY
+        self.metered: Points | None = None
         self.harvest: Harvest | None = None
         self.verdict: Verdict | None = None
 
@@ -160,8 +163,7 @@ class _Lane:
             with self._stage("prepare"):
                 scene, ask = self._prepare(runner, cores)
             with self._stage("cool"):
-                coolers = scene.coolers.keys()
-                cool_down(self.phone, self.job.condition, self._sleep, self._tell, coolers)
+                self._cool_down(scene)
             with self._stage("pin"):
                 self._pin(scene)
             with self._stage("canary"):
@@ -222,6 +224,10 @@ class _Lane:
             install_program(self.phone, ask, self.desk.shelf)
         return scene, ask
 
+    def _cool_down(self, scene: Scene) -> None:
+        looking = (scene.coolers.keys(), POWER_NODES)
+        cool_down(self.phone, self.job.condition, self._sleep, self._tell, *looking)
+
     def _check_guard(self) -> None:
         if self.guard is not None:
             self.guard.check()
@@ -238,9 +244,24 @@ class _Lane:
         foreign = ask.case.manifest is not None
         start, follow = (launch_program, watch_program) if foreign else (launch, watch)
         seen, self.pid = start(self.phone, ask, before=scene.looking())
-        output = follow(self.phone, ask, self.pid, self.boot_id, self._sleep, self._progress)
+        with self._metered():
+            output = follow(self.phone, ask, self.pid, self.boot_id, self._sleep, self._progress)
         self.launched = False
         return scene.snapshot(split_nodes(seen.text)), output
+
+    @contextmanager
+    def _metered(self) -> Iterator[None]:
+        """Let an external meter look at the run, where there is one."""
+        meter = self.desk.meter
+        if meter is None:
+            yield
+            return
+        meter.start()
+        try:
+            yield
+        finally:
+            clock = self.phone.clock
+            self.metered = [(round(1e9 * clock.to_phone_s(at)), w) for at, w in meter.stop()]
 
     def _canary(self, ask: Ask) -> float | None:
         """A moment of the same small work: what it takes tells of the phone, not of the job."""
@@ -263,8 +284,11 @@ class _Lane:
         after = scene.snapshot(split_nodes(seen.text))
         readings = parse_readings(self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX))
         job = self.job
-        beside = Beside(self.placement, self.canary)
-        return weigh(scene, job.case, job.condition, (before, after), output, readings, beside)
+        rest, idle_w = rest_readings(self.phone.rest_looks), self.phone.memory.idle_w
+        beside = Beside(self.placement, self.canary, rest, idle_w, self.metered)
+        found = weigh(scene, job.case, job.condition, (before, after), output, readings, beside)
+        self.phone.note_power(found.gauge, found.idle_w)
+        return found
 
     def _restore(self) -> None:
         if self.journal is None:

@@ -73,6 +73,7 @@ class Metric(Noun):
     value: float
     unit: str
     provenance: Provenance
+    grade: str = Field(default="", max_length=16, description="of an energy: how it was found")
 
 
 _WHICH = re.compile(r"[A-Za-z0-9_]{1,40}")
@@ -203,7 +204,15 @@ METRICS: dict[str, MetricKind] = {
     "start_temp_c": MetricKind("°C", "heat", "hottest CPU zone when the run began", "one look"),
     "peak_temp_c": MetricKind("°C", "heat", "hottest CPU zone during the run", "highest reading"),
     "energy_j": _energy(
-        "J", "battery energy of the run, from its gauge", "trapezoids of current * voltage"
+        "J",
+        "energy of the whole phone in the run, from battery and port",
+        "trapezoids of battery current * voltage + port current * voltage",
+    ),
+    "energy_net_j": _energy(
+        "J", "that energy less what the phone draws at rest", "energy - idle power * T"
+    ),
+    "idle_power_w": _energy(
+        "W", "what the phone drew at rest in the same state", "median before the run"
     ),
     "energy_per_step_mj": _energy("mJ", "that energy divided by the steps", "energy / N"),
     "energy_per_sample_mj": _energy(

@@ -23,6 +23,7 @@ SLOPE_WINDOW_S = 30.0
 MISSED_MAX = 3
 FROZEN_S = 240.0
 FROZEN_LOOKS = 8
+REST_LOOKS_MAX = 40
 POLL_MIN_S, POLL_MAX_S = 0.05, 5.0
 BATTERY_NODES = (f"{SUPPLY}/battery/capacity", f"{SUPPLY}/battery/status")
 
@@ -113,15 +114,24 @@ def _decide_in_time(
     return Ready(now.temp_c)
 
 
-def glance(phone: Phone, deadline: Deadline | None = None, coolers: Collection[str] = ()) -> Glance:
+def glance(
+    phone: Phone,
+    deadline: Deadline | None = None,
+    coolers: Collection[str] = (),
+    power_nodes: Collection[str] = (),
+) -> Glance:
     """Look at temperature, clock, battery and caps in one round trip; remember the temperature."""
     zones, body = phone.known.cpu_zones, phone.known.slow_zone
     slow = (body,) if body is not None else ()
     paths = [UPTIME, *BATTERY_NODES, *(zone.path for zone in (*zones, *slow)), *coolers]
+    paths += power_nodes
     nodes = phone.read_nodes(paths, deadline or Deadline.after(CALL_S))
     t_s, temp_c = phone.note_uptime(nodes.get(UPTIME, "")), hottest(zones, nodes)
     if temp_c is not None:
         phone.heat.record(t_s, temp_c, hottest(slow, nodes))
+    if power_nodes:
+        rested = {path: nodes[path] for path in power_nodes if path in nodes}
+        phone.rest_looks = [*phone.rest_looks[-REST_LOOKS_MAX:], (t_s, rested)]
     capped = any(first_number(nodes.get(path, "")) for path in coolers)
     return Glance(t_s, temp_c, parse_battery(nodes).level_pct, capped)
 
@@ -138,19 +148,22 @@ def cool_down(
     sleep: Callable[[float], None],
     told: Callable[[Glance, tuple[float, float, float] | None], None],
     coolers: Collection[str] = (),
+    power_nodes: Collection[str] = (),
 ) -> float | None:
     """Wait until the phone may start, and answer its start temperature.
 
     `sleep` sleeps host seconds and raises when the run is cancelled; `told` hears of every look;
-    `coolers` are the state nodes of the cooling devices that cap the CPUs. A condition that asks
+    `coolers` are the state nodes of the cooling devices that cap the CPUs, `power_nodes` what tells
+    how much the phone draws at rest. A condition that asks
     for no start temperature waits for nothing.
     """
     if condition.start_temp_max_c is None:
         return _start_as_it_is(phone, condition, told)
+    phone.rest_looks = []
     looks = [Look(reading.t_s, reading.temp_c) for reading in phone.heat.trace]
     since_s: float | None = None
     while True:
-        seen = glance(phone, coolers=coolers)
+        seen = glance(phone, coolers=coolers, power_nodes=power_nodes)
         since_s = seen.t_s if since_s is None else since_s
         if looks and seen.t_s < looks[-1].t_s:
             looks.clear()

@@ -18,7 +18,7 @@ from agent.phone.framework import is_framework, parse_thermalservice
 from agent.phone.link import MIB, Link, Reply
 from agent.phone.memory import HeatMemory, Remembered
 from workloads.fault import PhoneTrouble, ShellFailed
-from workloads.phone import PhoneFacts
+from workloads.phone import Gauge, PhoneFacts
 from workloads.text import safe_text
 
 UPTIME_MAX_S = 1e10
@@ -76,6 +76,11 @@ class ClockRatio:
         if host_passed > 30.0:
             self._anchor = (host_s, phone_s)
 
+    def to_phone_s(self, host_s: float) -> float:
+        """A moment of the host's clock on the phone's."""
+        host_then, phone_then = self._anchor or (host_s, 0.0)
+        return phone_then + (host_s - host_then) * self.value
+
 
 class Phone:
     """One phone behind adb. Calls from several threads take turns."""
@@ -85,6 +90,7 @@ class Phone:
         self.clock = ClockRatio()
         self.heat = HeatMemory()
         self.facts: PhoneFacts | None = None
+        self.rest_looks: list[tuple[float, dict[str, str]]] = []  # of the wait for this run
         self._kept = Remembered()
 
     @property
@@ -107,6 +113,11 @@ class Phone:
     def memory(self, kept: Remembered) -> None:
         self._kept = kept
         self.heat.known = kept.cooled
+
+    def note_power(self, gauge: Gauge | None, idle_w: float | None) -> None:
+        """Keep how the gauge speaks, and what the phone draws at rest."""
+        self._kept = self._kept.model_copy(update={"gauge": gauge, "idle_w": idle_w})
+        self.facts = self.known.model_copy(update={"gauge": gauge})
 
     def note_canary(self, key: str, record_ms: float) -> None:
         """Keep how long the canary takes on such cores and clocks."""

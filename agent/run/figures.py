@@ -11,17 +11,15 @@ from statistics import median
 
 from agent.phone.nodes import SUPPLY, believable
 from agent.run.activity import core_use, gpu_node, gpu_util_pct, swapped_mb
+from agent.run.energy import NO_POWER, VOLTAGE, Power
 from agent.run.lines import Done, Output, Window
 from agent.run.rails import rails_w
 from agent.run.telemetry import Readings
 from workloads.catalogue import Work
 from workloads.measure import Metric, Provenances, kind_of
 from workloads.phone import PhoneFacts, ThermalZone
-from workloads.timeline import Course, copied_share, course_of, spans_of, step_similarity
+from workloads.timeline import Course, copied_share, spans_of, step_similarity
 
-CURRENT = f"{SUPPLY}/battery/current_now"
-VOLTAGE = f"{SUPPLY}/battery/voltage_now"
-STATUS = f"{SUPPLY}/battery/status"
 FULL_CHARGE = f"{SUPPLY}/battery/charge_full_design"
 MINUTE_NS = 60 * 10**9
 LONG_NS = 2 * MINUTE_NS
@@ -42,6 +40,8 @@ class Measured:
     charge_uah: int | None = None  # of the full battery, as the phone states it
     swap_before_kb: int | None = None
     courses: Mapping[str, Course] = field(default_factory=dict)
+    power: Power = NO_POWER
+    idle_w: float | None = None
     soaked_ns: int | None = None  # only what comes after it is measured
     throttled_after_s: float | None = None
 
@@ -74,7 +74,12 @@ def figures(run: Measured, provenances: Provenances) -> tuple[Metric, ...]:
         assert kind is not None, name
         provenance = provenances.of_family(kind.family)
         if value is not None and provenance is not None and isfinite(value):
-            metrics.append(Metric(name=name, value=value, unit=kind.unit, provenance=provenance))
+            # Rails have meters of their own; what comes from gauges carries their grade.
+            graded = kind.family == "energy" and not name.startswith("rail_")
+            grade = run.power.grade.value if graded else ""
+            metrics.append(
+                Metric(name=name, value=value, unit=kind.unit, provenance=provenance, grade=grade)
+            )
     return tuple(metrics)
 
 
@@ -170,11 +175,14 @@ def _memory(run: Measured) -> Values:
 
 
 def _energy(run: Measured) -> Values:
-    energy_j = battery_energy_j(run.readings, run.span)
+    energy_j = run.power.energy_j(run.span)
+    yield "idle_power_w", run.idle_w
     if energy_j is None or not run.steps:
         return
     step_j = energy_j / run.steps
     yield "energy_j", energy_j
+    if run.idle_w is not None:
+        yield "energy_net_j", energy_j - run.idle_w * (run.span[1] - run.span[0]) / 1e9
     yield "energy_per_step_mj", 1000 * step_j
     if run.work.samples_per_step:
         yield "energy_per_sample_mj", 1000 * step_j / run.work.samples_per_step
@@ -223,45 +231,6 @@ def hottest_trace(readings: Readings, zones: tuple[ThermalZone, ...]) -> list[fl
     return trace
 
 
-def battery_energy_j(readings: Readings, span: tuple[int, int]) -> float | None:
-    """Energy that the battery gave, by trapezoids over real timestamps; None while it charges."""
-    power = [(t_ns, watts) for t_ns, watts in battery_power(readings) if _within(t_ns, span)]
-    inside = sum(1 for t_ns in readings.t_ns if _within(t_ns, span))
-    if len(power) < 3 or len(power) < 0.9 * inside:
-        return None
-    return course_of(power).total[-1]
-
-
-def energy_course(readings: Readings) -> Course | None:
-    """Energy that the battery gave as it adds up; None where it charged in between."""
-    power = battery_power(readings)
-    return course_of(power) if len(power) >= max(3, 0.9 * len(readings.t_ns)) else None
-
-
-def battery_power(readings: Readings) -> list[tuple[int, float]]:
-    """Watts that the battery gave at each moment where it did not charge.
-
-    The sign of current_now differs between vendors, so the status decides, not the sign.
-    """
-    statuses = readings.columns.get(STATUS, [])
-    currents = [abs(current) for current in readings.numbers(CURRENT) if current is not None]
-    if not currents:
-        return []
-    # The ABI says µA and µV; some kernels give mA and mV. No phone works on 20 mA.
-    scale = (1e-3 if median(currents) < 20_000 else 1e-6) * _volt(readings)
-    return [
-        (t_ns, abs(current) * voltage * scale)
-        for t_ns, current, voltage, status in zip(
-            readings.t_ns,
-            readings.numbers(CURRENT),
-            readings.numbers(VOLTAGE),
-            statuses,
-            strict=False,
-        )
-        if current is not None and voltage and status == "Discharging"
-    ]
-
-
 def mean_volts(readings: Readings) -> float | None:
     """The battery's mean voltage."""
     known = [voltage for voltage in readings.numbers(VOLTAGE) if voltage]
@@ -272,7 +241,3 @@ def _volt(readings: Readings) -> float:
     """What a number of the voltage's node has to be multiplied by."""
     known = [voltage for voltage in readings.numbers(VOLTAGE) if voltage]
     return 1e-6 if known and median(known) > 100_000 else 1e-3
-
-
-def _within(t_ns: int, span: tuple[int, int]) -> bool:
-    return span[0] <= t_ns <= span[1]

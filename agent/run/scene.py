@@ -1,7 +1,7 @@
 """The scene: which nodes tell of a run, and what they told before, during and after it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from agent.control.clocks import can_pin, clusters_of, policy_node
@@ -22,13 +22,10 @@ from agent.run.activity import (
     swapped_mb,
 )
 from agent.run.canary import NO_CANARY, Canary
+from agent.run.energy import POWER_NODES, Points, Power, found_gauge, power_of, rest_power_w
 from agent.run.figures import (
-    CURRENT,
     FULL_CHARGE,
-    STATUS,
-    VOLTAGE,
     Measured,
-    energy_course,
     figures,
     hottest_trace,
     span_ns,
@@ -38,13 +35,13 @@ from agent.run.lines import Output
 from agent.run.rails import RAIL_NODES, Meter, parse_meters, rail_courses
 from agent.run.settling import curve_of, settled_ns, throttled_after_s
 from agent.run.surroundings import look_around
-from agent.run.telemetry import Readings, pack
+from agent.run.telemetry import Readings, pack, within
 from agent.run.verdict import Evidence, held_share, judge
 from workloads.catalogue import Case, launch_of, work_of
 from workloads.condition import Condition, Protocol
 from workloads.fault import RunnerFailed
 from workloads.measure import Metric, Provenances, Verdict
-from workloads.phone import CoreSet, PhoneFacts, ThermalZone
+from workloads.phone import CoreSet, Gauge, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 from workloads.timeline import BUSY, CLOCK, ENERGY, Course, course_of
 
@@ -71,14 +68,19 @@ class Harvest:
     digest: str
     telemetry: bytes
     curve: tuple[tuple[float, float], ...] = ()
+    gauge: Gauge | None = None
+    idle_w: float | None = None
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What the agent itself saw around a run: its threads, and the canary before and after."""
+    """What the agent itself saw around a run: its threads, canary, power at rest, and a meter."""
 
     placement: Placement | None = None
     canary: Canary = NO_CANARY
+    rest: Readings = field(default_factory=Readings)
+    idle_w: float | None = None  # remembered, where this rest was too short to tell
+    metered: Points | None = None
 
 
 NOTHING_BESIDE = Beside()
@@ -106,7 +108,7 @@ class Scene:
         ]
         zones = [zone.path for zone in self.facts.cpu_zones]
         counts = [] if can_pin(self.facts) else map(_residency_node, self.asked_khz)
-        nodes = [*zones, *slow, *clocks, *self.coolers, CURRENT, VOLTAGE, STATUS]
+        nodes = [*zones, *slow, *clocks, *self.coolers, *POWER_NODES]
         nodes += [f"{path}{WHOLE_MARK}" for path in counts]
         nodes += [f"{STAT}{CORES_MARK}", f"{MEMINFO}{WHOLE_MARK}"]
         gpu = gpu_node(self.facts.gpu)
@@ -176,7 +178,7 @@ class Scene:
 
         return held_share(self.asked_khz, counts(inside[0]), counts(inside[-1]))
 
-    def courses(self, readings: Readings, offered: Provenances) -> dict[str, Course]:
+    def courses(self, readings: Readings, offered: Provenances, power: Power) -> dict[str, Course]:
         """What adds up during a run, of the families that this phone offers."""
         found: dict[str, Course | None] = {BUSY: busy_course(readings, self.cores.cpus)}
         if offered.clock is not None:
@@ -184,7 +186,7 @@ class Scene:
                 column = readings.numbers(policy_node(cluster.policy, "scaling_cur_freq"))
                 found[f"{CLOCK}{cluster.policy}"] = _course(readings, column)
         if offered.energy is not None:
-            found[ENERGY] = energy_course(readings)
+            found[ENERGY] = course_of(power.points) if power.points else None
             found |= rail_courses(readings, self.meters)
         return {name: course for name, course in found.items() if course and len(course.t_ns) > 1}
 
@@ -255,6 +257,9 @@ def weigh(
         if condition.protocol is Protocol.SOAKED
         else None
     )
+    gauge = found_gauge(scene.facts.gauge, beside.rest, within(readings, span))
+    power = power_of(within(readings, span), gauge, beside.metered)
+    idle_w = rest_power_w(beside.rest, gauge) or beside.idle_w
     evidence = Evidence(
         condition=condition,
         asked_mask=scene.cores.mask,
@@ -282,8 +287,9 @@ def weigh(
         around=look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone),
         charger_cut=scene.facts.charging is not None,
         canary=beside.canary,
+        power=power if offered is not None and offered.energy is not None else None,
     )
-    courses = scene.courses(readings, offered) if offered is not None else {}
+    courses = scene.courses(readings, offered, power) if offered is not None else {}
     measured = Measured(
         work=work,
         output=output,
@@ -296,13 +302,15 @@ def weigh(
         charge_uah=before.charge_uah,
         swap_before_kb=before.swap_used_kb,
         courses=courses,
+        power=power,
+        idle_w=idle_w,
         soaked_ns=soaked_ns,
         throttled_after_s=throttled_after_s(readings, clocks, span) if long else None,
     )
     metrics = figures(measured, offered) if offered is not None else ()
     digest, blob = pack(output, readings, work.ops, courses, len(scene.cores.cpus))
     curve = curve_of(output.windows) if long else ()
-    return Harvest(judge(evidence), metrics, digest, blob, curve)
+    return Harvest(judge(evidence), metrics, digest, blob, curve, gauge, idle_w)
 
 
 def longest_gap_s(t_ns: Sequence[int], span: tuple[int, int]) -> float:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent.phone.nodes import first_number
 from agent.run.lines import LINE_BYTES_MAX, Output, Window
 from workloads.noun import digest_of_bytes
 from workloads.text import safe_text
@@ -45,6 +46,35 @@ def parse_readings(content: bytes) -> Readings:
         elif said.get("line") == "reading":
             _add_row(readings, said.get("t_ns"), said.get("v"))
     return readings
+
+
+def rest_readings(looks: Sequence[tuple[float, Mapping[str, str]]]) -> Readings:
+    """What the agent read itself while the phone rested, in the form of the sampler's readings."""
+    paths = tuple(sorted({path for _, nodes in looks for path in nodes}))
+    columns: dict[str, list[Value]] = {
+        path: [_value(nodes.get(path)) for _, nodes in looks] for path in paths
+    }
+    return Readings(paths=paths, t_ns=[round(t_s * 1e9) for t_s, _ in looks], columns=columns)
+
+
+def _value(text: str | None) -> Value:
+    if text is None:
+        return None
+    number = first_number(text)
+    return number if number is not None else safe_text(text, 64)
+
+
+def within(readings: Readings, span: tuple[int, int]) -> Readings:
+    """The rows that fall into a span."""
+    rows = [at for at, t_ns in enumerate(readings.t_ns) if span[0] <= t_ns <= span[1]]
+    return Readings(
+        paths=readings.paths,
+        t_ns=[readings.t_ns[at] for at in rows],
+        columns={
+            path: [column[at] for at in rows if at < len(column)]
+            for path, column in readings.columns.items()
+        },
+    )
 
 
 def pack(

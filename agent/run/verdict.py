@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from agent.phone.nodes import ticks_between
 from agent.run.canary import AGED_MAX, CHANGE_MAX, NO_CANARY, Canary
+from agent.run.energy import Power
 from agent.run.gates import Doubt, Effort, failed_gates
 from agent.run.lines import Done
 from agent.run.surroundings import NOTHING_AROUND, Surroundings
@@ -51,6 +52,7 @@ class Evidence:
     around: Surroundings = NOTHING_AROUND
     charger_cut: bool = False  # whether the phone has a switch for its charger
     canary: Canary = NO_CANARY
+    power: Power | None = None  # None where the phone offers no energy at all
     settled: bool = False  # whether a long run became steady
     clamp_max: int | None = None  # what the scheduler lets the run ask for, of 1024
     swapped_mb: float | None = None
@@ -171,6 +173,16 @@ def _no_drift(seen: Evidence) -> Iterator[Doubt]:
         yield Standing.SUSPECT, f"{DRIFTED}: its canary takes {aged:+.1%} against its own record"
 
 
+def _energy(seen: Evidence) -> Iterator[Doubt]:
+    """An energy that cannot be trusted takes nothing from the times; it is told beside them."""
+    if seen.power is None:
+        return
+    if seen.power.why:
+        yield Standing.VALID, f"energy {seen.power.grade}: {seen.power.why}"
+    if seen.power.saturated:
+        yield Standing.VALID, "the port gave all it could: the battery gave the rest"
+
+
 def _settled(seen: Evidence) -> Iterator[Doubt]:
     if seen.condition.protocol is Protocol.SOAKED and not seen.settled:
         yield Standing.SUSPECT, "heat and clocks did not settle within the run"
@@ -214,6 +226,7 @@ RULES: tuple[Callable[[Evidence], Iterator[Doubt]], ...] = (
     _settled,
     _undisturbed,
     _no_drift,
+    _energy,
     _held_clocks,
     _in_memory,
 )

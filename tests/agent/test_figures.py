@@ -5,27 +5,20 @@ import zlib
 
 import pytest
 
-from agent.run.figures import (
-    CURRENT,
-    STATUS,
-    VOLTAGE,
-    Measured,
-    battery_energy_j,
-    figures,
-    median_step_ms,
-    quantile,
-)
+from agent.run.energy import CURRENT, STATUS, VOLTAGE, power_of
+from agent.run.figures import Measured, figures, median_step_ms, quantile
 from agent.run.lines import Done, Evaluation, Memory, Output, SamplerCost, Trace, Window
 from agent.run.telemetry import Readings, pack, parse_readings
 from tests.builders import a_phone
 from workloads.catalogue import bind, work_of
 from workloads.measure import METRICS, Provenance, Provenances, Source, kind_of
-from workloads.phone import ThermalZone
+from workloads.phone import Gauge, ThermalZone
 
 PHONE = Provenance(source=Source.PHONE)
 ALL = Provenances(time=PHONE, clock=PHONE, heat=PHONE, energy=PHONE)
 ZONE = ThermalZone(path="/z", type="cpu", scale=0.001)
 S = 10**9
+GAUGE = Gauge(discharge_sign=-1, unit_a=1e-6, period_s=0.5)
 
 
 def windows(*step_ms: float, n: int = 5, t_s: float = 0.0) -> list[Window]:
@@ -72,6 +65,8 @@ def measured(**changes: object) -> Measured:
         "cpus": (4, 5),
         "start_temp_c": 29.5,
         "clock_held_share": 1.0,
+        "power": power_of(readings(), GAUGE),
+        "idle_w": 0.5,
     }
     return Measured(**(base | changes))  # type: ignore[arg-type]
 
@@ -190,23 +185,6 @@ def test_a_long_run_compares_its_first_and_last_minute() -> None:
     found = {metric.name: metric.value for metric in figures(run, ALL)}
     assert found["first_minute_step_ms"] == pytest.approx(10.0)
     assert found["last_minute_step_ms"] == pytest.approx(15.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "joules"),
-    [
-        (readings(current=-500_000), 20.0),  # negative means out: most vendors
-        (readings(current=500_000), 20.0),  # positive means out: the others
-        (readings(current=-500), 20.0),  # mA instead of µA
-        (readings(voltage=4000), 20.0),  # mV instead of µV
-        (readings(status="Charging"), None),  # what flows in is not what the run took
-        (Readings(), None),  # no gauge
-    ],
-)
-def test_battery_energy(given: Readings, joules: float | None) -> None:
-    """Vendors' signs and units come to the same joules; charging comes to none."""
-    found = battery_energy_j(given, (0, 10 * S))
-    assert found == (pytest.approx(joules) if joules is not None else None)
 
 
 def test_medians_weigh_steps_not_windows() -> None:
