@@ -68,12 +68,12 @@ class Farm:
         """Run a farm command on this lab."""
         return run_farm(*arguments, "--lab", self.lab.root)
 
-    def witness(self, serial: str, event: str) -> list[dict[str, Any]]:
-        """What the phone itself wrote down; the farm cannot touch this."""
+    def witness(self, serial: str, *events: str) -> list[dict[str, Any]]:
+        """What the phone itself wrote down, in its order; the farm cannot touch this."""
         lines = []
         for file in (self.lab.root / "virtual" / "journal").glob(f"*{serial}*"):
             lines += [json.loads(line) for line in file.read_text().splitlines()]
-        return [line for line in lines if line["event"] == event]
+        return [line for line in lines if line["event"] in events]
 
     def jobs(self, serial: str) -> list[dict[str, Any]]:
         """The runs that were asked for; the canaries around them last a moment only."""

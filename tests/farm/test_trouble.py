@@ -52,11 +52,9 @@ def finish(farm: Farm, sweep: str) -> None:
 
 def never_two_runs_at_once(farm: Farm, serial: str) -> None:
     """The phone's own journal shows no overlapping runs."""
-    starts = [(line["model_s"], 1) for line in farm.witness(serial, "run_start")]
-    stops = [(line["model_s"], -1) for line in farm.witness(serial, "run_stop")]
     running = 0
-    for _, change in sorted(starts + stops):
-        running += change
+    for line in farm.witness(serial, "run_start", "run_stop"):
+        running += 1 if line["event"] == "run_start" else -1
         assert running in (0, 1), f"two runs at once on {serial}"
 
 
