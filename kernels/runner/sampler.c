@@ -327,6 +327,7 @@ static bool goes_on(const struct sampler *sampler) {
 void sampler_look_until(struct sampler *sampler, int64_t end_ns) {
     int64_t cpu_before = thread_cpu_ns();
     int64_t due = now_ns();
+    wake_sharply();
     sampler->flushed = due;
     while (goes_on(sampler) && due <= end_ns) {
         sleep_until(due);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@ void sleep_until(int64_t ns) {
     struct timespec due = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
     clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &due, NULL);
 }
+
+void wake_sharply(void) { syscall(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 
 int64_t thread_cpu_ns(void) {
     struct timespec used;

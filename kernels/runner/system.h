@@ -19,6 +19,9 @@ static inline int64_t now_ns(void) {
 /* Sleeps until that moment of the clock; a signal may wake it before. */
 void sleep_until(int64_t ns);
 
+/* Asks that the calling thread's sleeps end when they should, not some 50 us later. */
+void wake_sharply(void);
+
 /* Processor time of the calling thread. A cost, not a moment. */
 int64_t thread_cpu_ns(void);
 
