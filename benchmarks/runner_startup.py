@@ -1,4 +1,4 @@
-"""How fast the runner starts, beside a program that does nothing: `info`, and `run` up to its hello.
+"""How fast the runner starts, beside a program that does nothing: `info`, and `run` up to hello.
 
 .venv/bin/python -m benchmarks.runner_startup [--rounds 30]
 """
