@@ -71,7 +71,8 @@ struct form {
 static const struct form forms[GENERATORS] = {
     [GENERATOR_IMAGE] = {TYPE_BYTE, 3, 1, 0},        [GENERATOR_ROWS] = {TYPE_FLOAT, -1, 1, 0},
     [GENERATOR_LABEL] = {TYPE_INDEX, 0, 1, 0},       [GENERATOR_ONE_HOT] = {TYPE_FLOAT, 1, 1, 0},
-    [GENERATOR_TOKENS] = {TYPE_INDEX, 1, 1, 0},      [GENERATOR_NEXT_TOKENS] = {TYPE_INDEX, 1, 1, 0},
+    [GENERATOR_TOKENS] = {TYPE_INDEX, 1, 1, 0},
+    [GENERATOR_NEXT_TOKENS] = {TYPE_INDEX, 1, 1, 0},
     [GENERATOR_TOKEN_CLASS] = {TYPE_INDEX, 1, 2, 0}, [GENERATOR_NORMAL] = {TYPE_FLOAT, -1, 0, 0},
     [GENERATOR_CONSTANT] = {TYPE_FLOAT, -1, 0, 1},   [GENERATOR_PERSONAL] = {TYPE_BYTE, 3, 2, 0},
     [GENERATOR_FILE] = {-1, -1, 2, 0},
@@ -140,8 +141,8 @@ struct picture {
 
 static void draw_picture(struct picture *picture, uint64_t key, int32_t class, int64_t channel) {
     uint64_t first = ((uint64_t)class * CHANNELS_FOR_ALL + (uint64_t)channel) * (GRID * GRID + 1);
-    for (int cell = 0; cell < GRID * GRID; cell++)
-        picture->grid[cell / GRID][cell % GRID] = random_uniform(key, first + (uint64_t)cell, 55.0f);
+    for (uint64_t cell = 0; cell < GRID * GRID; cell++)
+        picture->grid[cell / GRID][cell % GRID] = random_uniform(key, first + cell, 55.0f);
     picture->tint = random_uniform(key, first + GRID * GRID, 45.0f);
 }
 
@@ -231,8 +232,8 @@ static void make_rows(const struct stream *stream, uint64_t seed, uint64_t noise
     for (int64_t sample = 0; sample < stream->count; sample++) {
         uint64_t point = random_at(points, (uint64_t)class_of(seed, sample, stream->i[0]));
         uint64_t own = random_at(noise, (uint64_t)sample);
-        for (int64_t n = 0; n < values; n++)
-            *out++ = random_uniform(point, (uint64_t)n, 1.5f) + random_uniform(own, (uint64_t)n, 0.8f);
+        for (uint64_t n = 0; n < (uint64_t)values; n++)
+            *out++ = random_uniform(point, n, 1.5f) + random_uniform(own, n, 0.8f);
     }
 }
 

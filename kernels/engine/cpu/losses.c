@@ -26,7 +26,8 @@ static size_t sums_bytes(const struct op *op, int threads) {
 }
 
 static struct loss loss_of(const struct op *op, struct scene *scene) {
-    struct loss loss = {.x = floats(op->in[0]), .sums = scene->workspace, .count = op->in[0]->count};
+    struct loss loss = {
+        .x = floats(op->in[0]), .count = op->in[0]->count, .sums = scene->workspace};
     if (op->in[1]->type == TYPE_INDEX) {
         loss.labels = indices(op->in[1]);
         loss.rows = op->in[1]->count;
@@ -190,7 +191,7 @@ __attribute__((always_inline)) static inline void sum_part(const struct loss *lo
             sum += cost(load8(loss->x + i), load8(loss->target + i));
         total += (double)sum8(sum);
         int64_t rest = stretch_end - i;
-        v8 end = cost(load8_part(loss->x + i, rest, 0.0f), load8_part(loss->target + i, rest, 0.0f));
+        v8 end = cost(load8_up_to(loss->x + i, rest), load8_up_to(loss->target + i, rest));
         for (int64_t lane = 0; lane < rest; lane++)
             total += (double)end[lane];
         i = stretch_end;

@@ -6,7 +6,7 @@
  * accuracy of two passes. Slices depend on the shape alone, so results do not depend on threads.
  *
  * Where there are enough channels, a thread keeps a channel for itself and normalises it while it
- * is still in a cache; where there are few, all threads first measure slices and then write them. */
+ * is still in a cache; where there are few, all threads first measure slices, then write them. */
 #include "check.h"
 #include "ops.h"
 #include "spread.h"

@@ -507,12 +507,19 @@ static const struct op_kind upsample_gradient = {"upsample_gradient", check_upsa
 static const struct op_kind td_target = {"td_target", check_td_target, NULL, NULL, td_target_run};
 
 const struct op_kind *const plumbing_kinds[] = {
-    &add,           &concat,
-    &split,         &copy,
-    &copy_scaled,   &position_add,
-    &position_gradient, &last_moment,
-    &last_moment_gradient, &repeat_moment,
-    &repeat_moment_gradient, &upsample,
-    &upsample_gradient, &td_target,
+    &add,
+    &concat,
+    &split,
+    &copy,
+    &copy_scaled,
+    &position_add,
+    &position_gradient,
+    &last_moment,
+    &last_moment_gradient,
+    &repeat_moment,
+    &repeat_moment_gradient,
+    &upsample,
+    &upsample_gradient,
+    &td_target,
     NULL,
 };

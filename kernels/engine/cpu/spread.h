@@ -9,12 +9,13 @@
 #include "../engine.h"
 #include "../pool.h"
 
-enum { SPREAD_VALUES = 16384 }; /* fewer values than this, read or written, are not worth waking for */
+enum { SPREAD_VALUES = 16384 }; /* fewer, read or written, are not worth waking for */
 
 /* Runs work over at most `most` parts; values: about how many are touched in all. spread_parts says
  * how many parts that will be. */
 int spread_parts(const struct scene *scene, int64_t most, int64_t values);
-void spread(const struct scene *scene, int64_t most, int64_t values, pool_work *work, void *context);
+void spread(const struct scene *scene, int64_t most, int64_t values, pool_work *work,
+            void *context);
 
 /* The share of count values, cut at whole cache lines so that no line has two writers. */
 static inline void share_of_values(int64_t count, int part, int parts, int64_t *first,

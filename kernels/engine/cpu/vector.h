@@ -56,7 +56,8 @@ static inline void store8_up_to(float *to, v8 x, int64_t count) {
 /* Of the last eight values of a row of `count`, those behind the last full eight: rows of eight or
  * more need no part loads at their end, but one more full load that looks back. */
 static inline v8i tail8(int64_t count) {
-    static const int32_t window[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+    static const int32_t window[2 * LANES] = {0,  0,  0,  0,  0,  0,  0,  0,
+                                              -1, -1, -1, -1, -1, -1, -1, -1};
     return load8i(window + count % LANES);
 }
 
