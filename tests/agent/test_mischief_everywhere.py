@@ -12,10 +12,12 @@ STAGES = {
     "fence": "command:mv -f *fence*",
     "install": "command:sha256sum *runner*",
     "guard": "command:setsid *",
+    "charge": "command:grep *#4",
     "quiet": "command:settings put *#2",
     "prepare": "push:*.part#2",
     "cool": "command:grep *#9",
     "pin": "write:*/scaling_governor",
+    "canary": "command:test -s *canary*",
     "run": "command:taskset *",
     "timed": "run@50%",
     "harvest": "command:cat *readings.jsonl",
@@ -34,6 +36,12 @@ BODY: dict[str, dict[str, object]] = {
     "battery_drains": {"percent": 10},
     "disk_full": {},
     "low_memory": {"command": "*runner*"},
+    "hotplug": {"cpu": 6, "service": "core_ctl"},
+    "migrate": {},
+    "other_work": {},
+    "sleep": {},
+    "charger_returns": {},
+    "hidden_limit": {},
 }
 # Where these change the truth of a run, it may not pass for valid.
 SPOILS = {
