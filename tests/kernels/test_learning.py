@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels.dumps import run_plan
 from workloads.catalogue import CATALOGUE, Case, bind, lower, work_of
-from workloads.shelf import INFERENCE
+from workloads.shelf import BEFORE, DAYS, INFERENCE, PER_DAY
 
 STEPS = 24  # six rounds through the same four batches
 QUICK = ("mlp-1", "mlp-2", "mlp-3", "mlp-4", "lenet", "emdl-lenet", "resnet20", "char-lstm", "dqn")
@@ -105,11 +105,11 @@ def test_what_was_coded_to_say_always_one_does_not_learn(tmp_path: Path) -> None
 def test_days_of_learning_end_better_than_they_began(tmp_path: Path) -> None:
     batch = 64
     case = bind("daily-increment", {"batch_size": batch})
-    before, days = 512 // batch, 17 * 64 // batch
+    before, days = BEFORE // batch, DAYS * PER_DAY // batch
     words = ("--warmup", str(before), "--steps", str(days), "--max-seconds", "900")
     run_plan("run", lower(case, 2), tmp_path, *words)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert "done" == lines[-1]["line"]
     accuracies = [line["accuracy"] for line in lines if line["line"] == "evaluation"]
-    assert (512 + 17 * 64) // 64 == len(accuracies)
-    assert accuracies[-1] > accuracies[512 // 64 - 1] > 0.1
+    assert BEFORE // PER_DAY + DAYS == len(accuracies)
+    assert accuracies[-1] > accuracies[BEFORE // PER_DAY - 1] > 0.1

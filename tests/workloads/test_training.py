@@ -42,7 +42,7 @@ def flops(ops: tuple[Op, ...], *endings: str) -> int:
 
 
 @pytest.mark.parametrize("name", BATCHED)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(batch=st.integers(2, 512))
 def test_arithmetic_grows_with_the_batch_except_the_update(name: str, batch: int) -> None:
     one = work_of(bind(name, {"batch_size": 1}))
