@@ -93,7 +93,7 @@ def _daily() -> Workload:
     batch = Parameter("batch_size", 16, 1, 64, "samples a step", only=sizes)
     notes = (
         "64 images a day for 17 days and a trained start as in the study, which had three batch "
-        "sizes and does not say which: the example takes 4, 16 and 64. The start is trained on 1024 "
+        "sizes and does not say which: the example has 4, 16 and 64. The start is trained on 1024 "
         "generated images during the warm-up; then the images drift, and every day ends with a "
         "look at 64 others. Accuracies are of generated data: compare days and batches, not the "
         "study's 60.65 to 61.32 %."
