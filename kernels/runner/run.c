@@ -37,6 +37,11 @@ struct losses {
     float *last; /* a ring of `round` values */
 };
 
+/* The operations of one entry of the header, from the first to the last; -1: none. */
+struct span {
+    int first, last;
+};
+
 struct run {
     const struct run_settings *settings;
     struct work work;
@@ -45,7 +50,8 @@ struct run {
     struct window window;
     struct losses losses;
     struct sampler *sampler;
-    int64_t *stamps; /* of a traced step: when each operation ended */
+    int64_t *stamps;    /* of a traced step: when each operation ended */
+    struct span *spans; /* by entry */
     int64_t traced, trace_start;
     int64_t window_ns, flushed;
     int64_t began, measured, measured_ns, windows;
@@ -116,46 +122,41 @@ static void say_window(struct run *run) {
     say_end(&run->out);
 }
 
-/* When entry number `entry` began and ended in the traced step; false: it took no part. The
- * operations of an entry follow each other, and entries stand in the order of execution. */
-static bool find_entry(const struct run *run, int *op, int entry, int64_t *start, int64_t *end) {
-    const struct plan *plan = run->work.plan;
-    bool found = false;
-    for (; *op < plan->ops && plan->op[*op].entry <= entry; ++*op) {
-        if (plan->op[*op].entry == entry && plan->op[*op].phase != PHASE_EVALUATE) {
-            if (!found) {
-                *start = *op == 0 ? run->trace_start : run->stamps[*op - 1];
-            }
-            *end = run->stamps[*op];
-            found = true;
+/* When an entry of the header began and ended in the traced step; false: it took no part. */
+static bool find_entry(const struct run *run, int entry, int64_t *start, int64_t *end) {
+    struct span span = run->spans[entry];
+    if (span.last < 0) {
+        return false;
+    }
+    *start = span.first == 0 ? run->trace_start : run->stamps[span.first - 1];
+    *end = run->stamps[span.last];
+    return true;
+}
+
+static void say_trace_line(struct run *run, int first, int count) {
+    int64_t origin = INT64_MAX, start = 0, end = 0;
+    for (int i = 0; i < count; i++) {
+        if (find_entry(run, first + i, &start, &end) && start < origin) {
+            origin = start;
         }
     }
-    return found;
+    say_begin(&run->out, "trace");
+    say_int(&run->out, "step", run->measured - 1);
+    say_int(&run->out, "t_ns", origin == INT64_MAX ? run->trace_start : origin);
+    say_int(&run->out, "first", first);
+    say_open_list(&run->out, "ends_ns", '[');
+    for (int i = 0; i < count; i++) {
+        say_int(&run->out, NULL, find_entry(run, first + i, &start, &end) ? end - origin : -1);
+    }
+    say_close_list(&run->out, ']');
+    say_end(&run->out);
 }
 
 static void say_trace(struct run *run) {
-    const struct plan *plan = run->work.plan;
-    int op = 0;
-    for (int first = 0; first < plan->entries; first += TRACE_LINE_OPS) {
-        int64_t ends[TRACE_LINE_OPS];
-        int count = plan->entries - first < TRACE_LINE_OPS ? plan->entries - first : TRACE_LINE_OPS;
-        int64_t origin = -1;
-        for (int i = 0; i < count; i++) {
-            int64_t start = 0;
-            bool took_part = find_entry(run, &op, first + i, &start, &ends[i]);
-            origin = took_part && origin < 0 ? start : origin;
-            ends[i] = took_part ? ends[i] - origin : -1;
-        }
-        say_begin(&run->out, "trace");
-        say_int(&run->out, "step", run->measured - 1);
-        say_int(&run->out, "t_ns", origin < 0 ? run->trace_start : origin);
-        say_int(&run->out, "first", first);
-        say_open_list(&run->out, "ends_ns", '[');
-        for (int i = 0; i < count; i++) {
-            say_int(&run->out, NULL, ends[i]);
-        }
-        say_close_list(&run->out, ']');
-        say_end(&run->out);
+    int entries = run->work.plan->entries;
+    for (int first = 0; first < entries; first += TRACE_LINE_OPS) {
+        int rest = entries - first;
+        say_trace_line(run, first, rest < TRACE_LINE_OPS ? rest : TRACE_LINE_OPS);
     }
 }
 
@@ -399,14 +400,30 @@ static bool measure(struct run *run) {
 
 /* -- the whole */
 
+static void find_spans(const struct plan *plan, struct span *spans) {
+    for (int entry = 0; entry < plan->entries; entry++) {
+        spans[entry] = (struct span){-1, -1};
+    }
+    for (int i = 0; i < plan->ops; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->entry >= 0 && op->phase != PHASE_EVALUATE) {
+            struct span *span = &spans[op->entry];
+            span->first = span->last < 0 ? i : span->first;
+            span->last = i;
+        }
+    }
+}
+
 static bool make_ready(struct run *run) {
     int64_t round = run->work.round < LOSSES_MAX ? run->work.round : LOSSES_MAX;
     run->losses.round = round;
     run->losses.last = calloc((size_t)round, sizeof *run->losses.last);
     run->stamps = calloc((size_t)run->work.plan->ops, sizeof *run->stamps);
-    if (run->losses.last == NULL || run->stamps == NULL) {
+    run->spans = calloc((size_t)run->work.plan->entries + 1, sizeof *run->spans);
+    if (run->losses.last == NULL || run->stamps == NULL || run->spans == NULL) {
         return fault_say(&run->fault, RUNNER_OUT_OF_MEMORY, "no memory for the run's own notes");
     }
+    find_spans(run->work.plan, run->spans);
     double traces = (double)run->settings->trace_steps;
     double least = run->settings->max_seconds * 1e9 / (RUNNER_WINDOWS_MAX - traces);
     double asked = run->settings->window_ms * 1e6;
