@@ -171,7 +171,7 @@ def kill_runner(phone: Phone) -> None:
 
 
 def _put_back(phone: Phone, page: Page) -> None:
-    boot_id = phone.boot_id()
+    boot_id = phone.boot_id() if page.changes else page.boot_id
     # After a reboot the kernel's nodes are as the kernel makes them; settings outlive it.
     fresh = bool(page.boot_id) and boot_id != page.boot_id
     passed = FORGOTTEN_AT_BOOT if fresh else frozenset()
