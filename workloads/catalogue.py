@@ -63,11 +63,16 @@ class Case(Noun):
         return _digest(self.workload, tuple(self.parameters.items()), self.data)
 
     @property
+    def name(self) -> str:
+        """What it is called: the workload, or the foreign program."""
+        return self.workload if self.manifest is None else self.manifest.name
+
+    @property
     def label(self) -> str:
         """Short name for tables."""
         values = " ".join(f"{key}={value}" for key, value in sorted(self.parameters.items()))
         data = f" data={self.data[:8]}" if self.data else ""
-        return f"{self.manifest.name if self.manifest else self.workload} {values}{data}".strip()
+        return f"{self.name} {values}{data}".strip()
 
 
 def bind(name: str, given: Mapping[str, int], data: str | None = None) -> Case:

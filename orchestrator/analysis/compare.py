@@ -17,6 +17,8 @@ from workloads.fault import Refused
 from workloads.measure import METRICS, Model, Provenance, Source, Standing
 from workloads.phone import ControlLevel
 
+Parameters = tuple[tuple[str, int], ...]
+
 
 @dataclass(frozen=True)
 class FleetRow:
@@ -83,11 +85,13 @@ def compare_fleet(
     """Rank the phones of every group by the median of their valid runs."""
     if metric not in METRICS:
         raise Refused(f"there is no metric '{metric}'; there are {', '.join(METRICS)}")
-    by_cell: dict[tuple[str, tuple[tuple[str, int], ...], Condition], list[MeasuredRun]] = {}
+    by_cell: dict[tuple[str, Parameters, str, Condition], list[MeasuredRun]] = {}
     for run in runs:
-        key = (run.case.workload, tuple(sorted(run.case.parameters.items())), run.condition)
+        case, parameters = run.case, tuple(sorted(run.case.parameters.items()))
+        # The whole of it: two programs of one name, or two data sets, are two cells.
+        key = (case.name, parameters, case.model_dump_json(), run.condition)
         by_cell.setdefault(key, []).append(run)
-    cells = sorted(by_cell.items(), key=lambda cell: (*cell[0][:2], cell[0][2].label))
+    cells = sorted(by_cell.items(), key=lambda cell: (*cell[0][:3], cell[0][3].label))
     groups = []
     for _, members in cells:
         group = _group(members, metric, mix)

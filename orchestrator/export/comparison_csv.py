@@ -56,7 +56,7 @@ def _cell(table: FleetTable, group: FleetGroup) -> list[Cell]:
     return [
         text_cell(table.metric),
         text_cell(table.unit),
-        text_cell(group.case.workload),
+        text_cell(group.case.name),
         text_cell(json.dumps(group.case.parameters, sort_keys=True)),
         text_cell(group.condition.protocol),
         text_cell(group.condition.cores),

@@ -81,7 +81,7 @@ def _row(run: MeasuredRun, metric: Metric) -> list[str | int | float | None]:
         text_cell(run.facts.model),
         text_cell(run.facts.soc),
         text_cell(run.host),
-        text_cell(run.case.workload),
+        text_cell(run.case.name),
         text_cell(json.dumps(run.case.parameters, sort_keys=True)),
         text_cell(run.condition.protocol),
         text_cell(run.condition.cores),

@@ -39,7 +39,7 @@ def write_outcomes_csv(outcomes: Iterable[RunOutcome], stream: TextIO) -> int:
                 text_cell(each.trial),
                 each.repeat,
                 text_cell(each.phone),
-                text_cell(each.case.workload),
+                text_cell(each.case.name),
                 text_cell(json.dumps(each.case.parameters, sort_keys=True)),
                 text_cell(each.condition.protocol),
                 text_cell(each.condition.cores),

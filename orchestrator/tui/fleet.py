@@ -59,7 +59,7 @@ def _words(group: FleetGroup) -> list[str]:
     case, condition = group.case, group.condition
     parameters = [f"{key}={value}" for key, value in sorted(case.parameters.items())]
     asked = [condition.protocol.value, condition.cores, condition.freq]
-    return [case.workload, *parameters, *asked, MEANINGS[condition.protocol]]
+    return [case.name, *parameters, *asked, MEANINGS[condition.protocol]]
 
 
 def _place(rows: dict[str, FleetRow], phone: str) -> float:

