@@ -35,7 +35,7 @@ def test_a_foreign_program_flows_through_every_room(farm: Farm, tmp_path: Path) 
     assert not [run for run in runs if run.verdict.standing.value == "void"]
     assert {499.5} == {run.metrics["step_ms"].value for run in runs}
     shown = farm.command("sweep", "show", sent["sweep"]).stdout
-    assert "llama-bench-replayed tokens=32" in shown
+    assert "(llama-bench-replayed, tokens=32, cold, big2" in shown
 
 
 def test_keeping_what_is_not_there_is_one_sentence(farm: Farm) -> None:
