@@ -34,8 +34,8 @@ def test_a_foreign_program_flows_through_every_room(farm: Farm, tmp_path: Path) 
     # It does nothing but sleep, so a CPU zone may stand still, and is doubted for that.
     assert not [run for run in runs if run.verdict.standing.value == "void"]
     assert {499.5} == {run.metrics["step_ms"].value for run in runs}
-    shown = farm.command("sweep", "show", sent["sweep"]).stdout
-    assert "(llama-bench-replayed, tokens=32, cold, big2" in shown
+    shown = json.loads(farm.command("sweep", "show", sent["sweep"], "--json").stdout)
+    assert {"llama-bench-replayed tokens=32"} == {each["case"] for each in shown["figures"]}
 
 
 def test_keeping_what_is_not_there_is_one_sentence(farm: Farm) -> None:
