@@ -9,8 +9,6 @@
 #include "products.h"
 #include "tile.h"
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* Pixels of the target that meet the same taps: all of them in the forward direction, every
@@ -283,7 +281,8 @@ static void plane_part(void *context, int part, int parts, int worker) {
     float *band = planes->scratch + worker * scratch_floats(planes);
     float *rows = band + planes->band_floats, *w = rows + planes->row_floats;
     int64_t area = planes->window.height * planes->window.width;
-    bool gaps = planes->step_down > planes->phases_down || planes->step_across > planes->phases_across;
+    bool gaps = planes->step_down > planes->phases_down ||
+                planes->step_across > planes->phases_across;
     memset(band, 0, (size_t)planes->band_floats * sizeof(float));
     for (int64_t plane = first; plane < last; plane++) {
         int64_t c = plane % channels;

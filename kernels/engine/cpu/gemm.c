@@ -48,8 +48,10 @@ ALWAYS_INLINE void turn4(const float *first, const float *second, const float *t
                          const float *fourth, v4 out[4]) {
     v4 a = *(const v4_any *)first, b = *(const v4_any *)second;
     v4 c = *(const v4_any *)third, d = *(const v4_any *)fourth;
-    v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    v4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    v4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    v4 AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v4 CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     out[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
     out[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
     out[2] = __builtin_shufflevector(AB, CD, 0, 1, 4, 5);

@@ -5,6 +5,12 @@
 #include "../engine.h"
 #include "window.h"
 
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
+/* Bytes of so many floats, in whole cache lines. */
+static inline size_t lines(int64_t floats) { return (size_t)pieces(floats, 16) * 64; }
+
 extern const struct op_kind conv_forward, conv_weight_gradient, conv_input_gradient;
 extern const struct op_kind channel_bias, channel_bias_gradient;
 
@@ -24,6 +30,18 @@ static inline int64_t conv_out_area(const struct conv *conv) {
 static inline int64_t conv_taps(const struct conv *conv) {
     return conv->window.kh * conv->window.kw;
 }
+
+/* Every window is one pixel and every pixel has one: nothing needs to be copied. */
+static inline bool reads_in_place(const struct window *window) {
+    return window->kh == 1 && window->kw == 1 && window->sh == 1 && window->sw == 1 &&
+           window->top == 0 && window->left == 0 && window->rows == window->height &&
+           window->columns == window->width;
+}
+
+/* The weight gradient of all other convolutions. */
+size_t harvest_workspace(const struct conv *conv, int threads);
+void harvest_run(const struct conv *conv, const float *x, const float *dy, float *dw,
+                 struct scene *scene);
 
 /* One channel in, one channel out, many groups: depthwise.c does these, without any product. */
 static inline bool is_depthwise(const struct conv *conv) {

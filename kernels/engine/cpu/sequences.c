@@ -593,8 +593,9 @@ static void scores_gradient_head(void *context, int part, int parts, int worker)
     int64_t n = part / all->heads, head = part % all->heads;
     struct matrix slopes = scaled_slopes(all, part, worker);
     keep_values(all, n, head);
-    gemm_alone(all->moments, all->size, all->moments, slopes, third_of(all, op->in[0], n, head, KEY),
-               third_of(all, op->out[0], n, head, QUERY), false, product_scratch(all, worker));
+    gemm_alone(all->moments, all->size, all->moments, slopes,
+               third_of(all, op->in[0], n, head, KEY), third_of(all, op->out[0], n, head, QUERY),
+               false, product_scratch(all, worker));
     gemm_alone(all->moments, all->size, all->moments, turned(slopes),
                third_of(all, op->in[0], n, head, QUERY), third_of(all, op->out[0], n, head, KEY),
                false, product_scratch(all, worker));

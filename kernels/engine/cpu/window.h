@@ -53,7 +53,8 @@ static inline struct band band_of(const struct window *window, int64_t rows, int
 
 static inline int64_t tap_offset(const struct window *window, const struct band *band, int64_t c,
                                  int64_t kh, int64_t kw) {
-    int64_t phase = (c * band->phases_down + kh % window->sh) * band->phases_across + kw % window->sw;
+    int64_t down = c * band->phases_down + kh % window->sh;
+    int64_t phase = down * band->phases_across + kw % window->sw;
     return phase * band->plane + kh / window->sh * band->pitch + kw / window->sw;
 }
 
