@@ -10,6 +10,7 @@ look at heat and clocks, run the program on its cores, fetch what it wrote, look
 
 import argparse
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -22,7 +23,7 @@ from agent.control.cooldown import glance
 from agent.control.quiet import settings_for
 from agent.deadline import Deadline
 from agent.lane import Desk, attempt
-from agent.phone.adb import AdbServer
+from agent.phone.adb import AdbServer, find_adb
 from agent.phone.phone import HOME, Command, Phone
 from agent.phone.probe import probe
 from agent.spool import Spool
@@ -106,10 +107,9 @@ DEVLIB = """
 import logging, sys, time, json
 logging.disable(logging.CRITICAL)
 from devlib import AndroidTarget
-host, port, plan, runner, adb_port, rounds = sys.argv[1:]
-target = AndroidTarget(
-    connection_settings={"device": host, "adb_server": "127.0.0.1", "adb_port": int(adb_port)},
-    load_default_modules=False, platform=None, connect=False)
+address, plan, runner, rounds = sys.argv[1:]
+target = AndroidTarget(connection_settings={"device": address}, load_default_modules=False,
+                       connect=False)
 target.connect(timeout=60, check_boot_completed=False)
 for _ in range(int(rounds)):
     began = time.perf_counter()
@@ -135,10 +135,17 @@ def devlib(python: str, server: AdbServer, phone: Phone, folder: Path) -> list[f
     plan = folder / "plan"
     plan.write_bytes(lower(bind("mlp-4", {}), 4))
     runner = f"{HOME}/{runner_for(phone.known.abi).file_name}"
-    words = [python, "-c", DEVLIB, phone.address, "0", str(plan), runner, str(server.port)]
-    done = subprocess.run(
-        [*words, str(ROUNDS)], capture_output=True, text=True, timeout=300, check=False
-    )
+    words = [python, "-c", DEVLIB, phone.address, str(plan), runner, str(ROUNDS)]
+    # devlib speaks by the adb program: the same one, to the same server. It also asks for aapt,
+    # which looks into packages; there are none here, so an empty one will do.
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "aapt").write_text("#!/bin/sh\nexit 0\n")
+    (tools / "aapt").chmod(0o755)
+    places = (str(find_adb(private=True).parent), str(tools), os.environ["PATH"])
+    path = os.pathsep.join(places)
+    env = {**os.environ, "PATH": path, "ANDROID_ADB_SERVER_PORT": str(server.port)}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=env)
     if done.returncode != 0:
         print("devlib failed:", done.stderr.strip().splitlines()[-1:])
         return []
