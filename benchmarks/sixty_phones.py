@@ -60,7 +60,9 @@ def main() -> None:
             for phone in phones:
                 phone.close()
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{PHONES} phones cooling: {share:.1%} of one core, {memory_mb:.0f} MB, {looks} looks, {fits} fits")
+    print(
+        f"{PHONES} phones cooling: {share:.1%} of one core, {memory_mb:.0f} MB, {looks} looks, {fits} fits"
+    )
 
 
 def _wait(phone: Phone, stop: threading.Event) -> None:
