@@ -335,6 +335,7 @@ class _Lane:
         try:
             if name != "restore" and self.desk.cancel.is_set():
                 raise Interrupted("The run was cancelled.")
+            self._feed_guard()
             yield
         finally:
             self.stage_s[name] = round(time.monotonic() - began, 4)
@@ -345,9 +346,12 @@ class _Lane:
         while not until.expired:
             if self.desk.cancel.wait(min(until.remaining, self.desk.silence_s / 4)):
                 raise Interrupted("The run was cancelled.")
-            if self.guard is not None:
-                with suppress(*LINK_LOST):  # whoever looks at the phone next finds out
-                    self.guard.feed()
+            self._feed_guard()
+
+    def _feed_guard(self) -> None:
+        if self.guard is not None:
+            with suppress(*LINK_LOST):  # whoever looks at the phone next finds out
+                self.guard.feed()
 
     def _tell(self, seen: Glance, ready_s: tuple[float, float, float] | None) -> None:
         view = self.desk.view

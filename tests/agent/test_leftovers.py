@@ -96,8 +96,8 @@ def test_another_host_puts_back_what_the_phone_remembers(
 
 def test_the_phone_puts_itself_back_after_silence(dead_lane: DeadLane) -> None:
     """Nobody comes: the dead-man ends the runner and restores the clocks."""
-    dead_lane.die(silence_s=1.0)
-    deadline = Deadline.after(10)
+    dead_lane.die(silence_s=3.0)
+    deadline = Deadline.after(20)
     while read_policies(dead_lane.phone, POLICIES) != dead_lane.clocks:
         assert not deadline.expired
         time.sleep(0.05)
