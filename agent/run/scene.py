@@ -284,7 +284,7 @@ def weigh(
         clamp_max=placement.clamp_max if placement else None,
         swapped_mb=swapped_mb(readings, before.swap_used_kb),
         settled=soaked_ns is not None,
-        around=look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone),
+        around=look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone, clocks),
         charger_cut=scene.facts.charging is not None,
         canary=beside.canary,
         power=power if offered is not None and offered.energy is not None else None,

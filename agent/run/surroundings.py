@@ -3,6 +3,8 @@
 Other work on other cores, a phone that slept, a charger that heated, a body that warmed.
 """
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -23,21 +25,27 @@ class Surroundings:
     slept_s: float = 0.0
     charging_share: float = 0.0
     body_rise_c: float | None = None
+    steady_share: float | None = None  # of the readings that show the commonest clock
 
 
 NOTHING_AROUND = Surroundings()
 
 
 def look_around(
-    readings: Readings, span: tuple[int, int], cpus: tuple[int, ...], body: ThermalZone | None
+    readings: Readings,
+    span: tuple[int, int],
+    cpus: tuple[int, ...],
+    body: ThermalZone | None,
+    clocks: Sequence[str] = (),
 ) -> Surroundings:
-    """See what went on beside a run on these cores."""
+    """See what went on beside a run on these cores, whose clocks are read there."""
     idle = [core.util_pct for core in core_use(readings, span) if core.cpu not in cpus]
     return Surroundings(
         others_pct=fmean(idle) if idle else None,
         slept_s=slept_s(readings, span),
         charging_share=_charging_share(readings, span),
         body_rise_c=_rise_c(readings, span, body),
+        steady_share=min(_steady_shares(readings, span, clocks), default=None),
     )
 
 
@@ -58,6 +66,16 @@ def slept_s(readings: Readings, span: tuple[int, int]) -> float:
     ]
     # A core that was off counts nothing; the one that counted most was always on.
     return max(0.0, passed_s - max(counted)) if counted and max(counted) > 0 else 0.0
+
+
+def _steady_shares(
+    readings: Readings, span: tuple[int, int], clocks: Sequence[str]
+) -> Iterator[float]:
+    for path in clocks:
+        pairs = zip(readings.t_ns, readings.numbers(path), strict=False)
+        seen = [khz for t_ns, khz in pairs if khz is not None and span[0] <= t_ns <= span[1]]
+        if seen:
+            yield max(Counter(seen).values()) / len(seen)
 
 
 def _charging_share(readings: Readings, span: tuple[int, int]) -> float:

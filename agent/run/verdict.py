@@ -17,6 +17,7 @@ from agent.run.surroundings import NOTHING_AROUND, Surroundings
 from workloads.condition import Condition, Protocol
 from workloads.fit import SWAPS_MB
 from workloads.measure import Standing, Verdict
+from workloads.phone import FIXED
 
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it says nothing
 HELD_MIN = 0.98
@@ -156,6 +157,9 @@ def _undisturbed(seen: Evidence) -> Iterator[Doubt]:
     if around.charging_share > 0:
         standing = Standing.SUSPECT if seen.charger_cut else Standing.VALID
         yield standing, f"it charged for {around.charging_share:.0%} of the run"
+    steady = around.steady_share
+    if seen.condition.freq == FIXED and steady is not None and steady < HELD_MIN:
+        yield Standing.SUSPECT, f"the fixed-performance clock was steady for {steady:.1%} of it"
     rise_c = around.body_rise_c
     if seen.condition.protocol is Protocol.COLD and rise_c is not None and rise_c > COLD_RISE_C:
         yield Standing.SUSPECT, f"its body warmed by {rise_c:.1f} °C: it was not cold to the end"

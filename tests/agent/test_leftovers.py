@@ -43,18 +43,19 @@ class DeadLane:
         self.phone, self.there, self.port, self.state = phone, there, port, state
         self.clocks = read_policies(phone, POLICIES)
 
-    def die(self, silence_s: float) -> None:
-        """Get into a run, then kill -9."""
+    def die(self, silence_s: float, at: str = "run_start") -> None:
+        """Get to a moment of the lane, into its run by default, then kill -9."""
         words = [self.there.address, str(self.port), str(self.state), str(silence_s)]
         process = subprocess.Popen([sys.executable, "-c", LANE, *words])
         deadline = Deadline.after(20)
-        while not self.there.events("run_start"):
+        while not self.there.events(at):
             assert process.poll() is None
             assert not deadline.expired
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert read_policies(self.phone, POLICIES) != self.clocks
+        if at == "run_start":
+            assert read_policies(self.phone, POLICIES) != self.clocks
 
     def check_settings(self) -> None:
         """Every setting has the value that it had before its first change."""
@@ -80,6 +81,22 @@ def test_the_next_agent_puts_the_phone_back(dead_lane: DeadLane) -> None:
     assert phone.shell(["test", "-e", lane_file("restore")]).status != 0
     assert not journal_file(dead_lane.state, there.serial).exists()
     assert not restore_leftovers(phone, dead_lane.state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["setting", "property", "service", "sysfs", "run_stop"])
+def test_killed_at_any_stage_it_is_put_back(dead_lane: DeadLane, at: str) -> None:
+    """Noted before it was changed, whatever it was, and so undone."""
+    dead_lane.die(silence_s=60, at=at)
+    restore_leftovers(dead_lane.phone, dead_lane.state)
+    assert read_policies(dead_lane.phone, POLICIES) == dead_lane.clocks
+    dead_lane.check_settings()
+    charging = dead_lane.phone.known.charging
+    assert charging is not None
+    assert dead_lane.phone.must(["cat", charging.path]).strip() == charging.on
+    services = {event["name"]: event["running"] for event in dead_lane.there.events("service")}
+    assert all(services.values())
+    assert not journal_file(dead_lane.state, dead_lane.there.serial).exists()
 
 
 def test_another_host_puts_back_what_the_phone_remembers(

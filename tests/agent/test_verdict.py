@@ -83,6 +83,15 @@ def test_a_run_as_asked_is_valid() -> None:
             "charged for 50%",
         ),
         ({"around": Surroundings(charging_share=0.5)}, Standing.VALID, "charged for 50%"),
+        (
+            {
+                "around": Surroundings(steady_share=0.7),
+                "condition": Condition(freq="fixed"),
+                "asked_khz": {},
+            },
+            Standing.SUSPECT,
+            "steady for 70.0%",
+        ),
         ({"canary": Canary(1.0, 1.1, 1.0)}, Standing.VOID, "a canary after the run took +10.0%"),
         ({"canary": Canary(1.1, 1.1, 1.0)}, Standing.SUSPECT, "+10.0% against its own record"),
         ({"swapped_mb": 300.0}, Standing.SUSPECT, "300 MB went to swap"),
