@@ -169,7 +169,10 @@ class HostAgent:
             view=place.view,
             files=self.settings.files,
         )
-        return attempt(job, place.phone, desk)
+        outcome = attempt(job, place.phone, desk)
+        if place.learn(place.phone.known):  # a first run teaches how the gauge speaks
+            self._announce(place)
+        return outcome
 
     @contextmanager
     def _in_lane(self, place: Place, job: Job) -> Iterator[None]:

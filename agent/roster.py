@@ -51,6 +51,14 @@ class Place:
         self.view = LaneView()
         self._lost_at: list[float] = []
 
+    def learn(self, facts: PhoneFacts) -> bool:
+        """Take over what is known of the phone now; say whether that is news."""
+        if facts == self.facts:
+            return False
+        self.facts = facts
+        self.facts_digest = digest_of(facts.model_dump(mode="json"))
+        return True
+
     def lost(self, why: str) -> None:
         """It went away."""
         self.here, self.why = False, why
