@@ -24,8 +24,8 @@ PER_DAY, DAYS, BEFORE = 64, 17, 1024
 _EMDL_NOTES = (
     "As coded in the study's repository, quirks included, so that its published times compare. "
     "SGD with momentum 0.9, weight decay 5e-4 and a rate of 0.01, batches of 1 to 32, images of "
-    "224x224 (LeNet: 28x28) with values from 0 to 1, 5 warm-up steps, four threads: as there. Data "
-    "are generated."
+    "224x224 (LeNet: 28x28), 5 warm-up steps, four threads: as there. Data are generated, with "
+    "values from 0 to 1."
 )
 _NEVER_LEARNS = " Its loss is {} as it was in the study, so its runs are void: that is a finding."
 _TINY_RATE = (
