@@ -34,7 +34,8 @@ from workloads.workload import Given
 JUDGED = 64  # images that judge each day
 
 # Momentum and decay are of the papers. Their rates (0.1 with batch norm, 0.01 without) are for
-# batches of 128 and more and diverge with a few samples; these were seen to learn generated data with batches of 4.
+# batches of 128 and more and diverge with a few samples; these were seen to learn generated data
+# with batches of 4.
 _NORMED = SGD(learning_rate=0.01, momentum=0.9, weight_decay=1e-4)
 _DEEP = SGD(learning_rate=0.001, momentum=0.9, weight_decay=1e-4)
 _PLAIN = SGD(learning_rate=0.003, momentum=0.9, weight_decay=5e-4)
