@@ -5,6 +5,9 @@ the reference's: a ReLU or a maximum that tips over by rounding is one percent o
 PyTorch's own single precision as in ours, and a second step makes much of it.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,7 +29,10 @@ LEFT_OUT = {
     "seq2seq": "its 348 M parameters do not fit this way; its layers are those of char-lstm",
 }
 LOSS_ERROR_MOST = 1e-4
-MOVE_ERROR_MOST = 0.05  # a few maxima that tip over; a gradient that is wrong is off by 1
+# A few maxima that tip over; a gradient that is wrong is off by 1. The deepest models may be off by
+# more, if PyTorch's own single precision is.
+MOVE_ERROR_MOST = 0.05
+Values = Mapping[str, Any]
 
 
 def trained() -> list[str]:
@@ -53,20 +59,40 @@ def test_a_model_trains_as_in_pytorch(name: str) -> None:
     assert isinstance(step, Training)
     dumped = Dumped.of(step, threads=2)
     before, after = by_name(dumped, 0), by_name(dumped, 1)
-    peer = Peer(step, before)
     inputs = [loaded(dumped, each.model, number) for number, each in enumerate(step.passes)]
-    loss = peer.step(inputs, after)
+    exact = Peer(step, before)
+    loss = exact.step(inputs, after)
     found = float(dumped.moments[1][dumped.plan.loss][0])
     assert found == pytest.approx(loss, rel=LOSS_ERROR_MOST)
-    moves = {key: value.detach() - before[key] for key, value in peer.parameters.items()}
+    ours = errors(before, after, exact.parameters)
+    if max(ours.values()) > MOVE_ERROR_MOST:
+        usual = Peer(step, single(before))
+        usual.step([single(each) for each in inputs], single(after))
+        theirs = errors(before, usual.parameters, exact.parameters)
+        for key, error in ours.items():
+            bound = max(MOVE_ERROR_MOST, 2 * max(theirs.values()))
+            assert error < bound, f"{key} moved otherwise, by {error:.1e} of its way"
+
+
+def errors(before: Values, after: Values, exact: Values) -> dict[str, float]:
+    """By how much of its way each parameter moved otherwise than in double precision."""
+    moves = {key: value.detach() - before[key] for key, value in exact.items()}
     largest = max(float(move.abs().max()) for move in moves.values())
-    for key, move in moves.items():
-        if float(move.abs().max()) > 1e-4 * largest:  # less is rounding: a bias before a norm
-            error = float((after[key] - before[key] - move).norm() / move.norm())
-            assert error < MOVE_ERROR_MOST, f"{key} moved otherwise, by {error:.1e} of its way"
+    return {
+        key: float((after[key].detach() - before[key] - move).norm() / move.norm())
+        for key, move in moves.items()
+        if float(move.abs().max()) > 1e-4 * largest  # less is rounding: a bias before a norm
+    }
 
 
-def by_name(dumped: Dumped, at: int) -> dict[str, "torch.Tensor"]:
+def single(values: Values) -> Values:
+    """The same values in single precision, as PyTorch usually has them."""
+    return {
+        key: value.float() if value.is_floating_point() else value for key, value in values.items()
+    }
+
+
+def by_name(dumped: Dumped, at: int) -> Values:
     """Parameters and masks at a moment, by name."""
     return {
         tensor.name: torch.from_numpy(dumped.moments[at][tensor.number].astype(np.float64))
@@ -75,7 +101,7 @@ def by_name(dumped: Dumped, at: int) -> dict[str, "torch.Tensor"]:
     }
 
 
-def loaded(dumped: Dumped, model: Model, number: int) -> dict[str, "torch.Tensor"]:
+def loaded(dumped: Dumped, model: Model, number: int) -> Values:
     """What a pass was fed with."""
     found = {}
     for name, tensor in dumped.body.inputs[number].items():
