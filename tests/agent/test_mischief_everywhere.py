@@ -17,7 +17,6 @@ STAGES = {
     "prepare": "push:*.part#2",
     "cool": "command:grep *#9",
     "pin": "write:*/scaling_governor",
-    "canary": "command:test -s *canary*",
     "run": "command:taskset *",
     "timed": "run@50%",
     "harvest": "command:cat *readings.jsonl",
@@ -39,7 +38,7 @@ BODY: dict[str, dict[str, object]] = {
     "hotplug": {"cpu": 6, "service": "core_ctl"},
     "migrate": {},
     "other_work": {},
-    "sleep": {},
+    "sleep": {"for_": 5},
     "charger_returns": {},
     "hidden_limit": {},
 }
