@@ -100,7 +100,8 @@ class Ours:
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-        return round((used.ru_utime + used.ru_stime) * 1e9)
+        # What the system does for it is to give it memory, all before the first step.
+        return round(used.ru_utime * 1e9)
 
     def _times(self) -> list[int]:
         said = (Path(self._folder.name) / "out.jsonl").read_text().splitlines()
