@@ -61,7 +61,8 @@ def main() -> None:
                 phone.close()
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{PHONES} phones cooling: {share:.1%} of one core, {memory_mb:.0f} MB, {looks} looks, {fits} fits"
+        f"{PHONES} phones cooling: {share:.1%} of one core, {memory_mb:.0f} MB, "
+        f"{looks} looks, {fits} fits"
     )
 
 
