@@ -4,6 +4,7 @@ A device is chosen by whoever asks, never taken because it comes first: two inst
 driver show up under the same name.
 """
 
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from workloads.noun import digest_of
 from workloads.text import safe_text
 
 LOG_MAX = 2000
+POCL = "Portable Computing Language"
 Floats = npt.NDArray[np.float32]
 
 
@@ -83,6 +85,7 @@ class Device:
 
     def program_from(self, source: str, name: str, options: Sequence[str] = ()) -> "Program":
         """Build kernels from their text."""
+        _need_linker(self.facts)
         try:
             built = cl.Program(self._context, source).build(list(options))
         except cl.Error as error:
@@ -185,6 +188,15 @@ def choose_device(wanted: str | None) -> Device:
     if not matching:
         raise Refused(f"no OpenCL device is '{wanted}'; there are {listed}")
     raise Refused(f"several OpenCL devices fit; choose one with --device: {listed}")
+
+
+def _need_linker(facts: DeviceFacts) -> None:
+    """PoCL links kernels with the system's ld, and ends the whole process where there is none."""
+    if facts.platform == POCL and shutil.which("ld") is None:
+        raise Refused(
+            f"{facts.label} needs the linker 'ld' to build kernels, and PATH has none; "
+            "install it (Debian: apt install binutils)"
+        )
 
 
 def _facts(raw: cl.Device) -> DeviceFacts:

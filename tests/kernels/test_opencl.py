@@ -1,6 +1,9 @@
 """The OpenCL kernels on the device that pip brings: right for every shape, or one sentence."""
 
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from click.testing import CliRunner
 from kernels.harness.bench import bench
 from kernels.harness.check import check
 from kernels.harness.cli import kernels, read_sizes
-from kernels.harness.device import Device, choose_device
+from kernels.harness.device import POCL, Device, choose_device
 from kernels.harness.operations import TOLERANCE, run_trial, trials
 from kernels.harness.products import WAYS, Shape
 from kernels.harness.roofline import roofline_svg
@@ -19,11 +22,23 @@ from kernels.harness.timing import Roofs
 from kernels.harness.tune import Tuned, read_tuned, write_tuned
 from workloads.fault import Refused
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    """PoCL, which comes with the test tools."""
-    return choose_device("Portable Computing Language")
+    """PoCL, which comes with the test tools, but not with a linker."""
+    if shutil.which("ld") is None:
+        pytest.skip("PoCL builds kernels with the system's linker, and there is no 'ld' on PATH")
+    return choose_device(POCL)
+
+
+def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
+    nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(words, env=nothing, capture_output=True, text=True, check=False)
+    assert 2 == said.returncode
+    assert "needs the linker 'ld'" in said.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.name)
@@ -75,7 +90,8 @@ def test_sizes_that_make_no_sense_are_refused(text: str) -> None:
         read_sizes(text)
 
 
-def test_a_bench_prints_the_studys_ratio(device: Device) -> None:
+@pytest.mark.usefixtures("device")
+def test_a_bench_prints_the_studys_ratio() -> None:
     said = CliRunner().invoke(
         kernels, ["bench", "--sizes", "33", "--rounds", "1", "--launches", "2", "--json"]
     )
