@@ -109,11 +109,11 @@ class Sleep(Effect):
         ]
         for process in self._paused:
             phone.processes.kill(process, signal.SIGSTOP)
-        phone.soc.count()
+        phone.soc.sleep(True)
 
     def stop(self, victim: Victim) -> None:
         phone = victim.phone
-        phone.soc.sleep_through()
+        phone.soc.sleep(False)
         for process in self._paused:
             phone.processes.kill(process, signal.SIGCONT)
 

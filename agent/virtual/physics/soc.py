@@ -59,6 +59,7 @@ class Soc:
         self._heat_inputs: Triple = (0.0, 0.0, 0.0)
         self._busy: set[int] = set()
         self._counted = timeline.now
+        self._asleep = False
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
         self.busy_s = dict(self.idle_s)
         self.rails_j: dict[str, float] = {}  # since boot, where the board counts
@@ -138,7 +139,7 @@ class Soc:
 
     def count(self) -> None:
         """Bring the time spent at each clock, busy and idle, forward to now."""
-        seconds = self.timeline.now - self._counted
+        seconds = 0.0 if self._asleep else self.timeline.now - self._counted
         self._counted = self.timeline.now
         for cluster in self.clusters:
             if cluster.online:
@@ -146,10 +147,11 @@ class Soc:
             for cpu in cluster.online:
                 (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
 
-    def sleep_through(self) -> None:
-        """Let the time since the last count go uncounted: nobody was awake."""
+    def sleep(self, asleep: bool) -> None:
+        """Fall asleep or wake up; time goes uncounted in between, however often somebody looks."""
         self.settle()
-        self._counted = self.timeline.now
+        self.count()
+        self._asleep = asleep
 
     def refresh(self) -> None:
         """Work out placement, clocks, paces and power from the present settings."""
