@@ -32,7 +32,8 @@ from workloads.external import (
 from workloads.fault import BadOutput, FarmError, Refused, RunnerFailed, ShellFailed
 from workloads.text import safe_text
 
-WORK_DIR = lane_file("work")
+WORK = "work"  # the folder of a foreign program within the lane (kernels/runner/runner.h)
+WORK_DIR = lane_file(WORK)
 FILES_DIR = f"{HOME}/files"
 FILE_BYTES_MAX = 2 * 1024**3
 SLOWEST_PUSH_BYTES_PER_S = 4 * 1024 * 1024
@@ -152,7 +153,7 @@ def script(ask: Ask) -> str:
     bye = r"{\"line\":\"exit\",\"status\":$status,\"t_ns\":${up%.*}${up#*.}0000000}"
     lines = [
         "lane=${0%/*}",
-        'cd "$lane/work" || exit 126',
+        f'cd "$lane/{WORK}" || exit 126',
         f"ulimit -f {WRITTEN_BLOCKS_MAX}",
         *exports,
         "mask=$(grep Cpus_allowed: /proc/$$/status | sed 's/.*[[:space:]]//; s/,//g; s/^0*//')",
@@ -178,7 +179,7 @@ def _quoted(ask: Ask, word: str) -> str:
     files = {file.name: f"\0{file.name}\0" for file in manifest_of(ask).files}
     pieces = fill(word, numbers | files).split("\0")
     shown = [
-        f'"$lane"/work/{piece}' if index % 2 else shlex.quote(piece)
+        f'"$lane"/{WORK}/{piece}' if index % 2 else shlex.quote(piece)
         for index, piece in enumerate(pieces)
         if index % 2 or piece or len(pieces) == 1
     ]

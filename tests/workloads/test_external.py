@@ -136,8 +136,8 @@ def test_a_training_that_tells_one_loss_shows_no_fall() -> None:
 
 
 def test_every_hole_of_a_word_is_filled_and_doubled_braces_are_braces() -> None:
-    values = {"tool": "/lane/work/tool", "loops": "7"}
-    assert "/lane/work/tool:7{x}" == fill("{tool}:{loops}{{x}}", values)
+    values = {"tool": "/lane/tool", "loops": "7"}
+    assert "/lane/tool:7{x}" == fill("{tool}:{loops}{{x}}", values)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from agent.virtual.runner.contract import Exit
 from agent.virtual.timeline import Event
 
 _LOOK_EVERY_S = 1.0
+_WORK = "work"  # where a foreign program lies within DIR
 
 
 class Guard:
@@ -91,7 +92,7 @@ class Guard:
         except (ValueError, KeyError, TypeError):
             return
         runner = self._phone.processes.find(pid)
-        foreign = f"{self._folder}/work/"
+        foreign = f"{self._folder}/{_WORK}/"
         if runner is not None and (
             "run" in runner.argv[1:2] or any(word.startswith(foreign) for word in runner.argv)
         ):
