@@ -13,6 +13,11 @@ from orchestrator.store.database import Database
 from workloads.lab import Lab
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole farms first: they take longest, and two workers share them best from the start."""
+    items.sort(key=lambda item: "farm" not in item.path.parent.name)
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     """An empty lab folder."""

@@ -18,8 +18,10 @@ _CHECKS = (
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def test(arguments: tuple[str, ...]) -> int:
     """Run the test suite; ARGUMENTS go to pytest (try: farm test -m slow)."""
-    # Two workers: tests wait for processes more than they compute.
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadscope", *arguments]
+    # Two workers: tests wait for processes more than they compute. The long files come first
+    # (tests/conftest.py), so that no worker is left alone with one of them at the end.
+    workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", *workers, *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 

@@ -40,7 +40,7 @@ def wait_for(condition: Condition, what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: it did not happen within {seconds:.0f} s"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 class Farm:
@@ -104,8 +104,15 @@ def a_farm(lab: Lab, settings: str = SETTINGS) -> Iterator[Farm]:
         stop_all(phones)
 
 
+@pytest.fixture(scope="session")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """A farm that tests share, with the embedded broker and SQLite: leave it as you found it."""
+    with a_farm(Lab.read(tmp_path_factory.mktemp("shared") / "lab", {})) as made:
+        yield made
+
+
 @pytest.fixture
-def farm(lab: Lab) -> Iterator[Farm]:
-    """A farm with the embedded broker and SQLite."""
+def own_farm(lab: Lab) -> Iterator[Farm]:
+    """A farm of the test's own, to be hurt."""
     with a_farm(lab) as made:
         yield made

@@ -58,57 +58,59 @@ def never_two_runs_at_once(farm: Farm, serial: str) -> None:
         assert running in (0, 1), f"two runs at once on {serial}"
 
 
-def test_an_agent_killed_in_mid_run(farm: Farm, tmp_path: Path) -> None:
-    serial = next(name for name in farm.idle() if name.startswith("VM16T"))
-    host = farm.phone(serial).host
-    before = farm.clocks(serial)
-    sweep = submit(farm, tmp_path, LONG)
-    wait_for(lambda: farm.phone(serial).stage == "run", "the run starts")
-    wait_for(lambda: len(farm.jobs(serial)) == 1, "the phone runs it")
-    pinned = farm.clocks(serial)
+def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
+    serial = next(name for name in own_farm.idle() if name.startswith("VM16T"))
+    host = own_farm.phone(serial).host
+    before = own_farm.clocks(serial)
+    sweep = submit(own_farm, tmp_path, LONG)
+    wait_for(lambda: own_farm.phone(serial).stage == "run", "the run starts")
+    wait_for(lambda: len(own_farm.jobs(serial)) == 1, "the phone runs it")
+    pinned = own_farm.clocks(serial)
     assert pinned != before, "the clocks were pinned"
 
-    agent = farm.children[f"agent-{host}"]
+    agent = own_farm.children[f"agent-{host}"]
     os.kill(agent.pid, signal.SIGKILL)
     wait_for(lambda: not agent.alive, "the agent is dead")
     agent.start()
 
-    finish(farm, sweep)
-    wait_for(lambda: farm.phone(serial).state == "idle", "the phone is idle")
-    never_two_runs_at_once(farm, serial)
+    finish(own_farm, sweep)
+    wait_for(lambda: own_farm.phone(serial).state == "idle", "the phone is idle")
+    never_two_runs_at_once(own_farm, serial)
     first = {}
-    for write in farm.witness(serial, "sysfs"):
+    for write in own_farm.witness(serial, "sysfs"):
         first.setdefault(write["path"], write["old"])
-    assert first == farm.clocks(serial), "every node has the value it had before the farm came"
-    assert 3 == len(farm.jobs(serial)), "two runs, and the one that was cut"
+    assert first == own_farm.clocks(serial), "every node has the value it had before the farm came"
+    assert 3 == len(own_farm.jobs(serial)), "two runs, and the one that was cut"
 
 
-def test_a_broker_killed_and_wiped_in_mid_sweep(farm: Farm, tmp_path: Path) -> None:
-    sweep = submit(farm, tmp_path, MANY)
-    wait_for(lambda: sweep_summaries(farm.db, sweep)[0].done >= 6, "some runs are done")
+def test_a_broker_killed_and_wiped_in_mid_sweep(own_farm: Farm, tmp_path: Path) -> None:
+    sweep = submit(own_farm, tmp_path, MANY)
+    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done >= 6, "some runs are done")
 
-    broker = farm.children["broker"]
+    broker = own_farm.children["broker"]
     os.kill(broker.pid, signal.SIGKILL)
     wait_for(lambda: not broker.alive, "the broker is dead")
-    shutil.rmtree(farm.lab.root / "broker" / "appendonlydir")
+    shutil.rmtree(own_farm.lab.root / "broker" / "appendonlydir")
     broker.start()
 
-    finish(farm, sweep)
-    for serial in farm.idle():
-        never_two_runs_at_once(farm, serial)
+    finish(own_farm, sweep)
+    for serial in own_farm.idle():
+        never_two_runs_at_once(own_farm, serial)
 
 
-def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(farm: Farm, tmp_path: Path) -> None:
-    sweep = submit(farm, tmp_path, MANY)
-    wait_for(lambda: sweep_summaries(farm.db, sweep)[0].done >= 3, "some runs are done")
+def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(
+    own_farm: Farm, tmp_path: Path
+) -> None:
+    sweep = submit(own_farm, tmp_path, MANY)
+    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done >= 3, "some runs are done")
     for name in ("ingest", "scheduler"):
-        os.kill(farm.children[name].pid, signal.SIGKILL)
-        wait_for(lambda name=name: not farm.children[name].alive, f"{name} is dead")
-        farm.children[name].start()
-    finish(farm, sweep)
-    for serial in farm.idle():
-        never_two_runs_at_once(farm, serial)
-        assert 6 == len(farm.jobs(serial)), "no run was made again"
+        os.kill(own_farm.children[name].pid, signal.SIGKILL)
+        wait_for(lambda name=name: not own_farm.children[name].alive, f"{name} is dead")
+        own_farm.children[name].start()
+    finish(own_farm, sweep)
+    for serial in own_farm.idle():
+        never_two_runs_at_once(own_farm, serial)
+        assert 6 == len(own_farm.jobs(serial)), "no run was made again"
 
 
 def test_a_lab_stopped_in_mid_sweep_leaves_no_lease_and_every_phone_as_it_was(

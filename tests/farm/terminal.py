@@ -1,0 +1,47 @@
+"""The farm as a user starts it: commands in a folder, and what they leave running."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.farm.conftest import ROOT, wait_for
+
+MAIN = [sys.executable, "-m", "orchestrator"]
+
+
+def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """Start a farm command in a folder, as a user in a terminal of their own would."""
+    return subprocess.Popen(
+        [*MAIN, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Processes that have anything to do with a folder: by command, working folder or HOME."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (
+                process.joinpath("cmdline").read_bytes() + process.joinpath("environ").read_bytes()
+            )
+            where = bytes(process.joinpath("cwd").readlink())
+        except OSError:
+            continue
+        if int(process.name) != os.getpid() and os.fsencode(folder) in words + where:
+            found.append(process.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def nothing_left(folder: Path) -> None:
+    """No process and no lock outlives a lab."""
+    wait_for(
+        lambda: not processes_of(folder / "lab"), f"all gone: {processes_of(folder / 'lab')}", 5
+    )
+    assert not list(folder.rglob("*.sock"))

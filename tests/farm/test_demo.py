@@ -1,0 +1,54 @@
+"""The demo: what it shows, and that nothing is left of it, however it ends."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.farm.conftest import wait_for
+from tests.farm.terminal import nothing_left, processes_of, start
+
+
+def test_the_demo_answers_three_questions_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    demo = start(tmp_path, "demo", "--dir", "lab", HOME=str(tmp_path / "home"))
+    out, err = demo.communicate(timeout=180)
+    assert 0 == demo.returncode, err
+    for phone in ("Redmi Note 9 Pro", "MI 9", "Mate 30", "Meizu 16T", "S8+", "Honor 8"):
+        assert phone in out
+    sentences = [line for line in out.splitlines() if line.startswith("- ")]
+    assert 3 == len(sentences)
+    assert all("imulated" in sentence for sentence in sentences)
+    assert "Plug in a real phone" in out
+    page = (tmp_path / "lab" / "report.html").read_text()
+    assert "simulat" in page
+    assert "://" not in page, "the page works offline"
+    assert "simulated" in (tmp_path / "lab" / "comparison.csv").read_text()
+    assert ["lab"] == sorted(path.name for path in tmp_path.iterdir()), "nothing beside the folder"
+    nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "lab/logs/virtual.log",  # the phones are being started
+        "lab/farm.db",  # the services are being started
+        "lab/agents/host-b/lanes",  # runs are under way
+    ],
+)
+def test_the_demo_leaves_nothing_behind_after_ctrl_c(tmp_path: Path, sign: str) -> None:
+    demo = start(tmp_path, "demo", "--dir", "lab")
+    wait_for((tmp_path / sign).exists, sign)
+    os.kill(demo.pid, signal.SIGINT)
+    _, err = demo.communicate(timeout=60)
+    assert 130 == demo.returncode
+    assert "Traceback" not in err
+    nothing_left(tmp_path)
+
+
+def test_the_demo_leaves_nothing_behind_even_when_it_is_killed(tmp_path: Path) -> None:
+    demo = start(tmp_path, "demo", "--dir", "lab")
+    wait_for((tmp_path / "lab" / "farm.db").exists, "the lab comes up")
+    demo.kill()
+    demo.communicate(timeout=60)
+    wait_for(lambda: not processes_of(tmp_path / "lab"), "all gone", 30)
