@@ -1,0 +1,171 @@
+"""A selector says which phones are meant, and why the others are not."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.plan.selector import BadSelector, parse_selector
+from tests.analysis.builders import FITTED, LITTLE, phone
+from workloads.measure import Provenances
+from workloads.phone import ControlLevel, Gpu
+
+SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("root", True),
+        ("not root", False),
+        ("simulated", False),
+        ("ram_mb >= 8192", True),
+        ("ram_mb > 8192", False),
+        ("ram_mb < 8192.5", True),
+        ("cores == 8", True),
+        ("big = 4 and little = 4", True),
+        ("model == 'model px*'", True),
+        ("MODEL == MODEL?PX6-01", True),  # neither facts nor texts mind their case
+        ("model != *px*", False),
+        ("soc in (sdm855, sm83?0)", True),
+        ("soc in (sdm855)", False),
+        ("android >= 9", True),  # 14 is more than 9, though not as a text
+        ("android >= 14.1", False),
+        ("control == controlled", True),
+        ("control >= partial", True),
+        ("control < partial", False),
+        ("gpu == adreno*", True),
+        ("source == phone", True),
+        ("abi == arm64*", True),
+        ("tag == paper", True),
+        ("tag != paper", False),
+        ("tag in (other, paper)", True),
+        ("tag == other", False),
+        ("px6-*", True),  # a pattern alone: serial, model or SoC
+        ("'root'", False),  # in quotes a name is a name
+        ("sm8350", True),
+        # `not` binds closest, then `and`, then `or`
+        ("not root or ram_mb > 1", True),
+        ("not (root or ram_mb > 1)", False),
+        ("root or simulated and simulated", True),
+        ("(root or simulated) and simulated", False),
+        ("not not root", True),
+    ],
+)
+def test_a_selector_means_what_it_says(text: str, expected: bool) -> None:
+    gpu = Gpu(name="Adreno 660", folder="/gpu", ladder_khz=())
+    assert expected == parse_selector(text).matches(phone("PX6-01", gpu=gpu), {"paper"})
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "expected"),
+    [
+        ("root and ram_mb >= 6000", {"ram_mb": 4096}, "ram_mb is 4096, not >= 6000"),
+        ("root and ram_mb >= 6000", {"rooted": False}, "not root"),
+        ("model == pixel*", {}, "model is Model a, not pixel*"),
+        ("model != *a", {}, "model is Model a"),
+        ("big >= 4", {"clusters": (LITTLE,)}, "big is 0, not >= 4"),
+        ("soc in (x, y)", {}, "soc is sm8350, not x or y"),
+        ("not root", {}, "it is: root"),
+        ("tag == paper", {}, "it has no tag paper"),
+        ("android > 12", {"android": "unknown"}, "android is unknown, not > 12"),
+        ("control == controlled", {"control": ControlLevel.PARTIAL}, "control is partial, not c"),
+        ("x or root", {"rooted": False}, "neither serial nor model nor soc is x; not root"),
+        ("not simulated", {"provenance": SIMULATED}, "it is: simulated"),
+        # what a phone says of itself may carry terminal escapes
+        ("soc == x", {"soc": "sd\x1b[31m"}, "soc is sd[31m, not x"),
+    ],
+)
+def test_a_phone_that_is_left_out_hears_why(
+    text: str, changes: dict[str, Any], expected: str
+) -> None:
+    assert (parse_selector(text).why_not(phone("a", **changes)) or "").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "expected"),
+    [
+        ("", 0, "the selector is empty"),
+        ("   ", 0, "the selector is empty"),
+        ("root and", 8, "a fact, a pattern or '(' is expected here"),
+        ("root ram_mb > 3", 5, "'ram_mb': 'and' or 'or' is missing before this"),
+        ("(root", 5, "a ')' is missing"),
+        ("root)", 4, "')': 'and' or 'or' is missing before this"),
+        ("rot", 0, "'rot': did you mean 'root'?"),
+        ("ram_gb > 6", 0, "there is no fact 'ram_gb'; did you mean 'ram_mb'?"),
+        ("colour == red", 0, "there is no fact 'colour'; there are serial, model"),
+        ("ram_mb > many", 9, "'many': ram_mb is compared with a number"),
+        ("android > Q", 10, "'Q': android is compared with a version such as 12"),
+        ("control == full", 11, "'full': control is compared with one of observed, partial"),
+        ("model > pixel", 6, "'>': model is a text; it is compared with == and !="),
+        ("root == 1", 0, "'root' is so or is not: write root or not root"),
+        ("ram_mb", 0, "'ram_mb': what of it? compare it: ram_mb == ..."),
+        ("tag", 0, "'tag': what of it?"),
+        ("soc in sdm855", 7, "'sdm855': write the values like (sdm855, sm8350)"),
+        ("soc in (sdm855", 14, "a ')' is missing"),
+        ("model == 'pixel", 9, "''': a quote is opened and never closed"),
+        ("ram_mb == ", 10, "a value is expected here"),
+        ("ram_mb ! 3", 7, "'!': this is not expected"),
+        ("(" * 21 + "root", 20, "'(': nested deeper than 20"),
+        ("not " * 21 + "root", 80, "'not': nested deeper than 20"),
+        ("x" * 1001, 1000, "a selector has at most 1000 characters"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, offset: int, expected: str) -> None:
+    with pytest.raises(BadSelector) as caught:
+        parse_selector(text)
+    assert str(caught.value).startswith(expected)
+    assert offset == caught.value.offset
+
+
+def test_one_meaning_has_one_spelling() -> None:
+    ways = ["root and Ram_mb >= 6000", "ram_mb>=6000 and (root)", "(ram_mb >= '6000')  and root"]
+    assert 1 == len({str(parse_selector(way)) for way in ways})
+
+
+leaves = st.sampled_from(["root", "simulated", "ram_mb > 4000", "ram_mb > 9000", "tag == paper"])
+TRUTH = {"root": True, "simulated": False, "ram_mb > 4000": True, "ram_mb > 9000": False}
+TRUTH |= {"tag == paper": True}
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.tuples(st.just("not"), inner),
+        st.tuples(st.sampled_from(["and", "or"]), inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+def spoken(tree: Any) -> str:
+    if isinstance(tree, str):
+        return tree
+    if tree[0] == "not":
+        return f"not ({spoken(tree[1])})"
+    return f"({spoken(tree[1])}) {tree[0]} ({spoken(tree[2])})"
+
+
+def truth(tree: Any) -> bool:
+    if isinstance(tree, str):
+        return TRUTH[tree]
+    if tree[0] == "not":
+        return not truth(tree[1])
+    left, right = truth(tree[1]), truth(tree[2])
+    return (left and right) if tree[0] == "and" else (left or right)
+
+
+@settings(deadline=None, max_examples=60)
+@given(tree=trees)
+def test_logic_is_logic_and_the_one_spelling_means_the_same(tree: Any) -> None:
+    selector = parse_selector(spoken(tree))
+    again = parse_selector(str(selector))
+    facts = phone("a")
+    assert truth(tree) == selector.matches(facts, {"paper"}) == again.matches(facts, {"paper"})
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=st.text("rot and(or)ram_mb><=!'\"*?,in ", max_size=40))
+def test_whatever_is_written_is_read_or_refused_and_nothing_else(text: str) -> None:
+    with suppress(BadSelector):
+        parse_selector(text).matches(phone("a"))
