@@ -28,6 +28,7 @@ __all__ = ["BadSyntax", "Unfinished", "parse"]
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _REDIRECT = re.compile(r"(\d?)(>>|>&|<<<|<<-|<<|>\||>|<&|<)")
 _FUNCTION = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*\([ \t]*\)")
+_PLAIN = re.compile(r"[^ \t\n;&|()<>]+")
 _RESERVED = {"then", "fi", "else", "elif", "do", "done", "}", "esac"}
 
 
@@ -117,10 +118,11 @@ class _Parser:
             "for": self._for,
             "case": self._case,
         }
-        for word, read in compounds.items():
-            if self._take_word(word):
-                return read()
-        return self._simple()
+        word = self._plain_word()
+        if word not in compounds:
+            return self._simple()
+        self.reader.at += len(word)
+        return compounds[word]()
 
     def _spelled_function(self) -> Function:
         self.reader.skip_blanks()
@@ -282,13 +284,13 @@ class _Parser:
             self.reader.skip_blanks()
 
     def _at_word(self, *words: str) -> bool:
+        return bool(words) and self._plain_word() in words
+
+    def _plain_word(self) -> str:
+        """The characters up to the next blank or operator, which are left in place."""
         self.reader.skip_blanks()
-        for word in words:
-            end = self.reader.at + len(word)
-            following = self.reader.text[end : end + 1]
-            if self.reader.looking_at(word) and (not following or following in " \t\n;&|()<>"):
-                return True
-        return False
+        found = _PLAIN.match(self.reader.text, self.reader.at)
+        return found[0] if found else ""
 
     def _take_word(self, word: str) -> bool:
         if self._at_word(word):

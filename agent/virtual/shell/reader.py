@@ -3,6 +3,7 @@
 An unfinished text says so apart from a wrong one, so that a shell can wait for the next line.
 """
 
+import re
 from collections.abc import Callable
 
 from agent.virtual.shell.grammar import (
@@ -16,8 +17,9 @@ from agent.virtual.shell.grammar import (
 )
 
 _ENDS_WORD = set(" \t\n;&|()<>")
-_ENDS_RUN = _ENDS_WORD | set("'\"\\$`}")
-_QUOTED_MARKS = set('\\$`"')
+_BLANKS = re.compile(r"(?:[ \t]|\\\n|#[^\n]*)*")
+_RUN = re.compile(r"""[^ \t\n;&|()<>'"\\$`}]*""")
+_QUOTED_RUN = re.compile(r'[^\\$`"]*')
 _SPECIAL = set("?!$#@*-0123456789")
 _OPERATORS = (":-", ":+", ":=", ":?", "-", "+", "=", "?", "##", "#", "%%", "%", "//", "/", ":")
 
@@ -54,16 +56,7 @@ class Reader:
 
     def skip_blanks(self) -> None:
         """Step over blanks, continued lines and comments."""
-        while self.here:
-            if self.here in " \t":
-                self.at += 1
-            elif self.looking_at("\\\n"):
-                self.at += 2
-            elif self.here == "#":
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
-            else:
-                return
+        self.at = _end_of(_BLANKS, self.text, self.at)
 
     def word(self) -> Word | None:
         """The next word, or nothing before an operator or the end."""
@@ -125,9 +118,7 @@ class Reader:
             return [self._dollar(quoted=False)]
         if mark == "`":
             return [self._backquoted(quoted=False)]
-        end = self.at + 1
-        while end < len(self.text) and self.text[end] not in _ENDS_RUN:
-            end += 1
+        end = _end_of(_RUN, self.text, self.at + 1)
         text = self.text[self.at : end]
         self.at = end
         return [Text(text)]
@@ -166,9 +157,7 @@ class Reader:
         if mark == "`":
             return [self._backquoted(quoted=True)]
         # Runs of plain characters at once: scripts are full of them.
-        end = self.at + 1
-        while end < len(self.text) and self.text[end] not in _QUOTED_MARKS:
-            end += 1
+        end = _end_of(_QUOTED_RUN, self.text, self.at + 1)
         text = self.text[self.at : end]
         self.at = end
         return [Text(text, quoted=True)]
@@ -231,6 +220,12 @@ class Reader:
             return ""
         self.at = end
         return name
+
+
+def _end_of(run: re.Pattern[str], text: str, start: int) -> int:
+    """Where a run of characters that began before `start` ends; every such pattern may be empty."""
+    found = run.match(text, start)
+    return found.end() if found else start
 
 
 def _joined(parts: list[Part]) -> tuple[Part, ...]:
