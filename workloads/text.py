@@ -11,13 +11,22 @@ _KEEP = {"\t", "\n"}
 
 def safe_text(text: object, limit: int = 200, lines: bool = False) -> str:
     """Drop control, bidi and invisible characters; cut at the limit; one line unless asked."""
+    raw = str(text)[: limit * 4]
+    if raw.isascii() and raw.isprintable():  # nearly all there is, and nothing to drop in it
+        kept = [raw]
+    else:
+        kept = _kept(raw, lines)
+    plain = "".join(kept).strip()
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def _kept(raw: str, lines: bool) -> list[str]:
     kept = []
-    for character in str(text)[: limit * 4]:
+    for character in raw:
         if character in _KEEP:
             kept.append(character if lines else " ")
         elif unicodedata.category(character) in {"Cs", "Cn", "Co"}:
             kept.append("\N{REPLACEMENT CHARACTER}")
         elif not unicodedata.category(character).startswith(("C", "Zl", "Zp")):
             kept.append(character)
-    plain = "".join(kept).strip()
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+    return kept
