@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.control.arrival import arrive
 from agent.control.charge import charge_up
 from agent.control.clocks import check_clocks_possible, choose_clocks
 from agent.control.cooldown import Glance, cool_down
-from agent.control.fence import check_fence, take_fence
+from agent.control.fence import check_fence
 from agent.control.gpu_clock import choose_gpu_clock
-from agent.control.guard import SILENCE_S, Guard, lane_file, prepare_lane_dir
+from agent.control.guard import SILENCE_S, Guard, lane_file
 from agent.control.journal import Journal, Page, kill_runner, restore_leftovers
 from agent.control.pin import pin
 from agent.control.placement import Placement, check_cores_allowed, look_at_threads
@@ -148,17 +149,16 @@ class _Lane:
         cores = self._resolve()
         try:
             with self._stage("fence"):
-                take_fence(self.phone, self.job.fence, self.desk.host)
-                restore_leftovers(self.phone, self.desk.state_dir, fenced=True)
-            with self._stage("install"):
                 build = self.desk.runner_for(self.phone.known.abi).which(self.phone.known.runner)
-                runner = install_runner(self.phone, build)
+                found = arrive(self.phone, self.job.fence, self.desk.host, build)
+                restore_leftovers(self.phone, self.desk.state_dir, ours=True, seen=found.left)
+            with self._stage("install"):
+                runner = install_runner(self.phone, build, seen=found.runner)
             with self._stage("guard"):
-                self._open_journal(runner)
+                self._open_journal(runner, found.boot_id)
             with self._stage("charge"):
                 charge_up(self.phone, self.job.condition, self._sleep, self._tell)
             with self._stage("quiet"):
-                self._check_guard()
                 hush(self.phone, self._journal)
             with self._stage("prepare"):
                 scene, ask = self._prepare(runner, cores)
@@ -197,13 +197,12 @@ class _Lane:
             )
             return cores
 
-    def _open_journal(self, runner: str) -> None:
-        self.boot_id = self.phone.boot_id()
-        page = Page(serial=self.phone.known.serial, boot_id=self.boot_id, fence=self.job.fence)
-        prepare_lane_dir(self.phone)
-        self.journal = Journal(self.phone, self.desk.state_dir, page)
+    def _open_journal(self, runner: str, boot_id: str) -> None:
+        self.boot_id = boot_id
+        page = Page(serial=self.phone.known.serial, boot_id=boot_id, fence=self.job.fence)
+        self.guard = Guard(self.phone, runner, self.job.fence, self.desk.silence_s)
+        self.journal = Journal(self.phone, self.desk.state_dir, page, self.guard)
         self.journal.open()
-        self.guard = Guard(self.phone, runner, self.desk.silence_s)
         self.guard.start()
 
     @property
@@ -213,7 +212,7 @@ class _Lane:
 
     def _prepare(self, runner: str, cores: CoreSet) -> tuple[Scene, Ask]:
         """Write plan and node list before the phone cools: what heats, heats before."""
-        scene = set_scene(self.phone, cores, self.resolved.clocks_khz)
+        scene = set_scene(self.phone, cores, self.resolved.clocks_khz, self.boot_id or "")
         launching = launch_of(self.job.case, self.job.condition.launch)
         ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
         if ask.case.data is not None:
@@ -228,17 +227,13 @@ class _Lane:
         looking = (scene.coolers.keys(), POWER_NODES)
         cool_down(self.phone, self.job.condition, self._sleep, self._tell, *looking)
 
-    def _check_guard(self) -> None:
-        if self.guard is not None:
-            self.guard.check()
-
     def _pin(self, scene: Scene) -> None:
-        self._check_guard()
         condition, coolers = self.job.condition, scene.coolers
         pin(self.phone, condition, scene.cores, self.resolved, coolers, self._journal)
 
     def _run(self, scene: Scene, ask: Ask) -> tuple[Snapshot, Output]:
-        check_fence(self.phone, self.job.fence)
+        assert self.guard is not None
+        self.guard.check()
         self.phone.heat.disturbed()
         self.launched = True
         foreign = ask.case.manifest is not None
@@ -280,9 +275,10 @@ class _Lane:
             self.phone.note_canary(key, updated_record(record_ms, first_ms))
 
     def _harvest(self, scene: Scene, before: Snapshot, output: Output) -> Harvest:
-        seen = self.phone.batch([scene.looking()])[0]
-        after = scene.snapshot(split_nodes(seen.text))
-        readings = parse_readings(self.phone.pull(lane_file("readings.jsonl"), READINGS_BYTES_MAX))
+        [seen], sampled = self.phone.look_and_pull(
+            [scene.looking()], lane_file("readings.jsonl"), READINGS_BYTES_MAX
+        )
+        after, readings = scene.snapshot(split_nodes(seen.text)), parse_readings(sampled)
         job = self.job
         rest, idle_w = rest_readings(self.phone.rest_looks), self.phone.memory.idle_w
         beside = Beside(self.placement, self.canary, rest, idle_w, self.metered)
@@ -305,7 +301,8 @@ class _Lane:
             patience = time.monotonic() + RESTORE_PATIENCE_S
             while True:
                 try:
-                    check_fence(self.phone, self.job.fence)
+                    if self.launched or journal.page.changes:
+                        check_fence(self.phone, self.job.fence)
                     if self.launched:  # it works on, whatever became of our link
                         kill_runner(self.phone)
                     journal.restore()

@@ -170,7 +170,9 @@ def cool_down(
             since_s = seen.t_s
         looks.append(Look(seen.t_s, seen.temp_c, seen.capped))
         check_battery(phone, seen, condition)
-        decision = decide(looks, since_s, condition, phone.heat.fit())
+        decision = decide(looks, since_s, condition, None)
+        if isinstance(decision, Wait):  # only who waits asks for how long
+            decision = decide(looks, since_s, condition, phone.heat.fit())
         ready = decision.ready if isinstance(decision, Wait) else None
         told(seen, in_host_s(ready, phone) if ready else None)
         if isinstance(decision, Ready):

@@ -1,37 +1,54 @@
-"""The fence: a number on the phone that keeps a late lane out, whatever host it wakes up on."""
+"""The fence: a number on the phone that keeps a late lane out, whatever host it wakes up on.
 
-from agent.phone.nodes import first_number
-from agent.phone.phone import HOME, Command, Phone, reading, split_nodes
+Looking and acting are one command on the phone itself, so nobody can come in between.
+"""
+
+from collections.abc import Sequence
+
+from agent.phone.phone import HOME, Answer, Command, Phone
 from workloads.fault import LeaseLost, ShellFailed
 from workloads.text import safe_text
 
 FENCE = f"{HOME}/fence"
+UNFENCED = 2**31 - 1  # above every lease, and the highest that a phone's shell counts to
+_NEWER = 75
+_UNLESS_NEWER = (
+    'held=$(cat "$0" 2>/dev/null); [ "${held%% *}" -gt "$1" ] 2>/dev/null'
+    f' && echo "$held" && exit {_NEWER}; shift; "$@"'
+)
 
 
-def take_fence(phone: Phone, number: int, host: str) -> None:
-    """Put our number on the phone, unless a higher one stands there."""
-    check_fence(phone, number)
+def fenced(number: int, words: Sequence[str]) -> Command:
+    """A command that is run only while no newer lease than ours stands on the phone."""
+    return Command(["sh", "-c", _UNLESS_NEWER, FENCE, str(number), *words])
+
+
+def refuse_newer(answer: Answer, number: int) -> None:
+    """Fail when a fenced command was not run: somebody with a newer lease has this phone."""
+    if answer.status == _NEWER:
+        raise LeaseLost(
+            f"The phone has seen lease {safe_text(answer.text, 80)}, this run holds {number}. "
+            f"If the store was made anew, delete {FENCE} on the phone."
+        )
+
+
+def take_fence(phone: Phone, number: int, host: str, looks: Sequence[Command] = ()) -> list[Answer]:
+    """Put our number on the phone, unless a higher one stands there; then look at things."""
     part = f"{FENCE}.{number}"
     steps = [
         Command(["mkdir", "-p", HOME]),
         Command(["echo", f"{number} {host}"], into=part),
-        Command(["mv", "-f", part, FENCE]),
+        fenced(number, ["mv", "-f", part, FENCE]),
+        Command(["rm", "-f", part]),
     ]
-    *written, seen = phone.batch([*steps, reading([FENCE])])
-    for answer in written:
+    answers = phone.batch([*steps, *looks])
+    for answer in answers[: len(steps)]:
+        refuse_newer(answer, number)
         if answer.status != 0:
             raise ShellFailed(f"{FENCE} cannot be written: {safe_text(answer.text)}")
-    _refuse_newer(split_nodes(seen.text).get(FENCE, ""), number)
+    return answers[len(steps) :]
 
 
 def check_fence(phone: Phone, number: int) -> None:
     """Fail when somebody with a newer lease has this phone."""
-    _refuse_newer(phone.read_nodes([FENCE]).get(FENCE, ""), number)
-
-
-def _refuse_newer(seen: str, number: int) -> None:
-    if (first_number(seen) or 0) > number:
-        raise LeaseLost(
-            f"The phone has seen lease {safe_text(seen, 80)}, this run holds {number}. "
-            f"If the store was made anew, delete {FENCE} on the phone."
-        )
+    refuse_newer(phone.batch([fenced(number, ["true"])])[0], number)

@@ -5,6 +5,7 @@ It also ends a run that gets hotter than any phone should, whatever the vendor's
 
 import time
 
+from agent.control.fence import fenced, refuse_newer
 from agent.phone.framework import is_framework
 from agent.phone.nodes import first_number
 from agent.phone.phone import HOME, UPTIME, Command, Phone
@@ -23,7 +24,6 @@ _FILES = (
     "ceiling",
     "silence",
     "alive",
-    "plan",
     "nodes",
     "out.jsonl",
     "readings.jsonl",
@@ -38,18 +38,19 @@ def lane_file(name: str) -> str:
     return f"{LANE_DIR}/{name}"
 
 
-def prepare_lane_dir(phone: Phone) -> None:
-    """Leave the lane's folder with an empty list of changes and a sign of life, nothing else."""
-    steps = [
+def _fresh_lane(facts: PhoneFacts, silence: int) -> list[Command]:
+    """Leave the lane's folder with an empty list of changes and a sign of life.
+
+    The plan of the run before may stay: it is pushed again only if another one is asked for.
+    """
+    return [
         Command(["mkdir", "-p", LANE_DIR]),
         Command(["rm", "-f", *(lane_file(name) for name in _FILES)]),
         Command(["cat", UPTIME], into=lane_file("alive")),
-        Command(["printf", "%s\\n", *ceiling_lines(phone.known)], into=lane_file("ceiling")),
+        Command(["printf", "%s\\n", *ceiling_lines(facts)], into=lane_file("ceiling")),
+        Command(["echo", str(silence)], into=lane_file("silence")),
         Command(["true"], into=lane_file("restore")),
     ]
-    for answer in phone.batch(steps):
-        if answer.status != 0:
-            raise ShellFailed(f"{LANE_DIR} cannot be prepared: {safe_text(answer.text)}")
 
 
 def ceiling_lines(facts: PhoneFacts) -> list[str]:
@@ -85,24 +86,33 @@ def was_silent(phone: Phone) -> bool:
 class Guard:
     """The dead-man of one run. Started before anything is changed; fed while the lane lives."""
 
-    def __init__(self, phone: Phone, runner: str, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, phone: Phone, runner: str, fence: int, silence_s: float = SILENCE_S) -> None:
         self._phone = phone
         self._runner = runner
+        self._fence = fence
         self._silence_s = silence_s
         self._fed_at = time.monotonic()
         self._pid: int | None = None
 
     def start(self) -> None:
-        """Start it detached; it ends by itself when the list of changes is gone."""
+        """Start it detached in a fresh lane; it ends by itself when the list of changes is gone."""
         silence = max(1, round(self._silence_s * max(1.0, self._phone.clock.value)))
         words = ["setsid", self._runner, "guard", LANE_DIR, "--silence-s", str(silence)]
-        told = Command(["echo", str(silence)], into=lane_file("silence"))
-        _, started = self._phone.batch([told, Command(words, into="/dev/null", detached=True)])
+        guard = Command(words, into="/dev/null", detached=True)
+        *prepared, started = self._phone.batch([*_fresh_lane(self._phone.known, silence), guard])
+        for answer in prepared:
+            if answer.status != 0:
+                raise ShellFailed(f"{LANE_DIR} cannot be prepared: {safe_text(answer.text)}")
         self._pid = first_number(started.text)
 
     def check(self) -> None:
-        """Fail when the dead-man is not there: without it nothing may be changed."""
-        if self._pid is None or self._phone.shell(["kill", "-0", str(self._pid)]).status != 0:
+        """Fail when the phone is another's by now, or the dead-man is not there.
+
+        Without both nothing may be changed or started.
+        """
+        answer = self._phone.batch([fenced(self._fence, ["kill", "-0", str(self._pid)])])[0]
+        refuse_newer(answer, self._fence)
+        if self._pid is None or answer.status != 0:
             raise PhoneTrouble("The phone's dead-man did not stay; nothing was changed.")
 
     def feed(self) -> None:

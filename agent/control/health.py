@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.control.cooldown import glance
-from agent.control.guard import Guard, lane_file, prepare_lane_dir
+from agent.control.fence import UNFENCED
+from agent.control.guard import Guard, lane_file
 from agent.control.journal import restore_leftovers
 from agent.deadline import Deadline
 from agent.phone.install import install_runner
@@ -42,7 +43,7 @@ def check_up(
 def put_back_by_hand(phone: Phone, state_dir: Path) -> tuple[bool, str]:
     """Put back what a dead lane left changed, whoever's it was."""
     try:
-        changed = restore_leftovers(phone, state_dir, fenced=True)
+        changed = restore_leftovers(phone, state_dir, ours=True)
     except FarmError as error:
         return False, safe_text(error, 600)
     serial = phone.known.serial
@@ -72,8 +73,7 @@ def _complaints(
 def _guard_complaint(phone: Phone, runner_for: Callable[[str], RunnerBuild]) -> Iterator[str]:
     if phone.known.runner_absent is not None:
         return
-    prepare_lane_dir(phone)
-    guard = Guard(phone, install_runner(phone, runner_for(phone.known.abi)))
+    guard = Guard(phone, install_runner(phone, runner_for(phone.known.abi)), fence=UNFENCED)
     guard.start()
     try:
         guard.check()

@@ -12,11 +12,13 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from agent.control.change import FORGOTTEN_AT_BOOT, Change, parse_changes
-from agent.control.guard import LANE_DIR, SILENCE_S, lane_file
+from agent.control.fence import fenced, refuse_newer
+from agent.control.guard import LANE_DIR, SILENCE_S, Guard, lane_file
 from agent.phone.nodes import THERMAL, first_number
 from agent.phone.phone import (
     BOOT_ID,
     UPTIME,
+    Answer,
     Command,
     Phone,
     reading,
@@ -28,6 +30,13 @@ from workloads.noun import Noun
 from workloads.text import safe_text
 
 LIST_BYTES_MAX = 64 * 1024
+# What shows whether a dead lane left anything behind on the phone.
+LEFTOVER_LOOKS = (
+    Command(["cat", lane_file("restore")]),
+    Command(["cat", lane_file("settings")]),
+    Command(["test", "-e", lane_file("restored")]),
+    reading([UPTIME, BOOT_ID, lane_file("alive")]),
+)
 _IN_USE: set[Path] = set()  # a phone that comes back during its run is not a leftover
 
 
@@ -43,8 +52,9 @@ class Page(Noun):
 class Journal:
     """The open journal of one lane."""
 
-    def __init__(self, phone: Phone, state_dir: Path, page: Page) -> None:
+    def __init__(self, phone: Phone, state_dir: Path, page: Page, guard: Guard) -> None:
         self._phone = phone
+        self._guard = guard
         self._file = journal_file(state_dir, page.serial)
         self.page = page
 
@@ -58,9 +68,13 @@ class Journal:
         _IN_USE.discard(self._file)
 
     def note(self, changes: Sequence[Change]) -> None:
-        """Write down what is about to be changed; only then may it be changed."""
+        """Write down what is about to be changed; only then may it be changed.
+
+        This is the gate before every change: fence and dead-man are looked at here.
+        """
         if not changes:
             return
+        self._guard.check()
         self.page = self.page.model_copy(update={"changes": (*self.page.changes, *changes)})
         _write_synced(self._file, self.page)
         for name in sorted({_list_of(change) for change in changes}):
@@ -69,7 +83,7 @@ class Journal:
 
     def restore(self) -> None:
         """Put everything back and close the journal; it stays open when a part failed."""
-        _put_back(self._phone, self.page)
+        _put_back(self._phone, self.page, self.page.fence)
         self.forget()
 
     def forget(self) -> None:
@@ -83,18 +97,21 @@ def journal_file(state_dir: Path, serial: str) -> Path:
     return state_dir / "journal" / f"{plain}.json"
 
 
-def restore_leftovers(phone: Phone, state_dir: Path, fenced: bool = False) -> bool:
+def restore_leftovers(
+    phone: Phone, state_dir: Path, ours: bool = False, seen: Sequence[Answer] | None = None
+) -> bool:
     """Put back what a dead lane left changed, from either journal; say whether there was any.
 
     Harmless when there is nothing to do or a lane is at work, so it is called whenever a phone
-    turns up. A lane that another host feeds is left alone, unless we are fenced: hold its lease.
+    turns up. A lane that another host feeds is left alone, unless it is ours: we hold its lease.
+    `seen` is what LEFTOVER_LOOKS showed, where somebody has looked already.
     """
     file = journal_file(state_dir, phone.known.serial)
     if file in _IN_USE:
         return False
     page = _read_page(file)
-    on_phone = _read_phone_page(phone)
-    if page is None and (not on_phone.open or (on_phone.fed and not fenced)):
+    on_phone = _phone_page(phone, seen or phone.batch(LEFTOVER_LOOKS))
+    if page is None and (not on_phone.open or (on_phone.fed and not ours)):
         return False
     if page is None:
         changes = on_phone.changes
@@ -124,15 +141,8 @@ class _PhonePage(NamedTuple):
     changes: tuple[Change, ...]
 
 
-def _read_phone_page(phone: Phone) -> _PhonePage:
-    nodes, settings, restored, clock = phone.batch(
-        [
-            Command(["cat", lane_file("restore")]),
-            Command(["cat", lane_file("settings")]),
-            Command(["test", "-e", lane_file("restored")]),
-            reading([UPTIME, BOOT_ID, lane_file("alive")]),
-        ]
-    )
+def _phone_page(phone: Phone, seen: Sequence[Answer]) -> _PhonePage:
+    nodes, settings, restored, clock = seen
     found = [answer for answer in (settings, nodes) if answer.status == 0]
     times = split_nodes(clock.text)
     now, alive = (
@@ -170,7 +180,7 @@ def kill_runner(phone: Phone) -> None:
         phone.shell(["kill", "-9", str(pid)])
 
 
-def _put_back(phone: Phone, page: Page) -> None:
+def _put_back(phone: Phone, page: Page, fence: int | None = None) -> None:
     boot_id = phone.boot_id() if page.changes else page.boot_id
     # After a reboot the kernel's nodes are as the kernel makes them; settings outlive it.
     fresh = bool(page.boot_id) and boot_id != page.boot_id
@@ -180,7 +190,11 @@ def _put_back(phone: Phone, page: Page) -> None:
     if failed:
         raise ShellFailed(f"{page.serial} was not put back in full: {'; '.join(failed)}")
     # The dead-man takes the missing list for our word that all is well, so it goes last.
-    phone.shell(["rm", "-f", lane_file("settings"), lane_file("restored"), lane_file("restore")])
+    end = ["rm", "-f", lane_file("settings"), lane_file("restored"), lane_file("restore")]
+    if fence is None:
+        phone.shell(end)
+    else:
+        refuse_newer(phone.batch([fenced(fence, end)])[0], fence)
 
 
 def _undo(phone: Phone, undone: Sequence[Change]) -> list[str]:

@@ -5,7 +5,7 @@ import json
 from pydantic import Field
 
 from agent.deadline import Deadline
-from agent.phone.phone import HOME, Phone
+from agent.phone.phone import HOME, Answer, Command, Phone
 from kernels.manifest import RunnerBuild
 from workloads.fault import BadOutput
 from workloads.measure import Provenances
@@ -28,10 +28,23 @@ def runner_path(build: RunnerBuild) -> str:
     return f"{HOME}/{build.file_name}"
 
 
-def install_runner(phone: Phone, build: RunnerBuild, deadline: Deadline | None = None) -> str:
-    """Have this very runner on the phone and answer its path; pushed only if it differs."""
+def looking_for(build: RunnerBuild) -> Command:
+    """The command that shows whether this very runner is on the phone."""
+    return Command(["sha256sum", runner_path(build)])
+
+
+def install_runner(
+    phone: Phone,
+    build: RunnerBuild,
+    deadline: Deadline | None = None,
+    seen: Answer | None = None,
+) -> str:
+    """Have this very runner on the phone and answer its path; pushed only if it differs.
+
+    `seen` is what looking_for showed, where somebody has looked already.
+    """
     path = runner_path(build)
-    there = phone.shell(["sha256sum", path], deadline)
+    there = seen or phone.batch([looking_for(build)], deadline)[0]
     if there.status != 0 or there.text.split(" ")[0] != build.digest:
         phone.push(build.content, path, mode=0o755, deadline=deadline)
     return path

@@ -29,6 +29,8 @@ _PACKET = struct.Struct("<BI")
 _PACKET_BYTES_MAX = 16 * 1024
 _SYNC = struct.Struct("<4sI")
 _SYNC_DATA_BYTES = 64 * 1024
+_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
+_STATUS = re.compile(rb"(\d{1,3})\n")
 
 Dial = Callable[[str, str, Deadline], socket.socket]
 
@@ -172,10 +174,10 @@ class _Shell:
         while len(replies) < len(lines):
             seen = max(0, len(pending) - 64)  # a mark may straddle two packets
             pending += self._output(deadline)
-            while found := _mark(nonce, len(replies)).search(pending, seen):
-                replies.append(Reply(int(found[1]), bytes(pending[: found.start()])))
-                taken += found.start()
-                del pending[: found.end()]
+            while found := _find_mark(pending, f"{nonce}.{len(replies)} ".encode(), seen):
+                replies.append(Reply(found.status, bytes(pending[: found.start])))
+                taken += found.start
+                del pending[: found.end]
                 seen = 0
             if taken + len(pending) > limit + 64:
                 raise ShellFailed(f"The phone printed more than {limit} bytes.")
@@ -201,19 +203,41 @@ class _Shell:
                 return data
 
 
-def _mark(nonce: str, at: int) -> re.Pattern[bytes]:
-    return re.compile(rb"%s\.%d (\d{1,3})\n" % (nonce.encode(), at))
+class _Mark(NamedTuple):
+    """Where the mark behind an answer stands, and the status that it tells."""
+
+    start: int
+    end: int
+    status: int
+
+
+def _find_mark(pending: bytearray, mark: bytes, seen: int) -> _Mark | None:
+    """The mark, once it has arrived to its last character."""
+    start = pending.find(mark, seen)
+    told = _STATUS.match(pending, start + len(mark)) if start >= 0 else None
+    return _Mark(start, told.end(), int(told[1])) if told else None
 
 
 def _read(stream: socket.socket, count: int, deadline: Deadline) -> bytes:
     content = bytearray()
     while len(content) < count:
         stream.settimeout(_left(deadline))
+        _acknowledge(stream)
         part = stream.recv(min(count - len(content), MIB))
         if not part:
             raise EOFError(f"{len(content)} of {count} bytes")
         content += part
     return bytes(content)
+
+
+def _acknowledge(stream: socket.socket) -> None:
+    """Let what arrives be acknowledged at once: adb's server holds the next piece back until then.
+
+    It sends small pieces by Nagle's rule, and a kernel that waits for more to say answers after
+    40 ms. The wish is forgotten with every piece, so it is told before each.
+    """
+    if _QUICKACK is not None and stream.family == socket.AF_INET:
+        stream.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
 
 def _left(deadline: Deadline) -> float:

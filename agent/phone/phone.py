@@ -34,6 +34,14 @@ _NODE_LINE = re.compile(r"(/(?:[^:]|:(?=device\d))*):(.*)", re.DOTALL)
 _PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
 
 
+_DAMAGED = 76
+# A pushed part takes its name only if it arrived whole.
+_TAKE_OVER = (
+    'sum=$(sha256sum "$0") || exit 1; [ "${sum%% *}" = "$4" ] || exit ' + str(_DAMAGED) + "; "
+    'mkdir -p "$2" && chmod "$3" "$0" && mv -f "$0" "$1"'
+)
+
+
 class Answer(NamedTuple):
     """What a command came to. The text is the phone's word: show it by safe_text only."""
 
@@ -92,6 +100,7 @@ class Phone:
         self.facts: PhoneFacts | None = None
         self.rest_looks: list[tuple[float, dict[str, str]]] = []  # of the wait for this run
         self._kept = Remembered()
+        self._lasting: tuple[str, dict[str, str]] | None = None
 
     @property
     def address(self) -> str:
@@ -140,8 +149,7 @@ class Phone:
         self, commands: Sequence[Command], deadline: Deadline | None = None, limit: int = MIB
     ) -> list[Answer]:
         """Run commands one after the other in one round trip."""
-        replies = self.exchange(commands, deadline, limit)
-        return [Answer(status, output.decode(errors="replace")) for status, output in replies]
+        return [_answer(reply) for reply in self.exchange(commands, deadline, limit)]
 
     def exchange(
         self, commands: Sequence[Command], deadline: Deadline | None = None, limit: int = MIB
@@ -166,6 +174,12 @@ class Phone:
         reply = self.link.exchange([line], deadline or Deadline.after(CALL_S))[0]
         return split_nodes(reply.output.decode(errors="replace"))
 
+    def lasting_nodes(self, patterns: Iterable[str], boot_id: str) -> dict[str, str]:
+        """The same for nodes that the kernel makes at boot and leaves alone: read once a boot."""
+        if self._lasting is None or self._lasting[0] != boot_id:
+            self._lasting = (boot_id, self.find_nodes(patterns))
+        return self._lasting[1]
+
     def write_node(self, path: str, value: str, deadline: Deadline | None = None) -> None:
         """Write one kernel node."""
         answer = self.batch([writing(path, value)], deadline)[0]
@@ -180,29 +194,28 @@ class Phone:
         # adb writes as its own user, so the part lands where that user may write; root moves it.
         part = f"/data/local/tmp/farmhand-{secrets.token_hex(4)}.part"
         self.link.send_file(content, part, mode, deadline)
-        wanted = sha256(content).hexdigest()
-        got = self.shell(["sha256sum", part], deadline).text.split(" ")[0]
-        if got != wanted:
-            self.shell(["rm", "-f", part], deadline)
+        folder, digest = str(PurePosixPath(path).parent), sha256(content).hexdigest()
+        words = ["sh", "-c", _TAKE_OVER, part, path, folder, f"{mode:o}", digest]
+        taken, _ = self.batch([Command(words), Command(["rm", "-f", part])], deadline)
+        if taken.status == _DAMAGED:
             raise PhoneTrouble(f"{path} arrived damaged on {self.address}")
-        moves = [
-            Command(["mkdir", "-p", str(PurePosixPath(path).parent)]),
-            Command(["chmod", f"{mode:o}", part]),
-            Command(["mv", "-f", part, path]),
-        ]
-        for answer in self.batch(moves, deadline):
-            if answer.status != 0:
-                raise ShellFailed(f"{path} on {self.address}: {safe_text(answer.text)}")
+        if taken.status != 0:
+            raise ShellFailed(f"{path} on {self.address}: {safe_text(taken.text)}")
 
     def pull(self, path: str, limit: int, deadline: Deadline | None = None) -> bytes:
         """Fetch a file of at most that many bytes."""
-        reply = self.exchange([Command(["cat", path])], deadline or Deadline.after(PUSH_S), limit)[
-            0
-        ]
-        if reply.status != 0:
-            said = safe_text(reply.output[:400].decode(errors="replace"))
+        return self.look_and_pull([], path, limit, deadline)[1]
+
+    def look_and_pull(
+        self, looks: Sequence[Command], path: str, limit: int, deadline: Deadline | None = None
+    ) -> tuple[list[Answer], bytes]:
+        """Look at things and fetch a file, all in one round trip."""
+        commands = [*looks, Command(["cat", path])]
+        *seen, file = self.exchange(commands, deadline or Deadline.after(PUSH_S), limit)
+        if file.status != 0:
+            said = safe_text(file.output[:400].decode(errors="replace"))
             raise ShellFailed(f"{path} cannot be fetched from {self.address}: {said}")
-        return reply.output
+        return [_answer(reply) for reply in seen], file.output
 
     def uptime_s(self, deadline: Deadline | None = None) -> float:
         """The phone's own clock, the time axis of everything physical."""
@@ -226,6 +239,10 @@ class Phone:
     def close(self) -> None:
         """Let go of the link."""
         self.link.close()
+
+
+def _answer(reply: Reply) -> Answer:
+    return Answer(reply.status, reply.output.decode(errors="replace"))
 
 
 def reading(paths: Iterable[str]) -> Command:

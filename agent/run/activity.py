@@ -1,5 +1,6 @@
 """Activity: how busy cores and GPU were, and how much memory was left, from sampled nodes. Pure."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,8 @@ MEMINFO = "/proc/meminfo"
 CORES_MARK, WHOLE_MARK = "\tcores", "\twhole"
 TICKS_A_SECOND = 100  # of /proc/stat, on every kernel that phones have
 
+_CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
+_SWAP = re.compile(r"SwapTotal:\s+(\d{1,12}) kB.*?SwapFree:\s+(\d{1,12}) kB", re.ASCII)
 Moment = dict[int, tuple[int, int]]  # core -> busy and all ticks since boot
 
 
@@ -36,13 +39,8 @@ def gpu_node(gpu: Gpu | None) -> str | None:
 
 def parse_moment(text: object) -> Moment:
     """Read 'CPU:BUSY/TOTAL CPU:BUSY/TOTAL ...'; what is no such thing is no core."""
-    cores: Moment = {}
-    for word in text.split() if isinstance(text, str) else ():
-        cpu, _, ticks = word.partition(":")
-        busy, _, total = ticks.partition("/")
-        if cpu.isdecimal() and busy.isdecimal() and total.isdecimal() and len(word) < 64:
-            cores[int(cpu)] = (int(busy), int(total))
-    return cores
+    cores = _CORE.findall(text) if isinstance(text, str) else ()
+    return {int(cpu): (int(busy), int(total)) for cpu, busy, total in cores}
 
 
 def core_use(readings: Readings, span: tuple[int, int]) -> tuple[CoreUse, ...]:
@@ -50,7 +48,7 @@ def core_use(readings: Readings, span: tuple[int, int]) -> tuple[CoreUse, ...]:
     busy: dict[int, int] = {}
     total: dict[int, int] = {}
     idle: dict[int, int] = {}
-    for before, after in pairwise(moment for _, moment in _moments(readings, span)):
+    for before, after in pairwise(moment for _, moment in moments(readings, span)):
         for cpu in before.keys() & after.keys():
             worked = after[cpu][0] - before[cpu][0]
             passed = after[cpu][1] - before[cpu][1]
@@ -67,7 +65,7 @@ def busy_course(readings: Readings, cpus: Collection[int]) -> Course | None:
     """Busy seconds of some cores together, as they add up."""
     t_ns: list[int] = []
     busy: list[float] = []
-    for moment_ns, moment in _moments(readings, None):
+    for moment_ns, moment in moments(readings):
         if all(cpu in moment for cpu in cpus):
             t_ns.append(moment_ns)
             busy.append(sum(moment[cpu][0] for cpu in cpus) / TICKS_A_SECOND)
@@ -98,19 +96,20 @@ def swap_used_kb(rows: Mapping[str, int]) -> int | None:
 def swapped_mb(readings: Readings, before_kb: int | None) -> float | None:
     """How much more lay in swap during a run than before it, at most."""
     column = readings.columns.get(MEMINFO, [])
-    texts = [text for text in column if isinstance(text, str)]
-    used = [swap_used_kb(parse_memory(text.split(";"))) for text in texts]
-    known = [kb for kb in used if kb is not None]
+    texts = {text for text in column if isinstance(text, str)}
+    known = [int(found[1]) - int(found[2]) for text in texts if (found := _SWAP.search(text))]
     if before_kb is None or not known:
         return None
     return max(0, max(known) - before_kb) / 1024
 
 
-def _moments(readings: Readings, span: tuple[int, int] | None) -> Iterator[tuple[int, Moment]]:
-    column: Sequence[object] = readings.columns.get(STAT, [])
-    for t_ns, text in zip(readings.t_ns, column, strict=False):
+def moments(
+    readings: Readings, span: tuple[int, int] | None = None
+) -> Iterator[tuple[int, Moment]]:
+    """What the cores had counted at each moment of a span."""
+    for t_ns, moment in zip(readings.t_ns, readings.parsed(STAT, parse_moment), strict=False):
         if span is None or span[0] <= t_ns <= span[1]:
-            yield t_ns, parse_moment(text)
+            yield t_ns, moment
 
 
 def parse_memory(lines: Sequence[str]) -> dict[str, int]:

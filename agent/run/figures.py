@@ -10,7 +10,7 @@ from math import isfinite
 from statistics import median
 
 from agent.phone.nodes import SUPPLY, believable
-from agent.run.activity import core_use, gpu_node, gpu_util_pct, swapped_mb
+from agent.run.activity import core_use, gpu_node, gpu_util_pct
 from agent.run.energy import NO_POWER, VOLTAGE, Power
 from agent.run.lines import Done, Output, Window
 from agent.run.rails import rails_w
@@ -38,7 +38,7 @@ class Measured:
     start_temp_c: float | None
     clock_held_share: float | None
     charge_uah: int | None = None  # of the full battery, as the phone states it
-    swap_before_kb: int | None = None
+    swapped_mb: float | None = None
     courses: Mapping[str, Course] = field(default_factory=dict)
     power: Power = NO_POWER
     idle_w: float | None = None
@@ -171,7 +171,7 @@ def _memory(run: Measured) -> Values:
     if run.output.memory is not None:
         for kind in type(run.output.memory).model_fields:
             yield f"{kind}_mb", getattr(run.output.memory, kind) / 2**20
-    yield "swapped_mb", swapped_mb(run.readings, run.swap_before_kb)
+    yield "swapped_mb", run.swapped_mb
 
 
 def _energy(run: Measured) -> Values:

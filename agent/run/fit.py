@@ -7,8 +7,7 @@ told from any other by how much was left when the runner was last seen.
 import json
 import re
 
-from agent.phone.phone import Phone
-from agent.run.activity import MEMINFO, parse_memory
+from agent.run.activity import parse_memory
 from workloads.fault import TooLarge
 
 RUNNER_MB = 16.0  # the runner itself, and what its operations work with
@@ -27,10 +26,10 @@ def planned_mb(plan: bytes) -> float | None:
         return None
 
 
-def check_fits(phone: Phone, plan: bytes) -> None:
-    """Refuse a plan that is predicted to be too large for what this phone has left."""
+def check_fits(plan: bytes, meminfo: str) -> None:
+    """Refuse a plan that is predicted to be too large for what a phone has left."""
     planned = planned_mb(plan)
-    rows = parse_memory(phone.read_nodes([MEMINFO]).get(MEMINFO, "").splitlines())
+    rows = parse_memory(meminfo.splitlines())
     available = rows.get("MemAvailable", 0) / 1024
     if planned is None or not available:
         return

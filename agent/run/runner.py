@@ -14,6 +14,7 @@ from agent.deadline import Deadline
 from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
 from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, split_nodes
+from agent.run.activity import MEMINFO
 from agent.run.fit import check_fits, was_starved
 from agent.run.lines import Output, RunnerFault
 from workloads.catalogue import Case, lower, threads_of
@@ -30,6 +31,7 @@ from workloads.fault import (
     ShellFailed,
     TooHot,
 )
+from workloads.noun import digest_of_bytes
 from workloads.phone import CoreSet
 from workloads.text import safe_text
 
@@ -97,14 +99,17 @@ class Ask:
 def write_plan(phone: Phone, ask: Ask, dare: bool = False) -> None:
     """Put the plan and the list of sampled nodes on the phone; who dares, tries what won't fit."""
     plan = lower(ask.case, ask.threads)
-    if not dare:
-        check_fits(phone, plan)
-    phone.push(plan, lane_file("plan"))
     # A short list goes through the open shell: a push would open a service of its own.
     words = ["printf", "%s\\n", *ask.nodes] if ask.nodes else ["true"]
     listed = Command(words, into=lane_file("nodes"))
-    if (said := phone.batch([listed])[0]).status != 0:
+    known = Command(["sha256sum", lane_file("plan")])
+    said, memory, there = phone.batch([listed, reading([MEMINFO]), known])
+    if said.status != 0:
         raise ShellFailed(f"{lane_file('nodes')} cannot be written: {safe_text(said.text)}")
+    if not dare:
+        check_fits(plan, split_nodes(memory.text).get(MEMINFO, ""))
+    if there.text.split(" ")[0] != digest_of_bytes(plan):
+        phone.push(plan, lane_file("plan"))
 
 
 def launch(phone: Phone, ask: Ask, before: Command) -> tuple[Answer, int | None]:

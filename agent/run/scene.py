@@ -219,9 +219,9 @@ class Scene:
         return tuple(sorted(busy))
 
 
-def set_scene(phone: Phone, cores: CoreSet, asked_khz: Mapping[int, int]) -> Scene:
+def set_scene(phone: Phone, cores: CoreSet, asked_khz: Mapping[int, int], boot_id: str) -> Scene:
     """Find the nodes that will tell of a run."""
-    found = phone.find_nodes([f"{THERMAL}/cooling_device*/type", *RAIL_NODES])
+    found = phone.lasting_nodes([f"{THERMAL}/cooling_device*/type", *RAIL_NODES], boot_id)
     if any(is_framework(zone.path) for zone in phone.known.cpu_zones):
         coolers = {THERMAL_STATUS: "the framework's thermal status"}
     else:
@@ -257,8 +257,10 @@ def weigh(
         if condition.protocol is Protocol.SOAKED
         else None
     )
-    gauge = found_gauge(scene.facts.gauge, beside.rest, within(readings, span))
-    power = power_of(within(readings, span), gauge, beside.metered)
+    timed = within(readings, span)
+    gauge = found_gauge(scene.facts.gauge, beside.rest, timed)
+    power = power_of(timed, gauge, beside.metered)
+    swapped = swapped_mb(readings, before.swap_used_kb)
     idle_w = rest_power_w(beside.rest, gauge) or beside.idle_w
     evidence = Evidence(
         condition=condition,
@@ -282,7 +284,7 @@ def weigh(
         unseen_s=longest_gap_s(readings.t_ns, span),
         strays=strays(placement, scene.cores.mask) if placement else {},
         clamp_max=placement.clamp_max if placement else None,
-        swapped_mb=swapped_mb(readings, before.swap_used_kb),
+        swapped_mb=swapped,
         settled=soaked_ns is not None,
         around=look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone, clocks),
         charger_cut=scene.facts.charging is not None,
@@ -300,7 +302,7 @@ def weigh(
         start_temp_c=before.temp_c,
         clock_held_share=share,
         charge_uah=before.charge_uah,
-        swap_before_kb=before.swap_used_kb,
+        swapped_mb=swapped,
         courses=courses,
         power=power,
         idle_w=idle_w,

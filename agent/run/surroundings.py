@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agent.phone.nodes import SUPPLY, believable
-from agent.run.activity import STAT, TICKS_A_SECOND, core_use, parse_moment
+from agent.run.activity import TICKS_A_SECOND, core_use, moments
 from agent.run.telemetry import Readings
 from workloads.phone import ThermalZone
 
@@ -51,12 +51,7 @@ def look_around(
 
 def slept_s(readings: Readings, span: tuple[int, int]) -> float:
     """Seconds of a span that no core counted: the clock of boot goes on while a phone sleeps."""
-    column = readings.columns.get(STAT, [])
-    seen = [
-        (t_ns, parse_moment(text))
-        for t_ns, text in zip(readings.t_ns, column, strict=False)
-        if span[0] <= t_ns <= span[1]
-    ]
+    seen = list(moments(readings, span))
     if len(seen) < 2:
         return 0.0
     (start_ns, first), (end_ns, last) = seen[0], seen[-1]

@@ -1,8 +1,9 @@
 """Telemetry: what the phone's sampler wrote, as columns, and the blob that travels."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from agent.phone.nodes import first_number
 from agent.run.lines import LINE_BYTES_MAX, Output, Window
@@ -13,6 +14,7 @@ from workloads.work import Op
 
 READINGS_BYTES_MAX = 16 * 1024 * 1024
 Value = int | str | None
+T = TypeVar("T")
 
 
 @dataclass
@@ -22,10 +24,17 @@ class Readings:
     paths: tuple[str, ...] = ()
     t_ns: list[int] = field(default_factory=list)
     columns: dict[str, list[Value]] = field(default_factory=dict)
+    _parsed: dict[str, list[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def numbers(self, path: str) -> list[int | None]:
         """A column of a numeric node; what is no number is None."""
         return [value if type(value) is int else None for value in self.columns.get(path, [])]
+
+    def parsed(self, path: str, parse: Callable[[object], T]) -> list[T]:
+        """A column as one way of reading it understands it; read once, however many ask."""
+        if path not in self._parsed:
+            self._parsed[path] = [parse(value) for value in self.columns.get(path, [])]
+        return self._parsed[path]
 
 
 def parse_readings(content: bytes) -> Readings:

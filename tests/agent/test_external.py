@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.control.clocks import read_policies
-from agent.control.guard import Guard, lane_file, prepare_lane_dir
+from agent.control.guard import Guard, lane_file
 from agent.deadline import Deadline
 from agent.lane import Desk, Outcome, attempt
 from agent.phone.adb import AdbServer
@@ -250,8 +250,7 @@ def test_too_many_steps_share_windows_and_none_is_lost() -> None:
 
 def test_the_dead_man_ends_a_program_whose_agent_is_silent(phone: Phone, desk: Desk) -> None:
     runner = install_runner(phone, runner_for(phone.known.abi))
-    prepare_lane_dir(phone)
-    Guard(phone, runner, silence_s=1.0).start()
+    Guard(phone, runner, fence=1, silence_s=1.0).start()
     case = a_program(desk, "sleep 50000\n")
     ask = Ask(runner, case, choose_cores(phone.known, "big4"), Condition().launch, [UPTIME])
     install_program(phone, ask, desk.shelf)

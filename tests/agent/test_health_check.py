@@ -1,10 +1,11 @@
 """A phone that is looked over, put back by hand, or saved from its own heat."""
 
 from agent.control.change import Change
-from agent.control.guard import ceiling_lines, lane_file, prepare_lane_dir
+from agent.control.guard import Guard, ceiling_lines, lane_file
 from agent.control.health import check_up, put_back_by_hand
 from agent.control.journal import Journal, Page
 from agent.lane import Desk
+from agent.phone.install import install_runner
 from agent.phone.phone import Phone
 from agent.roster import FLAPPING_S, Place
 from kernels.manifest import runner_for
@@ -49,9 +50,10 @@ def test_what_was_left_changed_is_put_back_by_hand(
 ) -> None:
     before = phone.read_nodes([NODE])
     page = Page(serial=there.serial, boot_id=phone.boot_id(), fence=1)
-    prepare_lane_dir(phone)
-    journal = Journal(phone, desk.state_dir, page)
+    guard = Guard(phone, install_runner(phone, runner_for(phone.known.abi)), page.fence)
+    journal = Journal(phone, desk.state_dir, page, guard)
     journal.open()
+    guard.start()
     journal.note([Change(kind="node", key=NODE, old=before[NODE])])
     phone.write_node(NODE, "1804800")
     journal.close()

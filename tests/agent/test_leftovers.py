@@ -105,10 +105,10 @@ def test_another_host_puts_back_what_the_phone_remembers(
     """Without the dead host's journal, the phone's own lists are enough for the next lease."""
     dead_lane.die(silence_s=60)
     assert not restore_leftovers(dead_lane.phone, tmp_path / "another"), "it was fed just now"
-    assert restore_leftovers(dead_lane.phone, tmp_path / "another", fenced=True)
+    assert restore_leftovers(dead_lane.phone, tmp_path / "another", ours=True)
     assert read_policies(dead_lane.phone, POLICIES) == dead_lane.clocks
     dead_lane.check_settings()
-    assert not restore_leftovers(dead_lane.phone, tmp_path / "another", fenced=True)
+    assert not restore_leftovers(dead_lane.phone, tmp_path / "another", ours=True)
 
 
 def test_the_phone_puts_itself_back_after_silence(dead_lane: DeadLane) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agent.control.guard import Guard
 from agent.control.journal import Journal, Page, journal_file
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer
@@ -20,8 +21,9 @@ def test_a_phone_that_claims_anothers_serial_is_ignored(adb: AdbServer, tmp_path
         roster._admit(first.address)
         (place,) = roster.places()
         page = Page(serial=first.serial, boot_id="1", fence=1)
-        Journal(place.phone, tmp_path, page).open()
-        Journal(place.phone, tmp_path, page).close()
+        journal = Journal(place.phone, tmp_path, page, Guard(place.phone, "", fence=1))
+        journal.open()
+        journal.close()
         roster._admit(second.address)
         assert [place.facts.model for place in roster.places()] == [place.facts.model]
         assert place.phone.address == first.address
