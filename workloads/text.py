@@ -12,11 +12,8 @@ _KEEP = {"\t", "\n"}
 def safe_text(text: object, limit: int = 200, lines: bool = False) -> str:
     """Drop control, bidi and invisible characters; cut at the limit; one line unless asked."""
     raw = str(text)[: limit * 4]
-    if raw.isascii() and raw.isprintable():  # nearly all there is, and nothing to drop in it
-        kept = [raw]
-    else:
-        kept = _kept(raw, lines)
-    plain = "".join(kept).strip()
+    harmless = raw.isascii() and raw.isprintable()  # as nearly everything is
+    plain = (raw if harmless else "".join(_kept(raw, lines))).strip()
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
