@@ -7,10 +7,12 @@
  *
  *   runner info
  *   runner run PLAN DIR  [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
- *                        [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE]
+ *                        [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE] [OPENCL]
  *   runner sample DIR    [--period-ms N] [--seconds S]
  *   runner guard DIR     [--silence-s N]
- *   runner dump PLAN DIR [--steps N] [--data FILE]
+ *   runner dump PLAN DIR [--steps N] [--data FILE] [OPENCL]
+ *   runner tune DIR      [--launches N] [--rounds N] [OPENCL]
+ * where OPENCL is        [--kernels DIR] [--tuned FILE] [--device N] [--fallback cpu]
  *
  * RULES OF SPEECH
  *   Everything said is one JSON object per line, UTF-8, at most 64 KiB a line, with a member
@@ -24,9 +26,11 @@
  *     {"line":"info","contract":1,"runner":"farmhand 0.1.0","abi":"arm64-v8a",
  *      "backends":["cpu"],"features":["asimd","fp16"],"opencl":[],
  *      "provenance":{"time":P,"clock":P,"heat":P,"energy":P}}
+ *   backends are what a plan may ask for here: "opencl" is among them where a device was found.
  *   features are those of the CPU that could matter for speed. opencl lists the devices that the
- *   vendor's library shows: {"platform":"...","device":"...","version":"...","units":N,
- *   "global_bytes":N,"local_bytes":N,"max_group":N}; a library that loads and shows none is [].
+ *   vendor's library shows, numbered from 0 for --device: {"platform":"...","device":"...",
+ *   "version":"...","driver":"...","type":"gpu","units":N,"global_bytes":N,"max_alloc_bytes":N,
+ *   "local_bytes":N,"max_group":N,"images":true}; a library that loads and shows none is [].
  *   provenance says, per family of metrics, where this phone's numbers come from. P is null
  *   (this phone offers no such figure) or one of
  *     {"source":"phone"}                                     measured on a phone
@@ -56,12 +60,20 @@
  *     {"line":"memory","parameter":B,"gradient":B,"state":B,"activation":B,"input":B,
  *      "workspace":B,"dataset":B}
  *         bytes taken, by kind, before the first step; nothing is taken after it.
+ *     {"line":"device","platform":"...","device":"...","version":"...","driver":"...",
+ *      "build_ns":B,"copy_ns":C,"programs":N,"tuned":N}                      of an OpenCL plan only
+ *         who computes; how long it took to build the kernels, and to copy the first values over;
+ *         how many programs were built, and how many products found their numbers in --tuned.
  *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B,
- *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE]}                                repeated
+ *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE],"device_ns":[COPY,QUEUE,COMPUTE]}     repeated
  *         N consecutive steps, the first being number I (warm-up not counted), started at T,
  *         together D ns long, the shortest A and the longest B. A step of --window-ms or more is
  *         a window of its own. No step is counted twice and none is left out. phases_ns adds up
  *         to D, less the few ns between two phases; null where phases are not told apart.
+ *         device_ns stands in the windows of an OpenCL plan and tells D once more, by the device's
+ *         own clock: COPY moved data (start to end), COMPUTE ran kernels (start to end), QUEUE was
+ *         a command that stood in the queue with nothing running before it. No two of them overlap;
+ *         what is left of D is the host's. Null where the device's stamps make no sense.
  *     {"line":"trace","step":I,"t_ns":T,"first":F,"ends_ns":[E, ...]}            between windows
  *         Operations F, F+1, ... of the header ended so many ns after T, the moment the first of
  *         them began; -1 for one that took no part. A step of many operations takes several
@@ -121,6 +133,38 @@
  *   after each) the 8 bytes of its number, then all tensors of the plan one after another, as
  *   they lie, without padding. Nothing is sampled; the last line is "done" or "fault" on stdout.
  *
+ * OPENCL
+ *   A plan whose backend is "opencl" computes on a device of the vendor's library, which is opened
+ *   when it is asked for: FARMHAND_OPENCL in the environment names it, otherwise the usual names
+ *   and folders are tried. Tensors live on the device; a step copies its batch there, its loss back,
+ *   and nothing else. A step ends when the device is idle and the loss is in hand.
+ *     --kernels DIR    where kernels/opencl/ was pushed to (default: the folder of the PLAN)
+ *     --tuned FILE     numbers that were found for this device (default: none)
+ *     --device N       which device, as info counts them (default 0)
+ *     --fallback cpu   let the CPU do the operations that the device lacks; each is counted, and
+ *                      its copies are COPY. Without it such a plan is the fault "unsupported".
+ *   A tuning file is text, a record a line, and holds for one device only:
+ *     farmhand-tuned 2
+ *     device NAME<TAB>VERSION<TAB>DRIVER            as info has them; of another: "unsupported"
+ *     kernels DIGEST                                of sgemm.cl; not read here
+ *     sgemm M N K TA TB WAY [NAME=VALUE ...]        the fastest for op(A) op(B) of that size
+ *   WAY is vector, tiled, tiled_vector, direct, packed, image or half; the names are what sgemm.cl
+ *   is built with (MR, NR, TILE, STRIPS ...). A product takes the record of the same transposes
+ *   that is nearest in size; one whose file has none takes a rule of thumb.
+ *
+ * tune DIR
+ *   Times ways to multiply on the device. DIR/candidates has a line each: M N K TA TB WAY
+ *   [NAME=VALUE ...]. All of one shape take turns, --rounds times (default 3), each turn as many
+ *   launches as fill 20 ms, --launches at least (default 5), with one wait at the end. To stdout:
+ *     {"line":"device", ...}                                              as in run
+ *     {"line":"candidate","number":I,"build_ns":B,"launches":N,"wall_ns":W,"queue_ns":Q,
+ *      "compute_ns":C,"error":E}                                          in the order of the file
+ *         I counts from 0. W is the least time of a product over all turns, by this runner's clock;
+ *         QUEUE and COMPUTE as in a window, of one product of that turn. E as answer_error.
+ *     {"line":"candidate","number":I,"fault":"one sentence"}              one that cannot be built,
+ *         or launched: the device has no room for its tile, say. The others go on.
+ *     {"line":"done","candidates":N,"t_ns":T}
+ *
  * THE PLAN
  *   A plan is lowered by Python from a workload with every parameter bound:
  *     farmhand-plan 1 HEADER_BYTES\n
@@ -160,7 +204,8 @@ enum runner_exit {
     RUNNER_STOPPED = 7,         /* "stopped"        SIGTERM */
     RUNNER_IO = 8,              /* "io"             DIR cannot be written: full, gone, read-only */
     RUNNER_NO_RUNNER = 9,       /* "no_runner"      the placeholder of an ABI that has no build yet */
-    RUNNER_GUARD_RESTORED = 10  /* guard put the phone back because the agent was silent */
+    RUNNER_GUARD_RESTORED = 10, /* guard put the phone back because the agent was silent */
+    RUNNER_DEVICE = 11          /* "device"         a kernel does not build, or the device fails */
 };
 
 #endif
