@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent.control.arrival import arrive
 from agent.control.charge import charge_up
-from agent.control.clocks import check_clocks_possible, choose_clocks
+from agent.control.clocks import can_pin, check_clocks_possible, choose_clocks
 from agent.control.cooldown import Glance, cool_down
 from agent.control.fence import check_fence
 from agent.control.gpu_clock import choose_gpu_clock
@@ -23,6 +23,7 @@ from agent.control.pin import pin
 from agent.control.placement import Placement, check_cores_allowed, look_at_threads
 from agent.control.quiet import hush
 from agent.deadline import Deadline
+from agent.lane_view import LaneView
 from agent.phone.install import install_runner
 from agent.phone.link import LINK_LOST
 from agent.phone.memory import remember
@@ -39,7 +40,7 @@ from agent.run.data import install_data
 from agent.run.energy import POWER_NODES, Points, PowerMeter
 from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
-from agent.run.runner import Ask, launch, watch, write_plan
+from agent.run.runner import Ask, Progress, launch, watch, write_plan
 from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings, rest_readings
 from kernels.manifest import RunnerBuild, runner_for
@@ -59,17 +60,6 @@ from workloads.phone import CoreSet, choose_cores
 from workloads.text import safe_text
 
 RESTORE_PATIENCE_S = 5.0
-
-
-@dataclass
-class LaneView:
-    """What the heartbeat tells of a lane; written by the lane, read by anyone."""
-
-    stage: str = ""
-    progress: float | None = None
-    temp_c: float | None = None
-    battery_pct: int | None = None
-    ready_s: tuple[float, float, float] | None = None
 
 
 @dataclass
@@ -141,7 +131,7 @@ class _Lane:
         except Exception as error:  # noqa: BLE001 - a lane answers, whatever breaks in it
             text = f"{type(error).__name__}: {safe_text(error)}"
             fault = FarmTrouble(text).fault(self.stage)
-        self.desk.view.stage, self.desk.view.ready_s = "", None
+        self.desk.view.end()
         telemetry = self.harvest.telemetry if self.harvest and not fault else None
         return Outcome(self._report(fault), telemetry)
 
@@ -230,6 +220,8 @@ class _Lane:
     def _pin(self, scene: Scene) -> None:
         condition, coolers = self.job.condition, scene.coolers
         pin(self.phone, condition, scene.cores, self.resolved, coolers, self._journal)
+        locked = self.resolved.clocks_khz if can_pin(self.phone.known) else {}
+        self.desk.view.locked_khz = dict(locked)
 
     def _run(self, scene: Scene, ask: Ask) -> tuple[Snapshot, Output]:
         assert self.guard is not None
@@ -326,8 +318,7 @@ class _Lane:
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         self.stage = name
-        self.desk.view.stage = name
-        self.desk.view.progress = None
+        self.desk.view.begin(name)
         began = time.monotonic()
         try:
             if name != "restore" and self.desk.cancel.is_set():
@@ -354,8 +345,8 @@ class _Lane:
         view = self.desk.view
         view.temp_c, view.battery_pct, view.ready_s = seen.temp_c, seen.battery_pct, ready_s
 
-    def _progress(self, share: float) -> None:
-        self.desk.view.progress = share
+    def _progress(self, now: Progress) -> None:
+        self.desk.view.follow(now)
         if self.placement is None and self.pid is not None:
             with suppress(*LINK_LOST):  # whoever looks at the phone next finds out
                 self.placement = look_at_threads(self.phone, self.pid)

@@ -15,7 +15,7 @@ from typing import Literal
 from agent.control.cooldown import glance
 from agent.control.journal import restore_leftovers
 from agent.deadline import Deadline
-from agent.lane import LaneView
+from agent.lane_view import LaneView
 from agent.phone.adb import READY, AdbServer
 from agent.phone.memory import recall
 from agent.phone.phone import Phone
@@ -91,6 +91,11 @@ class Place:
             temp_c=view.temp_c,
             battery_pct=view.battery_pct,
             ready_s=view.ready_s,
+            left_s=view.left_s,
+            steps=view.steps,
+            locked_khz=dict(view.locked_khz),
+            clocks_khz=dict(view.clocks_khz),
+            power_w=view.power_w,
             flaps=len(self._recent_losses()),
         )
 

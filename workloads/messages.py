@@ -209,6 +209,11 @@ class PhonePresence(Noun):
     ready_s: tuple[float, float, float] | None = Field(
         default=None, description="host seconds until cool: likely, earliest, latest"
     )
+    left_s: float | None = Field(default=None, description="host seconds until the run is over")
+    steps: int | None = Field(default=None, description="steps that the run has made")
+    locked_khz: dict[int, int] = Field(default_factory=dict, description="by policy, read back")
+    clocks_khz: dict[int, int] = Field(default_factory=dict, description="by policy, as sampled")
+    power_w: float | None = None
     flaps: int = Field(default=0, ge=0, description="how often it was lost in the last minutes")
 
 

@@ -20,7 +20,7 @@ from agent.phone.nodes import first_number
 from agent.phone.phone import HOME, Answer, Command, Phone
 from agent.run.lines import WINDOWS_MAX, Count, Done, Line, Output, Window, out_of_turn, read_line
 from agent.run.reading import read_apart
-from agent.run.runner import Ask, watch
+from agent.run.runner import Ask, Progress, watch
 from workloads.external import (
     PRINTED_BYTES_MAX,
     ForeignFile,
@@ -224,7 +224,7 @@ def watch_program(
     pid: int | None,
     boot_id: str | None,
     sleep: Callable[[float], None],
-    progress: Callable[[float], None],
+    progress: Callable[[Progress], None],
 ) -> Output:
     """Follow the program to its end, and read its numbers."""
     output = ForeignOutput(ask.case.digest)

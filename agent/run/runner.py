@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from agent.control.guard import LANE_DIR, lane_file, was_silent
 from agent.deadline import Deadline
@@ -17,6 +17,7 @@ from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, 
 from agent.run.activity import MEMINFO
 from agent.run.fit import check_fits, was_starved
 from agent.run.lines import Output, RunnerFault
+from agent.run.pulse import PULSE, Pulse, feel
 from workloads.catalogue import Case, lower, threads_of
 from workloads.condition import Launch
 from workloads.fault import (
@@ -53,6 +54,15 @@ _BLAME: dict[str, type[FarmError]] = {
     "io": PhoneTrouble,
     "out_of_memory": NeverStarts,
 }
+
+
+class Progress(NamedTuple):
+    """How far a run is: the share that has passed, host seconds left, steps, and its pulse."""
+
+    share: float
+    left_s: float
+    steps: int
+    pulse: Pulse
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,7 @@ def watch(
     pid: int | None,
     boot_id: str | None,
     sleep: Callable[[float], None],
-    progress: Callable[[float], None],
+    progress: Callable[[Progress], None],
     output: Output | None = None,
 ) -> Output:
     """Follow the runner to its last word, and answer all that it said.
@@ -185,11 +195,15 @@ class _Watcher:
         self._elapsed_s = 0.0
         self._late_looks = 0
         self._boot_id = boot_id
+        self._pulse = Pulse()
 
     @property
-    def progress(self) -> float:
-        """Share of the run that has passed, as far as that can be known."""
-        return min(1.0, self._elapsed_s / max(self._ask.launch.seconds, 1.0))
+    def progress(self) -> Progress:
+        """How far the run is, as far as that can be known."""
+        asked_s = max(self._ask.launch.seconds, 1.0)
+        left_s = max(asked_s - self._elapsed_s, 0.0) / self._phone.clock.value
+        share = min(1.0, self._elapsed_s / asked_s)
+        return Progress(share, left_s, self._output.steps, self._pulse)
 
     @property
     def pause_s(self) -> float:
@@ -220,12 +234,13 @@ class _Watcher:
         self.pid = self._output.speaker or self.pid
         # Alive is asked first: a runner that ends in between has then left its last word.
         signal_0 = Command(["kill", "-0", str(self.pid or 0)])
-        commands = [signal_0, reading([UPTIME, BOOT_ID]), _tail(self._output)]
+        commands = [signal_0, reading([UPTIME, BOOT_ID]), _tail(self._output), PULSE]
         answers = self._phone.exchange(commands, Deadline.after(CALL_S), limit=2 * MIB)
         nodes = split_nodes(answers[1].output.decode(errors="replace"))
         uptime_s = self._phone.note_uptime(nodes.get(UPTIME, ""))
         self._check_boot(nodes.get(BOOT_ID, ""))
         self._feed(answers[2])
+        self._pulse = feel(answers[3].output, self._ask.nodes, self._phone.known)
         if self._output.hello is not None:
             self._elapsed_s = uptime_s - self._output.hello.t_ns / 1e9
         if not self._output.ended:
