@@ -29,6 +29,7 @@ class PlannedRun:
     repeat: int
     block: int
     position: int
+    places: tuple[int, ...] = ()  # inside the block, in each of the orders that were drawn
 
 
 class RunState(StrEnum):

@@ -3,14 +3,12 @@
 A workload is one of the catalogue, or a foreign program: `external:FILE` names its manifest.
 """
 
-import itertools
-import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.plan.document import Broken, Entries, Entry, Node, Place, Scalar
+from orchestrator.plan.document import Broken, Entry, Node, Place, Scalar
 from orchestrator.plan.manifest import problems_in, read_manifest
 from orchestrator.plan.reading import Reader
 from workloads.catalogue import CATALOGUE, Case, Parameter, bind, bind_external, wrapped
@@ -98,59 +96,46 @@ def fetch_nothing(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class CaseSpace:
-    """Every case of a sweep, not yet built: it can be counted first.
-
-    A workload takes only the parameters that it has, so that an axis which means nothing to it
-    does not multiply its cases.
-    """
+class Program:
+    """What a sweep runs: its workloads, whatever they offer, and what is fixed of them."""
 
     workloads: tuple[str, ...]
-    fixed: dict[str, int]
-    axes: dict[str, tuple[int, ...]]
     offers: Offers
-
-    def count(self) -> int:
-        """How many cases there are."""
-        return sum(math.prod(map(len, self._axes_of(name).values())) for name in self.workloads)
-
-    def build(self) -> tuple[Case, ...]:
-        """Bind every case."""
-        return tuple(
-            self.offers.bind(name, {**self.fixed, **dict(zip(axes, values, strict=True))})
-            for name in self.workloads
-            for axes in [self._axes_of(name)]
-            for values in itertools.product(*axes.values())
-        )
-
-    def _axes_of(self, workload: str) -> dict[str, tuple[int, ...]]:
-        known = _parameters_of(self.offers, [workload])
-        return {name: values for name, values in self.axes.items() if name in known}
+    given: Entry | None = None  # what stands under workload.with
 
     def parameters(self) -> set[str]:
         """The names of what can be chosen; while no workload is known, of any workload's."""
-        return _parameters_of(self.offers, self.workloads or CATALOGUE)
+        return self.parameters_of(self.workloads or CATALOGUE)
+
+    def parameters_of(self, workloads: Iterable[str]) -> set[str]:
+        """The names of every parameter that at least one of the workloads has."""
+        return {each.name for name in workloads for each in self.offers.parameters(name)}
+
+    def read_value(self, reader: Reader, name: str, node: Node, path: str) -> int | None:
+        """Read a parameter's value, within the bounds of every workload that has it."""
+        bounds = [
+            (parameter.least, parameter.most)
+            for workload in self.workloads
+            for parameter in self.offers.parameters(workload)
+            if parameter.name == name
+        ]
+        if not bounds:
+            return reader.whole_number(node, path)
+        least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
+        return reader.whole(node, path, least, most)
 
 
-def _parameters_of(offers: Offers, workloads: Iterable[str]) -> set[str]:
-    """The names of every parameter that at least one of the workloads has."""
-    return {parameter.name for workload in workloads for parameter in offers.parameters(workload)}
-
-
-def read_cases(
-    reader: Reader, root: Place, workload: Entry | None, matrix: Entries, fetch: Fetch
-) -> CaseSpace:
-    """Read `workload` and the axes of the matrix that belong to it."""
+def read_program(
+    reader: Reader, root: Place, workload: Entry | None, axis: Entry | None, fetch: Fetch
+) -> Program:
+    """Read which workloads a sweep runs: from `workload`, or from the matrix."""
     before = len(reader.problems.found)
     offers = Offers(fetch)
-    axis = matrix.entries.get("workload")
     workloads, given = _read_workloads(reader, offers, root, workload, axis)
     if len(reader.problems.found) > before:
         # A mistake here must not make mistakes of everything that hangs on it.
         workloads = ()
-    space = CaseSpace(workloads, {}, {}, offers)
-    space = replace(space, fixed=_read_fixed(reader, space, given) if given else {})
-    return replace(space, axes=_read_axes(reader, space, matrix))
+    return Program(workloads, offers, given)
 
 
 def _read_workloads(
@@ -185,44 +170,3 @@ def _read_workload(reader: Reader, offers: Offers, entry: Entry) -> tuple[str | 
     if "data" in entries.entries:
         offers.read_data(reader, entries.entries["data"].node, name)
     return name, entries.entries.get("with")
-
-
-def _read_fixed(reader: Reader, space: CaseSpace, given: Entry) -> dict[str, int]:
-    entries = reader.entries(given.node, "workload.with", "{batch_size: 32}")
-    if entries is None:
-        return {}
-    known = sorted(space.parameters())
-    reader.refuse_unknown(entries, known, "workload.with", "parameter")
-    fixed = {}
-    for name, entry in entries.entries.items():
-        if name in known:
-            value = _read_value(reader, space, name, entry.node, f"workload.with.{name}")
-            fixed[name] = value or 0  # after a mistake nothing is built: only the name matters
-    return fixed
-
-
-def _read_axes(reader: Reader, space: CaseSpace, matrix: Entries) -> dict[str, tuple[int, ...]]:
-    known = space.parameters()
-    axes: dict[str, tuple[int, ...]] = {}
-    for name, entry in sorted(matrix.entries.items()):
-        if name not in known:
-            continue
-        if name in space.fixed:
-            text = f"matrix: {name} stands under workload.with already; say it once"
-            reader.problems.add(entry.place, text)
-        read = partial(_read_value, reader, space, name)
-        axes[name] = reader.distinct(entry.node, f"matrix.{name}", read)
-    return axes
-
-
-def _read_value(reader: Reader, space: CaseSpace, name: str, node: Node, path: str) -> int | None:
-    bounds = [
-        (parameter.least, parameter.most)
-        for workload in space.workloads
-        for parameter in space.offers.parameters(workload)
-        if parameter.name == name
-    ]
-    if not bounds:
-        return reader.whole_number(node, path)
-    least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
-    return reader.whole(node, path, least, most)

@@ -1,13 +1,9 @@
-"""The part of a sweep that says under which conditions: fixed ones, and axes of the matrix."""
+"""The words for conditions: how each is read, and the condition that they make together."""
 
-import itertools
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.plan.document import Entries, Node, Scalar
+from orchestrator.plan.document import Node, Scalar
 from orchestrator.plan.reading import Reader
 from workloads.condition import Condition, Protocol
 from workloads.phone import check_cores_name, check_freq_name
@@ -19,47 +15,17 @@ KEEP, STOP = "keep", "stop"
 _NOTHING_ASKED = (ANY, REFUSE, KEEP)
 
 
-@dataclass(frozen=True)
-class ConditionSpace:
-    """Every condition of a sweep, not yet built: it can be counted first."""
-
-    fixed: dict[str, Any]
-    axes: dict[str, tuple[str, ...]]
-
-    def count(self) -> int:
-        """How many conditions there are."""
-        return math.prod(len(values) for values in self.axes.values())
-
-    def build(self) -> tuple[Condition, ...]:
-        """Build every condition."""
-        return tuple(
-            Condition(**self.fixed, **dict(zip(self.axes, values, strict=True)))
-            for values in itertools.product(*self.axes.values())
-        )
+def read_condition(reader: Reader, key: str, node: Node, path: str) -> Any:
+    """Read the value of a condition; None after a mistake."""
+    return _READERS[key](reader, node, path)
 
 
-def read_conditions(reader: Reader, given: Entries, matrix: Entries) -> ConditionSpace:
-    """Read `conditions` and the axes of the matrix that belong to it."""
-    reader.refuse_unknown(given, _READERS, "conditions", "condition")
-    fixed: dict[str, Any] = {}
-    for key, entry in given.entries.items():
-        if key not in _READERS:
-            continue
-        if key in matrix.entries:
-            line = matrix.entries[key].place.line
-            text = f"conditions: {key} is an axis of the matrix (line {line}) already; say it once"
-            reader.problems.add(entry.place, text)
-        value = _READERS[key](reader, entry.node, f"conditions.{key}")
-        if value is not None:
-            fixed[_FIELDS.get(key, key)] = None if value in _NOTHING_ASKED else value
-    axes = {
-        key: reader.distinct(
-            matrix.entries[key].node, f"matrix.{key}", partial(_READERS[key], reader)
-        )
-        for key in AXES
-        if key in matrix.entries
-    }
-    return ConditionSpace(fixed, axes)
+def build_condition(asked: Mapping[str, Any]) -> Condition:
+    """The condition that is asked for in the words of a file."""
+    fields = {_FIELDS.get(key, key): value for key, value in asked.items()}
+    return Condition(
+        **{key: None if value in _NOTHING_ASKED else value for key, value in fields.items()}
+    )
 
 
 def _protocol(reader: Reader, node: Node, path: str) -> str | None:
@@ -100,7 +66,7 @@ def _checked(reader: Reader, node: Node, path: str, check: Callable[[str], str])
 
 
 def _decimal(reader: Reader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.decimal(node, path), path.rpartition(".")[2])
+    return _bounded(reader, node, path, reader.decimal(node, path), _last(path))
 
 
 def _start_temp(reader: Reader, node: Node, path: str) -> float | str | None:
@@ -111,11 +77,11 @@ def _start_temp(reader: Reader, node: Node, path: str) -> float | str | None:
 
 
 def _whole(reader: Reader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.whole_number(node, path), path.rpartition(".")[2])
+    return _bounded(reader, node, path, reader.whole_number(node, path), _last(path))
 
 
 def _duration(reader: Reader, node: Node, path: str) -> float | None:
-    field = _FIELDS[path.rpartition(".")[2]]
+    field = _FIELDS[_last(path)]
     return _bounded(reader, node, path, reader.duration(node, path), field)
 
 
@@ -139,6 +105,11 @@ def _bounded(
     return None
 
 
+def _last(path: str) -> str:
+    """The key at the end of a path, `steps_min` of `conditions.steps_min`."""
+    return path.rpartition(".")[2]
+
+
 # In the file a duration carries its unit in the value, so the key has none.
 _FIELDS = {"cool_wait_max": "cool_wait_max_s", "time_min": "time_min_s"}
 _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
@@ -156,3 +127,4 @@ _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
     "gpu_freq": _freq,
     "thermal_daemons": _thermal_daemons,
 }
+CONDITIONS = tuple(_READERS)

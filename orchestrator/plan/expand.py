@@ -3,16 +3,15 @@
 Nothing is left out silently.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from orchestrator.nouns import Trial
+from orchestrator.plan.cells import Cell, Rule
 from orchestrator.plan.sweep import Sweep
-from workloads.catalogue import Case, workload_of
+from workloads.catalogue import workload_of
 from workloads.condition import Condition
 from workloads.fault import Refused
-from workloads.noun import digest_of
 from workloads.phone import PhoneFacts, choose_clock, choose_cores
 from workloads.text import safe_text
 
@@ -33,36 +32,79 @@ class Expansion:
     trials: tuple[Trial, ...]
     skipped: tuple[Skipped, ...]
 
+    @property
+    def phones(self) -> tuple[str, ...]:
+        """The phones that get something to do."""
+        return tuple(dict.fromkeys(trial.phone for trial in self.trials))
 
-def expand(sweep: Sweep, phones: Sequence[PhoneFacts]) -> Expansion:
-    """Give every matched phone a trial of every cell that it can run."""
-    case_digests = [case.digest for case in sweep.cases]
-    condition_digests = [condition.digest for condition in sweep.conditions]
-    trials: list[Trial] = []
+
+def expand(
+    sweep: Sweep,
+    phones: Sequence[PhoneFacts],
+    tags: Mapping[str, Collection[str]] | None = None,
+    before: Collection[str] = (),
+) -> Expansion:
+    """Give every phone that is meant a trial of every cell that it can run.
+
+    `tags` are the phones' labels by serial; `before` names phones that have the sweep already.
+    """
+    tags = tags or {}
+    able: list[tuple[PhoneFacts, list[Trial]]] = []
     skipped: list[Skipped] = []
     for facts in phones:
-        if not matches(sweep.phones, facts):
-            wanted = ", ".join(sweep.phones)
-            skipped.append(Skipped(facts.serial, f"matches none of: {safe_text(wanted)}"))
+        labels = tags.get(facts.serial, ())
+        reason = sweep.phones.why_not(facts, labels)
+        if reason is not None:
+            skipped.append(Skipped(facts.serial, reason))
             continue
-        why_not = [_why_not(facts, condition) for condition in sweep.conditions]
-        refused: dict[str, list[str]] = {}
-        for case, case_digest in zip(sweep.cases, case_digests, strict=True):
-            for index, condition in enumerate(sweep.conditions):
-                reason = why_not[index] if workload_of(case).on_phone else None
-                if reason is None:
-                    parts = [sweep.id, case_digest, condition_digests[index], facts.serial]
-                    trials.append(Trial(_id(parts), case, condition, facts.serial))
-                else:
-                    refused.setdefault(reason, []).append(_label(case, condition))
+        trials, refused = _on_phone(sweep, facts, labels)
         skipped += _skipped(sweep, facts.serial, refused)
-    return Expansion(tuple(trials), tuple(skipped))
+        if trials:
+            able.append((facts, trials))
+    spare = sweep.phones.taken([facts for facts, _ in able], sweep.seed, before)
+    skipped += [Skipped(phone, reason) for phone, reason in spare.items()]
+    taken = [trials for facts, trials in able if facts.serial not in spare]
+    return Expansion(tuple(trial for trials in taken for trial in trials), tuple(skipped))
 
 
-def matches(patterns: Sequence[str], facts: PhoneFacts) -> bool:
-    """Hold a phone's serial, model and SoC against patterns that are written in lower case."""
-    names = [name.lower() for name in (facts.serial, facts.model, facts.soc)]
-    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+def _on_phone(
+    sweep: Sweep, facts: PhoneFacts, labels: Collection[str]
+) -> tuple[list[Trial], dict[str, list[str]]]:
+    """The trials of one phone, and the cells that it does not get, by reason."""
+    holds: dict[int, bool] = {}
+    cannot: dict[str, str | None] = {}
+    trials: list[Trial] = []
+    refused: dict[str, list[str]] = {}
+    for cell in sweep.cells:
+        reason = _ruled_out(cell, facts, labels, holds)
+        if reason is None and workload_of(cell.case).on_phone:
+            if cell.condition_digest not in cannot:
+                cannot[cell.condition_digest] = _why_not(facts, cell.condition)
+            reason = cannot[cell.condition_digest]
+        if reason is None:
+            trial = sweep.trial_id(cell.key, facts.serial)
+            trials.append(Trial(trial, cell.case, cell.condition, facts.serial))
+        else:
+            refused.setdefault(reason, []).append(cell.label)
+    return trials, refused
+
+
+def _ruled_out(
+    cell: Cell, facts: PhoneFacts, labels: Collection[str], holds: dict[int, bool]
+) -> str | None:
+    """The rule that keeps a cell from a phone; `holds` remembers what was asked before."""
+
+    def meant(rule: Rule) -> bool:
+        if id(rule) not in holds:
+            holds[id(rule)] = rule.when is None or rule.when.matches(facts, labels)
+        return holds[id(rule)]
+
+    for rule in cell.removed_by:
+        if meant(rule):
+            return f"{rule.name}: {rule.why}"
+    if cell.added_by is not None and not meant(cell.added_by):
+        return f"{cell.added_by.name} is not for it"
+    return None
 
 
 def _why_not(facts: PhoneFacts, condition: Condition) -> str | None:
@@ -86,14 +128,6 @@ def _why_not(facts: PhoneFacts, condition: Condition) -> str | None:
 
 
 def _skipped(sweep: Sweep, phone: str, refused: dict[str, list[str]]) -> list[Skipped]:
-    if sum(map(len, refused.values())) == len(sweep.cases) * len(sweep.conditions):
+    if sum(map(len, refused.values())) == len(sweep.cells):
         return [Skipped(phone, "; ".join(refused))]
     return [Skipped(phone, reason, tuple(cells)) for reason, cells in refused.items()]
-
-
-def _label(case: Case, condition: Condition) -> str:
-    return f"{case.label}, {condition.label}"
-
-
-def _id(parts: Sequence[str]) -> str:
-    return f"tr-{digest_of(list(parts))[:16]}"

@@ -60,9 +60,10 @@ class RetryLimits(Noun):
     phone: Tries = TRIES_DEFAULT
     condition: Tries = TRIES_DEFAULT
 
-    def of(self, blame: Blame) -> int:
-        """How often a run with this blame is tried at most."""
-        return self.phone if blame is Blame.PHONE else self.condition
+    @property
+    def by_blame(self) -> dict[Blame, int]:
+        """How often a run is tried at most, for the blames that are tried again and counted."""
+        return {Blame.PHONE: self.phone, Blame.CONDITION: self.condition}
 
 
 class Collect(Noun):
@@ -76,7 +77,16 @@ class Baseline(Noun):
 
     case_digest: str
     condition_digest: str
-    every: int = Field(ge=2, description="one extra run of it among so many others")
+    every: int = Field(ge=2, description="one run of it among so many others")
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """Which cell it is."""
+        return self.case_digest, self.condition_digest
+
+    def runs_in(self, others: int) -> int:
+        """How often it runs in a block with so many other trials."""
+        return max(1, -(-others // self.every))
 
 
 def _each_once(tags: tuple[str, ...]) -> tuple[str, ...]:

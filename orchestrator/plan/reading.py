@@ -9,7 +9,7 @@ from orchestrator.plan.document import BOOLEANS, Broken, Entries, Items, Node, P
 from workloads.text import safe_text
 from workloads.units import parse_duration
 
-Value = TypeVar("Value", str, int)
+Value = TypeVar("Value", bound=str | int)
 
 _WHOLE = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9]\d{0,8})(\.\d{1,9})?")
@@ -111,6 +111,16 @@ class Reader:
         self.refuse(node, path, f"there is no {what} '{shown}'; {_hint(text, choices)}")
         return None
 
+    def named(self, node: Node, path: str, pattern: str, what: str, longest: int) -> str | None:
+        """Read a name: lower case, and made of few characters."""
+        name = self.text(node, path)
+        if name is None or re.fullmatch(pattern, name):
+            return name
+        rule = f"up to {longest} lower case letters, digits, '.', '_' and '-', "
+        rule += "the first a letter or digit"
+        self.refuse(node, path, f"'{safe_text(name, 70)}' is not {what}; write {rule}")
+        return None
+
     def items(self, node: Node, path: str) -> tuple[Node, ...] | None:
         """Read a list that is not empty."""
         if isinstance(node, Broken):
@@ -135,7 +145,8 @@ class Reader:
                 self.refuse(item, where, f"'{value}' stands in the list already")
             elif value is not None:
                 values.add(value)
-        return tuple(sorted(values))
+        # Names and numbers may stand in one list, and do not compare.
+        return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
 
     def entries(self, node: Node, path: str, wanted: str) -> Entries | None:
         """Read a mapping."""
@@ -144,6 +155,25 @@ class Reader:
         if not isinstance(node, Broken):
             self.refuse(node, path, f"this is not a mapping; write it like {wanted}")
         return None
+
+    def section(self, root: Entries, key: str, wanted: str) -> Entries:
+        """Read a part of the file that may be left out."""
+        entry = root.entries.get(key)
+        found = self.entries(entry.node, key, wanted) if entry else None
+        return found or Entries(root.place, {})
+
+    def share(self, node: Node, path: str) -> float | None:
+        """Read a share in percent, such as 2.5%."""
+        wanted = "a share such as 2%"
+        scalar = self.scalar(node, path, wanted)
+        if scalar is None:
+            return None
+        number = scalar.text.removesuffix("%")
+        if number == scalar.text or not _DECIMAL.fullmatch(number) or not 0 <= float(number) <= 100:
+            shown = safe_text(scalar.text, 40)
+            self.refuse(node, path, f"'{shown}' is not a share; write it like 2%")
+            return None
+        return float(number) / 100
 
     def refuse_unknown(
         self, entries: Entries, known: Collection[str], path: str = "", what: str = "key"

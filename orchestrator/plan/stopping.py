@@ -47,6 +47,13 @@ class Decision:
         half = (self.high - self.low) / 2
         return half / abs(self.median) if self.median else math.inf
 
+    @property
+    def why(self) -> str:
+        """What is known, in words."""
+        if not math.isfinite(self.half_width_rel):
+            return f"{self.n} runs tell no interval yet"
+        return f"{self.median:.4g} ± {self.half_width_rel:.1%} after {self.n} runs"
+
 
 def decide(values: Sequence[float], rule: StopRule) -> Decision:
     """Look at a trial's figures, one of each accepted run, in the order of its repeats."""

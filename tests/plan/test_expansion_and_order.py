@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.nouns import PlannedRun, Trial
-from orchestrator.plan.expand import Skipped, expand, matches
+from orchestrator.plan.choice import matching
+from orchestrator.plan.expand import Skipped, expand
 from orchestrator.plan.order import order
 from orchestrator.plan.sweep import Sweep, read_sweep
 from tests.analysis.builders import GOLD, LITTLE, PRIME, phone
@@ -30,7 +31,7 @@ SAME_LITTLE = LITTLE.model_copy(update={"ladder_khz": ()})
     ],
 )
 def test_a_pattern_is_held_against_serial_model_and_soc(pattern: str, expected: bool) -> None:
-    assert expected == matches([pattern], phone("PX6-01"))
+    assert expected == matching([pattern]).selector.matches(phone("PX6-01"))
 
 
 def test_every_matched_phone_gets_every_cell() -> None:

@@ -135,7 +135,7 @@ def test_the_derived_seed_written_out_changes_nothing() -> None:
 
 
 def cells_of(sweep: Sweep) -> set[tuple[str, str]]:
-    return {(case.label, condition.label) for case, condition in sweep.cells}
+    return {(cell.case.label, cell.condition.label) for cell in sweep.cells}
 
 
 def test_the_cells_are_the_product_of_the_axes() -> None:
