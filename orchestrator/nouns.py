@@ -118,6 +118,7 @@ class MeasuredRun:
     started_at: datetime
     ended_at: datetime
     telemetry: str | None = None  # digest of its blob
+    curve: tuple[tuple[float, float], ...] = ()  # of a long run: seconds, and step time in ms
 
     @property
     def valid(self) -> bool:

@@ -148,6 +148,7 @@ def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
             started_at=said.started_at,
             ended_at=said.ended_at,
             telemetry=said.telemetry,
+            curve=said.curve,
         )
 
 
