@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workload": ("orchestrator.commands.workload:workload", "List what can be run."),
     "metrics": ("orchestrator.commands.metrics:metrics", "Show every figure and its formula."),
     "phone": ("orchestrator.commands.phone:phone", "List the phones."),
+    "compare": ("orchestrator.commands.compare:compare", "Say which side is faster, and how sure."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
     "agent": ("agent.cli:agent", "Run the agent of a host with phones."),
     "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
@@ -51,8 +52,8 @@ def farm() -> None:
     """Farmhand measures DNN training on a lab of phones.
 
     Start with 'farm demo'. Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 a file is invalid,
-    4 a service cannot be reached, 5 finished with failures, 6 no phone matches, 7 refused,
-    8 timed out, 130 interrupted.
+    4 a service cannot be reached, 5 finished with failures, 6 nothing matches, 7 refused,
+    8 timed out, 9 'compare --fail-on' or 'trends --fail-on' tripped, 130 interrupted.
     """
 
 

@@ -1,10 +1,12 @@
 """Exit codes: what a script can rely on."""
 
+from orchestrator.analysis.refusals import Mixture, NothingMatches, NothingToCompare
 from orchestrator.plan.problem import BadSweep
 from workloads.fault import BrokerDown, FarmError, FarmTrouble, Refused, StoreDown
 from workloads.lab import BadSettings
 
 FAILURES = 5
+TRIPPED = 9
 
 
 class BadFile(Refused):
@@ -29,7 +31,10 @@ _CODES: tuple[tuple[type[FarmError], int], ...] = (
     (BadSettings, 3),
     (BadFile, 3),
     (NoPhoneMatches, 6),
+    (NothingMatches, 6),
     (NotNow, 7),
+    (Mixture, 7),
+    (NothingToCompare, 7),
     (TimedOut, 8),
     (BrokerDown, 4),
     (StoreDown, 4),

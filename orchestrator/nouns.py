@@ -1,13 +1,15 @@
 """What the rooms in the middle hand to each other: plain frozen values, no rows, no messages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fit import Fit
-from workloads.measure import Metric, Standing, Verdict
+from workloads.measure import Metric, Provenance, Standing, Verdict
 from workloads.phone import ControlLevel, PhoneFacts
 
 
@@ -140,3 +142,51 @@ class RunOutcome:
     fit: Fit | None
     peak_rss_mb: float | None
     why: str
+
+
+class Making(NamedTuple):
+    """How a figure came to be: figures of unlike making are not compared unless that is meant."""
+
+    source: str
+    control: str
+    grade: str  # of an energy: how it was found
+
+
+@dataclass(frozen=True)
+class MeasuredTrial:
+    """A trial as comparisons know it."""
+
+    sweep: str
+    trial: str
+    phone: str
+    model: str
+    soc: str
+    case: Case
+    condition: Condition
+
+
+class Figure(NamedTuple):
+    """One metric of one run, counting or not."""
+
+    of: MeasuredTrial
+    metric: str
+    block: int
+    at: datetime
+    standing: Standing
+    control: str
+    grade: str
+    value: float | None
+    provenance: Provenance | None
+
+
+@dataclass(frozen=True)
+class TrialFigures(MeasuredTrial):
+    """One metric over the runs of a trial: what comparisons are made of."""
+
+    metric: str
+    values: tuple[float, ...]  # of the valid runs, by block
+    blocks: tuple[int, ...]
+    times: tuple[datetime, ...]
+    provenance: Provenance | None  # the weakest of them
+    makings: frozenset[Making]
+    left_out: Mapping[str, int]  # why runs do not count

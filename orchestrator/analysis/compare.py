@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.claim import claim_of
+from orchestrator.analysis.provenance import weakest
 from orchestrator.analysis.stats import Interval, median, median_interval
 from orchestrator.nouns import MeasuredRun
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Refused
-from workloads.measure import METRICS, Model, Provenance, Source, Standing
+from workloads.measure import METRICS, Provenance, Standing
 from workloads.phone import ControlLevel
 
 Parameters = tuple[tuple[str, int], ...]
@@ -165,16 +166,6 @@ def _ratio(best: float, value: float, higher_is_better: bool) -> float | None:
 def _left_out(runs: Iterable[MeasuredRun]) -> tuple[int, int]:
     standings = Counter(run.verdict.standing for run in runs)
     return standings[Standing.SUSPECT], standings[Standing.VOID]
-
-
-def weakest(provenances: Iterable[Provenance]) -> Provenance:
-    """The provenance that a number made of several may claim: that of its weakest part."""
-
-    def weakness(provenance: Provenance) -> tuple[int, bool, float]:
-        place = (Source.PHONE, Source.HOST, Source.SIMULATED).index(provenance.source)
-        return place, provenance.model is Model.EXTRAPOLATED, provenance.error_rel or 0.0
-
-    return max(provenances, key=weakness)
 
 
 def _refuse_mixture(label: str, metric: str, runs: Sequence[MeasuredRun]) -> None:

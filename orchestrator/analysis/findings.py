@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.claim import RUNS_FOR_A_CLAIM, origin, told_apart
-from orchestrator.analysis.compare import weakest
 from orchestrator.analysis.pace import Pace, Paces, paces_of
+from orchestrator.analysis.provenance import weakest
 from orchestrator.analysis.slowdown import slowdown_of
 from orchestrator.analysis.trio import Trio, choose_trio
 from orchestrator.nouns import MeasuredRun

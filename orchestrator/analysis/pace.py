@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.compare import FleetGroup, FleetRow, compare_fleet, weakest
+from orchestrator.analysis.compare import FleetGroup, FleetRow, compare_fleet
+from orchestrator.analysis.provenance import weakest
 from orchestrator.analysis.stats import Interval, IntervalKind, geometric_mean
 from orchestrator.nouns import MeasuredRun
 from workloads.catalogue import CATALOGUE

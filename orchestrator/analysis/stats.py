@@ -12,7 +12,6 @@ from enum import StrEnum
 import numpy as np
 
 LEVEL = 0.95
-RESAMPLES = 2000
 RUNS_FOR_AN_INTERVAL = 3
 
 
@@ -49,14 +48,24 @@ def median(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """Bootstrap the median over runs: resample them, and keep the middle 95 % of the medians."""
+    """Where the median over runs lies in 95 of 100 cases, by resampling the runs."""
+    from orchestrator.analysis.bootstrap import half_width_of_median
+
     n = len(values)
     if n < RUNS_FOR_AN_INTERVAL:
         return Interval(min(values), max(values), n, IntervalKind.RANGE)
-    picks = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
-    medians = np.median(np.asarray(values, dtype=float)[picks], axis=1)
-    low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high), n, IntervalKind.BOOTSTRAP)
+    middle, half = median(values), half_width_of_median(values, 1 - LEVEL, seed)
+    return Interval(middle - half, middle + half, n, IntervalKind.BOOTSTRAP)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Make p-values bear that there are many of them (Holm's step-down correction)."""
+    corrected = [1.0] * len(p_values)
+    least = 0.0
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = least
+    return corrected
 
 
 def geometric_mean(values: Sequence[float]) -> float:

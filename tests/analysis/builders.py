@@ -1,5 +1,6 @@
 """Small phones and runs for the tests of plan, analysis and export."""
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ from orchestrator.nouns import MeasuredRun
 from workloads.catalogue import bind
 from workloads.condition import Condition
 from workloads.measure import METRICS, Metric, Model, Provenance, Source, Standing, Verdict
+from workloads.noun import digest_of
 from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
 
 MEASURED = Provenance(source=Source.PHONE)
@@ -50,14 +52,16 @@ def measured(
     condition: dict[str, Any] | None = None,
     facts: PhoneFacts | None = None,
     repeat: int = 0,
+    grade: str = "",
     **metrics: float,
 ) -> MeasuredRun:
-    """One run; further metrics by name, all of one provenance."""
+    """One run; further metrics by name, all of one provenance. Same trial, same id."""
     figures = {"step_ms": step_ms} if step_ms is not None else {}
     began = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    case, asked = bind(workload, parameters or {}), Condition(**(condition or {}))
     return MeasuredRun(
         sweep="sw-00000001",
-        trial="tr-0123456789abcdef",
+        trial=f"tr-{digest_of([case.digest, asked.digest, serial])[:16]}",
         repeat=repeat,
         attempt=1,
         block=repeat,
@@ -65,17 +69,44 @@ def measured(
         phone=serial,
         host="bench-1",
         facts=facts or phone(serial, control=control or ControlLevel.OBSERVED),
-        case=bind(workload, parameters or {}),
-        condition=Condition(**(condition or {})),
+        case=case,
+        condition=asked,
         control=control,
         verdict=Verdict(standing=standing, reasons=reasons),
         metrics={
-            name: Metric(name=name, value=value, unit=METRICS[name].unit, provenance=provenance)
+            name: Metric(
+                name=name,
+                value=value,
+                unit=METRICS[name].unit,
+                provenance=provenance,
+                grade=grade,
+            )
             for name, value in {**figures, **metrics}.items()
         },
         started_at=began,
         ended_at=began + timedelta(seconds=9),
     )
+
+
+def a_trial_of(
+    step_ms: float | None,
+    runs: int,
+    *,
+    seed: int = 0,
+    scatter: float = 0.005,
+    first: int = 0,
+    **changes: Any,
+) -> list[MeasuredRun]:
+    """Some runs of one trial, that scatter a little."""
+    source = random.Random(seed)
+    return [
+        measured(
+            step_ms=None if step_ms is None else step_ms * (1 + source.gauss(0, scatter)),
+            repeat=first + at,
+            **changes,
+        )
+        for at in range(runs)
+    ]
 
 
 def endurance(serial: str, last_minute_ms: float, **changes: Any) -> MeasuredRun:

@@ -29,7 +29,7 @@ def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
     runs = [measured("px6-01", 12.5, provenance=FITTED, reasons=("a, b", "c"), repeat=1)]
     expected = {
         "sweep": "sw-00000001",
-        "trial": "tr-0123456789abcdef",
+        "trial": runs[0].trial,
         "repeat": "1",
         "attempt": "1",
         "block": "1",

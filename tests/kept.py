@@ -1,0 +1,67 @@
+"""Runs that are in a store, the way they got there in life: planned, leased, reported."""
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.nouns import MeasuredRun, PlannedRun, Trial
+from orchestrator.store import backlog
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
+from tests.builders import a_report, a_sighting
+from workloads.messages import Job, chunks_of
+from workloads.noun import digest_of
+from workloads.noun import digest_of_bytes as digest_of_blob
+
+
+def keep(
+    db: Database,
+    runs: Sequence[MeasuredRun],
+    name: str = "kept",
+    telemetry: Mapping[tuple[str, int], bytes] | None = None,
+) -> str:
+    """Store runs as one sweep, with a blob where one is given; answer the sweep's id."""
+    sweep = f"sw-{digest_of(name)[:8]}"
+    said = {(trial_id(sweep, run), run.repeat): run for run in runs}
+    trials = {
+        trial: Trial(trial, run.case, run.condition, run.phone) for (trial, _), run in said.items()
+    }
+    facts = {run.phone: run.facts for run in runs}
+    hosts = {run.phone: run.host for run in runs}
+    for phone, known in facts.items():
+        store_parcels(db, hosts[phone], [a_sighting(known, hosts[phone])])
+    planned = [
+        PlannedRun(trial, repeat, run.block, run.position) for (trial, repeat), run in said.items()
+    ]
+    source = f"farm: 1\nname: {name}\n"
+    row = {"id": sweep, "name": name, "source": source, "seed": 7}
+    backlog.submit(db, row, list(trials.values()), planned)
+    blobs = {
+        (trial_id(sweep, run), run.repeat): (telemetry or {}).get((run.trial, run.repeat))
+        for run in runs
+    }
+    for _ in said:
+        for _, job in backlog.lease_next(db, hosts, lease_s=30, now=2e9):
+            at = job.run.trial, job.run.repeat
+            _report(db, job, said[at], blobs[at])
+    return sweep
+
+
+def trial_id(sweep: str, run: MeasuredRun) -> str:
+    """A trial of one sweep is not that of another."""
+    return f"tr-{digest_of([sweep, run.trial])[:16]}"
+
+
+def _report(db: Database, job: Job, run: MeasuredRun, blob: bytes | None) -> None:
+    digest = digest_of_blob(blob) if blob else None
+    report = a_report(
+        job,
+        run.host,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        control=run.control,
+        metrics=tuple(run.metrics.values()),
+        verdict=run.verdict,
+        telemetry=digest,
+        chunks=1 if blob else 0,
+    )
+    pieces = chunks_of(digest, blob) if blob and digest else []
+    store_parcels(db, run.host, [*pieces, report])
