@@ -116,17 +116,16 @@ def _of_runs(
 
 def half_width_of_median(values: Sequence[float], chance: float, seed: int = 0) -> float:
     """How far the median over two or more runs is off at most, in all but this share of cases."""
-    source = np.random.default_rng(seed)
-    first, second = (_strayed(np.asarray(values), source) for _ in range(2))
+    source, runs = np.random.default_rng(seed), np.asarray(values)
     # One median of few runs takes a handful of values; the difference of two is smooth.
-    error = _deviation(first - second) / float(np.sqrt(2))
+    error = _deviation(_strayed(runs, source) - _strayed(runs, source)) / float(np.sqrt(2))
+    error *= float(np.sqrt(len(runs) / (len(runs) - 1)))
     return float(stdtrit(min(len(values) - 1, FREEDOM_MAX), 1 - chance / 2)) * error
 
 
 def _strayed(values: Floats, source: np.random.Generator) -> Floats:
     """How far medians of resampled runs lie from the median of the runs."""
-    stretch = np.sqrt(len(values) / (len(values) - 1))
-    return np.asarray(stretch * (_bootstrap_medians(values, source) - np.median(values)))
+    return np.asarray(_bootstrap_medians(values, source) - np.median(values))
 
 
 def _deviation(values: Floats) -> float:
