@@ -95,9 +95,10 @@ def _question(connection: Connection, metric: str, sweep: str | None, graded: bo
 
 def _control(connection: Connection) -> ColumnElement[Any]:
     """The control level, which only the report itself names."""
+    control: ColumnElement[Any] = func.json_extract(report.c.body, "$.control")
     if connection.dialect.name == "postgresql":
-        return cast(report.c.body, JSON)["control"].as_string()
-    return func.json_extract(report.c.body, "$.control")
+        control = cast(report.c.body, JSON)["control"].as_string()
+    return control
 
 
 def _figures(
@@ -132,8 +133,8 @@ def _provenance(source: str, model: str | None, error_rel: float | None) -> Prov
 
 
 def _grade(body: str, name: str) -> str:
-    found = (each for each in json.loads(body)["metrics"] if each["name"] == name)
-    return str(next(found, {}).get("grade", ""))
+    found = [each for each in json.loads(body)["metrics"] if each["name"] == name]
+    return str(found[0].get("grade", "")) if found else ""
 
 
 def _aware(moment: datetime) -> datetime:
