@@ -4,11 +4,15 @@
 
 Start-up is the wall time of `runner info` and of a run of one smallest step, less that step; beside
 it stands /bin/true, which does nothing. The sampler's cost is its own account: processor time by
-the time it sampled, and how late its readings were.
+the time it sampled, and how late its readings were. Beside it stand what nobody can avoid: the same
+wake-ups without a node, a bare sleep until the same moments at an ordinary rank, and the same reads
+back to back without a sleep.
 """
 
 import argparse
+import ctypes
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -29,6 +33,7 @@ NODES = (
 )
 PERIOD_MS = 10
 SAMPLINGS = 5
+TIMER_ABSTIME = 1  # of time.h
 
 
 def wall_ms(words: list[str]) -> float:
@@ -51,9 +56,11 @@ def start_up(runner: Path, rounds: int, folder: Path) -> dict[str, list[float]]:
     return taken
 
 
-def sampling(runner: Path, seconds: float, folder: Path) -> dict[str, int]:
+def sampling(
+    runner: Path, seconds: float, folder: Path, nodes: tuple[str, ...] = NODES
+) -> dict[str, int]:
     """Sample for a while; answer the runner's own account."""
-    (folder / "nodes").write_text("".join(f"{node}\n" for node in NODES))
+    (folder / "nodes").write_text("".join(f"{node}\n" for node in nodes))
     words = [str(runner), "sample", str(folder), "--period-ms", str(PERIOD_MS)]
     words += ["--seconds", f"{seconds:g}"]
     said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
@@ -61,8 +68,53 @@ def sampling(runner: Path, seconds: float, folder: Path) -> dict[str, int]:
     return account
 
 
+class Moment(ctypes.Structure):
+    """struct timespec."""
+
+    _fields_ = (("s", ctypes.c_long), ("ns", ctypes.c_long))
+
+
+def bare_sleeps(seconds: float) -> dict[str, int]:
+    """Sleep until the same moments and do nothing; answer as the sampler does."""
+    libc = ctypes.CDLL(None)
+    late = []
+    before, due = time.thread_time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    for _ in range(round(seconds * 1000 / PERIOD_MS)):
+        due += PERIOD_MS * 1_000_000
+        moment = Moment(due // 10**9, due % 10**9)
+        libc.clock_nanosleep(time.CLOCK_BOOTTIME, TIMER_ABSTIME, ctypes.byref(moment), None)
+        late.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME) - due)
+    spent = time.thread_time_ns() - before
+    late.sort()
+    at = {"p50": len(late) // 2, "p99": len(late) * 99 // 100, "max": len(late) - 1}
+    return {"cpu_ns": spent, **{f"late_{name}_ns": late[place] for name, place in at.items()}}
+
+
+def bare_reads(rounds: int) -> float:
+    """Microseconds that one reading of every node takes, without a sleep and without a line."""
+    files = [os.open(node.partition("\t")[0], os.O_RDONLY) for node in NODES]
+    began = time.thread_time_ns()
+    for _ in range(rounds):
+        for file in files:
+            os.pread(file, 4096, 0)
+    spent = time.thread_time_ns() - began
+    for file in files:
+        os.close(file)
+    return spent / rounds / 1e3
+
+
+def show(title: str, accounts: list[dict[str, int]], seconds: float) -> None:
+    """Print what some accounts say: the least and the median of the repetitions."""
+    shares = [account["cpu_ns"] / (seconds * 1e9) for account in accounts]
+    print(f"\n{title}, {len(accounts)} times {seconds:g} s at {1000 // PERIOD_MS} Hz")
+    print(f"of one core  {min(shares):6.2%} least, {statistics.median(shares):6.2%} median")
+    for name in ("p50", "p99", "max"):
+        late = [account[f"late_{name}_ns"] / 1e3 for account in accounts]
+        print(f"late {name:<7} {min(late):6.0f} us least, {statistics.median(late):6.0f} median")
+
+
 def main() -> None:
-    """Measure both, and print."""
+    """Measure all, and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,14 +129,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="farm-bench-") as scratch:
         for name, times in start_up(runner, asked.rounds, Path(scratch)).items():
             print(f"{name:<12} {min(times):6.2f} ms least, {statistics.median(times):6.2f} median")
-        turns = range(SAMPLINGS)
-        accounts = [sampling(runner, asked.seconds, Path(scratch)) for _ in turns]
-    shares = [account["cpu_ns"] / (asked.seconds * 1e9) for account in accounts]
-    print(f"{len(NODES)} nodes at {1000 // PERIOD_MS} Hz, {SAMPLINGS} times {asked.seconds:g} s")
-    print(f"of one core  {min(shares):6.2%} least, {statistics.median(shares):6.2%} median")
-    for name in ("p50", "p99", "max"):
-        late = [account[f"late_{name}_ns"] / 1e3 for account in accounts]
-        print(f"late {name:<7} {min(late):6.0f} us least, {statistics.median(late):6.0f} median")
+        titles = f"{len(NODES)} nodes", "no node", "a bare sleep"
+        accounts: dict[str, list[dict[str, int]]] = {title: [] for title in titles}
+        for _ in range(SAMPLINGS):
+            accounts[titles[0]].append(sampling(runner, asked.seconds, Path(scratch)))
+            accounts[titles[1]].append(sampling(runner, asked.seconds, Path(scratch), ()))
+            accounts[titles[2]].append(bare_sleeps(asked.seconds))
+    for title in titles:
+        show(title, accounts[title], asked.seconds)
+    reads = [bare_reads(500) for _ in range(SAMPLINGS)]
+    print(f"\nthe reads of {len(NODES)} nodes alone, back to back: {min(reads):.0f} us a round")
 
 
 if __name__ == "__main__":

@@ -207,10 +207,11 @@ static void say_all_lines(struct say *say, char *text, size_t length) {
     while (length > 0 && text[length - 1] == '\n') {
         length--;
     }
-    for (size_t i = 0; i < length; i++) {
-        text[i] = text[i] == '\n' ? ';' : text[i];
+    length = whole_characters(text, length, WHOLE_BYTES_MAX);
+    for (char *at = text; (at = memchr(at, '\n', (size_t)(text + length - at))) != NULL;) {
+        *at = ';';
     }
-    say_text(say, NULL, text, whole_characters(text, length, WHOLE_BYTES_MAX));
+    say_text(say, NULL, text, length);
 }
 
 /* One line "cpuN user nice system idle iowait irq softirq steal ..." as "N:BUSY/TOTAL". */

@@ -16,7 +16,12 @@ static void put(struct say *say, const char *text, size_t length) {
     say->used += length; /* beyond size: say_end() drops the line */
 }
 
-static void put_char(struct say *say, char letter) { put(say, &letter, 1); }
+static void put_char(struct say *say, char letter) {
+    if (say->used < say->size) {
+        say->text[say->used] = letter;
+    }
+    say->used++;
+}
 
 static bool make_room(struct say *say, size_t room) {
     say->size = room + RUNNER_LINE_BYTES_MAX;
@@ -122,25 +127,45 @@ static size_t character_at(const unsigned char *at, size_t left) {
     return overlong || surrogate || beyond ? 0 : length;
 }
 
-void say_text(struct say *say, const char *name, const char *text, size_t length) {
+/* How many of the next bytes stand in JSON as they are: nearly all that a kernel writes. */
+static size_t plain_bytes(const char *text, size_t length) {
+    size_t plain = 0;
+    while (plain < length && text[plain] >= ' ' && text[plain] < 0x7f && text[plain] != '"' &&
+           text[plain] != '\\') {
+        plain++;
+    }
+    return plain;
+}
+
+/* One character that does not stand as it is; answers how many bytes it had. */
+static size_t put_character(struct say *say, const char *text, size_t length) {
     static const char hex[] = "0123456789abcdef";
+    unsigned char letter = (unsigned char)*text;
+    size_t bytes = character_at((const unsigned char *)text, length);
+    if (bytes == 0) {
+        put_char(say, '?');
+        return 1;
+    }
+    if (letter < ' ' || letter == 0x7f) {
+        char code[] = {'\\', 'u', '0', '0', hex[letter >> 4], hex[letter & 15]};
+        put(say, code, sizeof code);
+        return 1;
+    }
+    if (letter == '"' || letter == '\\') {
+        put_char(say, '\\');
+    }
+    put(say, text, bytes);
+    return bytes;
+}
+
+void say_text(struct say *say, const char *name, const char *text, size_t length) {
     put_name(say, name);
     put_char(say, '"');
     for (size_t i = 0; i < length;) {
-        unsigned char letter = (unsigned char)text[i];
-        size_t bytes = character_at((const unsigned char *)text + i, length - i);
-        if (bytes == 0) {
-            put_char(say, '?');
-        } else if (letter < ' ' || letter == 0x7f) {
-            char code[] = {'\\', 'u', '0', '0', hex[letter >> 4], hex[letter & 15]};
-            put(say, code, sizeof code);
-        } else {
-            if (letter == '"' || letter == '\\') {
-                put_char(say, '\\');
-            }
-            put(say, text + i, bytes);
-        }
-        i += bytes == 0 ? 1 : bytes;
+        size_t plain = plain_bytes(text + i, length - i);
+        put(say, text + i, plain);
+        i += plain;
+        i += i < length ? put_character(say, text + i, length - i) : 0;
     }
     put_char(say, '"');
 }

@@ -19,7 +19,8 @@ static inline int64_t now_ns(void) {
 /* Sleeps until that moment of the clock; a signal may wake it before. */
 void sleep_until(int64_t ns);
 
-/* Asks that the calling thread's sleeps end when they should, not some 50 us later. */
+/* Asks that the calling thread's sleeps end when they should: not some 50 us later, and not when
+ * others have had their turn. For a thread that soon sleeps again. */
 void wake_sharply(void);
 
 /* Processor time of the calling thread. A cost, not a moment. */
