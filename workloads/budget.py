@@ -1,16 +1,16 @@
 """Budgets: the memory that a case will take, known before it runs, and the batch that it allows.
 
 Arenas and data set are known to the byte, since the plan lays them out. What the engine adds is
-allowed for: its code and stacks, and the workspace that its threads share.
+allowed for.
 """
 
 from functools import lru_cache
 
 from workloads.catalogue import CATALOGUE, Case, bind, step_of
 from workloads.fault import Refused
+from workloads.fit import ALLOWANCE_MB
 
 BATCH = "batch_size"
-ALLOWANCE_BYTES = 32 * 1000 * 1000  # code, stacks, workspace: eight threads of BERT take half of it
 
 
 @lru_cache(maxsize=4096)
@@ -18,7 +18,7 @@ def _needed(workload: str, parameters: tuple[tuple[str, int], ...]) -> int:
     from workloads.lowering import memory_of
 
     step = step_of(Case(workload=workload, parameters=dict(parameters)))
-    return memory_of(step).planned + ALLOWANCE_BYTES
+    return memory_of(step).planned + int(ALLOWANCE_MB * 2**20)
 
 
 def needed_bytes(case: Case) -> int:

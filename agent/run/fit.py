@@ -9,8 +9,8 @@ import re
 
 from agent.run.activity import parse_memory
 from workloads.fault import TooLarge
+from workloads.fit import ALLOWANCE_MB
 
-RUNNER_MB = 16.0  # the runner itself, and what its operations work with
 USABLE = 0.9  # of MemAvailable: the kernel's guess is a hopeful one
 STARVED = 0.1  # of all memory; phones begin to kill at about that much
 
@@ -33,7 +33,7 @@ def check_fits(plan: bytes, meminfo: str) -> None:
     available = rows.get("MemAvailable", 0) / 1024
     if planned is None or not available:
         return
-    needed = planned + RUNNER_MB
+    needed = planned + ALLOWANCE_MB
     if needed > USABLE * available:
         raise TooLarge(
             f"It needs {needed:,.0f} MB; {available:,.0f} MB are available, and nine tenths of it "

@@ -25,7 +25,7 @@ from workloads.layers import Dropout
 from workloads.lowering import Body, body_of
 from workloads.training import Training
 
-MODELS = ("lenet", "resnet20", "squeezenet", "mobilenetv2", "googlenet")
+MODELS = ("lenet", "resnet20", "squeezenet", "mobilenetv2", "alexnet", "googlenet")
 BATCH, STEPS, SIDE = 4, 3, 96
 CLOSE = 2e-3  # of the loss: rounding grows from step to step
 

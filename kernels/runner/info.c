@@ -4,6 +4,7 @@
  * crashes or hangs costs the list of devices and nothing else. */
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/wait.h>
@@ -25,12 +26,24 @@ struct feature {
     bool there;
 };
 
+static const char ON_A_HOST[] =
+    "{\"time\":{\"source\":\"host\"},\"clock\":null,\"heat\":null,\"energy\":null}";
+
 #if defined(__aarch64__)
 
-const char PROVENANCE[] =
+static const char ON_A_PHONE[] =
     "{\"time\":{\"source\":\"phone\"},\"clock\":{\"source\":\"phone\"},"
     "\"heat\":{\"source\":\"phone\"},\"energy\":{\"source\":\"phone\"}}";
 static const char ABI[] = "arm64-v8a";
+
+/* A processor does not make a phone: Android does, unless it is emulated, or a native virtual phone
+ * says that it is the computer it runs on. */
+const char *provenance(void) {
+    bool android = access("/dev/__properties__", F_OK) == 0;
+    bool emulated = access("/dev/goldfish_pipe", F_OK) == 0 || access("/dev/qemu_pipe", F_OK) == 0;
+    bool native = getenv("FARMHAND_NATIVE_PHONE") != NULL;
+    return android && !emulated && !native ? ON_A_PHONE : ON_A_HOST;
+}
 
 /* Bits of the kernel's words on this processor (asm/hwcap.h). */
 static void find_features(struct feature features[LIST_MAX]) {
@@ -50,9 +63,9 @@ bool processor_fits(struct fault *fault) {
 
 #else
 
-const char PROVENANCE[] =
-    "{\"time\":{\"source\":\"host\"},\"clock\":null,\"heat\":null,\"energy\":null}";
 static const char ABI[] = "x86_64";
+
+const char *provenance(void) { return ON_A_HOST; }
 
 struct registers {
     unsigned a, b, c, d;
@@ -283,7 +296,7 @@ int info(void) {
     }
     say_close_list(&say, ']');
     say_raw(&say, "opencl", devices);
-    say_raw(&say, "provenance", PROVENANCE);
+    say_raw(&say, "provenance", provenance());
     say_end(&say);
     return say_flush(&say) ? RUNNER_DONE : (int)fault.exit;
 }

@@ -90,7 +90,7 @@ static void say_hello(struct run *run, uint64_t mask) {
     say_word(&run->out, "mask", hex);
     say_int(&run->out, "threads", run->work.plan->threads);
     say_int(&run->out, "t_ns", now_ns());
-    say_raw(&run->out, "provenance", PROVENANCE);
+    say_raw(&run->out, "provenance", provenance());
     say_end(&run->out);
 }
 

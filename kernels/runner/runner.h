@@ -37,7 +37,9 @@
  *     {"source":"host"}                                      real execution on a computer
  *     {"source":"simulated","model":"fitted","error_rel":E}  a model, with its error
  *     {"source":"simulated","model":"extrapolated"}          a model, error unknown
- *   A build for a phone says "phone". Whoever simulates says so here, and nobody else has to know.
+ *   A build for phones says "phone" where it finds Android, and "host" on any other system, on an
+ *   emulator and where FARMHAND_NATIVE_PHONE is set; a build for computers says "host" always.
+ *   Whoever simulates says so here, and nobody else has to know.
  *
  * run PLAN DIR
  *   Executes the PLAN's steps and writes DIR/out.jsonl. DIR exists and is the agent's.

@@ -26,8 +26,8 @@ int sample(const struct sample_settings *settings);
 int guard(const char *folder, double silence_s);
 int dump(const struct run_settings *settings);
 
-/* Where this build's numbers come from, as JSON. */
-extern const char PROVENANCE[];
+/* Where numbers come from that are measured here, as JSON. */
+const char *provenance(void);
 
 /* Whether this processor has what the engine's code was compiled for. */
 bool processor_fits(struct fault *fault);

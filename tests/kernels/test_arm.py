@@ -90,7 +90,29 @@ def test_it_says_that_it_is_for_phones(arm: Start) -> None:
     info = json.loads(subprocess.run([*arm, "info"], capture_output=True, check=True).stdout)
     assert ("arm64-v8a", 1, []) == (info["abi"], info["contract"], info["opencl"])
     assert "asimd" in info["features"]
-    assert [{"source": "phone"}] * 4 == list(info["provenance"].values())
+
+
+def test_numbers_are_a_phones_only_where_there_is_one(bionic: Start, tmp_path: Path) -> None:
+    """The same binary: beside Android, on an emulator, as a native virtual phone, on a computer."""
+    phone = [{"source": "phone"}] * 4
+    host = [{"source": "host"}, None, None, None]
+    root = Path(str(bionic[2]))
+    native = [*bionic[:3], "-E", "FARMHAND_NATIVE_PHONE=1", *bionic[3:]]
+    assert host == sources(bionic)
+    (root / "dev" / "__properties__").mkdir(parents=True)
+    try:
+        assert phone == sources(bionic)
+        assert host == sources(native)
+        (root / "dev" / "goldfish_pipe").touch()
+        assert host == sources(bionic)
+    finally:
+        shutil.rmtree(root / "dev")
+
+
+def sources(start: Start) -> list[Any]:
+    """Where numbers come from, family by family."""
+    said = subprocess.run([*start, "info"], capture_output=True, check=True).stdout
+    return list(json.loads(said)["provenance"].values())
 
 
 def test_it_refuses_as_the_contract_has_it(arm: Start, tmp_path: Path) -> None:

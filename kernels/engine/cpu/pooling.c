@@ -249,8 +249,11 @@ static void give_across(const struct window *window, const struct strip *strip, 
     memset(strip->value, 0, (size_t)strip_values(window) * sizeof *strip->value);
     for (int64_t w = 0; w < window->kw; w++) {
         float *to = strip->value + w;
-        for (int64_t j = 0; j < window->columns; j++, to += window->sw)
-            *to += dy[j] * (strip->share[j] * share);
+        int64_t j = 0;
+        for (; window->sw == 1 && j + LANES <= window->columns; j += LANES)
+            store8(to + j, load8(to + j) + load8(dy + j) * (load8(strip->share + j) * share));
+        for (; j < window->columns; j++)
+            to[j * window->sw] += dy[j] * (strip->share[j] * share);
     }
 }
 
