@@ -54,8 +54,8 @@ _BIONIC: dict[str, tuple[str, ...]] = {
     "libc.so": (
         *("__errno", "__libc_init", "_exit", "abort", "access", "calloc"),
         *("clock_gettime", "clock_nanosleep", "close", "fork", "free", "fstat", "ftruncate"),
-        *("getauxval", "getenv", "getpid", "kill", "lseek", "madvise", "malloc", "memchr", "memcmp"),
-        *("memcpy", "memmove", "memset", "mmap", "munmap", "nanosleep", "open", "pipe"),
+        *("getauxval", "getenv", "getpid", "kill", "lseek", "madvise", "malloc", "memchr"),
+        *("memcmp", "memcpy", "memmove", "memset", "mmap", "munmap", "nanosleep", "open", "pipe"),
         *("poll", "posix_memalign", "pread", "pthread_create", "pthread_detach"),
         *("pthread_join", "pthread_kill", "qsort", "read", "realloc", "rename"),
         *("sched_yield", "signal", "snprintf", "strchr", "strcmp", "strcpy", "strerror"),
