@@ -7,6 +7,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
+# Made once: a sweep takes a hundred thousand digests.
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
 class Noun(BaseModel):
     """A frozen value; two nouns with equal content are the same noun."""
 
@@ -15,10 +21,7 @@ class Noun(BaseModel):
 
 def digest_of(content: Any) -> str:
     """Identify JSON-like content: equal content, equal digest, on every machine and version."""
-    canonical = json.dumps(
-        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
 
 
 def digest_of_bytes(content: bytes) -> str:

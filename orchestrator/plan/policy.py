@@ -60,10 +60,9 @@ class RetryLimits(Noun):
     phone: Tries = TRIES_DEFAULT
     condition: Tries = TRIES_DEFAULT
 
-    @property
-    def by_blame(self) -> dict[Blame, int]:
-        """How often a run is tried at most, for the blames that are tried again and counted."""
-        return {Blame.PHONE: self.phone, Blame.CONDITION: self.condition}
+    def of(self, blame: Blame) -> int:
+        """How often a run with this blame is tried at most."""
+        return self.phone if blame is Blame.PHONE else self.condition
 
 
 class Collect(Noun):
