@@ -25,13 +25,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A place in the order: the given repeat of a trial, in its randomised block."""
+    """A place in the order: the given repeat of a trial, in its randomised block.
+
+    Where several orders of a block were drawn, `places` says where the run stands in each of them,
+    counted from 0 within the block; the position is that of the first one until one is chosen.
+    """
 
     trial: str
     repeat: int
     block: int
     position: int
-    places: tuple[int, ...] = ()  # inside the block, in each of the orders that were drawn
+    places: tuple[int, ...] = ()
 
 
 class RunState(StrEnum):
@@ -41,6 +45,17 @@ class RunState(StrEnum):
     LEASED = "leased"
     DONE = "done"
     FAILED = "failed"
+    SPARED = "spared"  # its trial is known well enough without it, or its budget is spent
+    HELD = "held"  # its case killed attempts on two phones; somebody has to look
+    CANCELLED = "cancelled"
+
+
+class SweepState(StrEnum):
+    """Whether a sweep gets phones."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,10 @@ class KnownPhone:
     run: str = ""
     health: str = "good"
     health_why: str = ""
+    tags: tuple[str, ...] = ()
+    reserved_by: str = ""
+    reserved_until: float = 0.0
+    reserved_why: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +91,11 @@ class SweepSummary:
     created_at: datetime
     trials: int
     runs: dict[RunState, int] = field(default_factory=dict)
+    state: SweepState = SweepState.ACTIVE
+    state_why: str = ""
+    owner: str = ""
+    priority: int = 0
+    deadline: float | None = None
 
     @property
     def total(self) -> int:
@@ -90,8 +114,8 @@ class SweepSummary:
 
     @property
     def left(self) -> int:
-        """Runs that are queued or under way."""
-        return self.total - self.done - self.failed
+        """Runs that are queued or under way; held and cancelled ones wait for nobody."""
+        return self.runs.get(RunState.QUEUED, 0) + self.runs.get(RunState.LEASED, 0)
 
     @property
     def finished(self) -> bool:

@@ -115,6 +115,8 @@ def submit(
                     "not_before": 0.0,
                     "tries": {},
                     "note": "",
+                    "places": list(item.places),
+                    "chosen": None if len(item.places) > 1 else 0,
                 }
                 for item in planned
             ],

@@ -19,7 +19,7 @@ from workloads.fault import Refused, StoreDown
 
 Rows = Sequence[dict[str, Any]]
 MIGRATIONS = Path(__file__).parent / "migrations"
-SCHEMA = "0002"  # the newest revision in migrations/versions
+SCHEMA = "0003"  # the newest revision in migrations/versions
 
 
 class Database:

@@ -6,7 +6,14 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from orchestrator.nouns import KnownPhone, MeasuredRun, RunOutcome, RunState, SweepSummary
+from orchestrator.nouns import (
+    KnownPhone,
+    MeasuredRun,
+    RunOutcome,
+    RunState,
+    SweepState,
+    SweepSummary,
+)
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import ACCEPTED, STALE, VOID, label_of
 from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
@@ -31,6 +38,10 @@ def known_phones(db: Database) -> list[KnownPhone]:
             seen_at=_aware(row.seen_at),
             health=row.health,
             health_why=row.health_why,
+            tags=tuple(row.tags),
+            reserved_by=row.reserved_by,
+            reserved_until=row.reserved_until,
+            reserved_why=row.reserved_why,
         )
         for row in rows
     ]
@@ -66,6 +77,11 @@ def sweep_summaries(
             created_at=_aware(row.created_at),
             trials=trials_of.get(row.id, 0),
             runs=runs_of.get(row.id, {}),
+            state=SweepState(row.state),
+            state_why=row.state_why,
+            owner=row.owner,
+            priority=row.priority,
+            deadline=row.deadline,
         )
         for row in rows
     ]

@@ -25,8 +25,17 @@ def _json() -> Any:
     return Column(JSON, nullable=False)
 
 
+def _json_or(empty: str) -> Any:
+    return Column(JSON, nullable=False, server_default=empty)
+
+
 def _utc() -> Any:
     return Column(DateTime(timezone=True), nullable=False)
+
+
+def _or(default: Any) -> Any:
+    """A column that rows of before have a value for: the database's own default."""
+    return Field(default=default, sa_column_kwargs={"server_default": str(default)})
 
 
 class PhoneRow(SQLModel, table=True):
@@ -39,13 +48,17 @@ class PhoneRow(SQLModel, table=True):
     facts_digest: str
     seen_at: datetime = Field(sa_column=_utc())
     fence: int = 0
-    health: str = Field(default="good", sa_column_kwargs={"server_default": "good"})
-    health_why: str = Field(default="", sa_column_kwargs={"server_default": ""})
-    strikes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    health: str = _or("good")
+    health_why: str = _or("")
+    strikes: int = _or(0)
+    tags: list[str] = Field(default_factory=list, sa_column=_json_or("[]"))
+    reserved_by: str = _or("")
+    reserved_until: float = _or(0)  # 0 with a name: until it is given back
+    reserved_why: str = _or("")
 
 
 class SweepRow(SQLModel, table=True):
-    """A sweep, as it was submitted."""
+    """A sweep, as it was submitted, and what was decided about it since."""
 
     __tablename__ = "sweep"
     id: str = Field(primary_key=True)
@@ -53,6 +66,12 @@ class SweepRow(SQLModel, table=True):
     source: str = Field(sa_column=Column(Text, nullable=False))
     seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     created_at: datetime = Field(sa_column=_utc())
+    policy: dict[str, Any] = Field(default_factory=dict, sa_column=_json_or("{}"))
+    state: str = _or("active")
+    state_why: str = _or("")
+    owner: str = _or("")
+    priority: int = _or(0)
+    deadline: float | None = None
 
 
 class TrialRow(SQLModel, table=True):
@@ -66,6 +85,8 @@ class TrialRow(SQLModel, table=True):
     case_digest: str = Field(index=True)
     condition: dict[str, Any] = Field(sa_column=_json())
     condition_digest: str
+    stopped: str = _or("")  # the rule that said: it is known, or it is not worth more
+    stopped_why: str = _or("")
 
 
 class RunRow(SQLModel, table=True):
@@ -81,7 +102,7 @@ class RunRow(SQLModel, table=True):
             sqlite_where=text("state = 'leased'"),
             postgresql_where=text("state = 'leased'"),
         ),
-        Index("run_backlog", "phone", "state", "rank"),
+        Index("run_line", "phone", "state", "sweep", "rank"),
         Index("run_of_sweep", "sweep", "state"),
     )
     id: int | None = Field(default=None, primary_key=True)
@@ -99,6 +120,9 @@ class RunRow(SQLModel, table=True):
     not_before: float = 0.0
     tries: dict[str, int] = Field(default_factory=dict, sa_column=_json())
     note: str = ""
+    places: list[int] = Field(default_factory=list, sa_column=_json_or("[]"))
+    chosen: int | None = None  # which of the drawn orders of its block is followed
+    unwanted: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
 
 
 class ReportRow(SQLModel, table=True):
@@ -166,8 +190,48 @@ class CheckupRow(SQLModel, table=True):
     at: datetime = Field(sa_column=_utc())
 
 
+class CasualtyRow(SQLModel, table=True):
+    """An attempt that was killed, and what its case was: two phones of it poison the case."""
+
+    __tablename__ = "casualty"
+    trial: str = Field(primary_key=True)
+    repeat: int = Field(primary_key=True)
+    attempt: int = Field(primary_key=True)
+    case_digest: str = Field(index=True)
+    phone: str
+    weight: int
+    what: str = Field(sa_column=Column(Text, nullable=False))
+    at: datetime = Field(sa_column=_utc())
+    forgiven: bool = False
+
+
+class HostRow(SQLModel, table=True):
+    """A host that somebody decided something about."""
+
+    __tablename__ = "host"
+    name: str = Field(primary_key=True)
+    drained: bool = False
+    why: str = ""
+
+
+class AuditRow(SQLModel, table=True):
+    """Who changed what, when, from what to what, and how it is taken back."""
+
+    __tablename__ = "audit"
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_column=_utc())
+    who: str
+    verb: str
+    object: str = Field(index=True)
+    before: dict[str, Any] = Field(sa_column=_json())
+    after: dict[str, Any] = Field(sa_column=_json())
+    undo: str
+
+
 # Statements are written on the tables themselves: building row objects costs 25 times the insert.
 _tables = SQLModel.metadata.tables
 phone, sweep, trial, run = (_tables[name] for name in ("phone", "sweep", "trial", "run"))
 report, metric, chunk = (_tables[name] for name in ("report", "metric", "chunk"))
-checkup = _tables["checkup"]
+checkup, casualty, host, audit = (
+    _tables[name] for name in ("checkup", "casualty", "host", "audit")
+)
