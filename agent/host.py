@@ -18,7 +18,14 @@ from agent.post import Post
 from agent.roster import Place, Roster
 from agent.spool import Spool
 from kernels.manifest import runner_for
-from workloads.fault import BrokerDown, FarmError, Interrupted, LeaseLost, PhoneAway
+from workloads.fault import (
+    BrokerDown,
+    Cancelled,
+    FarmError,
+    Interrupted,
+    LeaseLost,
+    PhoneAway,
+)
 from workloads.messages import (
     JOB_BYTES_MAX,
     BadMessage,
@@ -39,6 +46,7 @@ log = logging.getLogger("farm.agent")
 BEAT_S = 1.0
 BEAT_GAP_S = 0.1
 DRAIN_S = 3.0
+CANCELLED_MAX = 200  # they are told again and again; only those that wait for a lane matter
 LANE_PATIENCE_S = 2.0  # a glance at an idle phone holds its lane for a moment
 
 
@@ -71,6 +79,7 @@ class HostAgent:
         self._roster = Roster(server, settings.connect, settings.state_dir, self._announce)
         self._stop = threading.Event()
         self._leaving = False
+        self._cancelled: list[RunId] = []
         self._changed = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -127,11 +136,17 @@ class HostAgent:
             for place in self._roster.places():
                 self._announce(place)
         elif command.verb == "cancel":
-            for place in self._roster.places():
-                if place.job is not None and place.job.run == command.run:
-                    place.cancel.set()
+            if command.run is not None:
+                self._cancel(command.run)
         elif command.phone is not None and command.id:
             self._look_after(command.phone, command.verb, command.id)
+
+    def _cancel(self, run: RunId) -> None:
+        """Stop a run that is under way; one that has not begun will not begin."""
+        self._cancelled = [*self._cancelled[-CANCELLED_MAX:], run]  # before the look, as in a lane
+        for place in self._roster.places():
+            if place.job is not None and place.job.run == run:
+                place.cancel.set()
 
     def _look_after(self, serial: str, verb: Literal["restore", "check"], name: str) -> None:
         """Restore or check a phone by hand, and answer; a phone at work is left to its work."""
@@ -185,6 +200,8 @@ class HostAgent:
                 if self._leaving:  # set before every cancel, so one of the two is seen
                     raise Interrupted("The agent is stopping.")
                 place.job = job
+                if job.run in self._cancelled:
+                    raise Cancelled
                 self._changed.set()
                 yield
         finally:

@@ -46,10 +46,10 @@ from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings, rest_reading
 from kernels.manifest import RunnerBuild, runner_for
 from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
 from workloads.fault import (
+    Cancelled,
     FarmError,
     FarmTrouble,
     Fault,
-    Interrupted,
     LeaseLost,
     Refused,
 )
@@ -322,7 +322,7 @@ class _Lane:
         began = time.monotonic()
         try:
             if name != "restore" and self.desk.cancel.is_set():
-                raise Interrupted("The run was cancelled.")
+                raise Cancelled
             self._feed_guard()
             yield
         finally:
@@ -333,7 +333,7 @@ class _Lane:
         until = Deadline.after(seconds)
         while not until.expired:
             if self.desk.cancel.wait(min(until.remaining, self.desk.silence_s / 4)):
-                raise Interrupted("The run was cancelled.")
+                raise Cancelled
             self._feed_guard()
 
     def _feed_guard(self) -> None:

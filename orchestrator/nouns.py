@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from workloads.catalogue import Case
 from workloads.condition import Condition
@@ -94,7 +94,7 @@ class SweepSummary:
     state: SweepState = SweepState.ACTIVE
     state_why: str = ""
     owner: str = ""
-    priority: int = 0
+    priority: int = 50
     deadline: float | None = None
 
     @property
@@ -214,3 +214,16 @@ class TrialFigures(MeasuredTrial):
     provenance: Provenance | None  # the weakest of them
     makings: frozenset[Making]
     left_out: Mapping[str, int]  # why runs do not count
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A line of the audit: who changed what, and how it is taken back."""
+
+    at: datetime
+    who: str
+    verb: str
+    object: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    undo: str

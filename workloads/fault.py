@@ -4,13 +4,13 @@ FarmError
 ├─ Refused         REQUEST    the question is wrong        never again
 │    TooLarge
 ├─ PhoneTrouble    PHONE      phone or cable               again on this phone, bounded
-│    Unreachable · Hung · ShellFailed
+│    Unreachable · Hung · ShellFailed · Restarted
 ├─ ConditionUnmet  CONDITION  healthy, but not as asked    later, bounded
 │    TooHot · SensorMissing · ClockSlipped · BatteryLow
 ├─ RunnerFailed    RUNNER     our binary or its plan       never again: it is a finding
 │    NeverStarts · RunnerDied (Killed · DiesLater) · BadOutput
 └─ FarmTrouble     FARM       our own plumbing             as often as needed; does not count
-     LeaseLost · PhoneAway · BrokerDown · StoreDown · Interrupted
+     LeaseLost · PhoneAway · BrokerDown · StoreDown · Interrupted · Cancelled
 
 Each class's docstring is its default message.
 """
@@ -79,6 +79,10 @@ class Unreachable(PhoneTrouble):
 
 class Hung(PhoneTrouble):
     """The phone did not answer in time."""
+
+
+class Restarted(PhoneTrouble):
+    """The phone restarted during the run."""
 
 
 class ShellFailed(PhoneTrouble):
@@ -155,3 +159,7 @@ class StoreDown(FarmTrouble):
 
 class Interrupted(FarmTrouble):
     """The agent stopped before the run had ended."""
+
+
+class Cancelled(FarmTrouble):
+    """The run was cancelled."""

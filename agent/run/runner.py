@@ -28,6 +28,7 @@ from workloads.fault import (
     NeverStarts,
     PhoneTrouble,
     Refused,
+    Restarted,
     RunnerFailed,
     ShellFailed,
     TooHot,
@@ -249,7 +250,7 @@ class _Watcher:
 
     def _check_boot(self, boot_id: str) -> None:
         if self._boot_id not in {None, boot_id}:
-            raise PhoneTrouble("The phone restarted during the run.")
+            raise Restarted
         self._boot_id = boot_id
 
     def _feed(self, tail: Reply) -> None:

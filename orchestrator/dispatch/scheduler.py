@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from orchestrator.dispatch.board import write_board
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
-from orchestrator.store import backlog, health
+from orchestrator.store import backlog, health, leases
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import health_event
 from workloads.fault import BrokerDown, StoreDown
@@ -30,6 +30,7 @@ ENDED = frozenset({"accepted", "void"})  # after a fault the phone may be gone: 
 TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
 SUSPECTS_S, CHECK_PAUSE_S = 1.0, 60.0
+CANCEL_PAUSE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class Scheduler:
         self._doubts: set[str] = set()
         self._suspected_at = 0.0
         self._checked_at: dict[str, float] = {}
+        self._stopped_at: dict[RunId, float] = {}
 
     def serve(self, stop: threading.Event) -> None:
         """Tick until told to stop; trouble with broker or store is waited out."""
@@ -141,15 +143,16 @@ class Scheduler:
         self._sight = look(trusted, backlog.known_facts(self._db))
         self._looked_at = time.monotonic()
         if now - self._renewed_at > self._lease_s / 4:
-            backlog.renew(self._db, self._sight.running, now + self._lease_s)
+            leases.renew(self._db, self._sight.running, now + self._lease_s)
             self._expire(now)
             self._renewed_at = now
         self._ask_strangers(self._sight.strangers, now)
         self._check_suspects(now)
+        self._stop_unwanted(now)
         if now - self._pinned_at > BOARD_S:
             self._broker.pin(write_board(self._db, presences))
             self._pinned_at = now
-        waiting = backlog.unfinished(self._db, set(self._sight.doubtful.values()))
+        waiting = leases.unfinished(self._db, set(self._sight.doubtful.values()))
         return self._dispatch(
             serial for serial in self._sight.idle if self._sight.doubtful.get(serial) not in waiting
         )
@@ -159,8 +162,10 @@ class Scheduler:
         return self._dispatch(serial for serial in freed if serial in self._sight.idle)
 
     def _dispatch(self, phones: Iterable[str]) -> int:
-        idle = {serial: self._sight.idle[serial] for serial in phones}
-        jobs = backlog.lease_next(self._db, idle, self._lease_s) if idle else []
+        closed = leases.drained_hosts(self._db)
+        here = {serial: self._sight.idle[serial] for serial in phones}
+        idle = {serial: host for serial, host in here.items() if host not in closed}
+        jobs = leases.lease_next(self._db, idle, self._lease_s) if idle else []
         for host, job in jobs:
             self._queue.send_job(host, job)
         return len(jobs)
@@ -168,14 +173,24 @@ class Scheduler:
     def _listen_again(self) -> None:
         """After deafness silence proves nothing: every lease gets its full time again."""
         self._broker.check()
-        backlog.renew_all(self._db, time.time() + self._lease_s)
+        leases.renew_all(self._db, time.time() + self._lease_s)
         self._deaf = False
 
     def _expire(self, now: float) -> None:
-        for run, phone in backlog.expire(self._db, now):
+        for gone in leases.expire(self._db, now):
+            run, phone = gone.run, gone.phone
             text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} ran out"
             log.warning("%s on %s", text, phone)
-            self._broker.tell(Event(at=datetime.now(UTC), kind="expired", text=text, phone=phone))
+            expired = Event(at=datetime.now(UTC), kind="expired", text=text, phone=phone)
+            for event in (expired, *gone.events):
+                self._broker.tell(event)
+
+    def _stop_unwanted(self, now: float) -> None:
+        """Tell hosts to stop what somebody has cancelled; they are told until they report."""
+        for host, run in leases.unwanted(self._db):
+            if now - self._stopped_at.get(run, 0.0) > CANCEL_PAUSE_S:
+                self._stopped_at[run] = now
+                self._queue.send_command(host, Command(verb="cancel", run=run))
 
     def _ask_strangers(self, hosts: Collection[str], now: float) -> None:
         for host in hosts:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orchestrator.plan.policy import RetryLimits
 from workloads.fault import Blame
 from workloads.measure import Standing
 from workloads.messages import Report
@@ -34,7 +35,7 @@ class Decision:
     pause_s: float = 0.0
 
 
-LIMITS = {Blame.PHONE: 3, Blame.CONDITION: 3}
+NO_WISHES = RetryLimits()
 # How long to wait before the next try, by how often it went wrong before.
 PAUSES_S = {
     Blame.FARM: (0.0, 0.5, 2.0, 5.0, 15.0, 30.0),
@@ -43,7 +44,7 @@ PAUSES_S = {
 }
 
 
-def decide(report: Report, tries: Mapping[str, int]) -> Decision:
+def decide(report: Report, tries: Mapping[str, int], limits: RetryLimits = NO_WISHES) -> Decision:
     """Judge a report that came from the current attempt; tries counts earlier ones by blame."""
     if report.fault is None:
         verdict = report.verdict
@@ -52,19 +53,20 @@ def decide(report: Report, tries: Mapping[str, int]) -> Decision:
         why = "; ".join(verdict.reasons)
         if verdict.finding:
             return Decision(Next.NEVER, why, Blame.RUNNER)
-        return _bounded(Blame.CONDITION, why, tries)
+        return _bounded(Blame.CONDITION, why, tries, limits)
     fault = report.fault
     why = f"{fault.kind} while {fault.stage}: {fault.text}"
     if fault.blame in (Blame.REQUEST, Blame.RUNNER):
         return Decision(Next.NEVER, why, fault.blame)
     if fault.blame is Blame.FARM:
         return Decision(Next.AGAIN, why, Blame.FARM, _pause_s(Blame.FARM, tries))
-    return _bounded(fault.blame, why, tries)
+    return _bounded(fault.blame, why, tries, limits)
 
 
-def _bounded(blame: Blame, why: str, tries: Mapping[str, int]) -> Decision:
-    if tries.get(blame, 0) + 1 >= LIMITS[blame]:
-        return Decision(Next.NEVER, f"{why} ({LIMITS[blame]} times)", blame)
+def _bounded(blame: Blame, why: str, tries: Mapping[str, int], limits: RetryLimits) -> Decision:
+    most = limits.of(blame)
+    if tries.get(blame, 0) + 1 >= most:
+        return Decision(Next.NEVER, f"{why} ({most} times)", blame)
     following = Next.LATER if blame is Blame.CONDITION else Next.AGAIN
     return Decision(following, why, blame, _pause_s(blame, tries))
 

@@ -25,7 +25,7 @@ _STANDING = (phone.c.health, phone.c.health_why, phone.c.strikes)
 def mark(db: Database, serial: str, standing: Standing) -> None:
     """Set a phone's standing, by hand."""
     with db.write() as connection:
-        if not _set(connection, serial, standing):
+        if not set_standing(connection, serial, standing):
             raise Refused(f"there is no phone '{serial}'; 'farm phone list' shows all")
 
 
@@ -36,7 +36,7 @@ def note_reports(connection: Connection, reports: Iterable[Report]) -> dict[str,
         now = _standing(connection, report.phone)
         then = after_report(now, report) if now is not None else None
         if now is not None and then is not None and then != now:
-            _set(connection, report.phone, then)
+            set_standing(connection, report.phone, then)
             if then.health is not now.health:
                 changed[report.phone] = then
     return changed
@@ -52,7 +52,7 @@ def note_flaps(db: Database, flaps: Mapping[str, int]) -> dict[str, Standing]:
         for serial, count in often.items():
             now = _standing(connection, serial)
             if now is not None and (then := after_flaps(now, count)) != now:
-                _set(connection, serial, then)
+                set_standing(connection, serial, then)
                 changed[serial] = then
     return changed
 
@@ -69,7 +69,7 @@ def store_checkup(db: Database, connection: Connection, found: Checkup) -> Stand
     if found.good and now.health is Health.QUARANTINED:
         return None  # it was somebody's decision, and only somebody takes it back
     then = after_check(found.good, found.text)
-    _set(connection, found.phone, then)
+    set_standing(connection, found.phone, then)
     return then if then.health is not now.health else None
 
 
@@ -96,7 +96,8 @@ def _read(row: Any) -> Standing:
     return Standing(Health(row.health), row.health_why, row.strikes)
 
 
-def _set(connection: Connection, serial: str, standing: Standing) -> bool:
+def set_standing(connection: Connection, serial: str, standing: Standing) -> bool:
+    """Write a phone's standing down; say whether there is such a phone."""
     values = {
         "health": standing.health,
         "health_why": standing.why[:600],

@@ -14,9 +14,11 @@ from sqlalchemy import Connection, Row, func, select, tuple_, update
 
 from orchestrator.nouns import RunState
 from orchestrator.plan.health import Standing as HealthStanding
-from orchestrator.plan.retry import Decision, Next, decide
-from orchestrator.store import health, tables
+from orchestrator.plan.poison import casualty_of
+from orchestrator.plan.retry import NO_WISHES, Decision, Next, decide
+from orchestrator.store import casualties, health, stopping, tables
 from orchestrator.store.database import Database
+from orchestrator.store.stopping import ACCEPTED
 from orchestrator.store.tables import phone, run, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
@@ -24,8 +26,11 @@ from workloads.measure import Standing
 from workloads.messages import AnyParcel, Checkup, Chunk, Event, Report, Sighting
 from workloads.units import format_ms
 
-_OF_TRIAL = (trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest)
-ACCEPTED, VOID, FAULT, STALE = "accepted", "void", "fault", "stale"
+_OF_TRIAL = (
+    *(trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest),
+    *(trial.c.stopped, trial.c.stopped_why),
+)
+VOID, FAULT, STALE = "void", "fault", "stale"
 
 
 @dataclass
@@ -97,26 +102,43 @@ def _store_reports(
         )
     ).all()
     known = {tuple(row) for row in seen}
+    policy_of = stopping.policies(connection, {row.sweep for row in rows})
     new_reports, new_metrics, events = [], [], []
+    accepted: list[Row[Any]] = []
     for report in reports:
         key = report.run
         row = run_of.get((key.trial, key.repeat))
         if (key.trial, key.repeat, key.attempt) in known:
             continue
-        decision = decide(report, row.tries) if row and _is_current(row, report, host) else None
+        current = row is not None and _is_current(row, report, host)
+        limits = policy_of[row.sweep].retry if row is not None else NO_WISHES
+        decision = decide(report, row.tries, limits) if row is not None and current else None
         status = _status(report, decision)
         new_reports.append(_report_row(report, status))
+        events.append(_event(report, row, status, decision))
+        if row is None or decision is None:
+            continue
         if status == ACCEPTED:
             new_metrics += _metric_rows(report)
-        if row and decision:
-            _settle(connection, row, decision)
-        events.append(_event(report, row, status, decision))
-        if decision is not None:
-            changed = health.note_reports(connection, [report])
-            events += [health_event(serial, host, found) for serial, found in changed.items()]
+            accepted.append(row)
+        _settle(connection, row, decision)
+        changed = health.note_reports(connection, [report])
+        events += [health_event(serial, host, found) for serial, found in changed.items()]
+        events += _note_death(db, connection, row, report)
     db.insert_new(connection, tables.report, new_reports)
     db.insert_new(connection, tables.metric, new_metrics)
+    if accepted:
+        casualties.absolve(connection, {(row.case_digest, row.phone) for row in accepted})
+        events += stopping.spare_known(connection, accepted, policy_of)
     return events
+
+
+def _note_death(db: Database, connection: Connection, row: Row[Any], report: Report) -> list[Event]:
+    dead = casualty_of(report)
+    if dead is None:
+        return []
+    event = casualties.note_death(db, connection, report.run, row.case_digest, dead)
+    return [event] if event is not None else []
 
 
 def _is_current(row: Row[Any], report: Report, host: str) -> bool:
@@ -144,12 +166,16 @@ def _settle(connection: Connection, row: Row[Any], decision: Decision) -> None:
         changes["tries"] = {**row.tries, decision.blame: row.tries.get(decision.blame, 0) + 1}
     if decision.next is Next.DONE:
         changes["state"] = RunState.DONE
+    elif row.unwanted:
+        changes |= {"state": RunState.CANCELLED, "note": "cancelled", "unwanted": False}
+    elif row.stopped:
+        changes |= {"state": RunState.SPARED, "note": row.stopped_why}
     elif decision.next is Next.NEVER:
         changes["state"] = RunState.FAILED
     else:
         changes["state"] = RunState.QUEUED
         changes["not_before"] = time() + decision.pause_s
-    if decision.next is Next.LATER:
+    if decision.next is Next.LATER and changes["state"] is RunState.QUEUED:
         last = select(func.max(run.c.rank)).where(run.c.phone == row.phone).scalar_subquery()
         changes["rank"] = last + 1
     connection.execute(update(run).where(run.c.id == row.id).values(**changes))
@@ -166,6 +192,10 @@ def _report_row(report: Report, status: str) -> dict[str, object]:
         "phone": report.phone,
         "received_at": datetime.now(UTC),
         "telemetry": report.telemetry,
+        "control": report.control,
+        "began_s": report.started_at.timestamp(),
+        "ended_s": report.ended_at.timestamp(),
+        "cooled_s": report.stage_s.get("cool", 0.0),
         "body": report.model_dump_json(),
     }
 
@@ -181,6 +211,7 @@ def _metric_rows(report: Report) -> list[dict[str, object]]:
             "source": metric.provenance.source,
             "model": metric.provenance.model,
             "error_rel": metric.provenance.error_rel,
+            "grade": metric.grade,
         }
         for metric in report.metrics
     ]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from orchestrator.nouns import (
+    Decided,
     KnownPhone,
     MeasuredRun,
     RunOutcome,
@@ -14,9 +15,11 @@ from orchestrator.nouns import (
     SweepState,
     SweepSummary,
 )
+from orchestrator.store import tables
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import ACCEPTED, STALE, VOID, label_of
-from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
+from orchestrator.store.ingest import STALE, VOID, label_of
+from orchestrator.store.stopping import ACCEPTED
+from orchestrator.store.tables import chunk, host, phone, report, run, sweep, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Refused
@@ -110,10 +113,14 @@ def sweep_source(db: Database, sweep_id: str) -> str:
 
 def failed_runs(db: Database, sweep_id: str) -> list[tuple[str, int, str, str]]:
     """Runs that were given up: trial, repeat, phone and why."""
+    return _runs_in(db, sweep_id, RunState.FAILED)
+
+
+def _runs_in(db: Database, sweep_id: str, state: RunState) -> list[tuple[str, int, str, str]]:
     with db.read() as connection:
         rows = connection.execute(
             select(run.c.trial, run.c.repeat, run.c.phone, run.c.note)
-            .where(run.c.sweep == sweep_id, run.c.state == RunState.FAILED)
+            .where(run.c.sweep == sweep_id, run.c.state == state)
             .order_by(run.c.id)
         )
         return [(row.trial, row.repeat, row.phone, row.note) for row in rows]
@@ -234,3 +241,43 @@ def leases(db: Database) -> dict[str, tuple[str, int, str]]:
 def _aware(moment: datetime) -> datetime:
     """SQLite forgets the time zone; everything is stored in UTC."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def phone_tags(db: Database) -> dict[str, frozenset[str]]:
+    """The labels on every phone."""
+    with db.read() as connection:
+        rows = connection.execute(select(phone.c.serial, phone.c.tags)).all()
+    return {row.serial: frozenset(row.tags) for row in rows}
+
+
+def hosts_closed(db: Database) -> dict[str, str]:
+    """Hosts that were drained, and why."""
+    with db.read() as connection:
+        rows = connection.execute(select(host.c.name, host.c.why).where(host.c.drained)).all()
+    return {row.name: row.why for row in rows}
+
+
+def audit(db: Database, of: str | None = None, limit: int = 100) -> list[Decided]:
+    """What people (and budgets) have decided, newest first; about one sweep, phone or host."""
+    question = select(tables.audit).order_by(tables.audit.c.id.desc()).limit(limit)
+    if of is not None:
+        question = question.where(tables.audit.c.object == of)
+    with db.read() as connection:
+        rows = connection.execute(question).all()
+    return [
+        Decided(_aware(row.at), row.who, row.verb, row.object, row.before, row.after, row.undo)
+        for row in rows
+    ]
+
+
+def stopped_trials(db: Database, sweep_id: str) -> dict[str, str]:
+    """Trials that a rule has stopped, and which rule, in words."""
+    known = (trial.c.sweep == sweep_id, trial.c.stopped != "")
+    with db.read() as connection:
+        rows = connection.execute(select(trial.c.id, trial.c.stopped_why).where(*known)).all()
+    return {row.id: row.stopped_why for row in rows}
+
+
+def held_runs(db: Database, sweep_id: str) -> list[tuple[str, int, str, str]]:
+    """Runs of poisoned cases: trial, repeat, phone, and the evidence."""
+    return _runs_in(db, sweep_id, RunState.HELD)

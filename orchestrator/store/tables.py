@@ -70,8 +70,9 @@ class SweepRow(SQLModel, table=True):
     state: str = _or("active")
     state_why: str = _or("")
     owner: str = _or("")
-    priority: int = _or(0)
+    priority: int = _or(50)
     deadline: float | None = None
+    begun_at: float | None = None  # when its first run was leased
 
 
 class TrialRow(SQLModel, table=True):
@@ -150,6 +151,10 @@ class ReportRow(SQLModel, table=True):
     phone: str
     received_at: datetime = Field(sa_column=_utc())
     telemetry: str | None = None
+    control: str | None = None
+    began_s: float | None = None  # by its host's clock, as the next two
+    ended_s: float | None = None
+    cooled_s: float | None = None  # of that, waiting for the start temperature
     body: str = Field(sa_column=Column(Text, nullable=False))
 
 
@@ -165,6 +170,7 @@ class MetricRow(SQLModel, table=True):
     source: str
     model: str | None = None
     error_rel: float | None = None
+    grade: str = _or("")
 
 
 class ChunkRow(SQLModel, table=True):

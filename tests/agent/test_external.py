@@ -205,7 +205,7 @@ def test_a_cancelled_program_is_ended(phone: Phone, desk: Desk) -> None:
     fault = run(phone, desk, a_program(desk, "sleep 500\n")).report.fault
     canceller.join()
     assert fault is not None
-    assert ("Interrupted", "run") == (fault.kind, fault.stage)
+    assert ("Cancelled", "run") == (fault.kind, fault.stage)
 
 
 @pytest.mark.usefixtures("before")

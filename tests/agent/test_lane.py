@@ -205,7 +205,7 @@ def test_a_lane_that_was_overtaken_does_not_put_the_phone_back(
 def test_cancelling_ends_the_run_and_restores(
     phone: Phone, there: VirtualPhone, desk: Desk
 ) -> None:
-    """Interrupted is nobody's fault, and the phone is as it was."""
+    """Cancelled is nobody's fault, and the phone is as it was."""
     before = read_policies(phone, (0, 4, 7))
     in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
 
@@ -216,7 +216,7 @@ def test_cancelling_ends_the_run_and_restores(
     threading.Thread(target=cancel, daemon=True).start()
     report = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report
     assert report.fault is not None
-    assert (report.fault.kind, report.fault.stage) == ("Interrupted", "run")
+    assert (report.fault.kind, report.fault.stage) == ("Cancelled", "run")
     assert there.events("run_stop")
     assert read_policies(phone, (0, 4, 7)) == before
 

@@ -7,7 +7,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.nouns import RunState
-from orchestrator.store import backlog
+from orchestrator.store import backlog, leases
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
@@ -42,20 +42,20 @@ def test_submitting_twice_queues_nothing_twice(store: Database) -> None:
 
 def test_each_idle_phone_gets_the_first_run_of_its_line(store: Database) -> None:
     submit(store, phones=3, trials=2)
-    jobs = backlog.lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_s=30)
+    jobs = leases.lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_s=30)
     expected = {("host-a", a_trial(0, "PH1").id), ("host-b", a_trial(0, "PH3").id)}
     assert expected == {(host, job.run.trial) for host, job in jobs}
 
 
 def test_a_phone_with_a_lease_gets_no_second_one(store: Database) -> None:
     submit(store)
-    assert 1 == len(backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30))
-    assert [] == backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30)
+    assert 1 == len(leases.lease_next(store, {"PH1": "host-a"}, lease_s=30))
+    assert [] == leases.lease_next(store, {"PH1": "host-a"}, lease_s=30)
 
 
 def test_the_database_itself_refuses_two_leases_on_a_phone(store: Database) -> None:
     submit(store)
-    backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30)
+    leases.lease_next(store, {"PH1": "host-a"}, lease_s=30)
     with store.read() as connection:
         held = connection.execute(select(run).where(run.c.state == RunState.LEASED)).one()._asdict()
     second = held | {"id": None, "repeat": 99}
@@ -67,9 +67,9 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
     submit(store, trials=1)
     seen = []
     for _ in range(3):
-        ((_, job),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30)
+        ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30)
         seen.append((job.run.attempt, job.fence))
-        backlog.expire(store, time.time() + 60)
+        leases.expire(store, time.time() + 60)
     first = seen[0][1]
     assert [(1, first), (2, first + 1), (3, first + 2)] == seen
     assert first > time.time() - 60, "ahead of every fence that an earlier store gave out"
@@ -77,12 +77,12 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
 
 def test_a_heartbeat_renews_its_attempt_and_no_other(store: Database) -> None:
     submit(store, trials=1)
-    ((_, job),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=10, now=1000.0)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=10, now=1000.0)
     older = job.run.model_copy(update={"attempt": 7})
-    assert 0 == backlog.renew(store, [older], until=9000.0)
-    assert 1 == backlog.renew(store, [job.run], until=2000.0)
-    assert [] == backlog.expire(store, 1500.0)
-    assert [(job.run, "PH1")] == backlog.expire(store, 2500.0)
+    assert 0 == leases.renew(store, [older], until=9000.0)
+    assert 1 == leases.renew(store, [job.run], until=2000.0)
+    assert [] == leases.expire(store, 1500.0)
+    assert [leases.Expired(job.run, "PH1")] == leases.expire(store, 2500.0)
     assert [RunState.QUEUED] == states(store)
 
 
@@ -90,10 +90,10 @@ def test_a_run_that_must_wait_is_passed_over(store: Database) -> None:
     submit(store, trials=1)
     with store.write() as connection:
         connection.execute(run.update().values(not_before=5000.0))
-    assert [] == backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4999.0)
-    assert 1 == len(backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=5000.0))
+    assert [] == leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4999.0)
+    assert 1 == len(leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=5000.0))
 
 
 def test_what_the_store_never_heard_of_is_unfinished(store: Database) -> None:
     submit(store)
-    assert {a_run(5)} == backlog.unfinished(store, {a_run(5)})
+    assert {a_run(5)} == leases.unfinished(store, {a_run(5)})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.plan.health import Health, Standing
-from orchestrator.store import backlog, health, queries
+from orchestrator.store import backlog, health, leases, queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import a_faulty_report, a_phone, a_sighting, a_trial, planned
@@ -25,7 +25,7 @@ def phones(store: Database) -> None:
 
 
 def leased(store: Database) -> dict[str, Job]:
-    found = backlog.lease_next(store, {"PH1": "host-a", "PH2": "host-a"}, lease_s=30, now=2e9)
+    found = leases.lease_next(store, {"PH1": "host-a", "PH2": "host-a"}, lease_s=30, now=2e9)
     return {job.phone: job for _, job in found}
 
 
@@ -58,7 +58,7 @@ def test_three_strikes_a_check_and_back_to_work(store: Database) -> None:
         job = (
             leased(store)["PH1"]
             if attempt == 0
-            else backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9 + attempt * 1e6)[
+            else leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9 + attempt * 1e6)[
                 0
             ][1]
         )

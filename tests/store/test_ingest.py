@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from orchestrator.export.outcomes_csv import write_outcomes_csv
 from orchestrator.nouns import RunState
-from orchestrator.store import backlog, queries, tables
+from orchestrator.store import backlog, leases, queries, tables
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
@@ -41,7 +41,7 @@ def job(store: Database) -> Job:
 
 def lease(store: Database) -> Job:
     """The next job of PH1."""
-    ((_, job),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9)
     return job
 
 
@@ -82,7 +82,7 @@ def test_metrics_keep_their_provenance(store: Database, job: Job) -> None:
 
 
 def test_a_report_of_an_older_attempt_is_kept_but_does_not_count(store: Database, job: Job) -> None:
-    backlog.expire(store, 3e9)
+    leases.expire(store, 3e9)
     newer = lease(store)
     store_parcels(store, "host-a", [a_report(job)])
     assert (1, 0, RunState.LEASED) == (
@@ -99,7 +99,7 @@ def test_a_report_of_an_older_attempt_is_kept_but_does_not_count(store: Database
 
 
 def test_a_late_report_counts_while_no_newer_attempt_exists(store: Database, job: Job) -> None:
-    backlog.expire(store, 3e9)
+    leases.expire(store, 3e9)
     store_parcels(store, "host-a", [a_report(job)])
     assert (1, RunState.DONE) == (count(store, "accepted"), state_of(store, job))
 
@@ -168,7 +168,7 @@ def test_the_farms_own_trouble_never_uses_a_run_up(store: Database, job: Job) ->
     for _ in range(8):
         store_parcels(store, "host-a", [a_faulty_report(current, FarmTrouble())])
         assert RunState.QUEUED == state_of(store, job)
-        ((_, current),) = backlog.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4e9)
+        ((_, current),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4e9)
         if current.run.trial != job.run.trial:
             pytest.fail("farm trouble must not send a run to the end of the line")
 

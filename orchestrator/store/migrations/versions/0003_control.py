@@ -24,13 +24,21 @@ def _new() -> dict[str, tuple[sa.Column[Any], ...]]:
             sa.Column("state", sa.String(), server_default="active", nullable=False),
             sa.Column("state_why", sa.String(), server_default="", nullable=False),
             sa.Column("owner", sa.String(), server_default="", nullable=False),
-            sa.Column("priority", sa.Integer(), server_default="0", nullable=False),
+            sa.Column("priority", sa.Integer(), server_default="50", nullable=False),
             sa.Column("deadline", sa.Float(), nullable=True),
+            sa.Column("begun_at", sa.Float(), nullable=True),
         ),
         "trial": (
             sa.Column("stopped", sa.String(), server_default="", nullable=False),
             sa.Column("stopped_why", sa.String(), server_default="", nullable=False),
         ),
+        "report": (
+            sa.Column("control", sa.String(), nullable=True),
+            sa.Column("began_s", sa.Float(), nullable=True),
+            sa.Column("ended_s", sa.Float(), nullable=True),
+            sa.Column("cooled_s", sa.Float(), nullable=True),
+        ),
+        "metric": (sa.Column("grade", sa.String(), server_default="", nullable=False),),
         "run": (
             sa.Column("places", sa.JSON(), server_default="[]", nullable=False),
             sa.Column("chosen", sa.Integer(), nullable=True),

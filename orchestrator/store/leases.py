@@ -1,0 +1,403 @@
+"""Leases: who may work on which phone, and until when. Every change here is one transaction.
+
+The clock is the scheduler's alone. A lease that ends later than one could have been given just now
+was given by a clock that was set back since; it is cut to its full length from now on.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Float,
+    Select,
+    and_,
+    bindparam,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from orchestrator.nouns import RunState, SweepState
+from orchestrator.plan.health import Health
+from orchestrator.plan.poison import lost_with_its_lease
+from orchestrator.store import casualties
+from orchestrator.store.database import Database
+from orchestrator.store.tables import host, phone, run, sweep, trial
+from workloads.catalogue import Case
+from workloads.condition import Condition
+from workloads.fault import Blame
+from workloads.messages import Event, Job, RunId
+
+PAUSE_MAX_S = 600.0  # no pause is longer: one that is was set by a clock that was wrong
+
+
+@dataclass(frozen=True)
+class Line:
+    """The first run that a sweep has for a phone."""
+
+    phone: str
+    sweep: str
+    run: int
+    trial: str
+    block: int
+    rank: int
+    undecided: bool  # several orders of its block were drawn, and none is chosen yet
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A run that is to be leased; with an order if its block begins with it."""
+
+    phone: str
+    sweep: str
+    run: int
+    block: "Drawn | None" = None
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A block of a phone with all its drawn orders: each run's place in each of them."""
+
+    sweep: str
+    phone: str
+    block: int
+    runs: tuple[int, ...]
+    trials: tuple[str, ...]
+    places: tuple[tuple[int, ...], ...]
+    is_last: bool
+
+    def order(self, number: int) -> list[int]:
+        """Indices of the runs in one of the drawn orders."""
+        return sorted(range(len(self.runs)), key=lambda at: self.places[at][number])
+
+
+_NOW = bindparam("now", type_=Float)
+_KEPT = and_(
+    phone.c.reserved_by != "",
+    or_(phone.c.reserved_until == 0, phone.c.reserved_until > _NOW),
+)
+_MAY_WORK = and_(phone.c.health == Health.GOOD, ~_KEPT)
+
+
+def _lines() -> Select[Any]:
+    """For each phone that may work and each sweep that may use it: the first run in line."""
+    held, mine = run.alias("held"), run.alias("mine")
+    has_lease = (
+        select(held.c.id)
+        .where(held.c.phone == phone.c.serial, held.c.state == RunState.LEASED)
+        .correlate(phone)
+        .exists()
+    )
+    has_work = (
+        select(mine.c.id)
+        .where(mine.c.sweep == sweep.c.id, mine.c.state == RunState.QUEUED)
+        .correlate(sweep)
+        .exists()
+    )
+    due = or_(run.c.not_before <= _NOW, run.c.not_before > _NOW + PAUSE_MAX_S)
+    first = (
+        select(run.c.id)
+        .where(run.c.phone == phone.c.serial, run.c.state == RunState.QUEUED)
+        .where(run.c.sweep == sweep.c.id, due)
+        .order_by(run.c.rank, run.c.id)
+        .limit(1)
+        .correlate(phone, sweep)
+        .scalar_subquery()
+    )
+    free = (
+        select(phone.c.serial.label("serial"), sweep.c.id.label("sweep"), first.label("first"))
+        .select_from(phone.join(sweep, true()))
+        .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
+        .where(_MAY_WORK, ~has_lease)
+        .where(sweep.c.state == SweepState.ACTIVE, has_work)
+        .subquery()
+    )
+    return select(
+        *(run.c.id, run.c.phone, run.c.sweep, run.c.trial, run.c.block, run.c.rank, run.c.chosen)
+    ).join(free, free.c.first == run.c.id)
+
+
+# Statements of the busy path are built once; building one costs as much as running it.
+_LINES = _lines()
+_LEASE = (
+    update(run)
+    .where(run.c.id == bindparam("run_id"))
+    .where(run.c.state == RunState.QUEUED)
+    .values(
+        state=RunState.LEASED,
+        attempt=run.c.attempt + 1,
+        host=bindparam("at"),
+        lease_until=bindparam("until"),
+    )
+)
+_PLACE = (
+    update(run)
+    .where(run.c.id == bindparam("run_id"), run.c.chosen.is_(None))
+    .values(
+        rank=run.c.rank + bindparam("shift"),
+        position=run.c.position + bindparam("shift"),
+        chosen=bindparam("order"),
+    )
+)
+_FENCE = update(phone).where(phone.c.serial == bindparam("of")).values(fence=phone.c.fence + 1)
+_ACTIVE = (
+    select(sweep.c.id)
+    .where(sweep.c.id.in_(bindparam("sweeps", expanding=True)))
+    .where(sweep.c.state == SweepState.ACTIVE)
+    .with_for_update(read=True)
+)
+_GOOD = (
+    select(phone.c.serial)
+    .where(phone.c.serial.in_(bindparam("serials", expanding=True)), _MAY_WORK)
+    .order_by(phone.c.serial)
+    .with_for_update()
+)
+_LEASED = (
+    select(
+        *(run.c.trial, run.c.repeat, run.c.attempt, run.c.phone, run.c.host, run.c.sweep),
+        *(trial.c.case, trial.c.condition, phone.c.fence),
+    )
+    .join(trial, trial.c.id == run.c.trial)
+    .join(phone, phone.c.serial == run.c.phone)
+    .where(run.c.id.in_(bindparam("ids", expanding=True)))
+    .where(run.c.state == RunState.LEASED, run.c.lease_until == bindparam("until"))
+)
+
+
+def lines(db: Database, serials: Collection[str], now: float) -> list[Line]:
+    """What every sweep that may run has for each of these phones, if it may work."""
+    with db.read() as connection:
+        rows = connection.execute(_LINES, {"now": now, "serials": list(serials)}).all()
+    return [
+        Line(row.phone, row.sweep, row.id, row.trial, row.block, row.rank, row.chosen is None)
+        for row in rows
+    ]
+
+
+def first_come(waiting: Sequence[Line]) -> list[Pick]:
+    """Each phone's oldest line, whatever its heat and whosever it is."""
+    first: dict[str, Line] = {}
+    for line in sorted(waiting, key=lambda each: (each.rank, each.run)):
+        first.setdefault(line.phone, line)
+    return [Pick(line.phone, line.sweep, line.run) for line in first.values()]
+
+
+def lease_next(
+    db: Database,
+    idle: Mapping[str, str],
+    lease_s: float,
+    now: float | None = None,
+    choose: Callable[[Sequence[Line]], Sequence[Pick]] = first_come,
+) -> list[tuple[str, Job]]:
+    """Lease each idle phone (serial -> host) a run, and say which job goes to which host."""
+    now = time.time() if now is None else now
+    waiting = lines(db, idle, now) if idle else []
+    picks = choose(waiting) if waiting else []
+    return lease(db, picks, idle, lease_s, now) if picks else []
+
+
+def lease(
+    db: Database,
+    picks: Sequence[Pick],
+    host_of: Mapping[str, str],
+    lease_s: float,
+    now: float,
+) -> list[tuple[str, Job]]:
+    """Lease what was picked; nothing of it if another scheduler was faster with any of it."""
+    until = now + lease_s
+    try:
+        with db.write() as connection:
+            picks = _still_wanted(connection, picks, now)
+            if not picks:
+                return []
+            leases = [
+                {"run_id": pick.run, "at": host_of[pick.phone], "until": until} for pick in picks
+            ]
+            _follow(connection, [pick for pick in picks if pick.block is not None])
+            connection.execute(_LEASE, leases)
+            connection.execute(_FENCE, [{"of": pick.phone} for pick in picks])
+            ids = [pick.run for pick in picks]
+            rows = connection.execute(_LEASED, {"ids": ids, "until": until}).all()
+            _begin_sweeps(connection, {row.sweep for row in rows}, now)
+    except IntegrityError:
+        return []  # another scheduler leased one of these phones first; the next tick sees it
+    return [
+        (
+            row.host,
+            Job(
+                run=RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt),
+                phone=row.phone,
+                fence=row.fence,
+                lease_s=lease_s,
+                case=Case.model_validate(row.case),
+                condition=Condition.model_validate(row.condition),
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _still_wanted(connection: Connection, picks: Sequence[Pick], now: float) -> list[Pick]:
+    """What somebody has paused, cancelled, reserved or quarantined since the look is not begun."""
+    sweeps = connection.execute(_ACTIVE, {"sweeps": list({pick.sweep for pick in picks})})
+    active = set(sweeps.scalars())
+    phones = connection.execute(_GOOD, {"now": now, "serials": [pick.phone for pick in picks]})
+    good = set(phones.scalars())
+    return [pick for pick in picks if pick.sweep in active and pick.phone in good]
+
+
+def _follow(connection: Connection, picks: Sequence[Pick]) -> None:
+    """Put the runs of blocks that begin into the order that was chosen for each."""
+    moves = [
+        {"run_id": run_id, "order": pick.order, "shift": places[pick.order] - places[0]}
+        for pick in picks
+        if pick.block is not None
+        for run_id, places in zip(pick.block.runs, pick.block.places, strict=True)
+    ]
+    if moves:
+        connection.execute(_PLACE, moves)
+
+
+def _begin_sweeps(connection: Connection, sweeps: Collection[str], now: float) -> None:
+    new = (sweep.c.id.in_(sweeps), sweep.c.begun_at.is_(None))
+    connection.execute(update(sweep).where(*new).values(begun_at=now))
+
+
+def drawn_blocks(db: Database, beginning: Sequence[Line]) -> list[Drawn]:
+    """The drawn orders of blocks that are about to begin."""
+    if not beginning:
+        return []
+    wanted = {(line.sweep, line.phone, line.block) for line in beginning}
+    whole = tuple_(run.c.sweep, run.c.phone, run.c.block)
+    fields = (run.c.id, run.c.sweep, run.c.phone, run.c.block, run.c.trial, run.c.places)
+    later = run.alias("later")
+    goes_on = (
+        select(later.c.id)
+        .where(later.c.phone == run.c.phone, later.c.state == RunState.QUEUED)
+        .where(later.c.sweep == run.c.sweep, later.c.block > run.c.block)
+        .correlate(run)
+        .exists()
+        .label("goes_on")
+    )
+    question = (
+        select(*fields, goes_on)
+        .where(run.c.phone.in_({line.phone for line in beginning}))
+        .where(run.c.state == RunState.QUEUED, whole.in_(wanted), run.c.chosen.is_(None))
+        .order_by(run.c.id)
+    )
+    blocks: dict[tuple[str, str, int], list[Any]] = {}
+    with db.read() as connection:
+        for row in connection.execute(question):
+            blocks.setdefault((row.sweep, row.phone, row.block), []).append(row)
+    return [
+        Drawn(
+            *key,
+            runs=tuple(row.id for row in rows),
+            trials=tuple(row.trial for row in rows),
+            places=tuple(tuple(row.places) for row in rows),
+            is_last=not rows[0].goes_on,
+        )
+        for key, rows in blocks.items()
+    ]
+
+
+def drained_hosts(db: Database) -> set[str]:
+    """Hosts that get no runs."""
+    with db.read() as connection:
+        return set(connection.execute(select(host.c.name).where(host.c.drained)).scalars())
+
+
+def unwanted(db: Database) -> list[tuple[str, RunId]]:
+    """Attempts under way that somebody has cancelled, with their hosts."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(run.c.host, run.c.trial, run.c.repeat, run.c.attempt).where(
+                run.c.state == RunState.LEASED, run.c.unwanted
+            )
+        ).all()
+    return [
+        (row.host, RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)) for row in rows
+    ]
+
+
+def renew(db: Database, running: Iterable[RunId], until: float) -> int:
+    """Extend the leases of runs that a heartbeat names; a stale attempt renews nothing."""
+    rows = [{"t": item.trial, "r": item.repeat, "a": item.attempt} for item in running]
+    same = (
+        (run.c.trial == bindparam("t"))
+        & (run.c.repeat == bindparam("r"))
+        & (run.c.attempt == bindparam("a"))
+        & (run.c.state == RunState.LEASED)
+    )
+    too_long = (run.c.state == RunState.LEASED, run.c.lease_until > until)
+    with db.write() as connection:
+        connection.execute(update(run).where(*too_long).values(lease_until=until))
+        if not rows:
+            return 0
+        return connection.execute(update(run).where(same).values(lease_until=until), rows).rowcount
+
+
+def renew_all(db: Database, until: float) -> None:
+    """Extend every lease: after the scheduler itself was deaf, silence proves nothing."""
+    with db.write() as connection:
+        connection.execute(
+            update(run).where(run.c.state == RunState.LEASED).values(lease_until=until)
+        )
+
+
+@dataclass(frozen=True)
+class Expired:
+    """An attempt whose lease ran out, and whatever else that led to."""
+
+    run: RunId
+    phone: str
+    events: tuple[Event, ...] = ()
+
+
+def expire(db: Database, now: float) -> list[Expired]:
+    """Put runs whose lease ran out back in the line; their next attempt fences this one off."""
+    over = (run.c.state == RunState.LEASED, run.c.lease_until < now)
+    with db.write() as connection:
+        gone = connection.execute(
+            select(run, trial.c.case_digest).join(trial, trial.c.id == run.c.trial).where(*over)
+        ).all()
+        expired = []
+        for row in gone:
+            tries = {**row.tries, Blame.FARM: row.tries.get(Blame.FARM, 0) + 1}
+            after: dict[str, object] = {
+                "state": RunState.QUEUED,
+                "tries": tries,
+                "note": "the lease ran out",
+            }
+            if row.unwanted:
+                after |= {"state": RunState.CANCELLED, "note": "cancelled", "unwanted": False}
+            # On PostgreSQL its report may have been stored since it was read: then it stays done.
+            same = (run.c.id == row.id, run.c.attempt == row.attempt, *over)
+            if connection.execute(update(run).where(*same).values(tries=tries, **after)).rowcount:
+                lost = RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)
+                dead = lost_with_its_lease(row.phone)
+                held = casualties.note_death(db, connection, lost, row.case_digest, dead)
+                expired.append(Expired(lost, row.phone, (held,) if held is not None else ()))
+    return expired
+
+
+def unfinished(db: Database, runs: Collection[RunId]) -> set[RunId]:
+    """Say which of these attempts the store does not take for finished."""
+    if not runs:
+        return set()
+    with db.read() as connection:
+        rows = connection.execute(
+            select(run.c.trial, run.c.repeat, run.c.attempt, run.c.state).where(
+                tuple_(run.c.trial, run.c.repeat).in_({(item.trial, item.repeat) for item in runs})
+            )
+        ).all()
+    ended = (RunState.DONE, RunState.FAILED)
+    done = {(row.trial, row.repeat, row.attempt) for row in rows if row.state in ended}
+    return {item for item in runs if (item.trial, item.repeat, item.attempt) not in done}
