@@ -18,8 +18,7 @@ from orchestrator.plan.poison import casualty_of
 from orchestrator.plan.retry import NO_WISHES, Decision, Next, decide
 from orchestrator.store import casualties, health, stopping, tables
 from orchestrator.store.database import Database
-from orchestrator.store.stopping import ACCEPTED
-from orchestrator.store.tables import phone, run, trial
+from orchestrator.store.tables import ACCEPTED, FAULT, STALE, VOID, phone, run, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.measure import Standing
@@ -30,7 +29,6 @@ _OF_TRIAL = (
     *(trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest),
     *(trial.c.stopped, trial.c.stopped_why),
 )
-VOID, FAULT, STALE = "void", "fault", "stale"
 
 
 @dataclass

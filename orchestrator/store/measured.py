@@ -13,9 +13,8 @@ from sqlalchemy import JSON, ColumnElement, Connection, Select, and_, cast, func
 
 from orchestrator.nouns import Figure, MeasuredTrial
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import ACCEPTED, VOID
+from orchestrator.store.tables import ACCEPTED, VOID, phone, report, run, trial
 from orchestrator.store.tables import metric as metrics
-from orchestrator.store.tables import phone, report, run, trial
 from workloads.catalogue import Case
 from workloads.condition import HEADLINES, Condition
 from workloads.fault import Refused

@@ -17,9 +17,19 @@ from orchestrator.nouns import (
 )
 from orchestrator.store import tables
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import STALE, VOID, label_of
-from orchestrator.store.stopping import ACCEPTED
-from orchestrator.store.tables import chunk, host, phone, report, run, sweep, trial
+from orchestrator.store.ingest import label_of
+from orchestrator.store.tables import (
+    ACCEPTED,
+    STALE,
+    VOID,
+    chunk,
+    host,
+    phone,
+    report,
+    run,
+    sweep,
+    trial,
+)
 from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Refused

@@ -10,12 +10,10 @@ from orchestrator.nouns import RunState
 from orchestrator.plan.policy import Policy, StopRule
 from orchestrator.plan.stopping import Decision, Stop, decide
 from orchestrator.store import tables
-from orchestrator.store.tables import report, run, sweep, trial
+from orchestrator.store.tables import ACCEPTED, report, run, sweep, trial
 from workloads.condition import Condition
 from workloads.measure import Standing
 from workloads.messages import Event
-
-ACCEPTED = "accepted"
 
 
 def policies(connection: Connection, sweeps: Collection[str]) -> dict[str, Policy]:

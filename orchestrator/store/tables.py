@@ -20,6 +20,9 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
+# What became of a report.
+ACCEPTED, VOID, FAULT, STALE = "accepted", "void", "fault", "stale"
+
 
 def _json() -> Any:
     return Column(JSON, nullable=False)
