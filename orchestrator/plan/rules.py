@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.plan.cells import WORKLOAD, Axis, Cell, CellReader, CellSpace, Rule, Written
-from orchestrator.plan.document import Entries, Entry, Items, Node, Place, Scalar
+from orchestrator.plan.document import Entries, Items, Node, Place, Scalar
 from orchestrator.plan.reading import Reader
 from orchestrator.plan.selector import BadSelector, Selector, parse_selector
 from workloads.text import safe_text
@@ -114,9 +114,9 @@ class Rules:
             for key, entry in given.entries.items()
             if key in self._cells.axes
         )
-        if kind == "exclude" and not axes and "when" not in given.entries:
+        if kind == "exclude" and not given.entries.keys() - {"why"}:
             self._reader.refuse(node, path, "it names no cell; write a key such as batch_size: 32")
-        when = self._entry(given, "when")
+        when = given.entries.get("when")
         selector = read_selector(self._reader, when.node, f"{path}.when") if when else None
         rule = Rule(
             kind=kind,
@@ -128,11 +128,8 @@ class Rules:
         )
         return _Written(rule, axes, node.place)
 
-    def _entry(self, given: Entries, key: str) -> Entry | None:
-        return given.entries.get(key)
-
     def _why(self, given: Entries, node: Node, path: str, kind: str) -> str:
-        entry = self._entry(given, "why")
+        entry = given.entries.get("why")
         if entry is None:
             if kind == "exclude":
                 self._reader.refuse(node, path, "the key 'why' is missing; it stands in every plan")
