@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "phone": ("orchestrator.commands.phone:phone", "List the phones."),
     "compare": ("orchestrator.commands.compare:compare", "Say which side is faster, and how sure."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
+    "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
     "agent": ("agent.cli:agent", "Run the agent of a host with phones."),
     "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
     "kernels": ("kernels.harness.cli:kernels", "Check, time and tune the OpenCL kernels."),

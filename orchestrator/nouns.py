@@ -158,6 +158,8 @@ class RunOutcome:
 
     trial: str
     repeat: int
+    block: int
+    position: int
     phone: str
     case: Case
     condition: Condition

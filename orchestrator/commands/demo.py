@@ -86,7 +86,10 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     """The comparison, three sentences, the files, and the way to a real phone."""
     from orchestrator.analysis.findings import findings
     from orchestrator.commands.comparison import print_comparison
-    from orchestrator.commands.export import render
+    from orchestrator.commands.export import ranking
+    from orchestrator.export.page import render_page
+    from orchestrator.export.tables import ranking_table
+    from orchestrator.export.writers import csv_pieces
 
     click.echo()
     print_comparison(runs)
@@ -95,7 +98,11 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     for finding in findings(runs):
         click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
     click.echo()
-    for name, form in (("report.html", "html"), ("comparison.csv", "comparison")):
-        (folder / name).write_text(render(form, "demo", runs), encoding="utf-8", newline="")
+    files = {
+        "report.html": render_page("demo", runs).encode(),
+        "comparison.csv": b"".join(csv_pieces(ranking_table(0, ranking(list(runs))))),
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
         click.echo(f"{folder / name}")
     click.echo(REAL_PHONE)
