@@ -10,7 +10,7 @@ from orchestrator.commands.common import lab_option, read_lab
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from orchestrator.export.bundle import Contents
     from orchestrator.export.table import Table
@@ -48,8 +48,8 @@ def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Con
         simulated=SIMULATED if simulated else "",
     )
 
-    def rows(part: str) -> "Iterator[bytes]":
-        return map(json_line, rows_of(db, sweep.id, part))
+    def rows(part: str) -> "Callable[[], Iterator[bytes]]":
+        return lambda: map(json_line, rows_of(db, sweep.id, part))
 
     about = {
         "sweep": sweep.id,
@@ -59,11 +59,11 @@ def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Con
         "schema": schema(),
         "simulated": simulated,
     }
-    files = {
+    files: dict[str, Callable[[], Iterable[bytes]]] = {
         "README.md": lambda: [readme.encode()],
         "sweep.yaml": lambda: [sweep_source(db, sweep.id).encode()],
         "figures.csv": lambda: csv_pieces(figures),
-        **{f"rows/{part}.jsonl": (lambda part=part: rows(part)) for part in PARTS},
+        **{f"rows/{part}.jsonl": rows(part) for part in PARTS},
     }
     return Contents(about, files)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
@@ -86,7 +86,7 @@ def _target(db: "Database", sweep: "SweepSummary", wish: Wish, output: str) -> I
     try:
         with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as made:
             try:
-                yield made
+                yield cast(BinaryIO, made)
                 made.close()
                 Path(made.name).chmod(0o644)
                 Path(made.name).replace(path)
