@@ -7,6 +7,7 @@ must never reach a screen, a log or a table. Applied where text enters and again
 import unicodedata
 
 _KEEP = {"\t", "\n"}
+_MARKS_MAX = 2  # on one letter; more of them pile up over the lines above and below
 
 
 def safe_text(text: object, limit: int = 200, lines: bool = False) -> str:
@@ -18,12 +19,14 @@ def safe_text(text: object, limit: int = 200, lines: bool = False) -> str:
 
 
 def _kept(raw: str, lines: bool) -> list[str]:
-    kept = []
+    kept, marks = [], 0
     for character in raw:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in {"Mn", "Me"} else 0
         if character in _KEEP:
             kept.append(character if lines else " ")
-        elif unicodedata.category(character) in {"Cs", "Cn", "Co"}:
+        elif category in {"Cs", "Cn", "Co"}:
             kept.append("\N{REPLACEMENT CHARACTER}")
-        elif not unicodedata.category(character).startswith(("C", "Zl", "Zp")):
+        elif not category.startswith(("C", "Zl", "Zp")) and marks <= _MARKS_MAX:
             kept.append(character)
     return kept

@@ -24,6 +24,7 @@ from workloads.units import (
         ("\x9b31mred", "31mred"),  # the same as one byte
         ("ab\u202ecd", "abcd"),  # turns the line around
         ("zero\u200bwidth", "zerowidth"),
+        ("a" + "\u0300" * 9 + "b", "a\u0300\u0300b"),  # piles marks over other lines
         ("one\ntwo\tthree", "one two three"),
         ("x" * 500, "x" * 199 + "…"),
     ],
