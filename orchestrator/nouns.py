@@ -59,6 +59,28 @@ class SweepState(StrEnum):
 
 
 @dataclass(frozen=True)
+class Lease:
+    """What a phone is leased for, and until when (epoch seconds) silence is taken for life."""
+
+    sweep: str
+    trial: str
+    repeat: int
+    attempt: int
+    until: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A square of a sweep's matrix: one case under one condition, on all its phones."""
+
+    case: str
+    condition: str
+    runs: dict[RunState, int]
+    void: int = 0
+
+
+@dataclass(frozen=True)
 class KnownPhone:
     """A phone as the store knows it, joined with its latest heartbeat."""
 
@@ -80,6 +102,12 @@ class KnownPhone:
     reserved_by: str = ""
     reserved_until: float = 0.0
     reserved_why: str = ""
+    lease: Lease | None = None
+    left_s: float | None = None
+    steps: int | None = None
+    locked_khz: dict[int, int] = field(default_factory=dict)
+    clocks_khz: dict[int, int] = field(default_factory=dict)
+    power_w: float | None = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +186,6 @@ class RunOutcome:
 
     trial: str
     repeat: int
-    block: int
-    position: int
     phone: str
     case: Case
     condition: Condition

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.store import backlog, queries
+from orchestrator.store import backlog, health, leases, queries
 from orchestrator.store.database import Database
 from workloads.messages import Presence
 
@@ -21,14 +21,19 @@ def write_board(db: Database, presences: Sequence[Presence]) -> dict[str, Any]:
     states = {phone.serial: phone.state for beat in presences for phone in beat.phones}
     known = backlog.known_facts(db)
     phones = Counter(states.get(serial, "away") for serial in {*known, *states})
+    ill = health.ill_phones(db)
     return {
         "at": datetime.now(UTC).isoformat(),
         "hosts": {presence.host: presence.at.isoformat() for presence in presences},
         "phones": dict(sorted(phones.items())),
+        "ill": [{"phone": serial, "health": is_, "why": why} for serial, is_, why in ill],
+        "drained": sorted(leases.drained_hosts(db)),
         "sweeps": [
             {
                 "id": sweep.id,
                 "name": sweep.name,
+                "state": sweep.state,
+                "why": sweep.state_why,
                 "total": sweep.total,
                 "done": sweep.done,
                 "failed": sweep.failed,

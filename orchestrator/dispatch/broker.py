@@ -4,6 +4,7 @@ Nothing here is the truth. Every key may vanish at any moment and comes back by 
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +30,7 @@ CONFIRMED_KEPT = 10_000
 CONFIRMED_TTL_S = 600
 BOARD_TTL_S = 5
 PRESENCE_BYTES_MAX = 1024 * 1024
+EVENT_BYTES_MAX = 64 * 1024
 
 
 class Broker:
@@ -48,6 +50,22 @@ class Broker:
         """Raise BrokerDown, in one sentence, unless the broker answers."""
         with self._translated():
             self._redis.ping()
+
+    def is_open(self) -> bool:
+        """Whether anybody who reaches it may use it: asked without a name and a password."""
+        plain = re.sub(r"//[^@/]*@", "//", self.url)
+        stranger = redis.Redis.from_url(plain, protocol=2, socket_timeout=3)
+        try:
+            stranger.ping()
+        except redis.AuthenticationError:
+            return False
+        except redis.RedisError as error:
+            if "NOAUTH" in str(error) or "NOPERM" in str(error) or "DENIED" in str(error):
+                return False
+            raise BrokerDown(f"the broker at {without_password(self.url)}: {error}") from error
+        finally:
+            stranger.close()
+        return True
 
     def presences(self) -> list[Presence]:
         """The heartbeats that have not expired; one that cannot be read counts as silence."""
@@ -100,6 +118,12 @@ class Broker:
             newest = self._redis.xrevrange(EVENTS_KEY, count=1)
         return str(newest[0][0].decode()) if newest else "0-0"
 
+    def latest_events(self, count: int) -> tuple[str, list[Event]]:
+        """The last few things that happened, and the cursor that stands behind them."""
+        with self._translated():
+            entries = list(reversed(self._redis.xrevrange(EVENTS_KEY, count=count)))
+        return (entries[-1][0].decode() if entries else "0-0"), _events(entries)
+
     def events(self, cursor: str, wait_s: float) -> tuple[str, list[Event]]:
         """What happened after the cursor; waits for it, but no longer than asked.
 
@@ -110,14 +134,7 @@ class Broker:
             entries = streams[0][1] if streams else []
             if not entries and _moment(self.newest_event()) < _moment(cursor):
                 cursor = "0-0"
-        events = []
-        for entry, fields in entries:
-            cursor = entry.decode()
-            try:
-                events.append(decode(Event, fields.get(b"e", b""), 64 * 1024))
-            except BadMessage:
-                continue
-        return cursor, events
+        return (entries[-1][0].decode() if entries else cursor), _events(entries)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -130,6 +147,17 @@ class Broker:
         except (redis.RedisError, OSError) as error:
             shown = without_password(self.url)
             raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error
+
+
+def _events(entries: Sequence[Any]) -> list[Event]:
+    """What the entries of the stream say; one that cannot be read is left out."""
+    events = []
+    for _, fields in entries:
+        try:
+            events.append(decode(Event, fields.get(b"e", b""), EVENT_BYTES_MAX))
+        except BadMessage:
+            continue
+    return events
 
 
 def _moment(entry: str) -> tuple[int, ...]:

@@ -87,6 +87,17 @@ def suspects(db: Database) -> set[str]:
         return {row.serial for row in rows}
 
 
+def ill_phones(db: Database) -> list[tuple[str, str, str]]:
+    """Phones that get no runs: serial, health and why."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(phone.c.serial, phone.c.health, phone.c.health_why)
+            .where(phone.c.health != Health.GOOD)
+            .order_by(phone.c.health, phone.c.serial)
+        )
+        return [(row.serial, row.health, row.health_why) for row in rows]
+
+
 def _standing(connection: Connection, serial: str) -> Standing | None:
     found = connection.execute(select(*_STANDING).where(phone.c.serial == serial)).first()
     return _read(found) if found is not None else None

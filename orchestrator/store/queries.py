@@ -1,6 +1,6 @@
 """Every read, named for the question it answers. Rows never leave this room."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,6 @@ from orchestrator.nouns import (
 )
 from orchestrator.store import tables
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import label_of
 from orchestrator.store.tables import (
     ACCEPTED,
     STALE,
@@ -48,7 +47,7 @@ def known_phones(db: Database) -> list[KnownPhone]:
             serial=row.serial,
             host=row.host,
             facts=PhoneFacts.model_validate(row.facts),
-            seen_at=_aware(row.seen_at),
+            seen_at=aware(row.seen_at),
             health=row.health,
             health_why=row.health_why,
             tags=tuple(row.tags),
@@ -87,7 +86,7 @@ def sweep_summaries(
         SweepSummary(
             id=row.id,
             name=row.name,
-            created_at=_aware(row.created_at),
+            created_at=aware(row.created_at),
             trials=trials_of.get(row.id, 0),
             runs=runs_of.get(row.id, {}),
             state=SweepState(row.state),
@@ -138,11 +137,6 @@ def _runs_in(db: Database, sweep_id: str, state: RunState) -> list[tuple[str, in
 
 def measured_runs(db: Database, sweep_id: str, void: bool = False) -> list[MeasuredRun]:
     """The accepted runs of a sweep in the order they were planned; void ones too when asked."""
-    return list(each_measured_run(db, sweep_id, void))
-
-
-def each_measured_run(db: Database, sweep_id: str, void: bool = False) -> Iterator[MeasuredRun]:
-    """The same runs, one after the other: however many there are, few are in memory."""
     wanted = (ACCEPTED, VOID) if void else (ACCEPTED,)
     question = (
         select(
@@ -160,11 +154,10 @@ def each_measured_run(db: Database, sweep_id: str, void: bool = False) -> Iterat
         .order_by(run.c.phone, run.c.block, run.c.position)
     )
     with db.read() as connection:
-        rows = connection.execution_options(yield_per=200).execute(question)
-        yield from _measured(sweep_id, rows)
+        return list(_measured(sweep_id, connection.execute(question).all()))
 
 
-def _measured(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
+def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
     for body, block, position, case, condition, facts in rows:
         said = Report.model_validate_json(body)
         if said.verdict is None:
@@ -195,7 +188,7 @@ def run_outcomes(db: Database, sweep_id: str) -> list[RunOutcome]:
     """What became of every run of a sweep: the last report that counts for it, if there is one."""
     runs = (
         select(run.c.trial, run.c.repeat, run.c.phone, run.c.state, run.c.note)
-        .add_columns(run.c.block, run.c.position, trial.c.case, trial.c.condition)
+        .add_columns(trial.c.case, trial.c.condition)
         .join(trial, trial.c.id == run.c.trial)
         .where(run.c.sweep == sweep_id)
         .order_by(run.c.phone, run.c.block, run.c.position)
@@ -220,8 +213,6 @@ def _outcome(row: Any, body: str | None) -> RunOutcome:
     return RunOutcome(
         trial=row.trial,
         repeat=row.repeat,
-        block=row.block,
-        position=row.position,
         phone=row.phone,
         case=Case.model_validate(row.case),
         condition=Condition.model_validate(row.condition),
@@ -245,18 +236,7 @@ def telemetry(db: Database, digest: str) -> bytes | None:
     return blob if digest_of_bytes(blob) == digest else None
 
 
-def leases(db: Database) -> dict[str, tuple[str, int, str]]:
-    """What each phone is leased for: trial, repeat and the case's short name."""
-    with db.read() as connection:
-        rows = connection.execute(
-            select(run.c.phone, run.c.trial, run.c.repeat, trial.c.case, trial.c.condition)
-            .join(trial, trial.c.id == run.c.trial)
-            .where(run.c.state == RunState.LEASED)
-        ).all()
-    return {row.phone: (row.trial, row.repeat, label_of(row.case, row.condition)) for row in rows}
-
-
-def _aware(moment: datetime) -> datetime:
+def aware(moment: datetime) -> datetime:
     """SQLite forgets the time zone; everything is stored in UTC."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -283,7 +263,7 @@ def audit(db: Database, of: str | None = None, limit: int = 100) -> list[Decided
     with db.read() as connection:
         rows = connection.execute(question).all()
     return [
-        Decided(_aware(row.at), row.who, row.verb, row.object, row.before, row.after, row.undo)
+        Decided(aware(row.at), row.who, row.verb, row.object, row.before, row.after, row.undo)
         for row in rows
     ]
 
