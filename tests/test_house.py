@@ -35,7 +35,7 @@ MIDDLE = {
     "store": {"plan"},
     "dispatch": {"store"},
     "lab": {"dispatch", "store"},
-    "tui": {"dispatch", "store", "analysis"},
+    "tui": {"plan", "dispatch", "store", "analysis"},
     "commands": {"plan", "analysis", "export", "store", "dispatch", "lab", "tui"},
 }
 

@@ -14,6 +14,7 @@ from workloads.lab import Lab
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.broker import Broker
+    from orchestrator.store.control import Change
     from orchestrator.store.database import Database
 
 lab_option = click.option(
@@ -24,6 +25,9 @@ lab_option = click.option(
     envvar="FARM_LAB",
     show_default=True,
     help="The lab folder.",
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, and do nothing."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -81,3 +85,25 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     for line in texts:
         table.add_row(*(Text(cell) for cell in line))
     Console().print(table)
+
+
+def somebody() -> str:
+    """Who is at the keyboard, for the record of changes."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+def print_change(broker: "Broker", change: "Change") -> None:
+    """Say what was changed and how to undo it, here and to whoever watches."""
+    from workloads.text import safe_text
+
+    if change.changed and not change.dry_run:
+        broker.tell(change.event)
+    said, *undo = change.lines
+    click.echo(safe_text(said, 600))
+    for way_back in undo:
+        click.echo(safe_text(way_back, 600), err=True)

@@ -62,10 +62,12 @@ def demo(folder: Path | None, speed: float) -> int:
 
 def _run(folder: Path, speed: float) -> "tuple[Sequence[MeasuredRun], int]":
     """Bring the lab up, run the sweep and take the lab down; answer its runs and failures."""
+    from orchestrator.commands.hands import Hands
+    from orchestrator.commands.watch import read_filter
     from orchestrator.lab.demo import demo_lab
     from orchestrator.store.queries import measured_runs, sweep_summaries
     from orchestrator.submission import submit
-    from orchestrator.tui.follow import follow
+    from orchestrator.tui.follow import Wish, follow
     from workloads.lab import Lab
 
     began = time.monotonic()
@@ -77,7 +79,12 @@ def _run(folder: Path, speed: float) -> "tuple[Sequence[MeasuredRun], int]":
         sent = submit(EXAMPLE.read_text(), up.db, up.broker)
         sweep = sent.sweep.id
         say(f"submitted {EXAMPLE.name}: {sent.stored.new_runs} runs")
-        follow(up.db, up.broker, sweep, lambda view: up.intact() and view.sweeps[0].finished)
+        follow(
+            *(up.db, up.broker, Wish(sweep, "demo")),
+            lambda view: up.intact() and view.sweeps[0].finished,
+            read_filter,
+            Hands(up.db, up.broker),
+        )
         say("all runs are in; stopping everything")
         return measured_runs(up.db, sweep, void=True), sweep_summaries(up.db, sweep)[0].failed
 
@@ -86,10 +93,7 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     """The comparison, three sentences, the files, and the way to a real phone."""
     from orchestrator.analysis.findings import findings
     from orchestrator.commands.comparison import print_comparison
-    from orchestrator.commands.export import ranking
-    from orchestrator.export.page import render_page
-    from orchestrator.export.tables import ranking_table
-    from orchestrator.export.writers import csv_pieces
+    from orchestrator.commands.export import render
 
     click.echo()
     print_comparison(runs)
@@ -98,11 +102,7 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     for finding in findings(runs):
         click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
     click.echo()
-    files = {
-        "report.html": render_page("demo", runs).encode(),
-        "comparison.csv": b"".join(csv_pieces(ranking_table(0, ranking(list(runs))))),
-    }
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+    for name, form in (("report.html", "html"), ("comparison.csv", "comparison")):
+        (folder / name).write_text(render(form, "demo", runs), encoding="utf-8", newline="")
         click.echo(f"{folder / name}")
     click.echo(REAL_PHONE)

@@ -1,65 +1,156 @@
-"""Following a lab: looks, shows, waits for the next event. Live on a terminal, lines in a pipe."""
+"""Following a lab: a live screen on a terminal, plain lines or JSON in a pipe."""
 
 import json
 import os
 import sys
+import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-
-from rich.console import Console
-from rich.live import Live
+from typing import Protocol
 
 from orchestrator.dispatch.broker import Broker
-from orchestrator.lab_view import LabView, look
+from orchestrator.lab_view import LabView, Lookout
 from orchestrator.store.database import Database
-from orchestrator.tui.panels import event_line, screen, summary_line
-from workloads.fault import BrokerDown, StoreDown
+from orchestrator.tui.events import event_line, summary_line
+from orchestrator.tui.keyboard import keys_of
+from orchestrator.tui.lookout import Watcher, concerns
+from orchestrator.tui.moves import Read, press
+from orchestrator.tui.panels import screen
+from orchestrator.tui.state import Ask, Ui
+from orchestrator.tui.terminal import Terminal
+from workloads.fault import BrokerDown, FarmError, StoreDown
 from workloads.messages import Event
 
-REDRAW_S = 0.25
+REDRAW_S = 0.25  # at most four times a second
+TICK_S = 1.0  # the age of the data goes on, whatever happens
 SUMMARY_S = 60.0
-EVENTS_SHOWN = 200
+LINGER_S = 1.0  # a finished sweep stays on the screen for a moment
 
 Done = Callable[[LabView], bool]
+
+
+class Hands(Protocol):
+    """Whoever carries out what the reader of a screen has confirmed."""
+
+    def do(self, ask: Ask) -> str:
+        """Do it, and say what was changed and how to undo it."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How somebody wants to follow."""
+
+    sweep: str | None = None
+    lab: str = ""
+    read_only: bool = False
+    ascii_only: bool = False
 
 
 def is_live(stream: object = None) -> bool:
     """Whether to redraw: decided by the terminal alone, because FORCE_COLOR deceives Rich."""
     shown = stream or sys.stdout
     fileno = getattr(shown, "fileno", None)
-    return fileno is not None and os.isatty(fileno()) and os.environ.get("TERM") != "dumb"
+    if fileno is None or os.environ.get("TERM") == "dumb":
+        return False
+    return os.isatty(fileno()) and os.isatty(sys.stdin.fileno())
 
 
-def follow(db: Database, broker: Broker, sweep: str | None, done: Done) -> LabView:
-    """Follow until the look at the lab says that it is done."""
-    return (_follow_live if is_live() else _follow_lines)(db, broker, sweep, done)
+def follow(
+    db: Database,
+    broker: Broker,
+    wish: Wish,
+    done: Done,
+    read: Read,
+    hands: Hands | None = None,
+) -> LabView:
+    """Follow until the look at the lab says that it is done, or the reader has seen enough."""
+    if not is_live():
+        return follow_lines(db, broker, wish.sweep, done)
+    terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), wish.ascii_only)
+    watcher = Watcher(db, broker, wish.sweep, wish.lab, terminal.wake)
+    watcher.start()
+    try:
+        with terminal.open():
+            return _Live(terminal, watcher, wish, read, hands).run(done)
+    finally:
+        watcher.stop()
 
 
-def _follow_live(db: Database, broker: Broker, sweep: str | None, done: Done) -> LabView:
-    console = Console()
-    events: deque[Event] = deque(maxlen=EVENTS_SHOWN)
-    cursor = broker.newest_event()
-    view = look(db, broker, sweep)
-    with Live(console=console, auto_refresh=False, screen=True) as live:
-        while not done(view):
+class _Live:
+    """The loop of the screen: keys in, lines out, and no judgement of its own."""
+
+    def __init__(
+        self, terminal: Terminal, watcher: Watcher, wish: Wish, read: Read, hands: Hands | None
+    ) -> None:
+        self._terminal = terminal
+        self._watcher = watcher
+        self._read = read
+        self._hands = hands
+        self._ui = Ui(read_only=wish.read_only or hands is None)
+        self._pending = b""
+        self._notes: list[str] = []
+
+    def run(self, done: Done) -> LabView:
+        """Until it is done or quit."""
+        drawn, shown = 0.0, None
+        finished: float | None = None
+        while not self._ui.quit:
+            now = time.monotonic()
+            due = shown is not self._watcher.seen or now - drawn >= TICK_S
+            if due and now - drawn >= REDRAW_S:
+                shown, drawn = self._watcher.seen, now
+                self._draw()
+                if done(shown.view):
+                    finished = finished or now
+            if finished is not None and now - finished >= LINGER_S:
+                break
+            next_look = drawn + (REDRAW_S if shown is not self._watcher.seen else TICK_S)
+            typed = self._terminal.read(max(0.0, min(next_look - now, LINGER_S)))
+            if self._watcher.failure is not None:
+                raise self._watcher.failure
+            if self._take(typed) or self._notes or self._resized():
+                self._draw()
+        return self._watcher.seen.view
+
+    def _take(self, typed: bytes) -> bool:
+        if not typed:
+            return False
+        keys, self._pending = keys_of(self._pending + typed)
+        for key in keys:
+            if key == "redraw":
+                self._terminal.forget()
             now = datetime.now(UTC)
-            drawing = screen(view, tuple(events), now, console.width, console.height)
-            live.update(drawing, refresh=True)
-            drawn = time.monotonic()
-            try:
-                cursor, new = broker.events(cursor, REDRAW_S)
-                events.extend(event for event in new if _concerns(event, sweep))
-                view = look(db, broker, sweep)
-            except (BrokerDown, StoreDown):
-                time.sleep(REDRAW_S)  # the age of the last look is on the screen
-            time.sleep(max(0.0, drawn + REDRAW_S - time.monotonic()))
-    return view
+            self._ui, ask = press(self._ui, key, self._watcher.seen, now, self._read)
+            if ask is not None:
+                self._ui = self._ui.with_(note="…")
+                threading.Thread(target=self._do, args=(ask,), daemon=True).start()
+        return bool(keys)
+
+    def _do(self, ask: Ask) -> None:
+        """Carry a change out, away from the screen: the store may take its time."""
+        assert self._hands is not None
+        try:
+            self._notes.append(self._hands.do(ask))
+        except FarmError as error:
+            self._notes.append(f"not done: {error}")
+        self._terminal.wake()
+
+    def _resized(self) -> bool:
+        return self._terminal.size() != (self._ui.width, self._ui.height)
+
+    def _draw(self) -> None:
+        width, height = self._terminal.size()
+        if (width, height) != (self._ui.width, self._ui.height):
+            self._terminal.forget()
+        note = self._notes.pop() if self._notes else self._ui.note
+        self._ui = self._ui.with_(width=width, height=height, note=note)
+        self._terminal.draw(screen(self._watcher.seen, self._ui, datetime.now(UTC)))
 
 
-def _follow_lines(db: Database, broker: Broker, sweep: str | None, done: Done) -> LabView:
+def follow_lines(db: Database, broker: Broker, sweep: str | None, done: Done) -> LabView:
+    """Follow as plain lines, for pipes and logs."""
     return _follow_text(db, broker, sweep, done, event_line, summary_line)
 
 
@@ -77,7 +168,8 @@ def _follow_text(
     show_view: Callable[[LabView], str],
 ) -> LabView:
     cursor = broker.newest_event()
-    view = look(db, broker, sweep)
+    lookout = Lookout(db, broker, sweep)
+    view = lookout.look()
     print_line(show_view(view))
     if done(view):
         return view
@@ -86,9 +178,9 @@ def _follow_text(
         try:
             cursor, new = broker.events(cursor, 1.0)
             for event in new:
-                if _concerns(event, sweep):
+                if concerns(event, sweep):
                     print_line(show_event(event))
-            view = look(db, broker, sweep)
+            view = lookout.look()
         except (BrokerDown, StoreDown) as error:
             sys.stderr.write(f"waiting: {error}\n")
             time.sleep(1.0)
@@ -101,14 +193,12 @@ def _follow_text(
 
 def _as_json(view: LabView) -> str:
     sweeps = [asdict(item) for item in view.sweeps]
-    return json.dumps({"kind": "summary", "at": view.at, "sweeps": sweeps}, default=str)
+    rest = asdict(view.rest) if view.rest is not None else None
+    said = {"kind": "summary", "at": view.at, "sweeps": sweeps, "remaining": rest}
+    return json.dumps(said, default=str)
 
 
 def print_line(text: str) -> None:
     """Print a line at once, so that a pipe sees it when it happens."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def _concerns(event: Event, sweep: str | None) -> bool:
-    return sweep is None or event.sweep in ("", sweep)

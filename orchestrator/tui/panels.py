@@ -1,120 +1,211 @@
-"""What the screen shows: pure, from one look at the lab to Rich renderables.
+"""The whole screen: pure, from what was seen and what is looked at to lines of text.
 
-Everything that came from a phone goes through safe_text into Text, never into markup.
+Every line is exactly as wide as the screen, and there are exactly as many as it is high.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
-from orchestrator.lab_view import LabView
-from orchestrator.nouns import KnownPhone, SweepSummary
-from workloads.messages import Event
-from workloads.text import safe_text
-from workloads.units import format_duration
+from orchestrator.nouns import KnownPhone
+from orchestrator.tui.cells import Piece, between, line, rule, said
+from orchestrator.tui.detail import PANE_LINES, phone_page, phone_pane
+from orchestrator.tui.events import EVENT_STYLES, event_panel
+from orchestrator.tui.header import header
+from orchestrator.tui.matrix import heat_map
+from orchestrator.tui.order import chosen, place_of
+from orchestrator.tui.phones import heading_of, phone_table
+from orchestrator.tui.state import Mode, Seen, Ui
+from orchestrator.tui.words import LOOKS, doing, look_of
 
-STATE_STYLES = {"busy": "green", "idle": "default", "away": "red", "unfit": "yellow"}
-EVENT_STYLES = {"accepted": "green", "void": "yellow", "stale": "yellow", "expired": "red"}
-STALE_AFTER_S = 5.0
-WIDE = 100  # columns from which everything is shown
+BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32
+LEFT_WIDTH = 130
+PANE_HEIGHT, PANE_WIDTH = 30, 60
+EVENTS_MIN = 5
+WRONG = ("fault", "void", "expired")
+SMALL = 8  # lines; below it there is no room for a footer
 
-
-def screen(
-    view: LabView, events: Sequence[Event], now: datetime, width: int, height: int
-) -> RenderableType:
-    """The whole screen, fitted to its size."""
-    room = max(3, height - len(view.phones) - 5)
-    return Group(
-        header(view, now),
-        phones_table(view.phones, wide=width >= WIDE),
-        events_list(events[-room:]),
-    )
-
-
-def header(view: LabView, now: datetime) -> RenderableType:
-    """The sweep, how far it is, and how old all of this is."""
-    age = (now - view.at).total_seconds()
-    live = Text("● live", "green") if age < STALE_AFTER_S else Text(f"○ {age:.0f} s old", "red")
-    line = Table.grid(expand=True)
-    line.add_column(ratio=1)
-    line.add_column(justify="right")
-    shown = view.sweeps[0] if view.sweeps else None
-    title = Text("no sweep") if shown is None else Text(f"{shown.name} ({shown.id})", "bold")
-    line.add_row(title, live)
-    if shown is None:
-        return line
-    bar = Table.grid(padding=(0, 2))
-    done = shown.done + shown.failed
-    bar.add_row(ProgressBar(total=max(1, shown.total), completed=done, width=40), _counts(shown))
-    return Group(line, bar)
-
-
-def _counts(sweep: SweepSummary) -> Text:
-    text = Text(f"{sweep.done}/{sweep.total} done")
-    if sweep.failed:
-        text.append(f", {sweep.failed} failed", "red")
-    return text
+HELP = (
+    ("↑ ↓ j k", "move; PgUp PgDn, g and G to the ends"),
+    ("⏎", "open the phone; esc goes back"),
+    ("/", "show only some phones: mi*   root and ram_mb >= 6000   tag == paper   (empty: all)"),
+    ("s", "sort by state, name, host, temperature, battery, time left"),
+    ("p", "pause or resume the sweep: running runs finish, no new one starts"),
+    ("c", "cancel the sweep: what is queued is dropped, results stay"),
+    ("r", "retry what failed, and nothing else"),
+    ("Q", "quarantine the selected phone, or release it"),
+    ("+ -", "raise or lower the sweep's priority"),
+    ("? h", "this help"),
+    ("q", "quit; Ctrl-C too. The lab goes on."),
+    ("", ""),
+    ("run", "it measures; prepare, pin, collect and restore come around that"),
+    ("cool", "it waits until it is cool enough to start; LEFT says how long"),
+    ("SUSPECT", "it failed too often and is checked before it works again"),
+    ("QUARANT.", "it gets no runs until somebody releases it (Q)"),
+    ("AWAY", "its host does not see it: cable, USB debugging, or the host itself"),
+    ("2.84L", "a clock in GHz; L: locked, and there it stands; !: locked, and elsewhere"),
+    ("34.5↑", "the hottest of its CPU; ↑ gets warmer, ↓ cooler"),
+    ("void", "the phone was not in the state asked for: the run is repeated"),
+    ("ETA", "when the last phone is done; eight of ten ends lie between the two in brackets"),
+)
 
 
-def phones_table(phones: Sequence[KnownPhone], wide: bool) -> Table:
-    """One line per phone; on a narrow screen without host and battery."""
-    table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
-    columns = (("PHONE", 16), ("HOST", 8), ("STATE", 5), ("STAGE", 12), ("°C", 5), ("BAT", 5))
-    for heading, least in columns:
-        if wide or heading not in ("HOST", "BAT"):
-            table.add_column(heading, no_wrap=True, min_width=least)
-    table.add_column("RUN", no_wrap=True, ratio=1)
-    for phone in phones:
-        style = STATE_STYLES.get(phone.state, "default")
-        temp = "--" if phone.temp_c is None else f"{phone.temp_c:.1f}"
-        battery = "--" if phone.battery_pct is None else f"{phone.battery_pct} %"
-        table.add_row(
-            Text(safe_text(phone.facts.model, 24 if wide else 16)),
-            *([Text(safe_text(phone.host, 16))] if wide else []),
-            Text(phone.state, style),
-            Text(_stage(phone)),
-            Text(temp),
-            *([Text(battery)] if wide else []),
-            Text(safe_text(phone.run or phone.why, 60)),
-        )
-    return table
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of a screen are shared out."""
+
+    head: int
+    rows: int
+    pane: int
+    events: int
+    left: int
+    footer: int
 
 
-def _stage(phone: KnownPhone) -> str:
-    if phone.progress is not None:
-        return f"{safe_text(phone.stage, 12)} {phone.progress:.0%}"
-    if phone.stage == "cool" and phone.ready_s is not None:
-        return f"cool, {format_duration(phone.ready_s[0])}"
-    return safe_text(phone.stage, 12)
+def layout(ui: Ui, phones: int) -> Layout:
+    """Share the lines out: header first, then phones, then the selected one, then events."""
+    tiny = ui.width < 40 or ui.height < SMALL
+    head = min(3, ui.height) if tiny else 3
+    footer = 0 if ui.height < SMALL else 1
+    left = LEFT_WIDTH if ui.width >= BESIDE_WIDTH and ui.height >= BESIDE_HEIGHT else ui.width
+    body = ui.height - head - footer
+    if ui.width < 40 or body < 3:
+        return Layout(head, 0, 0, 0, left, footer)
+    pane = PANE_LINES if ui.height >= PANE_HEIGHT and ui.width >= PANE_WIDTH else 0
+    kept = EVENTS_MIN if ui.height >= 20 else 0
+    rows = max(1, min(max(phones, 1), body - 2 - pane - kept))
+    events = max(0, body - 2 - rows - pane)
+    if events < 2:
+        rows, events = rows + events, 0
+    return Layout(head, rows, pane, events, left, footer)
 
 
-def events_list(events: Sequence[Event]) -> Table:
-    """The latest events, oldest first."""
-    table = Table.grid(padding=(0, 2))
-    for event in events:
-        table.add_row(
-            Text(f"{event.at.astimezone():%H:%M:%S}", "dim"),
-            Text(safe_text(event.kind, 12), EVENT_STYLES.get(event.kind, "default")),
-            Text(safe_text(event.phone, 20)),
-            Text(safe_text(event.text, 160), overflow="ellipsis", no_wrap=True),
-        )
-    return table
+def screen(seen: Seen, ui: Ui, now: datetime) -> list[Text]:
+    """All lines of the screen."""
+    if ui.mode is Mode.HELP:
+        return _filled(_help(ui), ui)
+    phones = chosen(seen.view.phones, ui, now)
+    plan = layout(ui, len(phones))
+    lines = header(seen, ui, now)[: plan.head]
+    lines += [line(ui.width)] * (plan.head - len(lines))
+    place = place_of(phones, ui.selected)
+    selected = phones[place] if phones else None
+    if ui.mode is Mode.PHONE and selected is not None and plan.rows:
+        body = ui.height - plan.head - plan.footer
+        lines += phone_page(selected, seen, ui, now, body)
+    else:
+        lines += _body(phones, selected, place, seen, ui, now, plan)
+    if plan.footer:
+        lines = [*lines[: ui.height - 1], footer(ui)]
+    return _filled(lines, ui)
 
 
-def event_line(event: Event) -> str:
-    """An event as a plain line, for pipes."""
-    where = " ".join(part for part in (event.sweep, event.phone) if part)
-    return safe_text(f"{event.at:%Y-%m-%dT%H:%M:%SZ} {event.kind} {where} {event.text}", 300)
+def _body(
+    phones: Sequence[KnownPhone],
+    selected: KnownPhone | None,
+    place: int,
+    seen: Seen,
+    ui: Ui,
+    now: datetime,
+    plan: Layout,
+) -> list[Text]:
+    if not plan.rows:
+        return []
+    left = ui.with_(width=plan.left)
+    lines = [heading_of(len(phones), len(seen.view.phones), left)]
+    lines += phone_table(phones, seen, left, now, plan.rows, place)
+    if plan.pane:
+        lines += phone_pane(selected, seen, plan.left, now)
+    names = {phone.serial: phone.facts.model for phone in seen.view.phones}
+    lines += event_panel(seen.events, names, seen.missed, plan.left, plan.events)
+    if plan.left == ui.width:
+        return lines
+    return _beside(lines, _right(seen, ui.width - plan.left - 3, len(lines), now))
 
 
-def summary_line(view: LabView) -> str:
-    """The state of a sweep as a plain line, for pipes."""
-    if not view.sweeps:
-        return f"{view.at:%Y-%m-%dT%H:%M:%SZ} no sweep"
-    sweep = view.sweeps[0]
-    counts = f"done={sweep.done} failed={sweep.failed} left={sweep.left} total={sweep.total}"
-    return f"{view.at:%Y-%m-%dT%H:%M:%SZ} sweep {sweep.id} {counts}"
+def _right(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
+    """Beside the phones, where there is room: the matrix, what is wrong, and the hosts."""
+    hosts = rule(width, f"hosts {len(seen.view.hosts)}")
+    listed = [hosts]
+    for host in sorted(seen.view.hosts)[:12]:
+        own = [phone for phone in seen.view.phones if phone.host == host]
+        busy = sum(phone.state == "busy" for phone in own)
+        listed.append(line(width, (f"{said(host, 30)}: {len(own)} phones, {busy} at work", "")))
+    trouble = _trouble(seen, width, max(3, height // 3), now)
+    room = max(6, height - len(listed) - len(trouble) - 2)
+    lines = [*heat_map(seen.view.cells, width, room), line(width), *trouble, line(width), *listed]
+    return [*lines, *[line(width)] * (height - len(lines))]
+
+
+def _trouble(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
+    """Everything that is not as it should be, in full: phones first, then runs that went wrong."""
+    lines: list[Text] = []
+    for phone in seen.view.phones:
+        look = look_of(phone, now)
+        if look.order <= LOOKS["away"].order:
+            words = f" {said(phone.facts.model, 30)}: {doing(phone, now)}"
+            lines.append(line(width, (f"{look.mark} {look.word}", look.style), (words, "")))
+    for event in reversed(seen.events):
+        if event.kind in WRONG:
+            at = f"{event.at.astimezone():%H:%M:%S} "
+            lines.append(
+                line(width, (at, "dim"), (said(event.text, 300), EVENT_STYLES[event.kind]))
+            )
+    if not lines:
+        lines.append(line(width, ("nothing", "dim")))
+    return [rule(width, "what is wrong"), *lines[: height - 1]]
+
+
+def _beside(left: Sequence[Text], right: Sequence[Text]) -> list[Text]:
+    joined = []
+    for at, begins in enumerate(left):
+        both = begins.copy()
+        both.append(" │ ", "dim")
+        if at < len(right):
+            both.append_text(right[at])
+        joined.append(both)
+    return joined
+
+
+def footer(ui: Ui) -> Text:
+    """The last line: a question, what was typed, what happened, or the keys."""
+    if ui.mode is Mode.CONFIRM and ui.ask is not None:
+        question = [(f"{ui.ask.question} ", "bold yellow"), ("y yes  n no", "bold")]
+        return line(ui.width, *question)
+    if ui.mode is Mode.FILTER:
+        hint = ui.wrong or "⏎ applies, esc leaves; for example: mi* or (root and ram_mb >= 6000)"
+        style = "red" if ui.wrong else "dim"
+        return line(ui.width, ("/", "bold"), (ui.typed, ""), ("█ ", ""), (said(hint, 200), style))
+    if ui.note:
+        return between(ui.width, [(said(ui.note, 300), "bold")], [("? help", "dim")])
+    return between(ui.width, _keys(ui), _named([("?", "help"), ("q", "quit")]))
+
+
+def _keys(ui: Ui) -> list[Piece]:
+    keys = [("↑↓", "pick"), ("⏎", "open"), ("/", "filter"), ("s", "sort")]
+    if not ui.read_only:
+        keys += [("p", "pause"), ("c", "cancel"), ("r", "retry"), ("Q", "quarantine")]
+    if ui.mode is Mode.PHONE:
+        keys[1] = ("esc", "back")
+    return _named(keys) + ([("read-only", "dim")] if ui.read_only else [])
+
+
+def _named(keys: Sequence[tuple[str, str]]) -> list[Piece]:
+    pieces: list[Piece] = []
+    for key, word in keys:
+        pieces += [(key, "bold"), (f" {word}  ", "dim")]
+    return pieces
+
+
+def _help(ui: Ui) -> list[Text]:
+    lines = [rule(ui.width, "keys and words", "any key goes back")]
+    for key, words in HELP:
+        lines.append(line(ui.width, (f" {key:<9}", "bold"), (words, "")))
+    return lines
+
+
+def _filled(lines: Sequence[Text], ui: Ui) -> list[Text]:
+    """Exactly as many lines as the screen has."""
+    return [*lines, *[line(ui.width)] * (ui.height - len(lines))][: ui.height]

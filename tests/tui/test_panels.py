@@ -1,71 +1,173 @@
-"""What the screen shows: drawn from values alone, whatever a phone calls itself."""
-
-import io
-from datetime import UTC, datetime, timedelta
+"""What the screen shows: drawn from values alone, line by line, at every size."""
 
 import pytest
-from rich.console import Console
+from rich.cells import cell_len
 
-from orchestrator.lab_view import LabView, join
-from orchestrator.nouns import KnownPhone, RunState, SweepSummary
-from orchestrator.tui.panels import event_line, screen, summary_line
+from orchestrator.lab_view import join
+from orchestrator.nouns import Lease, RunState, SweepState, SweepSummary
+from orchestrator.tui.events import event_line, summary_line
+from orchestrator.tui.matrix import MARKS, heat_map, mark_of
+from orchestrator.tui.state import Mode, Sort, Trace, Ui
 from tests.builders import a_phone, a_run
-from workloads.messages import Event, PhonePresence, Presence
-
-NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
-SWEEP = SweepSummary("sw-1", "demo", NOW, 4, {RunState.DONE: 3, RunState.QUEUED: 1})
-
-
-def a_view(*phones: KnownPhone, age_s: float = 0.0) -> LabView:
-    """A look at the lab, taken some time ago."""
-    return LabView(NOW - timedelta(seconds=age_s), {"host-a": NOW}, phones, (SWEEP,))
-
-
-def drawn(view: LabView, *events: Event, width: int = 100, height: int = 30) -> str:
-    """The screen as text."""
-    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
-    console.print(screen(view, events, NOW, width, height))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+from tests.tui.scenes import (
+    NOW,
+    SIZES,
+    SNAPSHOTS,
+    SWEEP,
+    a_known,
+    a_lab,
+    a_seen,
+    an_event,
+    cells,
+    drawn,
+    text_of,
+)
+from workloads.messages import PhonePresence, Presence
 
 
-def test_a_phone_shows_what_it_does() -> None:
-    phone = KnownPhone("PH1", "host-a", a_phone(), "busy", stage="run", progress=0.4, temp_c=41.2)
-    text = drawn(a_view(phone))
-    for part in ("demo (sw-1)", "3/4 done", "Model PH1", "busy", "run 40%", "41.2", "● live"):
-        assert part in text
-
-
-def test_a_frozen_screen_cannot_pass_for_a_quiet_lab() -> None:
-    assert "○ 12 s old" in drawn(a_view(age_s=12))
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_a_screen_says_what_each_phone_does_what_is_wrong_and_when_it_ends(
+    width: int, height: int
+) -> None:
+    """Screens that were looked at; `python -m tests.tui.scenes` draws them anew."""
+    kept = (SNAPSHOTS / f"{width}x{height}.txt").read_text(encoding="utf-8")
+    assert kept.splitlines() == drawn(a_seen(*a_lab()), width=width, height=height)
 
 
 @pytest.mark.parametrize(
-    "name", ["[/red]", "[bold]x", "\x1b[2J\x1b]0;pwned\x07", "\u202eevil", "x" * 900]
+    ("width", "height"), [*SIZES, (20, 5), (39, 7), (1, 1), (60, 12), (300, 90)]
 )
-def test_no_name_can_harm_the_screen(name: str) -> None:
-    phone = KnownPhone("PH1", name, a_phone(model=name), "idle", why=name)
-    text = drawn(a_view(phone), Event(at=NOW, kind=name, text=name, phone=name))
-    assert "\x1b" not in text
-    assert "\x07" not in text
-    assert "\u202e" not in text
-    assert max(len(line) for line in text.splitlines()) <= 100
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_line_is_exactly_as_wide_as_the_screen(width: int, height: int, mode: Mode) -> None:
+    lines = drawn(a_seen(*a_lab()), width=width, height=height, mode=mode)
+    assert [width] * height == [cell_len(line) for line in lines]
 
 
-def test_a_pipe_gets_one_line_per_event() -> None:
-    event = Event(at=NOW, kind="accepted", text="two\nlines\x1b[31m", sweep="sw-1", phone="PH1")
-    assert "2026-11-16T12:00:00Z accepted sw-1 PH1 two lines[31m" == event_line(event)
-    assert summary_line(a_view()).endswith("sweep sw-1 done=3 failed=0 left=1 total=4")
+def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
+    text = text_of(a_seen(), width=200, height=60)
+    for part in ("matrix: 1 conditions x 5 cases", "lease 0:22 left", "temp °C", "power W"):
+        assert part in text
+    for mark in ("· queued", "▒ partly", "█ done", "v void", "! failed"):
+        assert mark in text
 
 
-def test_a_phone_without_a_heartbeat_is_away() -> None:
-    known = KnownPhone("PH1", "host-a", a_phone())
-    (away,) = join([known], [], {})
-    assert "away" == away.state
-    beat = PhonePresence(serial="PH1", state="busy", run=a_run(), stage="cool", temp_c=38.0)
-    presence = Presence(host="host-b", at=NOW, slots=4, phones=(beat,))
-    (busy,) = join([known], [presence], {"PH1": "mlp-4"})
-    assert ("host-b", "busy", "cool", 38.0, "mlp-4") == (
-        *(busy.host, busy.state, busy.stage),
-        *(busy.temp_c, busy.run),
+def test_a_tiny_screen_still_says_how_far_it_is_and_how_old_that_is() -> None:
+    lines = drawn(a_seen(), width=20, height=5)
+    assert ["25% demo", "RUNNING 12/48", "12:00:00 ● live"] == [line.strip() for line in lines[:3]]
+
+
+def test_a_frozen_screen_cannot_pass_for_a_quiet_lab() -> None:
+    for width, height in (*SIZES, (20, 5)):
+        assert "○ 12 s old" in text_of(a_seen(age_s=12), width=width, height=height)
+        assert "live" not in text_of(a_seen(age_s=12), width=width, height=height)
+    assert "✗ 12 s old: the broker is gone" in text_of(
+        a_seen(age_s=12, trouble="the broker is gone")
     )
+
+
+def test_a_locked_clock_that_moved_is_marked() -> None:
+    held = a_known(clocks_khz={0: 1_785_600, 7: 2_841_600})
+    slipped = a_known(clocks_khz={0: 1_785_600, 7: 2_035_200})
+    assert "2.84L 1.79L" in text_of(a_seen(held), width=120)
+    assert "2.04! 1.79L" in text_of(a_seen(slipped), width=120)
+
+
+def test_heat_has_a_direction() -> None:
+    falling = {"PH1": Trace((40.0, 34.5))}
+    assert "34.5↑" in text_of(a_seen())
+    assert "34.5↓" in text_of(a_seen(traces=falling))
+
+
+def test_a_sweep_says_its_state_in_a_word() -> None:
+    over = SweepSummary("sw-1", "demo", NOW, 4, {RunState.DONE: 3})
+    paused = SweepSummary("sw-1", "demo", NOW, 4, SWEEP.runs, SweepState.PAUSED, "by ann")
+    for sweep, words in ((over, "FINISHED"), (paused, "PAUSED  by ann")):
+        seen = a_seen()
+        view = type(seen.view)(NOW, {}, seen.view.phones, (sweep,))
+        assert words in text_of(type(seen)(view))
+
+
+def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
+    seen = a_seen()
+    view = type(seen.view)(NOW, {}, seen.view.phones, (SWEEP,))
+    assert "ETA: no run has ended yet" in text_of(type(seen)(view))
+
+
+def test_a_reserved_and_an_away_phone_say_why() -> None:
+    mine = a_known("PH2", "idle", reserved_by="lin", reserved_why="demo day")
+    gone = a_known("PH3", "away", why="adb says it is gone")
+    text = text_of(a_seen(mine, gone), width=120)
+    assert "= reserved" in text
+    assert "for lin: demo day" in text
+    assert "✗ AWAY" in text
+    assert "adb says it is gone" in text
+
+
+def test_the_page_of_a_phone_says_what_it_is_and_what_can_be_held() -> None:
+    text = text_of(a_seen(), width=120, height=40, mode=Mode.PHONE)
+    for part in ("esc goes back", "policy7", "control: controlled", "1240 steps, 62% of the run"):
+        assert part in text
+
+
+def test_colour_never_speaks_alone() -> None:
+    assert 6 == len({mark for mark, _ in MARKS.values()})
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"), list(enumerate(("queued", "partly", "done", "failed", "void")))
+)
+def test_a_cell_shows_the_worst_of_its_runs(index: int, expected: str) -> None:
+    assert expected == mark_of(cells()[index])
+
+
+def test_a_matrix_that_does_not_fit_says_so() -> None:
+    many = tuple(
+        type(cells()[0])(f"case={case}", f"condition {row}", {RunState.DONE: 1})
+        for row in range(50)
+        for case in range(100)
+    )
+    lines = heat_map(many, 40, 20)
+    assert 20 >= len(lines)
+    assert any("do not fit" in text.plain for text in lines)
+
+
+def test_ascii_is_ascii_and_as_wide() -> None:
+    from orchestrator.tui.cells import in_ascii
+    from orchestrator.tui.panels import screen
+
+    for text in screen(a_seen(*a_lab()), Ui(width=200, height=60), NOW):
+        plain = in_ascii(text).plain
+        assert plain.isascii()
+        assert 200 == len(plain)
+
+
+def test_a_heartbeat_is_put_beside_what_the_store_knows() -> None:
+    lease = Lease("sw-1", "tr-0", 0, 1, 5.0, "noop")
+    beat = PhonePresence(
+        serial="PH1", state="busy", run=a_run(), stage="cool", ready_s=(9.0, 5.0, 20.0), temp_c=35.0
+    )
+    known = [a_known("PH1", "away", host=""), a_known("PH2", "away", host="")]
+    presence = Presence(host="host-a", at=NOW, slots=4, phones=(beat,))
+    first, second = join(known, [presence], {"PH1": lease})
+    assert ("host-a", "busy", "noop", 35.0) == (first.host, first.state, first.run, first.temp_c)
+    assert "away" == second.state
+
+
+def test_a_pipe_gets_plain_lines() -> None:
+    line = event_line(an_event(kind="void", text="the clock slipped\n\x1b[2J"))
+    assert "2026-11-16T12:00:00Z void sw-1f3a PH1 the clock slipped [2J" == line
+    summary = summary_line(a_seen().view)
+    assert summary.endswith("sweep sw-1f3a active done=12 failed=0 left=36 total=48 eta_s=600")
+
+
+@pytest.mark.parametrize("sort", list(Sort))
+def test_every_order_shows_every_phone_once(sort: Sort) -> None:
+    text = text_of(a_seen(*a_lab()), width=120, height=40, sort=sort)
+    for serial in ("PH1", "PH2", "PH3", "PH4"):
+        assert f" Model {serial} " in text
+    assert f"sort: {sort.value}" in text
+
+
+def test_the_phone_facts_of_a_native_phone_have_no_heat() -> None:
+    bare = a_known("PH9", "idle", temp_c=None, battery_pct=None, facts=a_phone("PH9", cpu_zones=()))
+    assert "--" in text_of(a_seen(bare))

@@ -1,0 +1,63 @@
+"""What happened, the newest at the bottom; the same as lines for a pipe."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from orchestrator.lab_view import LabView
+from orchestrator.tui.cells import fit, line, rule, said
+from orchestrator.tui.words import briefly
+from workloads.messages import Event
+
+EVENT_STYLES = {
+    "accepted": "green",
+    "void": "yellow",
+    "stale": "yellow",
+    "fault": "red",
+    "expired": "red",
+    "health": "magenta",
+}
+WORDS = {"accepted": "ok", "fault": "FAULT", "void": "VOID", "stale": "late", "expired": "EXPIRED"}
+
+
+def event_panel(
+    events: Sequence[Event], names: Mapping[str, str], missed: int, width: int, height: int
+) -> list[Text]:
+    """A heading and as many of the latest events as fit."""
+    if height <= 0:
+        return []
+    more = (f"{missed} came too fast to show",) if missed else ()
+    lines = [rule(width, "events", *more)]
+    shown = events[-(height - 1) :] if height > 1 else ()
+    lines += [_line(event, names, width) for event in shown]
+    if not shown and height > 1:
+        lines.append(line(width, ("nothing has happened yet", "dim")))
+    return lines + [line(width)] * (height - len(lines))
+
+
+def _line(event: Event, names: Mapping[str, str], width: int) -> Text:
+    style = EVENT_STYLES.get(event.kind, "")
+    name = names.get(event.phone, event.phone)
+    return line(
+        width,
+        (f"{event.at.astimezone():%H:%M:%S}  ", "dim"),
+        (fit(WORDS.get(event.kind, said(event.kind, 12)), 9) + " ", style),
+        (fit(said(name, 60), max(10, min(26, width // 6))) + " ", ""),
+        (briefly(event.text.replace("simulated (extrapolated)", "simulated")), ""),
+    )
+
+
+def event_line(event: Event) -> str:
+    """An event as a plain line, for pipes."""
+    where = " ".join(part for part in (event.sweep, event.phone) if part)
+    return said(f"{event.at:%Y-%m-%dT%H:%M:%SZ} {event.kind} {where} {event.text}", 300)
+
+
+def summary_line(view: LabView) -> str:
+    """The state of a sweep as a plain line, for pipes."""
+    if not view.sweeps:
+        return f"{view.at:%Y-%m-%dT%H:%M:%SZ} no sweep"
+    sweep = view.sweeps[0]
+    counts = f"done={sweep.done} failed={sweep.failed} left={sweep.left} total={sweep.total}"
+    end = f" eta_s={view.rest.likely_s:.0f}" if view.rest is not None and sweep.left else ""
+    return f"{view.at:%Y-%m-%dT%H:%M:%SZ} sweep {sweep.id} {sweep.state} {counts}{end}"

@@ -1,0 +1,154 @@
+"""The top of the screen: which sweep, how far, until when, and how old all of this is."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from rich.text import Text
+
+from orchestrator.nouns import RunState, SweepState, SweepSummary
+from orchestrator.tui.cells import Piece, bar, between, line, said
+from orchestrator.tui.state import Seen, Ui
+from orchestrator.tui.words import clock_time, count, look_of
+from workloads.units import format_duration
+
+STALE_AFTER_S = 4.0
+TINY, NARROW, WIDE = 40, 80, 110
+STATE_STYLES = {
+    "RUNNING": "bold green",
+    "PAUSED": "bold yellow",
+    "CANCELLED": "bold red",
+    "FINISHED": "bold",
+    "WAITING": "bold yellow",
+}
+
+
+def age_of(seen: Seen, now: datetime) -> Piece:
+    """How old the picture is; what is not live never looks as if it were."""
+    age_s = (now - seen.view.at).total_seconds()
+    clock = f"{seen.view.at.astimezone():%H:%M:%S}"
+    if seen.trouble and age_s >= STALE_AFTER_S:
+        return f"✗ {format_duration(age_s)} old: {said(seen.trouble, 60)}", "bold red"
+    if age_s >= STALE_AFTER_S:
+        return f"○ {format_duration(age_s)} old", "bold red"
+    return f"{clock} ● live", "green"
+
+
+def state_of(sweep: SweepSummary, seen: Seen) -> str:
+    """The state of a sweep in one word."""
+    if sweep.state is SweepState.CANCELLED:
+        return "CANCELLED"
+    if sweep.finished:
+        return "FINISHED"
+    if sweep.state is SweepState.PAUSED:
+        return "PAUSED"
+    busy = any(phone.lease is not None for phone in seen.view.phones)
+    return "RUNNING" if busy else "WAITING"
+
+
+def header(seen: Seen, ui: Ui, now: datetime) -> list[Text]:
+    """Three lines on a screen of a fair size, fewer on a tiny one."""
+    sweep = seen.view.sweeps[0] if seen.view.sweeps else None
+    if ui.width < TINY or ui.height < 8:
+        return _tiny(seen, sweep, ui, now)
+    first = between(ui.width, _title(seen, sweep, ui.width), [_fitted_age(seen, ui, now)])
+    if sweep is None:
+        hint = line(ui.width, ("no sweep yet; queue one with: farm sweep submit FILE", "dim"))
+        return [first, hint, line(ui.width, *_phone_counts(seen, now))]
+    return [first, _progress(sweep, seen, ui.width, now), _counts(sweep, seen, ui.width, now)]
+
+
+def _fitted_age(seen: Seen, ui: Ui, now: datetime) -> Piece:
+    words, style = age_of(seen, now)
+    return (words if len(words) < ui.width // 2 else words[: ui.width // 2 - 1] + "…"), style
+
+
+def _title(seen: Seen, sweep: SweepSummary | None, width: int) -> list[Piece]:
+    pieces: list[Piece] = [("farm watch  ", "bold")] if width >= NARROW else []
+    if sweep is not None:
+        state = state_of(sweep, seen)
+        pieces += [(said(sweep.name, 40), "bold"), (f" ({sweep.id})  ", "dim")]
+        pieces += [(state, STATE_STYLES[state]), ("  ", "")]
+        if sweep.state_why and state in ("PAUSED", "CANCELLED"):
+            pieces.append((f"{said(sweep.state_why, 60)}  ", "yellow"))
+        if width >= WIDE and sweep.owner:
+            pieces.append((f"owner {said(sweep.owner, 20)}  priority {sweep.priority}  ", "dim"))
+        if seen.view.others:
+            pieces.append((f"+{seen.view.others} more sweeps  ", "dim"))
+    if width >= WIDE and seen.lab:
+        pieces.append((f"lab {said(seen.lab, 40)}", "dim"))
+    return pieces
+
+
+def _progress(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
+    over = sweep.total - sweep.left
+    share = over / sweep.total if sweep.total else 0.0
+    counts = f" {over}/{sweep.total} runs {share:.0%}  "
+    end = _eta(sweep, seen, width, now)
+    room = max(8, min(60, width - len(counts) - len(end) - 1))
+    done, open_ = bar(share, room)
+    return line(width, (done, "green"), (open_, "dim"), (counts, "bold"), (end, ""))
+
+
+def _eta(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> str:
+    rest = seen.view.rest
+    if sweep.finished:
+        return ""
+    if sweep.state is SweepState.PAUSED:
+        return "resume with p"
+    if rest is None:
+        return "ETA: no run has ended yet"
+    if rest.unseen:
+        end = now + timedelta(seconds=rest.likely_s)
+        return f"ETA after {end.astimezone():%H:%M:%S}: {rest.unseen} runs of a kind not seen yet"
+    ends = [now + timedelta(seconds=each) for each in (rest.likely_s, rest.early_s, rest.late_s)]
+    form = "%H:%M:%S" if rest.late_s < 600 else "%H:%M" if rest.late_s < 64_800 else "%a %H:%M"
+    likely, early, late = (f"{end.astimezone():{form}}" for end in ends)
+    text = f"ETA {likely} ({early}–{late})"
+    if width >= WIDE:
+        text += f"  {clock_time(rest.likely_s)} left"
+        if sweep.deadline is not None:
+            slack = sweep.deadline - now.timestamp() - rest.likely_s
+            text += f"  deadline {'met' if slack >= 0 else 'MISSED'}"
+    return text
+
+
+def _counts(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
+    void = sum(cell.void for cell in seen.view.cells)
+    pieces: list[Piece] = [(f"done {count(sweep.done)}", "green")]
+    named = (
+        (sweep.failed, "failed", "bold red"),
+        (sweep.runs.get(RunState.HELD, 0), "held", "bold red"),
+        (void, "void", "yellow"),
+        (sweep.runs.get(RunState.SPARED, 0), "spared", "dim"),
+        (sweep.runs.get(RunState.CANCELLED, 0), "cancelled", "dim"),
+        (sweep.runs.get(RunState.QUEUED, 0), "queued", ""),
+    )
+    pieces += [(f"  {word} {count(number)}", style) for number, word, style in named if number]
+    return line(width, *pieces, ("  │ phones: ", "dim"), *_phone_counts(seen, now))
+
+
+def _phone_counts(seen: Seen, now: datetime) -> list[Piece]:
+    looks = [look_of(phone, now) for phone in seen.view.phones]
+    counted = Counter((look.order, look.word.lower(), look.style) for look in looks)
+    if not counted:
+        return [("no phone yet; plug one in, or: farm up --virtual", "dim")]
+    names = {"quarant.": "quarantined"}
+    return [
+        (f"{names.get(word, word)} {number}  ", style)
+        for (_, word, style), number in sorted(counted.items())
+    ]
+
+
+def _tiny(seen: Seen, sweep: SweepSummary | None, ui: Ui, now: datetime) -> list[Text]:
+    words, style = age_of(seen, now)
+    if sweep is None:
+        return [line(ui.width, ("no sweep", "")), line(ui.width, (words, style))]
+    over = sweep.total - sweep.left
+    state = state_of(sweep, seen)
+    percent = f"{over / sweep.total:.0%} " if sweep.total else ""
+    failed: list[Piece] = [(f" {sweep.failed} failed", "red")] if sweep.failed else []
+    return [
+        line(ui.width, (percent, "bold"), (said(sweep.name, 40), "")),
+        line(ui.width, (f"{state} {over}/{sweep.total}", STATE_STYLES[state]), *failed),
+        line(ui.width, (words, style)),
+    ]

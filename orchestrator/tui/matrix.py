@@ -1,0 +1,81 @@
+"""The matrix of a sweep as a heat map: one mark a cell, so that holes are seen at once."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from orchestrator.nouns import Cell, RunState
+from orchestrator.tui.cells import Piece, fit, line, rule, said
+from orchestrator.tui.words import briefly
+
+MARKS: dict[str, Piece] = {
+    "queued": ("·", "dim"),
+    "partly": ("▒", "yellow"),
+    "done": ("█", "green"),
+    "void": ("v", "bold yellow"),
+    "failed": ("!", "bold red"),
+    "stopped": ("-", "dim"),
+}
+_ENDED = (RunState.DONE, RunState.SPARED)
+_DROPPED = (RunState.CANCELLED,)
+
+
+def mark_of(cell: Cell) -> str:
+    """What a cell has come to: what is wrong first, then how far it is."""
+    runs = cell.runs
+    total = sum(runs.values())
+    ended = sum(runs.get(state, 0) for state in _ENDED)
+    if runs.get(RunState.FAILED, 0) or runs.get(RunState.HELD, 0):
+        return "failed"
+    if total and ended == total:
+        return "done"
+    if total and sum(runs.get(state, 0) for state in _DROPPED) + ended == total:
+        return "stopped"
+    if cell.void:
+        return "void"
+    return "partly" if ended or runs.get(RunState.LEASED, 0) else "queued"
+
+
+def heat_map(cells: Sequence[Cell], width: int, height: int) -> list[Text]:
+    """Conditions down, cases across; what does not fit is told."""
+    conditions = list(dict.fromkeys(cell.condition for cell in cells))
+    cases = list(dict.fromkeys(cell.case for cell in cells))
+    lines = [rule(width, f"matrix: {len(conditions)} conditions x {len(cases)} cases")]
+    if not cells:
+        return [*lines, line(width, ("no cells yet", "dim"))][:height]
+    name = min(max(len(each) for each in conditions), max(8, width // 3))
+    room = max(1, width - name - 1)
+    step = 2 if len(cases) * 2 <= room else 1
+    fitting = cases[: room // step]
+    marks = {(cell.condition, cell.case): MARKS[mark_of(cell)] for cell in cells}
+    listed = _legend(width)
+    rows = max(1, height - len(lines) - len(listed) - min(len(fitting), 6) - 2)
+    for condition in conditions[:rows]:
+        pieces: list[Piece] = [(fit(said(condition, 80), name) + " ", "")]
+        for case in fitting:
+            mark, style = marks.get((condition, case), (" ", ""))
+            pieces.append((mark + " " * (step - 1), style))
+        lines.append(line(width, *pieces))
+    hidden = (len(conditions) - rows, len(cases) - len(fitting))
+    if max(hidden) > 0:
+        more = f"… {max(hidden[0], 0)} conditions and {max(hidden[1], 0)} cases do not fit"
+        lines.append(line(width, (more, "dim")))
+    lines += _names(fitting, name, step, width)
+    return [*lines, *listed][:height]
+
+
+def _names(cases: Sequence[str], indent: int, step: int, width: int) -> list[Text]:
+    """What the columns are, each under its column; the first few only."""
+    lines = []
+    for at, case in enumerate(cases[:6]):
+        arm = " " * (indent + 1 + at * step) + "↑"
+        lines.append(line(width, (f"{arm} {briefly(case)}", "dim")))
+    return lines
+
+
+def _legend(width: int) -> list[Text]:
+    """What the marks mean."""
+    pieces: list[Piece] = []
+    for word, (mark, style) in MARKS.items():
+        pieces += [(mark, style), (f" {word}  ", "dim")]
+    return [line(width, *pieces)]

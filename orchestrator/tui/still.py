@@ -1,0 +1,60 @@
+"""A still of the screen: printed once, or written to a file as a picture."""
+
+import io
+import shutil
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+from orchestrator.dispatch.broker import Broker
+from orchestrator.store.database import Database
+from orchestrator.tui.cells import in_ascii
+from orchestrator.tui.follow import Wish
+from orchestrator.tui.lookout import Watcher
+from orchestrator.tui.panels import screen
+from orchestrator.tui.state import Ui
+
+SIZE = (120, 40)
+
+
+def still(
+    db: Database, broker: Broker, wish: Wish, size: tuple[int, int] | None, after_s: float
+) -> list[Text]:
+    """Watch for so long, and answer the screen as it would stand there then."""
+    width, height = size or shutil.get_terminal_size(SIZE)
+    watcher = Watcher(db, broker, wish.sweep, wish.lab, lambda: None)
+    if after_s > 0:
+        watcher.start()
+        threading.Event().wait(after_s)
+        watcher.stop()
+    ui = Ui(width=width, height=height, read_only=wish.read_only)
+    lines = screen(watcher.seen, ui, datetime.now(UTC))
+    return [in_ascii(text) for text in lines] if wish.ascii_only else lines
+
+
+def show(lines: Sequence[Text]) -> None:
+    """Print a still."""
+    console = Console(highlight=False)
+    for text in lines:
+        console.print(text, soft_wrap=True)
+
+
+def draw(lines: Sequence[Text], picture: Path, title: str) -> None:
+    """Write a still to a file as SVG."""
+    console = Console(
+        width=max(len(text) for text in lines),
+        file=io.StringIO(),
+        record=True,
+        force_terminal=True,
+        color_system="standard",
+        highlight=False,
+    )
+    for text in lines:
+        console.print(text, soft_wrap=True)
+    content = console.export_svg(title=title, theme=MONOKAI, unique_id="farm")
+    picture.write_text(content, encoding="utf-8")

@@ -1,0 +1,143 @@
+"""The terminal itself: keys as they are pressed, lines that changed, and always put back.
+
+Put back means: whatever ends the screen (a key, an error, SIGTERM, Ctrl-C, Ctrl-Z), the cursor is
+there again, the shell's text too, and what is typed is seen.
+"""
+
+import os
+import select
+import signal
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.tui.cells import in_ascii
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"  # other screen, no cursor, no wrapping
+_LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
+SIZE_MAX = 1000
+
+
+class Terminal:
+    """A terminal in raw keys, drawn line by line."""
+
+    def __init__(self, keys: int, out: int, ascii_only: bool = False) -> None:
+        self._keys = keys
+        self._out = out
+        self._ascii = ascii_only
+        self._console = Console(
+            file=os.fdopen(os.dup(out), "w", encoding="utf-8"), force_terminal=True, highlight=False
+        )
+        self._drawn: list[Text] = []
+        self._before: list[Any] = []
+        self._wake_read, self._wake_write = os.pipe()
+        for end in (self._wake_read, self._wake_write):
+            os.set_blocking(end, False)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Take the terminal over, and give it back whatever happens."""
+        self._before = termios.tcgetattr(self._keys)
+        old = {
+            signal.SIGTERM: signal.signal(signal.SIGTERM, self._on_end),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, self._on_end),
+            signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._on_stop),
+            signal.SIGWINCH: signal.signal(signal.SIGWINCH, self._on_resize),
+        }
+        try:
+            self._take()
+            yield
+        finally:
+            self._give_back()
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def size(self) -> tuple[int, int]:
+        """Columns and lines, as they are now."""
+        columns, lines = os.get_terminal_size(self._out)
+        return max(1, min(columns, SIZE_MAX)), max(1, min(lines, SIZE_MAX))
+
+    def read(self, wait_s: float) -> bytes:
+        """What was typed; waits for it, for a wake-up or for the time to pass."""
+        try:
+            ready, _, _ = select.select([self._keys, self._wake_read], [], [], max(0.0, wait_s))
+            if self._wake_read in ready:
+                os.read(self._wake_read, 4096)
+            if self._keys not in ready:
+                return b""
+            typed = os.read(self._keys, 1024)
+        except InterruptedError:
+            return b""
+        if not typed:
+            raise EOFError("the terminal is gone")
+        return typed
+
+    def wake(self) -> None:
+        """Let a waiting read return; from any thread."""
+        with suppress(BlockingIOError):
+            os.write(self._wake_write, b"!")
+
+    def draw(self, lines: Sequence[Text]) -> int:
+        """Show the lines; only those that differ from what stands there are written."""
+        shown = [in_ascii(each) for each in lines] if self._ascii else list(lines)
+        if len(shown) != len(self._drawn):
+            self._drawn = []
+        written = []
+        for at, text in enumerate(shown):
+            if at < len(self._drawn) and self._drawn[at] == text:
+                continue
+            written.append(f"\x1b[{at + 1};1H{self._rendered(text)}")
+        self._drawn = shown
+        if written:
+            self._write("".join(written))
+        return len(written)
+
+    def forget(self) -> None:
+        """Draw everything anew next time."""
+        self._drawn = []
+        self._write("\x1b[2J")
+
+    def _rendered(self, text: Text) -> str:
+        with self._console.capture() as capture:
+            self._console.print(text, end="", soft_wrap=True)
+        return capture.get()
+
+    def _take(self) -> None:
+        tty.setcbreak(self._keys)
+        self._write(_ENTER)
+        self._drawn = []
+
+    def _give_back(self) -> None:
+        with suppress(OSError):
+            self._write(_LEAVE)
+        with suppress(termios.error):
+            termios.tcsetattr(self._keys, termios.TCSADRAIN, self._before)
+
+    def _write(self, text: str) -> None:
+        content = text.encode("utf-8", "replace")
+        while content:
+            try:
+                content = content[os.write(self._out, content) :]
+            except BlockingIOError:  # a slow line; the rest when it can take it
+                select.select([], [self._out], [], 1.0)
+
+    def _on_end(self, number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    def _on_resize(self, number: int, frame: FrameType | None) -> None:
+        self.wake()
+
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z: give the terminal back, stop, and take it again when we are continued."""
+        self._give_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._on_stop)
+        self._take()
+        self.wake()

@@ -1,0 +1,160 @@
+"""Keys: what is typed, what it does, and that nothing is changed unasked."""
+
+from datetime import timedelta
+
+import pytest
+
+from orchestrator.commands.watch import read_filter
+from orchestrator.tui.keyboard import keys_of
+from orchestrator.tui.moves import press
+from orchestrator.tui.order import chosen, window
+from orchestrator.tui.state import Ask, Mode, Seen, Sort, Ui
+from tests.builders import a_phone
+from tests.tui.scenes import NOW, a_known, a_seen, text_of
+
+PHONES = tuple(
+    a_known(
+        f"PH{at:03d}", "idle", facts=a_phone(f"PH{at:03d}", soc="sdm855" if at % 2 else "gs101")
+    )
+    for at in range(100)
+)
+SEEN = a_seen(*PHONES)
+
+
+def typed(ui: Ui, keys: str | list[str], seen: Seen = SEEN) -> tuple[Ui, list[Ask]]:
+    """Press keys one after the other; answer what is shown, and what was asked for."""
+    asks = []
+    for key in keys:
+        ui, ask = press(ui, key, seen, NOW, read_filter)
+        asks += [ask] if ask is not None else []
+    return ui, asks
+
+
+@pytest.mark.parametrize(
+    ("content", "keys"),
+    [
+        (b"jk", ["j", "k"]),
+        (b"\x1b[A\x1b[B\x1bOA", ["up", "down", "up"]),
+        (b"\x1b[5~\x1b[6~\x1b[H\x1b[F", ["pageup", "pagedown", "home", "end"]),
+        (b"\x1b", ["escape"]),
+        (b"\x1b\x1b[A", ["escape", "up"]),
+        (b"\x1b[99;99u\x1b[Zx", ["x"]),  # what we do not know is no key
+        ("é宽".encode(), ["é", "宽"]),
+        (b"\xff\xfe\x00\x01a", ["a"]),
+        (b"\r\x7f", ["enter", "backspace"]),
+        (b"\x1b[200~" + b"q" * 3, ["q", "q", "q"]),
+    ],
+)
+def test_bytes_become_keys(content: bytes, keys: list[str]) -> None:
+    assert (keys, b"") == keys_of(content)
+
+
+def test_a_key_that_comes_in_pieces_is_one_key() -> None:
+    keys, rest = keys_of(b"j\x1b[")
+    assert (["j"], b"\x1b[") == (keys, rest)
+    assert (["down"], b"") == keys_of(rest + b"B")
+
+
+def test_moving_pages_and_ends() -> None:
+    ui = Ui(width=80, height=24)
+    assert "PH001" == typed(ui, "j")[0].selected
+    assert "PH099" == typed(ui, "G")[0].selected
+    assert "PH000" == typed(ui, ["G", "g"])[0].selected
+    rows = 24 - 3 - 1 - 2 - 5
+    assert f"PH{rows:03d}" == typed(ui, ["pagedown"])[0].selected
+    assert "PH000" == typed(ui, ["pagedown", "pageup", "up"])[0].selected
+
+
+def test_the_selected_phone_is_always_on_the_screen() -> None:
+    ui = Ui(width=80, height=24)
+    for key in [*["pagedown"] * 4, "j", "j", "k", "G", "k", "pageup", "g"]:
+        ui, _ = typed(ui, [key])
+        assert f"> Model {ui.selected}" in text_of(SEEN, ui)
+
+
+def test_the_window_never_leaves_the_list() -> None:
+    for count in (0, 1, 5, 100):
+        for place in range(max(1, count)):
+            for top in (0, 3, 99):
+                first = window(place, count, top, 10)
+                assert 0 <= first <= max(0, count - 10)
+                assert first <= place < first + 10
+
+
+def test_a_filter_takes_the_selector_grammar() -> None:
+    ui, _ = typed(Ui(), ["/", *"soc == sdm855", "enter"])
+    assert (Mode.TABLE, "soc == sdm855") == (ui.mode, ui.filter)
+    assert 50 == len(chosen(SEEN.view.phones, ui, NOW))
+    assert "phones 50 of 100" in text_of(SEEN, ui)
+    cleared, _ = typed(ui, ["escape"])
+    assert "phones 100" in text_of(SEEN, cleared)
+
+
+def test_a_bad_filter_is_a_sentence_and_changes_nothing() -> None:
+    ui, _ = typed(Ui(), ["/", *"soc ==", "enter"])
+    assert Mode.FILTER is ui.mode
+    assert ui.wrong
+    assert "" == ui.filter
+    assert ui.wrong[:30] in text_of(SEEN, ui)
+    mended, _ = typed(ui, [*" gs101", "enter"])
+    assert 50 == len(chosen(SEEN.view.phones, mended, NOW))
+
+
+def test_sorting_goes_round() -> None:
+    ui = Ui()
+    for _ in Sort:
+        ui, _ = typed(ui, "s")
+    assert Sort.STATE is ui.sort
+
+
+@pytest.mark.parametrize(
+    ("key", "verb", "target"),
+    [
+        ("p", "pause", "sw-1f3a"),
+        ("c", "cancel", "sw-1f3a"),
+        ("r", "retry", "sw-1f3a"),
+        ("+", "raise", "sw-1f3a"),
+        ("-", "lower", "sw-1f3a"),
+        ("Q", "quarantine", "PH000"),
+    ],
+)
+def test_changing_keys_ask_first(key: str, verb: str, target: str) -> None:
+    asked, none = typed(Ui(), [key])
+    assert (Mode.CONFIRM, []) == (asked.mode, none)
+    assert "y yes  n no" in text_of(SEEN, asked)
+    for no in ("n", "escape", "enter", "q", "c"):
+        ui, nothing = typed(asked, [no])
+        assert (Mode.TABLE, [], False) == (ui.mode, nothing, ui.quit)
+        assert "Nothing was changed." in text_of(SEEN, ui)
+    _, (ask,) = typed(asked, ["y"])
+    assert (verb, target) == (ask.verb, ask.target)
+
+
+def test_a_read_only_screen_changes_nothing() -> None:
+    for key in "pcrQ+-":
+        ui, asks = typed(Ui(read_only=True), [key, "y"])
+        assert [] == asks
+        assert Mode.TABLE is ui.mode
+    ui, _ = typed(Ui(read_only=True), ["p"])
+    assert "read-only" in text_of(SEEN, ui)
+
+
+def test_an_ill_phone_is_released_by_the_same_key() -> None:
+    ill = a_seen(a_known("PH1", "idle", health="quarantined", health_why="hot"))
+    _, (ask,) = typed(Ui(), ["Q", "y"], ill)
+    assert "release" == ask.verb
+
+
+def test_q_quits_from_the_table_and_goes_back_from_a_phone() -> None:
+    assert typed(Ui(), "q")[0].quit
+    back, _ = typed(Ui(), ["enter", "q"])
+    assert (Mode.TABLE, False) == (back.mode, back.quit)
+
+
+def test_keys_on_an_empty_lab_do_no_harm() -> None:
+    seen = a_seen()
+    empty = Seen(type(seen.view)(NOW - timedelta(seconds=1), {}, (), ()))
+    for key in [*"jkgGspcrQ+-?/", "enter", "pagedown", "escape", "up"]:
+        ui, asks = typed(Ui(), [key, "n"], empty)
+        assert [] == asks
+        assert 24 == len(text_of(empty, ui).splitlines())
