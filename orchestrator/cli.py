@@ -6,27 +6,40 @@ from typing import NoReturn
 
 import click
 
-# name -> (where it lives, what it does); agent and virtual live in the agent's room, and this
-# table is the only place where the middle names it.
+# name -> (where it lives, what it does); some live in other rooms, and the two tables here are the
+# only place where the middle names those.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("orchestrator.commands.demo:demo", "Run a whole lab of virtual phones, once."),
     "up": ("orchestrator.commands.up:up", "Run a lab on this host and keep it running."),
-    "sweep": ("orchestrator.commands.sweep:sweep", "Validate, submit, list and show sweeps."),
+    "init": ("orchestrator.commands.init:init", "Make a lab folder with settings and examples."),
+    "doctor": ("orchestrator.commands.doctor:doctor", "Look over everything a lab needs."),
+    "sweep": ("orchestrator.commands.sweep:sweep", "Plan, submit, show and steer sweeps."),
     "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
     "status": ("orchestrator.commands.status:status", "Say how the lab is, in one screen."),
     "workload": ("orchestrator.commands.workload:workload", "List what can be run."),
     "metrics": ("orchestrator.commands.metrics:metrics", "Show every figure and its formula."),
-    "phone": ("orchestrator.commands.phone:phone", "List the phones."),
+    "phone": ("orchestrator.commands.phone:phone", "List phones, check, tag and reserve them."),
+    "trial": ("orchestrator.commands.trial:trial", "Show single trials, and what became of them."),
     "compare": ("orchestrator.commands.compare:compare", "Say which side is faster, and how sure."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
-    "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
-    "agent": ("agent.cli:agent", "Run the agent of a host with phones."),
+    "audit": ("orchestrator.commands.control:audit", "List who decided what, and how to undo it."),
+    "agent": (
+        "orchestrator.commands.agents:agent",
+        "Run the agent of a host; list and drain them.",
+    ),
     "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
     "kernels": ("kernels.harness.cli:kernels", "Check, time and tune the OpenCL kernels."),
+    "config": ("orchestrator.commands.config:config", "Show settings and where they come from."),
+    "completion": ("orchestrator.commands.completion:completion", "Set up the shell's completion."),
+    "help": ("orchestrator.commands.topics:topics", "Explain exit codes, sweep files, selectors."),
     "service": ("orchestrator.commands.service:service", "Run one service of the middle."),
     "test": ("orchestrator.commands.develop:test", "Run the test suite."),
     "check": ("orchestrator.commands.develop:check", "Check formatting, lint and types."),
 }
+
+
+# groups that have commands in another room as well
+BESIDE = {"agent": "agent.cli:agent"}
 
 
 class _Table(click.Group):
@@ -38,13 +51,23 @@ class _Table(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module, attribute = COMMANDS[name][0].split(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command = _load(COMMANDS[name][0])
+        if name in BESIDE and isinstance(command, click.Group):
+            beside = _load(BESIDE[name])
+            assert isinstance(beside, click.Group)
+            for verb, other in beside.commands.items():
+                command.add_command(other, verb)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _load(place: str) -> click.Command:
+    module, attribute = place.split(":")
+    command: click.Command = getattr(importlib.import_module(module), attribute)
+    return command
 
 
 @click.command(cls=_Table, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""Exit codes: what a script can rely on."""
+"""Exit codes: what a script can rely on. One table, for the code and for whoever asks."""
 
 from orchestrator.analysis.refusals import Mixture, NothingMatches, NothingToCompare
 from orchestrator.plan.problem import BadSweep
@@ -7,6 +7,20 @@ from workloads.lab import BadSettings
 
 FAILURES = 5
 TRIPPED = 9
+
+MEANINGS = {
+    0: "done as asked",
+    1: "a bug: the report it names says more",
+    2: "wrong usage: the command, a name or an option",
+    3: "a file is invalid: a sweep, a manifest, lab.toml",
+    4: "a service cannot be reached: broker, store, scheduler, agent",
+    5: "finished, but something failed (watch --exit-status, a check, doctor)",
+    6: "no phone matches",
+    7: "refused: the state of the lab does not allow it",
+    8: "timed out while waiting",
+    9: "a comparison went beyond its limit",
+    130: "interrupted with Ctrl-C",
+}
 
 
 class BadFile(Refused):

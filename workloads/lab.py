@@ -33,28 +33,36 @@ class BadSettings(Refused):
 class StoreSettings(Noun):
     """[store]"""
 
-    url: str = ""
+    url: str = Field(default="", description="postgresql+psycopg://...; empty: farm.db in here")
 
 
 class BrokerSettings(Noun):
     """[broker]"""
 
-    url: str = Field(default="", pattern=r"^$|^(redis|rediss|unix)://")
+    url: str = Field(
+        default="",
+        pattern=r"^$|^(redis|rediss|unix)://",
+        description="rediss://user:password@host:6379/0; empty: one of its own on a socket",
+    )
 
 
 class SchedulerSettings(Noun):
     """[scheduler]"""
 
-    lease_s: float = Field(default=30.0, gt=0)
+    lease_s: float = Field(
+        default=30.0, gt=0, description="seconds of silence after which a run is given again"
+    )
 
 
 class AgentSettings(Noun):
     """[agent]"""
 
-    host: str = Field(default="", pattern=rf"^$|{HOST_PATTERN}")
-    adb_port: int = Field(default=5037, ge=1, le=65535)
+    host: str = Field(
+        default="", pattern=rf"^$|{HOST_PATTERN}", description="its name; empty: the machine's"
+    )
+    adb_port: int = Field(default=5037, ge=1, le=65535, description="where the adb server listens")
     connect: tuple[str, ...] = Field(default=(), description="phones reached over TCP")
-    slots: int = Field(default=60, ge=1, le=300)
+    slots: int = Field(default=60, ge=1, le=300, description="phones that may work at once")
 
 
 class LabSettings(Noun):

@@ -1,5 +1,6 @@
 """`farm phone`: the phones of the lab."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,15 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import (
+    dry_run_option,
     json_option,
     lab_option,
     open_broker,
     open_store,
+    print_change,
     print_json,
     print_table,
     read_lab,
+    somebody,
 )
-from orchestrator.exits import FAILURES, NotNow, TimedOut
+from orchestrator.commands.completion import complete_phone
+from orchestrator.exits import FAILURES, NoPhoneMatches, NotNow, TimedOut
 from workloads.fault import Refused
 from workloads.text import safe_text
 
@@ -24,31 +29,43 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from orchestrator.nouns import KnownPhone
-    from orchestrator.plan.health import Standing
+    from orchestrator.store.control import By, Change
+    from orchestrator.store.database import Database
 
 ANSWER_S = 90.0
-_PHONE = click.argument("serial", metavar="PHONE")
+_PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
 
 
 @click.group()
 def phone() -> None:
-    """List phones, tell what can be held on each, check them and put them back."""
+    """List phones, tell what can be held on each, check, tag, reserve and put them back."""
 
 
 @phone.command("list")
+@click.option("--select", "selector", default="", help="Only these: see 'farm help selectors'.")
 @lab_option
 @json_option
-def list_phones(lab_folder: Path, as_json: bool) -> None:
+def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
     """List every phone the lab has met, and how it is now."""
     from orchestrator.lab_view import look
+    from orchestrator.plan.selector import parse_selector
 
+    wanted = parse_selector(selector) if selector else None
     lab = read_lab(lab_folder)
-    phones = look(open_store(lab), open_broker(lab)).phones
+    phones = [
+        item
+        for item in look(open_store(lab), open_broker(lab)).phones
+        if wanted is None or wanted.matches(item.facts, item.tags)
+    ]
+    if wanted is not None and not phones:
+        raise NoPhoneMatches(
+            f"no phone matches '{safe_text(selector)}'; 'farm phone list' shows all"
+        )
     if as_json:
         print_json([asdict(item) | {"facts": item.facts.model_dump()} for item in phones])
         return
     headings = ("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "NUMBERS")
-    print_table(headings, [_row(item) for item in phones])
+    print_table((*headings, "TAGS"), [_row(item) for item in phones])
 
 
 @phone.command()
@@ -57,10 +74,9 @@ def list_phones(lab_folder: Path, as_json: bool) -> None:
 @json_option
 def show(serial: str, lab_folder: Path, as_json: bool) -> None:
     """Show one PHONE: what it is, what the farm holds on it, and what not and why."""
-    from orchestrator.lab_view import look
+    from orchestrator.tui.detail import describe
 
-    lab = read_lab(lab_folder)
-    found = find_phone(look(open_store(lab), open_broker(lab)).phones, serial)
+    _, found = _find(serial, lab_folder)
     if as_json:
         print_json(asdict(found) | {"facts": found.facts.model_dump()})
         return
@@ -87,30 +103,102 @@ def restore(serial: str, lab_folder: Path) -> int:
 @phone.command()
 @_PHONE
 @click.option("--why", required=True, help="the reason, for whoever finds it idle")
+@dry_run_option
 @lab_option
-def quarantine(serial: str, why: str, lab_folder: Path) -> None:
+def quarantine(serial: str, why: str, dry_run: bool, lab_folder: Path) -> None:
     """Give a PHONE no more runs; the one it makes now is finished."""
-    from orchestrator.plan.health import Health, Standing
+    from orchestrator.store import control
 
-    _mark(serial, lab_folder, Standing(Health.QUARANTINED, safe_text(why, 400)))
-    click.echo(f"{serial} is quarantined; 'farm phone release {serial}' lets it work again.")
+    _decide(serial, lab_folder, dry_run, lambda db, of, by: control.quarantine(db, of, by, why))
 
 
 @phone.command()
 @_PHONE
+@dry_run_option
 @lab_option
-def release(serial: str, lab_folder: Path) -> None:
+def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
     """Let a PHONE work again."""
-    from orchestrator.plan.health import Standing
+    from orchestrator.store import control
 
-    _mark(serial, lab_folder, Standing())
-    click.echo(f"{serial} gets runs again.")
+    _decide(serial, lab_folder, dry_run, control.release)
 
 
-def _mark(serial: str, lab_folder: Path, standing: "Standing") -> None:
-    from orchestrator.store import health
+@phone.command(context_settings={"ignore_unknown_options": True})
+@_PHONE
+@click.argument("tags", nargs=-1, required=True)
+@dry_run_option
+@lab_option
+def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> None:
+    """Put TAGS on a PHONE; -NAME takes one off. Sweeps choose phones by them."""
+    from orchestrator.store import control
 
-    health.mark(open_store(read_lab(lab_folder)), serial, standing)
+    off = [name[1:] for name in tags if name.startswith("-")]
+    on = [name for name in tags if not name.startswith("-")]
+    _check_tags([*on, *off])
+    _decide(serial, lab_folder, dry_run, lambda db, of, by: control.tag(db, of, by, on, off))
+
+
+@phone.command()
+@_PHONE
+@click.option("--for", "person", default="", help="For whom (default: you).")
+@click.option("--hours", type=click.FloatRange(0, 24 * 365), default=0.0, help="For how long.")
+@click.option("--why", default="", help="The reason, for whoever finds it idle.")
+@dry_run_option
+@lab_option
+def reserve(
+    serial: str, person: str, hours: float, why: str, dry_run: bool, lab_folder: Path
+) -> None:
+    """Keep a PHONE for somebody: it gets no runs until then, or until it is given back."""
+    import time
+
+    from orchestrator.store import control
+
+    until = time.time() + hours * 3600 if hours else 0.0
+    whom = person or somebody()
+    _decide(
+        *(serial, lab_folder, dry_run),
+        lambda db, of, by: control.reserve(db, of, whom, by, until, why),
+    )
+
+
+@phone.command()
+@_PHONE
+@dry_run_option
+@lab_option
+def unreserve(serial: str, dry_run: bool, lab_folder: Path) -> None:
+    """Give a reserved PHONE back to the lab."""
+    from orchestrator.store import control
+
+    _decide(serial, lab_folder, dry_run, control.unreserve)
+
+
+def _check_tags(tags: "Sequence[str]") -> None:
+    import re
+
+    from orchestrator.plan.policy import TAG_PATTERN
+
+    for name in tags:
+        if re.fullmatch(TAG_PATTERN, name) is None:
+            raise Refused(f"'{safe_text(name)}' is no tag; use a-z, 0-9, '.', '_' and '-'")
+
+
+def _find(serial: str, lab_folder: Path) -> "tuple[Database, KnownPhone]":
+    from orchestrator.lab_view import look
+
+    lab = read_lab(lab_folder)
+    db = open_store(lab)
+    return db, find_phone(look(db, open_broker(lab)).phones, serial)
+
+
+def _decide(
+    serial: str, lab_folder: Path, dry_run: bool, deed: "Callable[[Database, str, By], Change]"
+) -> None:
+    """Find the phone, carry the decision out, and say what came of it."""
+    from orchestrator.store.control import By
+
+    db, found = _find(serial, lab_folder)
+    change = deed(db, found.serial, By(somebody(), dry_run))
+    print_change(open_broker(read_lab(lab_folder)), change)
 
 
 def _ask_agent(serial: str, lab_folder: Path, verb: 'Literal["check", "restore"]') -> int:
@@ -119,17 +207,15 @@ def _ask_agent(serial: str, lab_folder: Path, verb: 'Literal["check", "restore"]
     import time
 
     from orchestrator.dispatch.queue import Queue
-    from orchestrator.lab_view import look
     from orchestrator.store import health
     from workloads.messages import Command
 
-    lab = read_lab(lab_folder)
-    store, broker = open_store(lab), open_broker(lab)
-    found = find_phone(look(store, broker).phones, serial)
+    store, found = _find(serial, lab_folder)
     if found.state not in {"idle", "busy"}:
         raise NotNow(f"{found.serial} is {found.state}; its host has to see it first")
     command = Command(verb=verb, phone=found.serial, id=secrets.token_hex(8))
-    Queue(broker.url).send_command(found.host, command)
+    Queue(read_lab(lab_folder).broker_url).send_command(found.host, command)
+    click.echo(f"asking {found.host} ...", err=True)
     until = time.monotonic() + ANSWER_S
     while (answer := health.find_checkup(store, command.id)) is None:
         if time.monotonic() > until:
@@ -151,52 +237,19 @@ def find_phone(phones: "Sequence[KnownPhone]", serial: str) -> "KnownPhone":
     raise Refused(f"there is no phone '{serial}'; 'farm phone list' shows all")
 
 
-def describe(phone: "KnownPhone") -> "list[str]":
-    """A phone in words."""
-    facts = phone.facts
-    root = "rooted" if facts.rooted else "not rooted"
-    lines = [
-        f"{phone.serial}  {facts.model}, {facts.soc}, Android {facts.android}, {root}",
-        f"at {phone.host}: {phone.state} {phone.why}".rstrip(),
-        *([f"{phone.health}: {phone.health_why}"] if phone.health != "good" else []),
-        f"{facts.ram_mb} MB of memory, {facts.abi}",
-    ]
-    for cluster in facts.clusters:
-        cpus = ", ".join(map(str, cluster.cpus))
-        clocks = _ladder(cluster.ladder_khz)
-        lines.append(f"policy{cluster.policy}: cpu {cpus}; {clocks}; capacity {cluster.capacity}")
-    if facts.gpu is not None:
-        lines.append(f"GPU: {facts.gpu.name}; {_ladder(facts.gpu.ladder_khz)}")
-    lines.append(f"CPU heat: {', '.join(zone.type for zone in facts.cpu_zones) or 'nothing'}")
-    if facts.gauge is not None:
-        sign = "negative" if facts.gauge.discharge_sign < 0 else "positive"
-        unit = "µA" if facts.gauge.unit_a < 1e-5 else "mA"
-        lines.append(f"gauge: {sign} while discharging, in {unit}, each {facts.gauge.period_s:g} s")
-    lines.append(f"control: {facts.control.value}")
-    lines += [f"  holds  {text}" for text in facts.controlled]
-    lines += [f"  lacks  {text}" for text in facts.uncontrolled]
-    if facts.runner_absent:
-        lines.append(f"  lacks  {facts.runner_absent}")
-    return lines
-
-
-def _ladder(steps_khz: tuple[int, ...]) -> str:
-    if not steps_khz:
-        return "no clocks are told"
-    return f"{len(steps_khz)} clocks, {steps_khz[0] // 1000} to {steps_khz[-1] // 1000} MHz"
-
-
 def _row(phone: "KnownPhone") -> tuple[str, ...]:
     facts = phone.facts
     time = facts.provenance.time if facts.provenance else None
+    held = f"{phone.state}, reserved for {phone.reserved_by}" if phone.reserved_by else phone.state
     return (
         phone.serial,
         facts.model,
         facts.soc,
         phone.host,
-        f"{phone.state} {phone.why}".strip() if phone.health == "good" else phone.health,
+        f"{held} {phone.why}".strip() if phone.health == "good" else phone.health,
         "" if phone.temp_c is None else f"{phone.temp_c:.1f}",
         "" if phone.battery_pct is None else f"{phone.battery_pct} %",
         facts.control.value,
         facts.runner_absent or (str(time) if time else "none"),
+        " ".join(phone.tags),
     )

@@ -16,6 +16,8 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
+from orchestrator.commands.completion import complete_sweep
+from orchestrator.commands.control import VERBS
 from orchestrator.exits import BadFile
 from workloads.fault import Refused
 from workloads.text import safe_text
@@ -28,7 +30,11 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 @click.group()
 def sweep() -> None:
-    """Validate, submit, list and show sweeps."""
+    """Validate, submit, list, show and steer sweeps."""
+
+
+for _verb in VERBS:
+    sweep.add_command(_verb)
 
 
 @sweep.command()
@@ -105,10 +111,14 @@ def list_sweeps(lab_folder: Path, as_json: bool) -> None:
     if as_json:
         print_json([asdict(item) for item in found])
         return
-    headings = ("SWEEP", "NAME", "SUBMITTED", "TRIALS", "RUNS", "DONE", "FAILED", "LEFT")
+    headings = (
+        *("SWEEP", "NAME", "STATE", "OWNER", "PRIORITY", "SUBMITTED"),
+        *("TRIALS", "RUNS", "DONE", "FAILED", "LEFT"),
+    )
     rows = [
         (
-            *(item.id, item.name, f"{item.created_at:%Y-%m-%d %H:%M}"),
+            *(item.id, item.name, "finished" if item.finished else item.state, item.owner),
+            *(item.priority, f"{item.created_at:%Y-%m-%d %H:%M}"),
             *(item.trials, item.total, item.done, item.failed, item.left),
         )
         for item in found
@@ -117,7 +127,7 @@ def list_sweeps(lab_folder: Path, as_json: bool) -> None:
 
 
 @sweep.command()
-@click.argument("name", metavar="SWEEP")
+@click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @lab_option
 @json_option
 def show(name: str, lab_folder: Path, as_json: bool) -> None:
@@ -136,6 +146,8 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(found.runs.items()))
     click.echo(f"{found.id} {found.name}: {found.trials} trials, {found.total} runs: {counts}.")
+    if found.state != "active":
+        click.echo(f"  {found.state}: {safe_text(found.state_why, 400)}")
     for trial, repeat, phone, why in failed:
         click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {safe_text(why, 600)}")
     runs = queries.measured_runs(db, found.id)

@@ -1,0 +1,55 @@
+"""`farm init`: a lab folder to begin with, every setting explained where it is written."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from orchestrator.exits import NotNow
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@click.command()
+@click.argument(
+    "folder", type=click.Path(file_okay=False, path_type=Path), default=Path("lab"), required=False
+)
+def init(folder: Path) -> None:
+    """Make a lab FOLDER (default: ./lab) with commented settings and example sweeps."""
+    from workloads.lab import SETTINGS_FILE
+
+    file = folder / SETTINGS_FILE
+    if file.exists():
+        raise NotNow(f"{file} is there already; nothing was changed")
+    sweeps = folder / "sweeps"
+    sweeps.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(commented()) + "\n", encoding="utf-8")
+    file.chmod(0o600)  # it may hold a password one day
+    click.echo(f"{file}: settings, every one at its default")
+    for example in sorted(EXAMPLES.glob("*.yaml")):
+        if not (sweeps / example.name).exists():
+            shutil.copyfile(example, sweeps / example.name)
+    click.echo(f"{sweeps}: {len(list(sweeps.glob('*.yaml')))} sweeps to begin with")
+    click.echo(f"Start it with: farm up --lab {folder}", err=True)
+    click.echo(f"Undo: delete {folder}; nothing else was touched.", err=True)
+
+
+def commented() -> Iterator[str]:
+    """The settings file: every setting with its meaning, commented out at its default."""
+    from workloads.lab import LabSettings
+
+    yield "# Settings of this lab, all optional. FARM_BROKER and FARM_STORE in the environment win."
+    for section, values in LabSettings.model_fields.items():
+        yield ""
+        yield f"[{section}]"
+        settings = values.default
+        for name, field in type(settings).model_fields.items():
+            yield f"# {field.description}"
+            yield f"# {name} = {_toml(getattr(settings, name))}"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[]"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,31 @@
+"""`farm help`: what is longer than an option's line, without a network."""
+
+import importlib
+import inspect
+
+import click
+
+from orchestrator.exits import MEANINGS
+
+# Modules whose opening words are written for whoever uses the farm.
+PAGES = {
+    "sweep-file": "orchestrator.plan.sweep",
+    "selectors": "orchestrator.plan.selector",
+}
+TOPICS = ("exit-codes", *PAGES)
+
+
+@click.command("help")
+@click.argument("topic", type=click.Choice(TOPICS), required=False)
+@click.pass_context
+def topics(ctx: click.Context, topic: str | None) -> None:
+    """Explain exit-codes, the sweep-file or selectors."""
+    if topic is None:
+        parent = ctx.parent or ctx
+        click.echo(parent.get_help())
+        click.echo(f"\nMore: farm help {' | '.join(TOPICS)}")
+    elif topic in PAGES:
+        click.echo(inspect.getdoc(importlib.import_module(PAGES[topic])))
+    else:
+        for code, meaning in MEANINGS.items():
+            click.echo(f"{code:>4}  {meaning}")
