@@ -1,22 +1,29 @@
 """What the farm itself costs a job: from the job to its report, less the run and the canary.
 
-    python -m benchmarks.lane_overhead [--devlib PYTHON]
+    python -m benchmarks.lane_overhead [--peers PYTHON]
 
 On an idle, cool, virtual phone that is quiet already, under a condition that pins nothing: every
-millisecond left is ours. adb services are counted at the door. With --devlib, the Python of an
-environment that has devlib does the same work on the same phone, in turns: push plan and program,
-look at heat and clocks, run the program on its cores, fetch what it wrote, look again.
+millisecond left is ours. What of it was spent waiting for the phone's answers is told apart: the
+virtual phone's shell is no part of the farm. adb services are counted by the phone's own journal.
+
+With --peers, the Python of an environment that has devlib and wlauto does the same work on the same
+phone in the same run: plan brought, heat and clocks looked at, the runner started on its cores,
+what it wrote fetched, clocks looked at again. Neither has a fence, a journal, a dead-man, a look at
+quietness, a sampler, a verdict or a spool.
 """
 
 import argparse
 import json
 import os
-import socket
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from agent.control.cooldown import glance
@@ -24,6 +31,7 @@ from agent.control.quiet import settings_for
 from agent.deadline import Deadline
 from agent.lane import Desk, attempt
 from agent.phone.adb import AdbServer, find_adb
+from agent.phone.link import MIB, Link, Reply
 from agent.phone.phone import HOME, Command, Phone
 from agent.phone.probe import probe
 from agent.spool import Spool
@@ -36,32 +44,69 @@ ROUNDS = 15
 SPEED = 100.0
 # Ten minutes of rest by the phone's clock: what the job before has heated is physics, not overhead.
 REST_LOOKS, LOOK_S = 60, 10.0
-OURS = ("run", "canary", "canary_after")  # not overhead: what was asked for, and its witness
+NOT_OURS = ("run", "canary", "canary_after")  # what was asked for, and its witness
+PEERS = Path(__file__).parent / "peers"
+
+AGENDA = """
+config:
+  device: generic_android
+  device_config: {{device: '{address}', load_default_modules: false, modules: [],
+                   disable_selinux: false}}
+  iterations: {rounds}
+  augmentations: ['~~']
+  reboot_policy: never
+workloads: [{{name: farmrun}}]
+"""
 
 
-class CountingServer(AdbServer):
-    """An adb server that counts the services of phones that are opened through it."""
+@dataclass
+class Bench:
+    """One adb server, one phone behind it in a process of its own, and a folder."""
 
-    opened = 0
+    folder: Path
+    server: AdbServer
+    address: str
+    journal: Path
 
-    def service(self, address: str, name: str, deadline: Deadline) -> socket.socket:
-        """Open a service, and count it."""
-        self.opened += 1
-        return super().service(address, name, deadline)
+    def services(self, since_s: float, until_s: float) -> int:
+        """How many services were opened on the phone between two moments, as its journal has it."""
+        entries = map(json.loads, self.journal.read_text().splitlines())
+        opened = (each["host_ns"] / 1e9 for each in entries if each["event"] == "open")
+        return sum(since_s <= at <= until_s for at in opened)
 
 
-def start_phone(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """One virtual phone in a process of its own."""
+class TimedLink(Link):
+    """A link that knows how often and how long it waited for its phone, outside run and canary."""
+
+    stage = staticmethod(lambda: "")
+    trips = 0
+    waited_s = 0.0
+
+    def exchange(
+        self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
+    ) -> tuple[Reply, ...]:
+        """Exchange, and note how long it took."""
+        began = time.perf_counter()
+        try:
+            return super().exchange(lines, deadline, limit)
+        finally:
+            if self.stage() not in NOT_OURS:
+                self.trips += 1
+                self.waited_s += time.perf_counter() - began
+
+
+def start_phone(folder: Path) -> tuple[subprocess.Popen[bytes], str, Path]:
+    """One virtual phone in a process of its own, and its journal."""
     ready = folder / "ready.json"
     words = [sys.executable, "-m", "agent.virtual", "up", "meizu-16t", "--speed", str(SPEED)]
-    words += ["--ready-file", str(ready), "--port-base", "0"]
+    words += ["--ready-file", str(ready), "--journal", str(folder / "journal")]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 30
     while not ready.exists():
         assert time.monotonic() < until, "the virtual phone did not start"
         time.sleep(0.05)
     (told,) = json.loads(ready.read_text())
-    return process, str(told["address"])
+    return process, str(told["address"]), folder / "journal" / f"{told['serial']}.jsonl"
 
 
 def make_quiet(phone: Phone) -> None:
@@ -88,105 +133,137 @@ def a_job(serial: str, fence: int) -> Job:
     )
 
 
-def ours(server: CountingServer, phone: Phone, desk: Desk, spool: Spool, fence: int) -> float:
-    """One job of ours; its overhead in ms."""
+@dataclass(frozen=True)
+class Cost:
+    """What one job cost beside its run."""
+
+    ms: float
+    phone_ms: float  # of it spent waiting for the phone
+    trips: int
+    services: int
+    stages_ms: dict[str, float]
+
+
+def one_of_ours(bench: Bench, phone: Phone, desk: Desk, spool: Spool, fence: int) -> Cost:
+    """One job of ours."""
     for _ in range(REST_LOOKS):  # as the roster does while a phone is idle
         glance(phone)
         time.sleep(LOOK_S / SPEED)
-    server.opened = 0
+    link = phone.link
+    assert isinstance(link, TimedLink)
+    link.trips, link.waited_s = 0, 0.0
     job = a_job(phone.known.serial, fence)
-    began = time.perf_counter()
+    began = time.monotonic()
     spool.begin(job.run, job.model_dump_json())
     outcome = attempt(job, phone, desk)
     spool.end(job.run, [outcome.report])
-    took = time.perf_counter() - began
+    ended = time.monotonic()
     report = outcome.report
     assert report.fault is None, report.fault
-    return 1000 * (took - sum(report.stage_s.get(stage, 0.0) for stage in OURS))
+    stages = {name: 1000 * took for name, took in report.stage_s.items() if name not in NOT_OURS}
+    spent_s = ended - began - sum(report.stage_s[stage] for stage in NOT_OURS)
+    opened = bench.services(began, ended)
+    return Cost(1000 * spent_s, 1000 * link.waited_s, link.trips, opened, stages)
 
 
-DEVLIB = """
-import logging, sys, time, json
-logging.disable(logging.CRITICAL)
-from devlib import AndroidTarget
-address, plan, runner, rounds = sys.argv[1:]
-target = AndroidTarget(connection_settings={"device": address}, load_default_modules=False,
-                       connect=False)
-target.connect(timeout=60, check_boot_completed=False)
-for _ in range(int(rounds)):
-    began = time.perf_counter()
-    target.push(plan, "/data/local/tmp/devlib-plan")
-    target.execute("mkdir -p /data/local/tmp/devlib-out")
-    for zone in range(4, 8):
-        target.execute(f"cat /sys/class/thermal/thermal_zone{zone}/temp")
-    for policy in (4, 7):
-        target.execute(f"cat /sys/devices/system/cpu/cpufreq/policy{policy}/stats/time_in_state")
-    start = time.perf_counter()
-    target.execute(f"taskset f0 {runner} run /data/local/tmp/devlib-plan "
-                   "/data/local/tmp/devlib-out --seconds 8", timeout=60)
-    run = time.perf_counter() - start
-    target.pull("/data/local/tmp/devlib-out/out.jsonl", plan + ".out")
-    for policy in (4, 7):
-        target.execute(f"cat /sys/devices/system/cpu/cpufreq/policy{policy}/stats/time_in_state")
-    print(1000 * (time.perf_counter() - began - run), flush=True)
-"""
+def ours(bench: Bench) -> None:
+    """Our jobs, and where their time went."""
+    link = TimedLink(bench.address, bench.server.service)
+    phone = Phone(link)
+    probe(phone, runner_for)
+    make_quiet(phone)
+    desk = Desk(host="bench", state_dir=bench.folder / "state")
+    link.stage = lambda: desk.view.stage
+    spool = Spool(bench.folder / "spool.db")
+    one_of_ours(bench, phone, desk, spool, 1)  # the first one installs
+    costs = [one_of_ours(bench, phone, desk, spool, fence) for fence in range(2, 2 + ROUNDS)]
+    spool.close()
+    phone.close()
+    told("farmhand", [cost.ms for cost in costs], [cost.services for cost in costs])
+    told("  the phone", [cost.phone_ms for cost in costs])
+    told("  the rest", [cost.ms - cost.phone_ms for cost in costs])
+    trips = statistics.median(cost.trips for cost in costs)
+    middle = {
+        name: statistics.median(cost.stages_ms[name] for cost in costs)
+        for name in costs[0].stages_ms
+    }
+    shown = ", ".join(f"{name} {ms:.1f}" for name, ms in middle.items() if ms >= 0.1)
+    print(f"  {trips:.0f} round trips; by stage: {shown}")
 
 
-def devlib(python: str, server: AdbServer, phone: Phone, folder: Path) -> list[float]:
-    """The same work by devlib; its overhead a job in ms."""
-    plan = folder / "plan"
+def theirs(bench: Bench, python: str) -> None:
+    """The same work by devlib, and by Workload Automation."""
+    plan = bench.folder / "plan"
     plan.write_bytes(lower(bind("mlp-4", {}), 4))
-    runner = f"{HOME}/{runner_for(phone.known.abi).file_name}"
-    words = [python, "-c", DEVLIB, phone.address, str(plan), runner, str(ROUNDS)]
-    # devlib speaks by the adb program: the same one, to the same server. It also asks for aapt,
+    runner = f"{HOME}/{runner_for('arm64-v8a').file_name}"
+    # Both speak by the adb program: the same one, to the same server. devlib also asks for aapt,
     # which looks into packages; there are none here, so an empty one will do.
-    tools = folder / "tools"
+    tools = bench.folder / "tools"
     tools.mkdir()
     (tools / "aapt").write_text("#!/bin/sh\nexit 0\n")
     (tools / "aapt").chmod(0o755)
     places = (str(find_adb(private=True).parent), str(tools), os.environ["PATH"])
-    path = os.pathsep.join(places)
-    env = {**os.environ, "PATH": path, "ANDROID_ADB_SERVER_PORT": str(server.port)}
+    env = {
+        **os.environ,
+        "PATH": os.pathsep.join(places),
+        "ANDROID_ADB_SERVER_PORT": str(bench.server.port),
+        "PYTHONPATH": str(PEERS),
+        "PEER_PLAN": str(plan),
+        "PEER_RUNNER": runner,
+        "PEER_MOMENTS": str(bench.folder / "moments"),
+        "WA_USER_DIRECTORY": str(bench.folder / "wa"),
+    }
+    script = str(PEERS / "lane_devlib.py")
+    said = run_peer([python, script, bench.address, str(plan), runner, str(ROUNDS)], env)
+    jobs = [[float(word) for word in line.split()] for line in said.splitlines()]
+    tell_peer(bench, "devlib", jobs)
+
+    plugins = bench.folder / "wa" / "plugins"
+    plugins.mkdir(parents=True)
+    shutil.copy(PEERS / "lane_wa.py", plugins)
+    agenda = bench.folder / "agenda.yaml"
+    agenda.write_text(AGENDA.format(address=bench.address, rounds=ROUNDS + 1))
+    wa = str(Path(python).parent / "wa")
+    run_peer([wa, "run", str(agenda), "-f", "-d", str(bench.folder / "wa-out")], env)
+    lines = (bench.folder / "moments").read_text().splitlines()
+    begun = [[float(word) for word in line.split()] for line in lines]
+    tell_peer(bench, "wlauto", [[*job, following[0]] for job, following in pairwise(begun)])
+
+
+def run_peer(words: list[str], env: dict[str, str]) -> str:
+    """Let a peer do its jobs; what it printed."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=env)
     if done.returncode != 0:
-        print("devlib failed:", done.stderr.strip().splitlines()[-1:])
-        return []
-    return [float(line) for line in done.stdout.split()]
+        raise SystemExit(f"{words[0]} failed: {(done.stderr or done.stdout).strip()[-400:]}")
+    return done.stdout
 
 
-def told(name: str, times: list[float], more: str = "") -> None:
+def tell_peer(bench: Bench, name: str, jobs: list[list[float]]) -> None:
+    """A peer's line, by the four moments of its jobs."""
+    times = [1000 * (end - begin - (ran - started)) for begin, started, ran, end in jobs]
+    told(name, times, [bench.services(job[0], job[3]) for job in jobs])
+
+
+def told(name: str, times: list[float], services: list[int] | None = None) -> None:
     """One line."""
     low, middle, high = min(times), statistics.median(times), max(times)
-    print(f"{name:10} min {low:7.1f} ms   median {middle:7.1f} ms   max {high:7.1f} ms  {more}")
+    more = f"  {statistics.median(services):.0f} adb services" if services else ""
+    print(f"{name:12} min {low:7.1f} ms   median {middle:7.1f} ms   max {high:7.1f} ms{more}")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--devlib", help="a python that has devlib")
+    parser.add_argument("--peers", help="a python that has devlib and wlauto")
     wanted = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, CountingServer(Path(name) / "adb") as server:
-        folder = Path(name)
-        process, address = start_phone(folder)
+    with tempfile.TemporaryDirectory() as name, AdbServer(Path(name) / "adb") as server:
+        process, address, journal = start_phone(Path(name))
         try:
             assert server.connect(address, Deadline.after(10)) == "device"
-            phone = Phone(server.open(address))
-            probe(phone, runner_for)
-            make_quiet(phone)
-            desk = Desk(host="bench", state_dir=folder / "state")
-            spool = Spool(folder / "spool.db")
-            ours(server, phone, desk, spool, 1)  # the first one installs
-            times, counts = [], []
-            for fence in range(2, 2 + ROUNDS):
-                times.append(ours(server, phone, desk, spool, fence))
-                counts.append(server.opened)
-            told("farmhand", times, f"{statistics.median(counts):.0f} adb services")
-            if wanted.devlib:
-                theirs = devlib(wanted.devlib, server, phone, folder)
-                if theirs:
-                    told("devlib", theirs)
-            spool.close()
-            phone.close()
+            bench = Bench(Path(name), server, address, journal)
+            ours(bench)
+            if wanted.peers:
+                theirs(bench, wanted.peers)
         finally:
             process.kill()
 

@@ -45,20 +45,19 @@ def parse_moment(text: object) -> Moment:
 
 def core_use(readings: Readings, span: tuple[int, int]) -> tuple[CoreUse, ...]:
     """How each core was used within a span; cores that were never seen twice are left out."""
-    busy: dict[int, int] = {}
-    total: dict[int, int] = {}
-    idle: dict[int, int] = {}
+    parts: dict[int, list[tuple[int, int]]] = {}  # ticks that were worked, and that passed
     for before, after in pairwise(moment for _, moment in moments(readings, span)):
-        for cpu in before.keys() & after.keys():
-            worked = after[cpu][0] - before[cpu][0]
-            passed = after[cpu][1] - before[cpu][1]
-            if 0 <= worked <= passed and passed > 0:  # else the counters were set back
-                busy[cpu] = busy.get(cpu, 0) + worked
-                total[cpu] = total.get(cpu, 0) + passed
-                idle[cpu] = idle.get(cpu, 0) + (passed if worked == 0 else 0)
-    return tuple(
-        CoreUse(cpu, 100 * busy[cpu] / total[cpu], idle[cpu] / total[cpu]) for cpu in sorted(total)
-    )
+        for cpu, (busy, total) in after.items():
+            busy_before, total_before = before.get(cpu, (busy, total))
+            if 0 <= busy - busy_before <= total - total_before > 0:  # else they were set back
+                parts.setdefault(cpu, []).append((busy - busy_before, total - total_before))
+    return tuple(_core_use(cpu, parts[cpu]) for cpu in sorted(parts))
+
+
+def _core_use(cpu: int, parts: Sequence[tuple[int, int]]) -> CoreUse:
+    total = sum(passed for _, passed in parts)
+    idle = sum(passed for worked, passed in parts if worked == 0)
+    return CoreUse(cpu, 100 * sum(worked for worked, _ in parts) / total, idle / total)
 
 
 def busy_course(readings: Readings, cpus: Collection[int]) -> Course | None:

@@ -5,6 +5,7 @@ life in between makes it slower, whatever the nodes say.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from agent.control.guard import LANE_DIR
 from agent.deadline import Deadline
@@ -62,9 +63,14 @@ def updated_record(old_ms: float | None, new_ms: float) -> float:
     return new_ms if old_ms is None else KEPT_SHARE * old_ms + (1 - KEPT_SHARE) * new_ms
 
 
+@cache
+def _plan_for(cores: int) -> bytes:
+    return lower(_CASE, cores)
+
+
 def bring_canary(phone: Phone, cores: CoreSet) -> str:
     """Have the canary's plan on the phone and answer its path; pushed once for a count of cores."""
-    plan = lower(_CASE, len(cores.cpus))
+    plan = _plan_for(len(cores.cpus))
     path = f"{HOME}/canary-{digest_of_bytes(plan)[:12]}"
     there, _ = phone.batch([Command(["test", "-s", path]), Command(["mkdir", "-p", _DIR])])
     if there.status != 0:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from agent.control.guard import LANE_DIR, lane_file, was_silent
@@ -109,7 +110,7 @@ class Ask:
 
 def write_plan(phone: Phone, ask: Ask, dare: bool = False) -> None:
     """Put the plan and the list of sampled nodes on the phone; who dares, tries what won't fit."""
-    plan = lower(ask.case, ask.threads)
+    plan = _plan_of(ask.case.model_dump_json(), ask.threads)
     # A short list goes through the open shell: a push would open a service of its own.
     words = ["printf", "%s\\n", *ask.nodes] if ask.nodes else ["true"]
     listed = Command(words, into=lane_file("nodes"))
@@ -121,6 +122,12 @@ def write_plan(phone: Phone, ask: Ask, dare: bool = False) -> None:
         check_fits(plan, split_nodes(memory.text).get(MEMINFO, ""))
     if there.text.split(" ")[0] != digest_of_bytes(plan):
         phone.push(plan, lane_file("plan"))
+
+
+@lru_cache(maxsize=8)
+def _plan_of(case: str, threads: int) -> bytes:
+    """The plan of a case; repeats of a trial ask for it again and again."""
+    return lower(Case.model_validate_json(case), threads)
 
 
 def launch(phone: Phone, ask: Ask, before: Command) -> tuple[Answer, int | None]:
