@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent.control.fence import take_fence
-from agent.control.journal import LEFTOVER_LOOKS
+from agent.control.journal import LEFTOVER_LOOKS, boot_of
 from agent.phone.install import looking_for
-from agent.phone.phone import BOOT_ID, Answer, Phone, reading, split_nodes
+from agent.phone.phone import Answer, Phone
 from kernels.manifest import RunnerBuild
-from workloads.text import safe_text
 
 
 class Arrival(NamedTuple):
@@ -21,6 +20,5 @@ class Arrival(NamedTuple):
 
 def arrive(phone: Phone, fence: int, host: str, build: RunnerBuild) -> Arrival:
     """Take the fence, and see which boot this is, whether the runner is there and what was left."""
-    looks = (reading([BOOT_ID]), looking_for(build), *LEFTOVER_LOOKS)
-    boot, runner, *left = take_fence(phone, fence, host, looks)
-    return Arrival(safe_text(split_nodes(boot.text).get(BOOT_ID, ""), 64), runner, left)
+    runner, *left = take_fence(phone, fence, host, (looking_for(build), *LEFTOVER_LOOKS))
+    return Arrival(boot_of(left), runner, left)

@@ -14,13 +14,15 @@ UNFENCED = 2**31 - 1  # above every lease, and the highest that a phone's shell 
 _NEWER = 75
 _UNLESS_NEWER = (
     'held=$(cat "$0" 2>/dev/null); [ "${held%% *}" -gt "$1" ] 2>/dev/null'
-    f' && echo "$held" && exit {_NEWER}; shift; "$@"'
+    f' && echo "$held" && exit {_NEWER}; '
 )
+_DO = _UNLESS_NEWER + 'shift; "$@"'
+_TAKE = _UNLESS_NEWER + 'mkdir -p "${0%/*}" && echo "$1 $2" >"$0.$1" && mv -f "$0.$1" "$0"'
 
 
 def fenced(number: int, words: Sequence[str]) -> Command:
     """A command that is run only while no newer lease than ours stands on the phone."""
-    return Command(["sh", "-c", _UNLESS_NEWER, FENCE, str(number), *words])
+    return Command(["sh", "-c", _DO, FENCE, str(number), *words])
 
 
 def refuse_newer(answer: Answer, number: int) -> None:
@@ -34,19 +36,12 @@ def refuse_newer(answer: Answer, number: int) -> None:
 
 def take_fence(phone: Phone, number: int, host: str, looks: Sequence[Command] = ()) -> list[Answer]:
     """Put our number on the phone, unless a higher one stands there; then look at things."""
-    part = f"{FENCE}.{number}"
-    steps = [
-        Command(["mkdir", "-p", HOME]),
-        Command(["echo", f"{number} {host}"], into=part),
-        fenced(number, ["mv", "-f", part, FENCE]),
-        Command(["rm", "-f", part]),
-    ]
-    answers = phone.batch([*steps, *looks])
-    for answer in answers[: len(steps)]:
-        refuse_newer(answer, number)
-        if answer.status != 0:
-            raise ShellFailed(f"{FENCE} cannot be written: {safe_text(answer.text)}")
-    return answers[len(steps) :]
+    take = Command(["sh", "-c", _TAKE, FENCE, str(number), host])
+    taken, *seen = phone.batch([take, *looks])
+    refuse_newer(taken, number)
+    if taken.status != 0:
+        raise ShellFailed(f"{FENCE} cannot be written: {safe_text(taken.text)}")
+    return seen
 
 
 def check_fence(phone: Phone, number: int) -> None:

@@ -154,9 +154,14 @@ def _phone_page(phone: Phone, seen: Sequence[Answer]) -> _PhonePage:
         open=bool(found),
         put_back=restored.status == 0 and nodes.status != 0,
         fed=now is not None and alive is not None and 0 <= now - alive <= silence_s,
-        boot_id=safe_text(times.get(BOOT_ID, ""), 64),
+        boot_id=boot_of(seen),
         changes=tuple(change for answer in found for change in _listed(answer.text)),
     )
+
+
+def boot_of(seen: Sequence[Answer]) -> str:
+    """Which boot LEFTOVER_LOOKS saw."""
+    return safe_text(split_nodes(seen[-1].text).get(BOOT_ID, ""), 64)
 
 
 def _listed(text: str) -> tuple[Change, ...]:

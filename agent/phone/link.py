@@ -166,8 +166,8 @@ class _Shell:
     def talk(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
         """Send lines, each with an end mark behind it, and read up to the last mark."""
         nonce = secrets.token_hex(8)
-        marked = (f"{line}\necho {nonce}.{at} $?\n" for at, line in enumerate(lines))
-        self.send("".join(marked).encode(), deadline)
+        marked = (f"{line}\necho $farm.{at} $?\n" for at, line in enumerate(lines))
+        self.send(f"farm={nonce}\n{''.join(marked)}".encode(), deadline)
         replies: list[Reply] = []
         pending = bytearray()
         taken = 0

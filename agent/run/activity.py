@@ -45,6 +45,10 @@ def parse_moment(text: object) -> Moment:
 
 def core_use(readings: Readings, span: tuple[int, int]) -> tuple[CoreUse, ...]:
     """How each core was used within a span; cores that were never seen twice are left out."""
+    return readings.once(("core use", span), lambda: _core_uses(readings, span))
+
+
+def _core_uses(readings: Readings, span: tuple[int, int]) -> tuple[CoreUse, ...]:
     parts: dict[int, list[tuple[int, int]]] = {}  # ticks that were worked, and that passed
     for before, after in pairwise(moment for _, moment in moments(readings, span)):
         for cpu, (busy, total) in after.items():
@@ -106,7 +110,9 @@ def moments(
     readings: Readings, span: tuple[int, int] | None = None
 ) -> Iterator[tuple[int, Moment]]:
     """What the cores had counted at each moment of a span."""
-    for t_ns, moment in zip(readings.t_ns, readings.parsed(STAT, parse_moment), strict=False):
+    column: Sequence[object] = readings.columns.get(STAT, [])
+    read = readings.once(STAT, lambda: [parse_moment(text) for text in column])
+    for t_ns, moment in zip(readings.t_ns, read, strict=False):
         if span is None or span[0] <= t_ns <= span[1]:
             yield t_ns, moment
 

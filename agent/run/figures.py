@@ -221,6 +221,10 @@ def span_ns(windows: Sequence[Window]) -> tuple[int, int]:
 
 def hottest_trace(readings: Readings, zones: tuple[ThermalZone, ...]) -> list[float]:
     """The hottest CPU zone at each moment where one could be believed."""
+    return readings.once(("hottest", zones), lambda: _hottest_trace(readings, zones))
+
+
+def _hottest_trace(readings: Readings, zones: tuple[ThermalZone, ...]) -> list[float]:
     columns = [(readings.numbers(zone.path), zone.scale) for zone in zones]
     trace = []
     for row in range(len(readings.t_ns)):

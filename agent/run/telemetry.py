@@ -1,7 +1,7 @@
 """Telemetry: what the phone's sampler wrote, as columns, and the blob that travels."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,17 +24,18 @@ class Readings:
     paths: tuple[str, ...] = ()
     t_ns: list[int] = field(default_factory=list)
     columns: dict[str, list[Value]] = field(default_factory=dict)
-    _parsed: dict[str, list[Any]] = field(default_factory=dict, repr=False, compare=False)
+    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def numbers(self, path: str) -> list[int | None]:
         """A column of a numeric node; what is no number is None."""
         return [value if type(value) is int else None for value in self.columns.get(path, [])]
 
-    def parsed(self, path: str, parse: Callable[[object], T]) -> list[T]:
-        """A column as one way of reading it understands it; read once, however many ask."""
-        if path not in self._parsed:
-            self._parsed[path] = [parse(value) for value in self.columns.get(path, [])]
-        return self._parsed[path]
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """Something that is made of these readings: made once, however many ask for it."""
+        if what not in self._made:
+            self._made[what] = make()
+        made: T = self._made[what]
+        return made
 
 
 def parse_readings(content: bytes) -> Readings:
@@ -126,10 +127,9 @@ def _add_row(readings: Readings, t_ns: object, values: object) -> None:
         return
     readings.t_ns.append(t_ns)
     for path, value in zip(readings.paths, values, strict=True):
-        readings.columns[path].append(_clean(value))
+        plain = type(value) is int and -(2**63) < value < 2**63
+        readings.columns[path].append(value if plain else _clean(value))
 
 
 def _clean(value: object) -> Value:
-    if type(value) is int and abs(value) < 2**63:
-        return value
     return safe_text(value, 1024) if isinstance(value, str) else None
