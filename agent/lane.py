@@ -132,8 +132,9 @@ class _Lane:
             text = f"{type(error).__name__}: {safe_text(error)}"
             fault = FarmTrouble(text).fault(self.stage)
         self.desk.view.end()
-        telemetry = self.harvest.telemetry if self.harvest and not fault else None
-        return Outcome(self._report(fault), telemetry)
+        report = self._report(fault)
+        telemetry = self.harvest.telemetry if self.harvest and report.telemetry else None
+        return Outcome(report, telemetry)
 
     def _measure(self) -> None:
         cores = self._resolve()
@@ -354,6 +355,7 @@ class _Lane:
     def _report(self, fault: Fault | None) -> Report:
         facts = self.phone.facts
         harvest = self.harvest if fault is None else None
+        kept = harvest if self.job.telemetry else None
         return Report(
             run=self.job.run,
             host=self.desk.host,
@@ -371,8 +373,8 @@ class _Lane:
             verdict=self.verdict if fault is None else None,
             fault=fault,
             curve=harvest.curve if harvest else (),
-            telemetry=harvest.digest if harvest else None,
-            chunks=len(chunks_of(harvest.digest, harvest.telemetry)) if harvest else 0,
+            telemetry=kept.digest if kept else None,
+            chunks=len(chunks_of(kept.digest, kept.telemetry)) if kept else 0,
         )
 
 

@@ -1,15 +1,18 @@
 """Submitting: a sweep file becomes a backlog, in one transaction or not at all."""
 
+import getpass
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from orchestrator.dispatch.broker import Broker
 from orchestrator.exits import NoPhoneMatches
 from orchestrator.plan.cases import Fetch, fetch_nothing
 from orchestrator.plan.expand import Expansion, expand
 from orchestrator.plan.order import order
+from orchestrator.plan.policy import Policy
 from orchestrator.plan.sweep import Sweep, read_sweep
-from orchestrator.store import backlog, queries
+from orchestrator.store import backlog, history, queries
 from orchestrator.store.database import Database
 from workloads.messages import Event
 
@@ -27,14 +30,50 @@ def submit(text: str, db: Database, broker: Broker, fetch: Fetch = fetch_nothing
     """Read, expand, order and store a sweep, then wake the scheduler."""
     sweep = read_sweep(text, fetch)
     broker.check()
-    expansion = expand(sweep, [phone.facts for phone in queries.known_phones(db)])
-    if not expansion.trials:
-        reasons = [f"  {item.phone}: {item.reason}" for item in expansion.skipped]
-        why = "\n".join(reasons) if reasons else "  the lab has met no phone yet"
-        raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{why}")
+    expansion = expanded(sweep, db)
+    _refuse_too_few(sweep, expansion)
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
+    row |= _wishes(sweep.policy)
     stored = backlog.submit(db, row, expansion.trials, order(sweep, expansion.trials))
     at = datetime.now(UTC)
     text = f"{sweep.name}: {stored.new_runs} runs"
     broker.tell(Event(at=at, kind="submitted", text=text, sweep=sweep.id))
     return Submission(sweep, expansion, stored)
+
+
+def expanded(sweep: Sweep, db: Database) -> Expansion:
+    """Spread a sweep over the phones that the store knows."""
+    phones = queries.known_phones(db)
+    tags = {phone.serial: phone.tags for phone in phones}
+    before = history.phones_of(db, sweep.id)
+    return expand(sweep, [phone.facts for phone in phones], tags, before)
+
+
+def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:
+    found, least = len(expansion.phones), sweep.phones.at_least
+    if found >= least:
+        return
+    reasons = [f"  {item.phone}: {item.reason}" for item in expansion.skipped if not item.cells]
+    why = "\n".join(reasons) if reasons else "  the lab has met no phone yet"
+    if least == 1:
+        raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{why}")
+    some = f"{found} phones can run '{sweep.name}', and it asks for at least {least}"
+    raise NoPhoneMatches(f"{some}:\n{why}")
+
+
+def _wishes(policy: Policy) -> dict[str, Any]:
+    """The policy as the store keeps it; whoever names no owner is it."""
+    policy = policy.model_copy(update={"owner": policy.owner or _user()})
+    return {
+        "policy": policy.model_dump(mode="json"),
+        "owner": policy.owner,
+        "priority": policy.priority,
+        "deadline": policy.deadline.timestamp() if policy.deadline else None,
+    }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()[:64]
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""

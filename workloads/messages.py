@@ -75,6 +75,7 @@ class Job(Noun):
     lease_s: float = Field(gt=0, description="how long silence is taken for life")
     case: Case
     condition: Condition
+    telemetry: bool = Field(default=True, description="whether the readings are kept")
 
 
 class Command(Noun):
