@@ -91,6 +91,7 @@ class Place:
             temp_c=view.temp_c,
             battery_pct=view.battery_pct,
             ready_s=view.ready_s,
+            cools=self._cools(),
             left_s=view.left_s,
             steps=view.steps,
             locked_khz=dict(view.locked_khz),
@@ -98,6 +99,11 @@ class Place:
             power_w=view.power_w,
             flaps=len(self._recent_losses()),
         )
+
+    def _cools(self) -> tuple[float, float] | None:
+        """Where the phone comes to rest and how fast, once a cooling has been seen."""
+        known = self.phone.heat.known
+        return (known.rest_c, known.slow_s / self.phone.clock.value) if known.coolings else None
 
 
 class Roster:

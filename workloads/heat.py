@@ -61,6 +61,11 @@ class Cooled(Noun):
     lead_c: float | None = None  # of the CPU over the body, at rest
     coolings: int = 0
 
+    @property
+    def slow_s(self) -> float:
+        """The likeliest time constant of the body, by all that was seen."""
+        return PAIRS[max(range(len(PAIRS)), key=self.log_weights.__getitem__)][1]
+
 
 NEVER_SEEN = Cooled()
 

@@ -210,6 +210,9 @@ class PhonePresence(Noun):
     ready_s: tuple[float, float, float] | None = Field(
         default=None, description="host seconds until cool: likely, earliest, latest"
     )
+    cools: tuple[float, Annotated[float, Field(gt=0)]] | None = Field(
+        default=None, description="where it comes to rest, in °C, and how fast, in host seconds"
+    )
     left_s: float | None = Field(default=None, description="host seconds until the run is over")
     steps: int | None = Field(default=None, description="steps that the run has made")
     locked_khz: dict[int, int] = Field(default_factory=dict, description="by policy, read back")

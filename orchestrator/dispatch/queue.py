@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from celery import Celery
@@ -23,6 +24,8 @@ from workloads.transport import QUIET_WORKER, celery_settings
 
 log = logging.getLogger("farm.queue")
 
+COMMAND_S = 60.0
+
 # It warns root of pickle, which is not accepted here.
 warnings.simplefilter("ignore", SecurityWarning)
 
@@ -34,13 +37,16 @@ class Queue:
         self._app = Celery("farm.centre", set_as_current=False)
         self._app.conf.update(celery_settings(broker, "centre"))
 
-    def send_job(self, host: str, job: Job) -> None:
-        """Send a job; it expires with its lease, so a dead host's queue empties itself."""
-        self._send(RUN, host, job.model_dump(mode="json"), job.lease_s)
+    def send_job(self, host: str, job: Job, skew_s: float = 0.0) -> None:
+        """Send a job; it expires with its lease, so a dead host's queue empties itself.
 
-    def send_command(self, host: str, command: Command) -> None:
+        That moment is judged by the host's own clock, so it is told in the host's own time.
+        """
+        self._send(RUN, host, job.model_dump(mode="json"), job.lease_s + skew_s)
+
+    def send_command(self, host: str, command: Command, skew_s: float = 0.0) -> None:
         """Send a command."""
-        self._send(COMMAND, host, command.model_dump(mode="json"), 60)
+        self._send(COMMAND, host, command.model_dump(mode="json"), COMMAND_S + skew_s)
 
     def _send(self, name: str, host: str, body: dict[str, Any], expires_s: float) -> None:
         try:
@@ -48,7 +54,7 @@ class Queue:
                 name,
                 args=[body],
                 queue=queue_for(host),
-                expires=expires_s,
+                expires=datetime.now(UTC) + timedelta(seconds=expires_s),
                 retry=False,
                 argsrepr="",  # Celery would print the whole job for its own log
             )

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.dispatch.board import write_board
+from orchestrator.dispatch.book import Book
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
-from orchestrator.store import backlog, health, leases
+from orchestrator.store import backlog, budgets, health, leases
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import health_event
 from workloads.fault import BrokerDown, StoreDown
@@ -76,21 +77,14 @@ def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
     return Sight(frozenset(running), idle, doubtful, frozenset(strangers), flaps)
 
 
-def on_time(
-    presences: Sequence[Presence], now: datetime, lease_s: float
-) -> tuple[list[Presence], list[str]]:
-    """Part heartbeats whose host's clock can be trusted from hosts whose clock is off.
+def skews(presences: Sequence[Presence], now: datetime, lease_s: float) -> dict[str, float]:
+    """Hosts whose clock is off, and by how many seconds.
 
-    A job expires by the clock of the host that takes it: with a clock that is off by a lease, every
-    job would be thrown away unheard.
+    A job expires by the clock of the host that takes it, so it has to be told in that clock. What
+    a heartbeat is late by looks like a small error; only what a lease would notice counts.
     """
-    off = {
-        presence.host: (presence.at - now).total_seconds()
-        for presence in presences
-        if abs((presence.at - now).total_seconds()) > lease_s / 2
-    }
-    trusted = [presence for presence in presences if presence.host not in off]
-    return trusted, [f"the clock of {host} is {skew:+.0f} s off" for host, skew in off.items()]
+    off = {beat.host: (beat.at - now).total_seconds() for beat in presences}
+    return {host: skew for host, skew in off.items() if abs(skew) > lease_s / 2}
 
 
 class Scheduler:
@@ -107,7 +101,9 @@ class Scheduler:
         self._sight = Sight(frozenset(), {}, {}, frozenset())
         self._looked_at = 0.0
         self._pinned_at = 0.0
-        self._doubts: set[str] = set()
+        self._skews: dict[str, float] = {}
+        self._closed: set[str] = set()
+        self._book = Book(db)
         self._suspected_at = 0.0
         self._checked_at: dict[str, float] = {}
         self._stopped_at: dict[RunId, float] = {}
@@ -136,11 +132,13 @@ class Scheduler:
         """Look at everything; renew, expire, dispatch; say how many jobs went out."""
         now = time.time()
         presences = self._broker.presences()
-        trusted, doubts = on_time(presences, datetime.now(UTC), self._lease_s)
-        for doubt in set(doubts) - self._doubts:
-            log.warning("%s: it gets no jobs; set its clock", doubt)
-        self._doubts = set(doubts)
-        self._sight = look(trusted, backlog.known_facts(self._db))
+        skewed = skews(presences, datetime.now(UTC), self._lease_s)
+        for host in skewed.keys() - self._skews.keys():
+            log.warning("the clock of %s is %+.0f s off; set it", host, skewed[host])
+        self._skews = skewed
+        self._sight = look(presences, backlog.known_facts(self._db))
+        self._closed = leases.drained_hosts(self._db)
+        self._book.look(presences)
         self._looked_at = time.monotonic()
         if now - self._renewed_at > self._lease_s / 4:
             leases.renew(self._db, self._sight.running, now + self._lease_s)
@@ -150,6 +148,8 @@ class Scheduler:
         self._check_suspects(now)
         self._stop_unwanted(now)
         if now - self._pinned_at > BOARD_S:
+            for change in budgets.pause_overspent(self._db, now):
+                self._broker.tell(change.event)
             self._broker.pin(write_board(self._db, presences))
             self._pinned_at = now
         waiting = leases.unfinished(self._db, set(self._sight.doubtful.values()))
@@ -162,13 +162,15 @@ class Scheduler:
         return self._dispatch(serial for serial in freed if serial in self._sight.idle)
 
     def _dispatch(self, phones: Iterable[str]) -> int:
-        closed = leases.drained_hosts(self._db)
         here = {serial: self._sight.idle[serial] for serial in phones}
-        idle = {serial: host for serial, host in here.items() if host not in closed}
-        jobs = leases.lease_next(self._db, idle, self._lease_s) if idle else []
+        idle = {serial: host for serial, host in here.items() if host not in self._closed}
+        jobs = leases.lease_next(self._db, idle, self._lease_s, choose=self._book.choose)
         for host, job in jobs:
-            self._queue.send_job(host, job)
+            self._queue.send_job(host, job, self._skews.get(host, 0.0))
         return len(jobs)
+
+    def _command(self, host: str, command: Command) -> None:
+        self._queue.send_command(host, command, self._skews.get(host, 0.0))
 
     def _listen_again(self) -> None:
         """After deafness silence proves nothing: every lease gets its full time again."""
@@ -190,13 +192,13 @@ class Scheduler:
         for host, run in leases.unwanted(self._db):
             if now - self._stopped_at.get(run, 0.0) > CANCEL_PAUSE_S:
                 self._stopped_at[run] = now
-                self._queue.send_command(host, Command(verb="cancel", run=run))
+                self._command(host, Command(verb="cancel", run=run))
 
     def _ask_strangers(self, hosts: Collection[str], now: float) -> None:
         for host in hosts:
             if now - self._asked_at.get(host, 0.0) > ANNOUNCE_PAUSE_S:
                 self._asked_at[host] = now
-                self._queue.send_command(host, Command(verb="announce"))
+                self._command(host, Command(verb="announce"))
 
     def _check_suspects(self, now: float) -> None:
         """Have phones that are suspect looked at, as soon as they are idle."""
@@ -209,7 +211,7 @@ class Scheduler:
             if now - self._checked_at.get(serial, 0.0) > CHECK_PAUSE_S:
                 self._checked_at[serial] = now
                 command = Command(verb="check", phone=serial, id=f"auto-{serial}-{now:.0f}"[:64])
-                self._queue.send_command(self._sight.idle[serial], command)
+                self._command(self._sight.idle[serial], command)
 
 
 def freed_by(events: Sequence[Event]) -> set[str]:

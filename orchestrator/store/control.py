@@ -21,6 +21,7 @@ from workloads.messages import Event
 from workloads.text import safe_text
 
 NO_WAY_BACK = "cannot be taken back; 'farm sweep pause' keeps what was not started from starting"
+USED_UP = "its budget is used up"
 WAITING = (RunState.QUEUED, RunState.HELD)
 GIVEN_UP = (RunState.FAILED, RunState.HELD)
 Facts = Mapping[str, Any]
@@ -107,8 +108,17 @@ def resume(db: Database, sweep_id: str, by: By) -> Change:
         back = "pause" if row.state == SweepState.PAUSED else "cancel"
         more = f", {gone} cancelled runs are queued again" if gone else ""
 
+        # Whoever lets a sweep go on that has used up its budget means it.
+        lifted = row.state_why.startswith(USED_UP)
+        more += "; its budget is lifted" if lifted else ""
+
         def apply() -> None:
             _set_state(connection, sweep_id, SweepState.ACTIVE, "")
+            if lifted:
+                without = {**row.policy, "budget": {}}
+                connection.execute(
+                    update(sweep).where(sweep.c.id == sweep_id).values(policy=without)
+                )
             _requeue(connection, sweep_id, (RunState.CANCELLED,))
             connection.execute(update(run).where(run.c.sweep == sweep_id).values(unwanted=False))
 

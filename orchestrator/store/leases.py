@@ -380,7 +380,7 @@ def expire(db: Database, now: float) -> list[Expired]:
                 after |= {"state": RunState.CANCELLED, "note": "cancelled", "unwanted": False}
             # On PostgreSQL its report may have been stored since it was read: then it stays done.
             same = (run.c.id == row.id, run.c.attempt == row.attempt, *over)
-            if connection.execute(update(run).where(*same).values(tries=tries, **after)).rowcount:
+            if connection.execute(update(run).where(*same).values(**after)).rowcount:
                 lost = RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)
                 dead = lost_with_its_lease(row.phone)
                 held = casualties.note_death(db, connection, lost, row.case_digest, dead)

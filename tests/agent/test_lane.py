@@ -291,7 +291,7 @@ def test_a_reboot_is_not_blamed_on_the_runner(
     threading.Thread(target=reboot, daemon=True).start()
     fault = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report.fault
     assert fault is not None
-    assert (fault.kind, fault.blame) == ("PhoneTrouble", Blame.PHONE)
+    assert (fault.kind, fault.blame) == ("Restarted", Blame.PHONE)
     assert "restarted" in fault.text
     settings = doomed.events("setting")
     assert settings[-1]["new"] == settings[0]["old"]
