@@ -8,11 +8,12 @@ from typing import Any
 from orchestrator.dispatch.broker import Broker
 from orchestrator.exits import NoPhoneMatches
 from orchestrator.plan.cases import Fetch, fetch_nothing
-from orchestrator.plan.expand import Expansion, expand
+from orchestrator.plan.expand import Expansion
 from orchestrator.plan.order import order
 from orchestrator.plan.policy import Policy
 from orchestrator.plan.sweep import Sweep, read_sweep
-from orchestrator.store import backlog, history, queries
+from orchestrator.planning import spread
+from orchestrator.store import backlog, queries
 from orchestrator.store.database import Database
 from workloads.messages import Event
 
@@ -30,7 +31,7 @@ def submit(text: str, db: Database, broker: Broker, fetch: Fetch = fetch_nothing
     """Read, expand, order and store a sweep, then wake the scheduler."""
     sweep = read_sweep(text, fetch)
     broker.check()
-    expansion = expanded(sweep, db)
+    expansion = spread(sweep, queries.known_phones(db), db)
     _refuse_too_few(sweep, expansion)
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
     row |= _wishes(sweep.policy)
@@ -39,14 +40,6 @@ def submit(text: str, db: Database, broker: Broker, fetch: Fetch = fetch_nothing
     text = f"{sweep.name}: {stored.new_runs} runs"
     broker.tell(Event(at=at, kind="submitted", text=text, sweep=sweep.id))
     return Submission(sweep, expansion, stored)
-
-
-def expanded(sweep: Sweep, db: Database) -> Expansion:
-    """Spread a sweep over the phones that the store knows."""
-    phones = queries.known_phones(db)
-    tags = {phone.serial: phone.tags for phone in phones}
-    before = history.phones_of(db, sweep.id)
-    return expand(sweep, [phone.facts for phone in phones], tags, before)
 
 
 def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:

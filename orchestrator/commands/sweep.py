@@ -19,7 +19,7 @@ from orchestrator.commands.common import (
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.control import VERBS
 from orchestrator.exits import BadFile
-from workloads.fault import Refused
+from workloads.fault import FarmError, Refused
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ for _verb in VERBS:
 @json_option
 def validate(file: Path, as_json: bool) -> int:
     """Check a sweep FILE; needs no service."""
+    from orchestrator.commands.sweep_plan import in_words
     from orchestrator.plan.problem import BadSweep
     from orchestrator.plan.sweep import read_sweep
 
@@ -58,12 +59,38 @@ def validate(file: Path, as_json: bool) -> int:
         count = found.runs_per_phone
         print_json({"file": str(file), "valid": True, "id": found.id, "runs_per_phone": count})
     else:
-        counts = ((len(found.cases), "case"), (len(found.conditions), "condition"))
-        cells = " x ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts)
-        repeats = f"{found.repeat} repeat{'s' * (found.repeat > 1)}"
         click.echo(
-            f"{file}: ok ({found.id}). {cells} x {repeats}: {found.runs_per_phone} runs a phone."
+            f"{file}: ok ({found.id}). {in_words(found)}: {found.runs_per_phone} runs a phone."
         )
+    return 0
+
+
+@sweep.command("plan")
+@_FILE
+@lab_option
+@json_option
+def plan_sweep(file: Path, lab_folder: Path, as_json: bool) -> int:
+    """Say what a sweep FILE would become here: runs, phones, time, disk, doubts. Queues nothing."""
+    from orchestrator.commands.sweep_plan import show
+    from orchestrator.plan.problem import BadSweep
+    from orchestrator.plan.sweep import read_sweep
+    from orchestrator.planning import plan
+
+    try:
+        found = read_sweep(_text_of(file), _beside(file))
+    except BadSweep as error:
+        _show_problems(file, error, "")
+        return 3
+    try:
+        db = open_store(read_lab(lab_folder))
+    except FarmError as error:
+        click.echo(f"The phones are not known here: {safe_text(error, 300)}", err=True)
+        db = None
+    outlook = plan(found, db)
+    if as_json:
+        print_json({"file": str(file)} | outlook.as_json())
+    else:
+        show(outlook, file)
     return 0
 
 

@@ -84,6 +84,15 @@ TAG = "tag"
 NAMES = (*FACTS, *FLAGS, TAG)
 
 
+def _quoted(text: str) -> str:
+    """A text that may hold anything but both kinds of quotes, as it may be written."""
+    return f'"{text}"' if "'" in text else f"'{text}'"
+
+
+def _plain(text: str) -> str:
+    return text if re.fullmatch(r"[\w.*?:+-]+", text) else _quoted(text)
+
+
 @dataclass(frozen=True)
 class Flag:
     """Something that is so or is not."""
@@ -112,7 +121,7 @@ class Pattern:
         return f"neither serial nor model nor soc is {safe_text(self.pattern)}"
 
     def __str__(self) -> str:
-        return f"'{self.pattern}'"
+        return _quoted(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -155,8 +164,8 @@ class Compared:
 
     def __str__(self) -> str:
         if len(self.values) > 1:
-            return f"{self.name} in ({', '.join(repr(each) for each in sorted(self.values))})"
-        return f"{self.name} {self.sign} {self.values[0]!r}"
+            return f"{self.name} in ({', '.join(map(_plain, sorted(self.values)))})"
+        return f"{self.name} {self.sign} {_plain(self.values[0])}"
 
 
 @dataclass(frozen=True)
