@@ -17,7 +17,7 @@ from agent.control.clocks import can_pin, check_clocks_possible, choose_clocks
 from agent.control.cooldown import Glance, cool_down
 from agent.control.fence import check_fence
 from agent.control.gpu_clock import choose_gpu_clock
-from agent.control.guard import SILENCE_S, Guard, lane_file
+from agent.control.guard import SILENCE_S, Guard
 from agent.control.journal import Journal, Page, kill_runner, restore_leftovers
 from agent.control.pin import pin
 from agent.control.placement import Placement, check_cores_allowed, look_at_threads
@@ -42,7 +42,7 @@ from agent.run.external import install_program, launch_program, watch_program
 from agent.run.lines import Output
 from agent.run.runner import Ask, Progress, launch, watch, write_plan
 from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
-from agent.run.telemetry import READINGS_BYTES_MAX, parse_readings, rest_readings
+from agent.run.telemetry import bring_in, rest_readings
 from kernels.manifest import RunnerBuild, runner_for
 from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
 from workloads.fault import (
@@ -232,10 +232,20 @@ class _Lane:
         foreign = ask.case.manifest is not None
         start, follow = (launch_program, watch_program) if foreign else (launch, watch)
         seen, self.pid = start(self.phone, ask, before=scene.looking())
-        with self._metered():
+        with self._metered(), self._unless_overtaken():
             output = follow(self.phone, ask, self.pid, self.boot_id, self._sleep, self._progress)
         self.launched = False
         return scene.snapshot(split_nodes(seen.text)), output
+
+    @contextmanager
+    def _unless_overtaken(self) -> Iterator[None]:
+        """Blame nobody for a run that was ended by whoever holds the phone now."""
+        try:
+            yield
+        except FarmError:
+            with suppress(*LINK_LOST):
+                check_fence(self.phone, self.job.fence)
+            raise
 
     @contextmanager
     def _metered(self) -> Iterator[None]:
@@ -268,14 +278,12 @@ class _Lane:
             self.phone.note_canary(key, updated_record(record_ms, first_ms))
 
     def _harvest(self, scene: Scene, before: Snapshot, output: Output) -> Harvest:
-        [seen], sampled = self.phone.look_and_pull(
-            [scene.looking()], lane_file("readings.jsonl"), READINGS_BYTES_MAX
-        )
-        after, readings = scene.snapshot(split_nodes(seen.text)), parse_readings(sampled)
         job = self.job
+        nodes, readings = bring_in(self.phone, scene.looking(), job.fence)
+        snapshots = (before, scene.snapshot(nodes))
         rest, idle_w = rest_readings(self.phone.rest_looks), self.phone.memory.idle_w
         beside = Beside(self.placement, self.canary, rest, idle_w, self.metered)
-        found = weigh(scene, job.case, job.condition, (before, after), output, readings, beside)
+        found = weigh(scene, job.case, job.condition, snapshots, output, readings, beside)
         self.phone.note_power(found.gauge, found.idle_w)
         return found
 

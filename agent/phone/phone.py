@@ -204,18 +204,12 @@ class Phone:
 
     def pull(self, path: str, limit: int, deadline: Deadline | None = None) -> bytes:
         """Fetch a file of at most that many bytes."""
-        return self.look_and_pull([], path, limit, deadline)[1]
-
-    def look_and_pull(
-        self, looks: Sequence[Command], path: str, limit: int, deadline: Deadline | None = None
-    ) -> tuple[list[Answer], bytes]:
-        """Look at things and fetch a file, all in one round trip."""
-        commands = [*looks, Command(["cat", path])]
-        *seen, file = self.exchange(commands, deadline or Deadline.after(PUSH_S), limit)
-        if file.status != 0:
-            said = safe_text(file.output[:400].decode(errors="replace"))
+        cat = [Command(["cat", path])]
+        reply = self.exchange(cat, deadline or Deadline.after(PUSH_S), limit)[0]
+        if reply.status != 0:
+            said = safe_text(reply.output[:400].decode(errors="replace"))
             raise ShellFailed(f"{path} cannot be fetched from {self.address}: {said}")
-        return [_answer(reply) for reply in seen], file.output
+        return reply.output
 
     def uptime_s(self, deadline: Deadline | None = None) -> float:
         """The phone's own clock, the time axis of everything physical."""

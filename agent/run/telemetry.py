@@ -5,8 +5,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from agent.control.fence import fenced, refuse_newer
+from agent.control.guard import lane_file
+from agent.deadline import Deadline
 from agent.phone.nodes import first_number
+from agent.phone.phone import PUSH_S, Answer, Command, Phone, split_nodes
 from agent.run.lines import LINE_BYTES_MAX, Output, Window
+from workloads.fault import ShellFailed
 from workloads.noun import digest_of_bytes
 from workloads.text import safe_text
 from workloads.timeline import Course, write_blob
@@ -36,6 +41,20 @@ class Readings:
             self._made[what] = make()
         made: T = self._made[what]
         return made
+
+
+def bring_in(phone: Phone, look: Command, fence: int) -> tuple[dict[str, str], Readings]:
+    """Look at nodes and fetch what was sampled, unless the phone is another's by now.
+
+    Nothing that was read before can be another's then: a fence only rises.
+    """
+    cat = fenced(fence, ["cat", lane_file("readings.jsonl")])
+    seen, file = phone.exchange([look, cat], Deadline.after(PUSH_S), READINGS_BYTES_MAX)
+    if file.status != 0:
+        answer = Answer(file.status, file.output[:400].decode(errors="replace"))
+        refuse_newer(answer, fence)
+        raise ShellFailed(f"The readings cannot be fetched: {safe_text(answer.text)}")
+    return split_nodes(seen.output.decode(errors="replace")), parse_readings(file.output)
 
 
 def parse_readings(content: bytes) -> Readings:

@@ -8,7 +8,7 @@ import pytest
 from agent.lane import Desk
 from agent.phone.adb import AdbServer
 from agent.phone.phone import HOME, Phone
-from tests.agent.virtual_phones import VirtualPhone, open_phone, start_virtual_phone
+from tests.agent.virtual_phones import VirtualPhone, open_phone, reaching, start_virtual_phone
 
 StartPhone = Callable[..., VirtualPhone]
 
@@ -69,7 +69,8 @@ def doomed(start_phone: StartPhone) -> VirtualPhone:
 def doomed_phone(adb: AdbServer, doomed: VirtualPhone) -> Iterator[Phone]:
     """The same as the agent sees it."""
     made = open_phone(adb, doomed.address)
-    yield made
+    with reaching(adb, doomed.address):
+        yield made
     made.close()
     adb.disconnect(doomed.address)
 

@@ -22,7 +22,7 @@ from agent.run.runner import Ask, write_plan
 from kernels.manifest import runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
-from tests.agent.trial import Trial, a_trial, blamed
+from tests.agent.trial import LONG_AND_COOL, Trial, a_trial, blamed
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.condition import Launch
 from workloads.fault import Blame
@@ -253,8 +253,7 @@ def test_a_dead_adb_server_does_not_cost_the_run(
         adb._child.kill()
 
     threading.Thread(target=kill, daemon=True).start()
-    job = a_job(phone.known.serial, protocol="endurance", cores="little2", freq="low")
-    report = attempt(job, phone, desk).report
+    report = attempt(a_job(phone.known.serial, **LONG_AND_COOL), phone, desk).report
     assert report.fault is None
     assert report.verdict is not None
     assert report.verdict.standing is Standing.VALID, report.verdict.reasons

@@ -2,29 +2,39 @@
 
 import pytest
 
+from agent.virtual.mischief.kinds import KINDS
 from tests.agent.trial import Trial, a_trial, an_impatient_agent
 from workloads.fault import Blame
 from workloads.measure import Standing
 
 __all__ = ("a_trial", "an_impatient_agent")  # fixtures
 
+# The moment of a stage, as the phone sees it.
 STAGES = {
     "fence": "command:mv -f *fence*",
     "install": "command:sha256sum *runner*",
     "guard": "command:setsid *",
-    "charge": "command:grep *#4",
+    "charge": "command:grep *battery/capacity*",
     "quiet": "command:settings put *#2",
-    "prepare": "push:*.part#2",
-    "cool": "command:grep *#9",
+    "prepare": "command:printf */proc/stat*",
+    "cool": "command:grep *battery/capacity*#2",
     "pin": "write:*/scaling_governor",
     "run": "command:taskset *",
     "timed": "run@50%",
     "harvest": "command:cat *readings.jsonl",
     "restore": "write:*/scaling_min_freq#4",
 }
-# The cable and adb: what comes back by itself, and how long it stays away in host seconds.
-LINK = {"unplug": {}, "flap": {"period_s": 0.4, "off_s": 0.2}, "hang": {}, "partition": {}}
-LINK |= {"unauthorized": {}, "offline": {}, "version_clash": {}}
+# The cable and adb: what comes back by itself, after some host seconds.
+LINK: dict[str, dict[str, object]] = {
+    "unplug": {},
+    "flap": {"period_s": 0.4, "off_s": 0.2},
+    "hang": {},
+    "partition": {},
+    "unauthorized": {},
+    "offline": {},
+    "version_clash": {},
+    "slow": {"latency_s": 0.01},
+}
 BODY: dict[str, dict[str, object]] = {
     "reboot": {},
     "clock_ignored": {},
@@ -41,6 +51,11 @@ BODY: dict[str, dict[str, object]] = {
     "sleep": {"for_": 5},
     "charger_returns": {},
     "hidden_limit": {},
+    "truncated": {"command": "grep *", "bytes": 60},
+    "endless": {"command": "cat *"},
+    "hostile": {"command": "grep *"},
+    "hostile_names": {},
+    "duplicate_serial": {"serial": "ANOTHER"},
 }
 # Where these change the truth of a run, it may not pass for valid.
 SPOILS = {
@@ -52,17 +67,20 @@ SPOILS = {
     ("reboot", "timed"),
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("impatient")]
+
+def test_no_mischief_is_left_out() -> None:
+    assert KINDS.keys() == {*LINK, *BODY}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", [*LINK, *BODY])
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_is_survived(trial: Trial, kind: str, stage: str) -> None:
-    words = LINK.get(kind, BODY.get(kind, {}))
-    if kind in LINK:
-        words = {**words, "for_host": 1.5}
+    words = {**LINK[kind], "for_host": 1.5} if kind in LINK else BODY[kind]
     trial.trouble(kind, at=STAGES[stage], **words)
     report = trial.attempt(freq="mid", cool_wait_max_s=60)
+    assert trial.events("mischief_start"), "it never came to this stage"
     if report.fault is not None:
         assert report.fault.blame in {Blame.PHONE, Blame.CONDITION, Blame.RUNNER}, report.fault
         if kind != "low_memory":

@@ -192,7 +192,7 @@ def test_hostile_words_are_never_our_own_fault(trial: Trial, command: str) -> No
 
 
 def test_a_slow_link_only_takes_longer(trial: Trial) -> None:
-    trial.trouble("slow", bytes_per_s=200_000, latency_s=0.02)
+    trial.trouble("slow", bytes_per_s=200_000, latency_s=0.01)
     valid(trial.attempt())
     trial.settle()
 

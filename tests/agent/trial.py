@@ -19,7 +19,7 @@ from agent.phone.phone import Phone
 from agent.virtual.mischief.control import ask_control
 from agent.virtual.shelf import ShelfPlan, shelf_in_thread
 from tests.agent.jobs import a_job
-from tests.agent.virtual_phones import open_phone
+from tests.agent.virtual_phones import open_phone, reaching
 from workloads.fault import Blame, FarmError
 from workloads.measure import Standing
 from workloads.messages import Report
@@ -28,7 +28,7 @@ RUN = "command:taskset *"  # the launch
 POLICIES = (0, 4, 7)
 # A run that asks for a clock and needs no cold phone: what shows that the next one comes to pass.
 SOON = {"cores": "little2", "freq": "low", "start_temp_max_c": None}
-LONG_AND_COOL = {"protocol": "endurance", "cores": "little2", "freq": "low"}
+LONG_AND_COOL = {**SOON, "protocol": "endurance", "time_min_s": 200}
 
 
 @dataclass
@@ -104,7 +104,8 @@ def a_trial(adb: AdbServer, desk: Desk, tmp_path: Path) -> Iterator[Trial]:
     with shelf_in_thread(plan) as (_, (address,)):
         phone = open_phone(adb, address.address)
         witness = tmp_path / "witness" / f"{address.serial}.jsonl"
-        yield Trial(adb, phone, desk, control, witness)
+        with reaching(adb, address.address):
+            yield Trial(adb, phone, desk, control, witness)
         phone.close()
         adb.disconnect(address.address)
 

@@ -8,7 +8,10 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,6 +23,7 @@ from agent.phone.phone import Phone
 from agent.phone.probe import probe
 from agent.virtual.shelf import Shelf, ShelfPlan, write_ready_file
 from kernels.manifest import runner_for
+from workloads.fault import FarmError
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["pytest", __name__])
@@ -86,6 +90,25 @@ def _be_a_phone(plan: ShelfPlan, ready: Path) -> None:
         await asyncio.Event().wait()
 
     asyncio.run(serve())
+
+
+@contextmanager
+def reaching(adb: AdbServer, address: str) -> Iterator[None]:
+    """Bring a phone back whenever it is away, as the roster does, only sooner."""
+    done = threading.Event()
+
+    def reach() -> None:
+        while not done.wait(0.1):
+            with suppress(FarmError):
+                adb.connect(address, Deadline.after(1))
+
+    thread = threading.Thread(target=reach, name="reach", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def open_phone(adb: AdbServer, address: str) -> Phone:
