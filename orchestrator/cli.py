@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trial": ("orchestrator.commands.trial:trial", "Show single trials, and what became of them."),
     "compare": ("orchestrator.commands.compare:compare", "Say which side is faster, and how sure."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
+    "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
+    "select": ("orchestrator.commands.select:select", "Choose phones for federated training."),
     "audit": ("orchestrator.commands.control:audit", "List who decided what, and how to undo it."),
     "agent": (
         "orchestrator.commands.agents:agent",

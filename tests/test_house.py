@@ -31,12 +31,13 @@ DOORS = {
 MIDDLE = {
     "plan": set(),
     "analysis": set(),
-    "export": {"analysis"},
+    "selection": {"analysis"},
+    "export": {"analysis", "selection"},
     "store": {"plan"},
     "dispatch": {"store"},
     "lab": {"dispatch", "store"},
     "tui": {"plan", "dispatch", "store", "analysis"},
-    "commands": {"plan", "analysis", "export", "store", "dispatch", "lab", "tui"},
+    "commands": {"plan", "analysis", "selection", "export", "store", "dispatch", "lab", "tui"},
 }
 
 

@@ -7,12 +7,12 @@ What a sweep did not measure stays unknown and is named; nothing is filled in.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.compare import weakest
+from orchestrator.analysis.provenance import weakest
 from orchestrator.analysis.stats import median, median_interval
 from orchestrator.nouns import MeasuredRun
 from workloads.condition import HEADLINES, Protocol
 from workloads.fault import Refused
-from workloads.measure import Model, Provenance, Source
+from workloads.measure import Metric, Model, Provenance, Source
 
 # What a model that was fitted to nothing may be wrong by is not known; half is taken for it.
 UNKNOWN_ERROR = 0.5
@@ -47,6 +47,7 @@ class Client:
     cold_ms: Figure  # a sample, at first
     sustained_ms: Figure | None  # a sample, when the heat has arrived
     heating_s: float | None  # how soon that is: the time constant of the slowing down
+    batch_p90_ms: float | None  # time that nine of ten batches stay under, at first
     energy_mj: Figure | None  # a sample
     battery_j: float | None
     peak_mb: float | None
@@ -156,6 +157,7 @@ def _row(runs: Sequence[MeasuredRun], cores: str, freq: str) -> Client | None:
         cold_ms=cold,
         sustained_ms=_figure(of_one, HEADLINES[protocol]),
         heating_s=_heating_s(of_one),
+        batch_p90_ms=_batch_p90_ms(runs),
         energy_mj=_energy(runs),
         battery_j=_battery_j(runs),
         peak_mb=max(peaks) if peaks else None,
@@ -179,15 +181,24 @@ def _energy(runs: Sequence[MeasuredRun]) -> Figure | None:
     return _of_values([metric.value for metric in found], found)
 
 
+def _batch_p90_ms(runs: Sequence[MeasuredRun]) -> float | None:
+    found = [
+        run.metrics["step_p90_ms"].value
+        for run in runs
+        if run.condition.protocol is Protocol.COLD and "step_p90_ms" in run.metrics
+    ]
+    return median(found) if found else None
+
+
 def _has_energy(run: MeasuredRun) -> bool:
     metric = run.metrics.get("energy_per_sample_mj")
     return metric is not None and metric.grade != "rejected" and metric.value > 0
 
 
-def _of_values(values: Sequence[float], metrics: Iterable[object]) -> Figure | None:
+def _of_values(values: Sequence[float], metrics: Iterable[Metric]) -> Figure | None:
     if not values:
         return None
-    provenance = weakest(metric.provenance for metric in metrics)  # type: ignore[attr-defined]
+    provenance = weakest(metric.provenance for metric in metrics)
     error = UNKNOWN_ERROR if provenance.model is Model.EXTRAPOLATED else provenance.error_rel or 0.0
     interval = median_interval(values).widened(error)
     return Figure(median(values), max(0.0, interval.low), interval.high, len(values), provenance)

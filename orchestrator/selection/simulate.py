@@ -19,6 +19,7 @@ TARGET_SHARE = 0.92  # of what is within reach
 CHARGE_MIN = 0.35
 RESAMPLES = 4000
 LEVEL = 0.95
+ROUND_S = 30.0  # a usual round's work on the median phone, unless the work is said
 GAP_S = 2.0  # between two rounds: aggregation, and what the server does
 
 
@@ -27,6 +28,7 @@ class World:
     """One seed's share of chance, the same for every policy."""
 
     task: Task
+    samples: Array  # of a round on the phone, which trains something larger than the task
     believed: Fleet
     true: Fleet
     charge: Array
@@ -58,7 +60,7 @@ class Plan:
     want: Want
     clients: int = 200
     rounds: int = 120
-    work: float = 1.0  # samples a phone passes through for each one of the small task's
+    work: float | None = None  # samples that a phone trains on for each of the small task's
     noise: float = 0.0  # by which the server's figures are wrong, beyond their own intervals
 
 
@@ -82,8 +84,10 @@ def make_world(fleet: Fleet, seed: int, plan: Plan) -> World:
     wrong = np.exp(rng.standard_normal(plan.clients) * believed.doubt / 2)
     noisy = np.exp(rng.standard_normal(plan.clients) * plan.noise)
     task = draw_task(plan.clients, seed)
+    usual_s = float(np.median(task.samples * believed.cold_s))
     return World(
         task,
+        task.samples * (ROUND_S / usual_s if plan.work is None else plan.work),
         believed.with_times(noisy),
         believed.with_times(wrong),
         charge=rng.uniform(CHARGE_MIN, 1.0, plan.clients),
@@ -97,7 +101,7 @@ def run_once(name: str, seed: int, world: World, plan: Plan) -> Outcome:
     rng = np.random.default_rng([seed, 2])
     policy = POLICIES[name]()
     now = first_look(world.believed, 0)
-    now.samples, now.charge = world.task.samples * plan.work, world.charge.copy()
+    now.samples, now.charge = world.samples, world.charge.copy()
     weights, clock, energy, late = world.task.nothing, 0.0, 0.0, 0
     took: list[float] = []
     reached: tuple[int, float, float] | None = None

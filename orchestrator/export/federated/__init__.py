@@ -1,0 +1,18 @@
+"""Files that federated-learning simulators load, all from one table of measured phones.
+
+Each writer knows its consumer's units and traps, and reads its own files back as the consumer does:
+what the consumer will believe is held against what was measured.
+"""
+
+from orchestrator.export.federated.consumer import Consumer, Written, write_for
+from orchestrator.export.federated.fedscale import FEDSCALE
+from orchestrator.export.federated.flash import FLASH
+from orchestrator.export.federated.flower import FLOWER
+from orchestrator.export.federated.oort import OORT
+from orchestrator.export.federated.table import TABLE
+
+CONSUMERS: dict[str, Consumer] = {
+    consumer.name: consumer for consumer in (FEDSCALE, OORT, FLASH, FLOWER, TABLE)
+}
+
+__all__ = ["CONSUMERS", "Consumer", "Written", "write_for"]

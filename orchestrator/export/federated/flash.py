@@ -1,0 +1,58 @@
+"""FLASH: the time of a batch as mean and deviation by device, and its network file in kB/s."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
+from orchestrator.selection.client import Census, Client
+
+TIMES, SPEEDS = "train_time.json", "speed_distri.json"
+P90_OF_A_NORMAL = 1.2816  # standard deviations above the mean
+
+
+def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
+    """Its table of training times, and the network of every client."""
+    assert link is not None
+    times = {
+        client.phone: {
+            "mean_ms": batch_ms(client, census.batch),
+            "sd_ms": _deviation_ms(client, census.batch),
+        }
+        for client in census.clients
+    }
+    network = {
+        "down_u": link.down_kbps / 8,
+        "down_sigma": 0.0,
+        "up_u": link.up_kbps / 8,
+        "up_sigma": 0.0,
+    }
+    speeds = {client.phone: network for client in census.clients}
+    return {
+        TIMES: (json.dumps(times, indent=1) + "\n").encode(),
+        SPEEDS: (json.dumps(speeds, indent=1) + "\n").encode(),
+    }
+
+
+def _deviation_ms(client: Client, batch: int) -> float:
+    """From where nine of ten batches stay under, if times are about normal."""
+    if client.batch_p90_ms is None:
+        return 0.0
+    return max(0.0, client.batch_p90_ms - client.cold_ms.value * batch) / P90_OF_A_NORMAL
+
+
+def believed_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
+    """FLASH draws a batch's time around its mean."""
+    return [row["mean_ms"] for row in json.loads(contents[TIMES]).values()]
+
+
+FLASH = Consumer(
+    name="flash",
+    title="FLASH",
+    conventions=(
+        "mean_ms, sd_ms: of one batch; the deviation from the 90 % quantile of batches",
+        "down_u, up_u: kB/s (kbit/s / 8), as said with --link-kbps; nothing known of its spread",
+    ),
+    needs_link=True,
+    render=render,
+    batch_ms=believed_ms,
+)

@@ -1,0 +1,62 @@
+"""Flower: a fleet file keyed by partition, and a strategy for its message API that reads it.
+
+Flower has no model of devices: node ids are random, and simulated nodes know their partition only.
+So the strategy asks every node once who it is, and then only those that the fleet file prefers.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
+from orchestrator.selection.client import Census
+
+FLEET, STRATEGY, NODES = "fleet.json", "fleet_strategy.py", "nodes.sh"
+
+
+def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
+    """The fleet, the strategy, and how real nodes are told which phone they are."""
+    rows = {
+        str(index): {
+            "phone": client.phone,
+            "train_ms_per_sample": batch_ms(client, census.batch) / census.batch,
+            "train_ms_per_sample_high": (client.sustained_ms or client.cold_ms).high,
+            "slowdown": client.slowdown,
+            "energy_mj_per_sample": client.energy_mj.value if client.energy_mj else None,
+            "peak_rss_mb": client.peak_mb,
+            "link_kbps": min(link.down_kbps, link.up_kbps) if link else None,
+            "provenance": str(client.cold_ms.provenance),
+        }
+        for index, client in enumerate(census.clients)
+    }
+    n = len(census.clients)
+    nodes = [
+        f"flower-supernode --node-config 'partition-id={index} num-partitions={n}'"
+        for index in range(n)
+    ]
+    return {
+        FLEET: (json.dumps(rows, indent=1) + "\n").encode(),
+        STRATEGY: Path(__file__).with_name(STRATEGY).read_bytes(),
+        NODES: ("\n".join(nodes) + "\n").encode(),
+    }
+
+
+def believed_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
+    """The strategy's own formula."""
+    rows = json.loads(contents[FLEET])
+    return [batch * rows[str(k)]["train_ms_per_sample"] for k in range(len(rows))]
+
+
+FLOWER = Consumer(
+    name="flower",
+    title="Flower",
+    conventions=(
+        "fleet.json is keyed by partition-id; train_ms_per_sample is sustained where measured",
+        "fleet_strategy.py: FleetStrategy(fleet=..., k=...) for flwr's message API",
+        "nodes.sh: how a real node is told which phone it is",
+        "Flower has no virtual clock: FleetStrategy.clock_s adds up what rounds would take",
+    ),
+    needs_link=False,
+    render=render,
+    batch_ms=believed_ms,
+)
