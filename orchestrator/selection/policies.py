@@ -106,6 +106,8 @@ class FedCS:
     def choose(self, now: Situation, want: Want, rng: np.random.Generator) -> Choice:
         """Add the quickest of the pool while the round still ends in time."""
         pool = _draw(now.eligible, want.k * self._pool, rng)
+        if not len(pool):
+            return Choice(pool, ())
         took = now.expected_s[pool]
         deadline = want.deadline_s if want.deadline_s is not None else float(np.median(took) * 1.5)
         picks: list[int] = []

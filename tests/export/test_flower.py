@@ -1,0 +1,82 @@
+"""A small federation in Flower itself, whose nodes our selection chose."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.export.federated import CONSUMERS, write_for
+from tests.selection.fleets import a_census
+
+FLOWER = os.environ.get("FLOWER_PYTHON", sys.executable)
+ROUNDS = 4
+APP = f"""\
+import json
+
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.simulation import run_simulation
+from fleet_strategy import FleetStrategy, tell_partition
+
+client = ClientApp()
+client.query()(tell_partition)
+
+
+@client.train()
+def train(message, context):
+    (weights,) = message.content["arrays"].to_numpy_ndarrays()
+    rng = np.random.default_rng(int(context.node_config["partition-id"]))
+    x = rng.standard_normal((64, 3))
+    y = x @ np.array([1.0, -2.0, 0.5])
+    for _ in range(20):
+        weights = weights - 0.1 * x.T @ (x @ weights - y) / len(x)
+    loss = float(np.mean((x @ weights - y) ** 2))
+    said = {{"num-examples": 64, "loss": loss}}
+    return Message(
+        RecordDict({{"arrays": ArrayRecord([weights]), "metrics": MetricRecord(said)}}),
+        reply_to=message,
+    )
+
+
+server = ServerApp()
+
+
+@server.main()
+def main(grid, context):
+    strategy = FleetStrategy("fleet.json", k=2, samples=1000, fraction_evaluate=0.0)
+    result = strategy.start(
+        grid=grid, initial_arrays=ArrayRecord([np.zeros(3)]), num_rounds={ROUNDS}
+    )
+    weights = result.arrays.to_numpy_ndarrays()[0].tolist()
+    with open("said.json", "w") as file:
+        json.dump([strategy.asked, strategy.clock_s, weights], file)
+
+
+if __name__ == "__main__":
+    run_simulation(server, client, num_supernodes=4)
+"""
+
+
+@pytest.mark.slow
+def test_a_federation_asks_the_phones_that_the_fleet_recommends(tmp_path: Path) -> None:
+    missing = "import flwr.simulation, ray"
+    if subprocess.run([FLOWER, "-c", missing], capture_output=True, check=False).returncode:
+        pytest.skip("Flower is not installed; set FLOWER_PYTHON to one with flwr[simulation]")
+    write_for(CONSUMERS["flower"], a_census(), tmp_path, None, allow_simulated=False)
+    (tmp_path / "app.py").write_text(APP)
+    made = subprocess.run(
+        [FLOWER, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert 0 == made.returncode, made.stderr[-2000:]
+    asked, clock_s, weights = json.loads((tmp_path / "said.json").read_text())
+    assert ROUNDS == len(asked)
+    assert {2} == {len(phones) for phones in asked}
+    assert {"tiny", "steady"} == set(asked[0]), "the two that stay quick"
+    assert "slow" not in asked[0]
+    assert clock_s > 0
+    assert pytest.approx([1.0, -2.0, 0.5], abs=0.05) == weights, "it has learned"
