@@ -45,7 +45,7 @@ def run_trial(device: Device, trial: Trial) -> float:
     memory = [device.buffer(operand) for operand in trial.given]
     fresh = trial.expected[len(trial.changed) :]
     made = [device.buffer(np.full(value.shape, np.nan, np.float32)) for value in fresh]
-    program.launch(trial.entry, trial.size, trial.group, *trial.numbers, *memory, *made)
+    program.bind(trial.entry, trial.size, trial.group, *trial.numbers, *memory, *made)()
     outputs = [memory[at] for at in trial.changed] + made
     worst = 0.0
     for output, expected in zip(outputs, trial.expected, strict=True):

@@ -1,16 +1,16 @@
 """The ways to multiply on a device: each entry point of sgemm.cl with what it needs around it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from kernels.harness.device import Device, Floats
+from kernels.harness.device import Device, Floats, Launch
 from workloads.fault import Refused
 
 FILE = "sgemm.cl"
-Launch = Callable[[], list[Any]]  # enqueue the product once; answer its events in order
+Launches = Sequence[Launch]  # of one product, in order
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Way:
 
     name: str
     text: str
-    prepare: Callable[["Bench"], Launch]
+    prepare: Callable[["Bench"], Launches]
     defines: Mapping[str, int] = field(default_factory=dict)
     needs_images: bool = False
     tolerance: float = 1e-5  # error relative to the size of the terms
@@ -77,7 +77,7 @@ class Bench:
 
 def make_bench(
     device: Device, shape: Shape, way: Way, a: Floats, b: Floats
-) -> tuple[Bench, Launch]:
+) -> tuple[Bench, Launches]:
     """The product on the device, and what launches it."""
     if way.needs_images and not device.facts.images:
         raise Refused(f"{way.name} needs images, and {device.facts.label} has none")
@@ -102,10 +102,10 @@ def reference(shape: Shape, a: Floats, b: Floats) -> tuple[np.ndarray, np.ndarra
     return left @ right, np.abs(left) @ np.abs(right)
 
 
-def _plain(entry: str, wide: int = 1, tiled: bool = False) -> Callable[[Bench], Launch]:
+def _plain(entry: str, wide: int = 1, tiled: bool = False) -> Callable[[Bench], Launches]:
     """A kernel over (columns, rows), so many columns an item, that reads A and B as they lie."""
 
-    def prepare(bench: Bench) -> Launch:
+    def prepare(bench: Bench) -> Launches:
         shape, (lda, ldb, ldc) = bench.shape, bench.strides
         program = bench.program()
         across, down, group = _ceil(shape.n, wide), shape.m, None
@@ -114,63 +114,70 @@ def _plain(entry: str, wide: int = 1, tiled: bool = False) -> Callable[[Bench], 
             group = (side // wide, side)
             across, down = _up(across, group[0]), _up(down, group[1])
         words = (shape.m, shape.n, shape.k, bench.a, lda, bench.b, ldb, bench.c, ldc)
-        return lambda: [program.launch(entry, (across, down), group, *words)]
+        return [program.bind(entry, (across, down), group, *words)]
 
     return prepare
 
 
-def _direct(bench: Bench) -> Launch:
-    shape, (lda, ldb, ldc) = bench.shape, bench.strides
-    rows, columns = bench.way.defines["MR"], bench.way.defines["NR"]
-    program = bench.program(ALIGNED=int(not shape.transposed_b and ldb % 8 == 0))
-    size = (_ceil(shape.n, columns), _ceil(shape.m, rows))
-    words = (shape.m, shape.n, shape.k, bench.a, lda, bench.b, ldb, bench.c, ldc)
-    return lambda: [program.launch("sgemm_direct", size, (1, 1), *words)]
+def _tile(entry: str, wide: str) -> Callable[[Bench], Launches]:
+    """A kernel whose item makes MR rows and so many columns out of A and B as they lie."""
+
+    def prepare(bench: Bench) -> Launches:
+        shape, (lda, ldb, ldc), numbers = bench.shape, bench.strides, bench.way.defines
+        size = (_ceil(shape.n, numbers[wide]), _ceil(shape.m, numbers["MR"]))
+        words = (shape.m, shape.n, shape.k, bench.a, lda, bench.b, ldb, bench.c, ldc)
+        return [bench.program().bind(entry, *_grouped(size, numbers), *words)]
+
+    return prepare
 
 
-def _packed(bench: Bench) -> Launch:
-    return _through_strips(bench, "pack_a", "pack_b", "sgemm_packed", 4)
+def _packed(bench: Bench) -> Launches:
+    m, n, k = bench.shape.m, bench.shape.n, bench.shape.k
+    (lda, ldb, ldc), numbers, program = bench.strides, bench.way.defines, bench.program()
+    down, across = _ceil(m, numbers["MR"]), _ceil(n, numbers["NR"])
+    strips_b = bench.device.empty(4 * across * numbers["NR"] * k)
+    launches = [program.bind("pack_b", (k, across), None, n, k, bench.b, ldb, strips_b)]
+    from_a = bench.a
+    if numbers["PACK_A"]:
+        from_a = bench.device.empty(4 * down * numbers["MR"] * k)
+        launches.append(program.bind("pack_a", (k, down), None, m, k, bench.a, lda, from_a))
+    size = (_ceil(down, numbers["STRIPS"]), across)
+    words = (m, n, k, from_a, lda, strips_b, bench.c, ldc)
+    return [*launches, program.bind("sgemm_packed", *_grouped(size, numbers), *words)]
 
 
-def _half(bench: Bench) -> Launch:
-    return _through_strips(bench, "pack_a_half", "pack_b_half", "sgemm_half", 2)
+def _half(bench: Bench) -> Launches:
+    m, n, k = bench.shape.m, bench.shape.n, bench.shape.k
+    (lda, ldb, ldc), numbers, program = bench.strides, bench.way.defines, bench.program()
+    down, across = _ceil(m, numbers["MR"]), _ceil(n, numbers["NR"])
+    strips_a = bench.device.empty(2 * down * numbers["MR"] * k)
+    strips_b = bench.device.empty(2 * across * numbers["NR"] * k)
+    words = (m, n, k, strips_a, strips_b, bench.c, ldc)
+    return [
+        program.bind("pack_a_half", (k, down), None, m, k, bench.a, lda, strips_a),
+        program.bind("pack_b_half", (k, across), None, n, k, bench.b, ldb, strips_b),
+        program.bind("sgemm_half", *_grouped((down, across), numbers), *words),
+    ]
 
 
-def _through_strips(bench: Bench, a: str, b: str, entry: str, value_bytes: int) -> Launch:
-    shape, (lda, ldb, ldc), defines = bench.shape, bench.strides, bench.way.defines
-    m, n, k = shape.m, shape.n, shape.k
-    down, across = _ceil(m, defines["MR"]), _ceil(n, defines["NR"])
-    turns = _ceil(down, defines.get("STRIPS", 1))
-    strips_a = bench.device.empty(value_bytes * down * defines["MR"] * k)
-    strips_b = bench.device.empty(value_bytes * across * defines["NR"] * k)
-    program = bench.program()
-
-    def launch() -> list[Any]:
-        return [
-            program.launch(a, (k, down), None, m, k, bench.a, lda, strips_a),
-            program.launch(b, (k, across), None, n, k, bench.b, ldb, strips_b),
-            program.launch(
-                entry, (turns, across), (1, 1), m, n, k, strips_a, strips_b, bench.c, ldc
-            ),
-        ]
-
-    return launch
-
-
-def _image(bench: Bench) -> Launch:
-    shape, (lda, ldb, ldc) = bench.shape, bench.strides
-    m, n, k = shape.m, shape.n, shape.k
+def _image(bench: Bench) -> Launches:
+    m, n, k = bench.shape.m, bench.shape.n, bench.shape.k
+    (lda, ldb, ldc), numbers, program = bench.strides, bench.way.defines, bench.program()
     image = bench.device.image(_ceil(n, 4), k)
-    program = bench.program()
-    size = (_ceil(n, 4), _ceil(m, bench.way.defines["MR"]))
+    size = (_ceil(n, 4), _ceil(m, numbers["MR"]))
+    words = (m, n, k, bench.a, lda, image, bench.c, ldc)
+    return [
+        program.bind("image_of_b", (_ceil(n, 4), k), None, n, k, bench.b, ldb, image),
+        program.bind("sgemm_image", *_grouped(size, numbers), *words),
+    ]
 
-    def launch() -> list[Any]:
-        return [
-            program.launch("image_of_b", (_ceil(n, 4), k), None, n, k, bench.b, ldb, image),
-            program.launch("sgemm_image", size, None, m, n, k, bench.a, lda, image, bench.c, ldc),
-        ]
 
-    return launch
+def _grouped(
+    size: tuple[int, int], numbers: Mapping[str, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """A size rounded up to the work group, and the group; items beyond the matrix do nothing."""
+    group = (numbers.get("GX", 1), numbers.get("GY", 1))
+    return (_up(size[0], group[0]), _up(size[1], group[1])), group
 
 
 def _ceil(count: int, step: int) -> int:
@@ -200,16 +207,28 @@ WAYS: dict[str, Way] = {
         Way(
             "direct",
             "a tile in registers, nothing prepared: small products, and Mali",
-            _direct,
+            _tile("sgemm_direct", "NR"),
             {"MR": 4, "NR": 16},
+        ),
+        Way(
+            "dots",
+            "rows of A along rows of B: small products with B transposed",
+            _tile("sgemm_dots", "NC"),
+            {"MR": 3, "NC": 4},
         ),
         Way(
             "packed",
             "a tile in registers over packed strips: large products",
             _packed,
-            {"MR": 6, "NR": 16, "STRIPS": 4},
+            {"MR": 6, "NR": 16, "STRIPS": 4, "PACK_A": 1},
         ),
-        Way("image", "B as an image: meant for Adreno", _image, {"MR": 8}, needs_images=True),
+        Way(
+            "image",
+            "B as an image: meant for Adreno",
+            _image,
+            {"MR": 8, "GX": 8, "GY": 1},
+            needs_images=True,
+        ),
         Way(
             "half",
             "strips stored as half, added up as float: meant for Adreno",

@@ -14,6 +14,7 @@ COLOURS = {
     "tiled": "#9c755f",
     "tiled_vector": "#f28e2b",
     "direct": "#59a14f",
+    "dots": "#edc948",
     "packed": "#4e79a7",
     "image": "#76b7b2",
     "half": "#e15759",

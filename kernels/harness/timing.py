@@ -8,12 +8,11 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kernels.harness.device import Device, timing_of
-from kernels.harness.products import Launch
+from kernels.harness.products import Launches
 
 LAUNCHES_MIN = 50
 TURN_S = 0.02  # a turn is at least so long, and at least LAUNCHES_MIN launches
@@ -28,6 +27,7 @@ class Timed:
     queued_s: float
     waited_s: float
     launches: int
+    last_s: float  # executed by the last kernel alone: the product, without what prepared it
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Roofs:
 
 
 def take_turns(
-    device: Device, contenders: Mapping[str, Launch], rounds: int, launches: int = LAUNCHES_MIN
+    device: Device, contenders: Mapping[str, Launches], rounds: int, launches: int = LAUNCHES_MIN
 ) -> dict[str, Timed]:
     """Time contenders one after another, round after round, after a first launch of each."""
     best: dict[str, Timed] = {}
-    counts = {name: _enough(device, launch, launches) for name, launch in contenders.items()}
+    counts = {name: _enough(device, one, launches) for name, one in contenders.items()}
     for _ in range(rounds):
-        for name, launch in contenders.items():
-            timed = _turn(device, launch, counts[name])
+        for name, one in contenders.items():
+            timed = _turn(device, one, counts[name])
             if name not in best or timed.wall_s < best[name].wall_s:
                 best[name] = timed
     return best
@@ -60,13 +60,12 @@ def load_average() -> float:
 def roofs_of(device: Device) -> Roofs:
     """Measure both roofs; each is the best of several turns."""
     program = device.program("peak.cl")
-    items, rounds = 8 * device.facts.units, 20_000
+    items, rounds, eights = 8 * device.facts.units, 20_000, 256 * 1024
     out = device.empty(4 * items)
-    adding = lambda: [program.launch("multiply_add", (items,), (1,), rounds, 0.5, out)]  # noqa: E731
-    eights = 256 * 1024
     memory = device.buffer(np.ones(8 * eights * items, np.float32))
-    fetching = lambda: [program.launch("fetch", (items,), (1,), eights, memory, out)]  # noqa: E731
-    timed = take_turns(device, {"adding": adding, "fetching": fetching}, 5, launches=4)
+    adding = program.bind("multiply_add", (items,), (1,), rounds, 0.5, out)
+    fetching = program.bind("fetch", (items,), (1,), eights, memory, out)
+    timed = take_turns(device, {"adding": [adding], "fetching": [fetching]}, 5, launches=4)
     flops = items * rounds * 12 * 8 * 2
     return Roofs(
         flops / timed["adding"].executed_s / 1e9,
@@ -74,21 +73,24 @@ def roofs_of(device: Device) -> Roofs:
     )
 
 
-def _enough(device: Device, launch: Launch, least: int) -> int:
+def _enough(device: Device, one: Launches, least: int) -> int:
     """The first launches warm everything up, and tell how many fill a turn."""
-    launch()
+    for launch in one:
+        launch()
     device.finish()
     began = time.perf_counter()
-    launch()
+    for launch in one:
+        launch()
     device.finish()
     return max(least, int(TURN_S / max(time.perf_counter() - began, 1e-6)))
 
 
-def _turn(device: Device, launch: Launch, launches: int) -> Timed:
-    events: list[Any] = []
+def _turn(device: Device, one: Launches, launches: int) -> Timed:
     began = time.perf_counter()
-    for _ in range(launches):
-        events = launch()
+    for _ in range(launches - 1):
+        for launch in one:
+            launch()
+    events = [launch() for launch in one]
     device.finish()
     wall_s = (time.perf_counter() - began) / launches
     parts = [timing_of(event) for event in events]
@@ -98,4 +100,5 @@ def _turn(device: Device, launch: Launch, launches: int) -> Timed:
         queued_s=sum(part.queued_s for part in parts),
         waited_s=sum(part.waited_s for part in parts),
         launches=launches,
+        last_s=parts[-1].executed_s,
     )

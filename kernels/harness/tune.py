@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from kernels.harness.device import Device
-from kernels.harness.products import FILE, WAYS, Launch, Shape, Way, make_bench, operands
+from kernels.harness.products import FILE, WAYS, Launches, Shape, Way, make_bench, operands
 from kernels.harness.timing import take_turns
 from workloads.fault import Refused
 from workloads.noun import digest_of_bytes
@@ -56,7 +56,7 @@ def candidates(device: Device) -> Iterator[Way]:
 def tune(device: Device, shape: Shape, step: Callable[[], None] = lambda: None) -> Tuned:
     """Find the fastest way for a shape; `step` is called after each candidate's first look."""
     a, b = operands(shape, seed=0)
-    ready: dict[str, Launch] = {}
+    ready: dict[str, Launches] = {}
     ways: dict[str, Way] = {}
     for way in candidates(device):
         key = f"{way.name} {dict(way.defines)}"

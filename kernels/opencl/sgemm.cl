@@ -15,19 +15,37 @@
 #ifndef TB
 #define TB 0
 #endif
-/* Register tile of one work item, rows and columns. NR is a multiple of 8. */
+/* Register tile of one work item: MR rows, NR columns, in vectors of WIDE. */
 #ifndef MR
 #define MR 4
 #endif
 #ifndef NR
 #define NR 16
 #endif
+#ifndef WIDE
+#define WIDE 8
+#endif
 #ifndef TILE
 #define TILE 16 /* side of a tile in local memory */
 #endif
+#ifndef DEEP
+#define DEEP 1 /* so many steps of the depth are written out in a row */
+#endif
+
+#define JOIN(left, right) left##right
+#define JOINED(left, right) JOIN(left, right)
+typedef JOINED(float, WIDE) wide;
+/* The same where a row may begin anywhere: it promises no more than the alignment of a float. */
+typedef wide loose __attribute__((aligned(4)));
+typedef union {
+    wide vector;
+    float values[WIDE];
+} parts;
 
 /* Loops over a tile have to vanish, or its values live in memory instead of in registers. */
 #define UNROLL _Pragma("unroll")
+#define WORDS(text) _Pragma(#text)
+#define UNROLL_BY(count) WORDS(unroll count)
 
 #define A_AT(row, k) a[TA ? (size_t)(k) * lda + (row) : (size_t)(row) * lda + (k)]
 #define B_AT(k, column) b[TB ? (size_t)(column) * ldb + (k) : (size_t)(k) * ldb + (column)]
@@ -132,70 +150,146 @@ sgemm_tiled_vector(int m, int n, int k, global const float *restrict a, int lda,
             c[(size_t)row * ldc + column + j] = out[j];
 }
 
+/* Write a vector into a row of C, those of its values that lie from column `from` up to `to`. */
+void put(wide vector, global float *row, int column, int from, int to) {
+    if (column >= from && column + WIDE <= to) {
+        *(global loose *)(row + column) = vector;
+        return;
+    }
+    parts out;
+    out.vector = vector;
+    UNROLL
+    for (int j = 0; j < WIDE; ++j)
+        if (column + j >= from && column + j < to)
+            row[column + j] = out.values[j];
+}
+
 /* One work item, MR x NR values of C in its registers: each value of B that it fetches is used MR
  * times, each of A NR times. No local memory, no barrier, nothing to prepare: for small products.
- * Rows of B have to be loaded eight at a time, so B is not transposed and LDB is a multiple of 8
- * (-D ALIGNED=1); otherwise the same tile is filled value by value. */
-#ifndef ALIGNED
-#define ALIGNED 0
-#endif
+ * At the ragged edges it stays on the matrices: a tile that would hang over the last column begins
+ * earlier and writes only what is its own; rows below the last are the last once more, unwritten. */
 kernel void sgemm_direct(int m, int n, int k, global const float *restrict a, int lda,
                          global const float *restrict b, int ldb, global float *restrict c,
                          int ldc) {
     int column = NR * (int)get_global_id(0), row = MR * (int)get_global_id(1);
     if (row >= m || column >= n)
         return;
-    float8 sum[MR][NR / 8];
-    UNROLL
-    for (int y = 0; y < MR; ++y)
-        UNROLL
-        for (int x = 0; x < NR / 8; ++x)
-            sum[y][x] = 0.0f;
-    if (ALIGNED && row + MR <= m && column + NR <= n) {
-        global const float *restrict from = b + column;
-        for (int i = 0; i < k; ++i) {
-            float8 eight[NR / 8];
-            UNROLL
-            for (int x = 0; x < NR / 8; ++x)
-                eight[x] = *(global const float8 *)(from + (size_t)i * ldb + 8 * x);
-            UNROLL
-            for (int y = 0; y < MR; ++y) {
-                float one = A_AT(row + y, i);
-                UNROLL
-                for (int x = 0; x < NR / 8; ++x)
-                    sum[y][x] = one * eight[x] + sum[y][x];
-            }
-        }
+    int rows = min(MR, m - row);
+    if (TB || n < NR) { /* B cannot be read in vectors: value by value */
+        int columns = min(NR, n - column);
+        float edge[MR][NR];
         UNROLL
         for (int y = 0; y < MR; ++y)
             UNROLL
-            for (int x = 0; x < NR / 8; ++x)
-                *(global float8 *)(c + (size_t)(row + y) * ldc + column + 8 * x) = sum[y][x];
+            for (int x = 0; x < NR; ++x)
+                edge[y][x] = 0.0f;
+        for (int i = 0; i < k; ++i) {
+            float line[NR];
+            UNROLL
+            for (int x = 0; x < NR; ++x)
+                line[x] = B_AT(i, min(column + x, n - 1));
+            UNROLL
+            for (int y = 0; y < MR; ++y) {
+                float one = A_AT(min(row + y, m - 1), i);
+                UNROLL
+                for (int x = 0; x < NR; ++x)
+                    edge[y][x] = one * line[x] + edge[y][x];
+            }
+        }
+        for (int y = 0; y < rows; ++y)
+            for (int x = 0; x < columns; ++x)
+                c[(size_t)(row + y) * ldc + column + x] = edge[y][x];
         return;
     }
-    int rows = min(MR, m - row), columns = min(NR, n - column);
-    float edge[MR][NR];
+    int first = min(column, n - NR);
+    global const float *restrict from = b + first;
+    wide sum[MR][NR / WIDE];
     UNROLL
     for (int y = 0; y < MR; ++y)
         UNROLL
-        for (int x = 0; x < NR; ++x)
-            edge[y][x] = 0.0f;
+        for (int x = 0; x < NR / WIDE; ++x)
+            sum[y][x] = 0.0f;
+    UNROLL_BY(DEEP)
     for (int i = 0; i < k; ++i) {
-        float line[NR];
+        wide line[NR / WIDE];
         UNROLL
-        for (int x = 0; x < NR; ++x)
-            line[x] = x < columns ? B_AT(i, column + x) : 0.0f;
+        for (int x = 0; x < NR / WIDE; ++x)
+            line[x] = *(global const loose *)(from + (size_t)i * ldb + WIDE * x);
         UNROLL
         for (int y = 0; y < MR; ++y) {
-            float one = y < rows ? A_AT(row + y, i) : 0.0f;
+            float one = A_AT(min(row + y, m - 1), i);
             UNROLL
-            for (int x = 0; x < NR; ++x)
-                edge[y][x] = one * line[x] + edge[y][x];
+            for (int x = 0; x < NR / WIDE; ++x)
+                sum[y][x] = one * line[x] + sum[y][x];
         }
     }
-    for (int y = 0; y < rows; ++y)
-        for (int x = 0; x < columns; ++x)
-            c[(size_t)(row + y) * ldc + column + x] = edge[y][x];
+    UNROLL
+    for (int y = 0; y < MR; ++y)
+        UNROLL
+        for (int x = 0; x < NR / WIDE; ++x)
+            if (y < rows)
+                put(sum[y][x], c + (size_t)(row + y) * ldc, first + WIDE * x, column, n);
+}
+
+/* One work item, MR x NC values of C, each a row of A times a row of B along the depth, WIDE
+ * products at a time: for B transposed, where a column of op(B) is a row in memory. */
+#ifndef NC
+#define NC 4
+#endif
+float sum_of(wide values) {
+#if WIDE == 8
+    float4 four = values.lo + values.hi;
+#else
+    float4 four = values;
+#endif
+    float2 two = four.lo + four.hi;
+    return two.s0 + two.s1;
+}
+
+kernel void sgemm_dots(int m, int n, int k, global const float *restrict a, int lda,
+                       global const float *restrict b, int ldb, global float *restrict c, int ldc) {
+    int column = NC * (int)get_global_id(0), row = MR * (int)get_global_id(1);
+    if (row >= m || column >= n)
+        return;
+    wide sum[MR][NC];
+    UNROLL
+    for (int y = 0; y < MR; ++y)
+        UNROLL
+        for (int x = 0; x < NC; ++x)
+            sum[y][x] = 0.0f;
+    int i = 0;
+    if (!TA && TB) {
+        UNROLL_BY(DEEP)
+        for (; i + WIDE <= k; i += WIDE) {
+            wide left[MR];
+            UNROLL
+            for (int y = 0; y < MR; ++y)
+                left[y] = *(global const loose *)&A_AT(min(row + y, m - 1), i);
+            UNROLL
+            for (int x = 0; x < NC; ++x) {
+                wide right = *(global const loose *)&B_AT(i, min(column + x, n - 1));
+                UNROLL
+                for (int y = 0; y < MR; ++y)
+                    sum[y][x] = left[y] * right + sum[y][x];
+            }
+        }
+    }
+    UNROLL
+    for (int y = 0; y < MR; ++y)
+        UNROLL
+        for (int x = 0; x < NC; ++x) {
+            if (row + y >= m || column + x >= n)
+                continue;
+            parts all;
+            all.vector = sum[y][x];
+            float total = 0.0f;
+            UNROLL
+            for (int j = 0; j < WIDE; ++j)
+                total += all.values[j];
+            for (int j = i; j < k; ++j) /* what is left of the depth; all of it, otherwise */
+                total = A_AT(row + y, j) * B_AT(j, column + x) + total;
+            c[(size_t)(row + y) * ldc + column + x] = total;
+        }
 }
 
 /* For large products the fetching itself is mended first: A is laid out in strips of MR rows, B in
@@ -218,17 +312,27 @@ kernel void pack_b(int n, int k, global const float *restrict b, int ldb,
     if (i >= k || strip * NR >= n)
         return;
     global float *to = packed + ((size_t)strip * k + i) * NR;
+    if (!TB && strip * NR + NR <= n) {
+        UNROLL
+        for (int x = 0; x < NR; x += WIDE)
+            *(global wide *)(to + x) = *(global const loose *)&B_AT(i, strip * NR + x);
+        return;
+    }
     UNROLL
     for (int x = 0; x < NR; ++x)
         to[x] = strip * NR + x < n ? B_AT(i, strip * NR + x) : 0.0f;
 }
 
 /* One work item multiplies strips of A with one strip of B, MR x NR values at a time, all of them
- * in registers. A group of items shares the strip of B, so it stays in the nearest cache. */
+ * in registers. Neighbours share the strip of B, so it stays in the nearest cache. Rows of A are
+ * read one after another anyway, so A may stay as it lies (-D PACK_A=0): half the preparation. */
 #ifndef STRIPS
 #define STRIPS 4 /* strips of A that one item works through */
 #endif
-kernel void sgemm_packed(int m, int n, int k, global const float *restrict packed_a,
+#ifndef PACK_A
+#define PACK_A 1
+#endif
+kernel void sgemm_packed(int m, int n, int k, global const float *restrict a, int lda,
                          global const float *restrict packed_b, global float *restrict c, int ldc) {
     int strip_b = (int)get_global_id(1);
     for (int turn = 0; turn < STRIPS; ++turn) {
@@ -236,48 +340,37 @@ kernel void sgemm_packed(int m, int n, int k, global const float *restrict packe
         int row = strip_a * MR, column = strip_b * NR;
         if (row >= m || column >= n)
             return;
-        global const float *restrict from_a = packed_a + (size_t)strip_a * k * MR;
-        global const float8 *restrict from_b =
-            (global const float8 *)(packed_b + (size_t)strip_b * k * NR);
-        float8 sum[MR][NR / 8];
+        global const float *restrict from_a = a + (size_t)strip_a * k * MR;
+        global const wide *restrict from_b =
+            (global const wide *)(packed_b + (size_t)strip_b * k * NR);
+        wide sum[MR][NR / WIDE];
         UNROLL
         for (int y = 0; y < MR; ++y)
             UNROLL
-            for (int x = 0; x < NR / 8; ++x)
+            for (int x = 0; x < NR / WIDE; ++x)
                 sum[y][x] = 0.0f;
+        UNROLL_BY(DEEP)
         for (int i = 0; i < k; ++i) {
-            float8 eight[NR / 8];
+            wide line[NR / WIDE];
             UNROLL
-            for (int x = 0; x < NR / 8; ++x)
-                eight[x] = from_b[x];
+            for (int x = 0; x < NR / WIDE; ++x)
+                line[x] = from_b[x];
             UNROLL
-            for (int y = 0; y < MR; ++y)
+            for (int y = 0; y < MR; ++y) {
+                float one = PACK_A ? from_a[y] : A_AT(min(row + y, m - 1), i);
                 UNROLL
-                for (int x = 0; x < NR / 8; ++x)
-                    sum[y][x] = from_a[y] * eight[x] + sum[y][x];
-            from_a += MR;
-            from_b += NR / 8;
-        }
-        bool whole = row + MR <= m && column + NR <= n && ldc % 8 == 0;
-        UNROLL
-        for (int y = 0; y < MR; ++y) {
-            if (row + y >= m)
-                break;
-            global float *to = c + (size_t)(row + y) * ldc + column;
-            UNROLL
-            for (int x = 0; x < NR / 8; ++x) {
-                if (whole) {
-                    *(global float8 *)(to + 8 * x) = sum[y][x];
-                } else {
-                    float out[8] = {sum[y][x].s0, sum[y][x].s1, sum[y][x].s2, sum[y][x].s3,
-                                    sum[y][x].s4, sum[y][x].s5, sum[y][x].s6, sum[y][x].s7};
-                    UNROLL
-                    for (int j = 0; j < 8; ++j)
-                        if (column + 8 * x + j < n)
-                            to[8 * x + j] = out[j];
-                }
+                for (int x = 0; x < NR / WIDE; ++x)
+                    sum[y][x] = one * line[x] + sum[y][x];
             }
+            from_a += MR;
+            from_b += NR / WIDE;
         }
+        UNROLL
+        for (int y = 0; y < MR; ++y)
+            UNROLL
+            for (int x = 0; x < NR / WIDE; ++x)
+                if (row + y < m)
+                    put(sum[y][x], c + (size_t)(row + y) * ldc, column + WIDE * x, column, n);
     }
 }
 
@@ -309,37 +402,34 @@ kernel void sgemm_half(int m, int n, int k, global const half *restrict packed_a
     int row = strip_a * MR, column = strip_b * NR;
     if (row >= m || column >= n)
         return;
-    size_t from_a = (size_t)strip_a * k * MR, from_b = (size_t)strip_b * k * NR / 8;
-    float8 sum[MR][NR / 8];
+    size_t from_a = (size_t)strip_a * k * MR, from_b = (size_t)strip_b * k * NR / WIDE;
+    wide sum[MR][NR / WIDE];
     UNROLL
     for (int y = 0; y < MR; ++y)
         UNROLL
-        for (int x = 0; x < NR / 8; ++x)
+        for (int x = 0; x < NR / WIDE; ++x)
             sum[y][x] = 0.0f;
     for (int i = 0; i < k; ++i) {
-        float8 eight[NR / 8];
+        wide line[NR / WIDE];
         UNROLL
-        for (int x = 0; x < NR / 8; ++x)
-            eight[x] = vload_half8(from_b + x, packed_b);
+        for (int x = 0; x < NR / WIDE; ++x)
+            line[x] = JOINED(vload_half, WIDE)(from_b + x, packed_b);
         UNROLL
         for (int y = 0; y < MR; ++y) {
             float one = vload_half(from_a + y, packed_a);
             UNROLL
-            for (int x = 0; x < NR / 8; ++x)
-                sum[y][x] = one * eight[x] + sum[y][x];
+            for (int x = 0; x < NR / WIDE; ++x)
+                sum[y][x] = one * line[x] + sum[y][x];
         }
         from_a += MR;
-        from_b += NR / 8;
+        from_b += NR / WIDE;
     }
-    for (int y = 0; y < MR && row + y < m; ++y)
+    UNROLL
+    for (int y = 0; y < MR; ++y)
         UNROLL
-        for (int x = 0; x < NR / 8; ++x) {
-            float out[8] = {sum[y][x].s0, sum[y][x].s1, sum[y][x].s2, sum[y][x].s3,
-                            sum[y][x].s4, sum[y][x].s5, sum[y][x].s6, sum[y][x].s7};
-            for (int j = 0; j < 8; ++j)
-                if (column + 8 * x + j < n)
-                    c[(size_t)(row + y) * ldc + column + 8 * x + j] = out[j];
-        }
+        for (int x = 0; x < NR / WIDE; ++x)
+            if (row + y < m)
+                put(sum[y][x], c + (size_t)(row + y) * ldc, column + WIDE * x, column, n);
 }
 
 /* Adreno fetches images through a cache of their own, beside the one for buffers. So B becomes an
