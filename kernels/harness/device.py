@@ -5,7 +5,7 @@ driver show up under the same name.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,6 @@ LOG_MAX = 2000
 QUIETLY = "-w"  # drivers print warnings straight onto the user's screen
 POCL = "Portable Computing Language"
 Floats = npt.NDArray[np.float32]
-Launch = Callable[[], Any]  # enqueue one kernel; answer its event
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,11 @@ class Device:
         timed = cl.command_queue_properties.PROFILING_ENABLE
         return cl.CommandQueue(self._context, properties=timed)
 
+    @cached_property
+    def _side(self) -> cl.CommandQueue:
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        return cl.CommandQueue(self._context, properties=timed)
+
     def program(self, name: str, options: Sequence[str] = ()) -> "Program":
         """Build a file of kernels/opencl, once; what does not build shows the compiler's words."""
         key = (name, *options)
@@ -116,21 +120,54 @@ class Device:
         form = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
         return cl.create_image(self._context, cl.mem_flags.READ_WRITE, form, shape=(width, height))
 
-    def write(self, buffer: cl.Buffer, content: Floats) -> Any:
-        """Copy to the device; answer the event."""
-        return cl.enqueue_copy(
-            self._queue, buffer, np.ascontiguousarray(content), is_blocking=False
-        )
+    def write(self, buffer: cl.Buffer, content: npt.NDArray[Any]) -> Any:
+        """Begin to copy to the device; whoever drops the event before it ended waits for it."""
+        return cl.enqueue_copy(self._queue, buffer, content, is_blocking=False)
+
+    def write_beside(
+        self, buffer: cl.Buffer, content: npt.NDArray[Any], after: Sequence[Any] | None
+    ) -> Any:
+        """The same on a queue of its own, beside the kernels and behind these events."""
+        return cl.enqueue_copy(self._side, buffer, content, is_blocking=False, wait_for=after)
+
+    def write_mapped(self, buffer: cl.Buffer, content: npt.NDArray[Any]) -> Any:
+        """Put content where the device will read it, without a copy of the driver's."""
+        memory, event = self._map(buffer, content.shape, content.dtype)
+        memory[...] = content
+        memory.base.release(self._queue)
+        return event
+
+    def touch(self, buffer: cl.Buffer, shape: tuple[int, ...], dtype: Any) -> None:
+        """Map a buffer and let it go again: what a producer pays who writes in place."""
+        memory, _ = self._map(buffer, shape, dtype)
+        memory.base.release(self._queue)
+        self._queue.finish()
+
+    def _map(self, buffer: cl.Buffer, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        flags = cl.map_flags.WRITE_INVALIDATE_REGION
+        memory, event = cl.enqueue_map_buffer(self._queue, buffer, flags, 0, shape, dtype)
+        return memory, event
+
+    def shared(self, size_bytes: int) -> cl.Buffer:
+        """A buffer that lies where this process and the device can both reach it."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        return cl.Buffer(self._context, flags, size_bytes)
+
+    def read_into(self, content: npt.NDArray[Any], buffer: cl.Buffer) -> Any:
+        """Copy from the device into this array, and wait for it; answer the event."""
+        return cl.enqueue_copy(self._queue, content, buffer)
 
     def read(self, buffer: cl.Buffer, shape: tuple[int, ...]) -> Floats:
         """Copy from the device, and wait for it."""
         content = np.empty(shape, np.float32)
-        cl.enqueue_copy(self._queue, content, buffer)
+        self.read_into(content, buffer)
         return content
 
     def finish(self) -> None:
         """Wait until all is done."""
         self._queue.finish()
+        if "_side" in self.__dict__:
+            self._side.finish()
 
 
 class Program:
@@ -146,7 +183,7 @@ class Program:
         size: tuple[int, ...],
         group: tuple[int, ...] | None,
         *arguments: object,
-    ) -> Launch:
+    ) -> "Launch":
         """A launch with its arguments set once; whole numbers travel as int, others as float.
 
         Setting arguments costs ten times what a launch costs, so a loop binds before it begins.
@@ -155,15 +192,32 @@ class Program:
         passed = [np.float32(word) if isinstance(word, float) else word for word in passed]
         kernel = cl.Kernel(self._built, name)
         kernel.set_args(*passed)
-        queue = self._queue
+        return Launch(self._queue, kernel, size, group, passed)
 
-        def launch(_held: object = passed) -> Any:  # a kernel does not hold on to its memory
-            try:
-                return cl.enqueue_nd_range_kernel(queue, kernel, size, group)
-            except cl.Error as error:
-                raise Refused(f"{name} cannot be launched: {safe_text(error, 200)}.") from None
 
-        return launch
+class Launch:
+    """One kernel, ready to be enqueued as often as one likes."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        kernel: cl.Kernel,
+        size: tuple[int, ...],
+        group: tuple[int, ...] | None,
+        held: Sequence[object],
+    ) -> None:
+        self._queue, self._kernel, self._size, self._group = queue, kernel, size, group
+        self._held = held  # a kernel does not hold on to its memory
+
+    def __call__(self, after: Sequence[Any] | None = None) -> Any:
+        """Enqueue it, behind these events of another queue; answer its event."""
+        try:
+            return cl.enqueue_nd_range_kernel(
+                self._queue, self._kernel, self._size, self._group, wait_for=after
+            )
+        except cl.Error as error:
+            name = self._kernel.function_name
+            raise Refused(f"{name} cannot be launched: {safe_text(error, 200)}.") from None
 
 
 def timing_of(event: Any) -> Timing:
