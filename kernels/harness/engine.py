@@ -24,7 +24,7 @@ def engine_step(workload: str, batch: int, threads: int) -> Iterator["EngineStep
         runner = folder / "runner"
         runner.write_bytes(runner_for(platform.machine()).content)
         runner.chmod(0o755)
-        (folder / "plan").write_bytes(lower(bind(workload, {"batch": batch}), threads))
+        (folder / "plan").write_bytes(lower(bind(workload, {"batch_size": batch}), threads))
         yield EngineStep(folder)
 
 
