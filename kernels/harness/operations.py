@@ -374,7 +374,7 @@ def _norms(dice: np.random.Generator) -> Iterator[Trial]:
         "batch_norm_gradient",
         (5 * GROUP,),
         shape,
-        (x, dy, scale, mean.astype(np.float32), rstd.astype(np.float32)),
+        (x, dy, scale, shift, mean.astype(np.float32), rstd.astype(np.float32)),
         (along, straight, dx),
         (GROUP,),
     )

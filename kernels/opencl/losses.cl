@@ -23,7 +23,8 @@ kernel void softmax_cross_entropy(int rows, int classes, global const float *x,
     }
     for (int c = 0; c < classes; ++c)
         to[c] /= sum;
-    row_loss[row] = log(sum) + greatest - from[labels[row]];
+    int label = labels[row]; /* one that is no class makes the loss no number, which ends a run */
+    row_loss[row] = label >= 0 && label < classes ? log(sum) + greatest - from[label] : NAN;
 }
 
 /* What the model says, less what is so, a batch's part of it. */
@@ -58,4 +59,20 @@ kernel void mean_loss(int rows, global const float *row_loss, global float *loss
     for (int row = 0; row < rows; ++row)
         sum += row_loss[row];
     loss[0] = sum / (float)rows;
+}
+
+/* The share of rows whose greatest value stands at their label. */
+kernel void accuracy(int rows, int classes, global const float *x, global const int *labels,
+                     global float *share) {
+    if (get_global_id(0) != 0)
+        return;
+    int right = 0;
+    for (int row = 0; row < rows; ++row) {
+        global const float *from = x + (size_t)row * classes;
+        int best = 0;
+        for (int c = 1; c < classes; ++c)
+            best = from[c] > from[best] ? c : best;
+        right += best == labels[row];
+    }
+    share[0] = (float)right / (float)rows;
 }
