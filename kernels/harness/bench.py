@@ -11,10 +11,6 @@ from kernels.harness.device import Device
 from kernels.harness.products import Shape, make_bench, operands
 from kernels.harness.timing import Timed, load_average, take_turns
 
-# arXiv 2202.10100: its optimised kernel (tiles and vectors) over its naive one, on three phones.
-STUDY_GAIN = (4.0, 5.0)
-STUDY = "4-5 times on the phones of arXiv 2202.10100"
-
 
 @dataclass(frozen=True)
 class Row:

@@ -1,11 +1,10 @@
-"""`farm kernels`: the OpenCL kernels on a device of this computer: list, check, bench, tune.
+"""`farm kernels`: the OpenCL kernels on a device of this computer: list, check, bench, train, tune.
 
 Figures of OpenCL on a processor say nothing of phones, and every table says so.
 """
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,9 @@ import click
 from workloads.fault import Refused
 
 if TYPE_CHECKING:
-    from kernels.harness.bench import Row
     from kernels.harness.device import Device
 
 WRONG = 5  # exit code: finished with failures
-NOT_A_PHONE = "Measured on this computer; it says nothing of a phone's GPU."
 
 device_option = click.option("--device", metavar="NUMBER|TEXT", help="Which device; see list.")
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -133,10 +130,53 @@ def bench(
 
         picture.write_text(roofline_svg(rows, roofs_of(chosen), f"SGEMM on {chosen.facts.name}"))
         click.echo(f"wrote {picture}", err=True)
+    from kernels.harness import tables
+
     if as_json:
-        click.echo(json.dumps(_as_json(chosen, rows)))
+        click.echo(json.dumps(tables.bench_as_json(chosen.facts, rows)))
     else:
-        _print_table(chosen, rows)
+        click.echo("\n".join(tables.bench_table(chosen.facts, rows)))
+
+
+@kernels.command()
+@device_option
+@click.option(
+    "--models",
+    default="mlp-1,mlp-2,mlp-3,mlp-4,lenet",
+    show_default=True,
+    help="Of the study: mlp-1 to mlp-4; beyond it: lenet, squeezenet (minutes).",
+)
+@click.option("--rounds", default=10, show_default=True, type=click.IntRange(2, 100))
+@json_option
+def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
+    """Train on the device, fed in five ways, beside the CPU; the study's models first."""
+    chosen = _choose(device)
+    from kernels.harness import tables
+    from kernels.harness.network_train import NETWORKS, train_network
+    from kernels.harness.train import crossings, train_all
+    from workloads.models.perceptrons import WIDTHS
+
+    wanted = models.split(",")
+    known = [*WIDTHS, *NETWORKS]
+    if unknown := [name for name in wanted if name not in known]:
+        raise Refused(f"--models: there is no '{unknown[0]}'; there are {', '.join(known)}")
+    with click.progressbar(length=rounds * len(wanted), label="training", file=sys.stderr) as bar:
+        names = [name for name in wanted if name in WIDTHS]
+        rows = train_all(chosen, names, rounds, (1, 2), lambda: bar.update(1))
+        nets = [
+            train_network(chosen, name, rounds, lambda: bar.update(1))
+            for name in wanted
+            if name in NETWORKS
+        ]
+    crossed = crossings(chosen)
+    if as_json:
+        click.echo(json.dumps(tables.training_as_json(chosen.facts, rows, nets, crossed)))
+    else:
+        click.echo("\n".join(tables.training_table(chosen.facts, rows, nets, crossed)))
+    wrong = [row.name for row in rows if not all(way.right for way in row.ways.values())]
+    if wrong := [*wrong, *(net.name for net in nets if not net.right)]:
+        click.echo(f"wrong: {', '.join(wrong)} did not train as the reference does", err=True)
+        raise click.exceptions.Exit(WRONG)
 
 
 @kernels.command()
@@ -156,6 +196,7 @@ def tune(device: str | None, sizes: str, output: Path, as_json: bool) -> None:
     """Find the fastest way and its numbers for each size, and keep them."""
     chosen = _choose(device)
     from kernels.harness.products import Shape
+    from kernels.harness.tables import NOT_A_PHONE
     from kernels.harness.tune import candidates, write_tuned
     from kernels.harness.tune import tune as tune_one
 
@@ -203,48 +244,3 @@ def _need_opencl() -> None:
             "OpenCL is not installed: start with './farm kernels', which brings it, or "
             "'pip install farmhand[kernels]'"
         ) from None
-
-
-def _as_json(device: "Device", rows: "Sequence[Row]") -> dict[str, object]:
-    from dataclasses import asdict
-
-    return {
-        "device": asdict(device.facts),
-        "source": "host",
-        "note": NOT_A_PHONE,
-        "rows": [
-            {
-                "n": row.shape.n,
-                "load": row.load,
-                "numpy_gflops": row.numpy_gflops,
-                "tiled_vector_over_naive": row.study_gain,
-                "best": row.best,
-                "best_over_naive": row.best_gain,
-                "ways": {
-                    way: asdict(timed)
-                    | {"gflops": row.gflops(way), "executed_gflops": row.executed_gflops(way)}
-                    for way, timed in row.timed.items()
-                },
-            }
-            for row in rows
-        ],
-    }
-
-
-def _print_table(device: "Device", rows: "Sequence[Row]") -> None:
-    from kernels.harness.bench import STUDY
-
-    ways = list(rows[0].timed)
-    head = "".join(f"{way:>13}" for way in ways)
-    click.echo(f"   n{head}{'numpy':>8}{'study x':>9}{'best x':>8}  load")
-    for row in rows:
-        speeds = "".join(
-            f"{row.gflops(way):>7.1f}/{row.executed_gflops(way):<5.1f}" for way in ways
-        )
-        click.echo(
-            f"{row.shape.n:>4}{speeds}{row.numpy_gflops:>8.1f}{row.study_gain:>9.1f}"
-            f"{row.best_gain:>8.1f}  {row.load:.1f}"
-        )
-    click.echo("GFLOPS by wall time / by the device's clock, least of all turns.")
-    click.echo(f"'study x' is tiled_vector over naive: {STUDY}; 'best x' is the best over naive.")
-    click.echo(f"{device.facts.label}. {NOT_A_PHONE}")

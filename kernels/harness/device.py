@@ -188,7 +188,9 @@ class Program:
 
         Setting arguments costs ten times what a launch costs, so a loop binds before it begins.
         """
-        passed = [np.int32(word) if isinstance(word, int) else word for word in arguments]
+        passed: list[Any] = [
+            np.int32(word) if isinstance(word, int) else word for word in arguments
+        ]
         passed = [np.float32(word) if isinstance(word, float) else word for word in passed]
         kernel = cl.Kernel(self._built, name)
         kernel.set_args(*passed)
@@ -275,7 +277,7 @@ def _facts(raw: cl.Device) -> DeviceFacts:
         name=safe_text(raw.name.strip(), 60),
         version=safe_text(raw.version.strip(), 60),
         driver=safe_text(raw.driver_version.strip(), 60),
-        kind=cl.device_type.to_string(raw.type),
+        kind=_kind_of(raw.type),
         units=raw.max_compute_units,
         clock_mhz=raw.max_clock_frequency,
         global_bytes=raw.global_mem_size,
@@ -284,3 +286,8 @@ def _facts(raw: cl.Device) -> DeviceFacts:
         max_group=raw.max_work_group_size,
         images=bool(raw.image_support),
     )
+
+
+def _kind_of(bits: int) -> str:
+    kinds = {"cpu": cl.device_type.CPU, "gpu": cl.device_type.GPU}
+    return next((name for name, bit in kinds.items() if bits & int(bit)), "accelerator")

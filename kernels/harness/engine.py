@@ -49,4 +49,4 @@ class EngineStep:
         last = json.loads(lines[-1]) if lines else {"text": ended.stderr[-200:]}
         if last.get("line") != "done":
             raise Refused(f"the runner of this computer failed: {last.get('text', 'no words')}")
-        return float(last["ns"]) / last["steps"] / 1e9
+        return float(last["ns"]) / float(last["steps"]) / 1e9

@@ -23,7 +23,7 @@ class Events:
 
 
 def copied(net: Perceptron, lesson: Lesson) -> Step:
-    """Operands over, launch, results back, for each operation; each copy is waited for, as in MNN."""
+    """Operands over, launch, results back, each copy waited for: an operation as MNN does it."""
     x, labels = net.inputs(lesson.batch)
     operations = net.step(x, labels)
     device = net.device

@@ -57,7 +57,9 @@ class Network:
         """Enqueue forward, backward and update; answer their events."""
         return [launch() for launches in self.phases.values() for launch in launches]
 
-    def entry(self, file: str, name: str, size: Sequence[int], *words: object, **more: Any) -> Launch:
+    def entry(
+        self, file: str, name: str, size: Sequence[int], *words: object, **more: Any
+    ) -> Launch:
         """One entry point; tensors travel as memory. `more`: group, and numbers to build with."""
         group = more.pop("group", None)
         program = self.device.program(file, [f"-D{key}={value}" for key, value in more.items()])

@@ -177,9 +177,7 @@ class Perceptron:
         """A kernel whose items make MR rows of WIDE columns."""
         items = (-(-size[0] // WIDE), -(-size[1] // MR))
         memory = [tensor.buffer for tensor in (*reads, *writes)]
-        return Operation(
-            self._program.bind(entry, items, (1, 1), *words, *memory), reads, writes
-        )
+        return Operation(self._program.bind(entry, items, (1, 1), *words, *memory), reads, writes)
 
     def _empty(self, *shape: int) -> Tensor:
         return self._tensor(np.zeros(shape, np.float32))
