@@ -274,9 +274,9 @@ def _need_linker(facts: DeviceFacts) -> None:
 def _facts(raw: cl.Device) -> DeviceFacts:
     return DeviceFacts(
         platform=safe_text(raw.platform.name.strip(), 60),
-        name=safe_text(raw.name.strip(), 60),
-        version=safe_text(raw.version.strip(), 60),
-        driver=safe_text(raw.driver_version.strip(), 60),
+        name=safe_text(raw.name.strip(), 200),
+        version=safe_text(raw.version.strip(), 200),
+        driver=safe_text(raw.driver_version.strip(), 200),
         kind=_kind_of(raw.type),
         units=raw.max_compute_units,
         clock_mhz=raw.max_clock_frequency,

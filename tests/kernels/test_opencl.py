@@ -1,7 +1,6 @@
 """The OpenCL kernels on the device that pip brings: right for every shape, or one sentence."""
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from kernels.harness.bench import bench
 from kernels.harness.check import check
 from kernels.harness.cli import kernels, read_sizes
-from kernels.harness.device import POCL, Device, choose_device
+from kernels.harness.device import Device, choose_device
 from kernels.harness.operations import TOLERANCE, run_trial, trials
 from kernels.harness.products import WAYS, Shape
 from kernels.harness.roofline import roofline_svg
@@ -23,14 +22,6 @@ from kernels.harness.tune import Tuned, read_tuned, write_tuned
 from workloads.fault import Refused
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def device() -> Device:
-    """PoCL, which comes with the test tools, but not with a linker."""
-    if shutil.which("ld") is None:
-        pytest.skip("PoCL builds kernels with the system's linker, and there is no 'ld' on PATH")
-    return choose_device(POCL)
 
 
 def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
 """Whole networks on the device: each step's parameters and loss as the reference has them."""
 
-import shutil
-
 import numpy as np
 import pytest
 
-from kernels.harness.device import POCL, Device, choose_device
+from kernels.harness.device import Device
 from kernels.harness.network import Network
 from tests.kernels.dumps import Dumped, worst
 from workloads.fault import Refused
@@ -16,14 +14,6 @@ from workloads.models.texts import char_lstm
 from workloads.training import SGD, Adam, Training, training
 
 MOMENTUM = SGD(0.01, momentum=0.9, weight_decay=5e-4)
-
-
-@pytest.fixture(scope="module")
-def device() -> Device:
-    """PoCL, which comes with the test tools, but not with a linker."""
-    if shutil.which("ld") is None:
-        pytest.skip("PoCL builds kernels with the system's linker, and there is no 'ld' on PATH")
-    return choose_device(POCL)
 
 
 def _follows_the_reference(device: Device, step: Training, steps: int) -> None:
