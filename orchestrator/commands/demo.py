@@ -93,7 +93,10 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     """The comparison, three sentences, the files, and the way to a real phone."""
     from orchestrator.analysis.findings import findings
     from orchestrator.commands.comparison import print_comparison
-    from orchestrator.commands.export import render
+    from orchestrator.commands.export import ranking
+    from orchestrator.export.report.page import render_page
+    from orchestrator.export.tables import ranking_table
+    from orchestrator.export.writers import csv_pieces
 
     click.echo()
     print_comparison(runs)

@@ -1,18 +1,25 @@
 """The report page is closed to the network, deaf to what phones call themselves, and honest."""
 
+import base64
+import hashlib
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from markupsafe import escape
 
-from orchestrator.export.page import render_page
+from orchestrator.export.report.page import render_page
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
+from tests.export.telemetry import a_blob
 from workloads.fault import Refused
 from workloads.measure import Standing
 from workloads.phone import ControlLevel
+from workloads.timeline import read_blob
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -21,6 +28,10 @@ HOSTILE = [
     "{{ 7 * 7 }}",
     "'; background:url(http://evil)",
 ]
+SECTIONS = (
+    *("matrix", "heat", "ranking", "pareto", "batches", "traces", "operations", "processors"),
+    *("fleet", "validity", "conditions", "provenance"),
+)
 
 
 class Tags(HTMLParser):
@@ -46,44 +57,87 @@ class Tags(HTMLParser):
 
 
 def fleet(**changes: Any) -> list[MeasuredRun]:
+    """Four phones, cold and hot, at two batch sizes, with all that a page can show."""
     times = {"a": (10.0, 40.0), "b": (20.0, 22.0), "c": (30.0, 31.0), "d": (36.0, 36.5)}
+    figures = {"energy_per_sample_mj": 0.4, "samples_per_s": 900.0, "peak_rss_mb": 12.0}
     return [
         run
         for serial, (cold, hot) in times.items()
         for repeat in range(4)
+        for size in (32, 64)
+        for case in ({"parameters": {"batch_size": size}},)
         for run in (
-            measured(serial, cold, repeat=repeat, **changes),
-            endurance(serial, hot, repeat=repeat, **changes),
+            measured(
+                *(serial, cold * size / 32),
+                **{"repeat": repeat, "copy_share": 0.1, **case, **figures, **changes},
+            ),
+            endurance(serial, hot * size / 32, repeat=repeat, **case, **changes),
         )
     ]
 
 
+def whole_page(**changes: Any) -> str:
+    """A page with every section."""
+    runs = fleet(**changes)
+    told = [(run, read_blob(a_blob())) for run in runs if run.repeat == 0]
+    return render_page("demo", runs, told)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_adds_nothing_to_the_page_but_text(name: str) -> None:
-    def runs_of(model: str) -> list[MeasuredRun]:
+    def page_of(model: str) -> str:
         facts = phone("a", model=model, soc=model, android=model, uncontrolled=(model,))
         voided = measured("a", facts=facts, standing=Standing.VOID, reasons=(model,))
-        return [measured("a", facts=facts), endurance("a", 9.0, facts=facts), voided]
+        runs = [measured("a", facts=facts), endurance("a", 9.0, facts=facts), voided]
+        return render_page(model, runs, [(run, read_blob(a_blob())) for run in runs])
 
-    harmless, hostile = (Tags(render_page(each, runs_of(each))) for each in ("Pixel", name))
+    harmless, hostile = (Tags(page_of(each)) for each in ("Pixel", name))
     assert harmless.tags == hostile.tags
     assert harmless.attributes == hostile.attributes
     assert f"<h1>{escape(name)}</h1>" in render_page(name, [])
 
 
 def test_the_page_is_closed() -> None:
-    page = render_page("demo", fleet(provenance=FITTED))
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in page
+    page = whole_page(provenance=FITTED)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for tag, directive in (("style", "style-src"), ("script", "script-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
     tags = Tags(page)
-    assert {"script", "link", "img", "iframe", "form", "a", "base"}.isdisjoint(tags.tags)
-    assert {"src", "href", "onclick", "onload", "onerror"}.isdisjoint(tags.attributes)
+    assert {"link", "img", "iframe", "form", "a", "base"}.isdisjoint(tags.tags)
+    assert {"src", "href", "style", "onclick", "onload", "onerror"}.isdisjoint(tags.attributes)
     assert re.findall(r"https?://|url\(|@import|src=", page) == []
 
 
 def test_every_tag_is_closed_in_its_order() -> None:
-    tags = Tags(render_page("demo", fleet()))
+    tags = Tags(whole_page())
     assert ([], []) == (tags.open, tags.mismatched)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_section_is_there_when_there_is_something_to_show(section: str) -> None:
+    page = whole_page()
+    assert f'<section id="{section}">' in page
+    assert 'id="absent"' not in page
+
+
+def test_every_drawn_coordinate_is_a_number() -> None:
+    page = whole_page()
+    for points in re.findall(r'points="([^"]*)"', page):
+        assert all(re.fullmatch(r"-?[\d.]+,-?[\d.]+", pair) for pair in points.split())
+    places = re.findall(r' (?:x|y|cx|cy|x1|x2|y1|y2|width|height|r)="([^"]*)"', page)
+    assert all(re.fullmatch(r"-?\d+(\.\d)?", place) for place in places)
+    assert len(places) > 500
+
+
+def test_a_section_without_data_says_so_in_a_sentence() -> None:
+    page = render_page("demo", [measured("a")])
+    assert "Burst and sustained: No phone has both" in page
+    assert "Where a step goes: No run was traced." in page
+    assert "Batch size: No workload was run with two batch sizes." in page
 
 
 def test_a_simulation_opens_with_a_banner_and_wears_it_in_its_title() -> None:
@@ -95,51 +149,61 @@ def test_a_simulation_opens_with_a_banner_and_wears_it_in_its_title() -> None:
     assert page.index(sentence) < page.index("Who is fastest cold?")
 
 
-def test_measurements_have_no_banner_and_nothing_that_looks_simulated() -> None:
+def test_measurements_have_no_banner() -> None:
     body = render_page("demo", fleet()).partition("<main>")[2]
     assert 'class="banner"' not in body
-    assert "bar simulated" not in body
-    assert "dot simulated" not in body
+    assert "imulat" not in body
 
 
 def test_a_few_simulated_numbers_among_measured_ones_are_announced_too() -> None:
-    page = render_page("demo", [*fleet(), measured("z", provenance=EXTRAPOLATED)], mix=True)
+    runs = [*fleet(), measured("z", provenance=EXTRAPOLATED)]
+    page = render_page("demo", runs, mix=True)
     assert "Some of these numbers come from a simulation" in page
     assert "Extrapolated models have an unknown error" in page
 
 
-def test_an_interval_is_not_drawn_where_the_error_is_unknown() -> None:
-    known = render_page("demo", [measured("a", provenance=FITTED)])
-    unknown = render_page("demo", [measured("a", provenance=EXTRAPOLATED)])
-    assert 'class="span"' in known
-    assert 'class="span"' not in unknown
-    assert "error unknown</span>" in unknown
+def test_every_mark_says_where_its_number_comes_from() -> None:
+    page = whole_page(provenance=FITTED)
+    tips = re.findall(r"<(?:rect|circle)[^>]*><title>([^<]*)</title>", page)
+    figures = [tip for tip in tips if "ms" in tip.split() or "mJ" in tip.split()]
+    assert len(figures) > 20
+    assert all("simulated (fitted" in tip for tip in figures)
 
 
-def test_bars_and_intervals_are_drawn_to_scale() -> None:
+def test_bars_are_drawn_to_scale() -> None:
     page = render_page("demo", [measured("a", 10.0), measured("b", 40.0)])
-    expected = ["25.0", "100.0"]
-    assert expected == re.findall(r'class="bar" style="width:([\d.]+)%"', page)
+    ranking = page.partition('<section id="ranking">')[2].partition("</section>")[0]
+    one, four = (float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', ranking))
+    assert 4 == pytest.approx(four / one, rel=0.01)
 
 
-def test_cold_and_hot_are_drawn_for_every_phone_that_has_both() -> None:
-    page = render_page("demo", [*fleet(), measured("only-cold", 5.0)])
-    expected = ["55.0", "77.5", "91.25", "100.0"]
-    assert expected == re.findall(r'class="dot after" style="left:([\d.]+)%"', page)
+def test_the_best_phone_for_every_model_is_starred() -> None:
+    matrix = whole_page().partition('<section id="matrix">')[2].partition("</table>")[0]
+    first = re.findall(r'<tr data-phone="(.)">.*?</tr>', matrix, re.DOTALL)[0]
+    assert "a" == first
+    assert 2 == matrix.count("★ best")
+
+
+def test_the_gpu_is_held_against_the_cpu_where_both_ran() -> None:
+    runs = [measured("a", 30.0, gpu_util_pct=0.0), measured("a", 10.0, gpu_util_pct=90.0)]
+    page = render_page("demo", runs)
+    assert "CPU time over GPU time" in page
+    assert "3.00 ×" in page
 
 
 def test_the_page_holds_findings_validity_conditions_and_phones() -> None:
     void = measured("a", standing=Standing.VOID, reasons=("the clock fell",))
     page = render_page("demo", [*fleet(), void])
     for words in (
-        "Cold, Model a is fastest with 10.0 ms a step",
+        "Cold, Model a is fastest with 14.1 ms a step",
         "After ten minutes of heat, Model b is fastest",
         "Take Model b, Model c and Model d",
-        "32 valid, 0 suspect and 1 void of 33 runs",
-        "void: the clock fell",
+        "64 valid, 0 suspect and 1 void of 65 runs",
+        "the clock fell",
         "endurance big4 high",
         "at most 32 °C",
-        "33 runs on 4 phones",
+        "65 runs on 4 phones",
+        "Against itself",
     ):
         assert words in page
 
@@ -153,3 +217,25 @@ def test_a_mixture_is_refused_as_everywhere() -> None:
     with pytest.raises(Refused, match="the mixture is meant"):
         render_page("demo", runs)
     assert "Model b" in render_page("demo", runs, mix=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_real_browser_opens_it_without_a_complaint(tmp_path: Path, width: int) -> None:
+    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+    page.write_text(whole_page(provenance=FITTED), encoding="utf-8")
+    made = subprocess.run(
+        [
+            *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
+            *(f"--window-size={width},2000", f"--screenshot={picture}", page.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    complaints = [line for line in made.stderr.splitlines() if "CONSOLE" in line]
+    assert [] == complaints
+    assert picture.stat().st_size > 20_000, "there is something to see"

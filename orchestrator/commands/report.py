@@ -1,0 +1,58 @@
+"""`farm report`: everything a sweep says, on one page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.commands.common import lab_option, open_store, read_lab
+from workloads.fault import Refused
+
+if TYPE_CHECKING:
+    from orchestrator.nouns import SweepSummary
+    from orchestrator.store.database import Database
+
+TOLD_MAX = 200  # runs whose telemetry is drawn: one a phone and cell
+
+
+@click.command()
+@click.argument("name", metavar="SWEEP")
+@lab_option
+@click.option("-o", "--output", default="", help="File to write (default: SWEEP.html).")
+@click.option("--mix", is_flag=True, help="Rank also what was made in unlike ways.")
+def report(name: str, lab_folder: Path, output: str, mix: bool) -> None:
+    """Write a page that shows what a SWEEP says; it opens offline, anywhere."""
+    from orchestrator.store.bundles import has_simulated
+    from orchestrator.store.queries import find_sweep
+
+    db = open_store(read_lab(lab_folder))
+    sweep = find_sweep(db, name)
+    page = page_of_sweep(db, sweep, mix)
+    path = Path(output or f"{sweep.name}.html")
+    if has_simulated(db, sweep.id) and ".simulated" not in path.name:
+        path = path.with_name(f"{path.stem}.simulated{path.suffix}")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    click.echo(str(path))
+
+
+def page_of_sweep(db: "Database", sweep: "SweepSummary", mix: bool = False) -> str:
+    """The report of a sweep, with the telemetry of the first valid run of every trial."""
+    from orchestrator.commands.export import incomplete
+    from orchestrator.exits import NotNow
+    from orchestrator.export.report.page import render_page
+    from orchestrator.store.queries import measured_runs, telemetry
+    from workloads.timeline import read_blob
+
+    runs = measured_runs(db, sweep.id, void=True)
+    if not runs:
+        raise NotNow(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
+    first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
+    told = []
+    for run in list(first.values())[:TOLD_MAX]:
+        blob = telemetry(db, run.telemetry or "")
+        if blob is not None:
+            told.append((run, read_blob(blob)))
+    return render_page(sweep.name, runs, told, mix, incomplete(sweep))

@@ -1,0 +1,50 @@
+"use strict";
+// Marks say their numbers when pointed at, and phones or workloads can be picked out.
+(() => {
+  const box = document.getElementById("tip");
+  const picked = new Set();
+  for (const title of document.querySelectorAll("svg title")) {
+    title.parentNode.dataset.tip = title.textContent;
+    title.remove();
+  }
+  for (const cell of document.querySelectorAll("td[title]")) {
+    cell.dataset.tip = cell.title;
+    cell.removeAttribute("title");
+  }
+  const show = (event) => {
+    const mark = event.target.closest("[data-tip]");
+    box.hidden = !mark;
+    if (!mark) return;
+    box.textContent = mark.dataset.tip;
+    const x = Math.min(event.clientX + 14, innerWidth - box.offsetWidth - 8);
+    const below = event.clientY + 16;
+    const fits = below + box.offsetHeight < innerHeight;
+    box.style.left = `${Math.max(8, x)}px`;
+    box.style.top = `${fits ? below : event.clientY - box.offsetHeight - 12}px`;
+  };
+  document.addEventListener("pointermove", show);
+  document.addEventListener("pointerdown", show);
+  const dim = () => {
+    for (const mark of document.querySelectorAll("[data-phone]")) {
+      const other = mark.dataset.phone && picked.size && !picked.has(mark.dataset.phone);
+      mark.classList.toggle("dim", Boolean(other));
+    }
+  };
+  for (const chip of document.querySelectorAll("[data-pick]")) {
+    chip.addEventListener("click", () => {
+      const phone = chip.dataset.pick;
+      if (!picked.delete(phone)) picked.add(phone);
+      chip.setAttribute("aria-pressed", String(picked.has(phone)));
+      dim();
+    });
+  }
+  const cases = document.getElementById("case");
+  if (cases) {
+    cases.addEventListener("change", () => {
+      for (const card of document.querySelectorAll("[data-case]")) {
+        const of = card.dataset.case;
+        card.classList.toggle("away", Boolean(cases.value && of && of !== cases.value));
+      }
+    });
+  }
+})();

@@ -1,0 +1,101 @@
+"""The report as one HTML file that needs no network and looks the same for ever.
+
+Its own style and its one small script are allowed by their digests, and nothing else is: the page
+forbids its reader's browser to load anything. Without scripts it still shows everything.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from orchestrator.analysis.findings import Finding, findings
+from orchestrator.export.report import curves, grounds, standing
+from orchestrator.export.report.scene import Scene, Section, Told, scene_of
+from orchestrator.nouns import MeasuredRun
+from workloads.text import safe_text
+
+HERE = Path(__file__).parent
+SECTIONS = (
+    standing.interaction,
+    standing.heat,
+    standing.ranking,
+    curves.pareto,
+    curves.batches,
+    curves.traces,
+    curves.operations,
+    curves.processors,
+    standing.fleet,
+    grounds.validity,
+    grounds.conditions,
+    grounds.provenance,
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the template shows."""
+
+    title: str
+    subtitle: str
+    banner: str
+    unfinished: str
+    findings: tuple[Finding, ...]
+    sections: tuple[Section, ...]
+    absent: tuple[str, ...]
+    phones: tuple[tuple[str, str, int], ...]
+    cases: tuple[str, ...]
+
+
+def page_of(title: str, scene: Scene, unfinished: str = "") -> Page:
+    """Gather the page; a section without anything to show is one sentence at the end."""
+    made = [section(scene) for section in SECTIONS]
+    runs = scene.runs
+    sweeps = ", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep"
+    shown = tuple(section for section in made if not section.empty)
+    return Page(
+        title=safe_text(title),
+        subtitle=f"{sweeps} · {grounds.period(runs)} · {len(runs)} runs on "
+        f"{len(scene.names)} phones",
+        banner=grounds.banner(runs),
+        unfinished=unfinished,
+        findings=findings(runs, scene.mix),
+        sections=shown,
+        absent=tuple(f"{section.title}: {section.note}" for section in made if section.empty),
+        phones=tuple((phone, name, scene.colours[phone]) for phone, name in scene.names.items()),
+        cases=tuple(sorted({card.case for s in shown for card in s.cards if card.case})),
+    )
+
+
+def render_page(
+    title: str,
+    runs: Sequence[MeasuredRun],
+    told: Sequence[tuple[MeasuredRun, Told]] = (),
+    mix: bool = False,
+    unfinished: str = "",
+) -> str:
+    """Write the report of some runs, with the telemetry of some of them, as a page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = page_of(title, scene_of(runs, told, mix), unfinished)
+    return environment.get_template("page.html").render(
+        page=page, style=style, script=script, policy=policy
+    )
+
+
+def _digest(text: str) -> str:
+    """How a policy names a piece of the page that may stay."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,207 @@
+"""The sections that rank: who is best for what, before the heat and after it, and how surely."""
+
+import math
+
+from orchestrator.analysis.compare import FleetGroup, FleetRow
+from orchestrator.analysis.figures import figures_of
+from orchestrator.analysis.findings import COLD_METRIC, SUSTAINED_METRIC
+from orchestrator.analysis.itself import against_itself
+from orchestrator.analysis.pace import paces_of
+from orchestrator.analysis.slowdown import slowdowns
+from orchestrator.export.report.draw import Bar, ranked, short, slopes
+from orchestrator.export.report.scene import (
+    Card,
+    Matrix,
+    MatrixCell,
+    MatrixRow,
+    Scene,
+    Section,
+    figure,
+    unit_of,
+)
+from workloads.condition import Protocol
+from workloads.measure import Model
+from workloads.units import format_ms
+
+ENERGY = "energy_per_sample_mj"
+QUESTIONS = (
+    (Protocol.COLD, COLD_METRIC, "Cold: time of a step"),
+    (Protocol.ENDURANCE, SUSTAINED_METRIC, "After ten minutes of heat: time of a step"),
+    (Protocol.SOAKED, COLD_METRIC, "Steady heat: time of a step"),
+    (Protocol.COLD, ENERGY, "Cold: energy of a sample"),
+    (Protocol.ENDURANCE, ENERGY, "Ten minutes: energy of a sample"),
+)
+
+
+def interaction(scene: Scene) -> Section:
+    """Which phone for which model: phones against cells, in time and in energy."""
+    matrices = [
+        _matrix(scene, title, metric, groups)
+        for protocol, metric, title in QUESTIONS
+        if (groups := scene.groups(protocol, metric))
+    ]
+    return Section(
+        "matrix",
+        "Which phone for which model",
+        "Medians over valid runs, and how many times the best of the column. ★ is the best; the "
+        "warmer the colour, the farther from it. Where the order differs between columns, no phone "
+        "is best for everything.",
+        matrices=tuple(matrices),
+        note="" if matrices else "There is no valid run yet, so nobody can be ranked.",
+    )
+
+
+def _matrix(scene: Scene, title: str, metric: str, groups: list[FleetGroup]) -> Matrix:
+    columns = [{row.phone: row for row in group.rows} for group in groups]
+    order = sorted(scene.names, key=lambda phone: [_rank(column.get(phone)) for column in columns])
+    rows = [
+        MatrixRow(
+            scene.names[phone],
+            phone,
+            scene.colours[phone],
+            tuple(_matrix_cell(column.get(phone), metric) for column in columns),
+        )
+        for phone in order
+        if any(phone in column for column in columns)
+    ]
+    headings = tuple((group.case.label, group.condition.label) for group in groups)
+    return Matrix(title, unit_of(metric), headings, tuple(rows))
+
+
+def _rank(row: FleetRow | None) -> float:
+    return row.rank if row else math.inf
+
+
+def _matrix_cell(row: FleetRow | None, metric: str) -> MatrixCell:
+    if row is None:
+        return MatrixCell("–", "", -1, "no valid run with this figure")
+    ratio = row.ratio or 1.0
+    warmth = min(9, max(0, round(5 * math.log2(ratio)))) if ratio > 0 else 9
+    best = "★ best" if row.rank == 1 else f"{ratio:.2f} ×"
+    return MatrixCell(format_ms(row.median), best, warmth, figure(row, unit_of(metric)))
+
+
+def ranking(scene: Scene) -> Section:
+    """Every cell with its phones, best first, with intervals."""
+    cards = []
+    for protocol, metric in ((p, m) for p, m, _ in QUESTIONS if m != ENERGY):
+        for group in scene.groups(protocol, metric):
+            bars = [_bar(scene, row, unit_of(metric)) for row in group.rows]
+            text = f"{group.condition.label}; {unit_of(metric)} a step, shorter is better"
+            cards.append(Card(group.case.label, text, ranked(group.label, bars), group.case.label))
+    return Section(
+        "ranking",
+        "Ranking, with intervals",
+        "A bar is the median over runs; the line across its end is the 95 % interval of that "
+        "median (of fewer than three runs their range). A phone is called fastest only with four "
+        "runs on either side, intervals that do not touch, and numbers whose error is known.",
+        cards=tuple(cards),
+        note="" if cards else "There is no valid run to rank.",
+    )
+
+
+def _bar(scene: Scene, row: FleetRow, unit: str) -> Bar:
+    known = row.provenance.model is not Model.EXTRAPOLATED
+    note = row.claim if len(row.claim) <= 26 else row.claim.partition(":")[0]
+    return Bar(
+        name=f"{row.rank}. {scene.names[row.phone]}",
+        phone=row.phone,
+        colour=scene.colours[row.phone],
+        value=row.median,
+        low=row.interval.low if known or row.n > 1 else None,
+        high=row.interval.high if known or row.n > 1 else None,
+        shown=f"{format_ms(row.median)} {unit}",
+        note=note,
+        tip=f"{figure(row, unit)}; {row.claim}",
+    )
+
+
+def heat(scene: Scene) -> Section:
+    """Burst against sustained: what ten minutes of heat do to the order."""
+    cold = paces_of(scene.runs, Protocol.COLD, COLD_METRIC, scene.mix)
+    hot = paces_of(scene.runs, Protocol.ENDURANCE, SUSTAINED_METRIC, scene.mix)
+    found = slowdowns(cold, hot)
+    rows = [
+        (
+            scene.names[each.cold.phone],
+            each.cold.phone,
+            scene.colours[each.cold.phone],
+            each.cold_ms,
+            each.hot_ms,
+            f"{each.cold.name}: {format_ms(each.cold_ms)} ms cold, {format_ms(each.hot_ms)} ms "
+            f"after ten minutes, {each.ratio:.2f} times as long ({each.cold.provenance})",
+        )
+        for each in found
+    ]
+    changed = _changes(cold.ranked, hot.ranked)
+    card = (
+        Card("Milliseconds a step, cold and hot", changed, slopes("cold to hot", rows))
+        if rows
+        else None
+    )
+    return Section(
+        "heat",
+        "Burst and sustained",
+        "The same work from a cool phone and in the tenth minute without a pause (geometric mean "
+        "of the cells that every phone has); the top is the fastest.",
+        cards=(card,) if card else (),
+        note="" if card else "No phone has both a valid cold run and a valid run of ten minutes.",
+        wide=True,
+    )
+
+
+def _changes(cold: tuple[object, ...], hot: tuple[object, ...]) -> str:
+    before = [getattr(pace, "phone", "") for pace in cold]
+    after = [getattr(pace, "phone", "") for pace in hot]
+    moved = sum(before.index(p) != at for at, p in enumerate(after) if p in before)
+    if not moved:
+        return "The order is the same before and after the heat."
+    return f"{moved} of {len(after)} phones change their place in the order."
+
+
+def fleet(scene: Scene) -> Section:
+    """Every phone: how it was held, what it did, and whether it equals itself."""
+    itself = {row.label: row for row in against_itself(figures_of(scene.runs)).rows}
+    latest = {run.phone: run for run in sorted(scene.runs, key=lambda run: run.ended_at)}
+    lines = []
+    for phone, run in sorted(latest.items(), key=lambda item: scene.names[item[0]]):
+        own = [each for each in scene.runs if each.phone == phone]
+        facts = run.facts
+        same = itself.get(f"{facts.model} ({phone})")
+        time_from = facts.provenance.time if facts.provenance else None
+        spread = f", {same.low:.3f} to {same.high:.3f}" if same and same.low and same.high else ""
+        check = f"{same.ratio:.3f}{spread}: {same.verdict}" if same else "too few runs"
+        lines.append(
+            (
+                f"{scene.names[phone]} · {phone}",
+                f"{facts.soc}, Android {facts.android}, {facts.ram_mb / 1024:.1f} GB",
+                f"{run.control or 'unknown'}"
+                + (f"; not held: {', '.join(facts.uncontrolled)}" if facts.uncontrolled else ""),
+                f"{sum(each.valid for each in own)} of {len(own)}",
+                _hottest(own),
+                check,
+                str(time_from or "unknown"),
+            )
+        )
+    return Section(
+        "fleet",
+        "The fleet",
+        "Against itself: odd blocks of a phone's runs against even ones, which should be the same "
+        "(1.000). A phone that differs from itself was not held still.",
+        headings=(
+            *("Phone", "What it is", "Control", "Valid runs", "Hottest"),
+            *("Against itself", "Times come from"),
+        ),
+        lines=tuple(lines),
+        note="" if lines else "There are no runs.",
+    )
+
+
+def _hottest(runs: list[object]) -> str:
+    temps = [
+        metric.value
+        for run in runs
+        for name, metric in getattr(run, "metrics", {}).items()
+        if name == "peak_temp_c"
+    ]
+    return f"{short(max(temps))} °C" if temps else "not told"
