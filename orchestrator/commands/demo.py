@@ -3,17 +3,13 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from orchestrator.nouns import MeasuredRun
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "demo.yaml"
 REAL_PHONE = (
@@ -50,22 +46,22 @@ def demo(folder: Path | None, speed: float) -> int:
         os.environ.pop(name, None)  # the demo is a lab of its own, whatever its user works with
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     try:
-        runs, failed = _run(folder, speed)
+        failed = _run(folder, speed)
     except KeyboardInterrupt:
         click.echo(f"Interrupted. All is stopped; what there is so far is in {folder}.", err=True)
         return 130
-    _show(folder, runs)
+    _show(folder)
     if failed:
         click.echo(f"{failed} runs failed; see {folder / 'logs'}", err=True)
     return FAILURES if failed else 0
 
 
-def _run(folder: Path, speed: float) -> "tuple[Sequence[MeasuredRun], int]":
-    """Bring the lab up, run the sweep and take the lab down; answer its runs and failures."""
+def _run(folder: Path, speed: float) -> int:
+    """Bring the lab up, run the sweep and take the lab down; answer how many runs failed."""
     from orchestrator.commands.hands import Hands
     from orchestrator.commands.watch import read_filter
     from orchestrator.lab.demo import demo_lab
-    from orchestrator.store.queries import measured_runs, sweep_summaries
+    from orchestrator.store.queries import sweep_summaries
     from orchestrator.submission import submit
     from orchestrator.tui.follow import Wish, follow
     from workloads.lab import Lab
@@ -86,18 +82,25 @@ def _run(folder: Path, speed: float) -> "tuple[Sequence[MeasuredRun], int]":
             Hands(up.db, up.broker),
         )
         say("all runs are in; stopping everything")
-        return measured_runs(up.db, sweep, void=True), sweep_summaries(up.db, sweep)[0].failed
+        return sweep_summaries(up.db, sweep)[0].failed
 
 
-def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
+def _show(folder: Path) -> None:
     """The comparison, three sentences, the files, and the way to a real phone."""
     from orchestrator.analysis.findings import findings
     from orchestrator.commands.comparison import print_comparison
     from orchestrator.commands.export import ranking
-    from orchestrator.export.report.page import render_page
-    from orchestrator.export.tables import ranking_table
-    from orchestrator.export.writers import csv_pieces
+    from orchestrator.commands.report import page_of_sweep
+    from orchestrator.export.tables import paper_table, ranking_table
+    from orchestrator.export.writers import csv_pieces, write_latex
+    from orchestrator.store.bundles import seed_of
+    from orchestrator.store.database import Database
+    from orchestrator.store.queries import find_sweep, measured_runs
+    from workloads.lab import Lab
 
+    db = Database(Lab.read(folder, {}).store_url)
+    sweep = find_sweep(db, "demo")
+    runs = measured_runs(db, sweep.id, void=True)
     click.echo()
     print_comparison(runs)
     click.echo()
@@ -105,7 +108,15 @@ def _show(folder: Path, runs: "Sequence[MeasuredRun]") -> None:
     for finding in findings(runs):
         click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
     click.echo()
-    for name, form in (("report.html", "html"), ("comparison.csv", "comparison")):
-        (folder / name).write_text(render(form, "demo", runs), encoding="utf-8", newline="")
+    ranked, paper = ranking(runs), BytesIO()
+    write_latex(paper_table(sweep.name, ranked), paper)
+    files = {
+        "report.html": page_of_sweep(db, sweep).encode(),
+        "comparison.csv": b"".join(csv_pieces(ranking_table(seed_of(db, sweep.id), ranked))),
+        "comparison.tex": paper.getvalue(),
+    }
+    db.close()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
         click.echo(f"{folder / name}")
     click.echo(REAL_PHONE)

@@ -1,6 +1,7 @@
 """The report page is closed to the network, deaf to what phones call themselves, and honest."""
 
 import base64
+import functools
 import hashlib
 import re
 import shutil
@@ -11,11 +12,11 @@ from typing import Any
 
 import pytest
 from markupsafe import escape
+from tests.export.telemetry import a_blob
 
 from orchestrator.export.report.page import render_page
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
-from tests.export.telemetry import a_blob
 from workloads.fault import Refused
 from workloads.measure import Standing
 from workloads.phone import ControlLevel
@@ -76,6 +77,7 @@ def fleet(**changes: Any) -> list[MeasuredRun]:
     ]
 
 
+@functools.cache
 def whole_page(**changes: Any) -> str:
     """A page with every section."""
     runs = fleet(**changes)

@@ -165,8 +165,10 @@ def processors(scene: Scene) -> Section:
 
 def _gpu_ratios(scene: Scene) -> Markup | None:
     times: dict[tuple[str, str], dict[bool, list[float]]] = {}
+    made: dict[str, str] = {}
     for run in scene.runs:
         if run.valid and {"gpu_util_pct", "step_ms"} <= run.metrics.keys():
+            made[run.phone] = str(run.metrics["step_ms"].provenance)
             busy = run.metrics["gpu_util_pct"].value > GPU_BUSY_PCT
             cell = times.setdefault((run.phone, f"{run.case.label}, {run.condition.protocol}"), {})
             cell.setdefault(busy, []).append(run.metrics["step_ms"].value)
@@ -175,9 +177,8 @@ def _gpu_ratios(scene: Scene) -> Markup | None:
         if len(own) == 2:
             ratio = median(own[False]) / median(own[True])
             name = f"{scene.names[phone]}, {label}"
-            says = (
-                f"{name}: {short(median(own[False]))} ms on CPU, {short(median(own[True]))} on GPU"
-            )
+            cpu, gpu = short(median(own[False])), short(median(own[True]))
+            says = f"{name}: {cpu} ms on the CPU, {gpu} ms on the GPU ({made[phone]})"
             shown = f"{ratio:.2f} ×"
             colour = scene.colours[phone]
             bars.append(Bar(name, phone, colour, ratio, None, None, shown, "", says))
@@ -258,7 +259,8 @@ def _op_card(
 
 def _op_tip(scene: Scene, run: MeasuredRun, op: OpRow) -> str:
     energy = "" if op.energy_mj is None else f", {short(op.energy_mj)} mJ"
-    made = run.metrics["step_ms"].provenance if "step_ms" in run.metrics else "unknown"
+    headline = run.metrics.get(run.condition.headline)
+    made = headline.provenance if headline else "source unknown"
     return (
         f"{scene.names[run.phone]}, {op.name} ({op.kind}): {short(op.ms)} ms, "
         f"{op.share:.1%}{energy} ({made})"
