@@ -15,10 +15,10 @@ MEANINGS = {
     3: "a file is invalid: a sweep, a manifest, lab.toml",
     4: "a service cannot be reached: broker, store, scheduler, agent",
     5: "finished, but something failed (watch --exit-status, a check, doctor)",
-    6: "no phone matches",
+    6: "nothing matches: no phone, no trial, no run",
     7: "refused: the state of the lab does not allow it",
     8: "timed out while waiting",
-    9: "a comparison went beyond its limit",
+    9: "a comparison or a trend went beyond its limit (--fail-on)",
     130: "interrupted with Ctrl-C",
 }
 

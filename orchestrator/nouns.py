@@ -186,6 +186,8 @@ class RunOutcome:
 
     trial: str
     repeat: int
+    block: int
+    position: int
     phone: str
     case: Case
     condition: Condition

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.nouns import MeasuredRun, PlannedRun, Trial
-from orchestrator.store import backlog
+from orchestrator.store import backlog, leases
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import a_report, a_sighting
@@ -39,7 +39,7 @@ def keep(
         for run in runs
     }
     for _ in said:
-        for _, job in backlog.lease_next(db, hosts, lease_s=30, now=2e9):
+        for _, job in leases.lease_next(db, hosts, lease_s=30, now=2e9):
             at = job.run.trial, job.run.repeat
             _report(db, job, said[at], blobs[at])
     return sweep

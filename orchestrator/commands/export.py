@@ -1,18 +1,36 @@
-"""`farm export`: a sweep's figures for other tools."""
+"""`farm export`: a sweep's figures for other tools; `farm import`: a bundle back into a lab."""
 
-import io
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from orchestrator.commands.common import lab_option, open_store, read_lab
 from workloads.fault import Refused
+from workloads.text import safe_text
 
 if TYPE_CHECKING:
+    from orchestrator.export.table import Table
     from orchestrator.nouns import MeasuredRun, SweepSummary
     from orchestrator.store.database import Database
+
+FORMATS = ("csv", "jsonl", "parquet", "md", "latex", "trace", "bundle")
+TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be exported, and how."""
+
+    form: str
+    table: str
+    everything: bool
+    which: str
 
 
 @click.command()
@@ -21,44 +39,33 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "comparison", "ops", "outcomes", "html"]),
+    type=click.Choice(FORMATS),
     default="csv",
     show_default=True,
-    help="One row a figure, a phone and cell, a traced operation or a run; or a report page.",
+    help="A table; the timeline of a run for Perfetto; or all of it, for publication.",
+)
+@click.option(
+    "--table",
+    type=click.Choice(TABLES),
+    default=None,
+    help="One row a figure, phone and cell, window of steps, reading, operation or planned run "
+    "(default: figures; for md and latex the ranking).",
 )
 @click.option("-o", "--output", default="", help="File to write; - for standard output.")
 @click.option("--everything", is_flag=True, help="With suspect and void runs, marked as such.")
-def export(name: str, lab_folder: Path, form: str, output: str, everything: bool) -> None:
-    """Write the figures of a SWEEP to a file (simulated ones say so in its name)."""
-    from orchestrator.export.csv import file_name
-    from orchestrator.store.queries import find_sweep, measured_runs
+@click.option("--run", "which", default="", metavar="TRIAL.REPEAT", help="The run of a trace.")
+def export(name: str, lab_folder: Path, output: str, form: str, **asked: Any) -> None:
+    """Write what is known of a SWEEP to a file (simulated figures say so in its name)."""
+    from orchestrator.store.queries import find_sweep
 
+    usual = "ranking" if form in ("md", "latex") else "figures"
+    wish = Wish(form, asked["table"] or usual, asked["everything"], asked["which"])
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
-    runs = measured_runs(db, sweep.id, void=everything or form == "html")
-    if not runs and form != "outcomes":
-        raise Refused(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
-    if form == "ops":
-        text = render_ops(db, runs, everything)
-    elif form == "outcomes":
-        text = render_outcomes(db, sweep.id)
-    else:
-        text = render(form, sweep.name, runs, everything, incomplete(sweep))
+    with _target(db, sweep, wish, output) as stream:
+        _write(db, sweep, wish, stream)
     if incomplete(sweep):
         click.echo(incomplete(sweep), err=True)
-    if output == "-":
-        click.echo(text, nl=False)
-        return
-    default = {"csv": ".csv", "html": ".html"}.get(form, f".{form}.csv")
-    wanted = Path(output or ".")
-    wanted = wanted / f"{sweep.name}{default}" if wanted.is_dir() else wanted
-    plain = str(wanted.with_suffix("")).removesuffix(".simulated")
-    path = Path(file_name(plain, runs, wanted.suffix.removeprefix(".") or "csv"))
-    try:
-        path.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
-    click.echo(str(path))
 
 
 def incomplete(sweep: "SweepSummary") -> str:
@@ -69,53 +76,132 @@ def incomplete(sweep: "SweepSummary") -> str:
     return f"Not all is in: {counts}, {sweep.left} are to come."
 
 
-def render_ops(db: "Database", runs: "Sequence[MeasuredRun]", everything: bool = False) -> str:
-    """The operations of every traced run, joined with what was sampled beside them."""
-    from orchestrator.export.ops_csv import write_ops_csv
-    from orchestrator.store.queries import telemetry
-    from workloads.timeline import join, read_blob, telemetry_of
+@contextmanager
+def _target(db: "Database", sweep: "SweepSummary", wish: Wish, output: str) -> Iterator[BinaryIO]:
+    """Where the bytes go. A file is there whole or not at all."""
+    if output == "-":
+        yield sys.stdout.buffer
+        return
+    path = _path(db, sweep, wish, output)
+    try:
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as made:
+            try:
+                yield cast(BinaryIO, made)
+                made.close()
+                Path(made.name).chmod(0o644)
+                Path(made.name).replace(path)
+            finally:
+                Path(made.name).unlink(missing_ok=True)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+    click.echo(str(path))
+
+
+def _path(db: "Database", sweep: "SweepSummary", wish: Wish, output: str) -> Path:
+    """Name a file so that nobody takes a simulation for a measurement."""
+    from orchestrator.export.writers import EXTENSIONS
+    from orchestrator.store.bundles import has_simulated
+
+    wanted = Path(output or ".")
+    if wanted.is_dir():
+        end = {"trace": "trace.json", "bundle": "bundle.zip"}.get(wish.form) or (
+            f"{'' if wish.table == 'figures' else wish.table + '.'}{EXTENSIONS[wish.form]}"
+        )
+        wanted = wanted / f"{sweep.name}.{end}"
+    if not has_simulated(db, sweep.id) or ".simulated." in wanted.name:
+        return wanted
+    stem, dot, end = wanted.name.partition(".")
+    return wanted.with_name(f"{stem}.simulated{dot}{end}")
+
+
+def _write(db: "Database", sweep: "SweepSummary", wish: Wish, stream: BinaryIO) -> None:
+    from orchestrator.exits import NotNow
+    from orchestrator.export.writers import WRITERS
+
+    if wish.form == "bundle":
+        _write_bundle(db, sweep, stream)
+    elif wish.form == "trace":
+        _write_trace(db, sweep, wish, stream)
+    elif not WRITERS[wish.form](_table(db, sweep, wish), stream):
+        raise NotNow(f"{sweep.id} has no {wish.table} yet; 'farm sweep show {sweep.id}' says why")
+
+
+def _table(db: "Database", sweep: "SweepSummary", wish: Wish) -> "Table":
+    from orchestrator.export import tables
+    from orchestrator.store.bundles import seed_of
+    from orchestrator.store.queries import run_outcomes
+    from workloads.timeline import join, telemetry_of
+
+    seed = seed_of(db, sweep.id)
+    if wish.table == "outcomes":
+        return tables.outcomes_table(seed, run_outcomes(db, sweep.id))
+    if wish.table == "samples":
+        return tables.samples_table(seed, _told(db, sweep, wish))
+    if wish.table == "readings":
+        return tables.readings_table(seed, _told(db, sweep, wish))
+    if wish.table == "ops":
+        traced = ((run, told) for run, told in _told(db, sweep, wish) if told.get("traces"))
+        return tables.ops_table(seed, ((run, join(telemetry_of(told))) for run, told in traced))
+    if wish.table == "ranking":
+        ranked = ranking(list(_runs(db, sweep, everything=True)))
+        if wish.form in ("md", "latex"):
+            return tables.paper_table(sweep.name, ranked)
+        return tables.ranking_table(seed, ranked)
+    return tables.figures_table(seed, _runs(db, sweep, wish.everything))
+
+
+def ranking(runs: "list[MeasuredRun]") -> "list[Any]":
+    """The fleet in what each protocol asks for, and in energy."""
+    from orchestrator.analysis.compare import compare_fleet
+    from workloads.condition import HEADLINES
 
     found = []
-    for run in runs:
+    for protocol, metric in HEADLINES.items():
+        own = [run for run in runs if run.condition.protocol is protocol]
+        found += [compare_fleet(own, name) for name in (metric, "energy_per_step_mj")]
+    return found
+
+
+def _runs(db: "Database", sweep: "SweepSummary", everything: bool) -> "Iterator[MeasuredRun]":
+    from orchestrator.store.queries import each_measured_run
+
+    found = each_measured_run(db, sweep.id, void=everything)
+    return (run for run in found if everything or run.valid)
+
+
+def _told(
+    db: "Database", sweep: "SweepSummary", wish: Wish
+) -> "Iterator[tuple[MeasuredRun, dict[str, Any]]]":
+    """Runs with their telemetry, one at a time."""
+    from orchestrator.store.queries import telemetry
+    from workloads.timeline import read_blob
+
+    for run in _runs(db, sweep, wish.everything):
         blob = telemetry(db, run.telemetry) if run.telemetry else None
-        if blob is not None and (run.valid or everything):
-            found.append((run, join(telemetry_of(read_blob(blob)))))
-    stream = io.StringIO(newline="")
-    if not write_ops_csv(found, stream):
-        raise Refused("no run of this sweep was traced, so nothing is known of its operations")
-    return stream.getvalue()
+        if blob is not None:
+            yield run, read_blob(blob)
 
 
-def render_outcomes(db: "Database", sweep_id: str) -> str:
-    """What became of every planned run, memory included."""
-    from orchestrator.export.outcomes_csv import write_outcomes_csv
-    from orchestrator.store.queries import run_outcomes
+def _write_trace(db: "Database", sweep: "SweepSummary", wish: Wish, stream: BinaryIO) -> None:
+    from orchestrator.analysis.refusals import NothingMatches
+    from orchestrator.export.trace import write_trace
 
-    stream = io.StringIO(newline="")
-    write_outcomes_csv(run_outcomes(db, sweep_id), stream)
-    return stream.getvalue()
+    for run, told in _told(db, sweep, wish):
+        if f"{run.trial}.{run.repeat}".startswith(wish.which):
+            said = f"{run.trial}.{run.repeat}: {run.facts.model}, {run.case.label}"
+            click.echo(safe_text(f"the timeline of {said}, {run.condition.label}"), err=True)
+            stream.write(write_trace(run, told))
+            return
+    which = f"matches '{wish.which}'" if wish.which else "has telemetry"
+    raise NothingMatches(f"no valid run of {sweep.id} {which}; '--everything' looks at all runs")
 
 
-def render(
-    form: str,
-    title: str,
-    runs: "Sequence[MeasuredRun]",
-    everything: bool = False,
-    unfinished: str = "",
-) -> str:
-    """The text of an export."""
-    stream = io.StringIO(newline="")
-    if form == "html":
-        from orchestrator.export.page import render_page
+def _write_bundle(db: "Database", sweep: "SweepSummary", stream: BinaryIO) -> None:
+    from orchestrator.commands.bundle import contents_of
+    from orchestrator.exits import NotNow
+    from orchestrator.export.bundle import write_bundle
 
-        return render_page(title, runs, unfinished=unfinished)
-    if form == "comparison":
-        from orchestrator.analysis.compare import compare_fleet
-        from orchestrator.export.comparison_csv import write_comparison_csv
-
-        write_comparison_csv(compare_fleet(runs), stream)
-    else:
-        from orchestrator.export.csv import write_csv
-
-        write_csv(runs, stream, everything)
-    return stream.getvalue()
+    if not sweep.finished:
+        raise NotNow(f"{sweep.id} is not finished; a bundle is made of a sweep that is")
+    figures = _table(db, sweep, Wish("csv", "figures", True, ""))
+    write_bundle(contents_of(db, sweep, figures), stream)

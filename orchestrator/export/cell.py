@@ -1,12 +1,23 @@
-"""Text in a CSV cell. Phones choose their own names, and a spreadsheet runs what begins with `=`.
+"""Text in a cell. Phones choose their own names, and what reads a file may run what it finds there.
 
-So text that could be a formula gets a leading apostrophe; numbers go in as they are.
+A spreadsheet runs what begins with `=`, so text that could be a formula gets a leading apostrophe;
+Markdown and LaTeX get their special characters escaped. Numbers go in as they are.
 """
 
 from workloads.text import safe_text
 
 TEXT_MAX = 2000
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "°": r"$^\circ$",
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+}
+_MARKDOWN = {letter: f"\\{letter}" for letter in "\\`*_[]|"} | {"<": "&lt;", ">": "&gt;"}
 
 
 def text_cell(text: object) -> str:
@@ -15,3 +26,13 @@ def text_cell(text: object) -> str:
     # Both are looked at: cleaning may lay a formula bare that stood behind a space.
     risky = plain.startswith(_FORMULA_STARTS) or str(text).startswith(_FORMULA_STARTS)
     return f"'{plain}" if risky else plain
+
+
+def latex_cell(text: object) -> str:
+    """Make text safe for LaTeX."""
+    return "".join(_LATEX.get(letter, letter) for letter in safe_text(text, TEXT_MAX))
+
+
+def markdown_cell(text: object) -> str:
+    """Make text safe for a Markdown table."""
+    return "".join(_MARKDOWN.get(letter, letter) for letter in safe_text(text, TEXT_MAX))

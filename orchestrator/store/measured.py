@@ -6,13 +6,13 @@ Nothing is judged here: what is void or has no such figure comes along, and says
 import functools
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import JSON, ColumnElement, Connection, Select, and_, cast, func, select
 
 from orchestrator.nouns import Figure, MeasuredTrial
 from orchestrator.store.database import Database
+from orchestrator.store.queries import aware
 from orchestrator.store.tables import ACCEPTED, VOID, phone, report, run, trial
 from orchestrator.store.tables import metric as metrics
 from workloads.catalogue import Case
@@ -117,7 +117,7 @@ def _figures(
             of=of,
             metric=wanted,
             block=row.block,
-            at=_aware(row.received_at),
+            at=aware(row.received_at),
             standing=Standing.VOID if void else Standing(row.standing),
             control=row.control or "unknown",
             grade=_grade(row.body, wanted) if graded and known else "",
@@ -134,7 +134,3 @@ def _provenance(source: str, model: str | None, error_rel: float | None) -> Prov
 def _grade(body: str, name: str) -> str:
     found = [each for each in json.loads(body)["metrics"] if each["name"] == name]
     return str(found[0].get("grade", "")) if found else ""
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

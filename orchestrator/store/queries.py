@@ -1,6 +1,6 @@
 """Every read, named for the question it answers. Rows never leave this room."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -137,6 +137,11 @@ def _runs_in(db: Database, sweep_id: str, state: RunState) -> list[tuple[str, in
 
 def measured_runs(db: Database, sweep_id: str, void: bool = False) -> list[MeasuredRun]:
     """The accepted runs of a sweep in the order they were planned; void ones too when asked."""
+    return list(each_measured_run(db, sweep_id, void))
+
+
+def each_measured_run(db: Database, sweep_id: str, void: bool = False) -> Iterator[MeasuredRun]:
+    """The same runs, one after the other: however many there are, few are in memory."""
     wanted = (ACCEPTED, VOID) if void else (ACCEPTED,)
     question = (
         select(
@@ -154,10 +159,11 @@ def measured_runs(db: Database, sweep_id: str, void: bool = False) -> list[Measu
         .order_by(run.c.phone, run.c.block, run.c.position)
     )
     with db.read() as connection:
-        return list(_measured(sweep_id, connection.execute(question).all()))
+        rows = connection.execution_options(yield_per=200).execute(question)
+        yield from _measured(sweep_id, rows)
 
 
-def _measured(sweep_id: str, rows: Sequence[Any]) -> Iterator[MeasuredRun]:
+def _measured(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
     for body, block, position, case, condition, facts in rows:
         said = Report.model_validate_json(body)
         if said.verdict is None:
@@ -188,7 +194,7 @@ def run_outcomes(db: Database, sweep_id: str) -> list[RunOutcome]:
     """What became of every run of a sweep: the last report that counts for it, if there is one."""
     runs = (
         select(run.c.trial, run.c.repeat, run.c.phone, run.c.state, run.c.note)
-        .add_columns(trial.c.case, trial.c.condition)
+        .add_columns(run.c.block, run.c.position, trial.c.case, trial.c.condition)
         .join(trial, trial.c.id == run.c.trial)
         .where(run.c.sweep == sweep_id)
         .order_by(run.c.phone, run.c.block, run.c.position)
@@ -213,6 +219,8 @@ def _outcome(row: Any, body: str | None) -> RunOutcome:
     return RunOutcome(
         trial=row.trial,
         repeat=row.repeat,
+        block=row.block,
+        position=row.position,
         phone=row.phone,
         case=Case.model_validate(row.case),
         condition=Condition.model_validate(row.condition),

@@ -3,32 +3,38 @@
 import csv
 import io
 import json
-from typing import Any
 
 import pytest
 
 from orchestrator.analysis.compare import compare_fleet
 from orchestrator.export.cell import text_cell
-from orchestrator.export.comparison_csv import write_comparison_csv
-from orchestrator.export.csv import file_name, write_csv
+from orchestrator.export.table import Table
+from orchestrator.export.tables import figures_table, ranking_table
+from orchestrator.export.writers import write_csv
 from orchestrator.nouns import MeasuredRun
-from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, measured, phone
+from tests.analysis.builders import FITTED, measured, phone
 from workloads.measure import Standing
 
 
-def rows_of(runs: list[MeasuredRun], **options: Any) -> list[dict[str, str]]:
-    stream = io.StringIO(newline="")
-    count = write_csv(runs, stream, **options)
-    stream.seek(0)
-    rows = list(csv.DictReader(stream))
+def read_back(table: Table) -> list[dict[str, str]]:
+    """Write a table, and read it as a spreadsheet would."""
+    stream = io.BytesIO()
+    count = write_csv(table, stream)
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue().decode(), newline="")))
     assert count == len(rows)
     return rows
+
+
+def rows_of(runs: list[MeasuredRun]) -> list[dict[str, str]]:
+    """The figures of some runs."""
+    return read_back(figures_table(7, runs))
 
 
 def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
     runs = [measured("px6-01", 12.5, provenance=FITTED, reasons=("a, b", "c"), repeat=1)]
     expected = {
         "sweep": "sw-00000001",
+        "seed": "7",
         "trial": runs[0].trial,
         "repeat": "1",
         "attempt": "1",
@@ -52,6 +58,7 @@ def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
         "source": "simulated",
         "model_kind": "fitted",
         "error_rel": "0.1",
+        "grade": "",
         "started_at": "2026-03-01T12:00:00+00:00",
         "ended_at": "2026-03-01T12:00:09+00:00",
     }
@@ -62,12 +69,6 @@ def test_every_metric_has_a_row_of_its_own() -> None:
     rows = rows_of([measured("a", 1.0, peak_temp_c=40.0, energy_j=3.0)])
     expected = [("energy_j", "J"), ("peak_temp_c", "°C"), ("step_ms", "ms")]
     assert expected == [(row["metric"], row["unit"]) for row in rows]
-
-
-def test_runs_that_do_not_count_are_written_only_when_asked_for() -> None:
-    runs = [measured("a"), measured("b", standing=Standing.VOID), measured("c")]
-    assert ["a", "c"] == [row["phone"] for row in rows_of(runs)]
-    assert ["valid", "void", "valid"] == [row["verdict"] for row in rows_of(runs, everything=True)]
 
 
 @pytest.mark.parametrize(
@@ -101,37 +102,17 @@ def test_numbers_stay_numbers_even_below_zero() -> None:
 
 
 def test_lines_end_as_the_standard_says() -> None:
-    stream = io.StringIO(newline="")
-    write_csv([measured("a")], stream)
-    lines = stream.getvalue().split("\r\n")
-    assert [3, ""] == [len(lines), lines[-1]]
-
-
-@pytest.mark.parametrize(
-    ("runs", "expected"),
-    [
-        ([measured("a")], "comparison.csv"),
-        ([measured("a", provenance=HOST)], "comparison.csv"),
-        # one simulated number is enough
-        ([measured("a"), measured("b", provenance=FITTED)], "comparison.simulated.csv"),
-        ([measured("a", provenance=EXTRAPOLATED)], "comparison.simulated.csv"),
-    ],
-)
-def test_a_file_with_a_simulated_number_says_so_in_its_name(
-    runs: list[MeasuredRun], expected: str
-) -> None:
-    assert expected == file_name("comparison", runs)
-    assert expected.replace("csv", "html") == file_name("comparison", runs, "html")
+    stream = io.BytesIO()
+    write_csv(figures_table(7, [measured("a")]), stream)
+    lines = stream.getvalue().split(b"\r\n")
+    assert [3, b""] == [len(lines), lines[-1]]
 
 
 def test_a_comparison_names_the_source_of_every_number_and_the_phones_without_one() -> None:
     runs = [measured("fast", 10.0, provenance=FITTED) for _ in range(4)]
     runs += [measured("=slow", 40.0, provenance=FITTED) for _ in range(4)]
     runs += [measured("hot", standing=Standing.VOID)]
-    stream = io.StringIO(newline="")
-    assert write_comparison_csv(compare_fleet(runs), stream) == 3
-    stream.seek(0)
-    rows = list(csv.DictReader(stream))
+    rows = read_back(ranking_table(7, [compare_fleet(runs)]))
     columns = ("rank", "phone", "n", "median", "ratio", "void", "source", "error_rel", "claim")
     expected = [
         ("1", "fast", "4", "10.0", "1.0", "0", "simulated", "0.1", "simulated ±10%: fastest"),

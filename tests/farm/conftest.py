@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,22 @@ def a_farm(lab: Lab, settings: str = SETTINGS) -> Iterator[Farm]:
             connect = [part for address in share for part in ("--connect", address)]
             agents.append(agent_child(lab, host, "--private-adb", *connect))
         with services(lab, agents) as children:
+            made = Farm(lab, children)
+            wait_for(lambda: len(made.idle()) == len(addresses), "all phones idle")
+            yield made
+    finally:
+        stop_all(phones)
+
+
+@contextmanager
+def a_farm_of(lab: Lab, profiles: Sequence[str], speed: float) -> Iterator[Farm]:
+    """Some virtual phones of one's choice behind one host, everything up and idle."""
+    lab.root.mkdir(parents=True)
+    phones, addresses = virtual_phones(lab, speed, profiles=profiles)
+    try:
+        connect = [part for address in addresses for part in ("--connect", address)]
+        agent = agent_child(lab, "host-a", "--private-adb", *connect)
+        with services(lab, [agent]) as children:
             made = Farm(lab, children)
             wait_for(lambda: len(made.idle()) == len(addresses), "all phones idle")
             yield made

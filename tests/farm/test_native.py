@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.up import agent_child, services
-from orchestrator.lab.virtual import NATIVE, virtual_phones
+from orchestrator.lab.virtual import NATIVE
 from orchestrator.store.queries import measured_runs, telemetry
-from tests.farm.conftest import Farm, wait_for
+from tests.farm.conftest import a_farm_of
 from workloads.lab import Lab
 from workloads.measure import Standing
 from workloads.timeline import join, read_blob, telemetry_of
@@ -33,24 +31,16 @@ repeat: 1
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
 def test_a_native_phone_really_trains(lab: Lab, tmp_path: Path) -> None:
     """The loss falls, every gate is passed, and every figure says that a host made it."""
-    lab.root.mkdir(parents=True)
-    phones, addresses = virtual_phones(lab, 1.0, profiles=NATIVE)
-    try:
-        agent = agent_child(lab, "host-a", "--private-adb", "--connect", *addresses)
-        with services(lab, [agent]) as children:
-            farm = Farm(lab, children)
-            wait_for(farm.idle, "the phone is idle")
-            (phone,) = farm.phones()
-            assert "observed" == phone.facts.control
-            file = tmp_path / "really.yaml"
-            file.write_text(SWEEP)
-            sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
-            watched = farm.command("watch", sweep, "--exit-status")
-            assert 0 == watched.returncode, watched.stdout
-            runs = measured_runs(farm.db, sweep)
-            blobs = [telemetry(farm.db, run.telemetry or "") for run in runs]
-    finally:
-        stop_all(phones)
+    with a_farm_of(lab, NATIVE, 1.0) as farm:
+        (phone,) = farm.phones()
+        assert "observed" == phone.facts.control
+        file = tmp_path / "really.yaml"
+        file.write_text(SWEEP)
+        sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
+        watched = farm.command("watch", sweep, "--exit-status")
+        assert 0 == watched.returncode, watched.stdout
+        runs = measured_runs(farm.db, sweep)
+        blobs = [telemetry(farm.db, run.telemetry or "") for run in runs]
     assert {"mlp-4", "lenet"} == {run.case.workload for run in runs}
     for run, blob in zip(runs, blobs, strict=True):
         # Whatever else this host does beside the test makes a run suspect; only the work is ours.

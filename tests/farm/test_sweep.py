@@ -86,7 +86,7 @@ def _export_is_whole(farm: Farm, sweep: str) -> None:
     assert {"simulated"} == {row["source"] for row in rows}
     named = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
     assert named.endswith("figures.simulated.csv")
-    exported = farm.command("export", sweep, "--format", "ops", "-o", "-").stdout
+    exported = farm.command("export", sweep, "--table", "ops", "-o", "-").stdout
     ops = list(csv.DictReader(io.StringIO(exported, newline="")))
     of_one = [op for op in ops if (op["trial"], op["repeat"]) == (ops[0]["trial"], "0")]
     assert "fc1.forward" == of_one[0]["operation"]

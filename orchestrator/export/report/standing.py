@@ -1,12 +1,13 @@
 """The sections that rank: who is best for what, before the heat and after it, and how surely."""
 
 import math
+from collections.abc import Sequence
 
 from orchestrator.analysis.compare import FleetGroup, FleetRow
 from orchestrator.analysis.figures import figures_of
 from orchestrator.analysis.findings import COLD_METRIC, SUSTAINED_METRIC
 from orchestrator.analysis.itself import against_itself
-from orchestrator.analysis.pace import paces_of
+from orchestrator.analysis.pace import Pace, paces_of
 from orchestrator.analysis.slowdown import slowdowns
 from orchestrator.export.report.draw import Bar, ranked, short, slopes
 from orchestrator.export.report.scene import (
@@ -19,6 +20,7 @@ from orchestrator.export.report.scene import (
     figure,
     unit_of,
 )
+from orchestrator.nouns import MeasuredRun
 from workloads.condition import Protocol
 from workloads.measure import Model
 from workloads.units import format_ms
@@ -150,9 +152,9 @@ def heat(scene: Scene) -> Section:
     )
 
 
-def _changes(cold: tuple[object, ...], hot: tuple[object, ...]) -> str:
-    before = [getattr(pace, "phone", "") for pace in cold]
-    after = [getattr(pace, "phone", "") for pace in hot]
+def _changes(cold: Sequence[Pace], hot: Sequence[Pace]) -> str:
+    before = [pace.phone for pace in cold]
+    after = [pace.phone for pace in hot]
     moved = sum(before.index(p) != at for at, p in enumerate(after) if p in before)
     if not moved:
         return "The order is the same before and after the heat."
@@ -197,11 +199,6 @@ def fleet(scene: Scene) -> Section:
     )
 
 
-def _hottest(runs: list[object]) -> str:
-    temps = [
-        metric.value
-        for run in runs
-        for name, metric in getattr(run, "metrics", {}).items()
-        if name == "peak_temp_c"
-    ]
+def _hottest(runs: Sequence[MeasuredRun]) -> str:
+    temps = [run.metrics["peak_temp_c"].value for run in runs if "peak_temp_c" in run.metrics]
     return f"{short(max(temps))} °C" if temps else "not told"

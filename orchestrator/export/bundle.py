@@ -1,0 +1,135 @@
+"""A bundle for publication: one zip with data, sweep file, seed, versions, digests and a README.
+
+It holds no time of its own making, so the same sweep gives the same bytes, wherever it is exported
+from. Whoever reads one believes nothing before every digest is right.
+"""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from workloads.fault import Refused
+from workloads.text import safe_text
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+LINE_BYTES_MAX = 8 * 1024 * 1024
+BYTES_MAX = 8 * 1024**3
+MEMBERS_MAX = 64
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
+Lines = Iterable[bytes]
+
+
+class BadBundle(Refused):
+    """The bundle cannot be used."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a bundle is about, and what stands in each of its files."""
+
+    about: Mapping[str, Any]
+    files: Mapping[str, Callable[[], Lines]]
+
+
+def write_bundle(contents: Contents, stream: BinaryIO) -> None:
+    """Write the files, then the manifest with their digests."""
+    digests: dict[str, dict[str, Any]] = {}
+    with zipfile.ZipFile(stream, "w") as bundle:
+        for name, lines in contents.files.items():
+            digest, size = hashlib.sha256(), 0
+            with bundle.open(_member(name), "w", force_zip64=True) as member:
+                for line in lines():
+                    member.write(line)
+                    digest.update(line)
+                    size += len(line)
+            digests[name] = {"sha256": digest.hexdigest(), "bytes": size}
+        manifest = {"format": FORMAT, **contents.about, "files": digests}
+        bundle.writestr(_member(MANIFEST), _json(manifest, indent=1))
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    member = zipfile.ZipInfo(name, _LONG_AGO)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    member.external_attr = 0o644 << 16
+    return member
+
+
+def json_line(row: Mapping[str, Any]) -> bytes:
+    """A row as one line: same row, same bytes."""
+    return _json(row) + b"\n"
+
+
+def _json(content: Any, indent: int | None = None) -> bytes:
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(
+        content, sort_keys=True, ensure_ascii=False, indent=indent, separators=separators
+    )
+    return text.encode()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was opened, and whose every digest is right."""
+
+    archive: zipfile.ZipFile
+    manifest: Mapping[str, Any]
+
+    def rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """The rows of a file of JSON lines."""
+        for line in _lines(self.archive, name):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise BadBundle(f"{safe_text(name)} in the bundle holds a line that is no row")
+            yield row
+
+
+def open_bundle(stream: BinaryIO) -> Bundle:
+    """Open a bundle and check all of it; BadBundle says in one sentence what is wrong."""
+    try:
+        archive = zipfile.ZipFile(stream)
+        manifest = json.loads(_content(archive, MANIFEST))
+        files = {str(name): dict(file) for name, file in manifest["files"].items()}
+        told = int(manifest["format"])
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadBundle("this is no bundle of a farm, or it was cut off") from error
+    if told != FORMAT:
+        raise BadBundle(f"the bundle has format {told}, this farm reads {FORMAT}")
+    names = archive.namelist()
+    if len(names) > MEMBERS_MAX or sorted(names) != sorted({*files, MANIFEST}):
+        raise BadBundle("the bundle holds other files than its manifest names")
+    for name, file in files.items():
+        _check(archive, name, file)
+    return Bundle(archive, manifest)
+
+
+def _check(archive: zipfile.ZipFile, name: str, file: Mapping[str, Any]) -> None:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with archive.open(name) as member:
+            while piece := member.read(1 << 20):
+                digest.update(piece)
+                size += len(piece)
+                if size > BYTES_MAX:
+                    raise BadBundle(f"{safe_text(name)} in the bundle is larger than it may be")
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+        raise BadBundle(f"{safe_text(name)} in the bundle cannot be read: {error}") from error
+    if (digest.hexdigest(), size) != (file.get("sha256"), file.get("bytes")):
+        raise BadBundle(f"{safe_text(name)} in the bundle was changed: its digest is another")
+
+
+def _content(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as member:
+        return member.read(LINE_BYTES_MAX)
+
+
+def _lines(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    with archive.open(name) as member:
+        while line := member.readline(LINE_BYTES_MAX):
+            yield line

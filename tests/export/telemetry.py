@@ -1,0 +1,42 @@
+"""Telemetry as an agent packs it, small."""
+
+from workloads.timeline import write_blob
+
+ZONE = "/sys/class/thermal/thermal_zone0/temp"
+CLOCK = "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"
+
+
+def a_blob(windows: int = 3, readings: int = 4) -> bytes:
+    """Windows, readings of a zone and a clock, one traced step of two operations."""
+    second = 1_000_000_000
+    return write_blob(
+        {
+            "version": 2,
+            "windows": {
+                "first": [10 * at for at in range(windows)],
+                "n": [10] * windows,
+                "t_ns": [5 * second + at * second for at in range(windows)],
+                "ns": [10 * 2_000_000 + at for at in range(windows)],
+                "ns_min": [1_900_000] * windows,
+                "ns_max": [2_100_000] * windows,
+            },
+            "readings": {
+                "paths": [ZONE, CLOCK, "/proc/stat"],
+                "t_ns": [5 * second + at * second for at in range(readings)],
+                "columns": [
+                    [30_000 + 500 * at for at in range(readings)],
+                    [2_400_000] * readings,
+                    ["0:1/2"] * readings,
+                ],
+            },
+            "ops": {"name": ["fc1.forward", "fc1.backward"], "kind": ["gemm", "gemm"]},
+            "traces": [[0, 5 * second, 0, [600_000, 2_000_000]]],
+            "courses": {
+                "energy_j": {
+                    "t_ns": [5 * second + at * second for at in range(readings)],
+                    "total": [4.0 * at for at in range(readings)],
+                }
+            },
+            "cores": 4,
+        }
+    )

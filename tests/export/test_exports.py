@@ -1,0 +1,229 @@
+"""Every format of `farm export`, read back by what reads it."""
+
+import csv
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from orchestrator.cli import farm
+from orchestrator.exits import exit_code
+from orchestrator.export.table import Block, Table, columns
+from orchestrator.export.writers import WRITERS
+from orchestrator.store.database import Database
+from tests.analysis.builders import EXTRAPOLATED, a_trial_of, endurance, measured, phone
+from tests.export.telemetry import a_blob
+from tests.kept import keep
+from workloads.fault import FarmError
+from workloads.measure import Standing
+
+HOSTILE = '=cmd|"\\input{x}" <b>&_%$#^~ \x1b[2J'
+
+
+def run(*words: str | Path) -> Result:
+    """Run a farm command in this process."""
+    return CliRunner().invoke(farm, [str(word) for word in words], standalone_mode=False)
+
+
+@pytest.fixture
+def lab_of_one(store: Database, tmp_path: Path) -> Path:
+    """A lab with a finished sweep: two phones, two runs a cell, telemetry."""
+    runs = [
+        *a_trial_of(10.0, 2, serial="fast", energy_per_step_mj=3.0),
+        *a_trial_of(
+            *(14.0, 2), serial="slow", facts=phone("slow", model=HOSTILE), energy_per_step_mj=4.0
+        ),
+        endurance("fast", 12.0),
+    ]
+    blobs = {(each.trial, each.repeat): a_blob() for each in runs}
+    keep(store, runs, "small", blobs)
+    return tmp_path
+
+
+def exported(folder: Path, *words: str) -> bytes:
+    """What an export writes to standard output."""
+    made = run("export", "small", "--lab", folder, "-o", "-", *words)
+    assert made.exception is None, made.exception
+    return made.stdout_bytes
+
+
+def rows_of(folder: Path, *words: str) -> list[dict[str, str]]:
+    """An export in CSV, read back."""
+    text = exported(folder, *words).decode()
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "column"),
+    [
+        ("figures", 9, "value"),
+        ("ranking", 5, "median"),
+        ("samples", 15, "step_ms"),
+        ("readings", 60, "t_s"),
+        ("ops", 10, "time_ms"),
+        ("outcomes", 5, "state"),
+    ],
+)
+def test_every_table_has_its_rows_and_the_order_of_the_runs(
+    lab_of_one: Path, table: str, rows: int, column: str
+) -> None:
+    found = rows_of(lab_of_one, "--table", table)
+    assert rows == len(found)
+    assert all(row[column] for row in found)
+    assert {"7"} == {row["seed"] for row in found}
+    if table != "ranking":
+        assert {"0", "1"} == {row["block"] for row in found}
+        assert all(row["position"] for row in found)
+
+
+def test_json_lines_and_parquet_hold_what_the_csv_holds(lab_of_one: Path, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    rows = rows_of(lab_of_one, "--table", "samples")
+    lines = [
+        json.loads(line)
+        for line in exported(lab_of_one, "--table", "samples", "--format", "jsonl").splitlines()
+    ]
+    (tmp_path / "samples.parquet").write_bytes(
+        exported(lab_of_one, "--table", "samples", "--format", "parquet")
+    )
+    columnar = parquet.read_table(tmp_path / "samples.parquet").to_pylist()
+    assert lines == columnar
+    assert [row["step_ms"] for row in rows] == [str(line["step_ms"]) for line in lines]
+
+
+def test_a_latex_table_is_booktabs_and_runs_nothing(lab_of_one: Path) -> None:
+    text = exported(lab_of_one, "--format", "latex").decode()
+    assert r"\toprule" in text
+    assert r"\bottomrule" in text
+    # every command in it is ours
+    commands = set(re.findall(r"\\([a-z]+)", text))
+    assert commands <= {
+        *("begin", "end", "centering", "toprule", "midrule", "bottomrule", "caption", "label"),
+        *("usepackage", "textbackslash", "textasciitilde", "textasciicircum", "pm", "times"),
+    }
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    (separators,) = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
+    assert 8 == separators
+
+
+def test_a_markdown_table_keeps_its_columns_whatever_a_phone_is_called(lab_of_one: Path) -> None:
+    text = exported(lab_of_one, "--format", "md").decode()
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert {10} == {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+    assert "<b>" not in text
+    assert "\x1b" not in text
+
+
+def test_a_timeline_has_operations_clocks_temperature_and_power(lab_of_one: Path) -> None:
+    trace = json.loads(exported(lab_of_one, "--format", "trace"))
+    events: list[dict[str, Any]] = trace["traceEvents"]
+    counters = {event["name"] for event in events if event["ph"] == "C"}
+    assert {"clock policy4", "temperature thermal_zone0", "power"} == counters
+    slices = [event for event in events if event["ph"] == "X"]
+    assert {"fc1.forward", "fc1.backward", "steps 0 to 9"} <= {event["name"] for event in slices}
+    # what the format asks of every event: a phase, a process, a time from zero on
+    assert all(event["pid"] == 1 and event["ph"] in "XCM" for event in events)
+    assert all(event["ts"] >= 0 for event in events if event["ph"] != "M")
+    assert all(event["dur"] >= 0 for event in slices)
+    forward = next(event for event in slices if event["name"] == "fc1.forward")
+    assert (0.0, 600.0) == (forward["ts"], forward["dur"])
+    power = [event["args"]["w"] for event in events if event["name"] == "power"]
+    assert pytest.approx(4.0) == power[0]
+
+
+def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_path: Path) -> None:
+    keep(store, [measured("a")], "real")
+    keep(store, [measured("a"), measured("b", provenance=EXTRAPOLATED)], "mixed")
+    names = [
+        Path(run("export", name, "--lab", tmp_path, "-o", out).stdout.strip()).name
+        for name in ("real", "mixed")
+        for out in (tmp_path, tmp_path / "own.csv")
+    ]
+    assert ["real.csv", "own.csv", "mixed.simulated.csv", "own.simulated.csv"] == names
+
+
+def test_runs_that_do_not_count_are_written_only_when_asked_for(
+    store: Database, tmp_path: Path
+) -> None:
+    keep(store, [measured("a"), measured("b", standing=Standing.SUSPECT)], "small")
+    assert ["a"] == [row["phone"] for row in rows_of(tmp_path)]
+    assert ["a", "b"] == [row["phone"] for row in rows_of(tmp_path, "--everything")]
+
+
+def test_a_bundle_is_read_back_bit_for_bit(lab_of_one: Path, tmp_path: Path) -> None:
+    first = exported(lab_of_one, "--format", "bundle")
+    bundle = tmp_path / "small.bundle.zip"
+    bundle.write_bytes(first)
+    elsewhere = tmp_path / "elsewhere"
+    assert "5 runs, 5 reports" in run("import", bundle, "--lab", elsewhere).stdout
+    assert first == exported(elsewhere, "--format", "bundle")
+    assert exported(lab_of_one, "--table", "ops") == exported(elsewhere, "--table", "ops")
+    assert "here already" in run("import", bundle, "--lab", elsewhere).stdout
+    names = zipfile.ZipFile(bundle).namelist()
+    assert {"README.md", "sweep.yaml", "figures.csv", "manifest.json"} <= set(names)
+
+
+def changed(content: bytes, name: str, new: bytes) -> bytes:
+    """A bundle with one file replaced."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(made, "w") as bundle:
+        for member in old.namelist():
+            bundle.writestr(member, new if member == name else old.read(member))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("tamper", "sentence"),
+    [
+        (lambda content: changed(content, "rows/metric.jsonl", b"{}\n"), "was changed"),
+        (lambda content: changed(content, "sweep.yaml", b"farm: 1\n"), "was changed"),
+        (lambda content: changed(content, "manifest.json", b"{}"), "no bundle of a farm"),
+        (lambda content: content[: len(content) // 2], "no bundle of a farm"),
+        (lambda _: b"PK\x03\x04 and nothing", "no bundle of a farm"),
+    ],
+)
+def test_a_bundle_that_was_tampered_with_is_refused(
+    lab_of_one: Path, tmp_path: Path, tamper: Any, sentence: str
+) -> None:
+    bundle = tmp_path / "tampered.zip"
+    bundle.write_bytes(tamper(exported(lab_of_one, "--format", "bundle")))
+    found = run("import", bundle, "--lab", tmp_path / "elsewhere")
+    assert isinstance(found.exception, FarmError)
+    assert sentence in str(found.exception)
+    assert 3 == exit_code(found.exception)
+    other = run("sweep", "list", "--lab", tmp_path / "elsewhere", "--json")
+    assert [] == json.loads(other.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("nowhere",), 2, "there is no sweep"),
+        (("small", "--format", "trace", "--run", "tr-none"), 6, "no valid run"),
+        (("empty",), 7, "has no figures yet"),
+        (("empty", "--format", "trace"), 6, "no valid run"),
+    ],
+)
+def test_an_export_of_nothing_is_refused_in_a_sentence(
+    lab_of_one: Path, store: Database, words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    keep(store, [measured("a", standing=Standing.SUSPECT)], "empty")
+    found = run("export", *words, "--lab", lab_of_one, "-o", lab_of_one)
+    assert isinstance(found.exception, FarmError), found.exception
+    assert sentence in str(found.exception)
+    assert code == exit_code(found.exception)
+    assert not [path for path in lab_of_one.iterdir() if path.name.startswith(".")], "no leftovers"
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "md", "latex"])
+def test_what_is_no_number_is_an_empty_cell(form: str) -> None:
+    table = Table("t", columns(a=float, b=float), [Block([float("nan")], [[float("inf")]])])
+    stream = io.BytesIO()
+    assert 1 == WRITERS[form](table, stream)
+    assert not re.search(rb"(?i)\bnan\b|\binf", stream.getvalue())
