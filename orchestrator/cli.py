@@ -26,7 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
     "select": ("orchestrator.commands.select:select", "Choose phones for federated training."),
     "audit": ("orchestrator.commands.control:audit", "List who decided what, and how to undo it."),
-    "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
     "agent": (
         "orchestrator.commands.agents:agent",
         "Run the agent of a host; list and drain them.",

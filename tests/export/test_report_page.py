@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from markupsafe import escape
-from tests.export.telemetry import a_blob
 
 from orchestrator.export.report.page import render_page
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
+from tests.export.telemetry import a_blob
 from workloads.fault import Refused
 from workloads.measure import Standing
 from workloads.phone import ControlLevel
