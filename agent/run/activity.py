@@ -12,9 +12,11 @@ from workloads.phone import Gpu
 from workloads.timeline import Course
 
 STAT = "/proc/stat"
+OWN_STAT = "/proc/self/stat"  # of whoever samples: the runner itself
 MEMINFO = "/proc/meminfo"
 CORES_MARK, WHOLE_MARK = "\tcores", "\twhole"
 TICKS_A_SECOND = 100  # of /proc/stat, on every kernel that phones have
+TICKS_MIN = 100  # of a core: a second, below which a tick more or less would be told as work
 
 _CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
 _SWAP = re.compile(r"SwapTotal:\s+(\d{1,12}) kB.*?SwapFree:\s+(\d{1,12}) kB", re.ASCII)
@@ -62,6 +64,37 @@ def _core_use(cpu: int, parts: Sequence[tuple[int, int]]) -> CoreUse:
     total = sum(passed for _, passed in parts)
     idle = sum(passed for worked, passed in parts if worked == 0)
     return CoreUse(cpu, 100 * sum(worked for worked, _ in parts) / total, idle / total)
+
+
+def inside_pct(readings: Readings, span: tuple[int, int], cpus: Collection[int]) -> float | None:
+    """How much of some cores went to others than the runner, in per cent; None if unknown.
+
+    What the cores were busy, less what the runner itself had of them.
+    """
+    own = dict(_own_ticks(readings))
+    seen = [
+        (own[t_ns], moment)
+        for t_ns, moment in moments(readings, span)
+        if t_ns in own and all(cpu in moment for cpu in cpus)
+    ]
+    if len(seen) < 2:
+        return None
+    (own_first, first), (own_last, last) = seen[0], seen[-1]
+    busy = sum(last[cpu][0] - first[cpu][0] for cpu in cpus)
+    total = sum(last[cpu][1] - first[cpu][1] for cpu in cpus)
+    ours = own_last - own_first
+    if total < TICKS_MIN * len(cpus) or ours < 0 or busy < 0:
+        return None
+    return 100 * max(0, busy - ours) / total
+
+
+def _own_ticks(readings: Readings) -> Iterator[tuple[int, int]]:
+    """User and system time of the sampling process, its threads together, at each moment."""
+    for t_ns, text in zip(readings.t_ns, readings.columns.get(OWN_STAT, []), strict=False):
+        # Its name stands in parentheses and may hold anything.
+        words = text.rpartition(")")[2].split() if isinstance(text, str) else []
+        if len(words) > 12 and words[11].isdecimal() and words[12].isdecimal():
+            yield t_ns, int(words[11]) + int(words[12])
 
 
 def busy_course(readings: Readings, cpus: Collection[int]) -> Course | None:

@@ -1,7 +1,7 @@
 """The scene: which nodes tell of a run, and what they told before, during and after it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from agent.control.clocks import can_pin, clusters_of, policy_node
@@ -13,6 +13,7 @@ from agent.phone.phone import BOOT_ID, UPTIME, Command, Phone, reading
 from agent.run.activity import (
     CORES_MARK,
     MEMINFO,
+    OWN_STAT,
     STAT,
     WHOLE_MARK,
     busy_course,
@@ -110,7 +111,7 @@ class Scene:
         counts = [] if can_pin(self.facts) else map(_residency_node, self.asked_khz)
         nodes = [*zones, *slow, *clocks, *self.coolers, *POWER_NODES]
         nodes += [f"{path}{WHOLE_MARK}" for path in counts]
-        nodes += [f"{STAT}{CORES_MARK}", f"{MEMINFO}{WHOLE_MARK}"]
+        nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
         gpu = gpu_node(self.facts.gpu)
         nodes += [gpu] if gpu else []
         nodes += [meter.sampled for meter in self.meters]
@@ -260,6 +261,9 @@ def weigh(
     timed = within(readings, span)
     gauge = found_gauge(scene.facts.gauge, beside.rest, timed)
     power = power_of(timed, gauge, beside.metered)
+    around = look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone, clocks)
+    if case.manifest is not None:  # beside a foreign program the sampler is a process of its own
+        around = replace(around, inside_pct=None)
     swapped = swapped_mb(readings, before.swap_used_kb)
     idle_w = rest_power_w(beside.rest, gauge) or beside.idle_w
     evidence = Evidence(
@@ -286,7 +290,7 @@ def weigh(
         clamp_max=placement.clamp_max if placement else None,
         swapped_mb=swapped,
         settled=soaked_ns is not None,
-        around=look_around(readings, span, scene.cores.cpus, scene.facts.slow_zone, clocks),
+        around=around,
         charger_cut=scene.facts.charging is not None,
         canary=beside.canary,
         power=power if offered is not None and offered.energy is not None else None,

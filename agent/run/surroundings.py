@@ -1,6 +1,6 @@
 """Surroundings: what went on around a run that is no part of it. Pure.
 
-Other work on other cores, a phone that slept, a charger that heated, a body that warmed.
+Other work beside it or on its own cores, a phone that slept, a charger that heated, a body that warmed.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agent.phone.nodes import SUPPLY, believable
-from agent.run.activity import TICKS_A_SECOND, core_use, moments
+from agent.run.activity import TICKS_A_SECOND, core_use, inside_pct, moments
 from agent.run.telemetry import Readings
 from workloads.phone import ThermalZone
 
@@ -22,6 +22,7 @@ class Surroundings:
     """What was seen beside the work within the timed part."""
 
     others_pct: float | None = None  # how busy the cores were that the run may not use
+    inside_pct: float | None = None  # how much of its own cores went to others
     slept_s: float = 0.0
     charging_share: float = 0.0
     body_rise_c: float | None = None
@@ -42,6 +43,7 @@ def look_around(
     idle = [core.util_pct for core in core_use(readings, span) if core.cpu not in cpus]
     return Surroundings(
         others_pct=fmean(idle) if idle else None,
+        inside_pct=inside_pct(readings, span, cpus),
         slept_s=slept_s(readings, span),
         charging_share=_charging_share(readings, span),
         body_rise_c=_rise_c(readings, span, body),

@@ -26,6 +26,7 @@ SPAN_SLACK = 0.98
 CLAMP_FREE = 1024  # uclamp.max of a task that may ask for the fastest clock there is
 SLEPT_S, SLEPT_SHARE = 0.5, 0.02
 OTHERS_PCT_MAX = 30.0
+INSIDE_PCT_MAX = 10.0  # interrupts and the kernel's own threads stay below that
 COLD_RISE_C = 3.0
 DRIFTED = "the phone itself drifted"
 UNSEEN_S, UNSEEN_SHARE = 3.0, 0.1  # a sampler stumbles; it does not sleep
@@ -154,6 +155,8 @@ def _undisturbed(seen: Evidence) -> Iterator[Doubt]:
         yield Standing.VOID, f"the phone slept for {around.slept_s:.1f} s of the run"
     if around.others_pct is not None and around.others_pct > OTHERS_PCT_MAX:
         yield Standing.SUSPECT, f"other work kept the other cores {around.others_pct:.0f} % busy"
+    if around.inside_pct is not None and around.inside_pct > INSIDE_PCT_MAX:
+        yield Standing.SUSPECT, f"other work took {around.inside_pct:.0f} % of its own cores"
     if around.charging_share > 0:
         standing = Standing.SUSPECT if seen.charger_cut else Standing.VALID
         yield standing, f"it charged for {around.charging_share:.0%} of the run"

@@ -35,7 +35,7 @@ class Process:
     on_end: Callable[[], None] | None = None
     on_mask: Callable[[int], None] | None = None
     work: "asyncio.Task[int] | None" = None
-    cpu_s: float = 0.0
+    cpu_s: Callable[[], float] = float  # its time on cores so far; most have hardly any
     state: str = "S"
     running_state: str = "S"  # what it goes back to after a stop
     stopped: "asyncio.Event | None" = None  # set again by SIGCONT

@@ -5,11 +5,13 @@ import pytest
 from agent.phone.gpu import KGSL
 from agent.run.activity import (
     MEMINFO,
+    OWN_STAT,
     STAT,
     busy_course,
     core_use,
     gpu_node,
     gpu_util_pct,
+    inside_pct,
     parse_moment,
     swapped_mb,
 )
@@ -79,3 +81,15 @@ def test_memory_that_went_to_swap() -> None:
     assert swapped_mb(readings(MEMINFO, rows[0]), before_kb=200) == 0  # somebody else's came back
     assert swapped_mb(readings(MEMINFO, "MemTotal: 1 kB"), before_kb=96) is None
     assert swapped_mb(readings(MEMINFO, *rows), before_kb=None) is None
+
+
+def test_what_others_had_of_the_cores_is_what_the_runner_had_not() -> None:
+    """Two cores, both busy for two seconds; the runner had three of these four seconds."""
+    given = readings(STAT, "0:0/0 1:0/0", "0:100/100 1:100/100", "0:200/200 1:200/200")
+    given.columns[OWN_STAT] = [
+        f"7 (an (odd) name) R 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0" for ticks in (10, 160, 310)
+    ]
+    assert inside_pct(given, (0, 9 * S), (0, 1)) == pytest.approx(25.0)
+    assert inside_pct(given, (0, 9 * S), (0, 2)) is None, "core 2 was never seen"
+    given.columns[OWN_STAT] = ["7 (short)", None, "nonsense"]
+    assert inside_pct(given, (0, 9 * S), (0, 1)) is None

@@ -76,6 +76,7 @@ def test_a_run_as_asked_is_valid() -> None:
         ({"strays": {77: 0xFF}}, Standing.VOID, "thread 77 could run on cores ff, asked f0"),
         ({"around": Surroundings(slept_s=2.0)}, Standing.VOID, "slept for 2.0 s"),
         ({"around": Surroundings(others_pct=60.0)}, Standing.SUSPECT, "60 % busy"),
+        ({"around": Surroundings(inside_pct=20.0)}, Standing.SUSPECT, "took 20 % of its own"),
         ({"around": Surroundings(body_rise_c=4.0)}, Standing.SUSPECT, "warmed by 4.0 °C"),
         (
             {"around": Surroundings(charging_share=0.5), "charger_cut": True},

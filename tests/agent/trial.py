@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,11 +100,20 @@ class Trial:
 
 @pytest.fixture(name="trial")
 def a_trial(adb: AdbServer, desk: Desk, tmp_path: Path) -> Iterator[Trial]:
-    control = tmp_path / "control"
-    plan = ShelfPlan(("meizu-16t",), speed=100, journal=tmp_path / "witness", control=control)
+    with on_trial(adb, desk, tmp_path) as trial:
+        yield trial
+
+
+@contextmanager
+def on_trial(
+    adb: AdbServer, desk: Desk, folder: Path, profile: str = "meizu-16t", speed: float = 100.0
+) -> Iterator[Trial]:
+    """A phone of a kind, in a thread: it is there at once and hears of trouble at once."""
+    control = folder / "control"
+    plan = ShelfPlan((profile,), speed=speed, journal=folder / "witness", control=control)
     with shelf_in_thread(plan) as (_, (address,)):
         phone = open_phone(adb, address.address)
-        witness = tmp_path / "witness" / f"{address.serial}.jsonl"
+        witness = folder / "witness" / f"{address.serial}.jsonl"
         with reaching(adb, address.address):
             yield Trial(adb, phone, desk, control, witness)
         phone.close()

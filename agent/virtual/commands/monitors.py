@@ -37,7 +37,7 @@ def top(call: Call) -> int:
         call.say(
             f"{process.pid:>5} {USERS.get(process.uid, str(process.uid)):<12} "
             f"{20 + process.nice:>2} {process.nice:>3} {process.rss_kb + 9000}K {process.rss_kb}K "
-            f"{process.state} {share:>5.1f} {part:>5.1f} {process.cpu_s:>9.2f} "
+            f"{process.state} {share:>5.1f} {part:>5.1f} {process.cpu_s():>9.2f} "
             f"{' '.join(process.argv)}\n"
         )
     return 0

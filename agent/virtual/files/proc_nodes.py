@@ -167,7 +167,7 @@ def _sched(process: Process, sources: ProcSources) -> str:
 def _process_stat(process: Process, sources: ProcSources) -> str:
     boot = sources.soc.timeline.now - sources.uptime()
     started = int((process.started - boot) * _HERTZ)
-    ticks = int(process.cpu_s * _HERTZ)
+    ticks = int(process.cpu_s() * _HERTZ)
     threads = 1 + len(process.threads)
     return (
         f"{process.pid} ({process.name}) {process.state} {process.parent} {process.session} "

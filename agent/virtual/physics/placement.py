@@ -21,6 +21,7 @@ class Load:
     first: int = 0  # the core of the first thread
     gpu_busy: float = 0.0  # above 0 for work whose arithmetic is the GPU's
     shares: dict[int, float] = field(default_factory=dict)
+    cpu_s: float = 0.0  # of all its threads, as far as it was counted
 
     def take(self, cost: StepCost) -> None:
         """Work as hard as a step says."""

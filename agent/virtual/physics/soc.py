@@ -146,6 +146,8 @@ class Soc:
                 cluster.residency_s[cluster.rung] += seconds
             for cpu in cluster.online:
                 (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
+        for load in self.loads:
+            load.cpu_s += seconds * sum(load.shares.values())
 
     def sleep(self, asleep: bool) -> None:
         """Fall asleep or wake up; time goes uncounted in between, however often somebody looks."""

@@ -121,7 +121,7 @@ async def _work(
     for _ in range(plan.threads - 1):
         call.phone.processes.add_thread(process, process.mask)
     if has_nodes(call.phone, folder, process.uid):
-        work.sampler = Sampler(call.phone, folder, process.uid, settings.period_s, work.fail)
+        work.sampler = Sampler(call.phone, folder, process, settings.period_s, work.fail)
         everyone = call.phone.processes.all_cores
         call.phone.processes.add_thread(process, everyone & ~process.mask or everyone)
 
@@ -159,7 +159,7 @@ async def _sample(call: Call, process: Process, folder: str, words: list[str]) -
         finish(int(fault.exit_code))
 
     period_s = RunSettings(period_ms=options["--period-ms"]).period_s
-    sampler = sampler_for(call.phone, folder, process.uid, period_s, on_fault)
+    sampler = sampler_for(call.phone, folder, process, period_s, on_fault)
     timeline = call.phone.timeline
     process.on_end = sampler.stop
     process.on_signal = lambda number: _stops(number, finish)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from agent.virtual.files.nodes import Live, Node, live
 from agent.virtual.phone import Phone
+from agent.virtual.processes import Process
 from agent.virtual.runner.contract import Exit, Line, RunnerFault
 from agent.virtual.runner.lines import Lines
 from agent.virtual.timeline import Event
@@ -23,12 +24,13 @@ class Sampler:
         self,
         phone: Phone,
         folder: str,
-        uid: int,
+        process: Process,
         period_s: float,
         on_fault: Callable[[RunnerFault], None],
     ) -> None:
         self._phone = phone
-        self._uid = uid
+        self._process = process
+        self._uid = uid = process.uid
         self._period_s = period_s
         self.readings = 0
         self._on_fault = on_fault
@@ -90,7 +92,8 @@ class Sampler:
     def _node(self, path: str, mark: str) -> Live:
         """The node behind a path, as something to ask for a number or a text."""
         try:
-            node, _ = self._phone.tree.resolve(path, self._uid)
+            own = path.replace("/proc/self/", f"/proc/{self._process.pid}/", 1)
+            node, _ = self._phone.tree.resolve(own, self._uid)
         except OSError:
             return _UNREADABLE
         if not node.allows(self._uid, 4):
@@ -145,9 +148,13 @@ def has_nodes(phone: Phone, folder: str, uid: int) -> bool:
 
 
 def sampler_for(
-    phone: Phone, folder: str, uid: int, period_s: float, on_fault: Callable[[RunnerFault], None]
+    phone: Phone,
+    folder: str,
+    process: Process,
+    period_s: float,
+    on_fault: Callable[[RunnerFault], None],
 ) -> Sampler:
     """A sampler for `sample`, which cannot do without its list."""
-    if not has_nodes(phone, folder, uid):
+    if not has_nodes(phone, folder, process.uid):
         raise RunnerFault(Exit.IO, f"{folder}/nodes cannot be read; list the nodes there first")
-    return Sampler(phone, folder, uid, period_s, on_fault)
+    return Sampler(phone, folder, process, period_s, on_fault)

@@ -50,6 +50,7 @@ class Work:
         self._window_s = settings.window_s
         self._table = OpTable(plan.ops, plan.engine)
         self._load = Load(process.mask, plan.threads, plan.engine, self._change_pace)
+        process.cpu_s = self._cpu_s
         self._random = phone.dice_for_run()
         pinned = phone.soc.pinned(process.mask)
         self._step_noise = _STEP_NOISE if pinned else _FREE_STEP_NOISE
@@ -127,6 +128,10 @@ class Work:
             threads=self.plan.threads,
             expected_s=round(min(max(steps_s, settings.seconds), settings.max_seconds), 3),
         )
+
+    def _cpu_s(self) -> float:
+        self.phone.soc.count()
+        return self._load.cpu_s
 
     def stop_soon(self) -> None:
         """SIGTERM: finish the step in hand, then stop."""
@@ -259,7 +264,6 @@ class Work:
 
     def _close_window(self) -> bool:
         """Say what was measured; whether the work goes on."""
-        self.process.cpu_s += (self.phone.timeline.now - self._opened) * self.plan.threads
         try:
             if self._warming:
                 self._warming = False
