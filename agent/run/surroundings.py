@@ -1,6 +1,6 @@
 """Surroundings: what went on around a run that is no part of it. Pure.
 
-Other work beside it or on its own cores, a phone that slept, a charger that heated, a body that warmed.
+Other work beside it or on its own cores, a sleep, a charger that heated, a body that warmed.
 """
 
 from collections import Counter
