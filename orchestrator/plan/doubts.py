@@ -65,7 +65,7 @@ def _about_repeats(sweep: Sweep) -> Iterator[str]:
 
 def spread_that_suffices(rule: StopRule) -> float:
     """How much runs may vary (coefficient of variation) for the width to be reached at n_max."""
-    z = NormalDist().inv_cdf((1 + look_confidence(rule.confidence)) / 2)
+    z = NormalDist().inv_cdf((1 + look_confidence(rule.confidence, at_end=True)) / 2)
     # the median of n runs spreads by sqrt(pi / 2) of what their mean does
     return rule.half_width_rel * math.sqrt(rule.n_max) / (z * math.sqrt(math.pi / 2))
 
