@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.plan.policy import StopRule
 from orchestrator.plan.stopping import Decision, Stop, decide, interval, runs_needed
-from tests.plan.noise import PINNED, UNPINNED, Noise, coverage, stopped
+from tests.plan.noise import PINNED, UNPINNED, Noise, coverage, saving, stopped
 
 TWO_PERCENT = StopRule(half_width_rel=0.02, n_max=100)
 FIVE_PERCENT = StopRule(half_width_rel=0.05, n_max=100)
