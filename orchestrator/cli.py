@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "phone": ("orchestrator.commands.phone:phone", "List phones, check, tag and reserve them."),
     "trial": ("orchestrator.commands.trial:trial", "Show single trials, and what became of them."),
     "compare": ("orchestrator.commands.compare:compare", "Say which side is faster, and how sure."),
+    "trends": (
+        "orchestrator.commands.trends:trends",
+        "Say which phone has changed, and when.",
+    ),
     "report": ("orchestrator.commands.report:report", "Write a page that shows what a sweep says."),
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
     "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
