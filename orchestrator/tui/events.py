@@ -6,7 +6,7 @@ from rich.text import Text
 
 from orchestrator.lab_view import LabView
 from orchestrator.tui.cells import fit, line, rule, said
-from orchestrator.tui.words import briefly
+from orchestrator.tui.words import briefly, fit_name
 from workloads.messages import Event
 
 EVENT_STYLES = {
@@ -42,7 +42,7 @@ def _line(event: Event, names: Mapping[str, str], width: int) -> Text:
         width,
         (f"{event.at.astimezone():%H:%M:%S}  ", "dim"),
         (fit(WORDS.get(event.kind, said(event.kind, 12)), 9) + " ", style),
-        (fit(said(name, 60), max(10, min(26, width // 6))) + " ", ""),
+        (fit_name(said(name, 80), max(10, min(26, width // 6))) + " ", ""),
         (briefly(event.text.replace("simulated (extrapolated)", "simulated")), ""),
     )
 

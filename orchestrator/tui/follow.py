@@ -123,6 +123,8 @@ class _Live:
                 self._terminal.forget()
             now = datetime.now(UTC)
             self._ui, ask = press(self._ui, key, self._watcher.seen, now, self._read)
+            if self._ui.quit:
+                break
             if ask is not None:
                 self._ui = self._ui.with_(note="…")
                 threading.Thread(target=self._do, args=(ask,), daemon=True).start()

@@ -18,7 +18,7 @@ from orchestrator.tui.matrix import heat_map
 from orchestrator.tui.order import chosen, place_of
 from orchestrator.tui.phones import heading_of, phone_table
 from orchestrator.tui.state import Mode, Seen, Ui
-from orchestrator.tui.words import LOOKS, doing, look_of
+from orchestrator.tui.words import LOOKS, doing, look_of, names_of
 
 BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32
 LEFT_WIDTH = 130
@@ -118,7 +118,7 @@ def _body(
     lines += phone_table(phones, seen, left, now, plan.rows, place)
     if plan.pane:
         lines += phone_pane(selected, seen, plan.left, now)
-    names = {phone.serial: phone.facts.model for phone in seen.view.phones}
+    names = names_of(seen.view.phones)
     lines += event_panel(seen.events, names, seen.missed, plan.left, plan.events)
     if plan.left == ui.width:
         return lines
@@ -142,10 +142,11 @@ def _right(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
 def _trouble(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
     """Everything that is not as it should be, in full: phones first, then runs that went wrong."""
     lines: list[Text] = []
+    names = names_of(seen.view.phones)
     for phone in seen.view.phones:
         look = look_of(phone, now)
         if look.order <= LOOKS["away"].order:
-            words = f" {said(phone.facts.model, 30)}: {doing(phone, now)}"
+            words = f" {names[phone.serial]}: {doing(phone, now)}"
             lines.append(line(width, (f"{look.mark} {look.word}", look.style), (words, "")))
     for event in reversed(seen.events):
         if event.kind in WRONG:

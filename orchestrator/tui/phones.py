@@ -10,7 +10,16 @@ from orchestrator.nouns import KnownPhone
 from orchestrator.tui.cells import Piece, fit, line, rule, said
 from orchestrator.tui.order import window
 from orchestrator.tui.state import NO_TRACE, Seen, Trace, Ui
-from orchestrator.tui.words import clock_time, clocks, count, doing, left_s, look_of
+from orchestrator.tui.words import (
+    clock_time,
+    clocks,
+    count,
+    doing,
+    fit_name,
+    left_s,
+    look_of,
+    names_of,
+)
 
 TREND_LOOKS, TREND_C = 8, 0.4
 MODEL_MIN = 12
@@ -103,11 +112,12 @@ def phone_table(
     top = window(place, len(phones), ui.top, rows)
     lines = [_headings(before, after, name_cells, trial_cells, ui.width)]
     short = ui.width < 150
+    names = names_of(seen.view.phones)
     for at, phone in enumerate(phones[top : top + rows], top):
         trace = seen.traces.get(phone.serial, NO_TRACE)
         selected = at == place
         pieces: list[Piece] = [("> " if selected else "  ", "bold")]
-        pieces.append((fit(said(phone.facts.model, 60), name_cells) + " ", "bold" * selected))
+        pieces.append((fit_name(names[phone.serial], name_cells) + " ", "bold" * selected))
         pieces += [_piece(column, phone, trace, now) for column in before]
         pieces.append((fit(doing(phone, now, short), trial_cells), ""))
         pieces += [(" ", ""), *(_piece(column, phone, trace, now) for column in after)]

@@ -1,11 +1,14 @@
 """What a phone is doing, in words that need no manual: one word for its state, one line for why."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from orchestrator.nouns import KnownPhone
-from orchestrator.tui.cells import said
+from orchestrator.tui.cells import fit, said
 from workloads.units import format_duration
 
 # the lane's stages, as somebody sees them who does not know the lane
@@ -26,8 +29,27 @@ _STAGES = {
     "restore": "restore",
     "": "start",
 }
+TWIN = "#"
 CLOCK_SLACK = 0.01  # some drivers tell the measured clock, a little beside the step
 _PARAMETER = re.compile(r"\b([a-z])[a-z]*(?:_[a-z]+)*=(\S+)")
+
+
+def names_of(phones: Sequence[KnownPhone]) -> dict[str, str]:
+    """What each phone is called here: its model, and where two share it the end of its serial."""
+    models = {phone.serial: said(phone.facts.model, 60) or phone.serial for phone in phones}
+    shared = Counter(models.values())
+    return {
+        serial: f"{model} {TWIN}{serial[-4:]}" if shared[model] > 1 else model
+        for serial, model in models.items()
+    }
+
+
+def fit_name(name: str, cells: int) -> str:
+    """A name in so many cells; what tells twins apart is kept."""
+    model, twin, end = name.rpartition(f" {TWIN}")
+    if not twin or len(name) <= cells:
+        return fit(name, cells)
+    return fit(model, cells - len(end) - 2) + f" {TWIN}{end}"
 
 
 class Look(NamedTuple):
@@ -59,9 +81,14 @@ def look_of(phone: KnownPhone, now: datetime) -> Look:
     if phone.state not in ("idle", "busy"):
         return LOOKS["away"]
     if phone.state == "busy":
-        stage = _STAGES.get(phone.stage, said(phone.stage, 8))
-        return LOOKS.get(stage, LOOKS["work"]._replace(word=stage))
+        return _at_work(phone.stage)
     return LOOKS["reserved" if is_reserved(phone, now) else "idle"]
+
+
+@lru_cache(256)
+def _at_work(stage: str) -> Look:
+    word = _STAGES.get(stage) or said(stage, 8)
+    return LOOKS.get(word) or LOOKS["work"]._replace(word=word)
 
 
 def is_reserved(phone: KnownPhone, now: datetime) -> bool:

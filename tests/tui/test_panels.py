@@ -93,6 +93,15 @@ def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
     assert "ETA: no run has ended yet" in text_of(type(seen)(view))
 
 
+def test_twins_are_told_apart() -> None:
+    facts = [a_phone(serial, model="Pixel 6 Professional Edition") for serial in ("AA01", "BB02")]
+    twins = [a_known(each.serial, "idle", facts=each) for each in facts]
+    for width, height in SIZES:
+        text = text_of(a_seen(*twins), width=width, height=height)
+        assert "#AA01 " in text
+        assert "#BB02 " in text
+
+
 def test_a_reserved_and_an_away_phone_say_why() -> None:
     mine = a_known("PH2", "idle", reserved_by="lin", reserved_why="demo day")
     gone = a_known("PH3", "away", why="adb says it is gone")
