@@ -20,19 +20,12 @@ from workloads.messages import Presence
 HALF_LIFE_S = 1800.0  # after so long, what an owner used weighs half
 FRESH = 0.4  # what the newest run weighs in what is expected of the next
 RISE_MAX_C = 60.0
+AT_ONCE = 20  # phones that get a run in one tick
 TRIALS_MAX = 200_000
 # Before any report: a phone of middling speed, power and weight.
 PRIOR_GFLOPS, PRIOR_W, PRIOR_J_PER_K = 8.0, 4.0, 120.0
 
 Key = tuple[str, str, str]  # case, condition, and phone or model
-
-
-@dataclass(frozen=True)
-class _Trial:
-    case_digest: str
-    condition_digest: str
-    start_max_c: float | None
-    prior: Expected
 
 
 @dataclass
@@ -53,7 +46,8 @@ class Book:
         self._last: dict[str, Past] = {}
         self._heats: dict[str, Heat] = {}
         self._models: dict[str, str] = {}
-        self._trials: dict[str, _Trial] = {}
+        self._trials: dict[str, tuple[str, str]] = {}
+        self._priors: dict[tuple[str, str], Expected] = {}
         self._stakes: dict[str, Stake] = {}
         self._used_s: dict[str, float] = {}
         self._under_way: dict[str, tuple[str, float]] = {}
@@ -76,7 +70,12 @@ class Book:
             self._cursor = run.id
 
     def choose(self, lines: Sequence[Line]) -> list[Pick]:
-        """Pick a run for each phone that has a line, and an order for each block that begins."""
+        """Pick a run for each phone that has a line, and an order for each block that begins.
+
+        No more than a handful at once: the rest are next, and nobody else waits for long.
+        """
+        some = set(sorted({line.phone for line in lines})[:AT_ONCE])
+        lines = [line for line in lines if line.phone in some]
         self._know_sweeps({line.sweep for line in lines})
         self._know_trials({line.trial for line in lines})
         of_run = {line.run: line for line in lines}
@@ -99,8 +98,9 @@ class Book:
     def _begin(self, beginning: Sequence[Line]) -> list[Pick]:
         """Choose among the orders that were drawn for blocks that begin now."""
         picks = []
-        for block in leases.drawn_blocks(self._db, beginning):
-            self._know_trials(set(block.trials))
+        blocks = leases.drawn_blocks(self._db, beginning)
+        self._know_trials({trial for block in blocks for trial in block.trials})
+        for block in blocks:
             orders = [block.order(number) for number in range(len(block.places[0]))]
             runs = [self.expected(trial, block.phone) for trial in block.trials]
             heat = self._heats.get(block.phone)
@@ -120,18 +120,13 @@ class Book:
 
     def expected(self, trial: str, phone: str) -> Expected:
         """What a trial's next run will be like: by itself, by its siblings, or by its plan."""
-        known = self._trials[trial]
-        found = [
-            seen
-            for name in self._names(phone)
-            if (seen := self._seen.get((known.case_digest, known.condition_digest, name)))
-        ]
-        rise_c = next((seen.rise_c for seen in found if seen.rise_c is not None), None)
-        return Expected(
-            found[0].run_s if found else known.prior.run_s,
-            known.prior.rise_c if rise_c is None else rise_c,
-            known.start_max_c,
-        )
+        asked = self._trials[trial]
+        found = [seen for name in self._names(phone) if (seen := self._seen.get((*asked, name)))]
+        unseen = self._priors[asked]
+        if not found:
+            return unseen
+        rise_c = next((seen.rise_c for seen in found if seen.rise_c is not None), unseen.rise_c)
+        return Expected(found[0].run_s, rise_c, unseen.start_max_c)
 
     def _note(self, run: Past) -> None:
         stake = self._stakes[run.sweep]
@@ -187,18 +182,17 @@ class Book:
             )
 
     def _know_trials(self, trials: set[str]) -> None:
-        missing = trials - self._trials.keys()
         if len(self._trials) > TRIALS_MAX:
             self._trials.clear()
-            missing = trials
-        priors: dict[tuple[str, str], Expected] = {}
-        for row in past.trials(self._db, missing) if missing else ():
-            key = (row.case_digest, row.condition_digest)
-            if key not in priors:
-                case = Case.model_validate(row.case)
-                priors[key] = prior(case, Condition.model_validate(row.condition))
-            expected = priors[key]
-            self._trials[row.id] = _Trial(*key, expected.start_max_c, expected)
+        missing = trials - self._trials.keys()
+        if not missing:
+            return
+        found = past.digests(self._db, missing)
+        # One trial of each question is enough to know the question.
+        asked = {key: trial for trial, key in found.items() if key not in self._priors}
+        for case, condition in past.questions(self._db, asked.values()) if asked else ():
+            self._priors[(case.digest, condition.digest)] = prior(case, condition)
+        self._trials |= found
 
 
 def prior(case: Case, condition: Condition) -> Expected:

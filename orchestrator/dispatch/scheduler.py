@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.dispatch.board import write_board
-from orchestrator.dispatch.book import Book
+from orchestrator.dispatch.book import AT_ONCE, Book
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
 from orchestrator.store import backlog, budgets, health, leases
@@ -118,10 +118,10 @@ class Scheduler:
                     self._listen_again()
                     cursor = self._broker.newest_event()
                 if time.monotonic() - self._looked_at > SIGHT_S or not freed_by(events):
-                    self.tick()
+                    sent = self.tick()
                 else:
-                    self.follow_up(freed_by(events))
-                cursor, events = self._broker.events(cursor, WAKE_S)
+                    sent = self.follow_up(freed_by(events))
+                cursor, events = self._broker.events(cursor, WAKE_S if sent < AT_ONCE else 0.0)
             except (BrokerDown, StoreDown) as error:
                 if not self._deaf:
                     log.warning("%s", error)
@@ -152,10 +152,11 @@ class Scheduler:
                 self._broker.tell(change.event)
             self._broker.pin(write_board(self._db, presences))
             self._pinned_at = now
-        waiting = leases.unfinished(self._db, set(self._sight.doubtful.values()))
-        return self._dispatch(
-            serial for serial in self._sight.idle if self._sight.doubtful.get(serial) not in waiting
-        )
+        leased = leases.under_way(self._db)
+        free = [serial for serial in self._sight.idle if serial not in leased]
+        doubtful = {serial: self._sight.doubtful.get(serial) for serial in free}
+        waiting = leases.unfinished(self._db, {run for run in doubtful.values() if run})
+        return self._dispatch(serial for serial in free if doubtful[serial] not in waiting)
 
     def follow_up(self, freed: Collection[str]) -> int:
         """Give phones whose run has just been stored their next one, without a look at the rest."""

@@ -1,6 +1,6 @@
 """The backlog: sweeps go in, all of one in one transaction or nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select, update
 
 from orchestrator.nouns import PlannedRun, RunState, Trial
 from orchestrator.store import tables
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, Plain
 from orchestrator.store.tables import phone, run, trial
 
 
@@ -31,39 +31,53 @@ def submit(
     """Store a sweep and its runs, unless they are there already."""
     phone_of = {item.id: item.phone for item in trials}
     row = {**sweep, "created_at": datetime.now(UTC)}
+    name = str(row["id"])
     with db.write() as connection:
         db.insert_new(connection, tables.sweep, [row])
         _take_over_wishes(connection, sweep)
-        new_trials = db.insert_and_count(
-            connection, trial, [_trial_row(row, item) for item in trials]
-        )
+        before = _counts(connection, name)
         last = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
-        new_runs = db.insert_and_count(
-            connection,
-            run,
-            [
-                {
-                    "trial": item.trial,
-                    "repeat": item.repeat,
-                    "sweep": row["id"],
-                    "phone": phone_of[item.trial],
-                    "block": item.block,
-                    "position": item.position,
-                    "rank": last + 1 + item.position,
-                    "state": RunState.QUEUED,
-                    "attempt": 0,
-                    "host": "",
-                    "lease_until": 0.0,
-                    "not_before": 0.0,
-                    "tries": {},
-                    "note": "",
-                    "places": list(item.places),
-                    "chosen": None if len(item.places) > 1 else 0,
-                }
-                for item in planned
-            ],
-        )
-    return Submitted(str(row["id"]), new_trials, new_runs, len(planned))
+        db.insert_plain(connection, trial, _TRIAL, list(_trial_rows(name, trials)))
+        runs = [_run_row(name, phone_of[item.trial], last, item) for item in planned]
+        db.insert_plain(connection, run, _RUN, runs)
+        after = _counts(connection, name)
+    return Submitted(name, after[0] - before[0], after[1] - before[1], len(planned))
+
+
+_TRIAL = ("id", "sweep", "phone", "case", "case_digest", "condition", "condition_digest")
+_RUN = (
+    *("trial", "repeat", "sweep", "phone", "block", "position", "rank", "places", "chosen"),
+    *("state", "attempt", "host", "lease_until", "not_before", "tries", "note"),
+)
+_NEW_RUN = (str(RunState.QUEUED), 0, "", 0.0, 0.0, "{}", "")
+
+
+def _counts(connection: Connection, sweep: str) -> tuple[int, int]:
+    """Trials and runs of a sweep that are stored."""
+    found = [
+        connection.execute(
+            select(func.count()).select_from(table).where(table.c.sweep == sweep)
+        ).scalar_one()
+        for table in (trial, run)
+    ]
+    return found[0], found[1]
+
+
+def _run_row(sweep: str, phone: str, last: int, item: PlannedRun) -> Plain:
+    chosen = None if len(item.places) > 1 else 0
+    where = (item.block, item.position, last + 1 + item.position, str(list(item.places)), chosen)
+    return (item.trial, item.repeat, sweep, phone, *where, *_NEW_RUN)
+
+
+def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[Plain]:
+    """Rows of trials; cells share their case and condition, so each is written out once."""
+    written: dict[int, tuple[str, str]] = {}
+    for item in trials:
+        for part in (item.case, item.condition):
+            if id(part) not in written:
+                written[id(part)] = (part.model_dump_json(), part.digest)
+        case, condition = written[id(item.case)], written[id(item.condition)]
+        yield (item.id, sweep, item.phone, *case, *condition)
 
 
 def _take_over_wishes(connection: Connection, wanted: Mapping[str, object]) -> None:
@@ -73,18 +87,6 @@ def _take_over_wishes(connection: Connection, wanted: Mapping[str, object]) -> N
     same = tables.sweep.c.id == wanted["id"]
     if wishes:
         connection.execute(update(tables.sweep).where(same).values(**wishes))
-
-
-def _trial_row(sweep: Mapping[str, object], item: Trial) -> dict[str, object]:
-    return {
-        "id": item.id,
-        "sweep": sweep["id"],
-        "phone": item.phone,
-        "case": item.case.model_dump(mode="json"),
-        "case_digest": item.case.digest,
-        "condition": item.condition.model_dump(mode="json"),
-        "condition_digest": item.condition.digest,
-    }
 
 
 def known_facts(db: Database) -> dict[str, str]:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import (
 from workloads.fault import Refused, StoreDown
 
 Rows = Sequence[dict[str, Any]]
+Plain = tuple[str | int | float | None, ...]
 MIGRATIONS = Path(__file__).parent / "migrations"
 SCHEMA = "0003"  # the newest revision in migrations/versions
 
@@ -56,6 +57,21 @@ class Database:
             return 0
         statement = _insert_new(connection, table).returning(*table.primary_key.columns)
         return len(connection.execute(statement, list(rows)).all())
+
+    def insert_plain(
+        self, connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Plain]
+    ) -> None:
+        """Insert those of very many rows that are not there yet: plain values, JSON as text.
+
+        The driver takes them as they are, at a tenth of the price.
+        """
+        mark = "%s" if connection.dialect.name == "postgresql" else "?"
+        quote = connection.dialect.identifier_preparer.quote
+        names, marks = ", ".join(map(quote, columns)), ", ".join([mark] * len(columns))
+        # Names come from our own tables, values go through the driver.
+        text = f"INSERT INTO {quote(table.name)} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        if rows:
+            connection.exec_driver_sql(text, list(rows))
 
     def migrate(self) -> None:
         """Bring the schema to this version; made for it by alembic, from the first table on."""

@@ -5,7 +5,7 @@ was given by a clock that was set back since; it is cut to its full length from 
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,14 @@ _PLACE = (
         chosen=bindparam("order"),
     )
 )
+_UNDER_WAY = select(run.c.id, run.c.phone, run.c.trial, run.c.repeat, run.c.attempt).where(
+    run.c.state == RunState.LEASED
+)
+_RENEW = (
+    update(run)
+    .where(run.c.id.in_(bindparam("ids", expanding=True)), run.c.state == RunState.LEASED)
+    .values(lease_until=bindparam("until"))
+)
 _FENCE = update(phone).where(phone.c.serial == bindparam("of")).values(fence=phone.c.fence + 1)
 _ACTIVE = (
     select(sweep.c.id)
@@ -162,10 +170,11 @@ _GOOD = (
 _LEASED = (
     select(
         *(run.c.trial, run.c.repeat, run.c.attempt, run.c.phone, run.c.host, run.c.sweep),
-        *(trial.c.case, trial.c.condition, phone.c.fence),
+        *(trial.c.case, trial.c.condition, phone.c.fence, sweep.c.policy),
     )
     .join(trial, trial.c.id == run.c.trial)
     .join(phone, phone.c.serial == run.c.phone)
+    .join(sweep, sweep.c.id == run.c.sweep)
     .where(run.c.id.in_(bindparam("ids", expanding=True)))
     .where(run.c.state == RunState.LEASED, run.c.lease_until == bindparam("until"))
 )
@@ -238,6 +247,7 @@ def lease(
                 lease_s=lease_s,
                 case=Case.model_validate(row.case),
                 condition=Condition.model_validate(row.condition),
+                telemetry=bool(row.policy.get("collect", {}).get("telemetry", True)),
             ),
         )
         for row in rows
@@ -327,21 +337,27 @@ def unwanted(db: Database) -> list[tuple[str, RunId]]:
     ]
 
 
-def renew(db: Database, running: Iterable[RunId], until: float) -> int:
+def under_way(db: Database) -> dict[str, tuple[int, RunId]]:
+    """What every phone with a lease is leased for: the run's row, and the attempt."""
+    with db.read() as connection:
+        rows = connection.execute(_UNDER_WAY).all()
+    # These are our own rows: checking each again would cost more than reading them.
+    return {
+        row.phone: (
+            row.id,
+            RunId.model_construct(trial=row.trial, repeat=row.repeat, attempt=row.attempt),
+        )
+        for row in rows
+    }
+
+
+def renew(db: Database, running: Collection[RunId], until: float) -> int:
     """Extend the leases of runs that a heartbeat names; a stale attempt renews nothing."""
-    rows = [{"t": item.trial, "r": item.repeat, "a": item.attempt} for item in running]
-    same = (
-        (run.c.trial == bindparam("t"))
-        & (run.c.repeat == bindparam("r"))
-        & (run.c.attempt == bindparam("a"))
-        & (run.c.state == RunState.LEASED)
-    )
+    alive = [row for row, attempt in under_way(db).values() if attempt in running]
     too_long = (run.c.state == RunState.LEASED, run.c.lease_until > until)
     with db.write() as connection:
         connection.execute(update(run).where(*too_long).values(lease_until=until))
-        if not rows:
-            return 0
-        return connection.execute(update(run).where(same).values(lease_until=until), rows).rowcount
+        return connection.execute(_RENEW, {"ids": alive, "until": until}).rowcount if alive else 0
 
 
 def renew_all(db: Database, until: float) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from orchestrator.nouns import RunState
 from orchestrator.store.database import Database
 from orchestrator.store.tables import ACCEPTED, VOID, metric, phone, report, run, sweep, trial
+from workloads.catalogue import Case
+from workloads.condition import Condition
 
 BATCH = 2000
 
@@ -45,35 +46,48 @@ class Claim:
     left: int  # runs that its busiest phone has still to make; counted where there is a deadline
 
 
+_HEAT = (metric.c.trial == report.c.trial) & (metric.c.repeat == report.c.repeat)
+_MADE = (
+    select(
+        *(report.c.id, report.c.phone, trial.c.sweep, trial.c.case_digest),
+        *(trial.c.condition_digest, report.c.began_s, report.c.ended_s, report.c.cooled_s),
+        metric.c.value.label("start_temp_c"),
+    )
+    .join(trial, trial.c.id == report.c.trial)
+    .join(metric, _HEAT & (metric.c.name == "start_temp_c"), isouter=True)
+    .where(report.c.status.in_((ACCEPTED, VOID)), report.c.began_s.is_not(None))
+    .where(report.c.id > bindparam("cursor"))
+    .order_by(report.c.id)
+    .limit(BATCH)
+)
+
+
 def made_since(db: Database, cursor: int | None) -> list[Past]:
     """Runs that were reported after the cursor, in the order they came; the newest at first."""
-    heat = (metric.c.trial == report.c.trial) & (metric.c.repeat == report.c.repeat)
-    question = (
-        select(
-            *(report.c.id, report.c.phone, trial.c.sweep, trial.c.case_digest),
-            *(trial.c.condition_digest, report.c.began_s, report.c.ended_s, report.c.cooled_s),
-            metric.c.value.label("start_temp_c"),
-        )
-        .join(trial, trial.c.id == report.c.trial)
-        .join(metric, heat & (metric.c.name == "start_temp_c"), isouter=True)
-        .where(report.c.status.in_((ACCEPTED, VOID)), report.c.began_s.is_not(None))
-        .order_by(report.c.id)
-        .limit(BATCH)
-    )
     with db.read() as connection:
         if cursor is None:
             newest = connection.execute(select(func.max(report.c.id))).scalar() or 0
             cursor = newest - BATCH
-        rows = connection.execute(question.where(report.c.id > cursor)).all()
-    return [Past(*row) for row in rows]
+        return [Past(*row) for row in connection.execute(_MADE, {"cursor": cursor})]
 
 
-def trials(db: Database, ids: Collection[str]) -> list[Any]:
-    """Case, condition and phone of trials."""
-    fields = (trial.c.id, trial.c.phone, trial.c.case, trial.c.condition)
-    digests = (trial.c.case_digest, trial.c.condition_digest)
+def digests(db: Database, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Which case under which condition trials are of."""
+    fields = (trial.c.id, trial.c.case_digest, trial.c.condition_digest)
     with db.read() as connection:
-        return list(connection.execute(select(*fields, *digests).where(trial.c.id.in_(ids))).all())
+        rows = connection.execute(select(*fields).where(trial.c.id.in_(ids)))
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def questions(db: Database, ids: Collection[str]) -> list[tuple[Case, Condition]]:
+    """What trials ask, in full."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(trial.c.case, trial.c.condition).where(trial.c.id.in_(ids))
+        ).all()
+    return [
+        (Case.model_validate(row.case), Condition.model_validate(row.condition)) for row in rows
+    ]
 
 
 def models(db: Database) -> dict[str, str]:

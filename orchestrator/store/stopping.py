@@ -34,7 +34,31 @@ def spare_known(
         found = decide(_values(connection, row, policy.stop), policy.stop)
         if found.stop is not None and (event := _stop(connection, row, found.stop, found)):
             events.append(event)
+            _spare_controls(connection, row, policy)
     return events
+
+
+def _spare_controls(connection: Connection, row: Row[Any], policy: Policy) -> None:
+    """Without others beside it a control says nothing: it ends with the last trial of a phone."""
+    control = policy.baseline
+    if control is None:
+        return
+    same = (trial.c.sweep == row.sweep, trial.c.phone == row.phone)
+    key = (trial.c.case_digest == control.case_digest) & (
+        trial.c.condition_digest == control.condition_digest
+    )
+    left = (run.c.sweep == row.sweep, run.c.phone == row.phone)
+    open_ = run.c.state.in_((RunState.QUEUED, RunState.LEASED))
+    others = select(trial.c.id).where(*same, ~key)
+    busy = select(run.c.id).where(*left, open_, run.c.trial.in_(others)).limit(1)
+    if connection.execute(busy).first() is None:
+        controls = select(trial.c.id).where(*same, key)
+        note = "the trials that it was the control of are known"
+        connection.execute(
+            update(run)
+            .where(*left, run.c.state == RunState.QUEUED, run.c.trial.in_(controls))
+            .values(state=RunState.SPARED, note=note)
+        )
 
 
 def _is_control(row: Row[Any], policy: Policy) -> bool:

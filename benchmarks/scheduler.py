@@ -1,0 +1,203 @@
+"""The scheduler before a large lab: 1,000 phones of 50 hosts as it sees them, and no phone at all.
+
+    python -m benchmarks.scheduler
+
+A real broker and a real SQLite store; heartbeats and reports are replayed as agents send them, jobs
+go out over Celery and are taken back out of the queues. A sweep of 100,000 trials is planned and
+stored first. Then ticks are timed on their own thread of work: an idle one (every phone is busy),
+and one that follows the end of two runs in a hundred. The very first, which gives every phone a run
+at once, stands beside them.
+"""
+
+import argparse
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import redis
+
+from orchestrator.dispatch.broker import Broker
+from orchestrator.dispatch.queue import Queue
+from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.lab.children import stop_all
+from orchestrator.lab.embedded import embedded_broker, wait_for_broker
+from orchestrator.plan.expand import expand
+from orchestrator.plan.order import order
+from orchestrator.plan.sweep import read_sweep
+from orchestrator.store import backlog
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
+from tests.builders import a_phone, a_report, a_sighting
+from workloads.lab import Lab
+from workloads.messages import (
+    HOSTS_KEY,
+    Job,
+    PhonePresence,
+    Presence,
+    presence_key,
+    queue_for,
+)
+
+HOSTS, ENDED_SHARE, TICKS = 50, 0.02, 60
+SWEEP = """\
+farm: 1
+name: large
+workload: mlp-4
+phones: all
+matrix: {{batch_size: [{sizes}], cores: [big1, big2, big4, little4]}}
+repeat: 1
+"""
+
+
+@dataclass
+class Lane:
+    """A phone as its agent shows it."""
+
+    serial: str
+    host: str
+    digest: str
+    job: Job | None = None
+
+
+class Replayed(Queue):
+    """The queue to hosts that are not there: a job is sent for good, then given to its lane."""
+
+    def __init__(self, url: str, lanes: dict[str, Lane]) -> None:
+        super().__init__(url)
+        self._lanes = lanes
+
+    def send_job(self, host: str, job: Job, skew_s: float = 0.0) -> None:
+        """Send it, and let the phone be busy with it."""
+        super().send_job(host, job, skew_s)
+        self._lanes[job.phone].job = job
+
+
+@dataclass
+class Stage:
+    """A lab of heartbeats, and the scheduler before it."""
+
+    db: Database
+    broker: Broker
+    raw: "redis.Redis[bytes]"
+    lanes: dict[str, Lane]
+    scheduler: Scheduler
+    made: list[str] = field(default_factory=list)
+
+    def beat(self) -> None:
+        """Every host shows its phones."""
+        by_host: dict[str, list[PhonePresence]] = {}
+        for lane in self.lanes.values():
+            by_host.setdefault(lane.host, []).append(
+                PhonePresence(
+                    serial=lane.serial,
+                    state="busy" if lane.job else "idle",
+                    facts_digest=lane.digest,
+                    run=lane.job.run if lane.job else None,
+                    stage="run" if lane.job else "",
+                    temp_c=31.5,
+                    cools=(28.0, 600.0),
+                )
+            )
+        for host, phones in by_host.items():
+            beat = Presence(host=host, at=datetime.now(UTC), slots=60, phones=tuple(phones))
+            self.raw.sadd(HOSTS_KEY, host)
+            self.raw.set(presence_key(host), beat.model_dump_json())
+
+    def end(self, count: int) -> None:
+        """Let so many runs be over, the oldest first; the queues are emptied as agents do."""
+        busy = sorted(
+            (lane for lane in self.lanes.values() if lane.job), key=lambda lane: lane.job.fence
+        )
+        for lane in busy[:count]:
+            assert lane.job is not None
+            store_parcels(self.db, lane.host, [a_report(lane.job, host=lane.host)])
+            lane.job = None
+        for host in {lane.host for lane in self.lanes.values()}:
+            self.raw.delete(queue_for(host))
+
+
+def timed(what: Callable[[], object]) -> float:
+    """Milliseconds that something took."""
+    began = time.perf_counter()
+    what()
+    return 1e3 * (time.perf_counter() - began)
+
+
+def stage(folder: Path, url: str, phones: int) -> Stage:
+    """A store that has met so many phones, and a scheduler in front of it."""
+    db, broker = Database(f"sqlite:///{folder / f'farm-{phones}.db'}"), Broker(url)
+    db.migrate()
+    raw = redis.Redis.from_url(url)
+    raw.flushall()
+    lanes: dict[str, Lane] = {}
+    for number in range(phones):
+        host = f"host-{number % HOSTS:02}"
+        seen = a_sighting(a_phone(f"PH{number:04}", model=f"Model {number % 20}"), host)
+        store_parcels(db, host, [seen])
+        lanes[seen.facts.serial] = Lane(seen.facts.serial, host, seen.facts_digest)
+    queue = Replayed(url, lanes)
+    return Stage(db, broker, raw, lanes, Scheduler(db, broker, queue, lease_s=30.0))
+
+
+def submit(at: Stage, trials_per_phone: int) -> tuple[float, int]:
+    """Plan and store a sweep for every phone; answer seconds and trials."""
+    sizes = ", ".join(str(number) for number in range(1, trials_per_phone // 4 + 1))
+    facts = [a_phone(serial, model=f"Model {int(serial[2:]) % 20}") for serial in at.lanes]
+    began = time.perf_counter()
+    sweep = read_sweep(SWEEP.format(sizes=sizes))
+    trials = expand(sweep, facts).trials
+    row = {"id": sweep.id, "name": sweep.name, "source": "", "seed": sweep.seed}
+    stored = backlog.submit(at.db, row, trials, order(sweep, trials))
+    return time.perf_counter() - began, stored.new_trials
+
+
+def measure(at: Stage) -> tuple[float, list[float], list[float]]:
+    """The first tick, idle ticks, and ticks that follow the end of some runs."""
+    at.beat()
+    first = timed(at.scheduler.tick)
+    idle, busy = [], []
+    for _ in range(TICKS):
+        at.beat()
+        idle.append(timed(at.scheduler.tick))
+        at.end(max(1, round(ENDED_SHARE * len(at.lanes))))
+        at.beat()
+        busy.append(timed(at.scheduler.tick))
+    return first, idle, busy
+
+
+def main() -> None:
+    """Measure labs of three sizes and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--phones", type=int, nargs="*", default=[100, 300, 1000])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="farm-") as name:
+        lab = Lab.read(Path(name) / "lab", {})
+        child = embedded_broker(lab)
+        child.start()
+        wait_for_broker(lab, child)
+        try:
+            for phones in options.phones:
+                at = stage(Path(name), lab.broker_url, phones)
+                seconds, trials = submit(at, 100)
+                used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                print(f"{phones} phones, {HOSTS} hosts: {trials:,} trials planned and stored")
+                print(f"  in {seconds:.1f} s; this process at its largest: {used_mb:.0f} MB")
+                first, idle, busy = measure(at)
+                for what, times in (("busy lab", idle), ("2 % just ended", busy)):
+                    worst = sorted(times)[int(0.95 * len(times))]
+                    print(
+                        f"  tick, {what:15} median {statistics.median(times):6.1f} ms,"
+                        f" 19 of 20 under {worst:6.1f} ms"
+                    )
+                print(f"  tick, every phone at once {first:8.0f} ms")
+        finally:
+            stop_all([child])
+
+
+if __name__ == "__main__":
+    main()
