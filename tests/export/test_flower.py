@@ -48,7 +48,9 @@ server = ServerApp()
 
 @server.main()
 def main(grid, context):
-    strategy = FleetStrategy("fleet.json", k=2, samples=1000, fraction_evaluate=0.0)
+    strategy = FleetStrategy(
+        "fleet.json", k=2, samples=1000, fraction_evaluate=0.0, min_available_nodes=4
+    )
     result = strategy.start(
         grid=grid, initial_arrays=ArrayRecord([np.zeros(3)]), num_rounds={ROUNDS}
     )

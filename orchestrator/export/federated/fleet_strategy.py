@@ -14,6 +14,7 @@ more they have served already. `clock_s` adds up what the rounds would take on t
 """
 
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -56,6 +57,9 @@ class FleetStrategy(FedAvg):
     ) -> Iterable[Message]:
         """Ask those phones whose round would end first."""
         self._meet(grid)
+        while len(self._phone_of) < max(self.k, self.min_available_nodes):
+            time.sleep(1)  # as Flower's own strategies wait for nodes to connect
+            self._meet(grid)
         present = [node for node in grid.get_node_ids() if node in self._phone_of]
         chosen = sorted(present, key=self._cost)[: self.k]
         partitions = [self._phone_of[node] for node in chosen]
