@@ -27,7 +27,7 @@ from agent.lane_view import LaneView
 from agent.phone.install import install_runner
 from agent.phone.link import LINK_LOST
 from agent.phone.memory import remember
-from agent.phone.phone import Phone, split_nodes
+from agent.phone.phone import Phone, whole_nodes
 from agent.run.canary import (
     NO_CANARY,
     Canary,
@@ -235,7 +235,7 @@ class _Lane:
         with self._metered(), self._unless_overtaken():
             output = follow(self.phone, ask, self.pid, self.boot_id, self._sleep, self._progress)
         self.launched = False
-        return scene.snapshot(split_nodes(seen.text)), output
+        return scene.snapshot(whole_nodes(seen.text)), output
 
     @contextmanager
     def _unless_overtaken(self) -> Iterator[None]:

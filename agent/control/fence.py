@@ -13,8 +13,8 @@ FENCE = f"{HOME}/fence"
 UNFENCED = 2**31 - 1  # above every lease, and the highest that a phone's shell counts to
 _NEWER = 75
 _UNLESS_NEWER = (
-    'held=$(cat "$0" 2>/dev/null); [ "${held%% *}" -gt "$1" ] 2>/dev/null'
-    f' && echo "$held" && exit {_NEWER}; '
+    '{ read -r held by <"$0"; } 2>/dev/null; [ "$held" -gt "$1" ] 2>/dev/null'
+    f' && echo "$held $by" && exit {_NEWER}; '
 )
 _DO = _UNLESS_NEWER + 'shift; "$@"'
 _TAKE = _UNLESS_NEWER + 'mkdir -p "${0%/*}" && echo "$1 $2" >"$0.$1" && mv -f "$0.$1" "$0"'

@@ -22,7 +22,7 @@ from agent.phone.phone import (
     Command,
     Phone,
     reading,
-    split_nodes,
+    whole_nodes,
 )
 from agent.run.lines import hello_pid
 from workloads.fault import ShellFailed
@@ -144,7 +144,7 @@ class _PhonePage(NamedTuple):
 def _phone_page(phone: Phone, seen: Sequence[Answer]) -> _PhonePage:
     nodes, settings, restored, clock = seen
     found = [answer for answer in (settings, nodes) if answer.status == 0]
-    times = split_nodes(clock.text)
+    times = whole_nodes(clock.text)
     now, alive = (
         first_number(times.get(UPTIME, "")),
         first_number(times.get(lane_file("alive"), "")),
@@ -161,7 +161,7 @@ def _phone_page(phone: Phone, seen: Sequence[Answer]) -> _PhonePage:
 
 def boot_of(seen: Sequence[Answer]) -> str:
     """Which boot LEFTOVER_LOOKS saw."""
-    return safe_text(split_nodes(seen[-1].text).get(BOOT_ID, ""), 64)
+    return safe_text(whole_nodes(seen[-1].text).get(BOOT_ID, ""), 64)
 
 
 def _listed(text: str) -> tuple[Change, ...]:

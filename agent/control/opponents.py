@@ -12,7 +12,7 @@ from agent.control.journal import Journal
 from agent.deadline import Deadline
 from agent.phone.daemons import is_opponent
 from agent.phone.nodes import CPU, first_number
-from agent.phone.phone import Answer, Command, Phone, reading, split_nodes, writing
+from agent.phone.phone import Answer, Command, Phone, reading, whole_nodes, writing
 from workloads.fault import ClockSlipped
 from workloads.phone import Cluster
 
@@ -30,7 +30,8 @@ def stop_opponents(
     wanted = {_min_cpus(cluster): len(cluster.cpus) for cluster in clusters}
     *states, nodes = phone.batch([*map(_state, named), reading(wanted)])
     running = _running(named, states)
-    least = {path: first_number(text) for path, text in split_nodes(nodes.text).items()}
+    shown = whole_nodes(nodes.text)
+    least = {path: first_number(shown.get(path, "")) for path in wanted}
     greedy = {path: now for path, now in least.items() if now is not None and now < wanted[path]}
     if not running and not greedy:
         return

@@ -31,6 +31,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _WRITABLE = re.compile(r"/(sys|proc/sys|dev/cpuset)/[A-Za-z0-9_./:,@-]+")
 # The kernel's own names hold no colon, but for the folders of its industrial I/O: iio:device0.
 _NODE_LINE = re.compile(r"(/(?:[^:]|:(?=device\d))*):(.*)", re.DOTALL)
+_CLOCK = re.compile(rf"^{UPTIME}:\d+\.\d\d \d+\.\d\d$", re.MULTILINE | re.ASCII)
 _PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
 
 
@@ -160,7 +161,9 @@ class Phone:
 
     def read_nodes(self, paths: Iterable[str], deadline: Deadline | None = None) -> dict[str, str]:
         """Read kernel nodes in one round trip; what cannot be read is left out."""
-        return split_nodes(self.batch([reading(paths)], deadline)[0].text)
+        wanted = list(paths)
+        nodes = whole_nodes(self.batch([reading(wanted)], deadline)[0].text)
+        return {path: nodes[path] for path in wanted if path in nodes}
 
     def find_nodes(
         self, patterns: Iterable[str], deadline: Deadline | None = None
@@ -170,9 +173,11 @@ class Phone:
         for pattern in wanted:
             if _PATTERN.fullmatch(pattern) is None:
                 raise PhoneTrouble(f"'{safe_text(pattern)}' is no pattern of kernel nodes")
-        line = f'grep -s "" /dev/null {" ".join(wanted)} </dev/null'
+        line = f'grep -s "" /dev/null {" ".join(wanted)} {UPTIME} </dev/null'
         reply = self.link.exchange([line], deadline or Deadline.after(CALL_S))[0]
-        return split_nodes(reply.output.decode(errors="replace"))
+        nodes = whole_nodes(reply.output.decode(errors="replace"))
+        del nodes[UPTIME]
+        return nodes
 
     def lasting_nodes(self, patterns: Iterable[str], boot_id: str) -> dict[str, str]:
         """The same for nodes that the kernel makes at boot and leaves alone: read once a boot."""
@@ -240,10 +245,14 @@ def _answer(reply: Reply) -> Answer:
 
 
 def reading(paths: Iterable[str]) -> Command:
-    """A command that prints kernel nodes, and the framework's where asked, for split_nodes."""
+    """A command that prints kernel nodes, and the framework's where asked, for whole_nodes.
+
+    The clock comes last: where it stands in full, nothing before it was cut off.
+    """
     wanted = list(paths)
+    kernel = [path for path in wanted if path != UPTIME and not is_framework(path)]
     # grep names the file before each line when there are several: /dev/null makes it several.
-    words = ["grep", "-s", "", "/dev/null", *(path for path in wanted if not is_framework(path))]
+    words = ["grep", "-s", "", "/dev/null", *kernel, UPTIME]
     if any(map(is_framework, wanted)):
         return Command(["sh", "-c", f"{shlex.join(words)}; dumpsys thermalservice"])
     return Command(words)
@@ -259,6 +268,13 @@ def writing(path: str, value: str) -> Command:
 def is_writable(path: str) -> bool:
     """Whether the farm may write this path: kernel nodes only."""
     return _WRITABLE.fullmatch(path) is not None and ".." not in path
+
+
+def whole_nodes(text: str) -> dict[str, str]:
+    """The nodes that `reading` shows; half a number is a number too, so a part is not enough."""
+    if _CLOCK.search(text) is None:
+        raise PhoneTrouble("The phone's answer was cut short.")
+    return split_nodes(text)
 
 
 def split_nodes(text: str) -> dict[str, str]:

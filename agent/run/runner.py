@@ -14,7 +14,7 @@ from agent.control.guard import LANE_DIR, lane_file, was_silent
 from agent.deadline import Deadline
 from agent.phone.link import LINK_LOST, MIB, Reply
 from agent.phone.nodes import first_number
-from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, split_nodes
+from agent.phone.phone import BOOT_ID, UPTIME, Answer, Command, Phone, reading, whole_nodes
 from agent.run.activity import MEMINFO
 from agent.run.fit import check_fits, was_starved
 from agent.run.lines import Output, RunnerFault
@@ -119,7 +119,7 @@ def write_plan(phone: Phone, ask: Ask, dare: bool = False) -> None:
     if said.status != 0:
         raise ShellFailed(f"{lane_file('nodes')} cannot be written: {safe_text(said.text)}")
     if not dare:
-        check_fits(plan, split_nodes(memory.text).get(MEMINFO, ""))
+        check_fits(plan, whole_nodes(memory.text).get(MEMINFO, ""))
     if there.text.split(" ")[0] != digest_of_bytes(plan):
         phone.push(plan, lane_file("plan"))
 
@@ -244,7 +244,7 @@ class _Watcher:
         signal_0 = Command(["kill", "-0", str(self.pid or 0)])
         commands = [signal_0, reading([UPTIME, BOOT_ID]), _tail(self._output), PULSE]
         answers = self._phone.exchange(commands, Deadline.after(CALL_S), limit=2 * MIB)
-        nodes = split_nodes(answers[1].output.decode(errors="replace"))
+        nodes = whole_nodes(answers[1].output.decode(errors="replace"))
         uptime_s = self._phone.note_uptime(nodes.get(UPTIME, ""))
         self._check_boot(nodes.get(BOOT_ID, ""))
         self._feed(answers[2])

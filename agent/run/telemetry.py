@@ -9,7 +9,7 @@ from agent.control.fence import fenced, refuse_newer
 from agent.control.guard import lane_file
 from agent.deadline import Deadline
 from agent.phone.nodes import first_number
-from agent.phone.phone import PUSH_S, Answer, Command, Phone, split_nodes
+from agent.phone.phone import PUSH_S, Answer, Command, Phone, whole_nodes
 from agent.run.lines import LINE_BYTES_MAX, Output, Window
 from workloads.fault import ShellFailed
 from workloads.noun import digest_of_bytes
@@ -54,7 +54,7 @@ def bring_in(phone: Phone, look: Command, fence: int) -> tuple[dict[str, str], R
         answer = Answer(file.status, file.output[:400].decode(errors="replace"))
         refuse_newer(answer, fence)
         raise ShellFailed(f"The readings cannot be fetched: {safe_text(answer.text)}")
-    return split_nodes(seen.output.decode(errors="replace")), parse_readings(file.output)
+    return whole_nodes(seen.output.decode(errors="replace")), parse_readings(file.output)
 
 
 def parse_readings(content: bytes) -> Readings:

@@ -146,6 +146,8 @@ class Work:
 
     def pause(self, stop: bool) -> None:
         """SIGSTOP and SIGCONT: the step in hand waits, and the cores are somebody else's."""
+        if stop == self._paused:  # stopped before there was any work to stop
+            return
         self._paused = stop
         if not stop:
             self._looked = self.phone.timeline.now
