@@ -144,7 +144,7 @@ def _is_current(row: Row[Any], report: Report, host: str) -> bool:
 
     A lease that ran out without a newer attempt still counts: nothing else has been started.
     """
-    open_ = row.state in (RunState.LEASED, RunState.QUEUED)
+    open_ = row.state in (RunState.LEASED, RunState.QUEUED, RunState.HELD)
     asked = (row.attempt, row.phone, row.host, row.case_digest, row.condition_digest)
     told = (report.run.attempt, report.phone, report.host, report.case_digest)
     return bool(open_ and report.host == host and asked == (*told, report.condition_digest))

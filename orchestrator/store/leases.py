@@ -382,7 +382,9 @@ def expire(db: Database, now: float) -> list[Expired]:
     over = (run.c.state == RunState.LEASED, run.c.lease_until < now)
     with db.write() as connection:
         gone = connection.execute(
-            select(run, trial.c.case_digest).join(trial, trial.c.id == run.c.trial).where(*over)
+            select(run, trial.c.case_digest, trial.c.stopped, trial.c.stopped_why)
+            .join(trial, trial.c.id == run.c.trial)
+            .where(*over)
         ).all()
         expired = []
         for row in gone:
@@ -394,6 +396,8 @@ def expire(db: Database, now: float) -> list[Expired]:
             }
             if row.unwanted:
                 after |= {"state": RunState.CANCELLED, "note": "cancelled", "unwanted": False}
+            elif row.stopped:
+                after |= {"state": RunState.SPARED, "note": row.stopped_why}
             # On PostgreSQL its report may have been stored since it was read: then it stays done.
             same = (run.c.id == row.id, run.c.attempt == row.attempt, *over)
             if connection.execute(update(run).where(*same).values(**after)).rowcount:

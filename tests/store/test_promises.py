@@ -1,5 +1,7 @@
 """Poison, stopping and drawn orders, as they are kept in the store."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from sqlalchemy import select
 
@@ -149,3 +151,26 @@ def test_a_chosen_order_is_followed_and_kept_and_others_stay_undecided(store: Da
     with store.read() as connection:
         rows = connection.execute(select(run.c.position, run.c.chosen).order_by(run.c.id)).all()
     assert [(2, 1), (0, 1), (1, 1), (5, 1), (3, 1), (4, 1)] == [tuple(row) for row in rows]
+
+
+def test_two_schedulers_at_once_lease_each_phone_once(store: Database) -> None:
+    submit(store, repeat=8)
+    jobs: list[Job] = []
+    for _ in range(3):
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(leases.lease_next, store, HOSTS, 30.0) for _ in range(6)]
+            won = [job for each in asked for _, job in each.result()]
+        assert sorted(PHONES) == sorted(job.phone for job in won)
+        store_parcels(store, "host-a", [a_report(job) for job in won])
+        jobs += won
+    assert 9 == len({(job.run.trial, job.run.repeat) for job in jobs})
+    fences = [job.fence for job in jobs if job.phone == "PH1"]
+    assert sorted(set(fences)) == fences
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_lost_lease_alive(store: Database) -> None:
+    submit(store, repeat=1)
+    lease(store, "PH1", now=2e9)
+    hour_ago = 2e9 - 3600
+    leases.renew(store, [], until=hour_ago + 30)
+    assert 1 == len(leases.expire(store, hour_ago + 31))
