@@ -1,12 +1,13 @@
 """The demo: what it shows, and that nothing is left of it, however it ends."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.farm.conftest import wait_for
+from tests.farm.conftest import ROOT, wait_for
 from tests.farm.terminal import nothing_left, processes_of, start
 
 
@@ -26,6 +27,20 @@ def test_the_demo_answers_three_questions_and_leaves_nothing_behind(tmp_path: Pa
     assert "simulated" in (tmp_path / "lab" / "comparison.csv").read_text()
     assert ["lab"] == sorted(path.name for path in tmp_path.iterdir()), "nothing beside the folder"
     nothing_left(tmp_path)
+    choose_as_the_readme_does(tmp_path)
+
+
+def choose_as_the_readme_does(folder: Path) -> None:
+    """What the README does with a demo's figures, with fewer seeds: a cohort, and a file of it."""
+    readme = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"## Whom to train with\n.*?```sh\n(.*?)```", readme, re.S)
+    for line in block.splitlines()[1:]:
+        words = line.split("#")[0].replace("demo-lab", "lab").replace("30", "2").split()[1:]
+        made = start(folder, *words)
+        out, err = made.communicate(timeout=120)
+        assert 0 == made.returncode, f"{line}: {err}"
+        assert out, line
+    assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
 
 
 @pytest.mark.parametrize(
