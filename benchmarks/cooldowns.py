@@ -27,6 +27,7 @@ PHONES, COOLINGS = 10, 20
 IDLE_W = (0.3, 0.5, 0.0)
 SHARES = (0.1, 0.2, 0.5)
 HISTORY = 3
+TRACE_SHARES = (0.3, 0.4, 0.5, 0.6)
 SENSOR_C, BODY_SENSOR_C = 0.08, 0.05
 TRUE_SLACK_C = 0.5  # what a thermometer of 0.1 °C steps with noise cannot know
 
@@ -183,21 +184,23 @@ def _score_start(score: Score, seen: Sequence[tuple[Reading, float]], condition:
     score.outside_band += die > (condition.start_temp_max_c or 0.0) + TRUE_SLACK_C
 
 
-def recorded_trace() -> tuple[float, float]:
-    """The S8+ of the EMDL study warms up; upside down it is a cooling. (error, share of the wait)
+def recorded_trace() -> Iterator[tuple[float, float, bool]]:
+    """The S8+ of the EMDL study warms up; upside down it is a cooling.
 
-    From the first two fifths of the trace (less the first minute and a half, in which the battery
-    has not felt the load yet), when does it reach what it reached after four fifths of it?
+    From some share of the trace (less the first minute and a half, in which the battery has not
+    felt the load yet), when does it reach what it reached after four fifths of it? There is no
+    second trace of this phone, so nothing is known from before. (share, error, in the interval)
     """
     rows = [(t, c) for t, c in measured_on("samsung-s8-plus").battery_c if t >= 90]
     fallen = [Reading(t - 90, 60.0 - c) for t, c in rows]
-    at = next(i for i, r in enumerate(fallen) if r.t_s >= 0.4 * fallen[-1].t_s)
-    goal_s = next(r.t_s for r in fallen if r.t_s >= 0.8 * fallen[-1].t_s)
-    goal_c = next(r.temp_c for r in fallen if r.t_s >= 0.8 * fallen[-1].t_s)
-    fit = fit_cooling(fallen[: at + 1])
-    ready = predict_ready(fit, goal_c) if fit else None
-    left = goal_s - fallen[at].t_s
-    return (abs(ready.likely_s - left) / goal_s if ready else 1.0), at / len(fallen)
+    goal = next(r for r in fallen if r.t_s >= 0.8 * fallen[-1].t_s)
+    for share in TRACE_SHARES:
+        part = [r for r in fallen if r.t_s <= share * fallen[-1].t_s]
+        fit = fit_cooling(part)
+        ready = predict_ready(fit, goal.temp_c) if fit else None
+        left_s = goal.t_s - part[-1].t_s
+        error = abs(ready.likely_s - left_s) / goal.t_s if ready else 1.0
+        yield share, error, ready is not None and ready.earliest_s <= left_s <= ready.latest_s
 
 
 def main() -> None:
@@ -211,10 +214,11 @@ def main() -> None:
         inside = f"{statistics.mean(score.inside):.0%}"
         starts = f"{score.outside_band} of {score.starts}"
         print(f"{kind:16} {len(score.waits_s):4} {wait:>7}  {medians:>30}  {inside:>11}  {starts}")
-    error, share = recorded_trace()
-    print(
-        f"recorded S8+ trace: {error:.1%} of the wait, foretold after {share:.0%} of the readings"
-    )
+    found = list(recorded_trace())
+    for share, error, inside in found:
+        where = "in" if inside else "outside"
+        print(f"recorded S8+ trace, after {share:.0%} of it: {error:.1%} off, {where} the interval")
+    print(f"recorded S8+ trace, median: {statistics.median(error for _, error, _ in found):.1%}")
 
 
 if __name__ == "__main__":
