@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.nouns import KnownPhone
+from orchestrator.lab.twin import ask_twin, has_twin
+from orchestrator.nouns import KnownPhone, Trial
 from orchestrator.plan.doubts import doubts
-from orchestrator.plan.estimate import Past, PhoneEstimate, estimate
+from orchestrator.plan.estimate import Basis, Expected, Past, PhoneEstimate, estimate
 from orchestrator.plan.expand import Expansion, expand
 from orchestrator.plan.health import Health
 from orchestrator.plan.sweep import Sweep
@@ -106,10 +107,20 @@ def _estimates(
     sweep: Sweep, expansion: Expansion, phones: list[PhoneFacts], db: Database
 ) -> tuple[PhoneEstimate, ...]:
     past = Past(history.past_runs(db))
-    trials_of: dict[str, list[Any]] = {facts.serial: [] for facts in phones}
+    trials_of: dict[str, list[Trial]] = {facts.serial: [] for facts in phones}
     for trial in expansion.trials:
         trials_of[trial.phone].append(trial)
-    return tuple(estimate(sweep, trials_of[facts.serial], facts, past, {}) for facts in phones)
+    twins: dict[str, Expected | None] = {}
+    found = []
+    for facts in phones:
+        trials = trials_of[facts.serial]
+        estimated = estimate(sweep, trials, facts, past, None)
+        if Basis.LENGTH in estimated.bases and has_twin(facts):
+            if facts.model not in twins:
+                twins[facts.model] = ask_twin(facts, trials, sweep.seed)
+            estimated = estimate(sweep, trials, facts, past, twins[facts.model])
+        found.append(estimated)
+    return tuple(found)
 
 
 def _disk(sweep: Sweep, runs: int, sizes: history.Sizes) -> Disk:

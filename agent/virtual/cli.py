@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent.virtual.mischief.cli import mischief, mischief_options
-from agent.virtual.twin.cli import calibrate_command, predict_command
+from agent.virtual.twin.cli import calibrate_command, foresee_command, predict_command
 
 if TYPE_CHECKING:
     from agent.virtual.shelf import PhoneAddress, ShelfPlan
@@ -19,6 +19,7 @@ def virtual() -> None:
 
 virtual.add_command(mischief)
 virtual.add_command(predict_command)
+virtual.add_command(foresee_command)
 virtual.add_command(calibrate_command)
 
 

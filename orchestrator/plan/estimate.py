@@ -113,14 +113,11 @@ def estimate(
     trials: Sequence[Trial],
     facts: PhoneFacts,
     past: Past,
-    twins: Mapping[str, Expected],
+    twin: Expected | None,
 ) -> PhoneEstimate:
-    """What one phone is in for; `twins` may know what its trials take, by their id."""
+    """What one phone is in for; its twin may know where the past does not."""
     cells = {sweep.trial_id(cell.key, facts.serial): cell.key for cell in sweep.cells}
-    expected = {
-        trial.id: past.expected(trial, cells[trial.id], facts, twins.get(trial.id))
-        for trial in trials
-    }
+    expected = {trial.id: past.expected(trial, cells[trial.id], facts, twin) for trial in trials}
     most = _runs_at_most(sweep.policy, [trial.id for trial in trials], sweep, facts.serial)
     chance = random.Random(sweep.seed)
     totals = [_total(expected, most, sweep.policy, chance) for _ in range(DRAWS)]

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.nouns import Trial
 from orchestrator.plan.doubts import doubts
 from orchestrator.plan.estimate import Basis, Expected, Past, PastRun, PhoneEstimate, Span, estimate
 from orchestrator.plan.expand import expand
@@ -18,10 +17,6 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 PIXEL = phone("a", model="Pixel 6")
 
 
-def trials_of(sweep: Sweep) -> tuple[Trial, ...]:
-    return expand(sweep, [PIXEL]).trials
-
-
 def past(
     sweep: Sweep, serial: str, model: str, cooled: list[float], cell: int = 0
 ) -> list[PastRun]:
@@ -31,9 +26,7 @@ def past(
 
 
 def estimated(sweep: Sweep, runs: list[PastRun], twin: Expected | None = None) -> PhoneEstimate:
-    trials = trials_of(sweep)
-    twins = {trial.id: twin for trial in trials} if twin else {}
-    return estimate(sweep, trials, PIXEL, Past(runs), twins)
+    return estimate(sweep, expand(sweep, [PIXEL]).trials, PIXEL, Past(runs), twin)
 
 
 def test_the_nearest_past_is_asked_first_and_named() -> None:

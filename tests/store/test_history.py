@@ -17,7 +17,9 @@ TEXT = "farm: 1\nname: demo\nworkload: mlp-4\nphones: {select: not tag == shy}\n
 
 def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: Database) -> None:
     for serial in ("PH1", "PH2", "PH3"):
-        store_parcels(store, "host-a", [a_sighting(a_phone(serial, model="Pixel"))])
+        store_parcels(
+            store, "host-a", [a_sighting(a_phone(serial, model="Pixel", provenance=None))]
+        )
     control.tag(store, "PH3", By("anna@desk"), add=["shy"])
     control.reserve(store, "PH2", "bert", By("anna@desk"), until=3e9)
     sweep = read_sweep(TEXT)

@@ -33,8 +33,13 @@ def job_named(workload: str, batch: int | None = None) -> Job:
     """Bind a workload of the catalogue; its first batch-like parameter takes the batch."""
     named = CATALOGUE.get(workload)
     sizes = [p.name for p in named.parameters if "batch" in p.name] if named else []
-    case = bind(workload, {sizes[0]: batch} if batch is not None and sizes else {})
-    work = work_of(case)
+    return job_of(workload, ((sizes[0], batch),) if batch is not None and sizes else ())
+
+
+@lru_cache(maxsize=256)
+def job_of(workload: str, parameters: tuple[tuple[str, int], ...]) -> Job:
+    """Bind a workload of the catalogue with parameters by name."""
+    work = work_of(bind(workload, dict(parameters)))
     ops = tuple(Op(op.name, op.kind, op.flops, op.read_bytes, op.write_bytes) for op in work.ops)
     threads = CATALOGUE[workload].threads
     return Job(workload, ops, work.parameter_bytes, work.activation_bytes, threads)
@@ -78,6 +83,15 @@ class Bench:
         """Let the work go on."""
         self.soc.timeline.advance(seconds)
         self.soc.settle()
+
+    def rest(self) -> None:
+        """Let the work end."""
+        self.soc.detach(self.load)
+
+    @property
+    def die_c(self) -> float:
+        """How warm the silicon is."""
+        return self.soc.heat.temps[0]
 
     def _pin(self, freq: str, cpus: tuple[int, ...]) -> None:
         for cluster in self.soc.clusters:

@@ -1,6 +1,7 @@
-"""`farm virtual predict` and `farm virtual calibrate`."""
+"""`farm virtual predict`, `farm virtual foresee` and `farm virtual calibrate`."""
 
 import json
+import sys
 
 import click
 
@@ -54,6 +55,21 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
     for family, source in said.provenance.items():
         error_rel = f", error {source['error_rel']:.0%}" if "error_rel" in source else ""
         click.echo(f"  {family}: simulated, {source['model']}{error_rel}")
+
+
+@click.command(name="foresee")
+def foresee_command() -> None:
+    """Say how long runs would take: JSON {"model", "runs"} on stdin, pairs of seconds on stdout."""
+    from agent.virtual.twin.foresee import Wanted, foresee, profile_of
+
+    try:
+        asked = json.load(sys.stdin)
+        model, runs = asked["model"], [Wanted(**run) for run in asked["runs"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise click.UsageError(f"stdin is not the question it should be: {error}") from error
+    profile = profile_of(model)
+    found = [foresee(profile, run) if profile else None for run in runs]
+    click.echo(json.dumps([[each.measured_s, each.cooled_s] if each else None for each in found]))
 
 
 @click.command(name="calibrate")

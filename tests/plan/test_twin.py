@@ -1,0 +1,49 @@
+"""A simulated phone's twin says beforehand how long its runs take, and how long they cool."""
+
+import subprocess
+import sys
+
+from orchestrator.lab.twin import ask_twin, has_twin
+from orchestrator.plan.estimate import Basis, Past, estimate
+from orchestrator.plan.expand import expand
+from orchestrator.plan.sweep import read_sweep
+from tests.analysis.builders import FITTED, phone
+from workloads.measure import Provenances
+
+SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=FITTED)
+MEIZU = phone("m", model="Meizu 16T", provenance=SIMULATED)
+TEXT = """\
+farm: 1
+name: heat
+workload: mlp-4
+phones: all
+matrix: {protocol: [cold, endurance]}
+conditions: {cores: all8, freq: high}
+repeat: 1
+"""
+
+
+def test_a_long_run_is_foreseen_to_be_long_and_to_cool_for_long() -> None:
+    sweep = read_sweep(TEXT)
+    trials = expand(sweep, [MEIZU]).trials
+    said = ask_twin(MEIZU, trials, sweep.seed)
+    assert said is not None
+    (cold_s, soon_s), (hot_s, late_s) = sorted(said.pairs)
+    assert (8, 600) == (round(cold_s), round(hot_s))
+    assert soon_s < 60 < late_s < 2400
+    found = estimate(sweep, trials, MEIZU, Past([]), said)
+    assert {Basis.TWIN: 2} == found.bases
+
+
+def test_a_model_that_has_no_twin_is_not_guessed_at() -> None:
+    sweep = read_sweep(TEXT)
+    other = MEIZU.model_copy(update={"model": "Abacus 1"})
+    assert has_twin(other)
+    assert None is ask_twin(other, expand(sweep, [other]).trials, sweep.seed)
+    assert not has_twin(phone("real"))
+
+
+def test_a_question_that_is_none_is_refused_in_a_sentence() -> None:
+    command = [sys.executable, "-m", "orchestrator", "virtual", "foresee"]
+    made = subprocess.run(command, input="{}", capture_output=True, text=True, check=False)
+    assert (2, False) == (made.returncode, "Traceback" in made.stderr)
