@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.lab.twin import ask_twin, has_twin
+from orchestrator.lab.twin import ask_twin
 from orchestrator.nouns import KnownPhone, Trial
 from orchestrator.plan.doubts import doubts
 from orchestrator.plan.estimate import Basis, Expected, Past, PhoneEstimate, estimate
 from orchestrator.plan.expand import Expansion, expand
 from orchestrator.plan.health import Health
 from orchestrator.plan.sweep import Sweep
+from orchestrator.plan.twin import answer, has_twin, questions
 from orchestrator.store import history, queries
 from orchestrator.store.database import Database
 from workloads.phone import PhoneFacts
@@ -117,7 +118,7 @@ def _estimates(
         estimated = estimate(sweep, trials, facts, past, None)
         if Basis.LENGTH in estimated.bases and has_twin(facts):
             if facts.model not in twins:
-                twins[facts.model] = ask_twin(facts, trials, sweep.seed)
+                twins[facts.model] = answer(ask_twin(facts.model, questions(trials, sweep.seed)))
             estimated = estimate(sweep, trials, facts, past, twins[facts.model])
         found.append(estimated)
     return tuple(found)

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
-from orchestrator.lab.twin import ask_twin, has_twin
+from orchestrator.lab.twin import ask_twin
 from orchestrator.plan.estimate import Basis, Past, estimate
 from orchestrator.plan.expand import expand
 from orchestrator.plan.sweep import read_sweep
+from orchestrator.plan.twin import answer, has_twin, questions
 from tests.analysis.builders import FITTED, phone
 from workloads.measure import Provenances
 
@@ -26,7 +27,7 @@ repeat: 1
 def test_a_long_run_is_foreseen_to_be_long_and_to_cool_for_long() -> None:
     sweep = read_sweep(TEXT)
     trials = expand(sweep, [MEIZU]).trials
-    said = ask_twin(MEIZU, trials, sweep.seed)
+    said = answer(ask_twin(MEIZU.model, questions(trials, sweep.seed)))
     assert said is not None
     (cold_s, soon_s), (hot_s, late_s) = sorted(said.pairs)
     assert (8, 600) == (round(cold_s), round(hot_s))
@@ -39,7 +40,8 @@ def test_a_model_that_has_no_twin_is_not_guessed_at() -> None:
     sweep = read_sweep(TEXT)
     other = MEIZU.model_copy(update={"model": "Abacus 1"})
     assert has_twin(other)
-    assert None is ask_twin(other, expand(sweep, [other]).trials, sweep.seed)
+    trials = expand(sweep, [other]).trials
+    assert None is answer(ask_twin(other.model, questions(trials, sweep.seed)))
     assert not has_twin(phone("real"))
 
 
