@@ -2,10 +2,11 @@
 
 import importlib.resources
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from workloads.noun import digest_of_bytes
+from workloads.noun import digest_of, digest_of_bytes
 
 PLACEHOLDER = "placeholder.sh"
 ABI_MARK = b"@ABI@"
@@ -31,6 +32,28 @@ class RunnerBuild:
         while build is not None and build.digest != digest:
             build = build.spare
         return build or self
+
+
+@dataclass(frozen=True)
+class KernelShelf:
+    """The OpenCL kernels that a phone gets: a folder that is named after what is in it."""
+
+    digest: str
+    files: Mapping[str, bytes]
+
+    @property
+    def folder_name(self) -> str:
+        """Its name on the phone."""
+        return f"kernels-{self.digest[:12]}"
+
+
+@cache
+def kernel_shelf() -> KernelShelf:
+    """Every file of kernels/opencl."""
+    shelf = importlib.resources.files("kernels") / "opencl"
+    files = {each.name: each.read_bytes() for each in shelf.iterdir() if each.name.endswith(".cl")}
+    digests = {name: digest_of_bytes(files[name]) for name in sorted(files)}
+    return KernelShelf(digest_of(digests), files)
 
 
 @cache

@@ -9,7 +9,7 @@
  *
  *   farmhand-body 1
  *   case DIGEST                     as in the header
- *   backend cpu
+ *   backend cpu|opencl              who computes; see BACKENDS
  *   threads N
  *   training 0|1                    1: the loss has to fall and every learned tensor has to move
  *   samples N                       a step
@@ -35,13 +35,18 @@
  * Whatever breaks this grammar, points outside its arena or does not fit its operation is the
  * fault bad_plan with one sentence; an operation that the backend lacks is unsupported.
  *
+ * BACKENDS. Every operation is one of cpu/ first: its check makes a plan safe for whoever runs it,
+ * and its count of multiply-adds is everybody's. The OpenCL backend (opencl/device.h) keeps the arenas
+ * on a device, and has for each operation a few launches by a table (opencl/recipes.h). It wants
+ * tensors at multiples of what the device aligns to, so such plans are lowered with 512 for 64.
+ *
  * MEMORY. The arenas parameter, gradient, state, activation and input are the plan's; workspace is
  * the engine's own: the largest that any operation asks for, taken once and shared by all, since
  * operations run one after another.
  *
  * HOW TO ADD AN OPERATION. Write one struct op_kind beside its family in cpu/, with a check that
  * makes run() safe whatever the plan says, and list it in cpu/ops.c. Then lower a layer to it in
- * workloads/lowering/, and its gradient is tested with all others.
+ * workloads/lowering/, and its gradient is tested with all others. For OpenCL, see opencl/recipes.h.
  */
 #ifndef FARMHAND_ENGINE_H
 #define FARMHAND_ENGINE_H

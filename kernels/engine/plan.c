@@ -134,11 +134,12 @@ static bool read_case(struct reader *reader, struct plan *plan) {
     return true;
 }
 
-static bool read_backend(struct reader *reader) {
+static bool read_backend(struct reader *reader, struct plan *plan) {
     if (!expect(reader, "backend", 2)) {
         return false;
     }
-    if (strcmp(reader->word[1], cpu_backend.name) != 0) {
+    plan->opencl = strcmp(reader->word[1], "opencl") == 0;
+    if (!plan->opencl && strcmp(reader->word[1], cpu_backend.name) != 0) {
         return fault_say(reader->fault, RUNNER_UNSUPPORTED, "backend '%.40s' is not built in",
                          reader->word[1]);
     }
@@ -483,7 +484,7 @@ static bool read_body(struct reader *reader, struct plan *plan) {
     if (strcmp(reader->word[1], "1") != 0) {
         return refuse_word(reader, reader->word[1], "is another version of plans");
     }
-    if (!read_case(reader, plan) || !read_backend(reader) || !read_settings(reader, plan) ||
+    if (!read_case(reader, plan) || !read_backend(reader, plan) || !read_settings(reader, plan) ||
         !read_arenas(reader, plan) || !make_room(reader, plan) || !read_lists(reader, plan) ||
         !expect(reader, "end", 1)) {
         return false;

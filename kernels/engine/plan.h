@@ -10,6 +10,7 @@ enum { CASE_BYTES = 129, THREADS_MAX = 64, PLAN_BYTES_MAX = 64 << 20 };
 
 struct plan {
     char digest[CASE_BYTES]; /* of the case */
+    bool opencl; /* the backend: a device's, or else the CPU's */
     int threads;
     bool training;
     int64_t samples;

@@ -45,9 +45,10 @@ static uint64_t bytes_available(void) {
 #endif
 #endif
 
-/* Zeroed bytes, every page of them there already; NULL: none left. */
-static void *take(size_t bytes) {
+/* Zeroed bytes, every page of them there already if asked for; NULL: none left. */
+static void *take(size_t bytes, bool touched) {
 #ifdef __SANITIZE_ADDRESS__
+    (void)touched;
     void *start = aligned_alloc(ALIGNMENT, bytes); /* so that its edges are watched */
     return start == NULL ? NULL : memset(start, 0, bytes);
 #else
@@ -61,7 +62,7 @@ static void *take(size_t bytes) {
         start += (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
         madvise(start, bytes, MADV_HUGEPAGE); /* advice only: fewer misses in the address cache */
     }
-    for (size_t at = 0; at < bytes; at += PAGE) {
+    for (size_t at = 0; touched && at < bytes; at += PAGE) {
         ((volatile char *)start)[at] = 0;
     }
     return start;
@@ -107,12 +108,12 @@ static bool take_memory(struct work *work, struct fault *fault) {
     }
     char *arena[ARENAS];
     for (int i = 0; i < ARENAS; i++) {
-        arena[i] = take(rounded(plan->arena[i]));
+        arena[i] = take(rounded(plan->arena[i]), !plan->opencl);
         if (arena[i] == NULL) {
             return refuse_memory(fault, needed, available);
         }
     }
-    work->scene.workspace = take(rounded(work->workspace_bytes));
+    work->scene.workspace = take(rounded(work->workspace_bytes), !plan->opencl);
     if (work->scene.workspace == NULL) {
         return refuse_memory(fault, needed, available);
     }
@@ -314,8 +315,8 @@ static bool count_plan(struct work *work, struct fault *fault) {
 
 /* -- the whole */
 
-bool work_open(struct work *work, struct plan *plan, const char *data_file, uint64_t mask,
-               struct fault *fault) {
+bool work_open(struct work *work, struct plan *plan, const char *data_file,
+               const struct device_settings *settings, uint64_t mask, struct fault *fault) {
     *work = (struct work){.plan = plan};
     work->scene.seed = plan->seed;
     if (!count_plan(work, fault) || !take_memory(work, fault) ||
@@ -332,19 +333,40 @@ bool work_open(struct work *work, struct plan *plan, const char *data_file, uint
     for (int i = 0; i < work->learned_count; i++) {
         work->learned[i].first_hash = hash_of(work->learned[i].tensor);
     }
-    return true;
+    work->device = plan->opencl ? device_open(plan, settings, fault) : NULL;
+    return !plan->opencl || work->device != NULL;
 }
 
 void work_run(struct work *work, int first, int last) {
     for (int i = first; i < last; i++) {
         const struct op *op = &work->plan->op[i];
-        op->kind->run(op, &work->scene);
+        if (work->device != NULL) {
+            device_run(work->device, op, &work->scene);
+        } else {
+            op->kind->run(op, &work->scene);
+        }
+    }
+    if (work->device != NULL) {
+        device_flush(work->device);
+    }
+}
+
+void work_wait(struct work *work, bool step_ends) {
+    if (work->device != NULL) {
+        device_wait(work->device, step_ends);
+    }
+}
+
+void work_fetch(const struct work *work, const struct tensor *tensor) {
+    if (work->device != NULL) {
+        device_fetch(work->device, tensor);
     }
 }
 
 int work_moved(const struct work *work) {
     int moved = 0;
     for (int i = 0; i < work->learned_count; i++) {
+        work_fetch(work, work->learned[i].tensor);
         moved += hash_of(work->learned[i].tensor) != work->learned[i].first_hash;
     }
     return moved;
@@ -367,7 +389,7 @@ static double error_at(const struct op *op, int64_t row, int64_t column, int64_t
     return size > 0 ? error / size : error;
 }
 
-static double answer_error_of(const struct op *op) {
+double product_error(const struct op *op) {
     int64_t rows = op->out[0]->dim[0], columns = op->out[0]->dim[1];
     int64_t depth = op->i[0] ? op->in[0]->dim[0] : op->in[0]->dim[1];
     /* All values of a small product, thousands of a large one: corners, edges, and points between. */
@@ -389,7 +411,10 @@ double work_answer_error(const struct work *work) {
     for (int i = 0; i < work->plan->ops; i++) {
         const struct op *op = &work->plan->op[i];
         if (strcmp(op->kind->name, "sgemm") == 0) {
-            double error = answer_error_of(op);
+            work_fetch(work, op->in[0]);
+            work_fetch(work, op->in[1]);
+            work_fetch(work, op->out[0]);
+            double error = product_error(op);
             worst = error > worst || isnan(error) ? error : worst;
         }
     }

@@ -20,24 +20,27 @@ static bool write_bytes(int file, const void *bytes, size_t count, struct fault 
     return true;
 }
 
-static bool write_moment(int file, const struct plan *plan, uint64_t number, struct fault *fault) {
+static bool write_moment(int file, const struct work *work, uint64_t number, struct fault *fault) {
+    const struct plan *plan = work->plan;
     bool fine = write_bytes(file, &number, sizeof number, fault);
     for (int i = 0; i < plan->tensors && fine; i++) {
         const struct tensor *tensor = &plan->tensor[i];
+        work_fetch(work, tensor);
         size_t size = tensor->type == TYPE_BYTE ? 1 : 4;
         fine = write_bytes(file, tensor->data, (size_t)tensor->count * size, fault);
     }
-    return fine;
+    return fine && (work->device == NULL || device_is_well(work->device, fault));
 }
 
 static bool dump_steps(struct work *work, int file, int64_t steps, struct fault *fault) {
-    bool fine = write_moment(file, work->plan, 0, fault);
+    bool fine = write_moment(file, work, 0, fault);
     for (int64_t step = 0; step < steps && fine; step++) {
         for (int i = 0; i < work->stretches; i++) {
             work_run(work, work->step[i].first, work->step[i].last);
         }
+        work_wait(work, true);
         work->scene.step++;
-        fine = write_moment(file, work->plan, work->scene.step, fault);
+        fine = write_moment(file, work, work->scene.step, fault);
     }
     return fine;
 }
@@ -46,7 +49,8 @@ static bool dump_plan(const struct run_settings *settings, struct fault *fault) 
     char path[PATH_BYTES];
     struct work work;
     struct plan *plan = processor_fits(fault) ? open_plan(settings->plan, fault) : NULL;
-    if (plan == NULL || !work_open(&work, plan, settings->data, system_mask(), fault)) {
+    if (plan == NULL ||
+        !work_open(&work, plan, settings->data, &settings->device, system_mask(), fault)) {
         return false;
     }
     if (!join_path(path, settings->folder, "dump.bin")) {

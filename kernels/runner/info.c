@@ -10,10 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef RUNNER_STATIC
-#include <dlfcn.h>
-#endif
-
+#include "../engine/opencl/opencl.h"
 #include "system.h"
 #include "verbs.h"
 
@@ -112,25 +109,7 @@ bool processor_fits(struct fault *fault) {
 
 #endif
 
-/* -- OpenCL, as little of it as a list needs */
-
-typedef void *cl_object;
-
-enum {
-    CL_DEVICE_TYPE_ALL = -1,
-    CL_PLATFORM_NAME = 0x0902,
-    CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002,
-    CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
-    CL_DEVICE_GLOBAL_MEM_SIZE = 0x101f,
-    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
-    CL_DEVICE_NAME = 0x102b,
-    CL_DEVICE_VERSION = 0x102f
-};
-
-typedef int32_t ask_platforms(uint32_t room, cl_object *platforms, uint32_t *count);
-typedef int32_t ask_devices(cl_object platform, uint64_t type, uint32_t room, cl_object *devices,
-                            uint32_t *count);
-typedef int32_t ask_about(cl_object object, uint32_t what, size_t room, void *answer, size_t *size);
+/* -- OpenCL */
 
 #ifdef RUNNER_STATIC
 
@@ -139,92 +118,40 @@ static void tell_devices(int pipe_end) { _exit(write(pipe_end, "[]", 3) == 3 ? 0
 
 #else
 
-static void *open_opencl(void) {
-    static const char *const names[] = {
-        "libOpenCL.so",
-        "libOpenCL.so.1",
-        "/vendor/lib64/libOpenCL.so",
-        "/system/vendor/lib64/libOpenCL.so",
-        "/system/lib64/libOpenCL.so",
-        "/vendor/lib64/egl/libGLES_mali.so",
-        "/system/vendor/lib64/egl/libGLES_mali.so",
-        "/vendor/lib64/libPVROCL.so",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        if (library != NULL && dlsym(library, "clGetPlatformIDs") != NULL) {
-            return library;
-        }
-    }
-    return NULL;
+static const char *type_of(const struct opencl_device *device) {
+    return device->type & CL_DEVICE_TYPE_GPU   ? "gpu"
+           : device->type & CL_DEVICE_TYPE_CPU ? "cpu"
+                                               : "other";
 }
 
-static void say_asked_text(struct say *say, const char *name, ask_about *ask, cl_object object,
-                           uint32_t what) {
-    char text[256] = "";
-    if (ask(object, what, sizeof text - 1, text, NULL) != 0) {
-        text[0] = '\0';
-    }
-    say_word(say, name, text);
-}
-
-static void say_asked_int(struct say *say, const char *name, ask_about *ask, cl_object object,
-                          uint32_t what) {
-    uint64_t number = 0; /* units are 32 bits wide, the others 64: little-endian, so both fit */
-    if (ask(object, what, sizeof number, &number, NULL) != 0) {
-        number = 0;
-    }
-    say_int(say, name, (int64_t)number);
-}
-
-static void say_device(struct say *say, void *library, cl_object platform, cl_object device) {
-    ask_about *of_platform = (ask_about *)dlsym(library, "clGetPlatformInfo");
-    ask_about *of_device = (ask_about *)dlsym(library, "clGetDeviceInfo");
-    if (of_platform == NULL || of_device == NULL) {
-        return;
-    }
+static void say_one(struct say *say, const struct opencl_device *device) {
     say_open_list(say, NULL, '{');
-    say_asked_text(say, "platform", of_platform, platform, CL_PLATFORM_NAME);
-    say_asked_text(say, "device", of_device, device, CL_DEVICE_NAME);
-    say_asked_text(say, "version", of_device, device, CL_DEVICE_VERSION);
-    say_asked_int(say, "units", of_device, device, CL_DEVICE_MAX_COMPUTE_UNITS);
-    say_asked_int(say, "global_bytes", of_device, device, CL_DEVICE_GLOBAL_MEM_SIZE);
-    say_asked_int(say, "local_bytes", of_device, device, CL_DEVICE_LOCAL_MEM_SIZE);
-    say_asked_int(say, "max_group", of_device, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    say_word(say, "platform", device->platform);
+    say_word(say, "device", device->name);
+    say_word(say, "version", device->version);
+    say_word(say, "driver", device->driver);
+    say_word(say, "type", type_of(device));
+    say_int(say, "units", (int64_t)device->units);
+    say_int(say, "global_bytes", (int64_t)device->global_bytes);
+    say_int(say, "max_alloc_bytes", (int64_t)device->max_alloc_bytes);
+    say_int(say, "local_bytes", (int64_t)device->local_bytes);
+    say_int(say, "max_group", (int64_t)device->max_group);
+    say_flag(say, "images", device->images != 0);
     say_close_list(say, '}');
-}
-
-/* The elements of the list of devices. */
-static void say_devices(struct say *say) {
-    void *library = open_opencl();
-    if (library == NULL) {
-        return;
-    }
-    ask_platforms *platforms_of = (ask_platforms *)dlsym(library, "clGetPlatformIDs");
-    ask_devices *devices_of = (ask_devices *)dlsym(library, "clGetDeviceIDs");
-    cl_object platforms[LIST_MAX], devices[LIST_MAX];
-    uint32_t platform_count = 0, device_count = 0;
-    if (devices_of == NULL || platforms_of(LIST_MAX, platforms, &platform_count) != 0) {
-        return;
-    }
-    for (uint32_t p = 0; p < platform_count && p < LIST_MAX; p++) {
-        if (devices_of(platforms[p], (uint32_t)CL_DEVICE_TYPE_ALL, LIST_MAX, devices,
-                       &device_count) != 0) {
-            continue;
-        }
-        for (uint32_t d = 0; d < device_count && d < LIST_MAX; d++) {
-            say_device(say, library, platforms[p], devices[d]);
-        }
-    }
 }
 
 /* In the child: hands the list over a pipe, ended by a zero byte. */
 static void tell_devices(int pipe_end) {
+    static struct opencl_device devices[OPENCL_DEVICES_MAX];
     struct fault fault = {RUNNER_DONE, ""};
+    struct opencl cl;
     struct say say;
+    int count = opencl_open(&cl, &fault) ? opencl_devices(&cl, devices) : 0;
     say_aloud(&say, &fault);
     say_open_list(&say, NULL, '[');
-    say_devices(&say);
+    for (int i = 0; i < count; i++) {
+        say_one(&say, &devices[i]);
+    }
     say_close_list(&say, ']');
     say.file = pipe_end;
     say.text[say.used++] = '\0';
@@ -287,7 +214,7 @@ int info(void) {
     say_int(&say, "contract", RUNNER_CONTRACT);
     say_word(&say, "runner", RUNNER_VERSION);
     say_word(&say, "abi", ABI);
-    say_raw(&say, "backends", "[\"cpu\"]");
+    say_raw(&say, "backends", strcmp(devices, "[]") == 0 ? "[\"cpu\"]" : "[\"cpu\",\"opencl\"]");
     say_open_list(&say, "features", '[');
     for (int i = 0; i < LIST_MAX && features[i].name != NULL; i++) {
         if (features[i].there) {

@@ -52,6 +52,28 @@ static bool read_options(char **word, const struct option *options, struct fault
     return true;
 }
 
+/* What every verb that computes may be told of a device. */
+#define OPENCL_OPTIONS(device)                                                                     \
+    {"--kernels", .text = &(device).kernels}, {"--tuned", .text = &(device).tuned},                \
+        {"--device", .whole = &(device).number}, {"--fallback", .text = &(device).fallback}
+
+/* Kernels lie beside the plan, unless something else is said. */
+static bool settle_device(const char *plan, struct device_settings *device, struct fault *fault) {
+    static char folder[PATH_BYTES];
+    const char *slash = strrchr(plan, '/');
+    if (device->fallback != NULL && strcmp(device->fallback, "cpu") != 0) {
+        return fault_say(fault, RUNNER_USAGE, "'--fallback %.40s': only the CPU can step in",
+                         device->fallback);
+    }
+    if (device->kernels == NULL) {
+        size_t length = slash == NULL ? 0 : (size_t)(slash - plan);
+        length = length < sizeof folder ? length : sizeof folder - 1;
+        memcpy(folder, slash == NULL ? "." : plan, slash == NULL ? 2 : length);
+        device->kernels = folder;
+    }
+    return true;
+}
+
 static int do_run(char **word, struct fault *fault) {
     struct run_settings settings = {.plan = word[0],
                                     .folder = word[1],
@@ -69,9 +91,12 @@ static int do_run(char **word, struct fault *fault) {
         {"--period-ms", .real = &settings.period_ms},
         {"--trace-steps", .whole = &settings.trace_steps},
         {"--data", .text = &settings.data},
+        OPENCL_OPTIONS(settings.device),
         {.name = NULL},
     };
-    return read_options(word + 2, options, fault) ? run(&settings) : say_fault(NULL, fault);
+    return read_options(word + 2, options, fault) && settle_device(word[0], &settings.device, fault)
+               ? run(&settings)
+               : say_fault(NULL, fault);
 }
 
 static int do_dump(char **word, struct fault *fault) {
@@ -79,9 +104,26 @@ static int do_dump(char **word, struct fault *fault) {
     const struct option options[] = {
         {"--steps", .whole = &settings.steps},
         {"--data", .text = &settings.data},
+        OPENCL_OPTIONS(settings.device),
         {.name = NULL},
     };
-    return read_options(word + 2, options, fault) ? dump(&settings) : say_fault(NULL, fault);
+    return read_options(word + 2, options, fault) && settle_device(word[0], &settings.device, fault)
+               ? dump(&settings)
+               : say_fault(NULL, fault);
+}
+
+static int do_tune(char **word, struct fault *fault) {
+    struct tune_settings settings = {.folder = word[0], .launches = 5, .rounds = 3};
+    const struct option options[] = {
+        {"--launches", .whole = &settings.launches},
+        {"--rounds", .whole = &settings.rounds},
+        OPENCL_OPTIONS(settings.device),
+        {.name = NULL},
+    };
+    settings.device.kernels = word[0];
+    return read_options(word + 1, options, fault) && settle_device(word[0], &settings.device, fault)
+               ? tune(&settings)
+               : say_fault(NULL, fault);
 }
 
 static int do_sample(char **word, struct fault *fault) {
@@ -115,7 +157,8 @@ int main(int count, char **word) {
                  {"run", 2, do_run},
                  {"sample", 1, do_sample},
                  {"guard", 1, do_guard},
-                 {"dump", 2, do_dump}};
+                 {"dump", 2, do_dump},
+                 {"tune", 1, do_tune}};
     struct fault fault = {RUNNER_DONE, ""};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (count >= 2 + verbs[i].words && strcmp(word[1], verbs[i].name) == 0) {
@@ -124,7 +167,7 @@ int main(int count, char **word) {
     }
     /* These first words are also how a simulated phone knows that a pushed file is a runner. */
     fault_say(&fault, RUNNER_USAGE,
-              "farmhand-runner knows: info, run PLAN DIR, sample DIR, guard DIR, dump PLAN DIR; "
-              "see runner.h");
+              "farmhand-runner knows: info, run PLAN DIR, sample DIR, guard DIR, dump PLAN DIR, "
+              "tune DIR; see runner.h");
     return say_fault(NULL, &fault);
 }

@@ -28,6 +28,8 @@ static const int64_t FLUSH_NS = 500000000;
 struct window {
     int64_t first, steps, start, ns, shortest, longest;
     int64_t phase_ns[STEP_PHASES];
+    int64_t device_ns[DEVICE_TIMES];
+    bool unknown; /* some step's device said nothing sensible of its times */
 };
 
 /* Means over the first and the last round of batches. */
@@ -105,6 +107,32 @@ static void say_memory(struct run *run) {
     say_end(&run->out);
 }
 
+void say_device(struct say *say, const struct device_facts *facts) {
+    say_begin(say, "device");
+    say_word(say, "platform", facts->device.platform);
+    say_word(say, "device", facts->device.name);
+    say_word(say, "version", facts->device.version);
+    say_word(say, "driver", facts->device.driver);
+    say_int(say, "build_ns", facts->build_ns);
+    say_int(say, "copy_ns", facts->copy_ns);
+    say_int(say, "programs", facts->programs);
+    say_int(say, "tuned", facts->tuned);
+    say_end(say);
+}
+
+/* Null where a device's clock made no sense. */
+static void say_times(struct run *run, const char *name, const int64_t *ns, int count) {
+    if (run->window.unknown) {
+        say_null(&run->out, name);
+        return;
+    }
+    say_open_list(&run->out, name, '[');
+    for (int i = 0; i < count; i++) {
+        say_int(&run->out, NULL, ns[i]);
+    }
+    say_close_list(&run->out, ']');
+}
+
 static void say_window(struct run *run) {
     const struct window *window = &run->window;
     say_begin(&run->out, "window");
@@ -114,11 +142,10 @@ static void say_window(struct run *run) {
     say_int(&run->out, "ns", window->ns);
     say_int(&run->out, "ns_min", window->shortest);
     say_int(&run->out, "ns_max", window->longest);
-    say_open_list(&run->out, "phases_ns", '[');
-    for (int phase = 0; phase < STEP_PHASES; phase++) {
-        say_int(&run->out, NULL, window->phase_ns[phase]);
+    say_times(run, "phases_ns", window->phase_ns, STEP_PHASES);
+    if (run->work.device != NULL) {
+        say_times(run, "device_ns", window->device_ns, DEVICE_TIMES);
     }
-    say_close_list(&run->out, ']');
     say_end(&run->out);
 }
 
@@ -196,7 +223,8 @@ static void say_done(struct run *run, int moved, double answer_error) {
     say_int(&run->out, "macs", run->work.macs);
     say_int(&run->out, "learned", run->work.learned_count);
     say_int(&run->out, "moved", moved);
-    say_int(&run->out, "fallbacks", 0);
+    say_int(&run->out, "fallbacks",
+            run->work.device == NULL ? 0 : device_facts(run->work.device)->fallbacks);
     say_real(&run->out, "answer_error", answer_error < 0 ? NAN : answer_error);
     say_end(&run->out);
 }
@@ -214,7 +242,8 @@ static int64_t run_step(struct run *run, int64_t start, int64_t phase_ns[STEP_PH
         phase_ns[stretch->phase] += now - before;
         before = now;
     }
-    return before;
+    work_wait(&run->work, true);
+    return work->device == NULL ? before : now_ns();
 }
 
 static int64_t run_traced_step(struct run *run, int64_t start, int64_t phase_ns[STEP_PHASES]) {
@@ -226,11 +255,34 @@ static int64_t run_traced_step(struct run *run, int64_t start, int64_t phase_ns[
         int64_t before = now;
         for (int op = stretch->first; op < stretch->last; op++) {
             work_run(&run->work, op, op + 1);
+            work_wait(&run->work, false);
             now = run->stamps[op] = now_ns();
         }
         phase_ns[stretch->phase] += now - before;
     }
-    return now;
+    work_wait(&run->work, true);
+    return work->device == NULL ? now : now_ns();
+}
+
+/* What a device says of the step that has just ended, in place of what its host could see: there,
+ * enqueueing was over long before the work was. Load is what the others leave. */
+static void ask_device(struct run *run, int64_t ns, int64_t phase_ns[STEP_PHASES]) {
+    struct device_tally tally = {.known = true};
+    if (run->work.device == NULL) {
+        return;
+    }
+    device_tell(run->work.device, &tally);
+    phase_ns[PHASE_LOAD] = ns;
+    for (int phase = PHASE_LOAD + 1; phase < STEP_PHASES; phase++) {
+        phase_ns[phase] = tally.phase_ns[phase];
+        phase_ns[PHASE_LOAD] -= tally.phase_ns[phase];
+    }
+    for (int i = 0; i < DEVICE_TIMES; i++) {
+        run->window.device_ns[i] += tally.ns[i];
+        ns -= tally.ns[i];
+    }
+    /* A clock that runs faster than the host's by more than it should is no clock. */
+    run->window.unknown = run->window.unknown || !tally.known || ns < 0 || phase_ns[PHASE_LOAD] < 0;
 }
 
 /* What has to be known of a step once it is over. False: its loss is no number. */
@@ -238,6 +290,9 @@ static bool note_loss(struct run *run) {
     struct losses *losses = &run->losses;
     const struct tensor *loss = run->work.plan->loss;
     run->work.scene.step++;
+    if (run->work.device != NULL && !device_is_well(run->work.device, &run->fault)) {
+        return false;
+    }
     if (loss == NULL) {
         return true;
     }
@@ -327,11 +382,13 @@ static void evaluate(struct run *run) {
         for (int op = work->evaluation[i].first; op < work->evaluation[i].last; op++) {
             work_run(&run->work, op, op + 1);
             if (strcmp(work->plan->op[op].kind->name, "accuracy") == 0) {
+                work_fetch(work, work->plan->op[op].out[0]);
                 right += floats(work->plan->op[op].out[0])[0];
                 looks++;
             }
         }
     }
+    work_wait(&run->work, false);
     int64_t end = now_ns();
     say_begin(&run->out, "evaluation");
     say_int(&run->out, "step", run->measured);
@@ -342,11 +399,12 @@ static void evaluate(struct run *run) {
 }
 
 /* Adds a step that took so long, in a window of its own if it is as long as one. */
-static void take_step(struct run *run, int64_t start, int64_t end, const int64_t *phase_ns) {
+static void take_step(struct run *run, int64_t start, int64_t end, int64_t *phase_ns) {
     if (end - start >= run->window_ns && run->window.steps > 0) {
         close_window(run);
         run->window = (struct window){.first = run->measured, .start = start};
     }
+    ask_device(run, end - start, phase_ns);
     add_step(run, end - start, phase_ns);
 }
 
@@ -354,6 +412,7 @@ static bool warm_up(struct run *run) {
     for (int64_t i = 0; i < run->settings->warmup && !stop_asked(); i++) {
         int64_t phase_ns[STEP_PHASES] = {0};
         run_step(run, now_ns(), phase_ns);
+        ask_device(run, 0, phase_ns);
         if (!note_loss(run)) {
             return false;
         }
@@ -387,7 +446,7 @@ static bool measure(struct run *run) {
         enough = !note_loss(run) || is_enough(run, end);
         bool evaluation = evaluation_is_due(run);
         bool full = end - run->window.start >= run->window_ns;
-        start = end;
+        start = run->work.device == NULL ? end : now_ns(); /* reading stamps is nobody's step */
         if (full || traced || evaluation) {
             turn_page(run, traced, evaluation);
             start = run->window.start;
@@ -446,10 +505,15 @@ static bool prepare(struct run *run) {
     run->work.plan = plan;
     say_hello(run, mask);
     if (!say_flush(&run->out) ||
-        !work_open(&run->work, plan, run->settings->data, mask, &run->fault) || !make_ready(run)) {
+        !work_open(&run->work, plan, run->settings->data, &run->settings->device, mask,
+                   &run->fault) ||
+        !make_ready(run)) {
         return false;
     }
     say_memory(run);
+    if (run->work.device != NULL) {
+        say_device(&run->out, device_facts(run->work.device));
+    }
     say_flush(&run->out);
     run->sampler = sampler_beside(run->settings->folder, run->settings->period_ms, mask,
                                   &run->fault);

@@ -150,9 +150,9 @@
  *     device NAME<TAB>VERSION<TAB>DRIVER            as info has them; of another: "unsupported"
  *     kernels DIGEST                                of sgemm.cl; not read here
  *     sgemm M N K TA TB WAY [NAME=VALUE ...]        the fastest for op(A) op(B) of that size
- *   WAY is vector, tiled, tiled_vector, direct, packed, image or half; the names are what sgemm.cl
- *   is built with (MR, NR, TILE, STRIPS ...). A product takes the record of the same transposes
- *   that is nearest in size; one whose file has none takes a rule of thumb.
+ *   WAY is vector, tiled_vector, direct, dots, packed, image or half; the names are what sgemm.cl
+ *   is built with (MR, NR, TILE ...), GX and GY the shape of a work group. A product takes the record
+ *   of the same transposes that is nearest in size; one whose file has none takes a rule of thumb.
  *
  * tune DIR
  *   Times ways to multiply on the device. DIR/candidates has a line each: M N K TA TB WAY
@@ -162,7 +162,7 @@
  *     {"line":"candidate","number":I,"build_ns":B,"launches":N,"wall_ns":W,"queue_ns":Q,
  *      "compute_ns":C,"error":E}                                          in the order of the file
  *         I counts from 0. W is the least time of a product over all turns, by this runner's clock;
- *         QUEUE and COMPUTE as in a window, of one product of that turn. E as answer_error.
+ *         QUEUE and COMPUTE as in a window, of a product launched by itself. E as answer_error.
  *     {"line":"candidate","number":I,"fault":"one sentence"}              one that cannot be built,
  *         or launched: the device has no room for its tile, say. The others go on.
  *     {"line":"done","candidates":N,"t_ns":T}

@@ -221,6 +221,7 @@ static void say_one_fault(struct say *say, const struct fault *fault) {
         [RUNNER_WRONG_ANSWER] = "wrong_answer",
         [RUNNER_STOPPED] = "stopped",
         [RUNNER_IO] = "io",
+        [RUNNER_DEVICE] = "device",
     };
     say_begin(say, "fault");
     say_word(say, "code", codes[fault->exit]);

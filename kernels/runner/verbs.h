@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../engine/opencl/device.h"
 #include "../engine/plan.h"
 #include "say.h"
 
@@ -12,6 +13,13 @@ struct run_settings {
     const char *plan, *folder, *data;
     int64_t warmup, steps, trace_steps;
     double seconds, max_seconds, window_ms, period_ms;
+    struct device_settings device;
+};
+
+struct tune_settings {
+    const char *folder;
+    int64_t launches, rounds;
+    struct device_settings device;
 };
 
 struct sample_settings {
@@ -25,12 +33,16 @@ int run(const struct run_settings *settings);
 int sample(const struct sample_settings *settings);
 int guard(const char *folder, double silence_s);
 int dump(const struct run_settings *settings);
+int tune(const struct tune_settings *settings);
 
 /* Where numbers come from that are measured here, as JSON. */
 const char *provenance(void);
 
 /* Whether this processor has what the engine's code was compiled for. */
 bool processor_fits(struct fault *fault);
+
+/* The line that says who computes. */
+void say_device(struct say *say, const struct device_facts *facts);
 
 /* Reads and checks the plan of that path. */
 struct plan *open_plan(const char *path, struct fault *fault);

@@ -4,6 +4,7 @@ Every test here runs twice: with the binary for this computer, and on a simulate
 """
 
 import json
+import os
 import platform
 import signal
 import subprocess
@@ -61,7 +62,12 @@ class Here:
 
     def sh(self, command: str) -> Said:
         done = subprocess.run(
-            ["/bin/sh", "-c", command], cwd=self.home, capture_output=True, check=False, timeout=60
+            ["/bin/sh", "-c", command],
+            cwd=self.home,
+            env={**os.environ, "FARMHAND_OPENCL": "/nowhere"},
+            capture_output=True,
+            check=False,
+            timeout=60,
         )
         return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 

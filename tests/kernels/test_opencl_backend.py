@@ -1,0 +1,277 @@
+"""The runner on an OpenCL device: the same plans, the same answers, and what it refuses."""
+
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.run.lines import Output
+from kernels.build import HERE
+from kernels.manifest import runner_for
+from tests.kernels.dumps import CASE, the_runner, worst
+from tests.kernels.plans import a_body, a_plan, perceptron
+from tests.kernels.pocl import pocl_environment
+from tests.kernels.reference import Array, parse, read_dump
+from workloads.catalogue import bind, lower, step_of
+from workloads.lowering import body_of
+
+Line = dict[str, Any]
+KERNELS = HERE / "opencl"
+TOLERANCE = 2e-4  # of the largest value of a tensor; both compute in single precision
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="there is no runner for this computer"
+)
+
+
+@pytest.fixture(scope="module")
+def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return pocl_environment(tmp_path_factory.mktemp("pocl"))
+
+
+def start(
+    words: list[object], environment: Mapping[str, str]
+) -> tuple[int, list[Line], subprocess.CompletedProcess[str]]:
+    done = subprocess.run(
+        list(map(str, [the_runner(), *words])),
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done
+
+
+def run(plan: bytes, folder: Path, environment: Mapping[str, str], *words: object) -> list[Line]:
+    """Run a plan on the device and answer its lines."""
+    (folder / "plan").write_bytes(plan)
+    where = [folder / "plan", folder, "--kernels", KERNELS]
+    start(["run", *where, *words], environment)
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def fault_of(plan: bytes, folder: Path, environment: Mapping[str, str], *words: object) -> Line:
+    (folder / "plan").write_bytes(plan)
+    status, said, _ = start(["run", folder / "plan", folder, *words], environment)
+    assert "fault" == said[-1]["line"]
+    return {"status": status, **said[-1]}
+
+
+def on_opencl(plan: bytes) -> bytes:
+    return plan.replace(b"\nbackend cpu\n", b"\nbackend opencl\n")
+
+
+def moments(body_text: str, folder: Path, environment: Mapping[str, str]) -> list[list[Array]]:
+    """Every tensor before the first step and after each of two."""
+    (folder / "plan").write_bytes(a_plan(body_text))
+    words = ["dump", folder / "plan", folder, "--steps", 2, "--kernels", KERNELS]
+    status, said, done = start(words, environment)
+    assert 0 == status, (said, done.stderr)
+    return read_dump((folder / "dump.bin").read_bytes(), parse(body_text))
+
+
+@pytest.mark.parametrize(
+    ("workload", "given", "steps"),
+    [
+        ("mlp-1", {}, 2),
+        ("mlp-2", {}, 2),
+        ("mlp-3", {}, 2),
+        ("mlp-4", {}, 2),
+        ("sgemm", {"m": 37, "n": 53, "k": 29}, 2),
+        ("lenet", {"batch_size": 3}, 2),
+        # Behind its first update, a rounding decides which pixel wins a maximum.
+        ("squeezenet", {"batch_size": 2, "image_size": 48}, 1),
+    ],
+)
+def test_every_tensor_is_what_the_cpu_makes_of_it(
+    pocl: dict[str, str], tmp_path: Path, workload: str, given: dict[str, int], steps: int
+) -> None:
+    body = body_of(step_of(bind(workload, given)), reuse=False, backend="opencl")
+    found = moments(body.text(CASE, 2), tmp_path, pocl)
+    body.backend = "cpu"
+    expected = moments(body.text(CASE, 2), tmp_path, pocl)
+    wrong = [
+        (moment, tensor.name)
+        for moment in range(1 + steps)
+        for tensor in body.tensors
+        if not worst(found[moment][tensor.number], expected[moment][tensor.number]) <= TOLERANCE
+    ]
+    assert [] == wrong
+
+
+def test_mobilenetv2_agrees_forward_and_learns_alike(pocl: dict[str, str], tmp_path: Path) -> None:
+    """Fifty norms over few samples blow every rounding up: gradients are held to the loss."""
+    given = {"batch_size": 4, "image_size": 64}
+    body = body_of(step_of(bind("mobilenetv2", given)), reuse=False, backend="opencl")
+    found = moments(body.text(CASE, 2), tmp_path, pocl)
+    body.backend = "cpu"
+    expected = moments(body.text(CASE, 2), tmp_path, pocl)
+    outputs = [tensor for tensor in body.tensors if tensor.name.endswith(".output")]
+    assert len(outputs) > 100
+    off = [worst(found[1][each.number], expected[1][each.number]) for each in outputs]
+    assert max(off) < 1e-2
+    assert float(np.median(off)) < 1e-4
+    assert body.loss is not None
+    losses = [(moment[body.loss.number][0]) for moment in (found[1], expected[1])]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_a_run_tells_build_copy_queue_and_compute_apart(
+    pocl: dict[str, str], tmp_path: Path
+) -> None:
+    plan = on_opencl(perceptron(evaluate=10))
+    said = run(plan, tmp_path, pocl, "--warmup", 3, "--steps", 40, "--trace-steps", 2)
+    output = Output("case-1")
+    output.feed((tmp_path / "out.jsonl").read_bytes())
+    assert output.done is not None
+    assert output.device is not None
+    assert (40, 0, 4, 4) == (
+        output.done.steps,
+        output.done.fallbacks,
+        output.done.learned,
+        output.done.moved,
+    )
+    assert output.done.loss_first is not None
+    assert output.done.loss_last is not None
+    assert output.done.loss_last < output.done.loss_first
+    assert output.device.build_ns > 0
+    assert [2, 4] == [len(output.traces), len(output.evaluations)]
+    for window in output.windows:
+        assert window.device_ns is not None
+        assert window.phases_ns is not None
+        assert min(window.device_ns) > 0
+        assert sum(window.device_ns) <= window.ns
+    assert ["hello", "memory", "device"] == [line["line"] for line in said[:3]]
+
+
+def test_a_product_checks_its_answer(pocl: dict[str, str], tmp_path: Path) -> None:
+    plan = lower(bind("sgemm", {"m": 65, "n": 33, "k": 129}, backend="opencl"), 1)
+    done = run(plan, tmp_path, pocl, "--steps", 3)[-1]
+    assert ("done", 3) == (done["line"], done["steps"])
+    assert 0 <= done["answer_error"] < 1e-6
+
+
+def test_what_it_lacks_is_refused_or_counted_with_its_copies(
+    pocl: dict[str, str], tmp_path: Path
+) -> None:
+    lists = (
+        "tensor 0 float input 0 2 8 6 uniform 1\n"
+        "tensor 1 float activation 0 2 8 6 none\n"
+        "tensor 2 float activation 512 2 8 6 none\n"
+        "op forward 0 softmax_forward 0 : 1 : 8 6 1 :\n"
+        "op forward 0 relu_forward 1 : 2 : :\n"
+    )
+    plan = on_opencl(a_plan(a_body(lists)))
+    fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS)
+    assert (4, "unsupported") == (fault["status"], fault["code"])
+    assert "has no 'softmax_forward'" in fault["text"]
+    said = run(plan, tmp_path, pocl, "--fallback", "cpu", "--steps", 5)
+    windows = [line for line in said if line["line"] == "window"]
+    assert ("done", 1) == (said[-1]["line"], said[-1]["fallbacks"])
+    assert all(window["device_ns"][0] > 0 for window in windows)
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "status", "text"),
+    [
+        ({"FARMHAND_OPENCL": "/nowhere"}, [], 4, "which is no OpenCL library"),
+        ({"PYOPENCL_HOME": "/nowhere", "OCL_ICD_VENDORS": "/nowhere"}, [], 4, "but 0 of them"),
+        ({}, ["--device", "9"], 4, "there is no OpenCL device 9"),
+        ({}, ["--kernels", "/nowhere"], 3, "the kernels are not in /nowhere"),
+        ({}, ["--fallback", "gpu"], 2, "only the CPU can step in"),
+        ({}, ["--tuned", "/nowhere"], 4, "there is no tuning file"),
+    ],
+)
+def test_bad_input_gets_one_sentence(
+    pocl: dict[str, str],
+    tmp_path: Path,
+    change: dict[str, str],
+    words: list[str],
+    status: int,
+    text: str,
+) -> None:
+    fault = fault_of(on_opencl(perceptron()), tmp_path, {**pocl, **change}, *words)
+    assert status == fault["status"]
+    assert text in fault["text"]
+
+
+def test_a_kernel_that_does_not_build_shows_the_compilers_words(
+    pocl: dict[str, str], tmp_path: Path
+) -> None:
+    for file in KERNELS.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "losses.cl").write_text("kernel void softmax_cross_entropy() { nonsense; }\n" * 9)
+    fault = fault_of(on_opencl(perceptron()), tmp_path, pocl)
+    assert (11, "device") == (fault["status"], fault["code"])
+    assert "losses.cl does not build" in fault["text"]
+    assert "nonsense" in fault["text"]
+    assert len(fault["text"]) < 400
+
+
+def tuning(device: Line, records: str) -> str:
+    words = "\t".join(device[name] for name in ("device", "version", "driver"))
+    return f"farmhand-tuned 2\ndevice {words}\nkernels 0\n{records}"
+
+
+def test_tuned_numbers_are_used_on_their_device_and_refused_on_another(
+    pocl: dict[str, str], tmp_path: Path
+) -> None:
+    (device,) = start(["info"], pocl)[1][0]["opencl"]
+    assert ("cpu", True) == (device["type"], device["max_alloc_bytes"] > 0)
+    file = tmp_path / "tuned"
+    records = "sgemm 64 64 64 0 0 packed MR=4 NR=8 STRIPS=2\nsgemm 999 9 9 0 0 vector\n"
+    file.write_text(tuning(device, records))
+    plan = lower(bind("sgemm", {"m": 70, "n": 60, "k": 50}, backend="opencl"), 1)
+    said = run(plan, tmp_path, pocl, "--tuned", file, "--steps", 2)
+    assert [1] == [line["tuned"] for line in said if line["line"] == "device"]
+    assert said[-1]["answer_error"] < 1e-6
+    file.write_text(tuning({**device, "driver": "another"}, records))
+    fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS, "--tuned", file)
+    assert (4, "unsupported") == (fault["status"], fault["code"])
+    assert "another device or driver; tune again" in fault["text"]
+    file.write_text(tuning(device, "sgemm 1 2 3 dance\n"))
+    assert "line 4" in fault_of(plan, tmp_path, pocl, "--tuned", file)["text"]
+
+
+SOME_WAYS = ["direct", "tiled_vector TILE=512", "packed MR=4 NR=8 PACK_A=0"]
+OTHER_WAYS = ["dots", "packed STRIPS=2", "tiled_vector", "vector", "image MR=4", "half", "direct"]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param([f"40 56 24 0 1 {way}" for way in SOME_WAYS], id="some"),
+        pytest.param(
+            [f"9 33 24 {turned} {way}" for turned in ("0 0", "1 1") for way in OTHER_WAYS],
+            id="all",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_tune_times_every_way_and_goes_on_after_one_that_has_no_room(
+    pocl: dict[str, str], tmp_path: Path, listed: list[str]
+) -> None:
+    (tmp_path / "candidates").write_text("".join(f"{line}\n" for line in listed))
+    words = ["tune", tmp_path, "--kernels", KERNELS, "--launches", 2, "--rounds", 1]
+    status, said, _ = start(words, pocl)
+    assert (0, "device", "done") == (status, said[0]["line"], said[-1]["line"])
+    candidates = said[1:-1]
+    assert list(range(len(listed))) == [line["number"] for line in candidates]
+    for way, line in zip(listed, candidates, strict=True):
+        if "512" in way:
+            assert "local memory" in line["fault"] or "does not build" in line["fault"]
+            continue
+        assert line["error"] < (2e-3 if "half" in way else 1e-6), way
+        assert min(line["wall_ns"], line["compute_ns"], line["launches"]) > 0
+
+
+def test_a_static_build_refuses_such_a_plan(tmp_path: Path) -> None:
+    """What it says is in the binary; test_arm.py has it said."""
+    spare = runner_for("arm64-v8a").spare
+    assert spare is not None
+    assert b"this build is static and loads no OpenCL library" in spare.content
