@@ -17,7 +17,7 @@ from workloads.external import Manifest, value_of
 from workloads.fault import Refused
 from workloads.noun import Noun, digest_of
 from workloads.shelf import shelf
-from workloads.work import Op, Step, Work
+from workloads.work import Backend, Op, Step, Work
 from workloads.workload import Parameter, Workload
 
 __all__ = [
@@ -51,6 +51,7 @@ class Case(Noun):
     workload: str
     parameters: dict[str, int]
     manifest: Manifest | None = None
+    backend: Backend = Field(default="cpu", description="who computes")
     data: str | None = Field(
         default=None, pattern=r"^[0-9a-f]{64}$", description="digest of the file it learns from"
     )
@@ -59,8 +60,8 @@ class Case(Noun):
     def digest(self) -> str:
         """The case's identity; it covers what a step does, so a changed workload is a new case."""
         if self.manifest is not None:
-            return digest_of(self.model_dump(mode="json"))
-        return _digest(self.workload, tuple(self.parameters.items()), self.data)
+            return digest_of(self.model_dump(mode="json", exclude={"backend"}))
+        return _digest(self.workload, tuple(self.parameters.items()), self.data, self.backend)
 
     @property
     def name(self) -> str:
@@ -72,14 +73,21 @@ class Case(Noun):
         """Short name for tables."""
         values = " ".join(f"{key}={value}" for key, value in sorted(self.parameters.items()))
         data = f" data={self.data[:8]}" if self.data else ""
-        return f"{self.name} {values}{data}".strip()
+        backend = "" if self.backend == "cpu" else f" {self.backend}"
+        return f"{self.name} {values}{data}{backend}".strip()
 
 
-def bind(name: str, given: Mapping[str, int], data: str | None = None) -> Case:
+def bind(
+    name: str,
+    given: Mapping[str, int],
+    data: str | None = None,
+    backend: Backend = "cpu",
+) -> Case:
     """Bind every parameter of a workload: the given values, defaults for the rest."""
     if name not in CATALOGUE:
         raise Refused(f"there is no workload '{name}'; {near(name)}")
-    case = Case(workload=name, parameters=_bound(CATALOGUE[name], given), data=data)
+    bound = _bound(CATALOGUE[name], given)
+    case = Case(workload=name, parameters=bound, data=data, backend=backend)
     if data is not None:
         step_of(case)  # refuses what cannot learn from a file
     return case
@@ -174,9 +182,12 @@ def _work(workload: str, parameters: tuple[tuple[str, int], ...], data: str | No
 
 
 @lru_cache(maxsize=4096)
-def _digest(workload: str, parameters: tuple[tuple[str, int], ...], data: str | None) -> str:
+def _digest(
+    workload: str, parameters: tuple[tuple[str, int], ...], data: str | None, backend: str
+) -> str:
     step = step_of(Case(workload=workload, parameters=dict(parameters), data=data))
     case = {"workload": workload, "parameters": dict(parameters)} | ({"data": data} if data else {})
+    case |= {} if backend == "cpu" else {"backend": backend}
     content = {"case": case, "ops": [op.model_dump() for op in step.work.ops]}
     return digest_of(content if step.meaning is None else content | {"meaning": step.meaning})
 
@@ -187,12 +198,12 @@ def lower(case: Case, threads: int) -> bytes:
 
     step = step_of(case)
     work = step.work
-    body = body_of(step)
+    body = body_of(step, backend=case.backend)
     text = body.text(case.digest, threads)
     header = {
         "case": case.digest,
         "workload": case.workload,
-        "backend": "cpu",
+        "backend": case.backend,
         "threads": threads,
         "training": work.training,
         "samples_per_step": work.samples_per_step,

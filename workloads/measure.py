@@ -144,7 +144,23 @@ METRICS: dict[str, MetricKind] = {
     "copy_share": _time(
         "",
         "share of a step that only moves data",
-        "(load + traced operations that copy or gather) / step",
+        "(load + traced operations that copy or gather) / step; on OpenCL, sum of copy / sum of t",
+    ),
+    "copy_ms": _time(
+        "ms",
+        "moving data to and from the OpenCL device, a step",
+        "events: start to end of copies / N",
+    ),
+    "queue_ms": _time(
+        "ms",
+        "commands that stood in the device's queue with nothing running before them, a step",
+        "events, later of queued and last end, to start / N",
+    ),
+    "compute_ms": _time(
+        "ms", "kernels running on the OpenCL device, a step", "events: start to end of kernels / N"
+    ),
+    "build_ms": _time(
+        "ms", "building the OpenCL kernels, before the first step", "sum of clBuildProgram"
     ),
     "step_similarity": _time(
         "",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from workloads.noun import Noun
 
+Backend = Literal["cpu", "opencl"]  # who computes
 FLOAT_BYTES = 4
 
 # Operations of one kind reach about the same share of a core's peak; a phone's model keys on them.

@@ -15,8 +15,9 @@ from workloads.catalogue import CATALOGUE, Case, Parameter, bind, bind_external,
 from workloads.external import Manifest
 from workloads.fault import Refused
 from workloads.text import safe_text
+from workloads.work import Backend
 
-WORKLOAD_KEYS = ("use", "with", "data")
+WORKLOAD_KEYS = ("use", "with", "data", "backend")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 EXTERNAL_PREFIX = "external:"
 Fetch = Callable[[str], str]  # a file that a sweep names -> its text, or OSError
@@ -29,6 +30,7 @@ class Offers:
         self._fetch = fetch
         self._brought: dict[str, Manifest] = {}
         self.data: str | None = None  # digest of the file that is learned from
+        self.backend: Backend = "cpu"
 
     def parameters(self, name: str) -> tuple[Parameter, ...]:
         """What can be chosen of a workload."""
@@ -40,7 +42,17 @@ class Offers:
         """A case of a workload."""
         if name in self._brought:
             return bind_external(self._brought[name], given)
-        return bind(name, given, self.data)
+        return bind(name, given, self.data, self.backend)
+
+    def read_backend(self, reader: Reader, node: Node, name: str | None) -> None:
+        """Read who is to compute; a foreign program decides that itself."""
+        path = "workload.backend"
+        match reader.text(node, path, "cpu or opencl"):
+            case "cpu" | "opencl" as backend if name not in self._brought:
+                self.backend = backend
+            case str(text):
+                wanted = "it is cpu or opencl, for a workload of the catalogue"
+                reader.refuse(node, path, f"'{safe_text(text, 40)}' is no backend; {wanted}")
 
     def read_data(self, reader: Reader, node: Node, name: str | None) -> None:
         """Read the digest of a data file, and see whether the workload can learn from one."""
@@ -169,4 +181,6 @@ def _read_workload(reader: Reader, offers: Offers, entry: Entry) -> tuple[str | 
     name = offers.read_name(reader, use.node, "workload.use")
     if "data" in entries.entries:
         offers.read_data(reader, entries.entries["data"].node, name)
+    if "backend" in entries.entries:
+        offers.read_backend(reader, entries.entries["backend"].node, name)
     return name, entries.entries.get("with")

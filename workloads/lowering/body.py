@@ -10,13 +10,14 @@ from typing import Literal
 
 from workloads.data import Column, Type
 from workloads.layers.layer import Shape
+from workloads.work import Backend
 
 Arena = Literal["parameter", "gradient", "state", "activation", "input"]
 Phase = Literal["load", "forward", "backward", "update", "evaluate"]
 
 ARENAS: tuple[Arena, ...] = ("parameter", "gradient", "state", "activation", "input")
 BYTES: dict[Type, int] = {"float": 4, "index": 4, "byte": 1}
-ALIGNMENT = 64
+ALIGNMENT: dict[Backend, int] = {"cpu": 64, "opencl": 512}  # bytes; what any GPU aligns to
 SEED = 17  # of initial values, data and dropout: as EMDL'21 had it
 NO_ENTRY = -1
 
@@ -96,6 +97,7 @@ class Body:
     samples: int
     training: bool
     evaluate: int = 0
+    backend: Backend = "cpu"
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[BodyOp] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
@@ -138,7 +140,7 @@ class Body:
     def _lines(self, case: str, threads: int) -> Iterator[str]:
         yield "farmhand-body 1"
         yield f"case {case}"
-        yield "backend cpu"
+        yield f"backend {self.backend}"
         yield f"threads {threads}"
         yield f"training {int(self.training)}"
         yield f"samples {self.samples}"

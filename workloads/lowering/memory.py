@@ -61,7 +61,7 @@ def plan_memory(body: Body, reuse: bool = True) -> None:
     blocks = _blocks(body, reuse)
     for arena in ARENAS:
         own = {id(block): block for tensor, block in blocks.items() if tensor.arena == arena}
-        body.arenas[arena] = pack(list(own.values()))
+        body.arenas[arena] = pack(list(own.values()), ALIGNMENT[body.backend])
     for tensor in body.tensors:
         tensor.offset = blocks[tensor.root].offset
 
@@ -70,11 +70,11 @@ def memory_of_body(body: Body) -> Memory:
     """What a planned body takes."""
     return Memory(
         **{arena: body.arenas[arena] for arena in ARENAS},
-        dataset=sum(_aligned(stream.bytes) for stream in body.streams),
+        dataset=sum(_aligned(stream.bytes, ALIGNMENT["cpu"]) for stream in body.streams),
     )
 
 
-def pack(blocks: Sequence[Block]) -> int:
+def pack(blocks: Sequence[Block], alignment: int = ALIGNMENT["cpu"]) -> int:
     """Set offsets so that blocks that live at the same time do not overlap; answer the size.
 
     Largest first, each into the tightest gap between those that are there while it lives.
@@ -82,7 +82,7 @@ def pack(blocks: Sequence[Block]) -> int:
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; sorted
     size = 0
     for block in sorted(blocks, key=lambda each: (-each.bytes, each.first, each.last)):
-        need, first, last = _aligned(block.bytes), block.first, block.last
+        need, first, last = _aligned(block.bytes, alignment), block.first, block.last
         best, tightest, end = -1, 0, 0
         for offset, its_end, its_first, its_last in placed:
             if its_last < first or last < its_first:
@@ -128,5 +128,5 @@ def _join_in_place(blocks: dict[Tensor, Block], at: int, op: BodyOp) -> None:
         blocks[result.root] = before
 
 
-def _aligned(count: int) -> int:
-    return -(-count // ALIGNMENT) * ALIGNMENT
+def _aligned(count: int, alignment: int) -> int:
+    return -(-count // alignment) * alignment

@@ -23,12 +23,12 @@ from workloads.lowering.memory import Memory, memory_of_body, plan_memory
 from workloads.lowering.site import Site, Way
 from workloads.sgemm import Product
 from workloads.training import SGD, Adam, Inference, Optimizer, Pass, Training, op_name
-from workloads.work import Step
+from workloads.work import Backend, Step
 
 Inputs = Mapping[str, Tensor]
 
 
-def body_of(step: Step, reuse: bool = True) -> Body:
+def body_of(step: Step, reuse: bool = True, backend: Backend = "cpu") -> Body:
     """Lower a step; without reuse every tensor has memory of its own, for whoever looks inside."""
     match step:
         case Training():
@@ -39,6 +39,7 @@ def body_of(step: Step, reuse: bool = True) -> Body:
             body = _product(step)
         case _:  # nothing to do, and nothing to write down
             body = Body(step.work.samples_per_step, training=False)
+    body.backend = backend
     plan_memory(body, reuse)
     return body
 
