@@ -39,11 +39,12 @@ from agent.run.canary import (
 from agent.run.data import install_data
 from agent.run.energy import POWER_NODES, Points, PowerMeter
 from agent.run.external import install_program, launch_program, watch_program
+from agent.run.kernels import install_kernels
 from agent.run.lines import Output
 from agent.run.runner import Ask, Progress, launch, watch, write_plan
 from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import bring_in, rest_readings
-from kernels.manifest import RunnerBuild, runner_for
+from kernels.manifest import RunnerBuild, kernel_shelf, runner_for
 from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
 from workloads.fault import (
     Cancelled,
@@ -208,6 +209,8 @@ class _Lane:
         ask = Ask(runner, self.job.case, cores, launching, scene.sampled)
         if ask.case.data is not None:
             ask = replace(ask, data=install_data(self.phone, ask.case.data, self.desk.shelf))
+        if ask.case.backend == "opencl":
+            ask = replace(ask, kernels=install_kernels(self.phone, kernel_shelf()))
         if ask.case.manifest is None:
             write_plan(self.phone, ask, dare=self.job.condition.too_large == "try")
         else:

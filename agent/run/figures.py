@@ -87,11 +87,14 @@ def _values(run: Measured) -> Values:
     if run.windows:
         yield from _times(run)
         yield from _phases(run.windows)
+        yield from _device(run.windows)
         yield from _traced(run)
         yield from _use(run)
         yield from _energy(run)
         for rail, watts in rails_w(run.courses, run.span).items():
             yield f"rail_power_w.{rail}", watts
+    if run.output.device is not None:
+        yield "build_ms", run.output.device.build_ns / 1e6
     yield from _answers(run)
     yield from _memory(run)
     yield "start_temp_c", run.start_temp_c
@@ -132,9 +135,22 @@ def _phases(windows: Sequence[Window]) -> Values:
         yield name, sum(phases[index] for _, phases in told) / steps / 1e6
 
 
+def _device(windows: Sequence[Window]) -> Values:
+    """Where an OpenCL device's time went, a step; nothing where it did not say so throughout."""
+    told = [window.device_ns for window in windows if window.device_ns is not None]
+    if not told or len(told) < len(windows):
+        return
+    steps = sum(window.n for window in windows)
+    for index, name in enumerate(("copy_ms", "queue_ms", "compute_ms")):
+        yield name, sum(times[index] for times in told) / steps / 1e6
+    yield "copy_share", sum(times[0] for times in told) / sum(window.ns for window in windows)
+
+
 def _traced(run: Measured) -> Values:
     spans = spans_of(run.output.trace_tuples)
     yield "step_similarity", step_similarity(spans)
+    if run.output.device is not None:
+        return  # a device tells itself what it copied
     copied = copied_share(spans, [op.kind for op in run.work.ops])
     phases = [window.phases_ns for window in run.windows if window.phases_ns is not None]
     if copied is not None and phases:

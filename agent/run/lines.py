@@ -19,6 +19,7 @@ INT_MAX = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 # JSON knows lists only; what is in them is read as strictly as everything else.
 Phases = Annotated[tuple[Count, Count, Count, Count], Strict(False)]
+DeviceTimes = Annotated[tuple[Count, Count, Count], Strict(False)]
 Stamps = Annotated[tuple[Annotated[int, Field(ge=-1, le=INT_MAX)], ...], Strict(False)]
 
 
@@ -52,6 +53,19 @@ class Memory(Line):
     dataset: Count
 
 
+class DeviceLine(Line):
+    """The OpenCL device that computes, and what it took to make it ready."""
+
+    platform: str = Field(max_length=256)
+    device: str = Field(max_length=256)
+    version: str = Field(max_length=256)
+    driver: str = Field(max_length=256)
+    build_ns: Count
+    copy_ns: Count
+    programs: Count
+    tuned: Count
+
+
 class Window(Line):
     """Some consecutive steps, timed together."""
 
@@ -62,6 +76,7 @@ class Window(Line):
     ns_min: Count
     ns_max: Count
     phases_ns: Phases | None = None
+    device_ns: DeviceTimes | None = None  # copy, queue, compute; of an OpenCL device only
 
     @property
     def step_ms(self) -> float:
@@ -71,7 +86,8 @@ class Window(Line):
     @model_validator(mode="after")
     def _times_agree(self) -> Self:
         inside = self.ns_min * self.n <= self.ns <= self.ns_max * self.n
-        if not inside or sum(self.phases_ns or ()) > self.ns:
+        told = max(sum(self.phases_ns or ()), sum(self.device_ns or ()))
+        if not inside or told > self.ns:
             raise ValueError(f"the times at step {self.first} contradict themselves")
         return self
 
@@ -147,6 +163,7 @@ class Output:
         self.case = case
         self.hello: Hello | None = None
         self.memory: Memory | None = None
+        self.device: DeviceLine | None = None
         self.windows: list[Window] = []
         self.traces: list[Trace] = []
         self.evaluations: list[Evaluation] = []
@@ -206,6 +223,8 @@ class Output:
         match kind:
             case "memory" if self.memory is None and not self.windows:
                 self.memory = read_line(Memory, said)
+            case "device" if self.device is None and not self.windows:
+                self.device = read_line(DeviceLine, said)
             case "window" if self.sampler is None:
                 self._take_window(read_line(Window, said))
             case "trace":

@@ -77,6 +77,7 @@ class Ask:
     launch: Launch
     nodes: Sequence[str]
     data: str | None = None  # where its data file lies on the phone
+    kernels: str | None = None  # where its OpenCL kernels lie
 
     @property
     def threads(self) -> int:
@@ -101,6 +102,7 @@ class Ask:
         words = ["taskset", f"{self.cores.mask:x}", "setsid", self.runner]
         words += ["run", lane_file("plan"), LANE_DIR]
         words += ["--data", self.data] if self.data else []
+        words += ["--kernels", self.kernels] if self.kernels else []
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
         words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]
