@@ -87,7 +87,7 @@ def _values(run: Measured) -> Values:
     if run.windows:
         yield from _times(run)
         yield from _phases(run.windows)
-        yield from _device(run.windows)
+        yield from _opencl(run.windows)
         yield from _traced(run)
         yield from _use(run)
         yield from _energy(run)
@@ -135,7 +135,7 @@ def _phases(windows: Sequence[Window]) -> Values:
         yield name, sum(phases[index] for _, phases in told) / steps / 1e6
 
 
-def _device(windows: Sequence[Window]) -> Values:
+def _opencl(windows: Sequence[Window]) -> Values:
     """Where an OpenCL device's time went, a step; nothing where it did not say so throughout."""
     told = [window.device_ns for window in windows if window.device_ns is not None]
     if not told or len(told) < len(windows):

@@ -53,7 +53,7 @@ class Memory(Line):
     dataset: Count
 
 
-class DeviceLine(Line):
+class OpenCLLine(Line):
     """The OpenCL device that computes, and what it took to make it ready."""
 
     platform: str = Field(max_length=256)
@@ -163,7 +163,7 @@ class Output:
         self.case = case
         self.hello: Hello | None = None
         self.memory: Memory | None = None
-        self.device: DeviceLine | None = None
+        self.device: OpenCLLine | None = None
         self.windows: list[Window] = []
         self.traces: list[Trace] = []
         self.evaluations: list[Evaluation] = []
@@ -224,7 +224,7 @@ class Output:
             case "memory" if self.memory is None and not self.windows:
                 self.memory = read_line(Memory, said)
             case "device" if self.device is None and not self.windows:
-                self.device = read_line(DeviceLine, said)
+                self.device = read_line(OpenCLLine, said)
             case "window" if self.sampler is None:
                 self._take_window(read_line(Window, said))
             case "trace":
