@@ -18,7 +18,7 @@ from agent.run.external import end_program, install_program, launch_program, win
 from agent.run.lines import WINDOWS_MAX
 from agent.run.reading import read_apart
 from agent.run.runner import Ask
-from agent.virtual.shelf import ShelfPlan, shelf_process
+from agent.virtual.shelf import ShelfPlan, shelf_in_thread
 from kernels.manifest import runner_for
 from orchestrator.plan.sweep import read_sweep
 from tests.agent.jobs import a_job
@@ -272,9 +272,9 @@ def test_a_native_phone_really_runs_it(adb: AdbServer, desk: Desk, tmp_path: Pat
     script = "sleep 0.4; echo step 100 ms; echo step 110 ms; cat /proc/self/status\n"
     case = a_program(desk, script, environment={"EMPTY": ""})
     plan = ShelfPlan(("meizu-16t",), native=True, journal=tmp_path / "witness")
-    with shelf_process(plan) as (address,):
+    with shelf_in_thread(plan) as (_, (address,)):
         phone = open_phone(adb, address.address)
-        condition = Condition(cores="all1", freq="free", start_temp_max_c=None)
+        condition = Condition(cores="all1", freq="free", start_temp_max_c=None, time_min_s=1)
         job = a_job(phone.known.serial).model_copy(update={"case": case, "condition": condition})
         outcome = attempt(job, phone, desk)
         said = phone.must(["cat", lane_file("said")])
