@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from agent.broker import Broker
 from agent.control.health import check_up, put_back_by_hand
@@ -16,6 +15,7 @@ from agent.lane import Desk, Outcome, attempt, case_digest
 from agent.phone.adb import AdbServer
 from agent.post import Post
 from agent.roster import Place, Roster
+from agent.run.tuning import tune_phone
 from agent.spool import Spool
 from kernels.manifest import runner_for
 from workloads.fault import (
@@ -27,8 +27,10 @@ from workloads.fault import (
     PhoneAway,
 )
 from workloads.messages import (
+    FILE_MARK,
     JOB_BYTES_MAX,
     BadMessage,
+    ByHand,
     Checkup,
     Chunk,
     Command,
@@ -40,6 +42,7 @@ from workloads.messages import (
     chunks_of,
     decode,
 )
+from workloads.noun import digest_of_bytes
 
 log = logging.getLogger("farm.agent")
 
@@ -139,7 +142,7 @@ class HostAgent:
             if command.run is not None:
                 self._cancel(command.run)
         elif command.phone is not None and command.id:
-            self._look_after(command.phone, command.verb, command.id)
+            self._look_after(command.phone, command.verb, command)
 
     def _cancel(self, run: RunId) -> None:
         """Stop a run that is under way; one that has not begun will not begin."""
@@ -148,30 +151,42 @@ class HostAgent:
             if place.job is not None and place.job.run == run:
                 place.cancel.set()
 
-    def _look_after(self, serial: str, verb: Literal["restore", "check"], name: str) -> None:
-        """Restore or check a phone by hand, and answer; a phone at work is left to its work."""
-        good, text = self._looked_after(serial, verb)
-        now = datetime.now(UTC)
-        host = self.settings.host
-        found = Checkup(host=host, phone=serial, id=name, verb=verb, at=now, good=good, text=text)
-        self._spool.add([found])
-        self._post.post([found])
+    def _look_after(self, serial: str, verb: ByHand, command: Command) -> None:
+        """Restore, check or tune a phone by hand, and answer; one at work is left to its work."""
+        good, text, file = self._looked_after(serial, command)
+        blob = (file or "").encode()
+        digest = digest_of_bytes(blob)
+        found = Checkup(
+            host=self.settings.host,
+            phone=serial,
+            id=command.id,
+            verb=verb,
+            at=datetime.now(UTC),
+            good=good,
+            text=f"{text} {FILE_MARK}{digest}" if file else text,
+        )
+        parcels = [*(chunks_of(digest, blob) if file else []), found]
+        self._spool.add(parcels)
+        self._post.post(parcels)
 
-    def _looked_after(self, serial: str, verb: Literal["restore", "check"]) -> tuple[bool, str]:
+    def _looked_after(self, serial: str, command: Command) -> tuple[bool, str, str | None]:
         place = self._roster.place(serial)
         if place is None or not place.here:
-            return False, f"{serial} is not at {self.settings.host} now."
+            return False, f"{serial} is not at {self.settings.host} now.", None
         if not place.lane.acquire(timeout=LANE_PATIENCE_S):
-            return False, f"{serial} is at work; cancel its run first."
+            return False, f"{serial} is at work; cancel its run first.", None
+        state_dir = self.settings.state_dir
         try:
-            with lane_lock(self.settings.state_dir, serial):
-                if verb == "restore":
-                    return put_back_by_hand(place.phone, self.settings.state_dir)
-                found = check_up(place.phone, self.settings.state_dir, runner_for)
+            with lane_lock(state_dir, serial):
+                if command.verb == "restore":
+                    return *put_back_by_hand(place.phone, state_dir), None
+                if command.verb == "tune":
+                    return tune_phone(place.phone, state_dir, runner_for, command.sizes)
+                found = check_up(place.phone, state_dir, runner_for)
                 place.forgive()
-                return found
+                return *found, None
         except FarmError as error:
-            return False, str(error)
+            return False, str(error), None
         finally:
             place.lane.release()
 

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Run the agent of a host; list and drain them.",
     ),
     "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
-    "kernels": ("kernels.harness.cli:kernels", "Check, time and tune the OpenCL kernels."),
+    "kernels": ("orchestrator.commands.kernels:kernels", "Check, time, tune OpenCL kernels."),
     "config": ("orchestrator.commands.config:config", "Show settings and where they come from."),
     "completion": ("orchestrator.commands.completion:completion", "Set up the shell's completion."),
     "help": ("orchestrator.commands.topics:topics", "Explain exit codes, sweep files, selectors."),

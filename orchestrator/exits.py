@@ -2,7 +2,7 @@
 
 from orchestrator.analysis.refusals import Mixture, NothingMatches, NothingToCompare
 from orchestrator.plan.problem import BadSweep
-from workloads.fault import BrokerDown, FarmError, FarmTrouble, Refused, StoreDown
+from workloads.fault import BadFile, BrokerDown, FarmError, FarmTrouble, Refused, StoreDown
 from workloads.lab import BadSettings
 
 FAILURES = 5
@@ -21,10 +21,6 @@ MEANINGS = {
     9: "a comparison or a trend went beyond its limit (--fail-on)",
     130: "interrupted with Ctrl-C",
 }
-
-
-class BadFile(Refused):
-    """The file cannot be used."""
 
 
 class NoPhoneMatches(Refused):

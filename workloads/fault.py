@@ -2,7 +2,7 @@
 
 FarmError
 ├─ Refused         REQUEST    the question is wrong        never again
-│    TooLarge
+│    BadFile · TooLarge
 ├─ PhoneTrouble    PHONE      phone or cable               again on this phone, bounded
 │    Unreachable · Hung · ShellFailed · Restarted
 ├─ ConditionUnmet  CONDITION  healthy, but not as asked    later, bounded
@@ -61,6 +61,10 @@ class Refused(FarmError):
     """The request cannot be fulfilled as written."""
 
     blame = Blame.REQUEST
+
+
+class BadFile(Refused):
+    """The file cannot be used."""
 
 
 class TooLarge(Refused):

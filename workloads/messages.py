@@ -24,6 +24,7 @@ REPORT_BYTES_MAX = 256 * 1024
 CHUNK_BYTES_MAX = 1024 * 1024
 DELIVERY_BYTES_MAX = 2 * 1024 * 1024
 DELIVERY_PARCELS_MAX = 100
+FILE_MARK = "file:"  # in an answer: the digest of what came with it, in chunks
 
 # Celery sends by name, so neither side imports the other's functions.
 RUN = "farm.run"
@@ -37,6 +38,7 @@ BOARD_KEY = "farm:board"
 Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
 HostName = Annotated[str, Field(pattern=HOST_PATTERN)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ByHand = Literal["restore", "check", "tune"]  # what somebody asks of one phone, and is answered
 
 
 def queue_for(host: str) -> str:
@@ -82,10 +84,13 @@ class Command(Noun):
     """Ask an agent for something other than a run; doing it twice is doing it once."""
 
     version: Literal[1] = 1
-    verb: Literal["announce", "cancel", "restore", "check"]
+    verb: Literal["announce", "cancel", "restore", "check", "tune"]
     run: RunId | None = None
     phone: Serial | None = None
     id: str = Field(default="", max_length=64, description="under which the answer is found")
+    sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+        default=(), max_length=16, description="of square products, to tune"
+    )
 
 
 class Resolved(Noun):
@@ -173,14 +178,14 @@ class Sighting(Noun):
 
 
 class Checkup(Noun):
-    """The answer to a restore or a check: whether the phone is in order, and what was found."""
+    """The answer to a restore, a check or a tune: whether it went well, and what was found."""
 
     kind: Literal["checkup"] = "checkup"
     version: Literal[1] = 1
     host: HostName
     phone: Serial
     id: str = Field(min_length=1, max_length=64)
-    verb: Literal["restore", "check"]
+    verb: ByHand
     at: datetime
     good: bool
     text: str = Field(max_length=1000)

@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernels.harness.check import ways_for
 from kernels.harness.device import Device
-from kernels.harness.products import Shape, make_bench, operands
+from kernels.harness.products import WAYS, make_bench, operands
 from kernels.harness.timing import Timed, load_average, take_turns
+from kernels.tuning import Shape, Tuned, nearest
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def bench(
     sizes: Sequence[int],
     rounds: int,
     launches: int,
+    tuned: Sequence[Tuned] = (),
     step: Callable[[], None] = lambda: None,
 ) -> list[Row]:
     """Time all ways on square products; `step` is called after each size."""
@@ -62,7 +64,10 @@ def bench(
     for n in sizes:
         shape = Shape(n, n, n)
         a, b = operands(shape, seed=n)
-        ready = {way.name: make_bench(device, shape, way, a, b)[1] for way in ways_for(device)}
+        ways = {way.name: way for way in ways_for(device)}
+        if (best := nearest(tuned, shape)) is not None:
+            ways["tuned"] = replace(WAYS[best.way], defines=dict(best.numbers))
+        ready = {name: make_bench(device, shape, way, a, b)[1] for name, way in ways.items()}
         timed = take_turns(device, ready, rounds, launches)
         rows.append(Row(shape, timed, _numpy_s(a, b, rounds), load_average()))
         step()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.harness.device import Device
-from kernels.harness.products import WAYS, Shape, Way, make_bench, operands, reference
+from kernels.harness.products import WAYS, Way, make_bench, operands, reference
+from kernels.tuning import Shape
 
 # The smallest, the paper's multiples of 16, both sides of a tile's edge, and long thin ones.
 _SIZES = ((1, 1, 1), (16, 16, 16), (33, 17, 5), (32, 256, 784), (65, 129, 31), (1, 300, 7))

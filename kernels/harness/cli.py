@@ -5,6 +5,7 @@ Figures of OpenCL on a processor say nothing of phones, and every table says so.
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from workloads.fault import Refused
 
 if TYPE_CHECKING:
     from kernels.harness.device import Device
+    from kernels.tuning import Shape
 
 WRONG = 5  # exit code: finished with failures
 
@@ -108,6 +110,11 @@ def check(device: str | None, seed: int, extra: int, as_json: bool) -> None:
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     help="Write the roofline as SVG.",
 )
+@click.option(
+    "--tuned",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A tuning file of this device: one more column.",
+)
 @json_option
 def bench(
     device: str | None,
@@ -115,15 +122,19 @@ def bench(
     rounds: int,
     launches: int,
     picture: Path | None,
+    tuned: Path | None,
     as_json: bool,
 ) -> None:
     """Time every way to multiply, beside numpy: the study's table on this device."""
     chosen = _choose(device)
     from kernels.harness.bench import bench as bench_all
+    from kernels.harness.tune import owner_of
+    from kernels.tuning import read_tuned
 
     wanted = read_sizes(sizes)
+    found = [] if tuned is None else read_tuned(tuned, owner_of(chosen))
     with click.progressbar(length=len(wanted), label="timing", file=sys.stderr) as bar:
-        rows = bench_all(chosen, wanted, rounds, launches, lambda: bar.update(1))
+        rows = bench_all(chosen, wanted, rounds, launches, found, lambda: bar.update(1))
     if picture is not None:
         from kernels.harness.roofline import roofline_svg
         from kernels.harness.timing import roofs_of
@@ -179,39 +190,67 @@ def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
         raise click.exceptions.Exit(WRONG)
 
 
-@kernels.command()
-@device_option
-@click.option(
+sizes_option = click.option(
     "--sizes", default="64,128,256,512", show_default=True, help="FROM:TO:STEP, or N,N,..."
 )
-@click.option(
+output_option = click.option(
     "--output",
-    default=Path("tuned.json"),
-    show_default=True,
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Where the winners are kept.",
+    help="Write the tuning file here as well.",
 )
+
+
+@kernels.command()
+@device_option
+@sizes_option
+@click.option(
+    "--transposes", default="NN,NT,TN", show_default=True, help="As training has them, or TT."
+)
+@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1, 3600))
+@click.option("--again", is_flag=True, help="Do not take what was found before.")
+@output_option
 @json_option
-def tune(device: str | None, sizes: str, output: Path, as_json: bool) -> None:
+def tune(
+    device: str | None,
+    sizes: str,
+    transposes: str,
+    seconds: float,
+    again: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     """Find the fastest way and its numbers for each size, and keep them."""
     chosen = _choose(device)
-    from kernels.harness.products import Shape
-    from kernels.harness.tables import NOT_A_PHONE
-    from kernels.harness.tune import candidates, write_tuned
-    from kernels.harness.tune import tune as tune_one
+    from kernels.harness.tables import tuned_as_json, tuned_table
+    from kernels.harness.tune import owner_of, tune_all
+    from kernels.tuning import tuned_text
 
-    wanted = read_sizes(sizes)
-    steps = len(wanted) * sum(1 for _ in candidates(chosen))
-    with click.progressbar(length=steps, label="tuning", file=sys.stderr) as bar:
-        found = [tune_one(chosen, Shape(n, n, n), lambda: bar.update(1)) for n in wanted]
-    write_tuned(output, chosen, found)
+    shapes = read_shapes(sizes, transposes)
+    with click.progressbar(length=int(seconds), label="tuning", file=sys.stderr) as bar:
+        began = time.monotonic()
+
+        def step(_: int) -> None:
+            bar.update(int(time.monotonic() - began) - bar.pos)
+
+        found = tune_all(chosen, shapes, seconds, again, step)
+    if output is not None:
+        output.write_text(tuned_text(owner_of(chosen), found))
     if as_json:
-        click.echo(output.read_text())
-        return
-    for tuned in found:
-        numbers = " ".join(f"{name}={value}" for name, value in tuned.defines.items())
-        click.echo(f"{tuned.shape.label}: {tuned.way} {numbers}: {tuned.gflops:.1f} GFLOPS")
-    click.echo(f"kept in {output}. {NOT_A_PHONE}")
+        click.echo(json.dumps(tuned_as_json(chosen.facts, found)))
+    else:
+        click.echo("\n".join(tuned_table(chosen.facts, found)))
+
+
+def read_shapes(sizes: str, transposes: str) -> "list[Shape]":
+    """Square products of these sizes, in each of these transposes."""
+    from kernels.tuning import Shape
+
+    turns = transposes.upper().split(",")
+    if not set(turns) <= {"NN", "NT", "TN", "TT"}:
+        raise Refused(f"--transposes: '{transposes}' has something else than NN, NT, TN or TT")
+    return [
+        Shape(n, n, n, turn[0] == "T", turn[1] == "T") for n in read_sizes(sizes) for turn in turns
+    ]
 
 
 def read_sizes(text: str) -> list[int]:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.harness.device import Device, Launch
-from kernels.harness.products import WAYS, Bench, Shape
+from kernels.harness.products import WAYS, Bench
+from kernels.tuning import Shape
 from workloads.fault import Refused
 from workloads.lowering.body import Body, BodyOp, Tensor
 

@@ -7,32 +7,10 @@ from typing import Any
 import numpy as np
 
 from kernels.harness.device import Device, Floats, Launch
+from kernels.tuning import FILE, Shape
 from workloads.fault import Refused
 
-FILE = "sgemm.cl"
 Launches = Sequence[Launch]  # of one product, in order
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A product C = op(A) op(B): C is m x n, the depth is k."""
-
-    m: int
-    n: int
-    k: int
-    transposed_a: bool = False
-    transposed_b: bool = False
-
-    @property
-    def flops(self) -> int:
-        """A multiply-add is two."""
-        return 2 * self.m * self.n * self.k
-
-    @property
-    def label(self) -> str:
-        """512x512x512 NT."""
-        letters = ("T" if turned else "N" for turned in (self.transposed_a, self.transposed_b))
-        return f"{self.m}x{self.n}x{self.k} {''.join(letters)}"
 
 
 @dataclass(frozen=True)
@@ -220,7 +198,7 @@ WAYS: dict[str, Way] = {
             "packed",
             "a tile in registers over packed strips: large products",
             _packed,
-            {"MR": 6, "NR": 16, "STRIPS": 4, "PACK_A": 1},
+            {"MR": 6, "NR": 16, "STRIPS": 4, "PACK_A": 0},
         ),
         Way(
             "image",

@@ -13,6 +13,7 @@ from kernels.harness.engine import NAME as ENGINE
 from kernels.harness.network_train import NetworkRow
 from kernels.harness.study import figures, phones
 from kernels.harness.train import Crossing, ModelRow, break_even, growth
+from kernels.tuning import Tuned
 
 NOT_A_PHONE = "Measured on this computer; it says nothing of a phone's GPU."
 
@@ -149,3 +150,24 @@ def _model_lines(row: ModelRow) -> Iterator[str]:
             f"{1e6 * timed.kernels_s:>9.1f}{1e6 * timed.copies_s:>8.1f}"
             f"   {ratio:>8.2f} ({low:.2f} to {high:.2f})   {row.load:.1f}"
         )
+
+
+def tuned_as_json(facts: DeviceFacts, found: Sequence[Tuned]) -> dict[str, object]:
+    """Every winner."""
+    rows = [
+        asdict(tuned.shape)
+        | {"way": tuned.candidate.way, "numbers": dict(tuned.candidate.numbers)}
+        | {"gflops": tuned.gflops, "tried": tuned.tried}
+        for tuned in found
+    ]
+    return {"device": asdict(facts), "source": "host", "note": NOT_A_PHONE, "sgemm": rows}
+
+
+def tuned_table(facts: DeviceFacts, found: Sequence[Tuned]) -> Iterator[str]:
+    """A winner a line."""
+    for tuned in found:
+        yield (
+            f"{tuned.shape.label}: {tuned.candidate.label}: {tuned.gflops:.1f} GFLOPS, "
+            f"the best of {tuned.tried}"
+        )
+    yield f"{facts.label}. {NOT_A_PHONE}"

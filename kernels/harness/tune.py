@@ -1,139 +1,117 @@
-"""The tuner: which way, with which numbers, is fastest for a shape on a device.
+"""The tuner on a device of this computer: candidates built and timed through pyopencl.
 
-Everything in the space is tried once and briefly; the better half goes on to a longer look, and
-so on until one is left. What it finds is kept by device, driver and kernels, and is worth nothing
-for any other.
+Results are kept per device, driver and kernels, so that asking twice measures once.
 """
 
-import itertools
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from importlib.resources import files
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kernels.harness.device import Device
-from kernels.harness.products import FILE, WAYS, Launches, Shape, Way, make_bench, operands
+from kernels.harness.products import WAYS, Launches, make_bench, operands
 from kernels.harness.timing import take_turns
-from workloads.fault import Refused
-from workloads.noun import digest_of_bytes
+from kernels.tuning import (
+    Candidate,
+    Limits,
+    Shape,
+    Tuned,
+    TunedDevice,
+    kernels_digest,
+    read_tuned,
+    search,
+    tuned_text,
+)
+from workloads.fault import BadFile, Refused
+from workloads.noun import digest_of
 
-FORMAT = "farmhand-tuned 1"
-# Rows and columns of a register tile, strips an item, sides of a local tile.
-_SPACE: dict[str, dict[str, tuple[int, ...]]] = {
-    "vector": {},
-    "tiled_vector": {"TILE": (8, 16, 32)},
-    "direct": {"MR": (2, 4, 6, 8), "NR": (8, 16, 24, 32)},
-    "packed": {"MR": (4, 6, 8), "NR": (8, 16, 24), "STRIPS": (1, 2, 4, 8)},
-    "image": {"MR": (4, 8, 12)},
-}
-_FIRST_LOOK, _LAST_LOOK = 2, 50  # launches
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """The winner for one shape."""
-
-    shape: Shape
-    way: str
-    defines: Mapping[str, int]
-    gflops: float
-    tried: int
+_ROUNDS, _LAUNCHES = 3, 10
 
 
-def candidates(device: Device) -> Iterator[Way]:
-    """Every way with every combination of its numbers that the device can hold."""
-    for name, space in _SPACE.items():
-        way = WAYS[name]
-        if way.needs_images and not device.facts.images:
-            continue
-        for values in itertools.product(*space.values()):
-            chosen = dict(zip(space, values, strict=True))
-            if _fits(device, chosen):
-                yield replace(way, defines={**way.defines, **chosen})
+def tune(
+    device: Device, shape: Shape, until: float, step: Callable[[int], None] = lambda count: None
+) -> Tuned:
+    """Find the fastest way for a shape; no new look begins after `until` (monotonic)."""
+    bench = TuningBench(device, shape, step)
+    in_time = lambda: time.monotonic() < until  # noqa: E731
+    winner, seconds, tried = search(shape, limits_of(device), bench.timed, in_time)
+    return Tuned(shape, winner, round(shape.flops / seconds / 1e9, 2), tried)
 
 
-def tune(device: Device, shape: Shape, step: Callable[[], None] = lambda: None) -> Tuned:
-    """Find the fastest way for a shape; `step` is called after each candidate's first look."""
-    a, b = operands(shape, seed=0)
-    ready: dict[str, Launches] = {}
-    ways: dict[str, Way] = {}
-    for way in candidates(device):
-        key = f"{way.name} {dict(way.defines)}"
+class TuningBench:
+    """One shape's operands on a device; candidates are built once and timed as often as asked."""
+
+    def __init__(
+        self, device: Device, shape: Shape, step: Callable[[int], None] = lambda count: None
+    ) -> None:
+        self._device, self._shape, self._step = device, shape, step
+        self._operands = operands(shape, seed=0)
+        self._ready: dict[Candidate, Launches] = {}
+
+    def timed(self, wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
+        """The least seconds of each candidate; one that the device has no room for is left out."""
+        for candidate in wanted:
+            self._prepare(candidate)
+        contenders = {each.label: self._ready[each] for each in wanted if each in self._ready}
+        found = take_turns(self._device, contenders, patience * _ROUNDS, _LAUNCHES)
+        self._step(len(wanted))
+        return {each: found[each.label].wall_s for each in wanted if each.label in found}
+
+    def _prepare(self, candidate: Candidate) -> None:
+        if candidate in self._ready:
+            return
+        way = replace(WAYS[candidate.way], defines=dict(candidate.numbers))
         try:
-            ready[key], ways[key] = make_bench(device, shape, way, a, b)[1], way
+            launches = make_bench(self._device, self._shape, way, *self._operands)[1]
+            for launch in launches:
+                launch()
+            self._device.finish()
         except Refused:
-            continue  # a tile that this device has no room for is no candidate
-        finally:
-            step()
-    tried, launches = len(ready), _FIRST_LOOK
-    timed = take_turns(device, ready, rounds=1, launches=launches)
-    while len(ready) > 1 or launches < _LAST_LOOK:
-        launches = min(2 * launches, _LAST_LOOK)
-        better = sorted(ready, key=lambda key: timed[key].wall_s)[: max(1, len(ready) // 2)]
-        ready = {key: ready[key] for key in better}
-        timed = take_turns(device, ready, rounds=2, launches=launches)
-    (winner,) = ready
-    way = ways[winner]
-    gflops = shape.flops / timed[winner].wall_s / 1e9
-    return Tuned(shape, way.name, dict(way.defines), gflops, tried)
+            return
+        self._ready[candidate] = launches
 
 
-def kernels_digest() -> str:
-    """The identity of the kernels that were tuned."""
-    return digest_of_bytes((files("kernels") / "opencl" / FILE).read_bytes())
+def limits_of(device: Device) -> Limits:
+    """What the device has room for."""
+    facts = device.facts
+    return Limits(facts.local_bytes, facts.max_group, facts.images)
 
 
-def write_tuned(path: Path, device: Device, found: list[Tuned]) -> None:
-    """Keep what was found, with what it holds for."""
-    content = {
-        "format": FORMAT,
-        "device": device.facts.digest,
-        "device_label": device.facts.label,
-        "kernels": kernels_digest(),
-        "sgemm": [
-            {
-                "m": tuned.shape.m,
-                "n": tuned.shape.n,
-                "k": tuned.shape.k,
-                "transposed": [tuned.shape.transposed_a, tuned.shape.transposed_b],
-                "way": tuned.way,
-                "defines": dict(tuned.defines),
-                "gflops": round(tuned.gflops, 2),
-                "tried": tuned.tried,
-            }
-            for tuned in found
-        ],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n")
+def owner_of(device: Device) -> TunedDevice:
+    """Whom its tuning file is for."""
+    return TunedDevice(device.facts.name, device.facts.version, device.facts.driver)
 
 
-def read_tuned(path: Path, device: Device) -> list[Tuned]:
-    """What was kept for this device, driver and kernels; anything else is refused."""
+def cache_path(device: Device) -> Path:
+    """Where this device's results are kept, for this driver and these kernels."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    key = digest_of({"device": device.facts.digest, "kernels": kernels_digest()})
+    return Path(home) / "farmhand" / "tuned" / f"{key[:16]}.tuned"
+
+
+def tune_all(
+    device: Device,
+    shapes: Sequence[Shape],
+    seconds: float,
+    again: bool = False,
+    step: Callable[[int], None] = lambda count: None,
+) -> list[Tuned]:
+    """The winner of every shape; what was found before is not looked for again."""
+    path = cache_path(device)
+    known = {} if again else {tuned.shape: tuned for tuned in _kept(path, device)}
+    missing = [shape for shape in shapes if shape not in known]
+    began = time.monotonic()
+    for done, shape in enumerate(missing, start=1):
+        known[shape] = tune(device, shape, began + seconds * done / len(missing), step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(tuned_text(owner_of(device), list(known.values())))
+    return [known[shape] for shape in shapes]
+
+
+def _kept(path: Path, device: Device) -> list[Tuned]:
+    """What the cache has; a broken one is as good as none."""
     try:
-        content = json.loads(path.read_text())
-        rows = content["sgemm"]
-        known = (content["format"], content["device"], content["kernels"])
-        found = [
-            Tuned(
-                Shape(row["m"], row["n"], row["k"], *row["transposed"]),
-                row["way"],
-                {str(name): int(value) for name, value in row["defines"].items()},
-                float(row["gflops"]),
-                int(row["tried"]),
-            )
-            for row in rows
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"{path} is no tuning file: {error}") from None
-    if known != (FORMAT, device.facts.digest, kernels_digest()):
-        raise Refused(f"{path} was tuned for another device, driver or kernel; tune again")
-    return found
-
-
-def _fits(device: Device, chosen: Mapping[str, int]) -> bool:
-    """Whether a local tile fits; both matrices have one."""
-    side = chosen.get("TILE", 0)
-    fits_memory = 2 * 4 * side * side <= device.facts.local_bytes
-    return fits_memory and side * side // 4 <= device.facts.max_group
+        return read_tuned(path, owner_of(device)) if path.exists() else []
+    except BadFile:
+        return []

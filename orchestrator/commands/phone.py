@@ -26,11 +26,11 @@ from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Literal
 
     from orchestrator.nouns import KnownPhone
     from orchestrator.store.control import By, Change
     from orchestrator.store.database import Database
+    from workloads.messages import ByHand
 
 ANSWER_S = 90.0
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
@@ -201,8 +201,21 @@ def _decide(
     print_change(open_broker(read_lab(lab_folder)), change)
 
 
-def _ask_agent(serial: str, lab_folder: Path, verb: 'Literal["check", "restore"]') -> int:
-    """Send a command to the phone's host and wait for what it finds."""
+def _ask_agent(serial: str, lab_folder: Path, verb: "ByHand") -> int:
+    """Have the phone's host do something, and say what it found."""
+    good, text = ask_agent(serial, lab_folder, verb)
+    click.echo(safe_text(text, 600), err=not good)
+    return 0 if good else FAILURES
+
+
+def ask_agent(
+    serial: str,
+    lab_folder: Path,
+    verb: "ByHand",
+    sizes: "tuple[int, ...]" = (),
+    patience_s: float = ANSWER_S,
+) -> tuple[bool, str]:
+    """Send a command to the phone's host and wait for its answer."""
     import secrets
     import time
 
@@ -213,17 +226,15 @@ def _ask_agent(serial: str, lab_folder: Path, verb: 'Literal["check", "restore"]
     store, found = _find(serial, lab_folder)
     if found.state not in {"idle", "busy"}:
         raise NotNow(f"{found.serial} is {found.state}; its host has to see it first")
-    command = Command(verb=verb, phone=found.serial, id=secrets.token_hex(8))
+    command = Command(verb=verb, phone=found.serial, id=secrets.token_hex(8), sizes=sizes)
     Queue(read_lab(lab_folder).broker_url).send_command(found.host, command)
     click.echo(f"asking {found.host} ...", err=True)
-    until = time.monotonic() + ANSWER_S
+    until = time.monotonic() + patience_s
     while (answer := health.find_checkup(store, command.id)) is None:
         if time.monotonic() > until:
-            raise TimedOut(f"{found.host} did not answer within {ANSWER_S:.0f} s")
+            raise TimedOut(f"{found.host} did not answer within {patience_s:.0f} s")
         time.sleep(0.1)
-    good, text = answer
-    click.echo(safe_text(text, 600), err=not good)
-    return 0 if good else FAILURES
+    return answer
 
 
 def find_phone(phones: "Sequence[KnownPhone]", serial: str) -> "KnownPhone":

@@ -18,8 +18,7 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.control import VERBS
-from orchestrator.exits import BadFile
-from workloads.fault import FarmError, Refused
+from workloads.fault import BadFile, FarmError, Refused
 from workloads.text import safe_text
 
 if TYPE_CHECKING:

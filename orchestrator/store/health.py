@@ -62,6 +62,8 @@ def store_checkup(db: Database, connection: Connection, found: Checkup) -> Stand
     row = {name: getattr(found, name) for name in ("id", "phone", "host", "verb", "good", "text")}
     if not db.insert_and_count(connection, checkup, [row | {"at": found.at}]):
         return None
+    if found.verb == "tune":
+        return None  # it says nothing of the phone's health
     now = _standing(connection, found.phone)
     # A restore that worked does not say that all else is well; one that failed says enough.
     if now is None or (found.verb == "restore" and found.good):

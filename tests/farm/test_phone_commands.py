@@ -20,3 +20,13 @@ def test_a_phone_is_looked_after_from_the_middle(farm: Farm) -> None:
     assert 0 == farm.command("phone", "release", serial).returncode
     wait_for(lambda: farm.phone(serial).health == "good", "it is released")
     assert 2 == farm.command("phone", "check", "NOBODY").returncode
+
+
+def test_a_phone_without_opencl_says_so_when_it_is_tuned(farm: Farm) -> None:
+    serial = farm.idle()[0]
+    tuned = farm.command("kernels", "tune", "--sizes", "64", "--phone", serial)
+    assert (5, "") == (tuned.returncode, tuned.stdout)
+    assert f"{serial}: its vendor's library shows no OpenCL device" in tuned.stderr
+    assert "good" == farm.phone(serial).health
+    many = farm.command("kernels", "tune", "--sizes", "8:4104:8", "--phone", serial)
+    assert (2, True) == (many.returncode, "at most 16 of them" in many.stderr)

@@ -15,11 +15,12 @@ from kernels.harness.check import check
 from kernels.harness.cli import kernels, read_sizes
 from kernels.harness.device import Device, choose_device
 from kernels.harness.operations import TOLERANCE, run_trial, trials
-from kernels.harness.products import WAYS, Shape
+from kernels.harness.products import WAYS
 from kernels.harness.roofline import roofline_svg
 from kernels.harness.timing import Roofs
-from kernels.harness.tune import Tuned, read_tuned, write_tuned
-from workloads.fault import Refused
+from kernels.harness.tune import cache_path, tune_all
+from kernels.tuning import Shape, TunedDevice, tuned_text
+from workloads.fault import BadFile, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,14 +102,21 @@ def test_the_roofline_shows_every_way(device: Device) -> None:
     assert "a &lt;title&gt;" in picture
 
 
-def test_a_tuning_file_of_another_driver_is_refused(device: Device, tmp_path: Path) -> None:
-    path = tmp_path / "tuned.json"
-    found = [Tuned(Shape(8, 8, 8), "direct", {"MR": 4, "NR": 16}, 1.5, tried=3)]
-    write_tuned(path, device, found)
-    assert found == read_tuned(path, device)
-    path.write_text(path.read_text().replace(device.facts.digest, "0" * 64))
-    with pytest.raises(Refused, match="another device, driver or kernel; tune again"):
-        read_tuned(path, device)
-    path.write_text("{}")
-    with pytest.raises(Refused, match="is no tuning file"):
-        read_tuned(path, device)
+def test_what_was_tuned_is_not_tuned_again(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked: list[int] = []
+    shape = Shape(8, 8, 8)
+    found = tune_all(device, [shape], seconds=0.0, step=asked.append)
+    assert found == tune_all(device, [shape], seconds=0.0, step=lambda count: pytest.fail("again"))
+    assert sum(asked) > 1
+    assert [cache_path(device)] == list((tmp_path / "farmhand" / "tuned").iterdir())
+
+
+def test_a_bench_refuses_a_tuning_file_of_another_device(device: Device, tmp_path: Path) -> None:
+    path = tmp_path / "phone.tuned"
+    path.write_text(tuned_text(TunedDevice("Mali-G78", "OpenCL 2.1", "r38p1"), []))
+    said = CliRunner().invoke(kernels, ["bench", "--device", "0", "--tuned", str(path)])
+    assert isinstance(said.exception, BadFile)
+    assert "was tuned for Mali-G78 with driver r38p1" in str(said.exception)

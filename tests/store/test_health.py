@@ -88,3 +88,9 @@ def test_a_restore_that_worked_says_nothing_of_the_rest(store: Database) -> None
     assert health_of(store)[0] == "suspect"
     store_parcels(store, "host-a", [a_checkup(id="c2", verb="restore", good=False, text="x")])
     assert health_of(store) == ("quarantined", "x")
+
+
+def test_a_tune_says_nothing_of_a_phones_health(store: Database) -> None:
+    store_parcels(store, "host-a", [a_checkup(verb="tune", good=False, text="no OpenCL")])
+    assert health_of(store) == ("good", "")
+    assert health.find_checkup(store, "c1") == (False, "no OpenCL")

@@ -1,0 +1,158 @@
+"""The tuner: what it finds, how it is kept, and for whom it holds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.run.tuning import read_times, shapes_of
+from kernels.tuning import (
+    Candidate,
+    Limits,
+    Shape,
+    Tuned,
+    TunedDevice,
+    everything,
+    nearest,
+    parse_tuned,
+    read_tuned,
+    search,
+    tuned_text,
+)
+from orchestrator.exits import exit_code
+from workloads.fault import BadFile, BadOutput
+
+ROOM = Limits(local_bytes=32768, max_group=256, images=True)
+DEVICE = TunedDevice("Adreno (TM) 630", "OpenCL 2.0 Adreno(TM) 630", "quite new")
+SHAPE = Shape(256, 256, 256)
+FOUND = [
+    Tuned(SHAPE, Candidate.of("packed", {"MR": 6, "NR": 16, "STRIPS": 4}), 120.5, 31),
+    Tuned(Shape(64, 64, 64), Candidate.of("direct", {"MR": 4, "NR": 16}), 50.25, 20),
+    Tuned(Shape(64, 64, 64, transposed_b=True), Candidate.of("dots", {"MR": 3, "NC": 4}), 9.0, 5),
+]
+
+
+def _seconds(candidate: Candidate) -> float:
+    """A device of paper: every number has its best value, and some spoil each other."""
+    numbers = dict(candidate.numbers)
+    base = {"packed": 1.0, "direct": 1.1}.get(candidate.way, 4.0)
+    best = {"MR": 6, "NR": 16, "WIDE": 8, "STRIPS": 1, "PACK_A": 0, "DEEP": 2, "GX": 1, "GY": 1}
+    away = sum(numbers.get(name, value) != value for name, value in best.items())
+    spoiled = numbers.get("MR") == 8 and numbers.get("NR", 0) >= 16
+    return base * (1 + 0.15 * away) * (1.5 if spoiled else 1.0)
+
+
+def _paper(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
+    return {each: _seconds(each) for each in wanted}
+
+
+def test_a_search_finds_the_best_and_tries_a_part_of_all() -> None:
+    everyone = everything(SHAPE, ROOM)
+    winner, seconds, tried = search(SHAPE, ROOM, _paper)
+    assert min(map(_seconds, everyone)) == pytest.approx(seconds, rel=0.05)
+    assert _seconds(winner) == seconds
+    assert tried < len(everyone) / 4
+
+
+def test_a_search_without_time_still_answers_with_the_usual_numbers() -> None:
+    winner, _, tried = search(SHAPE, ROOM, _paper, in_time=lambda: False)
+    assert ("packed", True) == (winner.way, tried <= 6)
+
+
+def test_what_cannot_be_launched_does_not_win() -> None:
+    def only_vector(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
+        return {each: 1.0 for each in wanted if each.way == "vector"}
+
+    assert "vector" == search(SHAPE, ROOM, only_vector)[0].way
+    with pytest.raises(BadFile, match="nothing could be launched for 256x256x256 NN"):
+        search(SHAPE, ROOM, lambda wanted, patience: {})
+
+
+def test_no_candidate_is_larger_than_the_device() -> None:
+    small = Limits(local_bytes=0, max_group=1, images=False)
+    ways = {each.way for each in everything(SHAPE, small)}
+    assert {"vector", "direct", "packed"} == ways
+    assert all(dict(each.numbers).get("GX", 1) == 1 for each in everything(SHAPE, small))
+
+
+def test_a_tuning_file_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "phone.tuned"
+    path.write_text(tuned_text(DEVICE, FOUND))
+    assert FOUND == read_tuned(path, DEVICE)
+
+
+@pytest.mark.parametrize("word", ["name", "version", "driver"])
+def test_a_tuning_file_of_another_driver_is_refused(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "phone.tuned"
+    path.write_text(tuned_text(DEVICE, FOUND))
+    with pytest.raises(BadFile, match="was tuned for .*; tune again") as refused:
+        read_tuned(path, replace(DEVICE, **{word: "another"}))
+    assert 3 == exit_code(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "does not begin with"),
+        ("farmhand-tuned 2\n", "device or kernels are missing"),
+        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 2\n", "line 4 is no record"),
+        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 1 1 0 0 magic\n", "no record"),
+        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 1 1 0 0 direct MR\n", "no record"),
+    ],
+)
+def test_what_is_no_tuning_file_is_refused_in_a_sentence(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    path = tmp_path / "phone.tuned"
+    path.write_text(text)
+    with pytest.raises(BadFile, match=f"is no tuning file: .*{why}"):
+        read_tuned(path, TunedDevice("a", "b", "c"))
+
+
+def test_a_tuning_file_of_other_kernels_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "phone.tuned"
+    _, digest, _ = parse_tuned(tuned_text(DEVICE, FOUND))
+    path.write_text(tuned_text(DEVICE, FOUND).replace(digest, "0" * 64))
+    with pytest.raises(BadFile, match="other kernels than these; tune again"):
+        read_tuned(path, DEVICE)
+
+
+def test_a_product_takes_the_nearest_of_the_same_transposes() -> None:
+    assert FOUND[0].candidate == nearest(FOUND, Shape(200, 300, 200))
+    assert FOUND[1].candidate == nearest(FOUND, Shape(32, 64, 100))
+    assert FOUND[2].candidate == nearest(FOUND, Shape(900, 900, 900, transposed_b=True))
+    assert nearest(FOUND, Shape(8, 8, 8, transposed_a=True)) is None
+
+
+def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
+    said = (
+        '{"line":"device","device":"x"}\n'
+        '{"line":"candidate","number":0,"wall_ns":2000,"error":1e-7}\n'
+        '{"line":"candidate","number":1,"wall_ns":1,"error":0.5}\n'
+        '{"line":"candidate","number":2,"fault":"no room"}\n'
+        '{"line":"candidate","number":9,"wall_ns":1,"error":0}\n'
+        '{"line":"done","candidates":3,"t_ns":1}\n'
+    )
+    assert [(0, 2e-6)] == list(read_times(said, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "breaks the contract"),
+        ("rubbish", "breaks the contract"),
+        ('{"line":"candidate","number":0}\n{"line":"done"}', None),
+        ('{"line":"fault","code":"unsupported","text":"no device"}', "no device"),
+    ],
+)
+def test_a_runner_that_cannot_tune_says_why(text: str, why: str | None) -> None:
+    if why is None:
+        assert [] == list(read_times(text, 1))
+        return
+    with pytest.raises(BadOutput, match=why):
+        list(read_times(text, 1))
+
+
+def test_a_phone_is_tuned_for_the_products_of_training() -> None:
+    assert ["64x64x64 NN", "64x64x64 NT", "64x64x64 TN"] == [s.label for s in shapes_of([64])]
