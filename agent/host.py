@@ -165,7 +165,7 @@ class HostAgent:
             good=good,
             text=f"{text} {FILE_MARK}{digest}" if file else text,
         )
-        parcels = [*(chunks_of(digest, blob) if file else []), found]
+        parcels: list[AnyParcel] = [*(chunks_of(digest, blob) if file else []), found]
         self._spool.add(parcels)
         self._post.post(parcels)
 

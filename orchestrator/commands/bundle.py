@@ -73,10 +73,10 @@ def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Con
 @lab_option
 def import_(file: Path, lab_folder: Path) -> None:
     """Read a BUNDLE into the lab's store, once all its digests are right."""
-    from orchestrator.exits import BadFile
     from orchestrator.export.bundle import BadBundle, open_bundle
     from orchestrator.store.bundles import PARTS, schema, store_rows, sweep_known
     from orchestrator.store.database import Database
+    from workloads.fault import BadFile
 
     db = Database(read_lab(lab_folder).store_url)
     db.migrate()

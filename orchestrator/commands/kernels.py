@@ -27,7 +27,7 @@ for _command in harness.kernels.commands.values():
 @click.option("--phone", "serial", metavar="PHONE", help="On a phone of the lab, by its runner.")
 @lab_option
 @click.pass_context
-def _tune(ctx: click.Context, serial: str | None, lab_folder: Path, **words: Any) -> int:
+def _tune(ctx: click.Context, /, serial: str | None, lab_folder: Path, **words: Any) -> int:
     """Find the fastest way and its numbers for each size, and keep them."""
     if serial is None:
         ctx.invoke(harness.tune, **words)
