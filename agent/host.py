@@ -29,6 +29,7 @@ from workloads.fault import (
 from workloads.messages import (
     FILE_MARK,
     JOB_BYTES_MAX,
+    AnyParcel,
     BadMessage,
     ByHand,
     Checkup,
