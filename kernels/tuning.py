@@ -213,7 +213,7 @@ def kernels_digest() -> str:
 
 
 @dataclass(frozen=True)
-class TunedDevice:
+class TunedFor:
     """Whom a tuning file is for."""
 
     name: str
@@ -226,7 +226,7 @@ class TunedDevice:
         return f"{self.name} with driver {self.driver}"
 
 
-def tuned_text(device: TunedDevice, found: Sequence[Tuned]) -> str:
+def tuned_text(device: TunedFor, found: Sequence[Tuned]) -> str:
     """A tuning file; what was measured stands in comments."""
     lines = [
         FORMAT,
@@ -241,7 +241,7 @@ def tuned_text(device: TunedDevice, found: Sequence[Tuned]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_tuned(path: Path, device: TunedDevice) -> list[Tuned]:
+def read_tuned(path: Path, device: TunedFor) -> list[Tuned]:
     """What was kept for this device, driver and kernels; anything else is refused."""
     try:
         if path.stat().st_size > BYTES_MAX:
@@ -257,7 +257,7 @@ def read_tuned(path: Path, device: TunedDevice) -> list[Tuned]:
     return found
 
 
-def parse_tuned(text: str) -> tuple[TunedDevice, str, list[Tuned]]:
+def parse_tuned(text: str) -> tuple[TunedFor, str, list[Tuned]]:
     """A tuning file's device, kernels and winners; ValueError says what breaks the form."""
     first, *rest = text.splitlines() or [""]
     if first != FORMAT:
@@ -274,7 +274,7 @@ def parse_tuned(text: str) -> tuple[TunedDevice, str, list[Tuned]]:
             gflops, tried = float(words[1]), int(words[6])
         elif words[:1] == ["sgemm"]:
             found.append(Tuned(*_record(words[1:], number), gflops, tried))
-    return TunedDevice(*owner), said["kernels"], found
+    return TunedFor(*owner), said["kernels"], found
 
 
 def _record(words: Sequence[str], number: int) -> tuple[Shape, Candidate]:

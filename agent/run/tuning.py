@@ -18,7 +18,7 @@ from kernels.tuning import (
     Limits,
     Shape,
     Tuned,
-    TunedDevice,
+    TunedFor,
     kernels_digest,
     parse_tuned,
     search,
@@ -78,7 +78,7 @@ def _tune(timer: "PhoneTimer", shape: Shape, limits: Limits, until: float) -> Tu
     return Tuned(shape, winner, round(shape.flops / seconds / 1e9, 2), tried)
 
 
-def _kept(path: Path, device: TunedDevice) -> list[Tuned]:
+def _kept(path: Path, device: TunedFor) -> list[Tuned]:
     try:
         owner, digest, found = parse_tuned(path.read_text())
     except (OSError, ValueError):
@@ -88,7 +88,7 @@ def _kept(path: Path, device: TunedDevice) -> list[Tuned]:
 
 def _open(
     phone: Phone, runner_for: Callable[[str], RunnerBuild]
-) -> tuple[TunedDevice, Limits, "PhoneTimer"]:
+) -> tuple[TunedFor, Limits, "PhoneTimer"]:
     """The phone's first OpenCL device, and what times products on it."""
     build, info = install_one_that_starts(phone, runner_for(phone.known.abi))
     if isinstance(info, str):
@@ -99,7 +99,7 @@ def _open(
     if not devices or not isinstance(devices[0], dict):
         raise NeverStarts("its vendor's library shows no OpenCL device")
     first = devices[0] | {"name": devices[0].get("device", "")}
-    device = TunedDevice(*(safe_text(first.get(word, ""), 200) for word in _WORDS))
+    device = TunedFor(*(safe_text(first.get(word, ""), 200) for word in _WORDS))
     limits = Limits(
         int(first.get("local_bytes", 0)), int(first.get("max_group", 1)), bool(first.get("images"))
     )

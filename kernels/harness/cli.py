@@ -4,6 +4,7 @@ Figures of OpenCL on a processor say nothing of phones, and every table says so.
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -232,7 +233,7 @@ def tune(
         def step(_: int) -> None:
             bar.update(int(time.monotonic() - began) - bar.pos)
 
-        found = tune_all(chosen, shapes, seconds, again, step)
+        found = tune_all(chosen, shapes, seconds, _cache_home(), again, step)
     if output is not None:
         output.write_text(tuned_text(owner_of(chosen), found))
     if as_json:
@@ -251,6 +252,11 @@ def read_shapes(sizes: str, transposes: str) -> "list[Shape]":
     return [
         Shape(n, n, n, turn[0] == "T", turn[1] == "T") for n in read_sizes(sizes) for turn in turns
     ]
+
+
+def _cache_home() -> Path:
+    """Where the farm keeps what can be found again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farmhand"
 
 
 def read_sizes(text: str) -> list[int]:

@@ -3,7 +3,6 @@
 Results are kept per device, driver and kernels, so that asking twice measures once.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from kernels.tuning import (
     Limits,
     Shape,
     Tuned,
-    TunedDevice,
+    TunedFor,
     kernels_digest,
     read_tuned,
     search,
@@ -78,27 +77,27 @@ def limits_of(device: Device) -> Limits:
     return Limits(facts.local_bytes, facts.max_group, facts.images)
 
 
-def owner_of(device: Device) -> TunedDevice:
+def owner_of(device: Device) -> TunedFor:
     """Whom its tuning file is for."""
-    return TunedDevice(device.facts.name, device.facts.version, device.facts.driver)
+    return TunedFor(device.facts.name, device.facts.version, device.facts.driver)
 
 
-def cache_path(device: Device) -> Path:
+def cache_path(home: Path, device: Device) -> Path:
     """Where this device's results are kept, for this driver and these kernels."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     key = digest_of({"device": device.facts.digest, "kernels": kernels_digest()})
-    return Path(home) / "farmhand" / "tuned" / f"{key[:16]}.tuned"
+    return home / "tuned" / f"{key[:16]}.tuned"
 
 
 def tune_all(
     device: Device,
     shapes: Sequence[Shape],
     seconds: float,
+    home: Path,
     again: bool = False,
     step: Callable[[int], None] = lambda count: None,
 ) -> list[Tuned]:
-    """The winner of every shape; what was found before is not looked for again."""
-    path = cache_path(device)
+    """The winner of every shape; what was found before, and kept below `home`, is taken."""
+    path = cache_path(home, device)
     known = {} if again else {tuned.shape: tuned for tuned in _kept(path, device)}
     missing = [shape for shape in shapes if shape not in known]
     began = time.monotonic()

@@ -19,7 +19,7 @@ from kernels.harness.products import WAYS
 from kernels.harness.roofline import roofline_svg
 from kernels.harness.timing import Roofs
 from kernels.harness.tune import cache_path, tune_all
-from kernels.tuning import Shape, TunedDevice, tuned_text
+from kernels.tuning import Shape, TunedFor, tuned_text
 from workloads.fault import BadFile, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,21 +102,19 @@ def test_the_roofline_shows_every_way(device: Device) -> None:
     assert "a &lt;title&gt;" in picture
 
 
-def test_what_was_tuned_is_not_tuned_again(
-    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_what_was_tuned_is_not_tuned_again(device: Device, tmp_path: Path) -> None:
     asked: list[int] = []
     shape = Shape(8, 8, 8)
-    found = tune_all(device, [shape], seconds=0.0, step=asked.append)
-    assert found == tune_all(device, [shape], seconds=0.0, step=lambda count: pytest.fail("again"))
+    found = tune_all(device, [shape], 0.0, tmp_path, step=asked.append)
+    never = lambda count: pytest.fail("again")  # noqa: E731
+    assert found == tune_all(device, [shape], 0.0, tmp_path, step=never)
     assert sum(asked) > 1
-    assert [cache_path(device)] == list((tmp_path / "farmhand" / "tuned").iterdir())
+    assert [cache_path(tmp_path, device)] == list((tmp_path / "tuned").iterdir())
 
 
 def test_a_bench_refuses_a_tuning_file_of_another_device(device: Device, tmp_path: Path) -> None:
     path = tmp_path / "phone.tuned"
-    path.write_text(tuned_text(TunedDevice("Mali-G78", "OpenCL 2.1", "r38p1"), []))
+    path.write_text(tuned_text(TunedFor("Mali-G78", "OpenCL 2.1", "r38p1"), []))
     said = CliRunner().invoke(kernels, ["bench", "--device", "0", "--tuned", str(path)])
     assert isinstance(said.exception, BadFile)
     assert "was tuned for Mali-G78 with driver r38p1" in str(said.exception)

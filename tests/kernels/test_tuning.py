@@ -12,7 +12,7 @@ from kernels.tuning import (
     Limits,
     Shape,
     Tuned,
-    TunedDevice,
+    TunedFor,
     everything,
     nearest,
     parse_tuned,
@@ -24,7 +24,7 @@ from orchestrator.exits import exit_code
 from workloads.fault import BadFile, BadOutput
 
 ROOM = Limits(local_bytes=32768, max_group=256, images=True)
-DEVICE = TunedDevice("Adreno (TM) 630", "OpenCL 2.0 Adreno(TM) 630", "quite new")
+DEVICE = TunedFor("Adreno (TM) 630", "OpenCL 2.0 Adreno(TM) 630", "quite new")
 SHAPE = Shape(256, 256, 256)
 FOUND = [
     Tuned(SHAPE, Candidate.of("packed", {"MR": 6, "NR": 16, "STRIPS": 4}), 120.5, 31),
@@ -107,7 +107,7 @@ def test_what_is_no_tuning_file_is_refused_in_a_sentence(
     path = tmp_path / "phone.tuned"
     path.write_text(text)
     with pytest.raises(BadFile, match=f"is no tuning file: .*{why}"):
-        read_tuned(path, TunedDevice("a", "b", "c"))
+        read_tuned(path, TunedFor("a", "b", "c"))
 
 
 def test_a_tuning_file_of_other_kernels_is_refused(tmp_path: Path) -> None:
