@@ -75,8 +75,12 @@ class Lookout:
         if sweeps[0].id != self._shown:
             self._shown = sweeps[0].id
             self._course = Paced(_Course(self._db, self._shown).read)
-        cells, rest = self._course()
-        return replace(view, cells=cells, rest=rest)
+        cells, rest, waiting = self._course()
+        told = tuple(
+            replace(phone, waiting=waiting[phone.serial]) if phone.serial in waiting else phone
+            for phone in phones
+        )
+        return replace(view, phones=told, cells=cells, rest=rest)
 
 
 def _followed(db: Database, sweep: str | None) -> tuple[tuple[SweepSummary, ...], int]:
@@ -89,7 +93,7 @@ def _followed(db: Database, sweep: str | None) -> tuple[tuple[SweepSummary, ...]
 
 
 class _Course:
-    """How a sweep goes: its cells, and when it will be finished."""
+    """How a sweep goes: its cells, when it will be finished, and which phones it waits for."""
 
     def __init__(self, db: Database, sweep: str) -> None:
         self._db = db
@@ -98,7 +102,7 @@ class _Course:
         self._last = 0
         self._taken: dict[str, list[float]] = {}
 
-    def read(self) -> tuple[tuple[Cell, ...], Remaining | None]:
+    def read(self) -> tuple[tuple[Cell, ...], Remaining | None, dict[str, int]]:
         """Look again."""
         for item in taken_since(self._db, self._sweep, self._last):
             self._last = item.report
@@ -112,7 +116,8 @@ class _Course:
         left = runs_left(self._db, self._sweep)
         ended = done - sum(sum(kinds.values()) for kinds in left.values())
         tries = 1.0 + void / ended if ended else 1.0
-        return cells, remaining(left, self._taken, tries)
+        waiting = {phone: sum(kinds.values()) for phone, kinds in left.items()}
+        return cells, remaining(left, self._taken, tries), waiting
 
 
 def look(db: Database, broker: Broker, sweep: str | None = None) -> LabView:

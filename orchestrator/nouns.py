@@ -103,6 +103,7 @@ class KnownPhone:
     reserved_until: float = 0.0
     reserved_why: str = ""
     lease: Lease | None = None
+    waiting: int = 0  # runs of the followed sweep that wait for it
     left_s: float | None = None
     steps: int | None = None
     locked_khz: dict[int, int] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def watch(
     lab = read_lab(lab_folder)
     db, broker = open_store(lab), open_broker(lab)
     sweep = find_sweep(db, name).id if name else None
-    wish = Wish(sweep, str(lab.root), read_only, ascii_only)
+    wish = Wish(sweep, lab.root.name, read_only, ascii_only)
     if still_life["once"] or still_life["svg"]:
         return _take_still(db, broker, wish, **still_life)
 
@@ -101,7 +101,7 @@ def _take_still(
         show(lines)
     if svg is not None:
         draw(lines, svg, "farm watch")
-        click.echo(f"wrote {svg}", err=True)
+        click.echo(svg)
     return 0
 
 

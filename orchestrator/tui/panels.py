@@ -145,7 +145,8 @@ def _trouble(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
     names = names_of(seen.view.phones)
     for phone in seen.view.phones:
         look = look_of(phone, now)
-        if look.order <= LOOKS["away"].order:
+        stuck = look is LOOKS["reserved"] and phone.waiting
+        if look.order <= LOOKS["away"].order or stuck:
             words = f" {names[phone.serial]}: {doing(phone, now)}"
             lines.append(line(width, (f"{look.mark} {look.word}", look.style), (words, "")))
     for event in reversed(seen.events):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from orchestrator.nouns import KnownPhone
@@ -23,6 +24,7 @@ from orchestrator.tui.words import (
 
 TREND_LOOKS, TREND_C = 8, 0.4
 MODEL_MIN = 12
+HOT_C = 75.0  # of a CPU; phones are held cool by their own means from about here
 
 
 class Column(NamedTuple):
@@ -46,7 +48,7 @@ def trend(trace: Trace) -> str:
 def _temp(phone: KnownPhone, trace: Trace, now: datetime) -> Piece:
     if phone.temp_c is None:
         return "--  ", "dim"
-    return f"{phone.temp_c:.1f}{trend(trace)}", "red" if phone.temp_c >= 45 else ""
+    return f"{phone.temp_c:.1f}{trend(trace)}", "red" if phone.temp_c >= HOT_C else ""
 
 
 def _state(phone: KnownPhone, trace: Trace, now: datetime) -> Piece:
@@ -106,13 +108,14 @@ def phone_table(
     """Headings and so many rows around the selected phone."""
     before = [column for column in COLUMNS if ui.width >= column.from_width]
     after = [column for column in AFTER if ui.width >= column.from_width]
-    name_cells = min(26, max(MODEL_MIN, ui.width // 5))
+    names = names_of(seen.view.phones)
+    longest = max((cell_len(name) for name in names.values()), default=MODEL_MIN)
+    name_cells = min(26, longest, max(MODEL_MIN, ui.width // 5))
     fixed = 2 + name_cells + 2 + sum(column.cells + 1 for column in (*before, *after))
     trial_cells = max(0, ui.width - fixed)
     top = window(place, len(phones), ui.top, rows)
     lines = [_headings(before, after, name_cells, trial_cells, ui.width)]
     short = ui.width < 150
-    names = names_of(seen.view.phones)
     for at, phone in enumerate(phones[top : top + rows], top):
         trace = seen.traces.get(phone.serial, NO_TRACE)
         selected = at == place

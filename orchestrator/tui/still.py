@@ -1,6 +1,7 @@
 """A still of the screen: printed once, or written to a file as a picture."""
 
 import io
+import re
 import shutil
 import threading
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from orchestrator.tui.panels import screen
 from orchestrator.tui.state import Ui
 
 SIZE = (120, 40)
+_FONTS = re.compile(r"\s*@font-face \{.*?\}|\s*<!-- Generated.*?-->", re.DOTALL)
 
 
 def still(
@@ -57,4 +59,5 @@ def draw(lines: Sequence[Text], picture: Path, title: str) -> None:
     for text in lines:
         console.print(text, soft_wrap=True)
     content = console.export_svg(title=title, theme=MONOKAI, unique_id="farm")
-    picture.write_text(content, encoding="utf-8")
+    # The picture is looked at where there is no network, too: any monospaced font will do.
+    picture.write_text(_FONTS.sub("", content), encoding="utf-8")

@@ -100,17 +100,24 @@ def is_reserved(phone: KnownPhone, now: datetime) -> bool:
 def doing(phone: KnownPhone, now: datetime, short: bool = False) -> str:
     """What it is at, or why it is at nothing."""
     look = look_of(phone, now)
-    if phone.health != "good":
-        return said(phone.health_why, 200) or phone.health
-    if look is LOOKS["away"]:
-        last = f", last seen {phone.seen_at.astimezone():%d %b %H:%M}" if phone.seen_at else ""
-        return (said(phone.why, 200) or "no host sees it") + last
-    if phone.state == "busy":
+    if look.order > LOOKS["away"].order and phone.state == "busy":
         label = briefly(phone.run) if short else said(phone.run, 200)
         return f"next: {label}" if look.word in ("cool", "charge", "prepare", "pin") else label
+    if look is LOOKS["idle"]:
+        queued = f"{phone.waiting} runs queued, none given yet"
+        return queued if phone.waiting else "nothing queued for it"
+    waiting = f"{phone.waiting} runs wait for it; " if phone.waiting else ""
+    return waiting + _why_not(phone, look)
+
+
+def _why_not(phone: KnownPhone, look: Look) -> str:
+    """What keeps it from work."""
+    if phone.health != "good":
+        return said(phone.health_why, 200) or phone.health
     if look is LOOKS["reserved"]:
         return _reservation(phone)
-    return "nothing queued for it"
+    last = f", last seen {phone.seen_at.astimezone():%d %b %H:%M}" if phone.seen_at else ""
+    return (said(phone.why, 200) or "no host sees it") + last
 
 
 def _reservation(phone: KnownPhone) -> str:

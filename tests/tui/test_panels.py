@@ -93,6 +93,14 @@ def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
     assert "ETA: no run has ended yet" in text_of(type(seen)(view))
 
 
+def test_runs_that_wait_for_a_phone_that_cannot_work_are_told() -> None:
+    mine = a_known("PH2", "idle", reserved_by="lin", waiting=4)
+    text = text_of(a_seen(mine), width=200, height=60)
+    assert 2 <= text.count("4 runs wait for it; for lin")
+    next_ = a_known("PH3", "idle", waiting=3)
+    assert "3 runs queued" in text_of(a_seen(next_))
+
+
 def test_twins_are_told_apart() -> None:
     facts = [a_phone(serial, model="Pixel 6 Professional Edition") for serial in ("AA01", "BB02")]
     twins = [a_known(each.serial, "idle", facts=each) for each in facts]

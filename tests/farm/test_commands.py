@@ -1,0 +1,155 @@
+"""The rest of the command line: one grammar, and every change says what it did and how to undo."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.farm.conftest import Farm, run_farm
+from workloads.lab import Lab
+
+NOOP = "farm: 1\nname: {name}\nworkload: noop\nphones: all\nrepeat: 1\n"
+
+
+def done(farm: Farm, *words: str) -> str:
+    """A command that has to succeed; what it printed."""
+    made = farm.command(*words)
+    assert 0 == made.returncode, f"{words}: {made.stderr}"
+    return made.stdout + made.stderr
+
+
+def test_a_phone_is_steered_and_every_change_can_be_undone(farm: Farm) -> None:
+    serial = farm.idle()[0]
+    short = serial[:-2]
+    for words, says, undo in (
+        (
+            ("tag", short, "paper", "old"),
+            "tagged old, paper",
+            f"farm phone tag {serial} -old -paper",
+        ),
+        (
+            ("tag", short, "-old", "-paper"),
+            "tagged with nothing",
+            f"farm phone tag {serial} old paper",
+        ),
+        (("quarantine", short, "--why", "swollen"), "quarantined", f"farm phone release {serial}"),
+        (("release", short), "gets runs again", f"farm phone quarantine {serial}"),
+        (
+            ("reserve", short, "--for", "lin", "--why", "demo"),
+            "reserved for lin",
+            "farm phone unreserve",
+        ),
+        (("unreserve", short), "gets runs again", f"farm phone reserve {serial}"),
+    ):
+        text = done(farm, "phone", *words)
+        assert says in text
+        assert f"undo with: {undo}" in text
+        assert "nothing to" in done(farm, "phone", *words), "twice is once"
+    assert "swollen" not in done(farm, "phone", "show", serial)
+    assert serial in done(farm, "audit", serial)
+
+
+def test_a_dry_run_changes_nothing(farm: Farm) -> None:
+    serial = farm.idle()[0]
+    text = done(farm, "phone", "quarantine", serial, "--why", "x", "--dry-run")
+    assert "would be done" in text
+    assert "good" == farm.phone(serial).health
+
+
+def test_phones_are_listed_by_selector(farm: Farm) -> None:
+    lines = done(farm, "phone", "list", "--select", "meizu* or model == 'xiaomi mi 9'").splitlines()
+    assert 3 == len(lines)
+    for selector, code in (("soc == nothing*", 6), ("soc ==", 2)):
+        made = farm.command("phone", "list", "--select", selector)
+        assert code == made.returncode, made.stderr
+
+
+def test_a_sweep_is_steered_and_its_trials_are_shown(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "steered.yaml"
+    file.write_text(NOOP.format(name="steered"))
+    done(farm, "sweep", "submit", str(file))
+    done(farm, "watch", "steered")
+    assert "priority 50 becomes 80" in done(farm, "sweep", "priority", "steered", "80")
+    assert "paused" in done(farm, "sweep", "pause", "steered", "--why", "lunch")
+    assert "lunch" in done(farm, "sweep", "show", "steered")
+    assert "goes on" in done(farm, "sweep", "resume", "steered")
+    assert "nothing to retry" in done(farm, "sweep", "retry", "steered")
+    trials = done(farm, "trial", "list", "steered").splitlines()
+    assert 7 == len(trials)
+    trial = trials[1].split("\t")[0]
+    assert "1 done" in done(farm, "trial", "show", trial[:-2])
+    assert "attempt 1" in done(farm, "trial", "logs", trial)
+    assert [] == json.loads(done(farm, "trial", "list", "steered", "--state", "failed", "--json"))
+    made = farm.command("trial", "show", "tr-")
+    assert (2, True) == (made.returncode, "beginning of several" in made.stderr)
+
+
+def test_hosts_are_listed_and_drained(farm: Farm) -> None:
+    assert "host-a\tup\t3" in done(farm, "agent", "list")
+    assert "undo with: farm agent undrain host-a" in done(farm, "agent", "drain", "host-a")
+    assert "host-a\tdrained" in done(farm, "agent", "list")
+    done(farm, "agent", "undrain", "host-a")
+    made = farm.command("agent", "drain", "nobody")
+    assert (2, True) == (made.returncode, "there is no host" in made.stderr)
+
+
+def test_the_doctor_finds_a_working_lab_well(farm: Farm) -> None:
+    made = farm.command("doctor", "--json")
+    found = {finding["what"]: finding["level"] for finding in json.loads(made.stdout)}
+    assert {"ok"} == {found[name] for name in ("broker", "store", "scheduler", "host host-a")}
+
+
+def test_the_doctor_says_what_helps_when_nothing_is_up(tmp_path: Path) -> None:
+    made = run_farm("doctor", "--lab", tmp_path)
+    assert 5 == made.returncode
+    assert "ERROR   broker" in made.stdout
+    assert "what helps: start the lab: farm up" in made.stdout
+
+
+def test_settings_say_where_they_come_from(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text('[broker]\nurl = "redis://u:secret@db:1/0"\n')
+    made = run_farm("config", "show", "--origin", "--lab", tmp_path)
+    assert "secret" not in made.stdout
+    assert f"broker.url\tredis://***@db:1/0\t{tmp_path / 'lab.toml'}" in made.stdout
+    assert "agent.slots\t60\tdefault" in made.stdout
+
+
+def test_a_new_lab_folder_explains_its_settings_and_is_never_overwritten(tmp_path: Path) -> None:
+    made = run_farm("init", tmp_path / "lab")
+    assert 0 == made.returncode, made.stderr
+    written = (tmp_path / "lab" / "lab.toml").read_text()
+    for line in ("[scheduler]", "# lease_s = 30.0", "# slots = 60"):
+        assert line in written
+    assert "None" not in written
+    live = written.replace("# lease_s", "lease_s").replace("# slots", "slots")
+    (tmp_path / "lab" / "lab.toml").write_text(live)
+    assert 60 == Lab.read(tmp_path / "lab", {}).settings.agent.slots
+    for sweep in (tmp_path / "lab" / "sweeps").glob("*.yaml"):
+        assert 0 == run_farm("sweep", "validate", sweep).returncode, sweep
+        break
+    again = run_farm("init", tmp_path / "lab")
+    assert (7, True) == (again.returncode, "nothing was changed" in again.stderr)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(shell: str) -> None:
+    made = run_farm("completion", shell)
+    assert (0, True) == (made.returncode, "_FARM_COMPLETE" in made.stdout)
+
+
+def test_tab_knows_commands_and_sweeps(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_FARM_COMPLETE", "bash_complete")
+    monkeypatch.setenv("FARM_LAB", str(farm.lab.root))
+    for typed, wanted in (("farm sw", "sweep"), ("farm phone show V", farm.idle()[0])):
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+        assert wanted in run_farm().stdout, os.environ["COMP_WORDS"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "word"),
+    [("exit-codes", "130"), ("sweep-file", "matrix:"), ("selectors", "root and ram_mb >= 6000")],
+)
+def test_help_needs_no_network(topic: str, word: str) -> None:
+    assert word in run_farm("help", topic).stdout

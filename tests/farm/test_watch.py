@@ -1,0 +1,74 @@
+"""`farm watch` while a farm works: three sizes, keys, pipes, pictures."""
+
+import json
+from pathlib import Path
+
+from orchestrator.nouns import SweepState
+from orchestrator.store.queries import find_sweep
+from tests.farm.conftest import Farm, wait_for
+from tests.tui.glass import glass
+
+SWEEP = """farm: 1
+name: watched
+workload: mlp-4
+phones: all
+matrix:
+  batch_size: [32, 256]
+conditions: {cores: big2, freq: high}
+repeat: 2
+"""
+
+
+def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "watched.yaml"
+    file.write_text(SWEEP)
+    made = farm.command("sweep", "submit", file)
+    assert 0 == made.returncode, made.stderr
+    sweep = find_sweep(farm.db, "watched").id
+    with glass("watch", sweep, "--lab", farm.lab.root) as screen:
+        screen.wait("watched", "● live", "phones 6", "Meizu 16T")
+        screen.wait("mlp-4 b", "/24 runs")
+        screen.resize(120, 40)
+        screen.wait("temp °C", "GHz", "lease ")
+        screen.press("/meizu*\r")
+        screen.wait("phones 1 of 6", "filter: meizu*")
+        screen.press("\r")
+        screen.wait("esc goes back", "policy7")
+        screen.press("\x1b")
+        screen.wait("phones 1 of 6")
+        screen.press("\x1b")
+        screen.wait("phones 6 ─")
+        screen.resize(200, 60)
+        screen.wait("matrix: 1 conditions x 2 cases", "what is wrong", "hosts 2")
+        screen.press("py")
+        screen.wait("PAUSED", "undo with: farm sweep resume")
+        assert SweepState.PAUSED is find_sweep(farm.db, "watched").state
+        screen.press("py")
+        screen.wait("goes on")
+        screen.wait("FINISHED", seconds=60)
+        assert 0 == screen.ended()
+    wait_for(lambda: len(farm.idle()) == 6, "all phones idle again")
+
+
+def test_a_finished_sweep_can_be_looked_at_in_every_form(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "still.yaml"
+    file.write_text(SWEEP.replace("watched", "still").replace("mlp-4", "noop").split("matrix")[0])
+    assert 0 == farm.command("sweep", "submit", file).returncode
+    piped = farm.command("watch", "still", "--exit-status")
+    assert (0, True) == (piped.returncode, "left=0" in piped.stdout)
+    assert "\x1b" not in piped.stdout
+    (line,) = farm.command("watch", "still", "--json").stdout.splitlines()
+    assert "summary" == json.loads(line)["kind"]
+    once = farm.command("watch", "still", "--once", "--size", "80x24", "--ascii")
+    assert (0, 24) == (once.returncode, len(once.stdout.splitlines()))
+    assert once.stdout.isascii()
+    assert "FINISHED" in once.stdout
+    picture = tmp_path / "screen.svg"
+    drawn = farm.command("watch", "still", "--svg", picture, "--size", "120x30")
+    assert 0 == drawn.returncode, drawn.stderr
+    text = picture.read_text()
+    assert "<svg" in text
+    assert "Meizu" in text
+    assert "https://" not in text.replace("http://www.w3.org", ""), "it needs no network"
+    wrong = farm.command("watch", "still", "--once", "--size", "huge")
+    assert (2, True) == (wrong.returncode, "write it like 120x40" in wrong.stderr)
