@@ -152,7 +152,7 @@ class Scheduler:
                 self._broker.tell(change.event)
             self._broker.pin(write_board(self._db, presences))
             self._pinned_at = now
-        leased = leases.under_way(self._db)
+        leased = leases.at_work(self._db)
         free = [serial for serial in self._sight.idle if serial not in leased]
         doubtful = {serial: self._sight.doubtful.get(serial) for serial in free}
         waiting = leases.unfinished(self._db, {run for run in doubtful.values() if run})

@@ -146,7 +146,8 @@ _PLACE = (
         chosen=bindparam("order"),
     )
 )
-_UNDER_WAY = select(run.c.id, run.c.phone, run.c.trial, run.c.repeat, run.c.attempt).where(
+_AT_WORK = select(run.c.phone).where(run.c.state == RunState.LEASED)
+_UNDER_WAY = select(run.c.id, run.c.trial, run.c.repeat, run.c.attempt).where(
     run.c.state == RunState.LEASED
 )
 _RENEW = (
@@ -337,26 +338,20 @@ def unwanted(db: Database) -> list[tuple[str, RunId]]:
     ]
 
 
-def under_way(db: Database) -> dict[str, tuple[int, RunId]]:
-    """What every phone with a lease is leased for: the run's row, and the attempt."""
+def at_work(db: Database) -> set[str]:
+    """Phones that have a lease."""
     with db.read() as connection:
-        rows = connection.execute(_UNDER_WAY).all()
-    # These are our own rows: checking each again would cost more than reading them.
-    return {
-        row.phone: (
-            row.id,
-            RunId.model_construct(trial=row.trial, repeat=row.repeat, attempt=row.attempt),
-        )
-        for row in rows
-    }
+        return set(connection.execute(_AT_WORK).scalars())
 
 
 def renew(db: Database, running: Collection[RunId], until: float) -> int:
     """Extend the leases of runs that a heartbeat names; a stale attempt renews nothing."""
-    alive = [row for row, attempt in under_way(db).values() if attempt in running]
+    named = {(item.trial, item.repeat, item.attempt) for item in running}
     too_long = (run.c.state == RunState.LEASED, run.c.lease_until > until)
     with db.write() as connection:
         connection.execute(update(run).where(*too_long).values(lease_until=until))
+        rows = connection.execute(_UNDER_WAY).all()
+        alive = [row[0] for row in rows if (row[1], row[2], row[3]) in named]
         return connection.execute(_RENEW, {"ids": alive, "until": until}).rowcount if alive else 0
 
 
