@@ -6,6 +6,7 @@ what a phone's runs owe to luck is already in that phone's result.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
+
+from orchestrator.analysis.stats import median
 
 RESAMPLES = 2000
 UNITS_MIN = 4  # fewer phones or trials say nothing about how phones or trials differ
@@ -77,7 +80,7 @@ def spread_of(pairs: Sequence[Pair], seed: int = 0) -> Spread | None:
 
 
 def _log_ratio(pair: Pair) -> float:
-    return float(np.log(np.median(pair.candidate)) - np.log(np.median(pair.base)))
+    return math.log(median(pair.candidate) / median(pair.base))
 
 
 def _of_units(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.provenance import weakest
 from orchestrator.nouns import Figure, Making, MeasuredRun, MeasuredTrial, TrialFigures
-from workloads.measure import Standing
+from workloads.measure import Provenance, Standing
 
 
 def figures_of(runs: Iterable[MeasuredRun], metric: str = "") -> list[TrialFigures]:
@@ -39,14 +39,14 @@ def _trial(figures: Sequence[Figure]) -> TrialFigures:
         blocks=tuple(figure.block for figure, _ in counting),
         times=tuple(figure.at for figure, _ in counting),
         provenance=weakest(made) if made else None,
-        makings=frozenset(_making(figure) for figure, _ in counting),
+        makings=frozenset(map(_making, {(f.provenance, f.control, f.grade) for f, _ in counting})),
         left_out=left_out,
     )
 
 
-def _making(figure: Figure) -> Making:
-    source = figure.provenance.source.value if figure.provenance else "unknown"
-    return Making(source, figure.control, figure.grade)
+def _making(told: tuple[Provenance | None, str, str]) -> Making:
+    provenance, control, grade = told
+    return Making(provenance.source.value if provenance else "unknown", control, grade)
 
 
 def _why_not(figure: Figure) -> str:

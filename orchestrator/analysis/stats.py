@@ -43,8 +43,9 @@ class Interval:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value."""
-    return float(np.median(values))
+    """The middle value. Of the few runs of a cell, sorting them is the quickest way."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def median_interval(values: Sequence[float], seed: int = 0) -> Interval:

@@ -97,7 +97,7 @@ def _read(part: str, row: Mapping[str, Any]) -> Row:
         seen = datetime.fromtimestamp(0).astimezone()
         return read | {"seen_at": seen, "fence": int(time())}
     if table is run:
-        if row["state"] not in (RunState.DONE, RunState.FAILED):
+        if row["state"] in (RunState.QUEUED, RunState.LEASED):
             raise Refused("a run in it is not finished, and would be run here")
         return read | _LEASE
     return read

@@ -32,7 +32,7 @@ def figures(db: Database, metric: str = "", sweep: str | None = None) -> list[Fi
     graded = kind is not None and kind.family == "energy"
     with db.read() as connection:
         trials = _trials(connection, sweep)
-        found = connection.execute(_question(connection, metric, sweep, graded))
+        found = connection.execute(_question(connection, metric, sweep, graded)).all()
         return list(_figures(trials, found, metric, graded))
 
 
@@ -70,12 +70,12 @@ def _question(connection: Connection, metric: str, sweep: str | None, graded: bo
             report.c.received_at,
             report.c.status,
             report.c.standing,
-            _control(connection).label("control"),
             metrics.c.name,
             metrics.c.value,
             metrics.c.source,
             metrics.c.model,
             metrics.c.error_rel,
+            _control(connection).label("control"),
             *([report.c.body] if graded else []),
         )
         .join(run, and_(run.c.trial == report.c.trial, run.c.repeat == report.c.repeat))
@@ -106,23 +106,26 @@ def _figures(
     # A run may have the headlines of several protocols: only that of its own is asked for.
     best: dict[int, Any] = {}
     for row in rows:
-        if row.id not in best or row.name == (metric or trials[row.trial].condition.headline):
-            best[row.id] = row
+        number, of, name = row[0], row[1], row[6]
+        if number not in best or name == (metric or trials[of].condition.headline):
+            best[number] = row
     for row in best.values():
-        of = trials[row.trial]
+        _, trial_id, block, at, status, standing, name, value, *making = row
+        of = trials[trial_id]
         wanted = metric or of.condition.headline
-        void = row.status == VOID
-        known = row.name == wanted and row.value is not None and not void
+        void = status == VOID
+        known = name == wanted and value is not None and not void
+        source, model, error_rel, control = making[:4]
         yield Figure(
             of=of,
             metric=wanted,
-            block=row.block,
-            at=aware(row.received_at),
-            standing=Standing.VOID if void else Standing(row.standing),
-            control=row.control or "unknown",
-            grade=_grade(row.body, wanted) if graded and known else "",
-            value=row.value if known else None,
-            provenance=_provenance(row.source, row.model, row.error_rel) if known else None,
+            block=block,
+            at=aware(at),
+            standing=Standing.VOID if void else Standing(standing),
+            control=control or "unknown",
+            grade=_grade(making[4], wanted) if graded and known else "",
+            value=value if known else None,
+            provenance=_provenance(source, model, error_rel) if known else None,
         )
 
 
