@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.lab.twin import ask_twin
+from orchestrator.lab.twin import ask_twins
 from orchestrator.nouns import KnownPhone, Trial
 from orchestrator.plan.doubts import doubts
-from orchestrator.plan.estimate import Basis, Expected, Past, PhoneEstimate, estimate
+from orchestrator.plan.estimate import Basis, Past, PhoneEstimate, estimate
 from orchestrator.plan.expand import Expansion, expand
 from orchestrator.plan.health import Health
 from orchestrator.plan.sweep import Sweep
@@ -111,17 +111,20 @@ def _estimates(
     trials_of: dict[str, list[Trial]] = {facts.serial: [] for facts in phones}
     for trial in expansion.trials:
         trials_of[trial.phone].append(trial)
-    twins: dict[str, Expected | None] = {}
-    found = []
-    for facts in phones:
-        trials = trials_of[facts.serial]
-        estimated = estimate(sweep, trials, facts, past, None)
-        if Basis.LENGTH in estimated.bases and has_twin(facts):
-            if facts.model not in twins:
-                twins[facts.model] = answer(ask_twin(facts.model, questions(trials, sweep.seed)))
-            estimated = estimate(sweep, trials, facts, past, twins[facts.model])
-        found.append(estimated)
-    return tuple(found)
+    bare = {facts.serial: estimate(sweep, trials_of[facts.serial], facts, past) for facts in phones}
+    asking = [facts for facts in phones if _needs_twin(facts, bare[facts.serial])]
+    said = ask_twins(
+        {facts.model: questions(trials_of[facts.serial], sweep.seed) for facts in asking}
+    )
+    for facts in asking:
+        twin = answer(said.get(facts.model, ()))
+        bare[facts.serial] = estimate(sweep, trials_of[facts.serial], facts, past, twin)
+    return tuple(bare.values())
+
+
+def _needs_twin(facts: PhoneFacts, found: PhoneEstimate) -> bool:
+    """Whether a phone has no past to go by, and a twin that may know."""
+    return Basis.LENGTH in found.bases and has_twin(facts)
 
 
 def _disk(sweep: Sweep, runs: int, sizes: history.Sizes) -> Disk:

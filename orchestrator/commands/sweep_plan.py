@@ -61,8 +61,8 @@ def _rule_lines(sweep: Sweep) -> list[str]:
 
 
 def _show_phones(outlook: Outlook) -> None:
-    print_table(HEADINGS, [_row(each) for each in outlook.estimates])
     if outlook.estimates:
+        print_table(HEADINGS, [_row(each) for each in outlook.estimates])
         longest = max(outlook.estimates, key=lambda each: each.total.p50_s)
         click.echo(f"  in all: at most {outlook.runs} runs; the last phone is {longest.phone}")
     for phone, why in outlook.unwell.items():

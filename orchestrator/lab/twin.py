@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.lab.children import service_command
@@ -10,19 +10,27 @@ from orchestrator.lab.children import service_command
 WAIT_S = 60.0
 
 
-def ask_twin(model: str, runs: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:
-    """Seconds of measuring and of cooling, of each run that the twin of a model can tell."""
-    if not runs:
-        return []
+Pair = tuple[float, float]
+
+
+def ask_twins(runs_of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, list[Pair]]:
+    """Seconds of measuring and cooling of runs by model, of those that a twin can tell."""
+    question = [{"model": model, "runs": list(runs)} for model, runs in runs_of.items()]
+    if not question:
+        return {}
     try:
         made = subprocess.run(
             service_command("virtual", "foresee"),
-            input=json.dumps({"model": model, "runs": list(runs)}),
+            input=json.dumps(question),
             capture_output=True,
             text=True,
             timeout=WAIT_S,
             check=True,
         )
-        return [(pair[0], pair[1]) for pair in json.loads(made.stdout) if pair]
+        answers = json.loads(made.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
-        return []  # the plan then says that it rests on less
+        return {}  # the plan then says that it rests on less
+    return {
+        model: [(pair[0], pair[1]) for pair in pairs]
+        for model, pairs in zip(runs_of, answers, strict=True)
+    }

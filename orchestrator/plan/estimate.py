@@ -113,7 +113,7 @@ def estimate(
     trials: Sequence[Trial],
     facts: PhoneFacts,
     past: Past,
-    twin: Expected | None,
+    twin: Expected | None = None,
 ) -> PhoneEstimate:
     """What one phone is in for; its twin may know where the past does not."""
     cells = {sweep.trial_id(cell.key, facts.serial): cell.key for cell in sweep.cells}

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from orchestrator.lab.twin import ask_twin
+from orchestrator.lab.twin import ask_twins
 from orchestrator.plan.estimate import Basis, Past, estimate
 from orchestrator.plan.expand import expand
 from orchestrator.plan.sweep import read_sweep
@@ -27,7 +27,12 @@ repeat: 1
 def test_a_long_run_is_foreseen_to_be_long_and_to_cool_for_long() -> None:
     sweep = read_sweep(TEXT)
     trials = expand(sweep, [MEIZU]).trials
-    said = answer(ask_twin(MEIZU.model, questions(trials, sweep.seed)))
+    asked = questions(trials, sweep.seed)
+    pairs = ask_twins({MEIZU.model: asked, "Xiaomi MI 9": asked, "Abacus 1": asked})
+    assert {"Meizu 16T": 2, "Xiaomi MI 9": 2, "Abacus 1": 0} == {
+        model: len(each) for model, each in pairs.items()
+    }
+    said = answer(pairs["Meizu 16T"])
     assert said is not None
     (cold_s, soon_s), (hot_s, late_s) = sorted(said.pairs)
     assert (8, 600) == (round(cold_s), round(hot_s))
@@ -36,16 +41,13 @@ def test_a_long_run_is_foreseen_to_be_long_and_to_cool_for_long() -> None:
     assert {Basis.TWIN: 2} == found.bases
 
 
-def test_a_model_that_has_no_twin_is_not_guessed_at() -> None:
-    sweep = read_sweep(TEXT)
-    other = MEIZU.model_copy(update={"model": "Abacus 1"})
-    assert has_twin(other)
-    trials = expand(sweep, [other]).trials
-    assert None is answer(ask_twin(other.model, questions(trials, sweep.seed)))
+def test_only_a_simulated_phone_has_a_twin_and_no_answer_is_no_guess() -> None:
+    assert has_twin(MEIZU)
     assert not has_twin(phone("real"))
+    assert None is answer([])
 
 
 def test_a_question_that_is_none_is_refused_in_a_sentence() -> None:
     command = [sys.executable, "-m", "orchestrator", "virtual", "foresee"]
-    made = subprocess.run(command, input="{}", capture_output=True, text=True, check=False)
+    made = subprocess.run(command, input="[1]", capture_output=True, text=True, check=False)
     assert (2, False) == (made.returncode, "Traceback" in made.stderr)

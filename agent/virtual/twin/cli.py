@@ -59,17 +59,25 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
 
 @click.command(name="foresee")
 def foresee_command() -> None:
-    """Say how long runs would take: JSON {"model", "runs"} on stdin, pairs of seconds on stdout."""
+    """Say how long runs would take, in the phone's time.
+
+    On stdin a JSON list of {"model", "runs"}; on stdout for each a list of [measuring, cooling].
+    """
     from agent.virtual.twin.foresee import Wanted, foresee, profile_of
 
     try:
-        asked = json.load(sys.stdin)
-        model, runs = asked["model"], [Wanted(**run) for run in asked["runs"]]
+        asked = [
+            (phone["model"], [Wanted(**run) for run in phone["runs"]])
+            for phone in json.load(sys.stdin)
+        ]
     except (ValueError, KeyError, TypeError) as error:
         raise click.UsageError(f"stdin is not the question it should be: {error}") from error
-    profile = profile_of(model)
-    found = [foresee(profile, run) if profile else None for run in runs]
-    click.echo(json.dumps([[each.measured_s, each.cooled_s] if each else None for each in found]))
+    answers = []
+    for model, runs in asked:
+        profile = profile_of(model)
+        found = [foresee(profile, run) for run in runs] if profile else []
+        answers.append([[each.measured_s, each.cooled_s] for each in found if each])
+    click.echo(json.dumps(answers))
 
 
 @click.command(name="calibrate")

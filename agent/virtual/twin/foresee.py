@@ -12,6 +12,7 @@ from agent.virtual.twin.condition import UnknownCondition
 
 _LOOK_S = 5.0
 _RUNGS = {"free": None, "fixed": None}
+_NAMES = ("ro.product.marketname", "ro.config.marketing_name", "ro.product.model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,22 @@ class Foreseen:
     cooled_s: float
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1)
+def _profiles() -> dict[str, str]:
+    """Profiles by the names that their phones tell, with and without the maker's."""
+    named = {}
+    for name in profile_ids():
+        profile = load_profile(name)
+        told = [profile.name, *(profile.build.get(key, "") for key in _NAMES)]
+        maker = profile.build.get("ro.product.manufacturer", "")
+        named |= {f"{maker} {each}".lower(): name for each in told if each}
+        named |= {each.lower(): name for each in told if each}
+    return named
+
+
 def profile_of(model: str) -> str | None:
     """The profile of the phones that call themselves so."""
-    return next((name for name in profile_ids() if load_profile(name).name == model), None)
+    return _profiles().get(model.lower())
 
 
 def foresee(profile_id: str, wanted: Wanted) -> Foreseen | None:
