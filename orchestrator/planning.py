@@ -12,7 +12,7 @@ from orchestrator.plan.estimate import Basis, Past, PhoneEstimate, estimate
 from orchestrator.plan.expand import Expansion, expand
 from orchestrator.plan.health import Health
 from orchestrator.plan.sweep import Sweep
-from orchestrator.plan.twin import answer, has_twin, questions
+from orchestrator.plan.twin import answer, asked_about, has_twin, question
 from orchestrator.store import history, queries
 from orchestrator.store.database import Database
 from workloads.phone import PhoneFacts
@@ -112,13 +112,16 @@ def _estimates(
     for trial in expansion.trials:
         trials_of[trial.phone].append(trial)
     bare = {facts.serial: estimate(sweep, trials_of[facts.serial], facts, past) for facts in phones}
-    asking = [facts for facts in phones if _needs_twin(facts, bare[facts.serial])]
-    said = ask_twins(
-        {facts.model: questions(trials_of[facts.serial], sweep.seed) for facts in asking}
-    )
-    for facts in asking:
-        twin = answer(said.get(facts.model, ()))
-        bare[facts.serial] = estimate(sweep, trials_of[facts.serial], facts, past, twin)
+    asked = {
+        facts.model: asked_about(trials_of[facts.serial], sweep.seed)
+        for facts in phones
+        if _needs_twin(facts, bare[facts.serial])
+    }
+    said = ask_twins({model: [question(each) for each in some] for model, some in asked.items()})
+    for facts in phones:
+        if _needs_twin(facts, bare[facts.serial]) and facts.model in said:
+            twin = answer(asked[facts.model], said[facts.model])
+            bare[facts.serial] = estimate(sweep, trials_of[facts.serial], facts, past, twin)
     return tuple(bare.values())
 
 

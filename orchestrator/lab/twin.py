@@ -13,8 +13,8 @@ WAIT_S = 60.0
 Pair = tuple[float, float]
 
 
-def ask_twins(runs_of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, list[Pair]]:
-    """Seconds of measuring and cooling of runs by model, of those that a twin can tell."""
+def ask_twins(runs_of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, list[Pair | None]]:
+    """Seconds of measuring and cooling of runs by model; None for what a twin cannot tell."""
     question = [{"model": model, "runs": list(runs)} for model, runs in runs_of.items()]
     if not question:
         return {}
@@ -31,6 +31,6 @@ def ask_twins(runs_of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, list
     except (OSError, ValueError, subprocess.SubprocessError):
         return {}  # the plan then says that it rests on less
     return {
-        model: [(pair[0], pair[1]) for pair in pairs]
+        model: [(pair[0], pair[1]) if pair else None for pair in pairs]
         for model, pairs in zip(runs_of, answers, strict=True)
     }

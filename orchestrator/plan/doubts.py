@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import NormalDist
 
-from orchestrator.plan.estimate import PhoneEstimate
+from orchestrator.plan.estimate import Basis, PhoneEstimate
 from orchestrator.plan.policy import StopRule
 from orchestrator.plan.stopping import look_confidence
 from orchestrator.plan.sweep import Sweep
@@ -96,6 +96,9 @@ def _about_rules(sweep: Sweep) -> Iterator[str]:
 
 def _about_time(sweep: Sweep, estimates: Sequence[PhoneEstimate], now: datetime) -> Iterator[str]:
     policy = sweep.policy
+    bases = [set(each.bases) for each in estimates]
+    if any(Basis.TWIN in each and each != {Basis.TWIN} for each in bases):
+        yield "a twin counts by the phone's clock, history by the host's: their sum is a rough one"
     longest = max((each.total.p50_s for each in estimates), default=0.0)
     wall = policy.budget.wall_s
     if wall is not None and longest > wall:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from orchestrator.nouns import Trial
 from orchestrator.plan.policy import Policy
@@ -86,7 +87,11 @@ class Past:
                     self._sorted.setdefault((*who, what), []).append(pair)
 
     def expected(
-        self, trial: Trial, cell: tuple[str, str], facts: PhoneFacts, twin: Expected | None
+        self,
+        trial: Trial,
+        cell: tuple[str, str],
+        facts: PhoneFacts,
+        twin: Mapping[str, Expected],
     ) -> Expected:
         """What a run of a trial takes, from the nearest past that there is."""
         protocol = trial.condition.protocol.value
@@ -98,7 +103,7 @@ class Past:
         ):
             if key in self._sorted:
                 return Expected(basis, tuple(self._sorted[key]))
-        return twin or Expected(Basis.LENGTH, ((length_s(trial), 0.0),))
+        return twin.get(protocol) or Expected(Basis.LENGTH, ((length_s(trial), 0.0),))
 
 
 def length_s(trial: Trial) -> float:
@@ -113,9 +118,9 @@ def estimate(
     trials: Sequence[Trial],
     facts: PhoneFacts,
     past: Past,
-    twin: Expected | None = None,
+    twin: Mapping[str, Expected] = MappingProxyType({}),
 ) -> PhoneEstimate:
-    """What one phone is in for; its twin may know where the past does not."""
+    """What one phone is in for; its twin may know, by protocol, where the past does not."""
     cells = {sweep.trial_id(cell.key, facts.serial): cell.key for cell in sweep.cells}
     expected = {trial.id: past.expected(trial, cells[trial.id], facts, twin) for trial in trials}
     most = _runs_at_most(sweep.policy, [trial.id for trial in trials], sweep, facts.serial)

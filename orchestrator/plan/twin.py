@@ -22,19 +22,35 @@ def has_twin(facts: PhoneFacts) -> bool:
     return time is not None and time.source is Source.SIMULATED
 
 
-def questions(trials: Sequence[Trial], seed: int) -> list[dict[str, Any]]:
-    """Runs to ask about."""
+def asked_about(trials: Sequence[Trial], seed: int) -> list[Trial]:
+    """The trials that are drawn, some of every protocol."""
     known = [trial for trial in trials if trial.case.manifest is None]
-    known = [trial for trial in known if workload_of(trial.case).on_phone]
-    return [_run(trial) for trial in random.Random(seed).sample(known, min(len(known), ASKED_MAX))]
+    by_protocol: dict[str, list[Trial]] = {}
+    for trial in known:
+        if workload_of(trial.case).on_phone:
+            by_protocol.setdefault(trial.condition.protocol, []).append(trial)
+    source = random.Random(seed)
+    share = ASKED_MAX // max(1, len(by_protocol))
+    return [
+        trial
+        for _, group in sorted(by_protocol.items())
+        for trial in source.sample(group, min(len(group), share))
+    ]
 
 
-def answer(pairs: Sequence[tuple[float, float]]) -> Expected | None:
-    """What the phone's trials take, by what the twin said."""
-    return Expected(Basis.TWIN, tuple(pairs)) if pairs else None
+def answer(
+    asked: Sequence[Trial], pairs: Sequence[tuple[float, float] | None]
+) -> dict[str, Expected]:
+    """What the phone's trials take, by protocol, after what the twin said of some."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for trial, pair in zip(asked, pairs, strict=True):
+        if pair is not None:
+            found.setdefault(trial.condition.protocol.value, []).append(pair)
+    return {protocol: Expected(Basis.TWIN, tuple(group)) for protocol, group in found.items()}
 
 
-def _run(trial: Trial) -> dict[str, Any]:
+def question(trial: Trial) -> dict[str, Any]:
+    """A run, in the words that a twin understands."""
     condition = trial.condition
     launch = launch_of(trial.case, condition.launch)
     return {

@@ -26,7 +26,9 @@ def past(
 
 
 def estimated(sweep: Sweep, runs: list[PastRun], twin: Expected | None = None) -> PhoneEstimate:
-    return estimate(sweep, expand(sweep, [PIXEL]).trials, PIXEL, Past(runs), twin)
+    return estimate(
+        sweep, expand(sweep, [PIXEL]).trials, PIXEL, Past(runs), {"cold": twin} if twin else {}
+    )
 
 
 def test_the_nearest_past_is_asked_first_and_named() -> None:

@@ -61,7 +61,8 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
 def foresee_command() -> None:
     """Say how long runs would take, in the phone's time.
 
-    On stdin a JSON list of {"model", "runs"}; on stdout for each a list of [measuring, cooling].
+    On stdin a JSON list of {"model", "runs"}; on stdout for each a list of [measuring, cooling],
+    with null for a run that the twin cannot make sense of.
     """
     from agent.virtual.twin.foresee import Wanted, foresee, profile_of
 
@@ -75,8 +76,8 @@ def foresee_command() -> None:
     answers = []
     for model, runs in asked:
         profile = profile_of(model)
-        found = [foresee(profile, run) for run in runs] if profile else []
-        answers.append([[each.measured_s, each.cooled_s] for each in found if each])
+        found = [foresee(profile, run) if profile else None for run in runs]
+        answers.append([[each.measured_s, each.cooled_s] if each else None for each in found])
     click.echo(json.dumps(answers))
 
 

@@ -42,7 +42,7 @@ class Foreseen:
 @lru_cache(maxsize=1)
 def _profiles() -> dict[str, str]:
     """Profiles by the names that their phones tell, with and without the maker's."""
-    named = {}
+    named: dict[str, str] = {}
     for name in profile_ids():
         profile = load_profile(name)
         told = [profile.name, *(profile.build.get(key, "") for key in _NAMES)]
