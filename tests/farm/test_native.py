@@ -9,10 +9,23 @@ import pytest
 from orchestrator.lab.virtual import NATIVE
 from orchestrator.store.queries import measured_runs, telemetry
 from tests.farm.conftest import a_farm_of
+from tests.kernels.pocl import need_pocl
 from workloads.lab import Lab
 from workloads.measure import Standing
 from workloads.timeline import join, read_blob, telemetry_of
 
+GPU_SWEEP = """\
+farm: 1
+name: on-the-gpu
+phones: all
+workload: {use: lenet, with: {batch_size: 4}, backend: opencl}
+conditions:
+  cores: all1
+  freq: free
+  start_temp_max_c: any
+  time_min: 1s
+repeat: 1
+"""
 SWEEP = """\
 farm: 1
 name: really
@@ -57,3 +70,26 @@ def test_a_native_phone_really_trains(lab: Lab, tmp_path: Path) -> None:
         ops = join(telemetry_of(read_blob(blob)))
         assert 1 == pytest.approx(sum(op.share for op in ops))
         assert all(op.energy_mj is None and not op.clock_mhz for op in ops)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
+def test_a_native_phone_trains_on_opencl(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the word in a sweep to figures of the device's own clock, with nothing fallen back."""
+    need_pocl()
+    monkeypatch.setenv("FARMHAND_OPENCL", "pocl")
+    with a_farm_of(lab, NATIVE, 1.0) as farm:
+        file = tmp_path / "gpu.yaml"
+        file.write_text(GPU_SWEEP)
+        sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
+        watched = farm.command("watch", sweep, "--exit-status")
+        assert 0 == watched.returncode, watched.stdout
+        (run,) = measured_runs(farm.db, sweep)
+    assert "opencl" == run.case.backend
+    assert run.verdict.standing is not Standing.VOID, run.verdict.reasons
+    figures = {name: metric.value for name, metric in run.metrics.items()}
+    assert figures["loss_last"] < figures["loss_first"]
+    assert all(figures[f"{what}_ms"] > 0 for what in ("build", "copy", "queue", "compute"))
+    assert 0 < figures["copy_share"] < 0.5

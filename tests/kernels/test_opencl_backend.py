@@ -15,7 +15,7 @@ from kernels.build import HERE
 from kernels.manifest import runner_for
 from tests.kernels.dumps import CASE, the_runner, worst
 from tests.kernels.plans import a_body, a_plan, perceptron
-from tests.kernels.pocl import pocl_environment
+from tests.kernels.pocl import pocl_in
 from tests.kernels.reference import Array, parse, read_dump
 from workloads.catalogue import bind, lower, step_of
 from workloads.lowering import body_of
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return pocl_environment(tmp_path_factory.mktemp("pocl"))
+    return pocl_in(tmp_path_factory.mktemp("pocl"))
 
 
 def start(

@@ -186,3 +186,12 @@ def test_a_condition_may_ask_for_nothing_and_for_a_length_of_its_own() -> None:
 def test_the_examples_are_good_sweeps(name: str) -> None:
     examples = Path(__file__).parents[2] / "examples"
     assert name.removesuffix(".yaml") == read_sweep((examples / name).read_text()).name
+
+
+def test_a_backend_makes_another_case_and_the_cpu_is_the_one_that_was() -> None:
+    plain = read_sweep(GOOD)
+    cpu = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: cpu}"))
+    gpu = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: opencl}"))
+    (first,), (same,), (other,) = plain.cases, cpu.cases, gpu.cases
+    assert first.digest == same.digest != other.digest
+    assert (f"{first.label} opencl", "opencl") == (other.label, other.backend)

@@ -276,3 +276,13 @@ def test_whatever_a_file_holds_it_is_a_sweep_or_a_list_of_mistakes(
         assert bad.render("x").startswith("x:")
         lines = len(text.splitlines()) + 1
         assert all(1 <= each.line <= lines and each.column >= 1 for each in bad.problems)
+
+
+def test_a_backend_that_nobody_has_is_refused_at_its_place() -> None:
+    text = GOOD.replace("mlp-4", "{use: mlp-4, backend: cuda}")
+    expected = (
+        "workload.backend: 'cuda' is no backend; it is cpu or opencl, for a workload of the "
+        "catalogue"
+    )
+    ((line, column, said),) = problems_of(text)
+    assert (3, 33, expected) == (line, column, said)

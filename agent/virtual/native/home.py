@@ -19,6 +19,7 @@ from pathlib import Path
 
 from agent.virtual.files.cpu_nodes import cpu_list
 from agent.virtual.native.stubs import STUB, STUB_NAMES
+from agent.virtual.native.vendor import vendor_environment
 
 _NOBODY = 65534
 _MARK = "FARMHAND_NATIVE_PHONE"
@@ -140,6 +141,7 @@ class NativeHome:
             "ANDROID_DATA": str(self.root / "data"),
             "LC_ALL": "C",
             _MARK: self.mark,
+            **vendor_environment(),
         }
 
     def kill_all(self) -> None:

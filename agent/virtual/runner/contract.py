@@ -29,6 +29,7 @@ class Exit(IntEnum):
     IO = 8
     NO_RUNNER = 9
     GUARD_RESTORED = 10
+    DEVICE = 11
 
 
 class RunnerFault(Exception):

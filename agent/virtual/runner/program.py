@@ -30,6 +30,9 @@ from agent.virtual.twin.provenance import provenance_of
 # A pushed file that holds these bytes is a runner, whatever else it is.
 RUNNER_MARK = b"farmhand-runner"
 
+# What a run is told in words; a simulated phone has no OpenCL, and says so when a plan asks for it.
+_TEXTS = frozenset({"--data", "--kernels", "--tuned", "--device", "--fallback"})
+
 
 async def runner(call: Call) -> int:
     """Run one verb as a process of its own."""
@@ -86,7 +89,7 @@ async def _run(call: Call, process: Process, plan_path: str, folder: str, words:
         "--period-ms": defaults.period_ms,
         "--trace-steps": float(defaults.trace_steps),
     }
-    options = read_options(words, known, frozenset({"--data"}))
+    options = read_options(words, known, _TEXTS)
     settings = RunSettings(
         int(options["--warmup"]),
         int(options["--steps"]),
