@@ -85,12 +85,12 @@ class Farm:
 
 
 @contextmanager
-def a_farm(lab: Lab, settings: str = SETTINGS) -> Iterator[Farm]:
-    """Six virtual phones, two hosts, everything up and idle."""
+def a_farm(lab: Lab, settings: str = SETTINGS, count: int = 1) -> Iterator[Farm]:
+    """Virtual phones of six models, so many of each, on two hosts, everything up and idle."""
     lab.root.mkdir(parents=True)
     (lab.root / "lab.toml").write_text(settings)
     lab = Lab.read(lab.root, {})
-    phones, addresses = virtual_phones(lab, SPEED)
+    phones, addresses = virtual_phones(lab, SPEED, count)
     try:
         agents = []
         for host, share in (("host-a", addresses[::2]), ("host-b", addresses[1::2])):

@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.nouns import RunState
 from orchestrator.store.queries import known_phones, sweep_summaries
 from tests.farm.conftest import Farm, a_farm, wait_for
+from tests.farm.judge import breaches
 from workloads.lab import Lab
 
 LONG = """\
@@ -45,17 +46,8 @@ def finish(farm: Farm, sweep: str) -> None:
     wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep finishes", 120)
     summary = sweep_summaries(farm.db, sweep)[0]
     assert (summary.total, 0) == (summary.done, summary.failed)
-    with farm.db.read() as connection:
-        question = "SELECT count(*) FROM report WHERE status = 'accepted'"
-        assert summary.total == connection.exec_driver_sql(question).scalar()
-
-
-def never_two_runs_at_once(farm: Farm, serial: str) -> None:
-    """The phone's own journal shows no overlapping runs."""
-    running = 0
-    for line in farm.witness(serial, "run_start", "run_stop"):
-        running += 1 if line["event"] == "run_start" else -1
-        assert running in (0, 1), f"two runs at once on {serial}"
+    wait_for(lambda: len(farm.idle()) == len(farm.phones()), "every phone is put back")
+    assert [] == breaches(farm, sweep)
 
 
 def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
@@ -75,7 +67,6 @@ def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
 
     finish(own_farm, sweep)
     wait_for(lambda: own_farm.phone(serial).state == "idle", "the phone is idle")
-    never_two_runs_at_once(own_farm, serial)
     first = {}
     for write in own_farm.witness(serial, "sysfs"):
         first.setdefault(write["path"], write["old"])
@@ -94,8 +85,6 @@ def test_a_broker_killed_and_wiped_in_mid_sweep(own_farm: Farm, tmp_path: Path) 
     broker.start()
 
     finish(own_farm, sweep)
-    for serial in own_farm.idle():
-        never_two_runs_at_once(own_farm, serial)
 
 
 def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(
@@ -109,7 +98,6 @@ def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(
         own_farm.children[name].start()
     finish(own_farm, sweep)
     for serial in own_farm.idle():
-        never_two_runs_at_once(own_farm, serial)
         assert 6 == len(own_farm.jobs(serial)), "no run was made again"
 
 
