@@ -22,6 +22,8 @@ DOORS = {
     "adbutils": {"agent/phone/adb.py"},
     "rich": {"orchestrator/tui/", "orchestrator/commands/"},
     "jinja2": {"orchestrator/export/"},
+    "pyarrow": {"orchestrator/export/"},
+    "scipy": {"orchestrator/analysis/", "orchestrator/selection/"},
     "yaml": {"orchestrator/plan/"},
     "pyopencl": {"kernels/harness/device.py"},
     "asyncio": {"agent/virtual/"},

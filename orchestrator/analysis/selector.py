@@ -1,8 +1,8 @@
 """One side of a comparison, as somebody writes it: SWEEP, SWEEP:KEY=VALUE,... or KEY=VALUE,...
 
-A key is `phone` (pattern on serial, model or SoC), `workload`, a word of the condition (cores,
-freq, protocol ...) or a parameter of the workload (batch_size ...). What a side names, it does not
-share with the other side; everything else has to be equal for two trials to be a pair.
+A key is `phone` (pattern on serial, model or SoC), `workload`, `backend`, a word of the condition
+(cores, freq, protocol ...) or a parameter of the workload (batch_size ...). What a side names, it
+does not share with the other side; everything else has to be equal for two trials to be a pair.
 """
 
 import json
@@ -61,6 +61,7 @@ def label_without(trial: TrialFigures, free: frozenset[str]) -> tuple[str, str]:
     case, condition = trial.case, trial.condition
     of_case = [] if "workload" in free else [case.name]
     of_case += [f"{k}={v}" for k, v in sorted(case.parameters.items()) if k not in free]
+    of_case += [case.backend] if case.backend != "cpu" and "backend" not in free else []
     asked = (("protocol", condition.protocol.value), ("cores", condition.cores))
     of_condition = [v for k, v in (*asked, ("freq", condition.freq)) if k not in free]
     return " ".join(of_case) or "all", " ".join(of_condition) or "all"
@@ -82,6 +83,7 @@ def _holds(trial: TrialFigures, key: str, pattern: str) -> bool:
     if key == "workload":
         return fnmatchcase(trial.case.name.lower(), lowered)
     known = {**trial.condition.model_dump(mode="json"), **trial.case.parameters}
+    known["backend"] = trial.case.backend
     value = known.get(key)
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return key in known and fnmatchcase(text.lower(), lowered)
@@ -90,4 +92,4 @@ def _holds(trial: TrialFigures, key: str, pattern: str) -> bool:
 def keys_of(trials: Iterable[TrialFigures]) -> list[str]:
     """Every key that would mean something to some trial."""
     parameters = {key for trial in trials for key in trial.case.parameters}
-    return ["phone", "workload", *sorted(parameters), *Condition.model_fields]
+    return ["phone", "workload", "backend", *sorted(parameters), *Condition.model_fields]

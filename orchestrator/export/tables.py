@@ -26,6 +26,7 @@ _RUN = columns(
     host=str,
     workload=str,
     parameters=str,
+    backend=str,
     protocol=str,
     cores=str,
     freq=str,
@@ -49,6 +50,7 @@ def _run(seed: int, run: MeasuredRun) -> list[Cell]:
         run.host,
         run.case.name,
         json.dumps(run.case.parameters, sort_keys=True),
+        run.case.backend,
         run.condition.protocol.value,
         run.condition.cores,
         run.condition.freq,
@@ -210,6 +212,7 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
         phone=str,
         workload=str,
         parameters=str,
+        backend=str,
         protocol=str,
         cores=str,
         freq=str,
@@ -228,6 +231,7 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
             each.phone,
             each.case.name,
             json.dumps(each.case.parameters, sort_keys=True),
+            each.case.backend,
             each.condition.protocol.value,
             each.condition.cores,
             each.condition.freq,
@@ -250,6 +254,7 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
     own = columns(
         workload=str,
         parameters=str,
+        backend=str,
         protocol=str,
         cores=str,
         freq=str,
@@ -286,7 +291,7 @@ def _cell(table: FleetTable, group: FleetGroup) -> list[Cell]:
     parameters = json.dumps(group.case.parameters, sort_keys=True)
     condition = group.condition
     asked = [condition.protocol.value, condition.cores, condition.freq]
-    return [group.case.name, parameters, *asked, table.metric, table.unit]
+    return [group.case.name, parameters, group.case.backend, *asked, table.metric, table.unit]
 
 
 def _ranked(group: FleetGroup) -> Iterator[tuple[Cell, ...]]:

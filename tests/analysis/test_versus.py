@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from workloads.measure import Standing
 from workloads.phone import ControlLevel
 
 QUICK = {"condition": {"freq": "high"}}
+OPENCL = {"backend": "opencl"}
 SLOW = {"condition": {"freq": "low"}}
 
 
@@ -64,6 +66,16 @@ def test_phones_are_compared_cell_by_cell_with_the_worst_case_beside_the_mean() 
     assert pytest.approx(np.sqrt(1.1 * 1.4), rel=0.02) == whole.ratio
     assert "batch_size=32" in whole.worst[0]
     assert pytest.approx(1.4, rel=0.02) == whole.worst[1]
+
+
+def test_backends_are_compared_like_conditions() -> None:
+    runs = a_trial_of(30.0, 5)
+    runs += [
+        replace(run, trial="tr-00000000000000ff", case=run.case.model_copy(update=OPENCL))
+        for run in a_trial_of(10.0, 5, seed=3)
+    ]
+    (row,) = against("backend=cpu", "backend=opencl", runs).rows
+    assert (Word.FASTER, "mlp-4 batch_size=32, cold big4 high") == (row.verdict, row.label)
 
 
 def test_more_samples_a_second_are_faster() -> None:

@@ -46,6 +46,7 @@ def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
         "host": "bench-1",
         "workload": "mlp-4",
         "parameters": '{"batch_size": 32}',
+        "backend": "cpu",
         "protocol": "cold",
         "cores": "big4",
         "freq": "high",

@@ -227,3 +227,24 @@ def test_what_is_no_number_is_an_empty_cell(form: str) -> None:
     stream = io.BytesIO()
     assert 1 == WRITERS[form](table, stream)
     assert not re.search(rb"(?i)\bnan\b|\binf", stream.getvalue())
+
+
+def test_every_command_about_answers_in_the_readme_works(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [
+        each
+        for serial, ms in (("VM16T0001", 10.0), ("VMI90001", 12.0))
+        for each in a_trial_of(ms, 4, serial=serial, provenance=EXTRAPOLATED)
+    ]
+    keep(store, runs, "smoke", {(each.trial, each.repeat): a_blob() for each in runs})
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (block,) = re.findall(r"## Answers\n\n```sh\n(.*?)```", readme, re.DOTALL)
+    for line in block.splitlines():
+        words = line.split("#")[0].split()[1:]
+        elsewhere = () if "--lab" in words else ("--lab", str(tmp_path))
+        made = run(*words, *elsewhere)
+        assert made.exception is None, f"{line}: {made.exception}"
+        assert made.stdout, line
+    assert (tmp_path / "smoke.simulated.html").exists()

@@ -36,7 +36,6 @@ BATCH_METRICS = {
 POINTS_MAX = 240
 OPS_SHOWN = 8
 COPIES_SHOWN = 24
-GPU_BUSY_PCT = 20.0
 
 
 def pareto(scene: Scene) -> Section:
@@ -112,7 +111,8 @@ def _by_batch(runs: Sequence[MeasuredRun]) -> list[tuple[str, list[MeasuredRun]]
     for run in runs:
         rest = " ".join(f"{k}={v}" for k, v in run.case.parameters.items() if k != "batch_size")
         if run.valid and "batch_size" in run.case.parameters:
-            title = f"{run.case.name} {rest}".strip() + f", {run.condition.label}"
+            backend = "" if run.case.backend == "cpu" else f" {run.case.backend}"
+            title = f"{run.case.name} {rest}".strip() + f"{backend}, {run.condition.label}"
             groups.setdefault(title, []).append(run)
     return sorted(groups.items())
 
@@ -156,32 +156,31 @@ def processors(scene: Scene) -> Section:
     return Section(
         "processors",
         "Processors",
-        "How much of a step computes and how much only moves data; a run counts as one of the GPU "
-        "where that was busy for more than a fifth of the time.",
+        "The same work by the CPU and by a GPU backend, and how much of a step computes or only "
+        "moves data.",
         cards=tuple(cards),
         note="" if ratios else "No work was run both on the CPU and on the GPU: there is no ratio.",
     )
 
 
 def _gpu_ratios(scene: Scene) -> Markup | None:
-    times: dict[tuple[str, str], dict[bool, list[float]]] = {}
+    times: dict[tuple[str, str], dict[str, list[float]]] = {}
     made: dict[str, str] = {}
     for run in scene.runs:
-        if run.valid and {"gpu_util_pct", "step_ms"} <= run.metrics.keys():
+        if run.valid and "step_ms" in run.metrics:
+            label = run.case.model_copy(update={"backend": "cpu"}).label
+            cell = times.setdefault((run.phone, f"{label}, {run.condition.label}"), {})
+            cell.setdefault(run.case.backend, []).append(run.metrics["step_ms"].value)
             made[run.phone] = str(run.metrics["step_ms"].provenance)
-            busy = run.metrics["gpu_util_pct"].value > GPU_BUSY_PCT
-            cell = times.setdefault((run.phone, f"{run.case.label}, {run.condition.protocol}"), {})
-            cell.setdefault(busy, []).append(run.metrics["step_ms"].value)
     bars = []
     for (phone, label), own in sorted(times.items()):
-        if len(own) == 2:
-            ratio = median(own[False]) / median(own[True])
+        for backend in sorted(own.keys() - {"cpu"}) if "cpu" in own else ():
+            ratio = median(own["cpu"]) / median(own[backend])
             name = f"{scene.names[phone]}, {label}"
-            cpu, gpu = short(median(own[False])), short(median(own[True]))
-            says = f"{name}: {cpu} ms on the CPU, {gpu} ms on the GPU ({made[phone]})"
-            shown = f"{ratio:.2f} ×"
-            colour = scene.colours[phone]
-            bars.append(Bar(name, phone, colour, ratio, None, None, shown, "", says))
+            cpu, gpu = short(median(own["cpu"])), short(median(own[backend]))
+            says = f"{name}: {cpu} ms on the CPU, {gpu} ms by {backend} ({made[phone]})"
+            colour, shown = scene.colours[phone], f"{ratio:.2f} ×"
+            bars.append(Bar(name, phone, colour, ratio, None, None, shown, backend, says))
     return ranked("CPU over GPU", bars) if bars else None
 
 
