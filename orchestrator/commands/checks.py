@@ -6,7 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -151,15 +151,19 @@ def check_broker(lab: Lab) -> Iterator[Finding]:
     finally:
         broker.close()
     yield Finding("broker", OK, f"answers at {shown}")
+    yield from judge_broker(url, open_, _listening_to_others())
+
+
+def judge_broker(url: str, open_: bool, listening: Collection[int]) -> Iterator[Finding]:
+    """What is wrong with how a broker can be reached: by whom, and who can listen in."""
     if url.startswith("unix:"):
         return
-    where = urlsplit(url)
-    port = where.port or 6379
-    reached = not _is_loopback(where.hostname or "") or port in _listening_to_others()
-    if open_ and reached:
+    where, shown = urlsplit(url), without_password(url)
+    elsewhere = not _is_loopback(where.hostname or "")
+    if open_ and (elsewhere or (where.port or 6379) in listening):
         text = f"{shown} takes anybody without a password: they can run jobs on your phones"
         yield Finding("broker", ERROR, text, "set a password or ACL users, or bind it to loopback")
-    elif url.startswith("redis:") and not _is_loopback(where.hostname or ""):
+    elif url.startswith("redis:") and elsewhere:
         text = f"{shown} is not encrypted: its password crosses the network as it is"
         yield Finding("broker", WARNING, text, "use rediss://")
 

@@ -48,13 +48,10 @@ class Wish:
     ascii_only: bool = False
 
 
-def is_live(stream: object = None) -> bool:
+def is_live() -> bool:
     """Whether to redraw: decided by the terminal alone, because FORCE_COLOR deceives Rich."""
-    shown = stream or sys.stdout
-    fileno = getattr(shown, "fileno", None)
-    if fileno is None or os.environ.get("TERM") == "dumb":
-        return False
-    return os.isatty(fileno()) and os.isatty(sys.stdin.fileno())
+    ends = (sys.stdin, sys.stdout)
+    return os.environ.get("TERM") != "dumb" and all(end and end.isatty() for end in ends)
 
 
 def follow(

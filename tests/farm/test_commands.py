@@ -1,22 +1,40 @@
 """The rest of the command line: one grammar, and every change says what it did and how to undo."""
 
+import io
 import json
 import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import main
+from orchestrator.commands.checks import Level, judge_broker
+from orchestrator.dispatch.broker import Broker
 from tests.farm.conftest import Farm, run_farm
 from workloads.lab import Lab
 
 NOOP = "farm: 1\nname: {name}\nworkload: noop\nphones: all\nrepeat: 1\n"
 
 
+def call(farm: Farm, *words: str) -> tuple[int, str, str]:
+    """Run a command in this process, through its real front door: exit code, stdout, stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    argv, sys.argv = sys.argv, ["farm", *words, "--lab", str(farm.lab.root)]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = argv
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
 def done(farm: Farm, *words: str) -> str:
     """A command that has to succeed; what it printed."""
-    made = farm.command(*words)
-    assert 0 == made.returncode, f"{words}: {made.stderr}"
-    return made.stdout + made.stderr
+    code, out, err = call(farm, *words)
+    assert 0 == code, f"{words}: {err}"
+    return out + err
 
 
 def test_a_phone_is_steered_and_every_change_can_be_undone(farm: Farm) -> None:
@@ -61,8 +79,7 @@ def test_phones_are_listed_by_selector(farm: Farm) -> None:
     lines = done(farm, "phone", "list", "--select", "meizu* or model == 'xiaomi mi 9'").splitlines()
     assert 3 == len(lines)
     for selector, code in (("soc == nothing*", 6), ("soc ==", 2)):
-        made = farm.command("phone", "list", "--select", selector)
-        assert code == made.returncode, made.stderr
+        assert code == call(farm, "phone", "list", "--select", selector)[0]
 
 
 def test_a_sweep_is_steered_and_its_trials_are_shown(farm: Farm, tmp_path: Path) -> None:
@@ -81,8 +98,8 @@ def test_a_sweep_is_steered_and_its_trials_are_shown(farm: Farm, tmp_path: Path)
     assert "1 done" in done(farm, "trial", "show", trial[:-2])
     assert "attempt 1" in done(farm, "trial", "logs", trial)
     assert [] == json.loads(done(farm, "trial", "list", "steered", "--state", "failed", "--json"))
-    made = farm.command("trial", "show", "tr-")
-    assert (2, True) == (made.returncode, "beginning of several" in made.stderr)
+    code, _, err = call(farm, "trial", "show", "tr-")
+    assert (2, True) == (code, "beginning of several" in err)
 
 
 def test_hosts_are_listed_and_drained(farm: Farm) -> None:
@@ -90,13 +107,13 @@ def test_hosts_are_listed_and_drained(farm: Farm) -> None:
     assert "undo with: farm agent undrain host-a" in done(farm, "agent", "drain", "host-a")
     assert "host-a\tdrained" in done(farm, "agent", "list")
     done(farm, "agent", "undrain", "host-a")
-    made = farm.command("agent", "drain", "nobody")
-    assert (2, True) == (made.returncode, "there is no host" in made.stderr)
+    code, _, err = call(farm, "agent", "drain", "nobody")
+    assert (2, True) == (code, "there is no host" in err)
 
 
 def test_the_doctor_finds_a_working_lab_well(farm: Farm) -> None:
-    made = farm.command("doctor", "--json")
-    found = {finding["what"]: finding["level"] for finding in json.loads(made.stdout)}
+    _, out, _ = call(farm, "doctor", "--json")
+    found = {finding["what"]: finding["level"] for finding in json.loads(out)}
     assert {"ok"} == {found[name] for name in ("broker", "store", "scheduler", "host host-a")}
 
 
@@ -105,6 +122,33 @@ def test_the_doctor_says_what_helps_when_nothing_is_up(tmp_path: Path) -> None:
     assert 5 == made.returncode
     assert "ERROR   broker" in made.stdout
     assert "what helps: start the lab: farm up" in made.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "is_open", "listening", "levels"),
+    [
+        ("unix:///lab/broker.sock", True, (), []),
+        ("redis://127.0.0.1:6379/0", True, (), []),
+        ("redis://127.0.0.1:6379/0", True, (6379,), [Level.ERROR]),  # it listens to others as well
+        ("redis://192.0.2.7:6379/0", True, (), [Level.ERROR]),
+        ("redis://:secret@192.0.2.7:6379/0", False, (), [Level.WARNING]),  # not encrypted
+        ("rediss://:secret@192.0.2.7:6379/0", False, (), []),
+    ],
+)
+def test_a_broker_that_takes_anybody_is_an_error(
+    url: str, is_open: bool, listening: tuple[int, ...], levels: list[Level]
+) -> None:
+    found = list(judge_broker(url, is_open, listening))
+    assert levels == [finding.level for finding in found]
+    assert not any("secret" in finding.text for finding in found)
+
+
+def test_the_doctor_asks_the_broker_as_a_stranger_would(broker_url: str) -> None:
+    broker = Broker(broker_url)
+    assert broker.is_open()
+    broker._redis.config_set("requirepass", "secret")
+    assert not broker.is_open()
+    broker.close()
 
 
 def test_settings_say_where_they_come_from(tmp_path: Path) -> None:
