@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -21,6 +22,21 @@ class Noun(BaseModel):
 def digest_of(content: Any) -> str:
     """Identify JSON-like content: equal content, equal digest, on every machine and version."""
     return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
+
+
+def digest_begun(parts: Sequence[str]) -> Callable[[str], str]:
+    """The digest of a list of texts that lacks its last: give that, as often as needed.
+
+    `digest_begun([a, b])(c)` is `digest_of([a, b, c])`, at a fraction of its price.
+    """
+    begun = hashlib.sha256(f"{_CANONICAL.encode(list(parts))[:-1]},".encode())
+
+    def ended(last: str) -> str:
+        whole = begun.copy()
+        whole.update(f"{_CANONICAL.encode(last)}]".encode())
+        return whole.hexdigest()
+
+    return ended
 
 
 def digest_of_bytes(content: bytes) -> str:

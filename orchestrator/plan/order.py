@@ -13,11 +13,8 @@ import random
 from collections.abc import Sequence
 
 from orchestrator.nouns import PlannedRun, Trial
-from orchestrator.plan.policy import Baseline
 from orchestrator.plan.sweep import Sweep
 from workloads.noun import digest_of
-
-Run = tuple[str, int]  # trial and repeat
 
 
 def order(sweep: Sweep, trials: Sequence[Trial]) -> tuple[PlannedRun, ...]:
@@ -30,49 +27,50 @@ def order(sweep: Sweep, trials: Sequence[Trial]) -> tuple[PlannedRun, ...]:
         by_phone.setdefault(trial.phone, []).append(trial.id)
     planned: list[PlannedRun] = []
     for phone, ids in sorted(by_phone.items()):
-        start = 0
+        ids.sort()
         for block in range(sweep.policy.blocks):
-            orders = _orders(sweep, phone, block, sorted(ids))
-            others = [dict(zip(order, range(len(order)), strict=True)) for order in orders[1:]]
-            for place, run in enumerate(orders[0]):
-                places = (place, *(other[run] for other in others))
-                planned.append(PlannedRun(*run, block, start + place, places))
-            start += len(orders[0])
+            planned += _block(sweep, phone, block, ids)
     return tuple(planned)
 
 
-def _orders(sweep: Sweep, phone: str, block: int, ids: Sequence[str]) -> list[list[Run]]:
-    """Every order that is drawn of a block."""
+def _block(sweep: Sweep, phone: str, block: int, ids: Sequence[str]) -> list[PlannedRun]:
+    """One block of a phone, in the first of its orders."""
     baseline = sweep.policy.baseline
     control = sweep.trial_id(baseline.cell, phone) if baseline else None
-    orders = []
-    for draw in range(sweep.policy.orders):
-        # The first is drawn as it was before there were others: a stored order stays what it is.
-        key = [sweep.seed, phone, block, *([draw] if draw else [])]
-        source = random.Random(int(digest_of(key)[:16], 16))
-        shuffled = _shuffled([each for each in ids if each != control], source)
-        runs = [(each, block) for each in shuffled]
-        if baseline is not None and control in ids:
-            assert control is not None
-            runs = _interleaved(runs, control, block, baseline, source)
-        orders.append(runs)
-    return orders
+    others = [each for each in ids if each != control]
+    recurs = baseline.runs_in(len(others)) if baseline and len(others) < len(ids) else 0
+    runs = [(each, block) for each in others]
+    runs += [(control or "", block * recurs + index) for index in range(recurs)]
+    orders = [_drawn(sweep, [phone, block], draw, len(others), recurs) for draw in _draws(sweep)]
+    # An order lists runs by place; turned round, it lists places by run.
+    places = [sorted(range(len(runs)), key=each.__getitem__) for each in orders]
+    places_of = list(zip(*places, strict=True))
+    start = block * len(runs)
+    return [
+        PlannedRun(*runs[run], block, start + place, places_of[run])
+        for place, run in enumerate(orders[0])
+    ]
 
 
-def _interleaved(
-    runs: list[Run], control: str, block: int, baseline: Baseline, source: random.Random
-) -> list[Run]:
-    """Put the baseline into every stretch of a block, at a place of its own."""
-    count = baseline.runs_in(len(runs))
-    mixed: list[Run] = []
-    for index in range(count):
-        stretch = runs[index * baseline.every : (index + 1) * baseline.every]
-        place = int(source.random() * (len(stretch) + 1))
-        stretch.insert(place, (control, block * count + index))
+def _draws(sweep: Sweep) -> range:
+    return range(sweep.policy.orders)
+
+
+def _drawn(sweep: Sweep, which: list[str | int], draw: int, others: int, recurs: int) -> list[int]:
+    """One order of a block: its runs by number, those of the baseline last in number."""
+    # The first is drawn as it was before there were others: a stored order stays what it is.
+    key = [sweep.seed, *which, *([draw] if draw else [])]
+    source = random.Random(int(digest_of(key)[:16], 16))
+    # Python promises the same random() for ever, but not the same shuffle().
+    keys = [source.random() for _ in range(others)]
+    shuffled = sorted(range(others), key=keys.__getitem__)
+    if not recurs:
+        return shuffled
+    assert sweep.policy.baseline is not None
+    every = sweep.policy.baseline.every
+    mixed: list[int] = []
+    for index in range(recurs):
+        stretch = shuffled[index * every : (index + 1) * every]
+        stretch.insert(int(source.random() * (len(stretch) + 1)), others + index)
         mixed += stretch
     return mixed
-
-
-def _shuffled(ids: Sequence[str], source: random.Random) -> list[str]:
-    # Python promises the same random() for ever, but not the same shuffle().
-    return sorted(ids, key=lambda _: source.random())

@@ -154,7 +154,8 @@ class PolicyReader:
         entry = given.entries.get("metric")
         if entry is None:
             return None
-        return self._reader.choice(entry.node, "repeat.metric", "metric", sorted(METRICS))
+        whole = sorted(name for name, kind in METRICS.items() if not kind.per)
+        return self._reader.choice(entry.node, "repeat.metric", "metric", whole)
 
     def _check_counts(self, entry: Entry, given: Entries, rule: StopRule) -> None:
         needed = runs_needed(rule.confidence)

@@ -40,7 +40,7 @@ A sweep is known by what it measures: comments, the order of keys and values and
 written do not change its id, nor do owner, priority, deadline, tags, retry, budget and collect.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,7 +65,7 @@ from orchestrator.plan.reading import Reader
 from orchestrator.plan.rules import RuleCount, Rules, read_baseline
 from workloads.catalogue import Case
 from workloads.condition import Condition
-from workloads.noun import digest_of
+from workloads.noun import digest_begun, digest_of
 
 VERSION = 1
 RUNS_PER_PHONE_MAX = 20_000
@@ -117,7 +117,15 @@ class Sweep:
 
     def trial_id(self, cell: tuple[str, str], phone: str) -> str:
         """The id of a cell's trial on a phone: the same whatever other phones there are."""
-        return f"tr-{digest_of([self.id, *cell, phone])[:16]}"
+        begun = self._begun.get(cell)
+        if begun is None:
+            begun = self._begun[cell] = digest_begun([self.id, *cell])
+        return f"tr-{begun(phone)[:16]}"
+
+    @cached_property
+    def _begun(self) -> dict[tuple[str, str], Callable[[str], str]]:
+        """Digests of cells that wait for a phone: a large sweep takes a hundred thousand."""
+        return {}
 
 
 def read_sweep(text: str, fetch: Fetch = fetch_nothing) -> Sweep:
