@@ -9,7 +9,7 @@ case. What a lane costs beside cooling and running is left out for all.
 ours               the scheduler's own code (store, book, choice) and the agent's own cooldown rule
 fixed sleep        180 s after each run (FAI-PEP) and 300 s (MLPerf Mobile), in the first order
 threshold polling  every 5 s, at most 600 s, then it runs hot (Workload Automation), in file order
-lower bound        runs, and cooling that ends in the very moment in which the band is reached
+lower bound        runs, and cooling that ends with the first moment that counts as inside the band
 
 The band is that of a condition: at most 32 °C, falling by no more than 1 °C a minute. By its true
 temperature a run began outside of it if it was more than half a degree too warm, or fell more than
@@ -158,9 +158,10 @@ def poll_threshold(phone: SimPhone, condition: Condition) -> None:
 
 
 def exactly(phone: SimPhone, condition: Condition) -> None:
-    """Rest until the very moment in which the band is reached, in truth."""
-    limit = condition.start_temp_max_c or 99.0
-    while phone.die_c > limit or abs(phone.slope_c_per_min()) > condition.start_slope_max_c_per_min:
+    """Rest until the very moment from which a run counts as inside the band, in truth."""
+    limit = (condition.start_temp_max_c or 99.0) + SLACK_C
+    steepest = 2 * condition.start_slope_max_c_per_min
+    while phone.die_c > limit or -phone.slope_c_per_min() > steepest:
         phone.rest(STEP_S)
 
 

@@ -20,7 +20,7 @@ from workloads.messages import Presence
 HALF_LIFE_S = 1800.0  # after so long, what an owner used weighs half
 FRESH = 0.4  # what the newest run weighs in what is expected of the next
 RISE_MAX_C = 60.0
-AT_ONCE = 20  # phones that get a run in one tick
+AT_ONCE, BEGIN_AT_ONCE = 50, 8  # phones that get a run in one tick, and that begin a block
 TRIALS_MAX = 200_000
 # Before any report: a phone of middling speed, power and weight.
 PRIOR_GFLOPS, PRIOR_W, PRIOR_J_PER_K = 8.0, 4.0, 120.0
@@ -74,8 +74,7 @@ class Book:
 
         No more than a handful at once: the rest are next, and nobody else waits for long.
         """
-        some = set(sorted({line.phone for line in lines})[:AT_ONCE])
-        lines = [line for line in lines if line.phone in some]
+        lines = _a_handful(lines)
         self._know_sweeps({line.sweep for line in lines})
         self._know_trials({line.trial for line in lines})
         of_run = {line.run: line for line in lines}
@@ -193,6 +192,14 @@ class Book:
         for case, condition in past.questions(self._db, asked.values()) if asked else ():
             self._priors[(case.digest, condition.digest)] = prior(case, condition)
         self._trials |= found
+
+
+def _a_handful(lines: Sequence[Line]) -> list[Line]:
+    """The lines of as many phones as one tick may serve."""
+    beginning = {line.phone for line in lines if line.undecided}
+    some = sorted(beginning)[:BEGIN_AT_ONCE]
+    some += sorted({line.phone for line in lines} - beginning)[: AT_ONCE - len(some)]
+    return [line for line in lines if line.phone in set(some)]
 
 
 def prior(case: Case, condition: Condition) -> Expected:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.dispatch.board import write_board
-from orchestrator.dispatch.book import AT_ONCE, Book
+from orchestrator.dispatch.book import BEGIN_AT_ONCE, Book
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
 from orchestrator.store import backlog, budgets, health, leases
@@ -121,7 +121,9 @@ class Scheduler:
                     sent = self.tick()
                 else:
                     sent = self.follow_up(freed_by(events))
-                cursor, events = self._broker.events(cursor, WAKE_S if sent < AT_ONCE else 0.0)
+                cursor, events = self._broker.events(
+                    cursor, 0.0 if sent >= BEGIN_AT_ONCE else WAKE_S
+                )
             except (BrokerDown, StoreDown) as error:
                 if not self._deaf:
                     log.warning("%s", error)

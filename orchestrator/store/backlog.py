@@ -1,5 +1,6 @@
 """The backlog: sweeps go in, all of one in one transaction or nothing."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,7 +39,12 @@ def submit(
         before = _counts(connection, name)
         last = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
         db.insert_plain(connection, trial, _TRIAL, list(_trial_rows(name, trials)))
-        runs = [_run_row(name, phone_of[item.trial], last, item) for item in planned]
+        sizes = Counter((phone_of[item.trial], item.block) for item in planned)
+        runs = [
+            _run_row(name, serial, last, item, alone=sizes[serial, item.block] == 1)
+            for item in planned
+            for serial in (phone_of[item.trial],)
+        ]
         db.insert_plain(connection, run, _RUN, runs)
         after = _counts(connection, name)
     return Submitted(name, after[0] - before[0], after[1] - before[1], len(planned))
@@ -63,8 +69,8 @@ def _counts(connection: Connection, sweep: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _run_row(sweep: str, phone: str, last: int, item: PlannedRun) -> Plain:
-    chosen = None if len(item.places) > 1 else 0
+def _run_row(sweep: str, phone: str, last: int, item: PlannedRun, alone: bool) -> Plain:
+    chosen = 0 if alone or len(item.places) < 2 else None
     where = (item.block, item.position, last + 1 + item.position, str(list(item.places)), chosen)
     return (item.trial, item.repeat, sweep, phone, *where, *_NEW_RUN)
 
