@@ -10,6 +10,7 @@ from kernels.harness.device import Device, Floats, Launch
 from kernels.tuning import FILE, Shape
 from workloads.fault import Refused
 
+LOCAL = ("tiled", "tiled_vector")  # ways with tiles in local memory
 Launches = Sequence[Launch]  # of one product, in order
 
 
@@ -59,6 +60,12 @@ def make_bench(
     """The product on the device, and what launches it."""
     if way.needs_images and not device.facts.images:
         raise Refused(f"{way.name} needs images, and {device.facts.label} has none")
+    needed = 2 * 4 * way.defines.get("TILE", 0) ** 2 if way.name in LOCAL else 0
+    if needed > device.facts.local_bytes:
+        raise Refused(
+            f"{way.name} needs {needed} bytes of local memory, and {device.facts.label} has "
+            f"{device.facts.local_bytes}; choose another with --device"
+        )
     c = device.empty(4 * shape.m * shape.n)
     bench = Bench(device, shape, way, device.buffer(a), device.buffer(b), c)
     return bench, way.prepare(bench)

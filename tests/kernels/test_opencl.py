@@ -1,8 +1,10 @@
 """The OpenCL kernels on the device that pip brings: right for every shape, or one sentence."""
 
 import json
+import os
 import subprocess
 import sys
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +73,28 @@ def test_a_wrong_answer_is_found(device: Device) -> None:
 def test_a_kernel_that_does_not_build_shows_the_compilers_words(device: Device) -> None:
     with pytest.raises(Refused, match=r"broken\.cl does not build for .*\n(?s:.)*nonsense"):
         device.program_from("kernel void broken() { nonsense; }", "broken.cl")
+
+
+def test_without_any_opencl_device_there_is_one_sentence(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
+    nobody = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "nothing"), "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(words, env=nobody, capture_output=True, text=True, check=False)
+    assert 2 == said.returncode
+    assert "no OpenCL device was found" in said.stderr.splitlines()[-1]
+
+
+def test_a_device_without_the_local_memory_is_refused(device: Device) -> None:
+    poor = copy(device)
+    poor.facts = replace(device.facts, local_bytes=1024)
+    with pytest.raises(Refused, match=r"tiled needs 2048 bytes of local memory, and .* has 1024"):
+        bench(poor, [8], 1, 1)
+
+
+def test_a_build_log_is_bounded(device: Device) -> None:
+    wrong = "".join(f"nonsense_{at};" for at in range(2000))
+    with pytest.raises(Refused) as refused:
+        device.program_from(f"kernel void broken() {{ {wrong} }}", "broken.cl")
+    assert len(str(refused.value)) < 3000
 
 
 def test_a_device_that_is_not_there_is_refused_with_those_that_are() -> None:
