@@ -10,13 +10,14 @@ import platform
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from kernels.build import BIONIC_ONLY, HERE, sources
 from tests.kernels.plans import a_plan, perceptron, product
+from tests.kernels.pocl import pocl_in
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.lowering import body_of
 from workloads.training import SGD, Adam, training
@@ -72,13 +73,16 @@ def seeds() -> dict[str, bytes]:
     return {**found, "product": product(40, threads=2), "perceptron": perceptron(evaluate=1)}
 
 
-def run(runner: Path, folder: Path, plan: bytes) -> tuple[int, str]:
+def run(
+    runner: Path, folder: Path, plan: bytes, opencl: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     (folder / "plan").write_bytes(plan)
     words = ["--warmup", "0", "--steps", "2", "--max-seconds", "3", "--trace-steps", "1"]
+    words += ["--kernels", str(HERE / "opencl"), "--fallback", "cpu"] if opencl else []
     done = subprocess.run(
         [runner, "run", "plan", ".", *words],
         cwd=folder,
-        env={**os.environ, **SANITIZERS},
+        env={**os.environ, **SANITIZERS, **(opencl or {})},
         capture_output=True,
         timeout=HANG_S,
         check=False,
@@ -191,3 +195,28 @@ def test_a_damaged_header_gets_one_too(watched: Path, tmp_path: Path) -> None:
         for _ in range(dice.randint(1, 3)):
             hurt[dice.randrange(30)] = dice.randrange(256)
         assert run(watched, tmp_path, bytes(hurt))[0] in EXITS
+
+
+@pytest.fixture(scope="session")
+def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return pocl_in(tmp_path_factory.mktemp("pocl"))
+
+
+def test_the_opencl_backend_keeps_to_its_memory(
+    watched: Path, tmp_path: Path, pocl: dict[str, str]
+) -> None:
+    """Every operation once on the device, or on the CPU in its place, with the host watched."""
+    for name, model in MODELS.items():
+        body = body_of(training(model, BATCH, SGD(0.1, 0.9)), backend="opencl")
+        status, wrong = run(watched, tmp_path, a_plan(body.text("case-1", 2)), pocl)
+        assert status in {0, 6}, f"{name}: {wrong}"
+
+
+def test_a_damaged_plan_for_opencl_gets_an_exit_code_and_a_sentence(
+    watched: Path, tmp_path: Path, pocl: dict[str, str]
+) -> None:
+    dice = random.Random(7)
+    plan = perceptron(evaluate=1).replace(b"\nbackend cpu\n", b"\nbackend opencl\n")
+    for _ in range(ROUNDS // 4):
+        status, wrong = run(watched, tmp_path, damaged(dice, plan), pocl)
+        assert status in EXITS | {11}, wrong

@@ -1,0 +1,68 @@
+"""The arm64 build and OpenCL, under emulation: it finds a library, and trains where one is whole.
+
+Debian's arm64 PoCL wants a root of its own (it asks for its files by fixed paths, and starts a
+compiler and a linker): FARMHAND_ARM64_ROOT names one that this computer can chroot into, with
+pocl-opencl-icd:arm64 and binutils in it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels.build import HERE, HOST, ZIG, build
+from tests.kernels.plans import perceptron
+from tests.kernels.test_arm import Start, bionic, pytestmark
+from tests.kernels.test_info import LIBRARY, OTHERS
+from tests.kernels.test_opencl_backend import on_opencl
+
+__all__ = ["bionic", "pytestmark"]
+ROOT = os.environ.get("FARMHAND_ARM64_ROOT")
+
+
+def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path) -> None:
+    others = "".join(f"void *cl{name}(void) {{ return 0; }}\n" for name in OTHERS)
+    (tmp_path / "opencl.c").write_text(LIBRARY + others)
+    compile_words = [
+        "cc",
+        "-target",
+        "aarch64-linux-gnu.2.28",
+        "-shared",
+        "-fPIC",
+        "-w",
+        "-DTROUBLE=",
+    ]
+    subprocess.run([*ZIG, *compile_words, "opencl.c", "-o", "vendor.so"], cwd=tmp_path, check=True)
+    start = [*bionic[:-1], "-E", f"FARMHAND_OPENCL={tmp_path / 'vendor.so'}", bionic[-1]]
+    info = json.loads(subprocess.run([*start, "info"], capture_output=True, check=True).stdout)
+    assert ["A device"] == [device["device"] for device in info["opencl"]]
+    assert ["cpu", "opencl"] == info["backends"]
+    (tmp_path / "plan").write_bytes(on_opencl(perceptron()))
+    words = [*start, "run", tmp_path / "plan", tmp_path]
+    done = subprocess.run(words, capture_output=True, check=False)
+    fault = json.loads(done.stdout)
+    assert (11, "device") == (done.returncode, fault["code"])
+    assert "A device: clCreateC" in fault["text"]
+
+
+@pytest.mark.skipif(ROOT is None, reason="no arm64 root with PoCL is named in FARMHAND_ARM64_ROOT")
+def test_it_learns_on_debians_arm64_pocl() -> None:
+    folder = Path(str(ROOT), "tmp", "farmhand")
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = ("-fno-pie", "-mno-outline-atomics")
+    arm = replace(HOST, file="runner", zig="aarch64-linux-gnu.2.28", flags=flags, engine=())
+    build(arm, folder)
+    for file in (HERE / "opencl").iterdir():
+        shutil.copy(file, folder)
+    (folder / "plan").write_bytes(on_opencl(perceptron()))
+    inside = "/tmp/farmhand"
+    words = ["chroot", str(ROOT), f"{inside}/runner", "run", f"{inside}/plan", inside]
+    done = subprocess.run([*words, "--steps", "20"], capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    last = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
+    assert last["loss_last"] < last["loss_first"]
+    assert 0 == last["fallbacks"]
