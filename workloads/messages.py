@@ -31,9 +31,7 @@ RUN = "farm.run"
 COMMAND = "farm.command"
 DELIVER = "farm.deliver"
 RESULTS_QUEUE = "farm.results"
-EVENTS_KEY = "farm:events"
 HOSTS_KEY = "farm:hosts"
-BOARD_KEY = "farm:board"
 
 Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
 HostName = Annotated[str, Field(pattern=HOST_PATTERN)]

@@ -7,23 +7,19 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from workloads.fault import BrokerDown, Refused
-from workloads.messages import (
-    BOARD_KEY,
-    EVENTS_KEY,
-    HOSTS_KEY,
-    BadMessage,
-    Event,
-    Presence,
-    confirmed_key,
-    decode,
-    presence_key,
-)
 from workloads.transport import without_password
+
+if TYPE_CHECKING:
+    from workloads.messages import Event, Presence
+
+# Messages are brought in where they are read: `farm status` reads the board alone, and at once.
+BOARD_KEY = "farm:board"
+EVENTS_KEY = "farm:events"
 
 EVENTS_KEPT = 10_000
 CONFIRMED_KEPT = 10_000
@@ -67,8 +63,10 @@ class Broker:
             stranger.close()
         return True
 
-    def presences(self) -> list[Presence]:
+    def presences(self) -> "list[Presence]":
         """The heartbeats that have not expired; one that cannot be read counts as silence."""
+        from workloads.messages import HOSTS_KEY, BadMessage, Presence, decode, presence_key
+
         with self._translated():
             hosts = sorted(
                 name.decode(errors="replace") for name in self._redis.smembers(HOSTS_KEY)
@@ -84,8 +82,10 @@ class Broker:
                 found.append(presence)
         return found
 
-    def confirm(self, host: str, parcels: Sequence[str], events: Sequence[Event] = ()) -> None:
+    def confirm(self, host: str, parcels: Sequence[str], events: "Sequence[Event]" = ()) -> None:
         """Tell a host what is stored for good, and everybody what happened."""
+        from workloads.messages import confirmed_key
+
         with self._translated(), self._redis.pipeline(transaction=False) as pipe:
             if parcels:
                 pipe.rpush(confirmed_key(host), *parcels)
@@ -108,7 +108,7 @@ class Broker:
             text = self._redis.get(BOARD_KEY)
         return dict(json.loads(text)) if text else None
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: "Event") -> None:
         """Tell everybody what happened."""
         self.confirm("", (), (event,))
 
@@ -118,13 +118,13 @@ class Broker:
             newest = self._redis.xrevrange(EVENTS_KEY, count=1)
         return str(newest[0][0].decode()) if newest else "0-0"
 
-    def latest_events(self, count: int) -> tuple[str, list[Event]]:
+    def latest_events(self, count: int) -> "tuple[str, list[Event]]":
         """The last few things that happened, and the cursor that stands behind them."""
         with self._translated():
             entries = list(reversed(self._redis.xrevrange(EVENTS_KEY, count=count)))
         return (entries[-1][0].decode() if entries else "0-0"), _events(entries)
 
-    def events(self, cursor: str, wait_s: float) -> tuple[str, list[Event]]:
+    def events(self, cursor: str, wait_s: float) -> "tuple[str, list[Event]]":
         """What happened after the cursor; waits for it, but no longer than asked.
 
         A cursor from before the broker lost its memory lies in its future: start over then.
@@ -149,8 +149,10 @@ class Broker:
             raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error
 
 
-def _events(entries: Sequence[Any]) -> list[Event]:
+def _events(entries: Sequence[Any]) -> "list[Event]":
     """What the entries of the stream say; one that cannot be read is left out."""
+    from workloads.messages import BadMessage, Event, decode
+
     events = []
     for _, fields in entries:
         try:
