@@ -35,7 +35,7 @@ BATCH_METRICS = {
 }
 POINTS_MAX = 240
 OPS_SHOWN = 8
-COPIES_SHOWN = 24
+NOTICED = 0.005  # share of a step
 
 
 def pareto(scene: Scene) -> Section:
@@ -148,18 +148,16 @@ def processors(scene: Scene) -> Section:
     cards = []
     if ratios:
         cards.append(Card("CPU time over GPU time", "more than 1: the GPU is faster", ratios))
-    rows = _copies(scene)
-    if rows:
-        legend = (("compute", 0), ("copy", 1))
-        drawn = stacked("compute and copy", rows)
-        cards.append(Card("Compute and copy", "share of a step", drawn, legend=legend))
+    copies = _copies(scene)
+    notes = [] if ratios else ["No work was run both on the CPU and on a GPU: there is no ratio."]
+    notes += [] if copies else ["No step is known to spend half a percent on moving data."]
     return Section(
         "processors",
         "Processors",
         "The same work by the CPU and by a GPU backend, and how much of a step computes or only "
         "moves data.",
-        cards=tuple(cards),
-        note="" if ratios else "No work was run both on the CPU and on the GPU: there is no ratio.",
+        cards=(*cards, *copies),
+        note=" ".join(notes),
     )
 
 
@@ -184,15 +182,23 @@ def _gpu_ratios(scene: Scene) -> Markup | None:
     return ranked("CPU over GPU", bars) if bars else None
 
 
-def _copies(scene: Scene) -> list[tuple[str, str, list[Part]]]:
-    rows = []
+def _copies(scene: Scene) -> list[Card]:
+    """A card for every cell in which some phone spends a noticeable part of a step on copies."""
+    cells: dict[str, list[tuple[str, str, list[Part]]]] = {}
+    noticed: set[str] = set()
     for (phone, label), own in _cells(scene, "copy_share"):
         share = median(run.metrics["copy_share"].value for run in own)
         made = own[0].metrics["copy_share"].provenance
         says = f"{scene.names[phone]}, {label}: {share:.1%} of a step only moves data ({made})"
         parts = [Part("compute", 1 - share, 0, says), Part("copy", share, 1, says)]
-        rows.append((f"{scene.names[phone]}, {label}: {share:.1%} copied", phone, parts))
-    return rows[:COPIES_SHOWN]
+        cells.setdefault(label, []).append((f"{scene.names[phone]}: {share:.1%}", phone, parts))
+        noticed |= {label} if share >= NOTICED else set()
+    legend = (("compute", 0), ("copy", 1))
+    return [
+        Card(label, "share of a step that only moves data", stacked(label, rows), legend=legend)
+        for label, rows in cells.items()
+        if label in noticed
+    ]
 
 
 def _cells(scene: Scene, metric: str) -> list[tuple[tuple[str, str], list[MeasuredRun]]]:

@@ -38,7 +38,6 @@ def validity(scene: Scene) -> Section:
         headings=("Verdict", "Reason", "Runs") if found.reasons else (),
         lines=tuple((r.standing.value, r.text, str(r.runs)) for r in found.reasons),
         note="" if found.reasons or not found.total else "No run was set aside.",
-        wide=True,
     )
 
 
