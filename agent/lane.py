@@ -44,6 +44,7 @@ from agent.run.lines import Output
 from agent.run.runner import Ask, Progress, launch, watch, write_plan
 from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
 from agent.run.telemetry import bring_in, rest_readings
+from agent.run.tuning import install_tuned
 from kernels.manifest import RunnerBuild, kernel_shelf, runner_for
 from workloads.catalogue import Case, is_known, launch_of, threads_of, workload_of
 from workloads.fault import (
@@ -210,7 +211,9 @@ class _Lane:
         if ask.case.data is not None:
             ask = replace(ask, data=install_data(self.phone, ask.case.data, self.desk.shelf))
         if ask.case.backend == "opencl":
-            ask = replace(ask, kernels=install_kernels(self.phone, kernel_shelf()))
+            there = install_kernels(self.phone, kernel_shelf())
+            found = install_tuned(self.phone, self.desk.state_dir)
+            ask = replace(ask, kernels=there, tuned=found)
         if ask.case.manifest is None:
             write_plan(self.phone, ask, dare=self.job.condition.too_large == "try")
         else:

@@ -1,7 +1,6 @@
 """The runner on the phone: pushed when its digest is not there yet, asked who it is."""
 
 import json
-from importlib.resources import files
 
 from pydantic import Field
 
@@ -10,7 +9,7 @@ from agent.phone.phone import HOME, Answer, Command, Phone
 from kernels.manifest import RunnerBuild
 from workloads.fault import BadOutput
 from workloads.measure import Provenances
-from workloads.noun import Noun, digest_of, digest_of_bytes
+from workloads.noun import Noun
 from workloads.text import safe_text
 
 
@@ -49,23 +48,6 @@ def install_runner(
     if there.status != 0 or there.text.split(" ")[0] != build.digest:
         phone.push(build.content, path, mode=0o755, deadline=deadline)
     return path
-
-
-def install_kernels(phone: Phone, deadline: Deadline | None = None) -> str:
-    """Have the OpenCL kernels on the phone and answer their folder, which is named by content."""
-    content = {
-        item.name: item.read_bytes()
-        for item in (files("kernels") / "opencl").iterdir()
-        if item.name.endswith(".cl")
-    }
-    digest = digest_of({name: digest_of_bytes(text) for name, text in content.items()})
-    folder = f"{HOME}/opencl-{digest[:12]}"
-    if phone.shell(["test", "-e", f"{folder}/complete"], deadline).status != 0:
-        phone.must(["mkdir", "-p", folder], deadline)
-        for name, text in content.items():
-            phone.push(text, f"{folder}/{name}", deadline=deadline)
-        phone.push(b"", f"{folder}/complete", deadline=deadline)
-    return folder
 
 
 def install_one_that_starts(

@@ -78,6 +78,7 @@ class Ask:
     nodes: Sequence[str]
     data: str | None = None  # where its data file lies on the phone
     kernels: str | None = None  # where its OpenCL kernels lie
+    tuned: str | None = None  # the numbers that were found for them on this phone
 
     @property
     def threads(self) -> int:
@@ -103,6 +104,7 @@ class Ask:
         words += ["run", lane_file("plan"), LANE_DIR]
         words += ["--data", self.data] if self.data else []
         words += ["--kernels", self.kernels] if self.kernels else []
+        words += ["--tuned", self.tuned] if self.tuned else []
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
         words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]

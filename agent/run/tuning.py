@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.phone.install import install_kernels, install_one_that_starts
+from agent.phone.install import install_one_that_starts
 from agent.phone.phone import HOME, Phone
-from kernels.manifest import RunnerBuild
+from agent.run.kernels import install_kernels
+from kernels.manifest import RunnerBuild, kernel_shelf
 from kernels.tuning import (
     Candidate,
     Limits,
@@ -40,6 +41,20 @@ _WORDS = ("name", "version", "driver")
 def tuned_path(state_dir: Path, serial: str) -> Path:
     """Where a phone's tuning file is kept on its host."""
     return state_dir / "tuned" / f"{serial.replace(':', '_')}.tuned"
+
+
+def install_tuned(phone: Phone, state_dir: Path) -> str | None:
+    """Have the phone's tuning file there and answer its path; None where none fits the kernels."""
+    path = tuned_path(state_dir, phone.known.serial)
+    try:
+        text = path.read_text()
+        if parse_tuned(text)[1] != kernels_digest():
+            return None
+    except (OSError, ValueError):
+        return None
+    there = f"{HOME}/tuned"
+    phone.push(text.encode(), there)
+    return there
 
 
 def shapes_of(sizes: Sequence[int]) -> list[Shape]:
@@ -104,7 +119,7 @@ def _open(
         int(first.get("local_bytes", 0)), int(first.get("max_group", 1)), bool(first.get("images"))
     )
     phone.must(["mkdir", "-p", FOLDER])
-    return device, limits, PhoneTimer(phone, runner, install_kernels(phone))
+    return device, limits, PhoneTimer(phone, runner, install_kernels(phone, kernel_shelf()))
 
 
 class PhoneTimer:

@@ -8,6 +8,7 @@ from kernels.harness.bench import Row
 from kernels.harness.timing import Roofs
 
 WIDTH, HEIGHT, EDGE = 860, 520, 70
+BESIDE = 120  # room for the legend, right of everything
 COLOURS = {
     "naive": "#8c8c8c",
     "vector": "#b07aa1",
@@ -36,7 +37,7 @@ def roofline_svg(rows: Sequence[Row], roofs: Roofs, title: str) -> str:
     def at(x: float, y: float) -> tuple[float, float]:
         across = (log10(x) - x_range[0]) / (x_range[1] - x_range[0])
         up = (log10(y) - y_range[0]) / (y_range[1] - y_range[0])
-        return EDGE + across * (WIDTH - 2 * EDGE), HEIGHT - EDGE - up * (HEIGHT - 2 * EDGE)
+        return EDGE + across * (WIDTH - 2 * EDGE - BESIDE), HEIGHT - EDGE - up * (HEIGHT - 2 * EDGE)
 
     parts = [*_frame(title, x_range, y_range, at), *_roof(roofs, x_range, at)]
     for way, colour in COLOURS.items():
@@ -91,11 +92,10 @@ def _roof(roofs: Roofs, across: Range, at: Place) -> list[str]:
     """Rising with what memory can bring, flat at what can be computed."""
     knee = roofs.gflops / roofs.gbytes_per_s
     first, last = 10 ** across[0], 10 ** across[1]
-    corners = [(last, roofs.gflops)]
-    if knee > first:
-        corners = [(first, first * roofs.gbytes_per_s), (min(knee, last), roofs.gflops), *corners]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*corner) for corner in corners))
-    x, y = at(last, roofs.gflops)
+    corners = [(x, min(roofs.gflops, x * roofs.gbytes_per_s)) for x in sorted({first, knee, last})]
+    inside = [corner for corner in corners if first <= corner[0] <= last]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*corner) for corner in inside))
+    x, y = at(*inside[-1])
     return [
         f'<polyline points="{line}" fill="none" stroke="black" stroke-width="2"/>',
         f'<text x="{x:.0f}" y="{y - 8:.0f}" text-anchor="end">measured roof: '
@@ -108,9 +108,9 @@ def _legend(ways: Sequence[str]) -> list[str]:
     for at, way in enumerate(ways):
         y = HEIGHT - EDGE - 18 * (len(ways) - at)
         parts.append(
-            f'<circle cx="{WIDTH - EDGE - 100}" cy="{y - 4}" r="4" fill="{COLOURS[way]}"/>'
+            f'<circle cx="{WIDTH - EDGE - BESIDE + 20}" cy="{y - 4}" r="4" fill="{COLOURS[way]}"/>'
         )
-        parts.append(f'<text x="{WIDTH - EDGE - 88}" y="{y}">{way}</text>')
+        parts.append(f'<text x="{WIDTH - EDGE - BESIDE + 32}" y="{y}">{way}</text>')
     return parts
 
 
