@@ -52,6 +52,7 @@ class Book:
         self._used_s: dict[str, float] = {}
         self._under_way: dict[str, tuple[str, float]] = {}
         self._read_at = time.monotonic()
+        self.left_out = False  # whether phones are left that could have been given a run just now
 
     def look(self, presences: Iterable[Presence]) -> None:
         """Take over what heartbeats say of heat, and what was reported since."""
@@ -59,6 +60,7 @@ class Book:
             for phone in presence.phones:
                 if phone.temp_c is not None and phone.cools is not None:
                     self._heats[phone.serial] = Heat(phone.temp_c, *phone.cools)
+        self.left_out = False
         self._stakes.clear()
         self._age()
         made = past.made_since(self._db, self._cursor)
@@ -74,7 +76,9 @@ class Book:
 
         No more than a handful at once: the rest are next, and nobody else waits for long.
         """
-        lines = _a_handful(lines)
+        some = _a_handful(lines)
+        self.left_out = len(some) < len(lines)
+        lines = some
         self._know_sweeps({line.sweep for line in lines})
         self._know_trials({line.trial for line in lines})
         of_run = {line.run: line for line in lines}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.dispatch.board import write_board
-from orchestrator.dispatch.book import BEGIN_AT_ONCE, Book
+from orchestrator.dispatch.book import Book
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
 from orchestrator.store import backlog, budgets, health, leases
@@ -118,12 +118,11 @@ class Scheduler:
                     self._listen_again()
                     cursor = self._broker.newest_event()
                 if time.monotonic() - self._looked_at > SIGHT_S or not freed_by(events):
-                    sent = self.tick()
+                    self.tick()
                 else:
-                    sent = self.follow_up(freed_by(events))
-                cursor, events = self._broker.events(
-                    cursor, 0.0 if sent >= BEGIN_AT_ONCE else WAKE_S
-                )
+                    self.follow_up(freed_by(events))
+                wait_s = 0.0 if self._book.left_out else WAKE_S
+                cursor, events = self._broker.events(cursor, wait_s)
             except (BrokerDown, StoreDown) as error:
                 if not self._deaf:
                     log.warning("%s", error)
