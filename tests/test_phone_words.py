@@ -2,8 +2,9 @@
 
 import pytest
 
-from orchestrator.commands.phone import describe, find_phone
+from orchestrator.commands.phone import find_phone
 from orchestrator.nouns import KnownPhone
+from orchestrator.tui.detail import describe
 from tests.builders import a_phone
 from workloads.fault import Refused
 from workloads.phone import Gauge, Gpu
