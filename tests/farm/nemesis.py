@@ -42,8 +42,10 @@ class Nemesis:
         second.start()
         try:
             while not until():
-                time.sleep(self._draw.uniform(0.5, 2.5))
-                self.done.append(self._draw.choice(faults)())
+                # Each kind once before any comes again.
+                for fault in self._draw.sample(faults, len(faults)):
+                    time.sleep(self._draw.uniform(0.5, 2.0))
+                    self.done.append(fault())
         finally:
             stop_all([second])
 

@@ -61,6 +61,7 @@ def test_every_command_of_the_readme_works(own_lab: Path) -> None:
     assert (own_lab / "smoke.simulated.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_lab_survives_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         up = start(tmp_path, "up", "--virtual", "--speed", "200")

@@ -6,6 +6,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from orchestrator.nouns import RunState
 from orchestrator.store.queries import known_phones, sweep_summaries
 from tests.farm.conftest import Farm, a_farm, wait_for
@@ -74,6 +76,7 @@ def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
     assert 3 == len(own_farm.jobs(serial)), "two runs, and the one that was cut"
 
 
+@pytest.mark.slow  # by default, all of it in one history: test_soak.py
 def test_a_broker_killed_and_wiped_in_mid_sweep(own_farm: Farm, tmp_path: Path) -> None:
     sweep = submit(own_farm, tmp_path, MANY)
     wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done >= 6, "some runs are done")
@@ -87,6 +90,7 @@ def test_a_broker_killed_and_wiped_in_mid_sweep(own_farm: Farm, tmp_path: Path) 
     finish(own_farm, sweep)
 
 
+@pytest.mark.slow  # by default, all of it in one history: test_soak.py
 def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(
     own_farm: Farm, tmp_path: Path
 ) -> None:
