@@ -160,7 +160,9 @@ _ACTIVE = (
     select(sweep.c.id)
     .where(sweep.c.id.in_(bindparam("sweeps", expanding=True)))
     .where(sweep.c.state == SweepState.ACTIVE)
-    .with_for_update(read=True)
+    .order_by(sweep.c.id)
+    # The first lease writes this row: two schedulers that shared it would wait for each other.
+    .with_for_update(key_share=True)
 )
 _GOOD = (
     select(phone.c.serial)
