@@ -11,5 +11,9 @@ def counted(items: Sequence[Item], what: str) -> Iterator[Item]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield from items
+        return
+    with Progress(console=console, transient=True) as progress:
         yield from progress.track(items, description=what)

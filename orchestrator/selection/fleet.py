@@ -32,7 +32,7 @@ class Fleet:
     cold_s: Array
     slowdown: Array
     heating_s: Array
-    doubt: Array  # how far above its value a time may lie, as a share
+    doubt: Array  # how far above its value a time may lie, as a share: two standard deviations
     energy_j: Array  # of one sample; NaN where nobody knows
     battery_j: Array  # NaN where nobody knows
     fits: Mask
@@ -44,30 +44,38 @@ class Fleet:
         """Those clients alone, or some of them several times."""
         return Fleet(**{name: column[picks] for name, column in vars(self).items()})
 
-    def with_times(self, factor: Array) -> "Fleet":
-        """The same clients with other times: what is true, or what somebody believes."""
-        return replace(self, cold_s=self.cold_s * factor)
+    def with_other(self, times: Array, energies: Array | float = 1.0) -> "Fleet":
+        """The same clients with other figures: what is true, or what somebody believes."""
+        return replace(self, cold_s=self.cold_s * times, energy_j=self.energy_j * energies)
 
 
 def line_up(clients: Sequence[Client]) -> Fleet:
     """Turn rows into columns."""
-    times = [max((c.cold_ms, c.sustained_ms or c.cold_ms), key=lambda f: f.spread) for c in clients]
+    worst = max((client.slowdown for client in clients), default=1.0)
     return Fleet(
         cold_s=np.array([client.cold_ms.value / 1000 for client in clients]),
         slowdown=np.array([client.slowdown for client in clients]),
         heating_s=np.array([client.heating_s or HEATING_S for client in clients]),
-        doubt=np.array([max(0.0, f.high / f.value - 1) for f in times]),
-        energy_j=np.array([_or_nan(client.energy_mj) / 1000 for client in clients]),
+        doubt=np.array([_doubt(client, worst) for client in clients]),
+        energy_j=np.array([_energy_j(client) for client in clients]),
         battery_j=np.array([client.battery_j or np.nan for client in clients]),
-        fits=np.array([_fits(client) for client in clients], dtype=bool),
+        fits=np.array([fits(client) for client in clients], dtype=bool),
     )
 
 
-def _or_nan(figure: object) -> float:
-    return float(getattr(figure, "value", np.nan))
+def _doubt(client: Client, worst: float) -> float:
+    """That of its less certain time; where heat was never tried, it may do the worst seen."""
+    if client.sustained_ms is None:
+        return (1 + client.cold_ms.doubt) * worst - 1
+    return max(client.cold_ms.doubt, client.sustained_ms.doubt)
 
 
-def _fits(client: Client) -> bool:
+def _energy_j(client: Client) -> float:
+    return client.energy_mj.value / 1000 if client.energy_mj else np.nan
+
+
+def fits(client: Client) -> bool:
+    """Whether a phone has the memory for it; where nobody has seen how much that is, it has."""
     return client.peak_mb is None or client.peak_mb <= MEMORY_SHARE * client.ram_mb
 
 

@@ -3,8 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from orchestrator.nouns import MeasuredRun
-from orchestrator.selection.client import Census, take_census
+from orchestrator.selection.census import take_census
+from orchestrator.selection.client import Census
+from orchestrator.selection.fleet import Fleet
 from tests.analysis.builders import measured, phone
 
 CURVE = ((0.0, 10.0), (100.0, 12.0), (200.0, 18.0), (400.0, 20.0))
@@ -52,3 +56,17 @@ def a_census(**changes: Any) -> Census:
         *both_ways("tiny", 11.0, 11.0, facts=phone("tiny", ram_mb=150), **changes),
     ]
     return take_census(runs)
+
+
+def a_fleet(n: int, **changes: object) -> Fleet:
+    """Phones of falling speed, alike in everything else."""
+    columns: dict[str, object] = {
+        "cold_s": np.linspace(0.01, 0.05, n),
+        "slowdown": np.ones(n),
+        "heating_s": np.full(n, 100.0),
+        "doubt": np.zeros(n),
+        "energy_j": np.ones(n),
+        "battery_j": np.full(n, 1e9),
+        "fits": np.ones(n, dtype=bool),
+    }
+    return Fleet(**(columns | changes))  # type: ignore[arg-type]

@@ -5,28 +5,12 @@ import time
 import numpy as np
 import pytest
 
-from orchestrator.selection.advice import advise
-from orchestrator.selection.client import take_census
-from orchestrator.selection.fleet import Fleet, cooled, line_up, warmed, work_s
-from orchestrator.selection.policies import POLICIES, Situation, Want, first_look
-from orchestrator.selection.ranking import hold_rankings_together
-from tests.selection.fleets import a_census, both_ways
+from orchestrator.selection.fleet import cooled, line_up, warmed, work_s
+from orchestrator.selection.policies import POLICIES
+from orchestrator.selection.situation import Situation, Want, first_look
+from tests.selection.fleets import a_census, a_fleet
 
 RNG = np.random.default_rng(0)
-
-
-def a_fleet(n: int, **changes: object) -> Fleet:
-    """Phones of falling speed, alike in everything else."""
-    columns: dict[str, object] = {
-        "cold_s": np.linspace(0.01, 0.05, n),
-        "slowdown": np.ones(n),
-        "heating_s": np.full(n, 100.0),
-        "doubt": np.zeros(n),
-        "energy_j": np.ones(n),
-        "battery_j": np.full(n, 1e9),
-        "fits": np.ones(n, dtype=bool),
-    }
-    return Fleet(**(columns | changes))  # type: ignore[arg-type]
 
 
 def picked(policy: str, now: Situation, want: Want) -> list[int]:
@@ -73,22 +57,80 @@ def test_fedcs_fills_a_deadline_and_counts_updates_that_are_sent_one_by_one() ->
     assert [0, 1] == picked("fedcs", now, Want(k=9, deadline_s=2.4, link_s=0.5))
 
 
-def test_tifl_asks_one_tier_a_round_and_the_worse_served_oftener() -> None:
-    fleet = a_fleet(50)
-    now = first_look(fleet, 100)
-    now.utility[:] = np.where(np.arange(50) < 10, 1000.0, 1.0)
+def test_fedcs_goes_by_what_a_phone_took_last() -> None:
+    now = first_look(a_fleet(3), 100)
+    now.took_s[0] = 9.0
+    assert [1] == picked("fedcs", now, Want(k=3, deadline_s=4.0))
+
+
+def test_tifl_asks_one_tier_a_round_each_of_a_cohort_at_least() -> None:
+    now = first_look(a_fleet(50), 100)
     policy = POLICIES["tifl"]()
     tiers = [policy.choose(now, Want(k=5), RNG).picks // 10 for _ in range(60)]
     assert all(len(set(tier)) == 1 for tier in tiers)
-    assert sum(tier[0] == 0 for tier in tiers) > 40
+    assert {0, 1, 2, 3, 4} == {int(tier[0]) for tier in tiers}
+    small = first_look(a_fleet(6), 100)
+    assert 3 == len(picked("tifl", small, Want(k=3))), "five tiers would be of one phone each"
+
+
+def test_tifl_turns_to_the_tier_on_which_the_model_does_worst() -> None:
+    now = first_look(a_fleet(50), 100)
+    now.utility[:] = np.where(np.arange(50) >= 40, 1000.0, np.arange(50))
+    policy = POLICIES["tifl"]()
+    last = [0] * 5
+    for round_ in range(1, 101):
+        now.round = round_
+        tier = int(policy.choose(now, Want(k=5, rounds=1000), RNG).picks[0] // 10)
+        last[tier] += round_ > 20
+    assert last[4] == max(last), "nothing was learned, so the worst becomes the likeliest"
+
+
+def test_tifl_gives_slow_tiers_fewer_credits() -> None:
+    now = first_look(a_fleet(50), 100)
+    policy = POLICIES["tifl"]()
+    tiers = [int(policy.choose(now, Want(k=5, rounds=100), RNG).picks[0] // 10) for _ in range(100)]
+    assert tiers.count(4) <= 10, "1.5 x 100 rounds x 1/15"
+    assert all(tiers.count(tier) <= 50 for tier in range(5))
 
 
 def test_oort_takes_useful_data_and_marks_down_the_slow() -> None:
     now = first_look(a_fleet(40), 100)
+    now.utility[:] = np.where(np.arange(40) % 2, 100.0, 1.0)
+    now.last_round[:] = 1
+    often = [0] * 40
+    for seed in range(40):
+        choice = POLICIES["oort"]().choose(now, Want(k=10), np.random.default_rng(seed))
+        for i in choice.picks:
+            often[int(i)] += 1
+    assert often[3] > often[39], "as useful, but five times slower"
+    assert often[3] > often[4], "as quick, but less useful"
+
+
+def test_oort_explores_while_there_is_somebody_to_be_heard() -> None:
+    now = first_look(a_fleet(40), 100)
+    now.utility[:20] = 1.0
+    now.last_round[:20] = 1
+    policy = POLICIES["oort"]()
+    shares = []
+    for round_ in range(2, 80):
+        now.round = round_
+        shares.append(sum(int(i) >= 20 for i in policy.choose(now, Want(k=10), RNG).picks))
+    assert 9 == shares[0], "nine tenths at first"
+    assert 3 == shares[-1], "three tenths at last"
     now.utility[:] = 1.0
-    now.utility[[3, 39]] = 100.0
-    chosen = picked("oort", now, Want(k=10))
-    assert chosen.index(3) < (chosen.index(39) if 39 in chosen else 99)
+    assert 10 == len(policy.choose(now, Want(k=10), RNG).picks), "nobody is left to be explored"
+
+
+def test_oorts_pacer_allows_more_time_when_rounds_earn_no_more() -> None:
+    now = first_look(a_fleet(40), 100)
+    now.utility[:] = 5.0
+    now.last_round[:] = 1
+    policy = POLICIES["oort"]()
+    said = []
+    for round_ in range(1, 61):
+        now.round = round_
+        said.append(policy.choose(now, Want(k=4), RNG).why[0].split(" where ")[1])
+    assert said[0] == said[38] != said[39] == said[58] != said[59]
 
 
 def test_ours_does_not_favour_a_phone_that_was_measured_badly() -> None:
@@ -106,26 +148,25 @@ def test_ours_spares_a_hot_phone_a_hungry_one_and_one_that_has_served() -> None:
     assert [3] == picked("frugal", now, Want(k=1))
 
 
-def test_a_cohort_comes_with_reasons_an_interval_and_whom_to_measure_next() -> None:
-    advice = advise(a_census(), "frugal", Want(k=2), samples=1000)
-    assert 2 == len(advice.chosen)
-    assert all(chosen.why for chosen in advice.chosen)
-    assert ["tiny"] == [phone for phone, _ in advice.refused]
-    assert advice.round_s is not None
-    assert advice.round_s.low <= advice.round_s.value <= advice.round_s.high
-    assert advice.energy_j is not None
-    assert pytest.approx(4.0, rel=0.05) == advice.energy_j.value, "two phones, 2 mJ, 1000 samples"
-    unheated = take_census([*both_ways("a", 10, 10), *both_ways("b", 10, 10)[:3]])
-    assert ("b", "nobody knows what heat does to it") == advise(
-        unheated, "frugal", Want(k=1), 10
-    ).measure_next
+def test_ours_believes_what_a_phone_took_more_than_what_was_measured() -> None:
+    now = first_look(a_fleet(2, cold_s=np.full(2, 0.02), doubt=np.full(2, 0.5)), 100)
+    now.took_s[1], now.off[1] = 8.0, 4.0
+    assert [0] == picked("frugal", now, Want(k=1)), "the other has shown to be four times slower"
+    assert pytest.approx([2.0, 8.0]) == now.expected_s
+    assert [0.5, 0.0] == list(now.doubt)
 
 
-def test_choosing_by_cold_figures_costs_hot_rounds() -> None:
-    rankings = hold_rankings_together(a_census().clients, 2)
-    assert rankings is not None
-    assert rankings.tau < 1
-    assert pytest.approx(20.08 / 12.048 - 1, rel=1e-3) == rankings.lost
+def test_ours_asks_nobody_who_would_miss_the_deadline() -> None:
+    doubt = np.array([1.0, 0.0, 0.0])
+    now = first_look(a_fleet(3, cold_s=np.array([0.019, 0.02, 0.05]), doubt=doubt), 100)
+    assert [1, 0] == picked("frugal", now, Want(k=3, deadline_s=3.0)), "the sure one first"
+    assert [] == picked("frugal", now, Want(k=3, deadline_s=0.1))
+
+
+def test_ours_guards_a_battery_near_its_floor() -> None:
+    now = first_look(a_fleet(2, cold_s=np.full(2, 0.02)), 100)
+    now.charge[0] = 0.25
+    assert [1] == picked("frugal", now, Want(k=1))
 
 
 def test_ten_thousand_phones_are_chosen_from_within_a_second() -> None:

@@ -6,14 +6,16 @@ A simulated fleet is written only when that is allowed, and then every file's na
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.analysis.provenance import weakest
 from orchestrator.selection.client import Census, Client
+from orchestrator.selection.fleet import fits
 from workloads.fault import Refused
 
-MANIFEST = "manifest.json"
+MANIFEST, MANIFESTS = "manifest.json", "manifest*.json"
 AGREES_WITHIN = 0.001
 PROGRAMS = ("py", "sh")
 
@@ -24,6 +26,11 @@ class Link:
 
     down_kbps: float
     up_kbps: float
+
+    @property
+    def both_ways_kbps(self) -> float:
+        """The one speed at which going there and back takes as long."""
+        return 2 / (1 / self.down_kbps + 1 / self.up_kbps)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Consumer:
     needs_link: bool
     render: Callable[[Census, Link | None], Mapping[str, bytes]]
     batch_ms: Callable[[Mapping[str, bytes], int], Sequence[float]]  # in the order of the clients
+    takes_all: bool = False  # also phones that lack the memory
 
 
 @dataclass(frozen=True)
@@ -58,13 +66,15 @@ class Written:
 
     files: tuple[Path, ...]
     beliefs: tuple[Belief, ...]
+    left_out: tuple[str, ...]  # phones that lack the memory
 
 
 def write_for(
     consumer: Consumer, census: Census, folder: Path, link: Link | None, allow_simulated: bool
 ) -> Written:
     """Write a consumer's files and their manifest, then read them back."""
-    if not census.clients:
+    able = tuple(client for client in census.clients if consumer.takes_all or fits(client))
+    if not able:
         raise Refused("no phone has figures to export")
     if consumer.needs_link and link is None:
         raise Refused(
@@ -75,37 +85,50 @@ def write_for(
         raise Refused(
             "these figures are simulated; a fleet of them is written with --allow-simulated"
         )
+    left_out = tuple(client.phone for client in census.clients if client not in able)
+    census = replace(census, clients=able)
     contents = {
         _marked(name, census.simulated): data
         for name, data in consumer.render(census, link).items()
     }
-    contents[_marked(MANIFEST, census.simulated)] = _manifest(consumer, census, link, contents)
+    manifest = _marked(MANIFEST, census.simulated)
+    if any(path.name != manifest for path in folder.glob(MANIFESTS)):
+        raise Refused(f"{folder} holds another export; choose an empty folder with -o")
+    contents[manifest] = _manifest(consumer, census, link, contents)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():
             (folder / name).write_bytes(data)
     except OSError as error:
         raise Refused(f"{folder} cannot be written: {error.strerror}") from error
-    return Written(tuple(folder / name for name in contents), verify(folder)[1])
+    return Written(tuple(folder / name for name in contents), verify(folder)[1], left_out)
 
 
 def verify(folder: Path) -> tuple[str, tuple[Belief, ...]]:
     """Read an export back through its consumer's own formula; say whose it is and what it says."""
     from orchestrator.export.federated import CONSUMERS
 
-    manifest = _read_manifest(folder)
-    consumer = CONSUMERS[manifest["for"]]
-    contents = {}
-    for name, digest in manifest["files"].items():
-        data = _read(folder / name)
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise Refused(f"{folder / name} is not the file that was written; export it again")
-        contents[name.replace(".simulated", "")] = data
-    believed = consumer.batch_ms(contents, manifest["batch"])
-    return consumer.title, tuple(
-        Belief(row["phone"], float(milliseconds), row["batch_ms"])
-        for row, milliseconds in zip(manifest["clients"], believed, strict=True)
-    )
+    path, manifest = _read_manifest(folder)
+    try:
+        consumer = CONSUMERS[manifest["for"]]
+        contents = {
+            name.replace(".simulated", ""): _read_as_written(folder / Path(name).name, digest)
+            for name, digest in manifest["files"].items()
+        }
+        believed = consumer.batch_ms(contents, int(manifest["batch"]))
+        return consumer.title, tuple(
+            Belief(str(row["phone"]), float(milliseconds), float(row["batch_ms"]))
+            for row, milliseconds in zip(manifest["clients"], believed, strict=True)
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise Refused(f"{path} and its files do not go together; export them again") from error
+
+
+def _read_as_written(path: Path, digest: str) -> bytes:
+    data = _read(path)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise Refused(f"{path} is not the file that was written; export it again")
+    return data
 
 
 def batch_ms(client: Client, batch: int) -> float:
@@ -136,7 +159,7 @@ def _manifest(
                 "model": client.model,
                 "batch_ms": batch_ms(client, census.batch),
                 "protocol": "sustained" if client.sustained_ms else "cold",
-                "provenance": str(client.cold_ms.provenance),
+                "provenance": str(weakest(f.provenance for f in client.figures)),
                 "runs": client.runs,
             }
             for index, client in enumerate(census.clients)
@@ -145,14 +168,14 @@ def _manifest(
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    found = sorted(folder.glob("manifest*.json"))
+def _read_manifest(folder: Path) -> tuple[Path, dict[str, Any]]:
+    found = sorted(folder.glob(MANIFESTS))
     if not found:
         raise Refused(f"{folder} has no manifest: it was not written by 'farm select export'")
     try:
         content = json.loads(_read(found[0]))
         if content["for"] and content["files"] and content["clients"] and content["batch"]:
-            return dict(content)
+            return found[0], dict(content)
     except (ValueError, KeyError, TypeError):
         pass
     raise Refused(f"{found[0]} is not a manifest that can be read; export it again")

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.export.cell import text_cell
 from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
-from orchestrator.selection.client import Census, Client, Figure
+from orchestrator.selection.client import Census, Client
+from orchestrator.selection.figure import Figure
+from orchestrator.selection.fleet import fits
 
 CLIENTS = "clients.csv"
 _FIGURES = ("cold_ms_per_sample", "sustained_ms_per_sample", "energy_mj_per_sample")
@@ -45,6 +47,7 @@ def _row(index: int, client: Client, census: Census) -> dict[str, object]:
         "battery_j": client.battery_j,
         "peak_rss_mb": client.peak_mb,
         "ram_mb": client.ram_mb,
+        "fits": fits(client),
         "provenance": str(client.cold_ms.provenance),
         "runs": len(client.runs),
     }
@@ -71,4 +74,5 @@ TABLE = Consumer(
     needs_link=False,
     render=render,
     batch_ms=believed_ms,
+    takes_all=True,
 )

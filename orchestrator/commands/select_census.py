@@ -1,0 +1,80 @@
+"""Which sweep, workload and batch are meant: what every verb of `farm select` asks first."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.commands.common import lab_option, open_store, read_lab
+from workloads.fault import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orchestrator.nouns import RunOutcome
+    from orchestrator.selection.client import Census
+
+POLICY_NAMES = ("random", "fastest", "fastest-sustained", "fedcs", "tifl", "oort", "frugal")
+
+_case_options = (
+    click.argument("name", metavar="SWEEP"),
+    lab_option,
+    click.option("--workload", help="Which one, where the sweep has several."),
+    click.option("--batch", type=click.IntRange(1), help="Which batch size."),
+    click.option("--mix", is_flag=True, help="Hold also phones together that were held unlike."),
+)
+link_option = click.option(
+    "--link-s",
+    "link_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds that a phone takes to fetch the model and send its update.",
+)
+deadline_option = click.option(
+    "--deadline", type=click.FloatRange(0, min_open=True), help="Of a round, seconds."
+)
+
+
+def of_a_sweep(command: click.decorators.FC) -> click.decorators.FC:
+    """Let a command be about one workload of one sweep."""
+    for option in reversed(_case_options):
+        command = option(command)
+    return command
+
+
+def census_of(
+    name: str, lab_folder: Path, workload: str | None, batch: int | None, mix: bool
+) -> "Census":
+    """Read a sweep's clients; refuse where there is none, and say why."""
+    from dataclasses import replace
+
+    from orchestrator.selection.census import take_census
+    from orchestrator.store.queries import find_sweep, measured_runs, run_outcomes
+
+    db = open_store(read_lab(lab_folder))
+    sweep = find_sweep(db, name)
+    runs = measured_runs(db, sweep.id, void=True)
+    census = take_census(runs, workload, batch, mix)
+    silent = _silent({run.phone for run in runs}, run_outcomes(db, sweep.id), census)
+    census = replace(census, left_out=(*census.left_out, *silent))
+    if not census.clients:
+        reasons = "; ".join(f"{phone}: {why}" for phone, why in census.left_out)
+        raise Refused(f"no phone can be chosen: {reasons}")
+    return census
+
+
+def _silent(
+    heard: "set[str]", outcomes: "Iterable[RunOutcome]", census: "Census"
+) -> "list[tuple[str, str]]":
+    """Phones of the sweep that have no figure at all, and what became of their runs."""
+    found: dict[str, str] = {}
+    for outcome in outcomes:
+        case = outcome.case
+        of_this = (case.workload, case.parameters.get("batch_size", 1)) == (
+            census.workload,
+            census.batch,
+        )
+        if of_this and outcome.phone not in heard:
+            found[outcome.phone] = outcome.fit or outcome.why or f"its runs are {outcome.state}"
+    return sorted(found.items())
