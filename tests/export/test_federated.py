@@ -1,6 +1,7 @@
 """Files for federated-learning simulators: each read back by its consumer's own formula."""
 
 import csv
+import importlib.util
 import io
 import json
 import pickle
@@ -23,7 +24,9 @@ def test_a_consumer_believes_what_was_measured(name: str, tmp_path: Path) -> Non
     assert all(path.stat().st_size > 0 for path in written.files)
     title, beliefs = verify(tmp_path)
     assert CONSUMERS[name].title == title
-    assert ["slow", "sprinter", "steady", "tiny"] == [belief.phone for belief in beliefs]
+    able = ["slow", "sprinter", "steady"]
+    assert able + ["tiny"] * (name == "table") == [belief.phone for belief in beliefs]
+    assert (() if name == "table" else ("tiny",)) == written.left_out, "it lacks the memory"
     assert all(belief.off < 1e-9 for belief in beliefs)
     assert pytest.approx(20.08) == beliefs[1].measured_ms, "the sustained time, not the cold one"
 
@@ -31,17 +34,44 @@ def test_a_consumer_believes_what_was_measured(name: str, tmp_path: Path) -> Non
 def test_fedscale_multiplies_by_three_and_looks_one_further(tmp_path: Path) -> None:
     write_for(CONSUMERS["fedscale"], a_census(), tmp_path, LINK, allow_simulated=False)
     capacity = pickle.loads((tmp_path / "device_capacity.pickle").read_bytes())
-    assert [0, 1, 2, 3] == list(capacity)
+    assert [0, 1, 2] == list(capacity)
     assert pytest.approx(40.16 / 32 / 3) == capacity[1]["computation"], "id 1 is the first client"
-    assert 5_000.0 == capacity[1]["communication"]
+    kbit = 1000.0
+    assert pytest.approx(kbit / 20_000 + kbit / 5_000) == 2 * kbit / capacity[1]["communication"]
     available = pickle.loads((tmp_path / "device_availability.pickle").read_bytes())
     assert all(len(each["active"]) == len(each["inactive"]) for each in available.values())
 
 
-def test_oorts_speed_is_the_inverse_of_fedscales(tmp_path: Path) -> None:
+def test_oort_divides_three_times_the_work_and_never_looks_at_zero(tmp_path: Path) -> None:
     write_for(CONSUMERS["oort"], a_census(), tmp_path, LINK, allow_simulated=False)
-    rows = json.loads((tmp_path / "oort_clients.json").read_text())
-    assert pytest.approx(1.0) == rows["0"]["compute_speed"] * rows["0"]["duration_s_per_sample"]
+    profiles = pickle.loads((tmp_path / "client_profiles.pickle").read_bytes())
+    assert [0, 1, 2, 3] == list(profiles)
+    phones = json.loads((tmp_path / "client_durations.json").read_text())
+    for client, batch_ms in ((1, 40.16), (2, 20.08), (3, 12.048), (5, 40.16)):
+        speed, bandwidth = profiles[max(1, client % len(profiles))]
+        assert pytest.approx(batch_ms / 1000) == 3.0 * 32 / speed
+        assert pytest.approx(1 / 20_000 + 1 / 5_000) == 1 / bandwidth
+    assert "slow" == phones["1"]["phone"]
+    assert pytest.approx(40.16 / 32 / 1000) == phones["1"]["duration_s_per_sample"]
+
+
+def test_what_goes_to_flash_answers_as_its_own_devices_do(tmp_path: Path) -> None:
+    write_for(CONSUMERS["flash"], a_census(), tmp_path, LINK, allow_simulated=False)
+    spec = importlib.util.spec_from_file_location("flash", tmp_path / "measured_phones.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    devices = module.MeasuredPhones()
+    assert "sprinter" == devices.transfer("sprinter") == devices.transfer("Model sprinter")
+    assert devices.transfer("never heard of") in {"slow", "sprinter", "steady"}
+    times = [devices.get_train_time("sprinter", 100, 32, 2) for _ in range(400)]
+    assert pytest.approx(2 * 4 * 20.08 / 1000, rel=0.02) == sum(times) / len(times)
+    assert len(set(times)) > 1, "around the mean"
+    with pytest.raises(ValueError, match="batches of 32"):
+        devices.get_train_time("sprinter", 100, 10, 2)
+    speeds = json.loads((tmp_path / "speed_distri.json").read_text())
+    assert (2500.0, 625.0) == (speeds["slow"]["down_u"], speeds["slow"]["up_u"]), "kB/s"
 
 
 def test_a_table_has_units_in_its_columns_and_is_safe_to_open(tmp_path: Path) -> None:
@@ -70,7 +100,7 @@ def test_a_network_that_nobody_measured_must_be_said(tmp_path: Path) -> None:
 
 def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
     write_for(CONSUMERS["oort"], a_census(), tmp_path, LINK, allow_simulated=False)
-    (tmp_path / "oort_clients.json").write_text("{}")
+    (tmp_path / "client_durations.json").write_text("{}")
     with pytest.raises(Refused, match="export it again"):
         verify(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
@@ -78,6 +108,37 @@ def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
         verify(tmp_path)
     with pytest.raises(Refused, match="no manifest"):
         verify(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"for": "nobody"},
+        {"files": {"../manifest.json": "0"}},
+        {"files": "all"},
+        {"files": {}},
+        {"clients": [{}]},
+        {"clients": 7},
+        {"batch": "many"},
+        {"batch": [1]},
+    ],
+)
+def test_a_manifest_that_somebody_wrote_is_refused_in_a_sentence(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    write_for(CONSUMERS["table"], a_census(), tmp_path, None, allow_simulated=False)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | change))
+    with pytest.raises(Refused, match="again"):
+        verify(tmp_path)
+
+
+def test_two_exports_do_not_share_a_folder(tmp_path: Path) -> None:
+    write_for(CONSUMERS["table"], a_census(), tmp_path, None, allow_simulated=False)
+    with pytest.raises(Refused, match="holds another export"):
+        write_for(
+            CONSUMERS["table"], a_census(provenance=FITTED), tmp_path, None, allow_simulated=True
+        )
 
 
 def test_a_pickle_that_wants_to_run_something_is_refused() -> None:

@@ -23,7 +23,7 @@ def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
     capacity = {
         (index + 1) % n: {
             "computation": batch_ms(client, census.batch) / census.batch / FACTOR,
-            "communication": min(link.down_kbps, link.up_kbps),
+            "communication": link.both_ways_kbps,
         }
         for index, client in enumerate(census.clients)
     }
@@ -47,7 +47,8 @@ FEDSCALE = Consumer(
     title="FedScale",
     conventions=(
         "computation: milliseconds a sample of training / 3, because FedScale multiplies by 3",
-        "communication: kbit/s, as said with --link-kbps, the slower direction",
+        "communication: kbit/s as said with --link-kbps, the harmonic mean of both directions, "
+        "because FedScale divides what goes up and down together by it",
         "the k-th client reads id (k + 1) modulo the number of ids",
         "availability: always, because a lab does not see how people use their phones",
     ),

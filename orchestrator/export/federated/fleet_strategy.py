@@ -9,11 +9,13 @@ and in the client app, so that the server learns which node is which phone:
 
     app.query()(tell_partition)
 
-Each round asks the k nodes that are quickest at the upper end of what was measured, less often the
-more they have served already. `clock_s` adds up what the rounds would take on the phones.
+Each round asks the k nodes that are quickest as hot as their phones would be by now, at the upper
+end of what was measured, and less often the dearer they are in energy and the more they have
+served. Flower has no clock for phones: `clock_s` adds up what the rounds would take on them.
 """
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,7 +32,7 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
-FAIRNESS = 0.75
+ENERGY, FAIRNESS = 0.25, 2.0
 
 
 def tell_partition(message: Message, context: Context) -> Message:
@@ -51,6 +53,7 @@ class FleetStrategy(FedAvg):
         self.asked: list[list[str]] = []  # phones, by round
         self._phone_of: dict[int, str] = {}
         self._served: dict[str, int] = dict.fromkeys(self.fleet, 0)
+        self._heat: dict[str, float] = dict.fromkeys(self.fleet, 0.0)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -63,22 +66,38 @@ class FleetStrategy(FedAvg):
         present = [node for node in grid.get_node_ids() if node in self._phone_of]
         chosen = sorted(present, key=self._cost)[: self.k]
         partitions = [self._phone_of[node] for node in chosen]
-        for partition in partitions:
-            self._served[partition] += 1
         self.asked.append([self.fleet[partition]["phone"] for partition in partitions])
-        self.clock_s += max(map(self._round_s, partitions), default=0.0)
+        self._pass(partitions)
         config["server-round"] = server_round
         record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
         return self._construct_messages(record, chosen, MessageType.TRAIN)
 
     def _cost(self, node: int) -> float:
         partition = self._phone_of[node]
-        upper_ms = float(self.fleet[partition]["train_ms_per_sample_high"])
+        row = self.fleet[partition]
         typical = max(1.0, sum(self._served.values()) / len(self._served))
-        return upper_ms * (1 + self._served[partition] / typical) ** FAIRNESS
+        served = 1 + self._served[partition] / typical
+        upper_s = self._round_s(partition) * (1 + row["doubt"])
+        energy = (row["energy_mj_per_sample"] or 1.0) ** ENERGY
+        return float(upper_s * energy * served**FAIRNESS)
 
     def _round_s(self, partition: str) -> float:
-        return float(self.fleet[partition]["train_ms_per_sample"]) * self.samples / 1000
+        """How long a round takes a phone that is as hot as this one would be."""
+        row = self.fleet[partition]
+        slower = 1 + self._heat[partition] * (row["slowdown"] - 1)
+        return float(row["cold_ms_per_sample"]) * slower * self.samples / 1000
+
+    def _pass(self, partitions: list[str]) -> None:
+        """Let the phones' clock go on by a round: who works grows hot, who rests cools."""
+        busy = {partition: self._round_s(partition) for partition in partitions}
+        seconds = max(busy.values(), default=0.0)
+        self.clock_s += seconds
+        for partition in busy:
+            self._served[partition] += 1
+        for partition, row in self.fleet.items():
+            worked = busy.get(partition, 0.0)
+            hot = 1 - (1 - self._heat[partition]) * math.exp(-worked / row["heating_s"])
+            self._heat[partition] = hot * math.exp(-(seconds - worked) / row["heating_s"])
 
     def _meet(self, grid: Grid) -> None:
         """Ask nodes that were never met which partition, and so which phone, they are."""

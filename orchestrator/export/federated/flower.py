@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
 from orchestrator.selection.client import Census
+from orchestrator.selection.fleet import HEATING_S
 
 FLEET, STRATEGY, NODES = "fleet.json", "fleet_strategy.py", "nodes.sh"
 
@@ -20,11 +21,13 @@ def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
         str(index): {
             "phone": client.phone,
             "train_ms_per_sample": batch_ms(client, census.batch) / census.batch,
-            "train_ms_per_sample_high": (client.sustained_ms or client.cold_ms).high,
+            "cold_ms_per_sample": client.cold_ms.value,
+            "doubt": (client.sustained_ms or client.cold_ms).doubt,
             "slowdown": client.slowdown,
+            "heating_s": client.heating_s or HEATING_S,
             "energy_mj_per_sample": client.energy_mj.value if client.energy_mj else None,
             "peak_rss_mb": client.peak_mb,
-            "link_kbps": min(link.down_kbps, link.up_kbps) if link else None,
+            "link_kbps": link.both_ways_kbps if link else None,
             "provenance": str(client.cold_ms.provenance),
         }
         for index, client in enumerate(census.clients)
@@ -52,6 +55,7 @@ FLOWER = Consumer(
     title="Flower",
     conventions=(
         "fleet.json is keyed by partition-id; train_ms_per_sample is sustained where measured",
+        "doubt: how far above its value a time may lie; heating_s: its time constant of slowing",
         "fleet_strategy.py: FleetStrategy(fleet=..., k=...) for flwr's message API",
         "nodes.sh: how a real node is told which phone it is",
         "Flower has no virtual clock: FleetStrategy.clock_s adds up what rounds would take",

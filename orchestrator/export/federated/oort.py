@@ -1,45 +1,58 @@
-"""Oort: what its training selector is told of each client, and what its 2021 client divides by.
+"""Oort: the profile of each client, as its training loads it, and durations for its selector.
 
-The same name means the inverse of FedScale's unit there: compute_speed is samples a second.
+Its time of a round is 3 · batch · steps / compute_speed + model_size / bandwidth: the inverse of
+FedScale's unit under the same name. The 3 stands for training against inference and cannot be set,
+so three times the measured speed is written. Clients count from 1 and look up their number modulo
+the length of the file, but never 0; so the file holds one entry more than there are phones.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 
+from orchestrator.export.federated import plain_pickle
 from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
 from orchestrator.selection.client import Census
 
-CLIENTS = "oort_clients.json"
+FACTOR = 3.0
+PROFILES, DURATIONS = "client_profiles.pickle", "client_durations.json"
 
 
 def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
-    """One record a client: for register_client, update_duration and the 2021 helper."""
+    """One file for --client_path, one for register_client and update_duration."""
     assert link is not None
-    rows = {
-        str(index): {
-            "duration_s_per_sample": batch_ms(client, census.batch) / census.batch / 1000,
-            "compute_speed": census.batch * 1000 / batch_ms(client, census.batch),
-            "communication_kbps": min(link.down_kbps, link.up_kbps),
+    speeds = [
+        [FACTOR * 1000 * census.batch / batch_ms(client, census.batch), link.both_ways_kbps / 2]
+        for client in census.clients
+    ]
+    durations = {
+        str(index + 1): {
             "phone": client.phone,
+            "duration_s_per_sample": batch_ms(client, census.batch) / census.batch / 1000,
         }
         for index, client in enumerate(census.clients)
     }
-    return {CLIENTS: (json.dumps(rows, indent=1) + "\n").encode()}
+    return {
+        PROFILES: plain_pickle.dump(dict(enumerate([speeds[0], *speeds]))),
+        DURATIONS: (json.dumps(durations, indent=1) + "\n").encode(),
+    }
 
 
 def believed_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
-    """The 2021 client's formula: samples divided by compute_speed."""
-    rows = json.loads(contents[CLIENTS])
-    return [1000 * batch / rows[str(k)]["compute_speed"] for k in range(len(rows))]
+    """Oort's own formula for one step of training, and its own way to look a client up."""
+    profiles = plain_pickle.load(contents[PROFILES])
+    clients = range(1, len(profiles))
+    return [1000 * FACTOR * batch / profiles[max(1, k % len(profiles))][0] for k in clients]
 
 
 OORT = Consumer(
     name="oort",
     title="Oort",
     conventions=(
-        "duration_s_per_sample: multiply by a client's samples of a round for update_duration",
-        "compute_speed: samples a second; Oort's client of 2021 divides by it",
-        "communication_kbps: as said with --link-kbps, the slower direction",
+        "client_profiles, for --client_path: compute_speed and bandwidth, by client from 1 on",
+        "compute_speed: samples a second of training x 3, because Oort multiplies the work by 3",
+        "bandwidth: kbit/s for there and back together, because Oort counts model_size once",
+        "0 is never looked up; it is there so that the last client is not taken for the first",
+        "client_durations: multiply by a client's samples of a round for update_duration",
     ),
     needs_link=True,
     render=render,
