@@ -4,9 +4,11 @@ Phones and everything they print are hostile: terminal escapes, bidi overrides a
 must never reach a screen, a log or a table. Applied where text enters and again where it is shown.
 """
 
+import re
 import unicodedata
 
 _KEEP = {"\t", "\n"}
+_NUMBER = re.compile(r"(\d+)")
 _MARKS_MAX = 2  # on one letter; more of them pile up over the lines above and below
 
 
@@ -30,3 +32,10 @@ def _kept(raw: str, lines: bool) -> list[str]:
         elif not category.startswith(("C", "Zl", "Zp")) and marks <= _MARKS_MAX:
             kept.append(character)
     return kept
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts names the way people count: batch 32 before batch 256."""
+    return tuple(
+        (int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(text)
+    )

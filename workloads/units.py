@@ -45,14 +45,14 @@ def format_bytes(count: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration the way people say it: 8 s, 3 m 20 s, 2 h 05 m."""
+    """Write a duration the way people say it: 8 s, 3 m 20 s, 2 h 05 m, 2 h."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} m {rest:02d} s"
+        return f"{minutes} m {rest:02d} s" if rest else f"{minutes} m"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} m"
+    return f"{hours} h {minutes:02d} m" if minutes else f"{hours} h"
 
 
 def format_ms(milliseconds: float) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from workloads.text import safe_text
+from workloads.text import natural, safe_text
 from workloads.units import (
     format_bytes,
     format_duration,
@@ -41,6 +41,11 @@ def test_no_text_keeps_a_control_character(text: str) -> None:
     assert cleaned == safe_text(cleaned)
 
 
+def test_names_are_sorted_as_people_count() -> None:
+    names = ["mlp-4 b256", "mlp-10 b8", "mlp-4 b32", "mlp", "mlp-4"]
+    assert ["mlp", "mlp-4", "mlp-4 b32", "mlp-4 b256", "mlp-10 b8"] == sorted(names, key=natural)
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("20m", 1200), ("1.5h", 5400), ("250ms", 0.25)]
 )
@@ -55,7 +60,15 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(8, "8 s"), (200, "3 m 20 s"), (7500, "2 h 05 m"), (59.6, "60 s")]
+    ("seconds", "text"),
+    [
+        (8, "8 s"),
+        (200, "3 m 20 s"),
+        (2400, "40 m"),
+        (7500, "2 h 05 m"),
+        (7200, "2 h"),
+        (59.6, "60 s"),
+    ],
 )
 def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
     assert text == format_duration(seconds)
