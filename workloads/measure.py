@@ -66,6 +66,9 @@ class Provenances(Noun):
         return found
 
 
+COARSE_GRADE = "coarse"  # the gauge was too slow, or is only guessed
+
+
 class Metric(Noun):
     """One figure of one run."""
 
@@ -74,6 +77,11 @@ class Metric(Noun):
     unit: str
     provenance: Provenance
     grade: str = Field(default="", max_length=16, description="of an energy: how it was found")
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it may say that one phone is better than another."""
+        return self.grade != COARSE_GRADE
 
 
 _WHICH = re.compile(r"[A-Za-z0-9_]{1,40}")

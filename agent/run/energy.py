@@ -14,6 +14,7 @@ from typing import Protocol
 from agent.phone.gauge import calibrate
 from agent.phone.nodes import SUPPLY
 from agent.run.telemetry import Readings
+from workloads.measure import COARSE_GRADE
 from workloads.phone import Gauge
 from workloads.timeline import course_of
 
@@ -42,7 +43,7 @@ class Grade(StrEnum):
     METER = "meter"  # an external meter between supply and phone
     GAUGE = "gauge"  # the battery alone, its charger cut off, its gauge calibrated
     BOTH = "usb+battery"  # two gauges added up
-    COARSE = "coarse"  # a gauge that is slow, or whose sign and unit are only guessed
+    COARSE = COARSE_GRADE  # a gauge that is slow, or whose sign and unit are only guessed
     REJECTED = "rejected"  # no figure can be made of it
 
 

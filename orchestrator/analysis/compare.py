@@ -53,6 +53,12 @@ class Absent:
     soc: str
     suspect: int
     void: int
+    coarse: int = 0  # valid runs whose figure is too coarse to rank anybody
+
+    @property
+    def why(self) -> str:
+        """Why it is not ranked."""
+        return "gauge too coarse" if self.coarse else "no valid run"
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def compare_fleet(
 
 def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
     case, condition = runs[0].case, runs[0].condition
-    counting = [run for run in runs if run.valid and metric in run.metrics]
+    counting = _counting(runs, metric, mix)
     if not mix:
         _refuse_mixture(f"{case.label}, {condition.label}", metric, counting)
     by_phone: dict[str, list[MeasuredRun]] = {}
@@ -113,16 +119,23 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
     rows: list[FleetRow] = []
     absent: list[Absent] = []
     for phone, members in sorted(by_phone.items()):
-        if any(run.phone == phone for run in counting):
-            rows.append(_row(members, metric))
+        own = [run for run in counting if run.phone == phone]
+        if own:
+            rows.append(_row(own, members, metric))
         else:
             facts = members[0].facts
-            absent.append(Absent(phone, facts.model, facts.soc, *_left_out(members)))
+            coarse = sum(run.valid and metric in run.metrics for run in members)
+            absent.append(Absent(phone, facts.model, facts.soc, *_left_out(members), coarse))
     return FleetGroup(case, condition, _ranked(rows, metric), tuple(absent))
 
 
-def _row(runs: Sequence[MeasuredRun], metric: str) -> FleetRow:
-    counting = [run for run in runs if run.valid and metric in run.metrics]
+def _counting(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> list[MeasuredRun]:
+    """The valid runs that know the metric well enough to rank a phone by it."""
+    known = [run for run in runs if run.valid and metric in run.metrics]
+    return [run for run in known if mix or run.metrics[metric].ranks]
+
+
+def _row(counting: Sequence[MeasuredRun], runs: Sequence[MeasuredRun], metric: str) -> FleetRow:
     values = [run.metrics[metric].value for run in counting]
     provenance = weakest(run.metrics[metric].provenance for run in counting)
     suspect, void = _left_out(runs)

@@ -8,6 +8,7 @@ from orchestrator.analysis.stats import median
 from orchestrator.nouns import MeasuredRun
 from workloads.condition import Protocol
 from workloads.measure import Provenance
+from workloads.text import natural
 
 TIME, ENERGY = "step_ms", "energy_per_sample_mj"
 
@@ -17,6 +18,7 @@ class Choice:
     """A phone with cores and a clock, and what a case costs on it."""
 
     case: str
+    workload: str
     phone: str
     model: str
     setting: str
@@ -30,19 +32,29 @@ def choices_of(runs: Iterable[MeasuredRun]) -> list[Choice]:
     cells: dict[tuple[str, str, str], list[MeasuredRun]] = {}
     for run in runs:
         known = TIME in run.metrics and ENERGY in run.metrics
-        if run.valid and known and run.condition.protocol is Protocol.COLD:
+        if (
+            run.valid
+            and known
+            and run.metrics[ENERGY].ranks
+            and run.condition.protocol is Protocol.COLD
+        ):
             setting = f"{run.condition.cores} {run.condition.freq}"
             cells.setdefault((run.case.label, run.phone, setting), []).append(run)
     return [
         Choice(
-            *(case, phone, own[0].facts.model, setting),
+            *(case, own[0].case.name, phone, own[0].facts.model, setting),
             median([run.metrics[TIME].value for run in own]),
             median([run.metrics[ENERGY].value for run in own]),
             weakest(run.metrics[name].provenance for run in own for name in (TIME, ENERGY)),
         )
-        for (case, phone, setting), own in sorted(cells.items())
+        for (case, phone, setting), own in sorted(cells.items(), key=_in_order)
         if all(run.metrics[name].value > 0 for run in own for name in (TIME, ENERGY))
     ]
+
+
+def _in_order(cell: tuple[tuple[str, str, str], object]) -> tuple[object, ...]:
+    case, *rest = cell[0]
+    return natural(case), *rest
 
 
 def front_of(choices: Sequence[Choice]) -> list[Choice]:

@@ -229,3 +229,28 @@ def test_verdicts_and_their_reasons_are_counted() -> None:
     )
     assert expected == count_validity(runs)
     assert expected.total == 7
+
+
+def test_an_energy_of_a_slow_gauge_ranks_nobody() -> None:
+    """A gauge that speaks every eight seconds makes a hot phone frugal in a run of eight."""
+    energy = "energy_per_sample_mj"
+    frugal = measured("a", energy_per_sample_mj=0.02, grade="coarse")
+    known = measured("b", energy_per_sample_mj=0.06, grade="gauge")
+    (group,) = compare_fleet([frugal, known], energy).groups
+    assert [("b", 1)] == [(row.phone, row.rank) for row in group.rows]
+    assert [("a", "gauge too coarse")] == [(one.phone, one.why) for one in group.absent]
+    (meant,) = compare_fleet([frugal, known], energy, mix=True).groups
+    assert ["a", "b"] == [row.phone for row in meant.rows]
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_and_remarks_are_none() -> None:
+    remark = "the port gave all it could"
+    runs = [
+        measured("a", reasons=(remark,)),
+        measured(
+            "a", standing=Standing.SUSPECT, reasons=("5 steps were made, asked were 20", remark)
+        ),
+        measured("a", standing=Standing.SUSPECT, reasons=("12 steps were made, asked were 20",)),
+    ]
+    (reason,) = count_validity(runs).reasons
+    assert Reason(Standing.SUSPECT, "5 to 12 steps were made, asked were 20", 2) == reason
