@@ -19,6 +19,7 @@ from workloads.units import format_ms
 
 COLD_METRIC = "step_ms"
 SUSTAINED_METRIC = "last_minute_step_ms"
+ENERGY_METRIC = "energy_per_sample_mj"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Finding:
     question: str
     sentence: str
     provenance: Provenance | None = None
+    answer: str = ""  # the same in a word or two
 
     @property
     def simulated(self) -> bool:
@@ -41,23 +43,56 @@ def findings(runs: Sequence[MeasuredRun], mix: bool = False) -> tuple[Finding, F
     sustained = paces_of(runs, Protocol.ENDURANCE, SUSTAINED_METRIC, mix)
     energy = paces_of(runs, Protocol.ENDURANCE, "energy_per_step_mj", mix)
     return (
-        _finding("Who is fastest cold?", cold, _lead(cold, "cold")),
+        _finding("Who is fastest cold?", cold, _lead(cold, "cold"), _first(cold)),
         _finding(
             "Who is fastest after ten minutes?",
             sustained,
             _lead(sustained, "after ten minutes of heat") + _difference(cold, sustained),
+            _first(sustained),
         ),
         _federated(sustained, energy),
     )
 
 
-def _finding(question: str, paces: Paces, text: str) -> Finding:
+def frugal(runs: Sequence[MeasuredRun], mix: bool = False) -> Finding:
+    """Say what a sample costs in energy: over ten minutes where there are such runs, else cold."""
+    question = "Who needs the least energy?"
+    over = "over ten minutes"
+    paces = paces_of(runs, Protocol.ENDURANCE, ENERGY_METRIC, mix)
+    if not paces.ranked:
+        cold = paces_of(runs, Protocol.COLD, ENERGY_METRIC, mix)
+        paces, over = (cold, "cold") if cold.ranked else (paces, over)
+    if not paces.ranked:
+        return Finding(question, f"Nobody can be named: {paces.trouble}.")
+    first, *rest = paces.ranked
+    text = f"{over}, {first.name} needs {format_ms(first.value)} mJ a sample"
+    if rest:
+        second, most = rest[0], rest[-1]
+        text += f", {second.name} {format_ms(second.value)} mJ"
+        if not all(told_apart(first, other) for other in rest):
+            text += f", {_why_unsure(first, rest)}"
+        if most is not second:
+            times = f"{most.value / first.value:.1f} times as much"
+            text += f"; {most.name} needs {format_ms(most.value)} mJ, {times}"
+    return _finding(question, paces, text, _first(paces))
+
+
+def _first(paces: Paces) -> str:
+    """The first phone's name, and whether that is more than a lead."""
+    if not paces.ranked:
+        return ""
+    first, *rest = paces.ranked
+    sure = bool(rest) and all(told_apart(first, other) for other in rest)
+    return first.name if sure or not rest else f"{first.name}, unproved"
+
+
+def _finding(question: str, paces: Paces, text: str, answer: str) -> Finding:
     if not paces.ranked:
         return Finding(question, f"Nobody can be named: {paces.trouble}.")
     provenance = weakest(pace.provenance for pace in paces.ranked)
     prefix = origin(provenance)
     sentence = prefix[:1].upper() + prefix[1:] + (text if prefix else text[0].upper() + text[1:])
-    return Finding(question, f"{sentence}{_scope(paces)}.", provenance)
+    return Finding(question, f"{sentence}{_scope(paces)}.", provenance, answer)
 
 
 def _lead(paces: Paces, when: str) -> str:
@@ -117,7 +152,8 @@ def _federated(sustained: Paces, energy: Paces) -> Finding:
         have = len(sustained.ranked)
         count = "only one phone has" if have == 1 else f"only {have} phones have"
         return Finding(question, f"No three phones can be named: {count} a valid ten-minute run.")
-    return _finding(question, sustained, _advice(trio))
+    names = ", ".join(pace.name for pace in trio.chosen)
+    return _finding(question, sustained, _advice(trio), names)
 
 
 def _advice(trio: Trio) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.findings import findings
+from orchestrator.analysis.findings import findings, frugal
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, endurance, measured
 from workloads.measure import Standing
@@ -199,3 +199,31 @@ def test_phones_of_one_model_are_told_apart_by_their_serials() -> None:
     first = sentences([measured("a", 10.0), measured("b", 20.0, facts=twin)])[0]
     assert "Model a (a)" in first
     assert "Model a (b)" in first
+
+
+def test_the_frugal_phone_is_named_with_what_the_others_need() -> None:
+    needs = {"a": 0.30, "b": 0.10, "c": 0.15}
+    runs = [
+        endurance(serial, 10.0, repeat=repeat, energy_per_sample_mj=need)
+        for serial, need in needs.items()
+        for repeat in range(4)
+    ]
+    found = frugal(runs)
+    assert "Model b" == found.answer
+    assert found.sentence == (
+        "Over ten minutes, Model b needs 0.100 mJ a sample, Model c 0.150 mJ; "
+        "Model a needs 0.300 mJ, 3.0 times as much."
+    )
+
+
+def test_where_no_long_run_has_an_energy_the_cold_ones_answer() -> None:
+    cold = [measured("a", repeat=at, energy_per_sample_mj=0.2) for at in range(4)]
+    assert frugal(cold).sentence.startswith("Cold, Model a needs 0.200 mJ a sample.")
+    nothing = frugal([measured("a")])
+    assert ("Nobody can be named", "") == (nothing.sentence[:19], nothing.answer)
+
+
+def test_an_answer_in_a_word_says_when_it_is_no_proof() -> None:
+    assert ["Model a", "Model b"] == [found.answer for found in findings(fleet(FLEET))[:2]]
+    unsure = findings(fleet(FLEET, provenance=EXTRAPOLATED))
+    assert ["Model a, unproved", "Model b, unproved"] == [found.answer for found in unsure[:2]]
