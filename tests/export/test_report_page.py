@@ -8,12 +8,14 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markupsafe import escape
 
+from orchestrator.export.report.draw import axis_of
 from orchestrator.export.report.page import render_page
 from orchestrator.nouns import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
@@ -185,6 +187,53 @@ def test_the_best_phone_for_every_model_is_starred() -> None:
     first = re.findall(r'<tr data-phone="(.)">.*?</tr>', matrix, re.DOTALL)[0]
     assert "a" == first
     assert 2 == matrix.count("★ best")
+
+
+def test_a_slow_gauge_wins_no_star_and_lies_on_no_front() -> None:
+    slow = [
+        measured("a", 1.0, repeat=at, energy_per_sample_mj=0.1, grade="coarse") for at in (0, 1)
+    ]
+    known = [
+        measured(serial, 2.0, repeat=at, energy_per_sample_mj=0.4, grade="gauge")
+        for serial in "bc"
+        for at in (0, 1)
+    ]
+    page = render_page("demo", slow + known)
+    energy = page.partition("Cold: energy of a sample")[2].partition("</table>")[0]
+    row = energy.partition('<tr data-phone="a">')[2].partition("</tr>")[0]
+    assert "gauge too slow" in row
+    assert "★" not in row
+    assert "too slow for the run: Model a." in page
+    assert "Model a" not in page.partition("On the front")[2].partition("<svg")[0]
+
+
+def test_many_cells_are_summed_up_by_model_first() -> None:
+    runs = [
+        measured(serial, step_ms * size, workload=workload, parameters={"batch_size": size})
+        for serial, step_ms in (("a", 3.0), ("b", 1.0), ("c", 2.0))
+        for workload in ("mlp-4", "mlp-3")
+        for size in (8, 16, 32, 64)
+    ]
+    summary = render_page("demo", runs).partition("time of a step, by model")[2]
+    summary = summary.partition("</table>")[0]
+    assert ["b", "c", "a"] == re.findall(r'<tr data-phone="(.)">', summary)
+    assert ["mlp-3", "mlp-4"] == re.findall(r'<th scope="col" data-workload="([^"]*)"', summary)
+    assert 2 == summary.count("mean of 4 cells")
+    assert "22.6" in summary, "the geometric mean of 8, 16, 32 and 64"
+
+
+def test_ticks_do_not_lie_on_each_other() -> None:
+    for values in ([4.84, 4.9], [1291.0, 1327.0], [0.579, 0.58], [1.0, 900.0]):
+        axis = axis_of("MB", values, log=True)
+        places = [axis.at(tick, 0.0, 186.0) for tick in axis.ticks]
+        assert len(places) >= 2
+        assert all(after - before > 12 for before, after in pairwise(places))
+
+
+def test_numbers_in_names_count() -> None:
+    runs = [measured("a", parameters={"batch_size": size}) for size in (256, 32, 8)]
+    matrix = render_page("demo", runs).partition("Cold: time of a step")[2].partition("</thead>")[0]
+    assert ["8", "32", "256"] == re.findall(r"batch_size=(\d+)", matrix)
 
 
 def test_the_gpu_is_held_against_the_cpu_where_both_ran() -> None:

@@ -18,7 +18,8 @@ from workloads.units import format_ms
 WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 34
 NOTE = 150  # room beside a bar
-WIDE = 400
+WIDE = 470
+NAMES = 180.0  # room for names on either side of it
 ATTRIBUTE_MAX = 100_000  # of a line: its points
 
 
@@ -62,6 +63,7 @@ class Series:
     colour: int
     marks: Sequence[Mark]
     dashed: bool = False
+    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,14 @@ class Axis:
         return begin + share * (end - begin)
 
 
+def span_of(title: str, values: Iterable[float]) -> Axis:
+    """An axis from zero to the last of some values, and no further."""
+    found = [*values]
+    round_ = axis_of(title, found)
+    most = max(found, default=0.0) or round_.high
+    return Axis(title, 0.0, most, False, tuple(tick for tick in round_.ticks if tick <= most))
+
+
 def axis_of(title: str, values: Iterable[float], log: bool = False, zero: bool = True) -> Axis:
     """An axis that holds some values, with a few round ticks."""
     found = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
@@ -93,7 +103,7 @@ def axis_of(title: str, values: Iterable[float], log: bool = False, zero: bool =
         low, high = least / 1.15, most * 1.15
         ticks = _log_ticks(low, high)
         if len(ticks) < 2:
-            between = axis_of(title, found, zero=False).ticks
+            between = axis_of(title, [low, high], zero=False).ticks
             ticks = tuple(tick for tick in between if low <= tick <= high)
         return Axis(title, low, high, True, ticks)
     low = 0.0 if zero and least >= 0 else least
@@ -185,7 +195,6 @@ def chart(
     x: Axis,
     y: Axis,
     *,
-    joined: bool = True,
     dots: bool = True,
 ) -> Markup:
     """Lines or points over two axes."""
@@ -195,7 +204,7 @@ def chart(
     for each in series:
         places = [(x.at(m.x, LEFT, right), y.at(m.y, bottom, TOP), m) for m in each.marks]
         about = {"data_phone": each.phone}
-        if joined and len(places) > 1:
+        if each.joined and len(places) > 1:
             line = " ".join(f"{number(a)},{number(b)}" for a, b, _ in places)
             dashed = " dashed" if each.dashed else ""
             picture.add(
@@ -314,7 +323,7 @@ def slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) 
     picture = Picture(max(150.0, 34.0 * len(rows) + 40), label, WIDE)
     values = [value for row in rows for value in row[3:5]]
     scale = axis_of("", values, log=min(values, default=0) > 0)
-    left, right, bottom = 142.0, picture.width - 142.0, picture.height - 10
+    left, right, bottom = NAMES, picture.width - NAMES, picture.height - 10
     picture.text(left, 12, "cold", "title", "middle")
     picture.text(right, 12, "after ten minutes", "title", "middle")
     places = []
@@ -336,10 +345,10 @@ def slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) 
         for x, y in ((left, ends[0]), (right, ends[1])):
             picture.add("circle", tip(says), cx=x, cy=y, r=4.5, class_=f"fill p{colour}", **about)
         picture.text(
-            left - 9, labels[0][at] + 4, f"{safe_text(name, 15)} {format_ms(before)}", "tick", "end"
+            left - 9, labels[0][at] + 4, f"{safe_text(name, 23)} {format_ms(before)}", "tick", "end"
         )
         picture.text(
-            right + 9, labels[1][at] + 4, f"{format_ms(after)} {safe_text(name, 15)}", "tick"
+            right + 9, labels[1][at] + 4, f"{format_ms(after)} {safe_text(name, 23)}", "tick"
         )
     return picture.svg()
 

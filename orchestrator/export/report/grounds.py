@@ -1,5 +1,6 @@
 """The sections that say what everything rests on: verdicts, conditions, where numbers come from."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.validity import count_validity
@@ -75,21 +76,25 @@ def _start(condition: Condition) -> str:
 
 
 def provenance(scene: Scene) -> Section:
-    """Where every family of numbers comes from, phone by phone."""
-    lines: dict[tuple[str, str, str, str], int] = {}
+    """Where every family of numbers comes from, and of which phones."""
+    lines: dict[tuple[str, str, str], Counter[str]] = {}
     for run in scene.runs:
         for name, metric in run.metrics.items():
             kind = kind_of(name)
             family = kind.family if kind else "other"
-            key = (scene.names[run.phone], family, str(metric.provenance), metric.grade)
-            lines[key] = lines.get(key, 0) + 1
+            key = (family, str(metric.provenance), metric.grade)
+            lines.setdefault(key, Counter())[scene.names[run.phone]] += 1
+    every = set(scene.names.values())
     return Section(
         "provenance",
         "Where the numbers come from",
         "Every figure carries its source; pointing at a mark shows it. Grades say how an energy "
         "was found. Blocks were run in a random order that the sweep's seed decides.",
-        headings=("Phone", "Family", "Source", "Grade", "Figures"),
-        lines=tuple((*key, str(count)) for key, count in sorted(lines.items())),
+        headings=("Family", "Source", "Grade", "Figures", "Phones"),
+        lines=tuple(
+            (*key, str(of.total()), "all" if len(of) == len(every) else ", ".join(sorted(of)))
+            for key, of in sorted(lines.items())
+        ),
         note="" if lines else "There are no figures.",
     )
 

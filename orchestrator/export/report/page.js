@@ -38,12 +38,12 @@
       dim();
     });
   }
-  const cases = document.getElementById("case");
-  if (cases) {
-    cases.addEventListener("change", () => {
-      for (const card of document.querySelectorAll("[data-case]")) {
-        const of = card.dataset.case;
-        card.classList.toggle("away", Boolean(cases.value && of && of !== cases.value));
+  const workload = document.getElementById("workload");
+  if (workload) {
+    workload.addEventListener("change", () => {
+      for (const part of document.querySelectorAll("[data-workload]")) {
+        const of = part.dataset.workload;
+        part.classList.toggle("away", Boolean(workload.value && of && of !== workload.value));
       }
     });
   }

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import jinja2
 
-from orchestrator.analysis.findings import Finding, findings
-from orchestrator.export.report import curves, grounds, standing
+from orchestrator.analysis.findings import Finding, findings, frugal
+from orchestrator.export.report import curves, grounds, inside, standing
 from orchestrator.export.report.scene import Scene, Section, Told, scene_of
 from orchestrator.nouns import MeasuredRun
-from workloads.text import safe_text
+from workloads.text import natural, safe_text
 
 HERE = Path(__file__).parent
 SECTIONS = (
@@ -25,8 +25,8 @@ SECTIONS = (
     standing.ranking,
     curves.pareto,
     curves.batches,
-    curves.traces,
-    curves.operations,
+    inside.traces,
+    inside.operations,
     curves.processors,
     standing.fleet,
     grounds.validity,
@@ -47,7 +47,7 @@ class Page:
     sections: tuple[Section, ...]
     absent: tuple[str, ...]
     phones: tuple[tuple[str, str, int], ...]
-    cases: tuple[str, ...]
+    workloads: tuple[str, ...]
 
 
 def page_of(title: str, scene: Scene, unfinished: str = "") -> Page:
@@ -55,6 +55,7 @@ def page_of(title: str, scene: Scene, unfinished: str = "") -> Page:
     made = [section(scene) for section in SECTIONS]
     runs = scene.runs
     sweeps = ", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep"
+    cold, hot, together = findings(runs, scene.mix)
     shown = tuple(section for section in made if not section.empty)
     return Page(
         title=safe_text(title),
@@ -62,11 +63,11 @@ def page_of(title: str, scene: Scene, unfinished: str = "") -> Page:
         f"{len(scene.names)} phones",
         banner=grounds.banner(runs),
         unfinished=unfinished,
-        findings=findings(runs, scene.mix),
+        findings=(cold, hot, frugal(runs, scene.mix), together),
         sections=shown,
         absent=tuple(f"{section.title}: {section.note}" for section in made if section.empty),
         phones=tuple((phone, name, scene.colours[phone]) for phone, name in scene.names.items()),
-        cases=tuple(sorted({card.case for s in shown for card in s.cards if card.case})),
+        workloads=tuple(sorted({run.case.name for run in runs if run.valid}, key=natural)),
     )
 
 

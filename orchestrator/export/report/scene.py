@@ -21,12 +21,12 @@ Told = Mapping[str, Any]  # an unpacked telemetry blob
 
 @dataclass(frozen=True)
 class Card:
-    """A picture with its heading; the filters know it by its case."""
+    """A picture with its heading; the filter knows it by its workload."""
 
     title: str
     text: str
     svg: Markup
-    case: str = ""
+    workload: str = ""
     legend: tuple[tuple[str, int], ...] = ()
 
 
@@ -56,7 +56,7 @@ class Matrix:
 
     title: str
     unit: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str, str], ...]  # workload, parameters, condition
     rows: tuple[MatrixRow, ...]
 
 

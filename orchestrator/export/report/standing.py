@@ -1,13 +1,13 @@
 """The sections that rank: who is best for what, before the heat and after it, and how surely."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.compare import FleetGroup, FleetRow
 from orchestrator.analysis.figures import figures_of
 from orchestrator.analysis.findings import COLD_METRIC, SUSTAINED_METRIC
 from orchestrator.analysis.itself import against_itself
-from orchestrator.analysis.pace import Pace, paces_of
+from orchestrator.analysis.pace import Pace, Paces, paces_of
 from orchestrator.analysis.slowdown import slowdowns
 from orchestrator.export.report.draw import Bar, ranked, short, slopes
 from orchestrator.export.report.scene import (
@@ -23,9 +23,12 @@ from orchestrator.export.report.scene import (
 from orchestrator.nouns import MeasuredRun
 from workloads.condition import Protocol
 from workloads.measure import Model
+from workloads.text import natural
 from workloads.units import format_ms
 
 ENERGY = "energy_per_sample_mj"
+MANY = 6  # columns; beyond them a table is too wide to be seen at once
+COARSE = MatrixCell("–", "gauge too slow", -1, "its gauge gave too few values in so short a run")
 QUESTIONS = (
     (Protocol.COLD, COLD_METRIC, "Cold: time of a step"),
     (Protocol.ENDURANCE, SUSTAINED_METRIC, "After ten minutes of heat: time of a step"),
@@ -37,37 +40,106 @@ QUESTIONS = (
 
 def interaction(scene: Scene) -> Section:
     """Which phone for which model: phones against cells, in time and in energy."""
-    matrices = [
-        _matrix(scene, title, metric, groups)
-        for protocol, metric, title in QUESTIONS
-        if (groups := scene.groups(protocol, metric))
-    ]
+    summaries, matrices = [], []
+    for protocol, metric, title in QUESTIONS:
+        groups = scene.groups(protocol, metric)
+        if len(groups) > MANY:
+            summaries.append(_by_workload(scene, title, metric, protocol))
+        if groups:
+            matrices.append(_matrix(scene, title, metric, groups))
     return Section(
         "matrix",
         "Which phone for which model",
         "Medians over valid runs, and how many times the best of the column. ★ is the best; the "
         "warmer the colour, the farther from it. Where the order differs between columns, no phone "
-        "is best for everything.",
-        matrices=tuple(matrices),
+        "is best for everything. An energy of a gauge too slow for its run ranks nobody.",
+        matrices=(*summaries, *matrices),
         note="" if matrices else "There is no valid run yet, so nobody can be ranked.",
     )
 
 
 def _matrix(scene: Scene, title: str, metric: str, groups: list[FleetGroup]) -> Matrix:
     columns = [{row.phone: row for row in group.rows} for group in groups]
+    coarse = [{each.phone for each in group.absent if each.coarse} for group in groups]
     order = sorted(scene.names, key=lambda phone: [_rank(column.get(phone)) for column in columns])
     rows = [
         MatrixRow(
             scene.names[phone],
             phone,
             scene.colours[phone],
-            tuple(_matrix_cell(column.get(phone), metric) for column in columns),
+            tuple(
+                COARSE if phone in slow else _matrix_cell(column.get(phone), metric)
+                for column, slow in zip(columns, coarse, strict=True)
+            ),
         )
         for phone in order
-        if any(phone in column for column in columns)
+        if any(phone in known for known in (*columns, *coarse))
     ]
-    headings = tuple((group.case.label, group.condition.label) for group in groups)
+    headings = tuple((group.case.name, _settings(group), group.condition.label) for group in groups)
     return Matrix(title, unit_of(metric), headings, tuple(rows))
+
+
+def _by_workload(scene: Scene, title: str, metric: str, protocol: Protocol) -> Matrix:
+    """Many cells in one look: a workload a column, over the cells that its phones share."""
+    workloads = sorted({run.case.name for run in scene.of(protocol) if run.valid}, key=natural)
+    paces = {
+        name: paces_of([run for run in scene.runs if run.case.name == name], protocol, metric)
+        for name in workloads
+    }
+    columns = {name: found for name, found in paces.items() if found.ranked}
+    rows = [
+        MatrixRow(
+            scene.names[phone],
+            phone,
+            scene.colours[phone],
+            tuple(_pace_cell(phone, found, metric) for found in columns.values()),
+        )
+        for phone in sorted(scene.names, key=lambda phone: _distance(phone, columns.values()))
+        if any(pace.phone == phone for found in columns.values() for pace in found.ranked)
+    ]
+    headings = tuple(
+        (name, "", "one cell" if found.cells_used == 1 else f"mean of {found.cells_used} cells")
+        for name, found in columns.items()
+    )
+    return Matrix(f"{title}, by model", unit_of(metric), headings, tuple(rows))
+
+
+def _distance(phone: str, columns: Iterable[Paces]) -> tuple[int, float]:
+    """How far a phone is from the best, over all columns; who lacks some comes later."""
+    ratios = [
+        pace.value / found.ranked[0].value
+        for found in columns
+        for pace in found.ranked
+        if pace.phone == phone
+    ]
+    return -len(ratios), sum(map(math.log, ratios))
+
+
+def _pace_cell(phone: str, found: Paces, metric: str) -> MatrixCell:
+    pace = next((pace for pace in found.ranked if pace.phone == phone), None)
+    if pace is None:
+        return MatrixCell("–", "", -1, "no valid run with this figure")
+    ratio = pace.value / found.ranked[0].value
+    tip = (
+        f"{pace.name}: {format_ms(pace.value)} {unit_of(metric)}, geometric mean of "
+        f"{found.cells_used} of {found.cells_all} cells ({pace.provenance})"
+    )
+    return MatrixCell(
+        format_ms(pace.value), _times(ratio, pace is found.ranked[0]), _warmth(ratio), tip
+    )
+
+
+def _warmth(ratio: float) -> int:
+    return min(9, max(0, round(5 * math.log2(ratio)))) if ratio > 0 else 9
+
+
+def _times(ratio: float, first: bool) -> str:
+    return "★ best" if first else f"{ratio:.2f} ×"
+
+
+def _settings(group: FleetGroup) -> str:
+    """The parameters of a cell, beside its workload."""
+    return group.case.label.removeprefix(group.case.name).strip()
 
 
 def _rank(row: FleetRow | None) -> float:
@@ -78,9 +150,8 @@ def _matrix_cell(row: FleetRow | None, metric: str) -> MatrixCell:
     if row is None:
         return MatrixCell("–", "", -1, "no valid run with this figure")
     ratio = row.ratio or 1.0
-    warmth = min(9, max(0, round(5 * math.log2(ratio)))) if ratio > 0 else 9
-    best = "★ best" if row.rank == 1 else f"{ratio:.2f} ×"
-    return MatrixCell(format_ms(row.median), best, warmth, figure(row, unit_of(metric)))
+    best = _times(ratio, row.rank == 1)
+    return MatrixCell(format_ms(row.median), best, _warmth(ratio), figure(row, unit_of(metric)))
 
 
 def ranking(scene: Scene) -> Section:
@@ -90,7 +161,7 @@ def ranking(scene: Scene) -> Section:
         for group in scene.groups(protocol, metric):
             bars = [_bar(scene, row, unit_of(metric)) for row in group.rows]
             text = f"{group.condition.label}; {unit_of(metric)} a step, shorter is better"
-            cards.append(Card(group.case.label, text, ranked(group.label, bars), group.case.label))
+            cards.append(Card(group.case.label, text, ranked(group.label, bars), group.case.name))
     return Section(
         "ranking",
         "Ranking, with intervals",
