@@ -79,13 +79,13 @@ def import_(file: Path, lab_folder: Path) -> None:
     from workloads.fault import BadFile
 
     db = Database(read_lab(lab_folder).store_url)
-    db.migrate()
     try:
         with file.open("rb") as stream:
             bundle = open_bundle(stream)
             sweep, needs = str(bundle.manifest.get("sweep")), bundle.manifest.get("schema")
             if needs != schema():
                 raise BadBundle(f"it is of schema {needs}, this farm has {schema()}")
+            db.migrate()
             if sweep_known(db, sweep):
                 click.echo(f"{safe_text(sweep)} is here already; nothing was changed")
                 return

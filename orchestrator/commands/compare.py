@@ -16,6 +16,7 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
+from orchestrator.commands.completion import complete_sweep
 from orchestrator.exits import TRIPPED
 from workloads.fault import Refused
 
@@ -42,7 +43,7 @@ class Asked:
 
 
 @click.command()
-@click.argument("sides", metavar="A [B]", nargs=-1, required=True)
+@click.argument("sides", metavar="A [B]", nargs=-1, required=True, shell_complete=complete_sweep)
 @lab_option
 @click.option("--metric", default="", help="A figure of 'farm metrics'; else what each run is for.")
 @click.option(

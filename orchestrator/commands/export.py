@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from orchestrator.commands.common import lab_option, open_store, read_lab
+from orchestrator.commands.completion import complete_sweep
 from workloads.fault import Refused
 from workloads.text import safe_text
 
@@ -34,7 +35,7 @@ class Wish:
 
 
 @click.command()
-@click.argument("name", metavar="SWEEP")
+@click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @lab_option
 @click.option(
     "--format",
@@ -62,7 +63,7 @@ def export(name: str, lab_folder: Path, output: str, form: str, **asked: Any) ->
     wish = Wish(form, asked["table"] or usual, asked["everything"], asked["which"])
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
-    with _target(db, sweep, wish, output) as stream:
+    with target(db, sweep, _usual_name(sweep, wish), output) as stream:
         _write(db, sweep, wish, stream)
     if incomplete(sweep):
         click.echo(incomplete(sweep), err=True)
@@ -77,12 +78,15 @@ def incomplete(sweep: "SweepSummary") -> str:
 
 
 @contextmanager
-def _target(db: "Database", sweep: "SweepSummary", wish: Wish, output: str) -> Iterator[BinaryIO]:
-    """Where the bytes go. A file is there whole or not at all."""
+def target(db: "Database", sweep: "SweepSummary", usual: str, output: str) -> Iterator[BinaryIO]:
+    """Where the bytes go: a file of the usual or another name, which is there whole or not at all.
+
+    A folder gets the usual name, and - is standard output.
+    """
     if output == "-":
         yield sys.stdout.buffer
         return
-    path = _path(db, sweep, wish, output)
+    path = _path(db, sweep, usual, output)
     try:
         with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as made:
             try:
@@ -97,17 +101,22 @@ def _target(db: "Database", sweep: "SweepSummary", wish: Wish, output: str) -> I
     click.echo(str(path))
 
 
-def _path(db: "Database", sweep: "SweepSummary", wish: Wish, output: str) -> Path:
-    """Name a file so that nobody takes a simulation for a measurement."""
+def _usual_name(sweep: "SweepSummary", wish: Wish) -> str:
     from orchestrator.export.writers import EXTENSIONS
+
+    end = {"trace": "trace.json", "bundle": "bundle.zip"}.get(wish.form) or (
+        f"{'' if wish.table == 'figures' else wish.table + '.'}{EXTENSIONS[wish.form]}"
+    )
+    return f"{sweep.name}.{end}"
+
+
+def _path(db: "Database", sweep: "SweepSummary", usual: str, output: str) -> Path:
+    """Name a file so that nobody takes a simulation for a measurement."""
     from orchestrator.store.bundles import has_simulated
 
     wanted = Path(output or ".")
     if wanted.is_dir():
-        end = {"trace": "trace.json", "bundle": "bundle.zip"}.get(wish.form) or (
-            f"{'' if wish.table == 'figures' else wish.table + '.'}{EXTENSIONS[wish.form]}"
-        )
-        wanted = wanted / f"{sweep.name}.{end}"
+        wanted = wanted / usual
     if not has_simulated(db, sweep.id) or ".simulated." in wanted.name:
         return wanted
     stem, dot, end = wanted.name.partition(".")

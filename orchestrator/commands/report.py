@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import lab_option, open_store, read_lab
-from workloads.fault import Refused
+from orchestrator.commands.completion import complete_sweep
 
 if TYPE_CHECKING:
     from orchestrator.nouns import SweepSummary
@@ -16,26 +16,22 @@ TOLD_MAX = 200  # runs whose telemetry is drawn: one a phone and cell
 
 
 @click.command()
-@click.argument("name", metavar="SWEEP")
+@click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @lab_option
-@click.option("-o", "--output", default="", help="File to write (default: SWEEP.html).")
+@click.option(
+    "-o", "--output", default="", help="File to write (default: SWEEP.html); - for standard output."
+)
 @click.option("--mix", is_flag=True, help="Rank also what was made in unlike ways.")
 def report(name: str, lab_folder: Path, output: str, mix: bool) -> None:
     """Write a page that shows what a SWEEP says; it opens offline, anywhere."""
-    from orchestrator.store.bundles import has_simulated
+    from orchestrator.commands.export import target
     from orchestrator.store.queries import find_sweep
 
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
     page = page_of_sweep(db, sweep, mix)
-    path = Path(output or f"{sweep.name}.html")
-    if has_simulated(db, sweep.id) and ".simulated" not in path.name:
-        path = path.with_name(f"{path.stem}.simulated{path.suffix}")
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
-    click.echo(str(path))
+    with target(db, sweep, f"{sweep.name}.html", output) as stream:
+        stream.write(page.encode())
 
 
 def page_of_sweep(db: "Database", sweep: "SweepSummary", mix: bool = False) -> str:

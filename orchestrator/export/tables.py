@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from orchestrator.analysis.compare import FleetGroup, FleetTable
+from orchestrator.analysis.compare import FleetGroup, FleetRow, FleetTable
 from orchestrator.export.table import Block, Cell, Table, columns
 from orchestrator.nouns import MeasuredRun, RunOutcome
 from workloads.timeline import OpRow
@@ -306,20 +306,20 @@ def _ranked(group: FleetGroup) -> Iterator[tuple[Cell, ...]]:
         nothing: list[Cell] = [None] * 3
         yield (
             *(None, absent.phone, absent.model, absent.soc, 0, *nothing, "", None),
-            *(absent.suspect, absent.void, "", "", "", None, "no valid run"),
+            *(absent.suspect, absent.void, "", "", "", None, absent.why),
         )
 
 
 def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
     """The ranking as people print it: what a reader needs, and a caption that says the rest."""
-    own = columns(workload=str, condition=str, phone=str, soc=str)
-    own += columns(median=float, interval=str, unit=str, times_the_best=float, runs=int)
+    own = columns(workload=str, condition=str, metric=str, phone=str, soc=str)
+    own += columns(median=float, interval=str, times_the_best=float, runs=int)
     tables = list(tables)
     blocks = [
-        Block([group.case.label, group.condition.label], rows)
+        Block([group.case.label, group.condition.label, table.metric], rows)
         for table in tables
         for group in table.groups
-        if (rows := [_printed(row, table.unit) for row in group.rows])
+        if (rows := [_printed(row) for row in group.rows])
     ]
     made = sorted({str(r.provenance) for t in tables for g in t.groups for r in g.rows})
     caption = (
@@ -330,8 +330,8 @@ def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
     return Table("ranking", own, blocks, caption)
 
 
-def _printed(row: Any, unit: str) -> tuple[Cell, ...]:
+def _printed(row: FleetRow) -> tuple[Cell, ...]:
     from workloads.units import format_ms
 
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
-    return (row.model, row.soc, row.median, interval, unit, row.ratio, row.n)
+    return (row.model, row.soc, row.median, interval, row.ratio, row.n)

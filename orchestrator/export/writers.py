@@ -125,18 +125,24 @@ def write_markdown(table: Table, stream: BinaryIO) -> int:
 
 
 def write_latex(table: Table, stream: BinaryIO) -> int:
-    """Write a table for a paper, in the booktabs style; answer how many rows."""
+    """Write a table for a paper, in the booktabs style; answer how many rows.
+
+    What the rows of a block share stands in the first of them.
+    """
     aligned = "".join("l" if column.kind is str else "r" for column in table.columns)
     heading = " & ".join(latex_cell(name.replace("_", " ")) for name in table.names)
     stream.write(
-        f"% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n"
+        f"% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\small\n"
         f"\\begin{{tabular}}{{{aligned}}}\n\\toprule\n{heading} \\\\\n\\midrule\n".encode()
     )
     count = 0
-    for block in table.blocks:
-        for row in block.full_rows():
-            cells = " & ".join(latex_cell(_shown(cell)) for cell in row)
+    for at, block in enumerate(table.blocks):
+        stream.write(b"\\addlinespace\n" if at else b"")
+        shared = block.shared
+        for row in block.rows:
+            cells = " & ".join(latex_cell(_shown(cell)) for cell in (*shared, *row))
             stream.write(f"{cells} \\\\\n".encode())
+            shared = [""] * len(shared)
             count += 1
     stream.write(b"\\bottomrule\n\\end{tabular}\n")
     if table.caption:
