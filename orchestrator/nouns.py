@@ -125,6 +125,10 @@ class SweepSummary:
     owner: str = ""
     priority: int = 50
     deadline: float | None = None
+    begun_at: float | None = None
+    wall_s: float | None = None  # of its budget, as are the two below
+    failures_max: int | None = None
+    failures_share_max: float | None = None
 
     @property
     def total(self) -> int:

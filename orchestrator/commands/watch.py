@@ -106,10 +106,15 @@ def _take_still(
 
 
 def read_filter(words: str) -> "Matches":
-    """Read what was typed after `/`; a phone is judged once, until its facts or tags change."""
-    from orchestrator.plan.selector import parse_selector
+    """Read what was typed after `/`: a selector, or words that a phone's names contain.
 
-    selector = parse_selector(words)
+    A phone is judged once, until its facts or tags change.
+    """
+    from orchestrator.plan.phone_tests import NAMES
+    from orchestrator.plan.selector import KEYWORDS, parse_selector
+
+    plain = re.fullmatch(r"[\w.+ -]+", words) and not {*NAMES, *KEYWORDS} & set(words.split())
+    selector = parse_selector(f"'*{words}*'" if plain else words)
     judged: dict[str, tuple[object, object, bool]] = {}
 
     def matches(phone: "KnownPhone") -> bool:

@@ -7,6 +7,9 @@
     tag == paper                         a label that somebody gave the phone
     pixel*                               a pattern alone is held against serial, model and SoC
 
+Texts: serial, model, soc, abi, gpu, source. Numbers: ram_mb, cores, big, little; android is a
+version, control is a level. root and simulated stand alone; tag is a label.
+
 A text with blanks stands in quotes: model == 'pixel 6*'. Nothing here is evaluated as a program:
 a selector is read into tests of named facts, and a phone that fails can say which one.
 """
@@ -40,7 +43,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<sign>==|!=|<=|>=|=|<|>)|(?P<mark>[(),])|'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\""
     r"|(?P<word>[^\s()<>=!,'\"]+))"
 )
-_KEYWORDS = ("and", "or", "not", "in")
+KEYWORDS = ("and", "or", "not", "in")
 
 
 class BadSelector(Refused):
@@ -171,7 +174,7 @@ class _Parser:
 
     def _refuse_half(self, name: str) -> None:
         """Refuse a word that was hardly meant as a pattern."""
-        if name in _KEYWORDS:
+        if name in KEYWORDS:
             raise self._error("a fact, a pattern or '(' is expected here")
         if name in FACTS or name == TAG:
             raise self._error(f"what of it? compare it: {name} == ...")

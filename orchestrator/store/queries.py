@@ -79,6 +79,7 @@ def sweep_summaries(
             .group_by(trial.c.sweep)
         ).all()
     trials_of: dict[str, int] = {row.sweep: row.trials for row in trials}
+    budgets = {row.id: row.policy.get("budget") or {} for row in rows}
     runs_of: dict[str, dict[RunState, int]] = {}
     for sweep_id, state, count in counts:
         runs_of.setdefault(sweep_id, {})[RunState(state)] = count
@@ -94,6 +95,10 @@ def sweep_summaries(
             owner=row.owner,
             priority=row.priority,
             deadline=row.deadline,
+            begun_at=row.begun_at,
+            wall_s=budgets[row.id].get("wall_s"),
+            failures_max=budgets[row.id].get("failures"),
+            failures_share_max=budgets[row.id].get("failures_share"),
         )
         for row in rows
     ]

@@ -105,7 +105,9 @@ def phone_page(phone: KnownPhone, seen: Seen, ui: Ui, now: datetime, height: int
     room = max(4, height // 4)
     own = [event for event in seen.events if event.phone == phone.serial]
     names = {phone.serial: phone.facts.model}
-    lines = lines[: height - room]
+    if len(lines) > height - room:
+        lines = lines[: height - room - 1]
+        lines.append(line(width, (f"… all of it: farm phone show {phone.serial}", "dim")))
     lines += event_panel(own, names, 0, width, room)
     return lines + [line(width)] * (height - len(lines))
 

@@ -1,5 +1,6 @@
 """What happened, the newest at the bottom; the same as lines for a pipe."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich.text import Text
@@ -17,6 +18,7 @@ EVENT_STYLES = {
     "expired": "red",
     "health": "magenta",
 }
+_MADE = re.compile(r"simulated \((?:extrapolated|fitted,( ±\d+%))\)")
 WORDS = {"accepted": "ok", "fault": "FAULT", "void": "VOID", "stale": "late", "expired": "EXPIRED"}
 
 
@@ -43,7 +45,7 @@ def _line(event: Event, names: Mapping[str, str], width: int) -> Text:
         (f"{event.at.astimezone():%H:%M:%S}  ", "dim"),
         (fit(WORDS.get(event.kind, said(event.kind, 12)), 9) + " ", style),
         (fit_name(said(name, 80), max(10, min(26, width // 6))) + " ", ""),
-        (briefly(event.text.replace("simulated (extrapolated)", "simulated")), ""),
+        (briefly(_MADE.sub(r"simulated\1", event.text)), ""),
     )
 
 

@@ -13,6 +13,7 @@ from workloads.units import format_duration
 
 STALE_AFTER_S = 4.0
 TINY, NARROW, WIDE = 40, 80, 110
+NEARLY = 0.8  # of a budget
 STATE_STYLES = {
     "RUNNING": "bold green",
     "PAUSED": "bold yellow",
@@ -115,8 +116,11 @@ def _eta(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> str:
 def _counts(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
     void = sum(cell.void for cell in seen.view.cells)
     pieces: list[Piece] = [(f"done {count(sweep.done)}", "green")]
+    allowed = _allowed(sweep) if sweep.failed or width >= WIDE else ""
+    if sweep.failed or allowed:
+        style = "bold red" if sweep.failed else "dim"
+        pieces.append((f"  failed {count(sweep.failed)}{allowed}", style))
     named = (
-        (sweep.failed, "failed", "bold red"),
         (sweep.runs.get(RunState.HELD, 0), "held", "bold red"),
         (void, "void", "yellow"),
         (sweep.runs.get(RunState.SPARED, 0), "spared", "dim"),
@@ -124,7 +128,27 @@ def _counts(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
         (sweep.runs.get(RunState.QUEUED, 0), "queued", ""),
     )
     pieces += [(f"  {word} {count(number)}", style) for number, word, style in named if number]
+    pieces += _budget(sweep, width, now)
     return line(width, *pieces, ("  │ phones: ", "dim"), *_phone_counts(seen, now))
+
+
+def _allowed(sweep: SweepSummary) -> str:
+    """How many runs may fail before the sweep pauses."""
+    if sweep.failures_max is not None:
+        return f" of {count(sweep.failures_max)} allowed"
+    share = sweep.failures_share_max
+    return "" if share is None else f" of {share:.0%} allowed"
+
+
+def _budget(sweep: SweepSummary, width: int, now: datetime) -> list[Piece]:
+    """How much of its time a sweep has used; it pauses at the end of it."""
+    if sweep.wall_s is None or sweep.finished:
+        return []
+    used_s = 0.0 if sweep.begun_at is None else max(0.0, now.timestamp() - sweep.begun_at)
+    share = used_s / sweep.wall_s
+    spent = f"{clock_time(used_s)} of {clock_time(sweep.wall_s)}"
+    words = f"  budget {spent if width >= WIDE else f'{share:.0%}'}"
+    return [(words, "bold yellow" if share >= NEARLY else "")]
 
 
 def _phone_counts(seen: Seen, now: datetime) -> list[Piece]:

@@ -7,6 +7,7 @@ from rich.text import Text
 from orchestrator.nouns import Cell, RunState
 from orchestrator.tui.cells import Piece, fit, line, rule, said
 from orchestrator.tui.words import briefly
+from workloads.text import natural
 
 MARKS: dict[str, Piece] = {
     "queued": ("·", "dim"),
@@ -38,8 +39,8 @@ def mark_of(cell: Cell) -> str:
 
 def heat_map(cells: Sequence[Cell], width: int, height: int) -> list[Text]:
     """Conditions down, cases across; what does not fit is told."""
-    conditions = list(dict.fromkeys(cell.condition for cell in cells))
-    cases = list(dict.fromkeys(cell.case for cell in cells))
+    conditions = sorted({cell.condition for cell in cells}, key=natural)
+    cases = sorted({cell.case for cell in cells}, key=natural)
     lines = [rule(width, f"matrix: {len(conditions)} conditions x {len(cases)} cases")]
     if not cells:
         return [*lines, line(width, ("no cells yet", "dim"))][:height]

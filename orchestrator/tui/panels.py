@@ -30,7 +30,7 @@ SMALL = 8  # lines; below it there is no room for a footer
 HELP = (
     ("↑ ↓ j k", "move; PgUp PgDn, g and G to the ends"),
     ("⏎", "open the phone; esc goes back"),
-    ("/", "show only some phones: mi*   root and ram_mb >= 6000   tag == paper   (empty: all)"),
+    ("/", "show only some phones: xiaomi   ram_mb >= 6000 and root   tag == paper"),
     ("s", "sort by state, name, host, temperature, battery, time left"),
     ("p", "pause or resume the sweep: running runs finish, no new one starts"),
     ("c", "cancel the sweep: what is queued is dropped, results stay"),
@@ -177,20 +177,20 @@ def footer(ui: Ui) -> Text:
         question = [(f"{ui.ask.question} ", "bold yellow"), ("y yes  n no", "bold")]
         return line(ui.width, *question)
     if ui.mode is Mode.FILTER:
-        hint = ui.wrong or "⏎ applies, esc leaves; for example: mi* or (root and ram_mb >= 6000)"
+        hint = ui.wrong or "⏎ applies, esc leaves; a word of the name, or: root and big >= 4"
         style = "red" if ui.wrong else "dim"
         return line(ui.width, ("/", "bold"), (ui.typed, ""), ("█ ", ""), (said(hint, 200), style))
     if ui.note:
-        return between(ui.width, [(said(ui.note, 300), "bold")], [("? help", "dim")])
+        return line(ui.width, (said(ui.note, 300), "bold"))
     return between(ui.width, _keys(ui), _named([("?", "help"), ("q", "quit")]))
 
 
 def _keys(ui: Ui) -> list[Piece]:
     keys = [("↑↓", "pick"), ("⏎", "open"), ("/", "filter"), ("s", "sort")]
+    if ui.mode is Mode.PHONE:
+        keys = [("↑↓", "pick"), ("esc", "back")]
     if not ui.read_only:
         keys += [("p", "pause"), ("c", "cancel"), ("r", "retry"), ("Q", "quarantine")]
-    if ui.mode is Mode.PHONE:
-        keys[1] = ("esc", "back")
     return _named(keys) + ([("read-only", "dim")] if ui.read_only else [])
 
 

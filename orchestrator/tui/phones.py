@@ -128,6 +128,9 @@ def phone_table(
         if selected:
             row.stylize("reverse", 0, 2 + name_cells)
         lines.append(row)
+    if not phones:
+        none = "no phone matches; esc shows all" if ui.filter else "no phone yet"
+        lines.append(line(ui.width, (f"  {none}", "dim")))
     return lines + [line(ui.width)] * (rows + 1 - len(lines))
 
 

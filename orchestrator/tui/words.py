@@ -104,10 +104,13 @@ def doing(phone: KnownPhone, now: datetime, short: bool = False) -> str:
         label = briefly(phone.run) if short else said(phone.run, 200)
         return f"next: {label}" if look.word in ("cool", "charge", "prepare", "pin") else label
     if look is LOOKS["idle"]:
-        queued = f"{phone.waiting} runs queued, none given yet"
-        return queued if phone.waiting else "nothing queued for it"
-    waiting = f"{phone.waiting} runs wait for it; " if phone.waiting else ""
+        return f"{_runs(phone.waiting) if phone.waiting else 'nothing'} queued for it"
+    waiting = f"{_runs(phone.waiting)} waiting; " if phone.waiting else ""
     return waiting + _why_not(phone, look)
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{count(number)} runs"
 
 
 def _why_not(phone: KnownPhone, look: Look) -> str:

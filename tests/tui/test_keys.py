@@ -158,3 +158,16 @@ def test_keys_on_an_empty_lab_do_no_harm() -> None:
         ui, asks = typed(Ui(), [key, "n"], empty)
         assert [] == asks
         assert 24 == len(text_of(empty, ui).splitlines())
+
+
+@pytest.mark.parametrize(("words", "found"), [("mi 9", 1), ("XIAOMI", 2), ("855", 1), ("mi*", 0)])
+def test_a_filter_takes_words_of_a_name_as_well_as_selectors(words: str, found: int) -> None:
+    models = {"A1": ("Xiaomi MI 9", "sdm855"), "B2": ("Xiaomi Redmi", "sm7125")}
+    phones = [
+        a_known(serial, "idle", facts=a_phone(serial, model=model, soc=soc))
+        for serial, (model, soc) in models.items()
+    ]
+    ui, _ = typed(Ui(width=80, height=24), ["/", *words, "enter"], a_seen(*phones))
+    assert found == len(chosen(tuple(phones), ui, NOW))
+    if not found:
+        assert "no phone matches; esc shows all" in text_of(a_seen(*phones), ui)

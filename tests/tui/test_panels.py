@@ -1,5 +1,7 @@
 """What the screen shows: drawn from values alone, line by line, at every size."""
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 
@@ -7,7 +9,7 @@ from orchestrator.lab_view import join
 from orchestrator.nouns import Lease, RunState, SweepState, SweepSummary
 from orchestrator.tui.events import event_line, summary_line
 from orchestrator.tui.matrix import MARKS, heat_map, mark_of
-from orchestrator.tui.state import Mode, Sort, Trace, Ui
+from orchestrator.tui.state import Mode, Seen, Sort, Trace, Ui
 from tests.builders import a_phone, a_run
 from tests.tui.scenes import (
     NOW,
@@ -93,12 +95,25 @@ def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
     assert "ETA: no run has ended yet" in text_of(type(seen)(view))
 
 
+@pytest.mark.parametrize(
+    ("width", "used_h", "words"),
+    [(120, 6, "budget 6h00 of 1d12h"), (80, 6, "budget 17%"), (80, 40, "budget 111%")],
+)
+def test_a_budget_is_told_with_what_is_used_of_it(width: int, used_h: int, words: str) -> None:
+    begun = NOW.timestamp() - used_h * 3600
+    limited = replace(SWEEP, begun_at=begun, wall_s=36 * 3600.0, failures_share_max=0.1)
+    seen = a_seen()
+    text = text_of(Seen(replace(seen.view, sweeps=(limited,))), width=width)
+    assert words in text
+    assert (width == 120) == ("failed 0 of 10% allowed" in text)
+
+
 def test_runs_that_wait_for_a_phone_that_cannot_work_are_told() -> None:
     mine = a_known("PH2", "idle", reserved_by="lin", waiting=4)
     text = text_of(a_seen(mine), width=200, height=60)
-    assert 2 <= text.count("4 runs wait for it; for lin")
+    assert 2 <= text.count("4 runs waiting; for lin")
     next_ = a_known("PH3", "idle", waiting=3)
-    assert "3 runs queued" in text_of(a_seen(next_))
+    assert "3 runs queued for it" in text_of(a_seen(next_))
 
 
 def test_twins_are_told_apart() -> None:
