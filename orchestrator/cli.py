@@ -5,6 +5,7 @@ import sys
 from typing import NoReturn
 
 import click
+from click.exceptions import NoSuchCommand
 
 # name -> (where it lives, what it does); some live in other rooms, and the two tables here are the
 # only place where the middle names those.
@@ -65,6 +66,14 @@ class _Table(click.Group):
             for verb, other in beside.commands.items():
                 command.add_command(other, verb)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:  # click knows only what is loaded, and so suggests nothing
+            raise NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

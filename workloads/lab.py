@@ -104,7 +104,17 @@ class Lab:
     @property
     def store_url(self) -> str:
         """Where the store is."""
-        return self.settings.store.url or f"sqlite:///{self.root / 'farm.db'}"
+        return self.settings.store.url or f"sqlite:///{self.store_file}"
+
+    @property
+    def store_file(self) -> Path:
+        """The store of a lab that keeps its own."""
+        return self.root / "farm.db"
+
+    @property
+    def embedded_store(self) -> bool:
+        """Whether the store is a file of the lab's."""
+        return not self.settings.store.url
 
     @property
     def broker_url(self) -> str:

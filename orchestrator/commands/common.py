@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workloads.fault import BrokerDown
+from workloads.fault import BrokerDown, StoreDown
 from workloads.lab import Lab
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def open_store(lab: Lab) -> "Database":
     """Open the store, or say in one sentence why not."""
     from orchestrator.store.database import Database
 
+    if lab.embedded_store and not lab.store_file.exists():
+        up = f"start it with 'farm up --lab {lab.root}'"
+        raise StoreDown(f"the lab in {lab.root} has no store yet; {up}")
     database = Database(lab.store_url)
     database.check()
     return database

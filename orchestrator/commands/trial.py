@@ -14,7 +14,7 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
-from orchestrator.commands.completion import complete_sweep
+from orchestrator.commands.completion import complete_phone, complete_sweep
 from workloads.text import safe_text
 from workloads.units import format_duration
 
@@ -35,7 +35,11 @@ def trial() -> None:
 @trial.command("list")
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @click.option("--state", type=click.Choice(STATES), help="Only those with such a run.")
-@click.option("--phone", help="Only those of this phone (its serial).")
+@click.option(
+    "--phone",
+    help="Only those of this phone (the beginning of its serial).",
+    shell_complete=complete_phone,
+)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=200, show_default=True)
 @lab_option
 @json_option
@@ -56,6 +60,8 @@ def list_trials(
         return
     rows = [(item.id, item.phone, item.label, _counts(item), item.note) for item in found[:limit]]
     print_table(("TRIAL", "PHONE", "WHAT", "RUNS", "LAST NOTE"), rows)
+    if not rows:
+        click.echo(f"No trial of {sweep.id} is like that.", err=True)
     if len(found) > limit:
         click.echo(f"There are more than {limit}; --limit shows more.", err=True)
 

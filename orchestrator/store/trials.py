@@ -62,18 +62,23 @@ def trial_lines(
     """Trials of a sweep in the order of their ids, with how many of their runs stand where."""
     chosen = select(trial).where(trial.c.sweep == sweep_id).order_by(trial.c.phone, trial.c.id)
     if phone is not None:
-        chosen = chosen.where(trial.c.phone == phone)
+        chosen = chosen.where(trial.c.phone.startswith(phone, autoescape=True))
     if state is not None:
         there = select(run.c.id).where(run.c.trial == trial.c.id, run.c.state == state)
         chosen = chosen.where(there.exists())
+    chosen = chosen.limit(limit)
+    wanted = chosen.with_only_columns(trial.c.id).subquery()
     with db.read() as connection:
-        rows = connection.execute(chosen.limit(limit)).all()
+        rows = connection.execute(chosen).all()
         counted = connection.execute(
             select(run.c.trial, run.c.state, func.count().label("count"), func.max(run.c.note))
-            .where(run.c.trial.in_([row.id for row in rows]))
+            .where(run.c.trial.in_(select(wanted)))
             .group_by(run.c.trial, run.c.state)
         ).all()
-    return [_line(row, [each for each in counted if each.trial == row.id]) for row in rows]
+    of: dict[str, list[Any]] = {}
+    for each in counted:
+        of.setdefault(each.trial, []).append(each)
+    return [_line(row, of.get(row.id, [])) for row in rows]
 
 
 def one_trial(db: Database, trial_id: str) -> tuple[TrialLine, list[Told]]:

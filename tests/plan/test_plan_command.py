@@ -22,7 +22,7 @@ def farm_sweep(tmp_path: Path, verb: str, *words: str | Path) -> Result:
 
 def test_a_plan_counts_what_every_rule_does(tmp_path: Path) -> None:
     made = farm_sweep(tmp_path, "plan", STUDY)
-    assert "The phones are not known here: there is no store" in made.stderr
+    assert "The phones are not known here: the lab in" in made.stderr
     lines = made.stdout.splitlines()
     words = "413 cells x 6 to 20 repeats, the baseline once among 40."
     assert lines[0].endswith(words)
