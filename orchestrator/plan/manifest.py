@@ -70,7 +70,7 @@ def read_manifest(text: str) -> tuple[Manifest | None, Reader]:
     reader = Reader()
     node = read_document(text, reader.problems)
     root = reader.entries(node, "the file", "'external: 1', one key on a line") if node else None
-    if root is None or not _right_version(reader, root):
+    if root is None or not reader.right_version(root, "external", VERSION):
         return None, reader
     reader.refuse_unknown(root, KEYS)
     content = _Content(reader, root).read()
@@ -81,19 +81,6 @@ def read_manifest(text: str) -> tuple[Manifest | None, Reader]:
     except ValidationError as error:
         reader.problems.add(root.place, safe_text(error.errors()[0]["msg"], 200))
         return None, reader
-
-
-def _right_version(reader: Reader, root: Entries) -> bool:
-    entry = root.entries.get("external")
-    if entry is None:
-        reader.problems.add(root.place, "the key 'external' is missing; begin with 'external: 1'")
-        return True
-    version = reader.whole_number(entry.node, "external")
-    if version in {None, VERSION}:
-        return True
-    sentence = f"version {version} is not known here; this farm reads 'external: {VERSION}'"
-    reader.refuse(entry.node, "external", sentence)
-    return False
 
 
 class _Content:

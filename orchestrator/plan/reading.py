@@ -29,6 +29,20 @@ class Reader:
         """Note what is wrong with a value."""
         self.problems.add(node.place, f"{path}: {sentence}")
 
+    def right_version(self, root: Entries, key: str, known: int) -> bool:
+        """A file of another version is not judged by the rules of this one."""
+        entry = root.entries.get(key)
+        if entry is None:
+            sentence = f"the key '{key}' is missing; begin with '{key}: {known}'"
+            self.problems.add(root.place, sentence)
+            return True
+        version = self.whole_number(entry.node, key)
+        if version in {None, known}:
+            return True
+        sentence = f"version {version} is not known here; this farm reads '{key}: {known}'"
+        self.refuse(entry.node, key, sentence)
+        return False
+
     def scalar(self, node: Node, path: str, wanted: str) -> Scalar | None:
         """Accept a single value that is not empty."""
         if isinstance(node, Broken):

@@ -137,7 +137,7 @@ def read_sweep(text: str, fetch: Fetch = fetch_nothing) -> Sweep:
     node = read_document(text, reader.problems)
     root = reader.entries(node, "the file", "'farm: 1', one key on a line") if node else None
     sweep = None
-    if root is not None and _right_version(reader, root):
+    if root is not None and reader.right_version(root, "farm", VERSION):
         sweep = _SweepReader(reader, root, fetch).read()
     if sweep is None or reader.problems.found:
         raise BadSweep(reader.problems.found, text)
@@ -254,20 +254,6 @@ def _identified(
         seed = int(digest_of(meaning)[:8], 16) & SEED_MAX
     digest = digest_of(meaning | {"seed": seed})
     return Sweep(name, cells, phones, policy, seed, digest, rules, matrix_cells)
-
-
-def _right_version(reader: Reader, root: Entries) -> bool:
-    """A file of another version is not judged by the rules of this one."""
-    entry = root.entries.get("farm")
-    if entry is None:
-        reader.problems.add(root.place, "the key 'farm' is missing; begin with 'farm: 1'")
-        return True
-    version = reader.whole_number(entry.node, "farm")
-    if version in {None, VERSION}:
-        return True
-    sentence = f"version {version} is not known here; this farm reads 'farm: {VERSION}'"
-    reader.refuse(entry.node, "farm", sentence)
-    return False
 
 
 def _read_name(reader: Reader, root: Entries) -> str:
