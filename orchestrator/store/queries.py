@@ -42,21 +42,23 @@ def known_phones(db: Database) -> list[KnownPhone]:
     """Every phone that was ever seen."""
     with db.read() as connection:
         rows = connection.execute(select(phone).order_by(phone.c.serial)).all()
-    return [
-        KnownPhone(
-            serial=row.serial,
-            host=row.host,
-            facts=PhoneFacts.model_validate(row.facts),
-            seen_at=aware(row.seen_at),
-            health=row.health,
-            health_why=row.health_why,
-            tags=tuple(row.tags),
-            reserved_by=row.reserved_by,
-            reserved_until=row.reserved_until,
-            reserved_why=row.reserved_why,
-        )
-        for row in rows
-    ]
+    return [known_phone(row, PhoneFacts.model_validate(row.facts)) for row in rows]
+
+
+def known_phone(row: Any, facts: PhoneFacts) -> KnownPhone:
+    """A phone's row and facts, without its heartbeat."""
+    return KnownPhone(
+        serial=row.serial,
+        host=row.host,
+        facts=facts,
+        seen_at=aware(row.seen_at),
+        health=row.health,
+        health_why=row.health_why,
+        tags=tuple(row.tags),
+        reserved_by=row.reserved_by,
+        reserved_until=row.reserved_until,
+        reserved_why=row.reserved_why,
+    )
 
 
 def sweep_summaries(

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from orchestrator.nouns import Cell, KnownPhone, Lease, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import label_of
-from orchestrator.store.queries import aware, known_phones
+from orchestrator.store.queries import known_phone, known_phones
 from orchestrator.store.tables import STALE, VOID, phone, report, run, trial
 from workloads.catalogue import Case
 from workloads.condition import Condition
@@ -39,18 +39,7 @@ class PhoneBook:
                 for item in known_phones(self._db)
             }
         return [
-            KnownPhone(
-                serial=row.serial,
-                host=row.host,
-                facts=self._facts[row.serial][1],
-                seen_at=aware(row.seen_at),
-                health=row.health,
-                health_why=row.health_why,
-                tags=tuple(row.tags),
-                reserved_by=row.reserved_by,
-                reserved_until=row.reserved_until,
-                reserved_why=row.reserved_why,
-            )
+            known_phone(row, self._facts[row.serial][1])
             for row in rows
             if row.serial in self._facts
         ]
