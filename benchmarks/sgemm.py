@@ -10,7 +10,6 @@ an expression, which is how its Python multiplies. A star marks a row taken on a
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.contest import (
@@ -20,8 +19,7 @@ from benchmarks.peers.contest import (
     PeerProcess,
     geometric_mean,
     load,
-    our_runner,
-    peers_python,
+    read_words,
     take_turns,
 )
 from workloads.sgemm import Product
@@ -58,17 +56,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each turn, at least")
-    parser.add_argument("--patience", type=float, default=10.0, help="seconds to wait for quiet")
-    parser.add_argument("--cpu", action="store_true", help="processor time: for a busy machine")
-    parser.add_argument("--peers", type=Path, help="a Python that has torch, MNN and numpy")
-    parser.add_argument("--install", action="store_true", help="make that Python in .cache")
-    parser.add_argument("--runner", type=Path, help="another build of the runner")
-    parser.add_argument("--json", type=Path, help="write all figures there as well")
-    asked = parser.parse_args()
-    asked.peers = peers_python(asked.peers, asked.install)
-    asked.runner = our_runner(asked.runner)
+    asked = read_words(parser, seconds=0.5)
     print(f"load {load()}; GFLOP/s; {asked.rounds} rounds of {asked.seconds:g} s")
     print("   n thr     ours    torch      mnn    numpy   x better")
     rows = []

@@ -15,7 +15,6 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.contest import (
@@ -26,8 +25,7 @@ from benchmarks.peers.contest import (
     PeerProcess,
     geometric_mean,
     load,
-    our_runner,
-    peers_python,
+    read_words,
     take_turns,
 )
 from benchmarks.peers.describe import described
@@ -152,17 +150,7 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--only", nargs="+", default=["ours", *PEERS], choices=["ours", *PEERS])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn, at least")
-    parser.add_argument("--patience", type=float, default=10.0, help="seconds to wait for quiet")
-    parser.add_argument("--cpu", action="store_true", help="processor time: for a busy machine")
-    parser.add_argument("--peers", type=Path, help="a Python that has torch and MNN")
-    parser.add_argument("--install", action="store_true", help="make that Python in .cache")
-    parser.add_argument("--runner", type=Path, help="another build of the runner")
-    parser.add_argument("--json", type=Path, help="write all figures there as well")
-    asked = parser.parse_args()
-    asked.peers = peers_python(asked.peers, asked.install)
-    asked.runner = our_runner(asked.runner)
+    asked = read_words(parser, seconds=1.0)
     asked.proven = set()
     models = asked.models or (QUICK if asked.quick else MODELS)
     sizes = asked.batches or ([4] if asked.quick else [4, 16])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -19,6 +20,9 @@ from workloads.noun import Noun, digest_of
 from workloads.shelf import shelf
 from workloads.work import Backend, Op, Step, Work
 from workloads.workload import Parameter, Workload
+
+if TYPE_CHECKING:
+    from workloads.lowering import Body
 
 __all__ = [
     "CATALOGUE",
@@ -33,6 +37,7 @@ __all__ = [
     "launch_of",
     "lower",
     "near",
+    "plan_bytes",
     "step_of",
     "threads_of",
     "work_of",
@@ -194,16 +199,20 @@ def _digest(
 
 def lower(case: Case, threads: int) -> bytes:
     """Write the plan that the runner executes (format: kernels/runner/runner.h)."""
-    from workloads.lowering import body_of, memory_of_body
+    from workloads.lowering import body_of
 
     step = step_of(case)
-    work = step.work
-    body = body_of(step, backend=case.backend)
-    text = body.text(case.digest, threads)
+    named = {"case": case.digest, "workload": case.workload, "backend": case.backend}
+    return plan_bytes(step.work, body_of(step, backend=case.backend), named, threads)
+
+
+def plan_bytes(work: Work, body: "Body", named: Mapping[str, str], threads: int) -> bytes:
+    """A header that says what a step costs, for whom and under which names; then the body."""
+    from workloads.lowering import memory_of_body
+
+    text = body.text(named["case"], threads)
     header = {
-        "case": case.digest,
-        "workload": case.workload,
-        "backend": case.backend,
+        **named,
         "threads": threads,
         "training": work.training,
         "samples_per_step": work.samples_per_step,

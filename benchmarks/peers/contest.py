@@ -1,5 +1,6 @@
 """Taking turns: who measures, for how long, on how quiet a machine, and what may be believed."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -7,12 +8,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import exp, log
 from pathlib import Path
 from typing import Any, Protocol
 
-from workloads.lowering import body_of, memory_of_body
+from workloads.catalogue import plan_bytes
+from workloads.lowering import body_of
 from workloads.noun import digest_of
 from workloads.work import Step
 
@@ -43,24 +45,9 @@ class Engine(Protocol):
 
 def plan_of(step: Step, threads: int, reuse: bool = True) -> bytes:
     """The plan of any step, also of one that is in no catalogue."""
-    work, body = step.work, body_of(step, reuse)
-    case = digest_of([op.model_dump() for op in work.ops])
-    text = body.text(case, threads)
-    header = {
-        "case": case,
-        "workload": "benchmark",
-        "backend": "cpu",
-        "threads": threads,
-        "training": work.training,
-        "samples_per_step": work.samples_per_step,
-        "parameter_bytes": work.parameter_bytes,
-        "activation_bytes": work.activation_bytes,
-        "memory": asdict(memory_of_body(body)),
-        "body_bytes": len(text.encode()),
-        "ops": [op.model_dump() for op in work.ops],
-    }
-    head = json.dumps(header, sort_keys=True) + "\n"
-    return f"farmhand-plan 1 {len(head.encode())}\n{head}{text}".encode()
+    case = digest_of([op.model_dump() for op in step.work.ops])
+    named = {"case": case, "workload": "benchmark", "backend": "cpu"}
+    return plan_bytes(step.work, body_of(step, reuse), named, threads)
 
 
 class Ours:
@@ -279,6 +266,22 @@ def load() -> str:
 def geometric_mean(values: Sequence[float]) -> float:
     """The mean of ratios."""
     return exp(sum(map(log, values)) / len(values))
+
+
+def read_words(parser: argparse.ArgumentParser, seconds: float) -> argparse.Namespace:
+    """Read what was asked on the command line, with what every contest can be asked."""
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of each turn, at least")
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds to wait for quiet")
+    parser.add_argument("--cpu", action="store_true", help="processor time: for a busy machine")
+    parser.add_argument("--peers", type=Path, help=f"a Python that has {', '.join(PACKAGES)}")
+    parser.add_argument("--install", action="store_true", help="make that Python in .cache")
+    parser.add_argument("--runner", type=Path, help="another build of the runner")
+    parser.add_argument("--json", type=Path, help="write all figures there as well")
+    asked = parser.parse_args()
+    asked.peers = peers_python(asked.peers, asked.install)
+    asked.runner = our_runner(asked.runner)
+    return asked
 
 
 def peers_python(asked: Path | None, install: bool) -> Path:
