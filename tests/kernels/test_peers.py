@@ -1,4 +1,4 @@
-"""Every model of the shelf against PyTorch: the same first values, the same batch, one step.
+"""Every operation and every model against PyTorch: the same first values, the same batch, one step.
 
 PyTorch computes in double precision here, so that what differs is ours. Steps after the first are
 the reference's: a ReLU or a maximum that tips over by rounding is one percent of a gradient, in
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.dumps import Dumped
+from tests.kernels.dumps import Dumped, worst
+from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.catalogue import CATALOGUE, bind, step_of
 from workloads.graph import Model
-from workloads.training import Training
+from workloads.training import SGD, Training, training
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; `pip install torch==2.13.0`")
@@ -28,6 +29,7 @@ LEFT_OUT = {
     "emdl-googlenet": "it says 1 whatever it sees, as in the study; nothing but decay moves it",
     "seq2seq": "its 348 M parameters do not fit this way; its layers are those of char-lstm",
 }
+GRADIENT_ERROR_MOST = 2e-5
 LOSS_ERROR_MOST = 1e-4
 # A few maxima that tip over; a gradient that is wrong is off by 1. The deepest models may be off by
 # more, if PyTorch's own single precision is.
@@ -42,6 +44,25 @@ def trained() -> list[str]:
         for name, workload in CATALOGUE.items()
         if workload.on_phone and isinstance(step_of(bind(name, {})), Training)
     ]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_gradient_is_that_of_pytorch(name: str, threads: int) -> None:
+    from tests.kernels.torch_peer import Peer
+
+    step = training(MODELS[name], BATCH, SGD(1.0))
+    dumped = Dumped.of(step, threads)
+    before = by_name(dumped, 0)
+    peer = Peer(step, before)
+    loss = peer.step([loaded(dumped, MODELS[name], 0)], by_name(dumped, 1))
+    assert float(dumped.moments[1][dumped.plan.loss][0]) == pytest.approx(loss, rel=1e-5)
+    assert dumped.learned
+    for parameter, gradient in dumped.learned:
+        key = dumped.name(parameter)
+        way = before[key] - peer.parameters[key].detach()  # at a rate of 1, the gradient itself
+        error = worst(dumped.moments[1][gradient], way.numpy())
+        assert error < GRADIENT_ERROR_MOST, f"{key}'s gradient is off by {error:.1e} of its size"
 
 
 @pytest.mark.parametrize("name", trained())
