@@ -44,9 +44,18 @@
  * the engine's own: the largest that any operation asks for, taken once and shared by all, since
  * operations run one after another.
  *
- * HOW TO ADD AN OPERATION. Write one struct op_kind beside its family in cpu/, with a check that
- * makes run() safe whatever the plan says, and list it in cpu/ops.c. Then lower a layer to it in
- * workloads/lowering/, and its gradient is tested with all others. For OpenCL, see opencl/recipes.h.
+ * HOW TO ADD AN OPERATION. Follow one that is there; gelu is short, and its name leads to all places:
+ *   cpu/ops.h                       a line that says what it takes and what it makes
+ *   cpu/activations.c               a struct op_kind in its family's file, listed at the end of it, with
+ *                                   a check that makes run() safe whatever a plan says
+ *   workloads/layers/               the layer: its shape, its price, what its way back needs
+ *   workloads/lowering/layers.py    which operations it becomes, there and back (memory.py: which
+ *                                   output may lie where an input lay)
+ *   tests/kernels/reference/        the same in numpy, and in torch_peer.py in PyTorch
+ *   tests/kernels/test_gradients.py a model that has it; a layer that is in none fails there
+ * and build: python -m kernels.build. Its values and gradients, on one thread and on two, are then
+ * tested with all others'. For OpenCL, see opencl/recipes.h; until it has a line there, that backend
+ * refuses a plan with it.
  */
 #ifndef FARMHAND_ENGINE_H
 #define FARMHAND_ENGINE_H

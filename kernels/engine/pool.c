@@ -84,6 +84,11 @@ static void bind(uint64_t mask, int number) {
     syscall(SYS_sched_setaffinity, 0, sizeof one, &one);
 }
 
+void share_of(int64_t count, int part, int parts, int64_t *first, int64_t *last) {
+    *first = count * part / parts;
+    *last = count * (part + 1) / parts;
+}
+
 static void do_share(struct pool *pool, int number) {
     int64_t first, last;
     share_of(pool->parts, number, pool->threads, &first, &last);

@@ -19,9 +19,6 @@ int pool_threads(const struct pool *pool);
 void pool_run(struct pool *pool, int parts, pool_work *work, void *context);
 
 /* The share [first, last) of count items that part `part` of `parts` has. */
-static inline void share_of(int64_t count, int part, int parts, int64_t *first, int64_t *last) {
-    *first = count * part / parts;
-    *last = count * (part + 1) / parts;
-}
+void share_of(int64_t count, int part, int parts, int64_t *first, int64_t *last);
 
 #endif

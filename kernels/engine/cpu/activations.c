@@ -12,7 +12,10 @@
 
 /* --- maps ---------------------------------------------------------------------------------- */
 
+struct map_kind;
+
 struct map {
+    const struct map_kind *kind;
     const float *a, *b;
     float *y;
     int64_t count;
@@ -22,29 +25,37 @@ struct map {
 typedef v8 map_function(v8 a, v8 b, float number);
 
 /* Always inlined, so that the function disappears in the loop. */
-__attribute__((always_inline)) static inline void map_part(const struct map *map, int part,
-                                                           int parts, map_function *function) {
-    int64_t i, last;
-    share_of_values(map->count, part, parts, &i, &last);
-    for (; i + LANES <= last; i += LANES)
-        store8(map->y + i, function(load8(map->a + i), load8(map->b + i), map->number));
-    if (i < last) {
-        v8 a = load8_part(map->a + i, last - i, 0.0f), b = load8_part(map->b + i, last - i, 0.0f);
-        store8_part(map->y + i, function(a, b, map->number), last - i);
+__attribute__((always_inline)) static inline void map_over(const struct map *map, int64_t i,
+                                                           int64_t last, map_function *function) {
+    for (; i < last; i += LANES) {
+        v8 a = load8_up_to(map->a + i, last - i), b = load8_up_to(map->b + i, last - i);
+        store8_up_to(map->y + i, function(a, b, map->number), last - i);
     }
 }
 
 struct map_kind {
     struct op_kind kind; /* first, so that an operation's kind leads here */
-    pool_work *part;
+    void (*over)(const struct map *map, int64_t first, int64_t last);
     int cost; /* of one value, as a multiple of copying it */
 };
 
+static void map_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    const struct map *map = context;
+    int64_t first, last;
+    share_of_values(map->count, part, parts, &first, &last);
+    map->kind->over(map, first, last);
+}
+
 static void map_run(const struct op *op, struct scene *scene) {
     const struct map_kind *kind = (const struct map_kind *)op->kind;
-    struct map map = {floats(op->in[0]), floats(op->in[op->ins - 1]), floats(op->out[0]),
-                      op->out[0]->count, op->f[0]};
-    spread(scene, map.count, map.count * kind->cost, kind->part, &map);
+    struct map map = {kind,
+                      floats(op->in[0]),
+                      floats(op->in[op->ins - 1]),
+                      floats(op->out[0]),
+                      op->out[0]->count,
+                      op->f[0]};
+    spread(scene, map.count, map.count * kind->cost, map_part, &map);
 }
 
 static const char *check_sizes(const struct op *op) {
@@ -137,90 +148,78 @@ static v8 gelu_slope(v8 x, v8 dy, float none) {
     return dy * (share + x * density);
 }
 
-static void relu_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, relu);
+static void relu_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, relu);
 }
 
-static void relu_slope_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, relu_slope);
+static void relu_slope_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, relu_slope);
 }
 
-static void relu6_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, relu6);
+static void relu6_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, relu6);
 }
 
-static void relu6_slope_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, relu6_slope);
+static void relu6_slope_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, relu6_slope);
 }
 
-static void leaky_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, leaky);
+static void leaky_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, leaky);
 }
 
-static void leaky_slope_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, leaky_slope);
+static void leaky_slope_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, leaky_slope);
 }
 
-static void tanh_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, hyperbolic);
+static void tanh_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, hyperbolic);
 }
 
-static void tanh_slope_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, hyperbolic_slope);
+static void tanh_slope_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, hyperbolic_slope);
 }
 
-static void sigmoid_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, sigmoid);
+static void sigmoid_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, sigmoid);
 }
 
-static void sigmoid_slope_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, sigmoid_slope);
+static void sigmoid_slope_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, sigmoid_slope);
 }
 
-static void gelu_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, gelu);
+static void gelu_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, gelu);
 }
 
-static void gelu_slope_part(void *map, int part, int parts, int worker) {
-    (void)worker;
-    map_part(map, part, parts, gelu_slope);
+static void gelu_slope_over(const struct map *map, int64_t first, int64_t last) {
+    map_over(map, first, last, gelu_slope);
 }
 
 static const struct map_kind relu_forward = {
-    {"relu_forward", check_forward, NULL, NULL, map_run}, relu_part, 1};
+    {"relu_forward", check_forward, NULL, NULL, map_run}, relu_over, 1};
 static const struct map_kind relu_gradient = {
-    {"relu_gradient", check_gradient, NULL, NULL, map_run}, relu_slope_part, 1};
+    {"relu_gradient", check_gradient, NULL, NULL, map_run}, relu_slope_over, 1};
 static const struct map_kind relu6_forward = {
-    {"relu6_forward", check_forward, NULL, NULL, map_run}, relu6_part, 1};
+    {"relu6_forward", check_forward, NULL, NULL, map_run}, relu6_over, 1};
 static const struct map_kind relu6_gradient = {
-    {"relu6_gradient", check_gradient, NULL, NULL, map_run}, relu6_slope_part, 1};
+    {"relu6_gradient", check_gradient, NULL, NULL, map_run}, relu6_slope_over, 1};
 static const struct map_kind leaky_forward = {
-    {"leaky_forward", check_leaky_forward, NULL, NULL, map_run}, leaky_part, 1};
+    {"leaky_forward", check_leaky_forward, NULL, NULL, map_run}, leaky_over, 1};
 static const struct map_kind leaky_gradient = {
-    {"leaky_gradient", check_leaky_gradient, NULL, NULL, map_run}, leaky_slope_part, 1};
+    {"leaky_gradient", check_leaky_gradient, NULL, NULL, map_run}, leaky_slope_over, 1};
 static const struct map_kind tanh_forward = {
-    {"tanh_forward", check_forward, NULL, NULL, map_run}, tanh_part, 8};
+    {"tanh_forward", check_forward, NULL, NULL, map_run}, tanh_over, 8};
 static const struct map_kind tanh_gradient = {
-    {"tanh_gradient", check_gradient, NULL, NULL, map_run}, tanh_slope_part, 1};
+    {"tanh_gradient", check_gradient, NULL, NULL, map_run}, tanh_slope_over, 1};
 static const struct map_kind sigmoid_forward = {
-    {"sigmoid_forward", check_forward, NULL, NULL, map_run}, sigmoid_part, 6};
+    {"sigmoid_forward", check_forward, NULL, NULL, map_run}, sigmoid_over, 6};
 static const struct map_kind sigmoid_gradient = {
-    {"sigmoid_gradient", check_gradient, NULL, NULL, map_run}, sigmoid_slope_part, 1};
+    {"sigmoid_gradient", check_gradient, NULL, NULL, map_run}, sigmoid_slope_over, 1};
 static const struct map_kind gelu_forward = {
-    {"gelu_forward", check_forward, NULL, NULL, map_run}, gelu_part, 10};
+    {"gelu_forward", check_forward, NULL, NULL, map_run}, gelu_over, 10};
 static const struct map_kind gelu_gradient = {
-    {"gelu_gradient", check_gradient, NULL, NULL, map_run}, gelu_slope_part, 14};
+    {"gelu_gradient", check_gradient, NULL, NULL, map_run}, gelu_slope_over, 14};
 
 /* --- dropout ------------------------------------------------------------------------------- */
 

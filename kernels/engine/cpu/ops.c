@@ -6,8 +6,9 @@
 #include <string.h>
 
 static const struct op_kind *const *const families[] = {
-    product_kinds,  activation_kinds, norm_kinds,   pooling_kinds, plumbing_kinds,
-    sequence_kinds, loss_kinds,       update_kinds, load_kinds,    NULL,
+    product_kinds,    activation_kinds, batch_norm_kinds, batch_norm_gradient_kinds,
+    layer_norm_kinds, pooling_kinds,    plumbing_kinds,   sequence_kinds,
+    loss_kinds,       update_kinds,     load_kinds,       NULL,
 };
 
 const struct backend cpu_backend = {"cpu", families};
@@ -60,4 +61,10 @@ void spread(const struct scene *scene, int64_t most, int64_t values, pool_work *
         work(context, 0, 1, 0);
     else
         pool_run(scene->pool, parts, work, context);
+}
+
+void share_of_values(int64_t count, int part, int parts, int64_t *first, int64_t *last) {
+    share_of((count + 15) / 16, part, parts, first, last);
+    *first *= 16;
+    *last = *last * 16 < count ? *last * 16 : count;
 }

@@ -25,7 +25,7 @@
  *   dropout_forward x : y= mask : : SHARE     dropout_gradient mask dy : dx= : : SHARE     mask: byte;
  *                                   SHARE is dropped, the rest grows by 1 / (1 - SHARE)
  *   softmax_forward x : y= : OUTER LENGTH INNER     softmax_gradient y dy : dx= : OUTER LENGTH INNER
- * norms (norms.c)
+ * norms (batch_norm.c, batch_norm_gradient.c, layer_norm.c)
  *   batch_norm_forward         x scale shift rmean rvar : y mean rstd rmean= rvar= : : MOMENTUM EPSILON
  *                              r' = MOMENTUM r + (1 - MOMENTUM) batch; rvar is the unbiased one
  *   batch_norm_weight_gradient x dy mean rstd : dscale dshift
@@ -89,7 +89,9 @@
 /* Each family ends with NULL; ops.c joins them into the backend's list. */
 extern const struct op_kind *const product_kinds[];
 extern const struct op_kind *const activation_kinds[];
-extern const struct op_kind *const norm_kinds[];
+extern const struct op_kind *const batch_norm_kinds[];
+extern const struct op_kind *const batch_norm_gradient_kinds[];
+extern const struct op_kind *const layer_norm_kinds[];
 extern const struct op_kind *const pooling_kinds[];
 extern const struct op_kind *const plumbing_kinds[];
 extern const struct op_kind *const sequence_kinds[];

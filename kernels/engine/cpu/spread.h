@@ -18,11 +18,6 @@ void spread(const struct scene *scene, int64_t most, int64_t values, pool_work *
             void *context);
 
 /* The share of count values, cut at whole cache lines so that no line has two writers. */
-static inline void share_of_values(int64_t count, int part, int parts, int64_t *first,
-                                   int64_t *last) {
-    share_of((count + 15) / 16, part, parts, first, last);
-    *first *= 16;
-    *last = *last * 16 < count ? *last * 16 : count;
-}
+void share_of_values(int64_t count, int part, int parts, int64_t *first, int64_t *last);
 
 #endif

@@ -28,15 +28,18 @@ static inline void store8i(int32_t *to, v8i x) { *(v8i_any *)to = x; }
 static inline v8 all8(float x) { return (v8){x, x, x, x, x, x, x, x}; }
 static inline v8i all8i(int32_t x) { return (v8i){x, x, x, x, x, x, x, x}; }
 
+/* Ends of rows: everywhere, seldom on the way, and so never inlined. */
+#define AT_THE_END __attribute__((noinline, unused)) static
+
 /* The last values of a row, fewer than eight; the lanes behind them hold `rest`. */
-static inline v8 load8_part(const float *from, int64_t count, float rest) {
+AT_THE_END v8 load8_part(const float *from, int64_t count, float rest) {
     v8 x = all8(rest);
     for (int64_t lane = 0; lane < count; lane++)
         x[lane] = from[lane];
     return x;
 }
 
-static inline void store8_part(float *to, v8 x, int64_t count) {
+AT_THE_END void store8_part(float *to, v8 x, int64_t count) {
     for (int64_t lane = 0; lane < count; lane++)
         to[lane] = x[lane];
 }
