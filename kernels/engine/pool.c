@@ -2,7 +2,11 @@
  *
  * The one rule: nobody waits busily for long. A worker looks for new work for some microseconds,
  * since the next operation mostly follows at once, and then sleeps on a futex. Where there are
- * more threads than cores, nobody looks at all: whoever spins would hold up the one waited for. */
+ * more threads than cores, nobody looks at all: whoever spins would hold up the one waited for.
+ *
+ * Every worker has a share of the parts, the same in every round, so that it finds in its cache what
+ * it left there. Whoever is done takes over what others have not begun: one whose core is slow, or is
+ * somebody else's for a while, holds up only the part that it is at. */
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -19,6 +23,7 @@
 enum { LINE = 64, PATIENCE_NS = 40000, LOOKS_A_GLANCE = 64 };
 
 struct worker {
+    _Alignas(LINE) _Atomic uint64_t left; /* the round; parts of the share that nobody has begun */
     struct pool *pool;
     int number;
     pthread_t thread;
@@ -31,10 +36,10 @@ struct pool {
     pool_work *work;
     void *context;
     int parts;
-    bool closing;
+    _Atomic bool closing;
     _Alignas(LINE) _Atomic uint32_t round;   /* grows with every piece of work */
     _Alignas(LINE) _Atomic uint32_t sleepers; /* workers that need to be woken */
-    _Alignas(LINE) _Atomic uint32_t missing;  /* workers that have not finished this round */
+    _Alignas(LINE) _Atomic uint32_t missing;  /* parts of this round that are not done */
     _Alignas(LINE) _Atomic uint32_t master_sleeps;
     struct worker workers[];
 };
@@ -89,29 +94,56 @@ void share_of(int64_t count, int part, int parts, int64_t *first, int64_t *last)
     *last = count * (part + 1) / parts;
 }
 
-static void do_share(struct pool *pool, int number) {
+static int64_t share_size(const struct pool *pool, int number) {
     int64_t first, last;
     share_of(pool->parts, number, pool->threads, &first, &last);
-    for (int64_t part = first; part < last; part++)
-        pool->work(pool->context, (int)part, pool->parts, number);
+    return last - first;
 }
 
-static void wait_for_round(struct pool *pool, uint32_t seen) {
-    if (changed_soon(pool, &pool->round, seen)) return;
-    atomic_fetch_add(&pool->sleepers, 1);
-    while (atomic_load(&pool->round) == seen) futex_wait(&pool->round, seen);
-    atomic_fetch_sub(&pool->sleepers, 1);
+/* Takes the next part of a worker's share, or answers -1. What a round is about may be read only
+ * once a part of it has been taken: until then, the round may be over, and another be prepared. */
+static int64_t take_part(struct pool *pool, int number) {
+    uint64_t left = atomic_load(&pool->workers[number].left);
+    while ((uint32_t)left)
+        if (atomic_compare_exchange_weak(&pool->workers[number].left, &left, left - 1)) {
+            int64_t first, last;
+            share_of(pool->parts, number, pool->threads, &first, &last);
+            return last - (int64_t)(uint32_t)left;
+        }
+    return -1;
+}
+
+/* Does what there is to do, one's own share first; answers how many parts that were. */
+static uint32_t do_parts(struct pool *pool, int self) {
+    uint32_t done = 0;
+    for (int n = 0; n < pool->threads; n++) {
+        int number = (self + n) % pool->threads;
+        for (int64_t part; (part = take_part(pool, number)) >= 0; done++)
+            pool->work(pool->context, (int)part, pool->parts, self);
+    }
+    return done;
+}
+
+/* The number of a round that was not seen yet; the rounds between were done by others. */
+static uint32_t wait_for_round(struct pool *pool, uint32_t seen) {
+    if (!changed_soon(pool, &pool->round, seen)) {
+        atomic_fetch_add(&pool->sleepers, 1);
+        while (atomic_load(&pool->round) == seen) futex_wait(&pool->round, seen);
+        atomic_fetch_sub(&pool->sleepers, 1);
+    }
+    return atomic_load(&pool->round);
 }
 
 static void *live(void *argument) {
     struct worker *self = argument;
     struct pool *pool = self->pool;
     bind(pool->mask, self->number);
-    for (uint32_t seen = 0;; seen++) {
-        wait_for_round(pool, seen);
+    for (uint32_t seen = 0;;) {
+        seen = wait_for_round(pool, seen);
         if (pool->closing) return NULL;
-        do_share(pool, self->number);
-        if (atomic_fetch_sub(&pool->missing, 1) == 1 && atomic_load(&pool->master_sleeps))
+        uint32_t done = do_parts(pool, self->number);
+        if (done && atomic_fetch_sub(&pool->missing, done) == done &&
+            atomic_load(&pool->master_sleeps))
             futex_wake(&pool->missing, 1);
     }
 }
@@ -142,9 +174,12 @@ void pool_run(struct pool *pool, int parts, pool_work *work, void *context) {
     pool->work = work;
     pool->context = context;
     pool->parts = parts;
-    atomic_store(&pool->missing, (uint32_t)pool->threads - 1);
+    atomic_store(&pool->missing, (uint32_t)parts);
+    uint64_t round = (uint64_t)(atomic_load(&pool->round) + 1) << 32;
+    for (int number = 0; number < pool->threads; number++)
+        atomic_store(&pool->workers[number].left, round | (uint64_t)share_size(pool, number));
     start_round(pool);
-    do_share(pool, 0);
+    atomic_fetch_sub(&pool->missing, do_parts(pool, 0));
     wait_for_workers(pool);
 }
 

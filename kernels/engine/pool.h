@@ -1,7 +1,8 @@
 /* pool.h - the engine's threads: made once, each bound to its own core, woken for every operation.
  *
- * An operation is cut into parts; pool_run() returns when all parts are done. Which worker does
- * which part is a fixed rule, so that a sum has the same rounding in every run. */
+ * An operation is cut into parts; pool_run() returns when all parts are done. How it is cut depends
+ * on sizes and thread count alone, and no result on who does a part: so a sum has the same rounding in
+ * every run, although whoever is done early takes over what others have not begun. */
 #ifndef FARMHAND_POOL_H
 #define FARMHAND_POOL_H
 
