@@ -11,7 +11,8 @@ from pathlib import Path
 
 from agent.broker import Broker
 from agent.control.health import check_up, put_back_by_hand
-from agent.lane import Desk, Outcome, attempt, case_digest
+from agent.desk import Desk, Outcome
+from agent.lane import attempt, case_digest
 from agent.phone.adb import AdbServer
 from agent.post import Post
 from agent.roster import Place, Roster

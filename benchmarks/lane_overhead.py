@@ -29,7 +29,8 @@ from pathlib import Path
 from agent.control.cooldown import glance
 from agent.control.quiet import settings_for
 from agent.deadline import Deadline
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer, find_adb
 from agent.phone.link import MIB, Link, Reply
 from agent.phone.phone import HOME, Command, Phone

@@ -3,10 +3,12 @@
 Looking and acting are one command on the phone itself, so nobody can come in between.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
+from agent.phone.link import LINK_LOST
 from agent.phone.phone import HOME, Answer, Command, Phone
-from workloads.fault import LeaseLost, ShellFailed
+from workloads.fault import FarmError, LeaseLost, ShellFailed
 from workloads.text import safe_text
 
 FENCE = f"{HOME}/fence"
@@ -47,3 +49,14 @@ def take_fence(phone: Phone, number: int, host: str, looks: Sequence[Command] = 
 def check_fence(phone: Phone, number: int) -> None:
     """Fail when somebody with a newer lease has this phone."""
     refuse_newer(phone.batch([fenced(number, ["true"])])[0], number)
+
+
+@contextmanager
+def unless_overtaken(phone: Phone, number: int) -> Iterator[None]:
+    """Blame nobody for what failed because somebody with a newer lease has this phone."""
+    try:
+        yield
+    except FarmError:
+        with suppress(*LINK_LOST):
+            check_fence(phone, number)
+        raise

@@ -37,6 +37,8 @@ LEFTOVER_LOOKS = (
     Command(["test", "-e", lane_file("restored")]),
     reading([UPTIME, BOOT_ID, lane_file("alive")]),
 )
+# Their names have to outlive a crash too; a shell without fsync makes all of the disk safe.
+_SYNC = 'fsync "$0" "$@" 2>/dev/null || sync'
 _IN_USE: set[Path] = set()  # a phone that comes back during its run is not a leftover
 
 
@@ -75,11 +77,13 @@ class Journal:
         if not changes:
             return
         self._guard.check()
+        lists = sorted({_list_of(change) for change in changes})
         self.page = self.page.model_copy(update={"changes": (*self.page.changes, *changes)})
         _write_synced(self._file, self.page)
-        for name in sorted({_list_of(change) for change in changes}):
+        for name in lists:
             lines = [change.line() for change in self.page.changes if _list_of(change) == name]
             self._phone.push("".join(lines).encode(), lane_file(name))
+        self._phone.must(["sh", "-c", _SYNC, *map(lane_file, lists), LANE_DIR])
 
     def restore(self) -> None:
         """Put everything back and close the journal; it stays open when a part failed."""

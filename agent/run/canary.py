@@ -68,7 +68,26 @@ def _plan_for(cores: int) -> bytes:
     return lower(_CASE, cores)
 
 
-def bring_canary(phone: Phone, cores: CoreSet) -> str:
+def first_canary(phone: Phone, runner: str, cores: CoreSet) -> float | None:
+    """Let the canary work for a moment; its step in ms, or None: it is a witness, no judge."""
+    return _run(phone, runner, _bring(phone, cores), cores)
+
+
+def second_canary(
+    phone: Phone, runner: str, cores: CoreSet, clocks_khz: dict[int, int], first_ms: float | None
+) -> Canary:
+    """The same after a run that had a first one, and the phone's record; a sound one joins it."""
+    if first_ms is None:
+        return NO_CANARY
+    key = canary_key(cores, clocks_khz)
+    record_ms = phone.memory.canary_ms.get(key)
+    canary = Canary(first_ms, first_canary(phone, runner, cores), record_ms)
+    if canary.is_sound:
+        phone.note_canary(key, updated_record(record_ms, first_ms))
+    return canary
+
+
+def _bring(phone: Phone, cores: CoreSet) -> str:
     """Have the canary's plan on the phone and answer its path; pushed once for a count of cores."""
     plan = _plan_for(len(cores.cpus))
     path = f"{HOME}/canary-{digest_of_bytes(plan)[:12]}"
@@ -78,8 +97,7 @@ def bring_canary(phone: Phone, cores: CoreSet) -> str:
     return path
 
 
-def run_canary(phone: Phone, runner: str, plan: str, cores: CoreSet) -> float | None:
-    """Let the canary work for a moment; its step in ms, or None: it is a witness, no judge."""
+def _run(phone: Phone, runner: str, plan: str, cores: CoreSet) -> float | None:
     words = ["taskset", f"{cores.mask:x}", runner, "run", plan, _DIR]
     words += ["--warmup", str(WARMUP), "--steps", str(STEPS), "--seconds", f"{SECONDS:g}"]
     words += ["--max-seconds", "2"]

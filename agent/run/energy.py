@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Protocol
 
 from agent.phone.gauge import calibrate
 from agent.phone.nodes import SUPPLY
@@ -45,16 +44,6 @@ class Grade(StrEnum):
     BOTH = "usb+battery"  # two gauges added up
     COARSE = COARSE_GRADE  # a gauge that is slow, or whose sign and unit are only guessed
     REJECTED = "rejected"  # no figure can be made of it
-
-
-class PowerMeter(Protocol):
-    """Where an external meter fits: it is started before a run and asked after it."""
-
-    def start(self) -> None:
-        """Begin to measure."""
-
-    def stop(self) -> Sequence[tuple[float, float]]:
-        """End, and answer moments of the host's monotonic clock in seconds, with watts."""
 
 
 @dataclass(frozen=True)

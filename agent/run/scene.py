@@ -1,6 +1,6 @@
 """The scene: which nodes tell of a run, and what they told before, during and after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -42,6 +42,7 @@ from workloads.catalogue import Case, launch_of, work_of
 from workloads.condition import Condition, Protocol
 from workloads.fault import RunnerFailed
 from workloads.measure import Metric, Provenances, Verdict
+from workloads.messages import Resolved
 from workloads.phone import CoreSet, Gauge, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 from workloads.timeline import BUSY, CLOCK, ENERGY, Course, course_of
@@ -96,6 +97,7 @@ class Scene:
     asked_khz: Mapping[int, int]
     coolers: Mapping[str, str]
     meters: tuple[Meter, ...] = ()
+    gpu_khz: int | None = None  # asked of the GPU
 
     @property
     def sampled(self) -> list[str]:
@@ -114,6 +116,7 @@ class Scene:
         nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
         gpu = gpu_node(self.facts.gpu)
         nodes += [gpu] if gpu else []
+        nodes += [self.gpu_clock_node] if self.gpu_khz is not None else []
         nodes += [meter.sampled for meter in self.meters]
         return [path for path in nodes if not is_framework(path)]
 
@@ -148,16 +151,25 @@ class Scene:
         shares = []
         for policy, khz in self.asked_khz.items():
             column = readings.numbers(policy_node(policy, "scaling_cur_freq"))
-            seen = [
-                clock
-                for t_ns, clock in zip(readings.t_ns, column, strict=False)
-                if clock is not None and span[0] <= t_ns <= span[1]
-            ]
-            if len(seen) < READINGS_MIN:
+            share = _share_at(khz, _inside(readings, column, span))
+            if share is None:
                 return None
-            # Some drivers report the measured clock, a few kHz beside the step.
-            shares.append(sum(abs(clock - khz) <= khz / 100 for clock in seen) / len(seen))
+            shares.append(share)
         return min(shares, default=None)
+
+    def gpu_share(self, readings: Readings, span: tuple[int, int]) -> float | None:
+        """The share of readings within the timed part at which the GPU had the asked clock."""
+        if self.gpu_khz is None:
+            return None
+        column = readings.numbers(self.gpu_clock_node)
+        # A GPU without work may be switched off; then it has no clock that could slip.
+        return _share_at(1000 * self.gpu_khz, filter(None, _inside(readings, column, span)))
+
+    @property
+    def gpu_clock_node(self) -> str:
+        """Where the GPU's present clock is read, in Hz."""
+        assert self.facts.gpu is not None, "a clock was asked for, so there is a GPU"
+        return f"{self.facts.gpu.folder}/cur_freq"
 
     def counted_share(
         self, snapshots: tuple[Snapshot, Snapshot], readings: Readings, span: tuple[int, int]
@@ -220,14 +232,15 @@ class Scene:
         return tuple(sorted(busy))
 
 
-def set_scene(phone: Phone, cores: CoreSet, asked_khz: Mapping[int, int], boot_id: str) -> Scene:
+def set_scene(phone: Phone, cores: CoreSet, asked: Resolved, boot_id: str) -> Scene:
     """Find the nodes that will tell of a run."""
     found = phone.lasting_nodes([f"{THERMAL}/cooling_device*/type", *RAIL_NODES], boot_id)
     if any(is_framework(zone.path) for zone in phone.known.cpu_zones):
         coolers = {THERMAL_STATUS: "the framework's thermal status"}
     else:
         coolers = parse_cpu_coolers(found)
-    return Scene(phone.known, cores, asked_khz, coolers, parse_meters(found))
+    meters = parse_meters(found)
+    return Scene(phone.known, cores, asked.clocks_khz, coolers, meters, asked.gpu_khz)
 
 
 def weigh(
@@ -288,6 +301,8 @@ def weigh(
         unseen_s=longest_gap_s(readings.t_ns, span),
         strays=strays(placement, scene.cores.mask) if placement else {},
         clamp_max=placement.clamp_max if placement else None,
+        asked_gpu_khz=scene.gpu_khz,
+        gpu_held_share=scene.gpu_share(readings, span),
         swapped_mb=swapped,
         settled=soaked_ns is not None,
         around=around,
@@ -323,6 +338,24 @@ def longest_gap_s(t_ns: Sequence[int], span: tuple[int, int]) -> float:
     """The longest time within a span in which nothing was read, in seconds."""
     moments = [span[0], *(moment for moment in t_ns if span[0] <= moment <= span[1]), span[1]]
     return max(later - sooner for sooner, later in pairwise(moments)) / 1e9
+
+
+def _inside(
+    readings: Readings, column: Sequence[int | None], span: tuple[int, int]
+) -> Iterator[int]:
+    """What a column shows within a span."""
+    for t_ns, value in zip(readings.t_ns, column, strict=False):
+        if value is not None and span[0] <= t_ns <= span[1]:
+            yield value
+
+
+def _share_at(asked: int, clocks: Iterable[int]) -> float | None:
+    """The share of clocks that are the asked one; None where too few were seen."""
+    seen = list(clocks)
+    if len(seen) < READINGS_MIN:
+        return None
+    # Some drivers report the measured clock, a little beside the step.
+    return sum(abs(clock - asked) <= asked / 100 for clock in seen) / len(seen)
 
 
 def _course(readings: Readings, column: Sequence[int | None]) -> Course:

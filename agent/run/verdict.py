@@ -58,6 +58,8 @@ class Evidence:
     settled: bool = False  # whether a long run became steady
     clamp_max: int | None = None  # what the scheduler lets the run ask for, of 1024
     swapped_mb: float | None = None
+    asked_gpu_khz: int | None = None
+    gpu_held_share: float | None = None
 
     @property
     def done(self) -> Done:
@@ -213,6 +215,15 @@ def _held_clocks(seen: Evidence) -> Iterator[Doubt]:
         yield Standing.SUSPECT, f"the cooling device {cooler} was at work"
 
 
+def _held_gpu(seen: Evidence) -> Iterator[Doubt]:
+    if seen.asked_gpu_khz is None or seen.condition.protocol is not Protocol.COLD:
+        return
+    if seen.gpu_held_share is None:
+        yield Standing.SUSPECT, "the GPU's clock could not be verified over the run"
+    elif seen.gpu_held_share < HELD_MIN:
+        yield Standing.VOID, f"the GPU's clock held for {seen.gpu_held_share:.1%} of the run"
+
+
 def _in_memory(seen: Evidence) -> Iterator[Doubt]:
     """Who asked to try what is too large, asked for this."""
     if seen.condition.too_large is None and (seen.swapped_mb or 0.0) >= SWAPS_MB:
@@ -235,5 +246,6 @@ RULES: tuple[Callable[[Evidence], Iterator[Doubt]], ...] = (
     _no_drift,
     _energy,
     _held_clocks,
+    _held_gpu,
     _in_memory,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.lane import Desk
+from agent.desk import Desk
 from agent.phone.adb import AdbServer
 from agent.phone.phone import HOME, Phone
 from tests.agent.virtual_phones import VirtualPhone, open_phone, reaching, start_virtual_phone

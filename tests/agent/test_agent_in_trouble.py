@@ -40,7 +40,9 @@ BUT_ONE = [
 LANE = """
 import os, sys
 from pathlib import Path
-from agent.lane import Desk, LaneView, attempt
+from agent.desk import Desk
+from agent.lane import attempt
+from agent.lane_view import LaneView
 from agent.phone.adb import AdbServer
 from tests.agent.jobs import a_job
 from tests.agent.trial import SOON

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.phone import Phone
 from agent.run.data import install_data
 from agent.run.runner import Ask

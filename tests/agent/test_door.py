@@ -8,7 +8,7 @@ import pytest
 
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer, find_adb, parse_states
-from agent.phone.phone import Phone
+from agent.phone.phone import Phone, whole_nodes
 from tests.agent.virtual_phones import VirtualPhone
 from workloads.fault import FarmTrouble, Hung, PhoneTrouble, ShellFailed, Unreachable
 
@@ -133,3 +133,12 @@ def test_states_are_read_line_by_line() -> None:
     """adb's list, with whatever else it prints left out."""
     text = "127.0.0.1:5001\tdevice\nABC\tunauthorized\n\nno tab here\n"
     assert parse_states(text) == {"127.0.0.1:5001": "device", "ABC": "unauthorized"}
+
+
+def test_half_an_answer_is_no_answer() -> None:
+    """Half a number is a number too: nodes count only with the clock behind them, to its end."""
+    text = "/sys/class/thermal/zone:31000\n/proc/uptime:12.34 56.78\n"
+    assert whole_nodes(text)["/sys/class/thermal/zone"] == "31000"
+    for cut in range(len(text) - 1):
+        with pytest.raises(PhoneTrouble, match="cut short"):
+            whole_nodes(text[:cut])

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.run.energy import (
     CURRENT,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.run import scene
 from agent.run.verdict import RULES, Evidence, judge
@@ -15,6 +16,11 @@ from tests.agent.trial import RUN, on_trial
 from workloads.measure import Standing, Verdict
 
 STEADY = {"cores": "big2", "freq": "low", "start_temp_max_c": None}
+
+
+HIGH = {**STEADY, "freq": "high"}
+COLD = {**STEADY, "start_temp_max_c": 32.0}
+GONE = {"kind": "sensor", "value": "missing", "at": "write:*/scaling_min_freq"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ DEMOS = {
         "it started at 45.0 °C",
         Standing.VOID,
         {"kind": "sensor", "value": "45", "at": "write:*/scaling_min_freq"},
-        {**STEADY, "start_temp_max_c": 32.0},
+        COLD,
     ),
     "_live_sensors": Demo(
         "stood still at", Standing.SUSPECT, {"kind": "sensor", "value": "frozen", "at": RUN}
@@ -82,12 +88,60 @@ DEMOS = {
         "the clocks held for",
         Standing.VOID,
         {"kind": "throttle", "at": "run@50%"},
-        {**STEADY, "freq": "high"},
+        HIGH,
+    ),
+    "_held_gpu": Demo(
+        "the GPU's clock held for",
+        Standing.VOID,
+        {"kind": "throttle", "at": "run@50%", "cluster": "gpu", "steps": 2},
+        {**STEADY, "gpu_freq": "high"},
     ),
     "_in_memory": Demo(
         "MB went to swap", Standing.SUSPECT, {}, workload=("emdl-mobilenetv2", {"batch_size": 30})
     ),
 }
+# Rules that have more to say than one thing: the rest of it, by rule.
+MORE = (
+    (
+        "_undisturbed",
+        Demo("slept for", Standing.VOID, {"kind": "sleep", "at": "run@50%", "for": 5}),
+    ),
+    (
+        "_live_sensors",
+        Demo("nothing was read for", Standing.VOID, {"kind": "sleep", "at": "run@50%", "for": 5}),
+    ),
+    (
+        "_undisturbed",
+        Demo("it charged for", Standing.SUSPECT, {"kind": "charger_returns", "at": "run@20%"}),
+    ),
+    (
+        "_undisturbed",
+        Demo(
+            "kept the other cores",
+            Standing.SUSPECT,
+            {"kind": "other_work", "at": "run_start", "mask": "cf", "threads": 6},
+        ),
+    ),
+    (
+        "_undisturbed",
+        Demo(
+            "its body warmed by",
+            Standing.SUSPECT,
+            {},
+            {**STEADY, "cores": "all8", "freq": "free", "time_min_s": 240},
+        ),
+    ),
+    (
+        "_held_clocks",
+        Demo("was capped to", Standing.VOID, {"kind": "throttle", "at": "run@50%"}, HIGH),
+    ),
+    (
+        "_held_clocks",
+        Demo("the cooling device", Standing.VOID, {"kind": "throttle", "at": "run@50%"}, HIGH),
+    ),
+    ("_cool_start", Demo("start temperature is not known", Standing.VOID, GONE, COLD)),
+    ("_cool_start", Demo("no temperature was read", Standing.VOID, GONE, COLD)),
+)
 # A phone that restarts in its run ends it with a fault, before there is anything to judge.
 BY_FAULT = {"_same_boot"}
 
@@ -96,11 +150,23 @@ def test_no_rule_is_left_out() -> None:
     assert {rule.__name__ for rule in RULES} == {*DEMOS, *BY_FAULT}
 
 
-@pytest.mark.parametrize("rule", DEMOS)
+def _each() -> list[Any]:
+    more = [
+        pytest.param(rule, demo, marks=pytest.mark.slow, id=f"{rule}: {demo.says}")
+        for rule, demo in MORE
+    ]
+    return [pytest.param(rule, demo, id=rule) for rule, demo in DEMOS.items()] + more
+
+
+@pytest.mark.parametrize(("rule", "demo"), _each())
 def test_a_rule_finds_its_trouble_and_nobody_else_does(
-    adb: AdbServer, desk: Desk, tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer,
+    desk: Desk,
+    tmp_path: Path,
+    rule: str,
+    demo: Demo,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    demo = DEMOS[rule]
     seen: list[Evidence] = []
 
     def overheard(evidence: Evidence) -> Verdict:

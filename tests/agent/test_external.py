@@ -10,7 +10,8 @@ import pytest
 from agent.control.clocks import read_policies
 from agent.control.guard import Guard, lane_file
 from agent.deadline import Deadline
-from agent.lane import Desk, Outcome, attempt
+from agent.desk import Desk, Outcome
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.install import install_runner
 from agent.phone.phone import UPTIME, Command, Phone

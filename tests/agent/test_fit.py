@@ -2,7 +2,8 @@
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.phone import Phone
 from agent.run.fit import planned_mb, was_starved
 from tests.agent.jobs import a_job

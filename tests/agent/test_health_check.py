@@ -4,7 +4,7 @@ from agent.control.change import Change
 from agent.control.guard import Guard, ceiling_lines, lane_file
 from agent.control.health import check_up, put_back_by_hand
 from agent.control.journal import Journal, Page
-from agent.lane import Desk
+from agent.desk import Desk
 from agent.phone.install import install_runner
 from agent.phone.phone import Phone
 from agent.roster import FLAPPING_S, Place

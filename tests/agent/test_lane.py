@@ -13,7 +13,8 @@ from agent.control.fence import FENCE
 from agent.control.guard import lane_file
 from agent.control.journal import journal_file
 from agent.deadline import Deadline
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.link import Link
 from agent.phone.phone import HOME, Command, Phone
@@ -227,7 +228,7 @@ def test_a_phone_that_vanishes_in_its_run_is_a_phone_fault(
     """The report says where it happened; the journal stays for the phone's return."""
     phone, there = doomed_phone, doomed
     monkeypatch.setattr("agent.run.runner.PATIENCE_S", 0.5)
-    monkeypatch.setattr("agent.lane.RESTORE_PATIENCE_S", 0.5)
+    monkeypatch.setattr("agent.control.custody.RESTORE_PATIENCE_S", 0.5)
     in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
 
     def vanish() -> None:

@@ -15,15 +15,19 @@ from agent.control.guard import lane_file
 from agent.control.journal import Page, journal_file, restore_leftovers
 from agent.control.quiet import QUIET, settings_for
 from agent.deadline import Deadline
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.phone import Phone
+from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone
 
 POLICIES = (0, 4, 7)
 LANE = """
 import sys
 from pathlib import Path
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
@@ -124,6 +128,15 @@ def test_the_phone_puts_itself_back_after_silence(dead_lane: DeadLane) -> None:
     assert restore_leftovers(dead_lane.phone, dead_lane.state)
     assert len(dead_lane.there.events("sysfs")) == seen
     dead_lane.check_settings()
+
+
+@pytest.mark.slow
+def test_a_lane_that_lives_is_not_put_back(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
+    """Silence is counted from the last sign of life, however long the run."""
+    desk.silence_s = 2.0  # of a run of six
+    report = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report
+    assert report.fault is None, report.fault
+    assert not there.events("guard_restores")
 
 
 def test_a_reboot_restores_nodes_by_itself(

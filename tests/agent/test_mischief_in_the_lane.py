@@ -11,6 +11,7 @@ import pytest
 from tests.agent.trial import (
     LONG_AND_COOL,
     RUN,
+    SOON,
     Trial,
     a_trial,
     an_impatient_agent,
@@ -88,6 +89,27 @@ def test_a_clock_that_ignores_us(trial: Trial) -> None:
 def test_a_clock_that_only_pretends(trial: Trial) -> None:
     trial.trouble("clock_ignored", shown=True)
     spoiled(trial.attempt(freq="low"), Standing.VOID, "the clocks held for")
+    trial.settle()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_does_not_go_back_is_told(trial: Trial) -> None:
+    """A node that takes the old value and keeps the new one: only reading it again shows that."""
+    trial.trouble("clock_ignored", at="run_stop")
+    report = trial.attempt(**SOON)
+    assert report.verdict is not None
+    assert any("not put back" in reason for reason in report.verdict.reasons), report.verdict
+    trial.settle()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
+def test_what_does_not_go_back_is_told_of_a_run_that_failed_too(trial: Trial) -> None:
+    trial.trouble("low_memory", at="run@50%")
+    trial.trouble("clock_ignored", at="run@40%")
+    report = trial.attempt(**LONG_AND_COOL)
+    assert report.fault is not None
+    assert (Blame.RUNNER, True) == (report.fault.blame, "(not put back: " in report.fault.text)
     trial.settle()
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.phone import HOME
 from agent.run.kernels import install_kernels

@@ -3,7 +3,8 @@
 import pytest
 
 from agent.control.placement import Placement, parse_placement, strays
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.daemons import find_opponents
 from tests.agent.conftest import StartPhone

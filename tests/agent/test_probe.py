@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.install import RunnerInfo, ask_runner, install_one_that_starts
 from agent.phone.phone import Phone

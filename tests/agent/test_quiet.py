@@ -4,7 +4,8 @@ import pytest
 
 from agent.control.charge import Level, is_charged
 from agent.control.quiet import QUIET
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.phone import split_nodes
 from agent.run.rails import Meter, parse_meters, rail_courses, rails_w

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.run.lines import Window
 from agent.run.settling import curve_of, settled_ns, throttled_after_s

@@ -2,7 +2,8 @@
 
 import json
 
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.phone import Phone
 from agent.run.runner import Ask
 from tests.agent.jobs import a_job

@@ -14,7 +14,8 @@ from agent.control.clocks import PolicyState, read_policies
 from agent.control.journal import journal_file, restore_leftovers
 from agent.control.quiet import settings_for
 from agent.deadline import Deadline
-from agent.lane import Desk, attempt
+from agent.desk import Desk
+from agent.lane import attempt
 from agent.phone.adb import AdbServer
 from agent.phone.phone import Phone
 from agent.virtual.mischief.control import ask_control
@@ -127,7 +128,7 @@ def an_impatient_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.run.runner.CALL_S", 1.0)
     monkeypatch.setattr("agent.phone.phone.CALL_S", 1.0)
     monkeypatch.setattr("agent.control.cooldown.CALL_S", 1.0)
-    monkeypatch.setattr("agent.lane.RESTORE_PATIENCE_S", 0.5)
+    monkeypatch.setattr("agent.control.custody.RESTORE_PATIENCE_S", 0.5)
 
 
 def blamed(report: Report, blame: Blame, kind: str) -> None:

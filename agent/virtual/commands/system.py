@@ -175,6 +175,7 @@ SYSTEM: dict[str, Program] = {
     "setprop": setprop,
     "start": start,
     "stop": stop,
+    "fsync": nothing,
     "sync": nothing,
     "uname": uname,
     "uptime": uptime,

@@ -33,7 +33,7 @@ class Reboot(Effect):
 
 @dataclass(eq=False)
 class ThrottleNow(Effect):
-    """Clusters whose role is like `cluster` are capped so many `steps` below their top."""
+    """Clusters whose role is like `cluster`, the GPU too, are capped `steps` below their top."""
 
     cluster: str = "*"
     steps: int = 6
@@ -41,6 +41,7 @@ class ThrottleNow(Effect):
     def start(self, victim: Victim) -> None:
         soc = victim.phone.soc
         roles: list[str] = [each.profile.role for each in soc.clusters]
+        roles += ["gpu"] if soc.gpu is not None else []
         forced = {role: self.steps for role in roles if fnmatchcase(role, self.cluster)}
         if not forced:
             raise BadMischief(f"cluster={self.cluster}: there are {', '.join(roles)}")

@@ -279,7 +279,9 @@ class Soc:
                 for throttle in self.throttles
                 if cluster.profile.role in throttle.profile.clusters
             ]
-            cluster.throttle_state = min(max(states, default=0), len(cluster.ladder) - 1)
+            cluster.throttle_state = min(max(states), len(cluster.ladder) - 1)
         if self.gpu is not None:
-            states = [t.state for t in self.throttles if "gpu" in t.profile.clusters]
-            self.gpu.throttle_state = min(max(states, default=0), len(self.gpu.ladder) - 1)
+            states = [self.forced_steps.get("gpu", 0)] + [
+                t.state for t in self.throttles if "gpu" in t.profile.clusters
+            ]
+            self.gpu.throttle_state = min(max(states), len(self.gpu.ladder) - 1)
