@@ -38,8 +38,7 @@ def after_report(now: Standing, report: Report) -> Standing:
     """How a phone stands after one more report; only a check brings a suspect one back."""
     if now.health is not Health.GOOD:
         return now
-    reasons = report.verdict.reasons if report.verdict is not None else ()
-    broken = next((reason for reason in reasons if reason.startswith(NOT_PUT_BACK)), None)
+    broken = _broken_restore(report)
     if broken is not None:
         return Standing(Health.SUSPECT, broken, now.strikes + 1)
     strike = _strike(report)
@@ -63,6 +62,13 @@ def after_flaps(now: Standing, flaps: int) -> Standing:
 def after_check(good: bool, text: str) -> Standing:
     """A check decides: back to work, or out of it with the reason."""
     return Standing() if good else Standing(Health.QUARANTINED, text)
+
+
+def _broken_restore(report: Report) -> str | None:
+    """What a report says of a phone that could not be put back, beside its verdict or fault."""
+    told = list(report.verdict.reasons) if report.verdict is not None else []
+    told += [report.fault.text] if report.fault is not None else []
+    return next((text for text in told if NOT_PUT_BACK in text), None)
 
 
 def _strike(report: Report) -> str | None:

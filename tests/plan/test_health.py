@@ -62,6 +62,8 @@ def test_what_is_not_the_phones_fault_neither_counts_nor_forgives(error: FarmErr
 def test_a_broken_restore_is_enough() -> None:
     verdict = Verdict(standing=Run.VALID, reasons=("not put back: node x",))
     assert after(a_report(JOB, verdict=verdict)).health is Health.SUSPECT
+    failed = faulty(RunnerDied("It died. (not put back: node x)"))
+    assert after(failed).health is Health.SUSPECT
 
 
 def test_drift_counts_as_a_strike() -> None:
