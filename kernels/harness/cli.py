@@ -59,7 +59,7 @@ def list_kernels(as_json: bool) -> None:
 @json_option
 def check(device: str | None, seed: int, extra: int, as_json: bool) -> None:
     """Compare every kernel with numpy, over ragged shapes and all transposes."""
-    chosen = _choose(device)
+    chosen = choose(device)
     from kernels.harness.check import check as check_one
     from kernels.harness.check import shapes, ways_for
     from kernels.harness.operations import TOLERANCE, run_trial, trials
@@ -127,7 +127,7 @@ def bench(
     as_json: bool,
 ) -> None:
     """Time every way to multiply, beside numpy: the study's table on this device."""
-    chosen = _choose(device)
+    chosen = choose(device)
     from kernels.harness.bench import bench as bench_all
     from kernels.harness.tune import owner_of
     from kernels.tuning import read_tuned
@@ -162,7 +162,7 @@ def bench(
 @json_option
 def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
     """Train on the device, fed in five ways, beside the CPU; the study's models first."""
-    chosen = _choose(device)
+    chosen = choose(device)
     from kernels.harness import tables
     from kernels.harness.network_train import NETWORKS, train_network
     from kernels.harness.train import crossings, train_all
@@ -221,7 +221,7 @@ def tune(
     as_json: bool,
 ) -> None:
     """Find the fastest way and its numbers for each size, and keep them."""
-    chosen = _choose(device)
+    chosen = choose(device)
     from kernels.harness.tables import tuned_as_json, tuned_table
     from kernels.harness.tune import owner_of, tune_all
     from kernels.tuning import tuned_text
@@ -274,7 +274,8 @@ def read_sizes(text: str) -> list[int]:
     return sizes
 
 
-def _choose(device: str | None) -> "Device":
+def choose(device: str | None) -> "Device":
+    """The device that is meant, or in one sentence why there is none."""
     _need_opencl()
     from kernels.harness.device import choose_device
 

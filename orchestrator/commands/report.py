@@ -1,7 +1,8 @@
 """`farm report`: everything a sweep says, on one page."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,7 +10,7 @@ from orchestrator.commands.common import lab_option, open_store, read_lab
 from orchestrator.commands.completion import complete_sweep
 
 if TYPE_CHECKING:
-    from orchestrator.nouns import SweepSummary
+    from orchestrator.nouns import MeasuredRun, SweepSummary
     from orchestrator.store.database import Database
 
 TOLD_MAX = 200  # runs whose telemetry is drawn: one a phone and cell
@@ -39,16 +40,25 @@ def page_of_sweep(db: "Database", sweep: "SweepSummary", mix: bool = False) -> s
     from orchestrator.commands.export import incomplete
     from orchestrator.exits import NotNow
     from orchestrator.export.report.page import render_page
+
+    runs, told = told_runs(db, [sweep.id])
+    if not runs:
+        raise NotNow(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
+    return render_page(sweep.name, runs, told, mix, incomplete(sweep))
+
+
+def told_runs(
+    db: "Database", sweeps: "Sequence[str]"
+) -> "tuple[list[MeasuredRun], list[tuple[MeasuredRun, dict[str, Any]]]]":
+    """All runs of some sweeps, and the telemetry of the first valid one of every trial."""
     from orchestrator.store.queries import measured_runs, telemetry
     from workloads.timeline import read_blob
 
-    runs = measured_runs(db, sweep.id, void=True)
-    if not runs:
-        raise NotNow(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
+    runs = [run for sweep in sweeps for run in measured_runs(db, sweep, void=True)]
     first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
     told = []
     for run in list(first.values())[:TOLD_MAX]:
         blob = telemetry(db, run.telemetry or "")
         if blob is not None:
             told.append((run, read_blob(blob)))
-    return render_page(sweep.name, runs, told, mix, incomplete(sweep))
+    return runs, told

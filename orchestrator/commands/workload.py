@@ -146,7 +146,7 @@ def keep(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
     Prints each as a manifest names it. A host with a lab folder of its own needs them there too.
     """
     shelf = read_lab(lab_folder).files_folder
-    kept = {file.name: _keep(file, shelf) for file in files}
+    kept = {file.name: keep_file(file, shelf) for file in files}
     if as_json:
         print_json(kept)
         return
@@ -207,7 +207,7 @@ def _read_set(kind: str, folder: Path) -> dict[str, bytes]:
     return found
 
 
-def _keep(file: Path, shelf: Path) -> str:
+def keep_file(file: Path, shelf: Path) -> str:
     """Copy a file whole or not at all, and answer its digest."""
     import shutil
     from hashlib import file_digest

@@ -1,7 +1,7 @@
-"""The demo: a whole lab of virtual phones on two hosts, one sweep, one comparison, nothing left."""
+"""A lab of virtual phones that lasts as long as it is needed: for the demo, and for studies."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from orchestrator.dispatch.broker import Broker
 from orchestrator.exits import TimedOut
 from orchestrator.lab.children import Child, stop_all
 from orchestrator.lab.up import agent_child, lab_lock, services
-from orchestrator.lab.virtual import virtual_phones
+from orchestrator.lab.virtual import PROFILES, virtual_phones
 from orchestrator.lab_view import LabView, look
 from orchestrator.store.database import Database
 from workloads.fault import FarmTrouble
@@ -38,24 +38,30 @@ class DemoLab:
 
 
 @contextmanager
-def demo_lab(lab: Lab, speed: float, say: Callable[[str], None]) -> Iterator[DemoLab]:
-    """Bring a lab of six virtual phones on two hosts up, and take all of it down again."""
+def demo_lab(
+    lab: Lab,
+    speed: float,
+    say: Callable[[str], None],
+    profiles: Sequence[str] = PROFILES,
+) -> Iterator[DemoLab]:
+    """Bring a lab of virtual phones on up to two hosts up, and take all of it down again."""
     with lab_lock(lab):
-        say(f"starting six virtual phones, {speed:.0f} times faster than life")
-        phones, addresses = virtual_phones(lab, speed)
+        say(f"starting {len(profiles)} virtual phones, {speed:.0f} times faster than life")
+        phones, addresses = virtual_phones(lab, speed, profiles=profiles)
         try:
-            share = -(-len(addresses) // len(HOSTS))
+            hosts = HOSTS[: len(addresses)]
+            share = -(-len(addresses) // len(hosts))
             agents = [
                 agent_child(lab, host, "--private-adb", *_connect(addresses, index * share, share))
-                for index, host in enumerate(HOSTS)
+                for index, host in enumerate(hosts)
             ]
-            say("starting broker, store, scheduler, ingest and two agents")
+            say(f"starting broker, store, scheduler, ingest and {len(hosts)} agents")
             with services(lab, agents) as children:
                 db, broker = Database(lab.store_url), Broker(lab.broker_url)
                 demo = DemoLab(lab, db, broker, [*phones, *children])
                 try:
                     wait_for_phones(demo, len(addresses))
-                    say(f"{len(addresses)} phones are idle on {len(HOSTS)} hosts")
+                    say(f"{len(addresses)} phones are idle on {len(hosts)} hosts")
                     yield demo
                 finally:
                     db.close()

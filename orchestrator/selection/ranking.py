@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.analysis.ranks import tau
 from orchestrator.selection.client import Client
 
 
@@ -28,8 +29,6 @@ class Rankings:
 
 def hold_rankings_together(clients: Sequence[Client]) -> Rankings | None:
     """Hold both rankings together; None unless two phones were measured both ways."""
-    from scipy.stats import kendalltau
-
     both = [client for client in clients if client.sustained_ms is not None]
     if len(both) < 2:
         return None
@@ -40,4 +39,4 @@ def hold_rankings_together(clients: Sequence[Client]) -> Rankings | None:
     for count in range(len(both) - 1):
         slowest = max(slowest, hot[by_cold[count]])
         lost.append(slowest / best[count] - 1)
-    return Rankings(float(kendalltau(cold, hot).statistic), len(both), tuple(lost))
+    return Rankings(tau(cold, hot), len(both), tuple(lost))

@@ -50,25 +50,34 @@ class Page:
     workloads: tuple[str, ...]
 
 
-def page_of(title: str, scene: Scene, unfinished: str = "") -> Page:
-    """Gather the page; a section without anything to show is one sentence at the end."""
-    made = [section(scene) for section in SECTIONS]
+def page_of(title: str, scene: Scene, unfinished: str = "", first: Section | None = None) -> Page:
+    """Gather the page; a section without anything to show is one sentence at the end.
+
+    `first` stands before all others; without any run it stands alone.
+    """
     runs = scene.runs
+    alone = first is not None and not runs
+    made = [*([first] if first else []), *(s(scene) for s in SECTIONS if not alone)]
     sweeps = ", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep"
-    cold, hot, together = findings(runs, scene.mix)
     shown = tuple(section for section in made if not section.empty)
     return Page(
         title=safe_text(title),
-        subtitle=f"{sweeps} · {grounds.period(runs)} · {len(runs)} runs on "
-        f"{len(scene.names)} phones",
+        subtitle=""
+        if alone
+        else f"{sweeps} · {grounds.period(runs)} · {len(runs)} runs on {len(scene.names)} phones",
         banner=grounds.banner(runs),
         unfinished=unfinished,
-        findings=(cold, hot, frugal(runs, scene.mix), together),
+        findings=() if alone else _findings(scene),
         sections=shown,
         absent=tuple(f"{section.title}: {section.note}" for section in made if section.empty),
         phones=tuple((phone, name, scene.colours[phone]) for phone, name in scene.names.items()),
         workloads=tuple(sorted({run.case.name for run in runs if run.valid}, key=natural)),
     )
+
+
+def _findings(scene: Scene) -> tuple[Finding, ...]:
+    cold, hot, together = findings(scene.runs, scene.mix)
+    return cold, hot, frugal(scene.runs, scene.mix), together
 
 
 def render_page(
@@ -77,6 +86,7 @@ def render_page(
     told: Sequence[tuple[MeasuredRun, Told]] = (),
     mix: bool = False,
     unfinished: str = "",
+    first: Section | None = None,
 ) -> str:
     """Write the report of some runs, with the telemetry of some of them, as a page."""
     environment = jinja2.Environment(
@@ -91,7 +101,7 @@ def render_page(
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    page = page_of(title, scene_of(runs, told, mix), unfinished)
+    page = page_of(title, scene_of(runs, told, mix), unfinished, first)
     return environment.get_template("page.html").render(
         page=page, style=style, script=script, policy=policy
     )
