@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("orchestrator.commands.export:export", "Write a sweep's figures to a file."),
     "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
     "select": ("orchestrator.commands.select:select", "Choose phones for federated training."),
+    "study": ("orchestrator.commands.study:study", "Ask again what three studies asked."),
     "audit": ("orchestrator.commands.control:audit", "List who decided what, and how to undo it."),
     "agent": (
         "orchestrator.commands.agents:agent",

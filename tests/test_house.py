@@ -34,12 +34,15 @@ MIDDLE = {
     "plan": set(),
     "analysis": set(),
     "selection": {"analysis"},
-    "export": {"analysis", "selection"},
+    "study": {"analysis"},
+    "export": {"analysis", "selection", "study"},
     "store": {"plan"},
     "dispatch": {"store"},
     "lab": {"dispatch", "store"},
     "tui": {"plan", "dispatch", "store", "analysis"},
-    "commands": {"plan", "analysis", "selection", "export", "store", "dispatch", "lab", "tui"},
+    "commands": {
+        *("plan", "analysis", "selection", "study", "export", "store", "dispatch", "lab", "tui")
+    },
 }
 
 

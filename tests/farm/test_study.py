@@ -1,0 +1,102 @@
+"""Studies from the command line: on the phones of a lab, on kernels, and what is refused."""
+
+import json
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.farm.conftest import ROOT, Farm, run_farm
+from tests.farm.terminal import nothing_left, start
+from tests.kernels.pocl import need_pocl
+
+SHORT = "cambridge-copy-share"  # three runs a phone, and three that no virtual phone can do
+
+
+def of_the_readme() -> list[list[str]]:
+    """The commands about studies, without the launcher."""
+    readme = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"## The three studies, replayed\n.*?```sh\n(.*?)```", readme, re.S)
+    return [line.split("#")[0].split()[1:] for line in block.splitlines()]
+
+
+def test_the_readme_asks_the_studies(farm: Farm, tmp_path: Path) -> None:
+    """Listed, shown, run on six virtual phones, and answered again from the store."""
+    asked = [words for words in of_the_readme() if "--virtual" not in words]
+    said = {}
+    for words in asked[:4]:
+        here = [str(farm.lab.root) if word == "lab" else word for word in words]
+        made = start(tmp_path, *here)
+        out, err = made.communicate(timeout=120)
+        assert 0 == made.returncode, f"{words}: {err}"
+        said[words[1]] = out
+    assert 20 == len(said["list"].splitlines()) - 1
+    assert "EMDL'21" in said["show"]
+    assert SHORT in said["run"]
+    for text in (said["run"], said["answer"]):
+        assert "simulated (extrapolated)" in text
+        assert "0.91 (OnePlus 6)" in text, "their claim, and whose"
+        assert "unavailable: our backend leaves everything on the GPU" in text
+        assert "backend 'opencl' is not built in" in text, "what a phone lacks is said"
+        assert 6 == text.count("share of moving data on the CPU\t")
+    page = (tmp_path / f"{SHORT}.simulated.html").read_text()
+    assert "arXiv 2202.10100" in page
+    assert "simulation; they are not measurements of any phone" in page
+
+
+def test_what_cannot_be_asked_is_one_sentence(farm: Farm, tmp_path: Path) -> None:
+    external = ROOT / "examples" / "external" / "llama-bench.yaml"
+    for code, sentence, words in (
+        (2, "there is no study 'emdl-heat'", ("show", "emdl-heat")),
+        (2, "say one of the two", ("run", SHORT, "--virtual", "--native")),
+        (2, "no place for a foreign engine", ("run", SHORT, "--virtual", "--external", external)),
+        (4, "is not up: its broker does not answer", ("run", SHORT, "--lab", tmp_path / "none")),
+        (6, "has never run emdl-thermal", ("answer", "emdl-thermal", "--lab", farm.lab.root)),
+        (7, "emdl-thermal has no sweep for this host", ("run", "emdl-thermal", "--native")),
+    ):
+        made = run_farm("study", *words)
+        assert (code, True) == (made.returncode, sentence in made.stderr), made.stderr
+        assert "Traceback" not in made.stderr
+
+
+@pytest.mark.slow
+def test_kernels_answer_on_this_computer(tmp_path: Path) -> None:
+    need_pocl()
+    (words,) = [each for each in of_the_readme() if each[-1] == "cambridge-gemm"]
+    made = start(tmp_path, *words, "--json")
+    out, err = made.communicate(timeout=600)
+    assert 0 == made.returncode, err
+    said = json.loads(out)
+    lines = {line["claim"]: line for line in said["lines"]}
+    assert {"host"} == {line["source"] for line in lines.values()}
+    assert lines["naive kernel, GPU, n = 512"]["value"] > 0
+    assert not any(line["calibration_replay"] for line in lines.values())
+    assert "nothing of a phone's GPU" in Path(tmp_path / said["page"]).read_text()
+
+
+@pytest.mark.slow
+def test_six_virtual_phones_replay_core_sets_and_clocks(tmp_path: Path) -> None:
+    (words,) = [each for each in of_the_readme() if "--virtual" in each]
+    made = start(tmp_path, *words, "--dir", "lab", "--json")
+    out, err = made.communicate(timeout=600)
+    assert 0 == made.returncode, err
+    lines = json.loads(out)["lines"]
+    replayed = [line for line in lines if line["calibration_replay"]]
+    assert len(replayed) >= 12
+    assert {"Meizu 16T"} == {line["model"] for line in replayed}
+    assert all("fitted" in line["source"] for line in replayed)
+    quickest = [line["ours"] for line in lines if line["claim"] == "shortest time of a job"]
+    assert 6 == len(quickest)
+    nothing_left(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
+def test_this_host_as_a_phone_learns_day_by_day(tmp_path: Path) -> None:
+    made = start(tmp_path, "study", "run", "tx2-daily", "--native", "--dir", "lab", "--json")
+    out, err = made.communicate(timeout=900)
+    assert 0 == made.returncode, err
+    gains = [line for line in json.loads(out)["lines"] if "gained" in line["claim"]]
+    assert {"host"} == {line["source"] for line in gains}
+    nothing_left(tmp_path)
