@@ -4,8 +4,9 @@ A twin that was fitted to a claim gives it back, more or less: that is a calibra
 never a reproduction. What cannot be observed says why.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.study.catalogue import Ask, Claim, Study, number, with_unit
 from orchestrator.study.evidence import NOTHING_RUN, Evidence
@@ -136,8 +137,20 @@ def _lines(claim: Claim, evidence: Evidence) -> Iterator[Line]:
     elif ask.kind in FLEET:
         yield _fleet_line(claim, ask, evidence)
     else:
-        for phone in _asked(claim, evidence):
-            yield _line(claim, ask, evidence, phone)
+        yield from _together([_line(claim, ask, evidence, p) for p in _asked(claim, evidence)])
+
+
+def _together(lines: Sequence[Line]) -> Iterator[Line]:
+    """What several phones cannot tell for the same reason is one line."""
+    shared = Counter(line.why for line in lines)
+    told: set[str] = set()
+    for line in lines:
+        if line.found is not None or shared[line.why] == 1:
+            yield line
+        elif line.why not in told:
+            told.add(line.why)
+            names = ", ".join(each.model for each in lines if each.why == line.why)
+            yield replace(line, phone="", model=names)
 
 
 def _asked(claim: Claim, evidence: Evidence) -> list[str]:
@@ -168,7 +181,8 @@ def _held_together(claim: Claim, found: Found) -> str:
     if claim.value is not None and found.value is not None:
         if claim.value > 0 and found.value > 0:
             return f"{found.value / claim.value:.2f} × theirs"
-        return f"theirs and {number(found.value - claim.value)}"
+        more = found.value - claim.value
+        return f"{number(abs(more))} {'more' if more > 0 else 'less'} than theirs"
     if claim.within is not None and (found.span or found.value is not None):
         return _in_range(claim.within, found.span or (found.value or 0.0, found.value or 0.0))
     if claim.least is not None and found.value is not None:

@@ -78,8 +78,7 @@ class Evidence:
         if not tried:
             return self.left_out.get(phone, NOTHING_RUN)
         if not any(each.counts for each in tried):
-            whys = dict.fromkeys(f"{each.word}: {each.why}".rstrip(": ") for each in tried)
-            return "; ".join(list(whys)[:2])
+            return f"{tried[0].word}: {tried[0].why}".rstrip(": ")
         name, _, which = metric.partition(".")
         if (
             (kind := kind_of(metric))

@@ -180,6 +180,9 @@ def test_what_was_not_observed_says_why() -> None:
         *(line.ours, line.reading),
         line.source,
     )
+    missing = evidence(outcomes=(killed, Outcome(S8, at, "killed", False, "out of memory")))
+    (line,) = lines(missing, value=1.0, ask=ask)
+    assert f"{MEIZU}, {S8}" == line.model, "what two phones lack for one reason is one line"
     (line,) = lines(found, value=1.0, ask={"kind": "never", "why": "there is no such meter"})
     assert "unavailable: there is no such meter" == line.reading
     ask = {"kind": "value", "metric": "step_ms", "at": {"engine": "external"}}
