@@ -70,8 +70,9 @@ def of_training(rows: "Sequence[ModelRow]", nets: "Sequence[NetworkRow]") -> Ite
                 at: Circumstances = {"workload": row.name, "backend": "opencl", "way": way}
                 yield _seen(at, "step_ms", [1e3 * each for each in trained.turns_s])
                 whole = trained.kernels_s + trained.copies_s
-                yield _seen(at, "compute_share", [trained.kernels_s / whole] if whole else [])
-                yield _seen(at, "copy_share", [trained.copies_s / whole] if whole else [])
+                yield _seen(at, "compute_share", [trained.kernels_s / whole])
+                yield _seen(at, "copy_share", [trained.copies_s / whole])
+                yield _seen(at, "kernels_of_step", [trained.kernels_s / trained.step_s])
         for turns in row.engine_s.values():
             cpu: Circumstances = {"workload": row.name, "backend": "cpu"}
             yield _seen(cpu, "step_ms", [1e3 * each for each in turns])

@@ -235,5 +235,6 @@ def test_kernels_that_did_not_train_are_no_evidence() -> None:
     assert {"copied", None} == {each.at.get("way") for each in seen}
     shares = {each.metric: each.values for each in seen if each.metric.endswith("share")}
     assert {"compute_share": (0.25,), "copy_share": (0.75,)} == shares
+    assert [(0.5,)] == [each.values for each in seen if each.metric == "kernels_of_step"]
     assert {HERE} == {each.phone for each in seen}
     assert {"host"} == {str(each.provenance) for each in seen}

@@ -22,8 +22,7 @@ NAMES = {
 }
 # what telemetry adds to the figures of a report
 TOLD = {"op_share", "first_step_ratio", "settled_clock_share", "body_rise_c"}
-TOLD |= {"energy_net_per_step_mj", "compute_share"}
-OF_KERNELS = {"way"}
+TOLD |= {"energy_net_per_step_mj"}
 
 
 def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
