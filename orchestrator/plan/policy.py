@@ -4,7 +4,6 @@ A policy is stored with its sweep and obeyed by the dispatcher. It holds values 
 what follows from them is decided by `stopping` and `retry`.
 """
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, Field
@@ -111,7 +110,3 @@ class Policy(Noun):
     def blocks(self) -> int:
         """How many blocks are planned: all that may be needed."""
         return self.stop.n_max if self.stop is not None else self.repeat
-
-    def overdue(self, now: datetime) -> bool:
-        """Whether the deadline has passed."""
-        return self.deadline is not None and now > self.deadline
