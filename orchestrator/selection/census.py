@@ -18,6 +18,7 @@ from workloads.measure import Metric
 
 SETTLED_SHARE = 0.63  # of a rise, after one time constant
 RISE_MIN = 1.02  # below this a phone has not slowed down
+NAMED = 8  # phones of which something is missing
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,9 @@ def _refuse_mixture(clients: Sequence[Client], mix: bool) -> None:
 
 
 def _missing(clients: Sequence[Client]) -> tuple[str, ...]:
-    def names(which: Iterable[Client]) -> str:
-        return ", ".join(client.phone for client in which)
+    def names(which: Sequence[Client]) -> str:
+        more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
+        return ", ".join(client.phone for client in which[:NAMED]) + more
 
     few = [client for client in clients if client.cold_ms.n < RUNS_FOR_AN_INTERVAL]
     unheated = [client for client in clients if client.sustained_ms is None]

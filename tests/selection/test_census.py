@@ -54,6 +54,8 @@ def test_what_is_missing_is_said_with_what_to_do() -> None:
     assert any("memory" in what for what in census.missing)
     assert any("repeat: 3" in what for what in census.missing)
     assert () == a_census().missing
+    many = take_census([measured(f"p{number:02}") for number in range(20)]).missing
+    assert all("p07 and 12 more" in what and "p08" not in what for what in many)
 
 
 def test_a_phone_that_was_measured_once_is_not_taken_for_known_exactly() -> None:
