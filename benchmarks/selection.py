@@ -32,10 +32,12 @@ SIX = ("random", "fastest", "fedcs", "tifl", "oort", "frugal")
 Answer = TypeVar("Answer")
 
 
-def timed(work: Callable[[], Answer]) -> tuple[Answer, float]:
-    """What it answered, and how long that took."""
-    began = time.perf_counter()
-    return work(), time.perf_counter() - began
+def timed(work: Callable[[], Answer]) -> tuple[Answer, str]:
+    """What it answered, and how long that took by the clock and of a processor."""
+    began, cpu = time.perf_counter(), time.process_time()
+    answer = work()
+    seconds, busy = time.perf_counter() - began, time.process_time() - cpu
+    return answer, f"{seconds:.2f} s ({busy:.2f} s of a processor)"
 
 
 def phones(count: int) -> Iterator[MeasuredRun]:
@@ -66,10 +68,10 @@ def choosing(count: int) -> Census:
     """Print what a census and a choice among so many phones cost."""
     runs = list(phones(count))
     census, seconds = timed(lambda: take_census(runs))
-    print(f"{count} phones from {len(runs)} runs: {seconds:.2f} s")
+    print(f"{count} phones from {len(runs)} runs: {seconds}")
     for policy in POLICIES:
         advice, seconds = timed(lambda name=policy: advise(census, name, Want(100), Work()))  # type: ignore[misc]
-        print(f"  {policy:18} {len(advice.chosen):4} chosen in {seconds:.3f} s")
+        print(f"  {policy:18} {len(advice.chosen):4} chosen in {seconds}")
     return census
 
 
@@ -79,7 +81,7 @@ def trying(census: Census, seeds: int, clients: int) -> None:
     plan = Plan(Want(10, rounds=120), clients)
     numbers = range(FIRST_SEED, FIRST_SEED + seeds)
     outcomes, seconds = timed(lambda: simulate(fleet, SIX, numbers, plan))
-    print(f"{seeds} seeds x {len(SIX)} policies x {clients} phones: {seconds:.1f} s")
+    print(f"{seeds} seeds x {len(SIX)} policies x {clients} phones: {seconds}")
     for policy in SIX:
         held = [hold(outcomes, policy, "random", goal) for goal in GOALS[:4]]
         print(f"  {policy:18} {'  '.join(map(str, held))}")

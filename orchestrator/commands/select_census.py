@@ -50,31 +50,31 @@ def census_of(
     from dataclasses import replace
 
     from orchestrator.selection.census import take_census
+    from orchestrator.store.history import phones_of
     from orchestrator.store.queries import find_sweep, measured_runs, run_outcomes
 
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
     runs = measured_runs(db, sweep.id, void=True)
     census = take_census(runs, workload, batch, mix)
-    silent = _silent({run.phone for run in runs}, run_outcomes(db, sweep.id), census)
-    census = replace(census, left_out=(*census.left_out, *silent))
+    if silent := phones_of(db, sweep.id) - {run.phone for run in runs}:
+        why = _why_silent(silent, run_outcomes(db, sweep.id), census)
+        census = replace(census, left_out=(*census.left_out, *why))
     if not census.clients:
         reasons = "; ".join(f"{phone}: {why}" for phone, why in census.left_out)
         raise Refused(f"no phone can be chosen: {reasons}")
     return census
 
 
-def _silent(
-    heard: "set[str]", outcomes: "Iterable[RunOutcome]", census: "Census"
+def _why_silent(
+    silent: "set[str]", outcomes: "Iterable[RunOutcome]", census: "Census"
 ) -> "list[tuple[str, str]]":
-    """Phones of the sweep that have no figure at all, and what became of their runs."""
-    found: dict[str, str] = {}
-    for outcome in outcomes:
-        case = outcome.case
-        of_this = (case.workload, case.parameters.get("batch_size", 1)) == (
-            census.workload,
-            census.batch,
-        )
-        if of_this and outcome.phone not in heard:
-            found[outcome.phone] = outcome.fit or outcome.why or f"its runs are {outcome.state}"
+    """What became of the runs of phones that have no figure at all."""
+    of_this = (census.workload, census.batch)
+    found = {
+        outcome.phone: outcome.fit or outcome.why or f"its runs are {outcome.state}"
+        for outcome in outcomes
+        if outcome.phone in silent
+        and of_this == (outcome.case.workload, outcome.case.parameters.get("batch_size", 1))
+    }
     return sorted(found.items())

@@ -8,10 +8,16 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
 from orchestrator.exits import exit_code
+from orchestrator.nouns import Trial
+from orchestrator.store import backlog, leases
 from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
 from tests.analysis.builders import FITTED, HOST, measured, phone
+from tests.builders import a_report, a_sighting, planned
 from tests.kept import keep
 from tests.selection.fleets import both_ways
+from workloads.catalogue import bind
+from workloads.condition import Condition
 from workloads.fault import FarmError
 from workloads.measure import Standing
 
@@ -147,3 +153,22 @@ def test_an_export_says_who_is_left_out_and_reads_itself_back(
     assert ["slow", "sprinter", "steady"] == [row["phone"] for row in told["batch_ms"]]
     found = done(lab, "export", "twins", "--to", "table", "--allow-simulated", "-o", "here")
     assert all("simulated" in line for line in found.stdout.splitlines())
+
+
+def test_a_phone_that_never_reported_is_named_with_what_became_of_its_runs(
+    store: Database, tmp_path: Path
+) -> None:
+    facts = [phone(serial) for serial in ("quick", "mute")]
+    store_parcels(store, "bench-1", [a_sighting(each, "bench-1") for each in facts])
+    case = bind("mlp-4", {"batch_size": 32})
+    trials = [
+        Trial(f"tr-{number:016}", case, Condition(), each.serial)
+        for number, each in enumerate(facts)
+    ]
+    row = {"id": "sw-00000001", "name": "half", "source": "farm: 1\nname: half\n", "seed": 7}
+    backlog.submit(store, row, trials, planned(trials))
+    found = select(tmp_path, "half")
+    assert "this sweep has no report yet" in str(found.exception)
+    for _, job in leases.lease_next(store, {"quick": "bench-1"}, lease_s=30, now=2e9):
+        store_parcels(store, "bench-1", [a_report(job, "bench-1")])
+    assert "Not mute: its runs are queued." in done(tmp_path, "half", "-k", "1").stderr
