@@ -67,7 +67,7 @@ def census_of(
 
 
 def _why_silent(
-    silent: "set[str]", outcomes: "Iterable[RunOutcome]", census: "Census"
+    silent: "frozenset[str]", outcomes: "Iterable[RunOutcome]", census: "Census"
 ) -> "list[tuple[str, str]]":
     """What became of the runs of phones that have no figure at all."""
     of_this = (census.workload, census.batch)
