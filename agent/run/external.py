@@ -21,15 +21,9 @@ from agent.phone.phone import HOME, Answer, Command, Phone
 from agent.run.lines import WINDOWS_MAX, Count, Done, Line, Output, Window, out_of_turn, read_line
 from agent.run.reading import read_apart
 from agent.run.runner import Ask, Progress, watch
-from workloads.external import (
-    PRINTED_BYTES_MAX,
-    ForeignFile,
-    Manifest,
-    Numbers,
-    Steps,
-    fill,
-)
+from workloads.external import PRINTED_BYTES_MAX, ForeignFile, Manifest, fill
 from workloads.fault import BadOutput, FarmError, Refused, RunnerFailed, ShellFailed
+from workloads.printed import Numbers, Steps
 from workloads.text import safe_text
 
 WORK = "work"  # the folder of a foreign program within the lane (kernels/runner/runner.h)

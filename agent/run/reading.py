@@ -8,8 +8,9 @@ import subprocess
 import sys
 from dataclasses import asdict
 
-from workloads.external import Manifest, Numbers, Steps, Values, read_numbers
+from workloads.external import Manifest, Values
 from workloads.fault import BadOutput, FarmTrouble
+from workloads.printed import Numbers, Steps, read_numbers
 
 READING_S = 20.0
 

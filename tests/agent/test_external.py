@@ -26,11 +26,12 @@ from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.catalogue import Case, bind_external
 from workloads.condition import Condition
-from workloads.external import ForeignFile, Manifest, NumberRule, StepRule, Steps
+from workloads.external import ForeignFile, Manifest, NumberRule, StepRule
 from workloads.fault import BadOutput, Blame
 from workloads.measure import Source, Standing
 from workloads.noun import digest_of_bytes
 from workloads.phone import choose_cores
+from workloads.printed import Steps
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "external"
 STEPS = "i=0; while [ $i -lt 18 ]; do sleep 0.5; echo step 500 ms; i=$((i + 1)); done\n"

@@ -17,13 +17,12 @@ from workloads.external import (
     Manifest,
     NumberRule,
     StepRule,
-    Steps,
     check_regex,
     fill,
-    read_numbers,
 )
 from workloads.fault import BadOutput, Refused
 from workloads.noun import digest_of_bytes
+from workloads.printed import Steps, read_numbers
 
 PRINTED = Path(__file__).parent / "printed"
 VALUES = {"threads": 4, "warmup": 5, "steps": 20, "seconds": 8, "max_seconds": 30}
