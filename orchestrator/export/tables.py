@@ -10,6 +10,8 @@ from typing import Any
 from orchestrator.analysis.compare import FleetGroup, FleetRow, FleetTable
 from orchestrator.export.table import Block, Cell, Table, columns
 from orchestrator.nouns import MeasuredRun, RunOutcome
+from workloads.catalogue import Case
+from workloads.condition import Condition
 from workloads.timeline import OpRow
 
 _RUN = columns(
@@ -35,6 +37,13 @@ _RUN = columns(
 )
 
 
+def _what(case: Case, condition: Condition) -> tuple[Cell, ...]:
+    """What was run, and under which condition: workload to freq."""
+    parameters = json.dumps(case.parameters, sort_keys=True)
+    asked = (condition.protocol.value, condition.cores, condition.freq)
+    return (case.name, parameters, case.backend, *asked)
+
+
 def _run(seed: int, run: MeasuredRun) -> list[Cell]:
     return [
         run.sweep,
@@ -48,12 +57,7 @@ def _run(seed: int, run: MeasuredRun) -> list[Cell]:
         run.facts.model,
         run.facts.soc,
         run.host,
-        run.case.name,
-        json.dumps(run.case.parameters, sort_keys=True),
-        run.case.backend,
-        run.condition.protocol.value,
-        run.condition.cores,
-        run.condition.freq,
+        *_what(run.case, run.condition),
         str(run.control or ""),
         run.verdict.standing.value,
     ]
@@ -229,12 +233,7 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
             each.block,
             each.position,
             each.phone,
-            each.case.name,
-            json.dumps(each.case.parameters, sort_keys=True),
-            each.case.backend,
-            each.condition.protocol.value,
-            each.condition.cores,
-            each.condition.freq,
+            *_what(each.case, each.condition),
             each.state.value,
             str(each.verdict or ""),
             str(each.fit or ""),
@@ -288,10 +287,7 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
 
 
 def _cell(table: FleetTable, group: FleetGroup) -> list[Cell]:
-    parameters = json.dumps(group.case.parameters, sort_keys=True)
-    condition = group.condition
-    asked = [condition.protocol.value, condition.cores, condition.freq]
-    return [group.case.name, parameters, group.case.backend, *asked, table.metric, table.unit]
+    return [*_what(group.case, group.condition), table.metric, table.unit]
 
 
 def _ranked(group: FleetGroup) -> Iterator[tuple[Cell, ...]]:
