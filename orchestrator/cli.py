@@ -102,6 +102,9 @@ def main() -> NoReturn:
     """Run the command line; a user's mistake or bad luck is one sentence, never a traceback."""
     try:
         code = farm.main(prog_name="farm", standalone_mode=False)
+    except SystemExit as left:
+        # Our codes are answered, not raised: a 1 is click's, when whoever read the pipe has left.
+        sys.exit(0 if left.code == 1 else left.code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.analysis.pairs import Paired, TrialPair
+from orchestrator.analysis.provenance import weakest
 from orchestrator.analysis.versus import MARGIN, By, Contest, contest
 from orchestrator.nouns import TrialFigures
 from workloads.measure import Provenance, Source
-from workloads.text import safe_text
+from workloads.text import natural, safe_text
 
 MEASURED = Provenance(source=Source.PHONE)
 
@@ -19,19 +20,28 @@ MEASURED = Provenance(source=Source.PHONE)
 def against_itself(trials: Sequence[TrialFigures], margin: float = MARGIN) -> Contest:
     """Compare the two halves of every trial, phone by phone, over all its protocols.
 
-    What a model is off by, both halves share: here a simulated phone is as good as any other.
+    What a model is off by, both halves share: a simulated phone is judged as any other, and is
+    called simulated all the same.
     """
     pairs, single = [], 0
+    made: dict[str, list[Provenance]] = {}
     for trial in trials:
         even, odd = (_half(trial, remainder) for remainder in (0, 1))
         if even.values and odd.values:
             phone = safe_text(f"{trial.model} ({trial.phone})", 80)
             pairs.append(TrialPair(even, odd, trial.case.label, trial.condition.label, phone))
+            made.setdefault(phone, []).extend([trial.provenance] if trial.provenance else [])
         else:
             single += 1
-    pairs.sort(key=lambda pair: (pair.phone, pair.case, pair.condition))
+    pairs.sort(key=lambda pair: (pair.phone, natural(pair.case), pair.condition))
     left_out = (("trials with fewer than two valid runs", single),) if single else ()
-    return contest(Paired(tuple(pairs), left_out), By.WHOLE_PHONE, margin)
+    found = contest(Paired(tuple(pairs), left_out), By.WHOLE_PHONE, margin)
+    every = [each for own in made.values() for each in own]
+    return replace(
+        found,
+        rows=tuple(replace(row, provenance=weakest(made[row.label])) for row in found.rows),
+        overall=tuple(replace(row, provenance=weakest(every)) for row in found.overall),
+    )
 
 
 def _half(trial: TrialFigures, remainder: int) -> TrialFigures:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.refusals import Mixture, NothingMatches
-from orchestrator.analysis.selector import Selector, keys_of, label_without, pair_key
+from orchestrator.analysis.selector import Selector, label_without, pair_key, why_none
 from orchestrator.nouns import Making, TrialFigures
 from workloads.fault import Refused
-from workloads.text import safe_text
+from workloads.text import natural, safe_text
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def pair_up(
             pairs.append(_pair(one, other, free))
         else:
             left_out["pairs of which a side has no valid run"] += 1
-    pairs.sort(key=lambda pair: (pair.case, pair.condition, pair.phone))
+    pairs.sort(key=lambda pair: (natural(pair.case), pair.condition, pair.phone))
     if not mix:
         refuse_mixture(trial for pair in pairs for trial in (pair.base, pair.candidate))
     return Paired(tuple(pairs), tuple(left_out.most_common()))
@@ -84,10 +84,7 @@ def _by_key(
             )
         chosen[key] = trial
     if not chosen:
-        raise NothingMatches(
-            f"no trial with figures matches '{safe_text(side.text)}'; "
-            f"the keys are {', '.join(keys_of(trials))}"
-        )
+        raise NothingMatches(why_none(side, trials))
     return chosen
 
 

@@ -6,7 +6,7 @@ does not share with the other side; everything else has to be equal for two tria
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 from orchestrator.nouns import TrialFigures
 from workloads.condition import Condition
 from workloads.fault import Refused
-from workloads.text import safe_text
+from workloads.text import natural, safe_text
+
+VALUES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,37 @@ def _words(trial: TrialFigures) -> dict[str, Any]:
 
 
 def _holds(trial: TrialFigures, key: str, pattern: str) -> bool:
-    lowered = pattern.lower()
+    return any(fnmatchcase(name.lower(), pattern.lower()) for name in _names(trial, key))
+
+
+def _names(trial: TrialFigures, key: str) -> tuple[str, ...]:
+    """What a key's pattern is held against; the first of it is the value itself."""
     if key == "phone":
-        names = (trial.phone, trial.model, trial.soc)
-        return any(fnmatchcase(name.lower(), lowered) for name in names)
+        return trial.phone, trial.model, trial.soc
     if key == "workload":
-        return fnmatchcase(trial.case.name.lower(), lowered)
+        return (trial.case.name,)
     known = {**trial.condition.model_dump(mode="json"), **trial.case.parameters}
     known["backend"] = trial.case.backend
     value = known.get(key)
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return key in known and fnmatchcase(text.lower(), lowered)
+    return (text,) if key in known else ()
+
+
+def why_none(side: Selector, trials: Sequence[TrialFigures]) -> str:
+    """Why no trial belongs to a side: a key that means nothing, or a value that nothing has."""
+    for key, pattern in side.wanted.items():
+        if any(_holds(trial, key, pattern) for trial in trials):
+            continue
+        values = sorted(
+            {names[0] for trial in trials if (names := _names(trial, key))}, key=natural
+        )
+        if not values:
+            return f"'{safe_text(key)}' is no key; the keys are {', '.join(keys_of(trials))}"
+        more = f" and {len(values) - VALUES_SHOWN} more" if len(values) > VALUES_SHOWN else ""
+        shown = ", ".join(safe_text(value, 64) for value in values[:VALUES_SHOWN])
+        wanted = f"{safe_text(key)}={safe_text(pattern)}"
+        return f"no trial with figures has {wanted}; there is {shown}{more}"
+    return f"no trial with figures is all of '{safe_text(side.text)}' at once"
 
 
 def keys_of(trials: Iterable[TrialFigures]) -> list[str]:

@@ -15,6 +15,7 @@ from orchestrator.analysis.bootstrap import Pair, spread_of
 from orchestrator.analysis.stats import median
 from orchestrator.analysis.versus import CHANCE, MARGIN, Word, higher_is_better
 from orchestrator.nouns import Making, TrialFigures
+from workloads.text import natural
 
 RUNS_A_SIDE = 4
 PRICE = 3.0  # of a cut, in what noise alone would gain by it
@@ -62,7 +63,9 @@ def histories(trials: Iterable[TrialFigures], margin: float = MARGIN) -> list[Hi
             key = (trial.phone, trial.case.digest, trial.condition.digest, making)
             groups.setdefault(key, []).append(trial)
     found = [_history(own, key[3], margin) for key, own in groups.items()]
-    return sorted(found, key=lambda each: (each.model, each.phone, each.case, each.condition))
+    return sorted(
+        found, key=lambda each: (each.model, each.phone, natural(each.case), each.condition)
+    )
 
 
 def _history(trials: Sequence[TrialFigures], making: Making, margin: float) -> History:

@@ -33,7 +33,7 @@ def trends(wanted: str, lab_folder: Path, metric: str, fail_on: str | None, as_j
     """
     from orchestrator.analysis.figures import gathered
     from orchestrator.analysis.refusals import NothingMatches
-    from orchestrator.analysis.selector import keys_of, read_selector
+    from orchestrator.analysis.selector import read_selector, why_none
     from orchestrator.analysis.trend import histories
     from orchestrator.store.measured import figures
     from workloads.fault import Refused
@@ -42,11 +42,10 @@ def trends(wanted: str, lab_folder: Path, metric: str, fail_on: str | None, as_j
         raise Refused(f"'{wanted}' is not KEY=VALUE; trends go through all sweeps")
     trials = gathered(figures(open_store(read_lab(lab_folder)), metric))
     if wanted:
-        side = read_selector(wanted)
-        known = keys_of(trials)
-        trials = [trial for trial in trials if side.matches(trial)]
+        side, every = read_selector(wanted), trials
+        trials = [trial for trial in every if side.matches(trial)]
         if not trials:
-            raise NothingMatches(f"no trial matches '{wanted}'; the keys are {', '.join(known)}")
+            raise NothingMatches(why_none(side, every))
     found = histories(trial for trial in trials if trial.values)
     if not found:
         raise NothingMatches("there is no valid run in this lab yet")

@@ -80,7 +80,7 @@ def show(begun: str, lab_folder: Path, as_json: bool) -> None:
     click.echo(f"runs: {_counts(line)}")
     for item in told:
         for words in _figures(item):
-            click.echo(safe_text(words, 600))
+            _echo(words)
     if not told:
         click.echo("no attempt has reported yet", err=True)
 
@@ -93,9 +93,15 @@ def logs(begun: str, lab_folder: Path) -> None:
     _, told = _read(begun, lab_folder)
     for item in told:
         for words in story(item):
-            click.echo(safe_text(words, 1200))
+            _echo(words)
     if not told:
         click.echo("no attempt has reported yet", err=True)
+
+
+def _echo(words: str) -> None:
+    """Print a line as it is indented, and harmless."""
+    indent = len(words) - len(words.lstrip(" "))
+    click.echo(" " * indent + safe_text(words, 1200))
 
 
 def _read(begun: str, lab_folder: Path) -> "tuple[TrialLine, list[Told]]":

@@ -151,7 +151,9 @@ def test_protocols_are_never_pooled() -> None:
 @pytest.mark.parametrize(
     ("side", "sentence"),
     [
-        ("freq=nothing", "no trial with figures matches 'freq=nothing'"),
+        ("freq=nothing", "no trial with figures has freq=nothing; there is high, low"),
+        ("speed=high", "'speed' is no key; the keys are phone, workload, backend"),
+        ("workload=mlp-3,freq=low", "is all of 'workload=mlp-3,freq=low' at once"),
         ("phone=a,phone=b", "says phone twice"),
         ("sweep:freq", "'freq' in 'sweep:freq' is not KEY=VALUE"),
         ("", "a side of a comparison is empty"),
@@ -170,6 +172,13 @@ def test_a_phone_is_held_against_itself() -> None:
     found = against_itself(figures_of([*steady, *moved]))
     verdicts = {row.label.split()[1]: row.verdict for row in found.rows}
     assert {"S": Word.SAME, "M": Word.SLOWER} == verdicts
+
+
+def test_a_simulated_phone_is_called_so_against_itself_too() -> None:
+    found = against_itself(figures_of(a_trial_of(10.0, 8, provenance=EXTRAPOLATED)))
+    (row,) = found.rows
+    assert Word.SAME == row.verdict, "both halves share the error of the model"
+    assert {EXTRAPOLATED} == {each.provenance for each in (*found.rows, *found.overall)}
 
 
 def _cell(serial: str, seed: int, drift: float) -> list[MeasuredRun]:

@@ -60,7 +60,7 @@ def test_the_exit_code_serves_a_script(
     ("words", "code", "sentence"),
     [
         (("before", "nowhere"), 2, "there is no sweep 'nowhere'"),
-        (("before", "after:phone=none"), 6, "no trial with figures matches"),
+        (("before", "after:phone=none"), 6, "no trial with figures has phone=none; there is"),
         (("before", "doubtful"), 7, "nothing can be compared: 2 suspect runs"),
         (("before",), 2, "compare takes two sides"),
         (("before", "before"), 2, "both sides are the same"),
