@@ -30,7 +30,7 @@ class Offers:
         self._fetch = fetch
         self._brought: dict[str, Manifest] = {}
         self.data: str | None = None  # digest of the file that is learned from
-        self.backend: Backend = "cpu"
+        self.backend: Backend | None = None  # who computes, where the sweep says it once for all
 
     def parameters(self, name: str) -> tuple[Parameter, ...]:
         """What can be chosen of a workload."""
@@ -38,21 +38,25 @@ class Offers:
             return wrapped(self._brought[name]).parameters
         return CATALOGUE[name].parameters
 
-    def bind(self, name: str, given: dict[str, int]) -> Case:
+    def bind(self, name: str, given: dict[str, int], backend: Backend | None = None) -> Case:
         """A case of a workload."""
         if name in self._brought:
             return bind_external(self._brought[name], given)
-        return bind(name, given, self.data, self.backend)
+        return bind(name, given, self.data, backend or self.backend or "cpu")
 
-    def read_backend(self, reader: Reader, node: Node, name: str | None) -> None:
-        """Read who is to compute; a foreign program decides that itself."""
-        path = "workload.backend"
+    def takes_backend(self, name: str | None) -> bool:
+        """Whether it can be said who computes; a foreign program decides that itself."""
+        return name not in self._brought
+
+    def read_backend(self, reader: Reader, node: Node, path: str) -> Backend | None:
+        """Read who is to compute."""
         match reader.text(node, path, "cpu or opencl"):
-            case "cpu" | "opencl" as backend if name not in self._brought:
-                self.backend = backend
+            case "cpu" | "opencl" as backend:
+                return backend
             case str(text):
                 wanted = "it is cpu or opencl, for a workload of the catalogue"
                 reader.refuse(node, path, f"'{safe_text(text, 40)}' is no backend; {wanted}")
+        return None
 
     def read_data(self, reader: Reader, node: Node, name: str | None) -> None:
         """Read the digest of a data file, and see whether the workload can learn from one."""
@@ -182,5 +186,13 @@ def _read_workload(reader: Reader, offers: Offers, entry: Entry) -> tuple[str | 
     if "data" in entries.entries:
         offers.read_data(reader, entries.entries["data"].node, name)
     if "backend" in entries.entries:
-        offers.read_backend(reader, entries.entries["backend"].node, name)
+        _read_backend(reader, offers, entries.entries["backend"].node, name)
     return name, entries.entries.get("with")
+
+
+def _read_backend(reader: Reader, offers: Offers, node: Node, name: str | None) -> None:
+    path = "workload.backend"
+    backend = offers.read_backend(reader, node, path)
+    if backend is not None and not offers.takes_backend(name):
+        reader.refuse(node, path, "a foreign program decides itself who computes")
+    offers.backend = backend

@@ -19,7 +19,7 @@ from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.text import safe_text
 
-WORKLOAD = "workload"
+WORKLOAD, BACKEND = "workload", "backend"
 NAME_MAX = 40
 Written = str | int
 
@@ -96,6 +96,8 @@ class Cell:
             return True
         if key in self.case.parameters:
             return self.case.parameters[key] in values
+        if key == BACKEND:
+            return self.case.backend in values
         return getattr(self.condition, key, None) in values
 
 
@@ -138,9 +140,10 @@ class CellSpace:
                 at[axis.name] = choice.shown
             given = {key: value for key, value in sets.items() if key in own}
             asked = {key: value for key, value in sets.items() if key in CONDITIONS}
-            bound, wanted = tuple(given.items()), tuple(asked.items())
+            backend = sets.get(BACKEND)
+            bound, wanted = (backend, *given.items()), tuple(asked.items())
             if bound not in cases:
-                case = self.program.offers.bind(workload, given)
+                case = self.program.offers.bind(workload, given, backend)
                 cases[bound] = (case, case.digest)
             if wanted not in conditions:
                 condition = build_condition(asked)
@@ -152,6 +155,7 @@ class CellSpace:
     def _axes_of(self, workload: str) -> list[Axis]:
         """The axes that mean something to a workload."""
         known = self.program.parameters_of([workload]) | set(CONDITIONS)
+        known |= {BACKEND} if self.program.offers.takes_backend(workload) else set()
         return [
             axis
             for axis in self.axes
@@ -174,7 +178,7 @@ class CellReader:
     @property
     def keys(self) -> list[str]:
         """What a cell may say, in the order in which it is listed for somebody who guessed."""
-        return [WORKLOAD, *sorted(self._parameters), *AXES]
+        return [WORKLOAD, *sorted(self._parameters), BACKEND, *AXES]
 
     @property
     def axes(self) -> list[str]:
@@ -185,6 +189,8 @@ class CellReader:
         """Read a value that stands for itself; None after a mistake."""
         if key == WORKLOAD:
             return self.program.offers.read_name(self.reader, node, path)
+        if key == BACKEND:
+            return self.program.offers.read_backend(self.reader, node, path)
         if key in self._parameters:
             return self.program.read_value(self.reader, key, node, path)
         return read_condition(self.reader, key, node, path)
@@ -270,6 +276,9 @@ def read_axes(cells: CellReader, matrix: Entries) -> tuple[Axis, ...]:
         if name in known
     )
     _refuse_twice(cells.reader, matrix, axes)
+    if cells.program.offers.backend is not None and BACKEND in matrix.entries:
+        text = "matrix: backend stands under workload already; say it once"
+        cells.reader.problems.add(matrix.entries[BACKEND].place, text)
     return axes
 
 

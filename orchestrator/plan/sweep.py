@@ -9,7 +9,8 @@
       at_least: 4                and how many it needs
     matrix:                      every combination of these is one cell
       batch_size: [32, 256]      a parameter of the workload, `workload` itself,
-      cores: [big2, big4]        protocol, cores, freq, gpu_freq, or an axis of `values`
+      cores: [big2, big4]        backend (cpu, opencl), protocol, cores, freq, gpu_freq, or an
+                                 axis of `values`
     values:                      names for what is set together
       setup:                     an axis
         burst: {cores: big4, freq: high}

@@ -195,3 +195,13 @@ def test_a_backend_makes_another_case_and_the_cpu_is_the_one_that_was() -> None:
     (first,), (same,), (other,) = plain.cases, cpu.cases, gpu.cases
     assert first.digest == same.digest != other.digest
     assert (f"{first.label} opencl", "opencl") == (other.label, other.backend)
+
+
+def test_backends_are_an_axis_and_rules_know_them() -> None:
+    matrix = "matrix: {backend: [cpu, opencl], batch_size: [8, 16]}\n"
+    rule = "exclude: [{backend: opencl, batch_size: 16, why: too large}]\n"
+    sweep = read_sweep(GOOD + matrix + rule)
+    kinds = {(case.backend, case.parameters["batch_size"]) for case in sweep.cases}
+    assert {("cpu", 8), ("cpu", 16), ("opencl", 8)} == kinds
+    once = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: opencl}"))
+    assert once.cases == read_sweep(GOOD + "matrix: {backend: [opencl]}\n").cases

@@ -286,3 +286,9 @@ def test_a_backend_that_nobody_has_is_refused_at_its_place() -> None:
     )
     ((line, column, said),) = problems_of(text)
     assert (3, 33, expected) == (line, column, said)
+
+
+def test_a_backend_that_is_said_twice_is_refused() -> None:
+    text = GOOD.replace("mlp-4", "{use: mlp-4, backend: cpu}") + "matrix: {backend: [opencl]}\n"
+    (found,) = problems_of(text)
+    assert "matrix: backend stands under workload already; say it once" == found[2]
