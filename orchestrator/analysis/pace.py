@@ -70,7 +70,9 @@ def paces_of(
             if row.median > 0:
                 rows.setdefault(row.phone, {})[_key(group)] = row
     if not rows:
-        return Paces((), trouble=f"there is no valid {protocol} run yet")
+        known = any(run.valid for run in wanted)
+        missing = f"no valid {protocol} run knows its {metric}"
+        return Paces((), trouble=missing if known else f"there is no valid {protocol} run yet")
     shared = set.intersection(*(set(cells) for cells in rows.values()))
     everything = {key for cells in rows.values() for key in cells}
     if not shared:

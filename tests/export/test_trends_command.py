@@ -45,7 +45,7 @@ def test_a_history_goes_through_all_sweeps(aged: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("phone=nobody",), 6, "no trial matches 'phone=nobody'"),
+        (("phone=nobody",), 6, "no trial with figures has phone=nobody; there is old, young"),
         (("spring",), 2, "is not KEY=VALUE"),
         (("--metric", "joy"), 2, "there is no metric 'joy'"),
         (("--metric", "energy_j"), 6, "there is no valid run"),

@@ -62,9 +62,7 @@ def page_of(title: str, scene: Scene, unfinished: str = "", first: Section | Non
     shown = tuple(section for section in made if not section.empty)
     return Page(
         title=safe_text(title),
-        subtitle=""
-        if alone
-        else f"{sweeps} · {grounds.period(runs)} · {len(runs)} runs on {len(scene.names)} phones",
+        subtitle="" if alone else _subtitle(scene, sweeps),
         banner=grounds.banner(runs),
         unfinished=unfinished,
         findings=() if alone else _findings(scene),
@@ -78,6 +76,12 @@ def page_of(title: str, scene: Scene, unfinished: str = "", first: Section | Non
 def _findings(scene: Scene) -> tuple[Finding, ...]:
     cold, hot, together = findings(scene.runs, scene.mix)
     return cold, hot, frugal(scene.runs, scene.mix), together
+
+
+def _subtitle(scene: Scene, sweeps: str) -> str:
+    runs, phones = len(scene.runs), len(scene.names)
+    made = f"{runs} run{'s' * (runs != 1)} on {phones} phone{'s' * (phones != 1)}"
+    return f"{sweeps} · {grounds.period(scene.runs)} · {made}"
 
 
 def render_page(
