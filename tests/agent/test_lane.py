@@ -120,7 +120,7 @@ def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(trial: Tr
     """A capped phone is not started, however cool; afterwards it is as fast as it was before."""
     trial.found = trial.looks()
     trial.trouble("throttle")
-    report = trial.attempt(start_temp_max_c=60, start_slope_max_c_per_min=60, cool_wait_max_s=5)
+    report = trial.attempt(start_temp_max_c=60, start_slope_max_c_per_min=60, cool_wait_max_s=60)
     blamed(report, Blame.CONDITION, "TooHot")
     assert "still throttled" in (report.fault.text if report.fault else "")
     trial.settle()
