@@ -24,6 +24,7 @@ from workloads.heat import Reading, fit_cooling, predict_ready
 
 MODELS = ("meizu-16t", "xiaomi-mi-9", "samsung-s8-plus", "google-pixel-8", "redmi-note-9-pro")
 PHONES, COOLINGS = 10, 20
+SEEDS = (1, 2, 3)
 IDLE_W = (0.3, 0.5, 0.0)
 SHARES = (0.1, 0.2, 0.5)
 HISTORY = 3
@@ -130,10 +131,15 @@ def let_go_s(seen: Sequence[tuple[Reading, float]], condition: Condition) -> flo
     return None
 
 
-def study(kind: str, seed: int) -> Score:
-    """Two hundred coolings."""
-    dice = random.Random(seed)
+def study(kind: str, seeds: Sequence[int] = SEEDS) -> Score:
+    """Two hundred coolings a seed."""
     score = Score()
+    for seed in seeds:
+        _cool_all(kind, random.Random(seed), score)
+    return score
+
+
+def _cool_all(kind: str, dice: random.Random, score: Score) -> None:
     for phone in phones(kind, dice):
         memory = HeatMemory()
         for cooling in range(COOLINGS):
@@ -153,7 +159,6 @@ def study(kind: str, seed: int) -> Score:
             memory.disturbed()
             if cooling % 5 == 0:
                 _score_start(score, seen, condition)
-    return score
 
 
 def _score_prediction(
@@ -208,7 +213,7 @@ def main() -> None:
     heads = ("study", "n", "wait", "error after 1/10, 1/5, 1/2", "in interval", "starts outside")
     print("{:16} {:>4} {:>7}  {:>30}  {:>11}  {}".format(*heads))
     for kind in ("constant room", "drifting room", "higher order"):
-        score = study(kind, seed=2026)
+        score = study(kind)
         medians = ", ".join(f"{statistics.median(score.errors[s]):.1%}" for s in SHARES)
         wait = f"{statistics.median(score.waits_s):.0f} s"
         inside = f"{statistics.mean(score.inside):.0%}"
