@@ -68,6 +68,12 @@ class Condition(Noun):
     warmup_steps: int | None = Field(default=None, ge=0, le=10_000)
     steps_min: int | None = Field(default=None, ge=1, le=1_000_000)
     time_min_s: float | None = Field(default=None, ge=0, le=7200)
+    sample_hz: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="as often as a run's length allows; None: 10, long 1",
+    )
     too_large: Literal["try"] | None = Field(
         default=None, description="try what is predicted not to fit, instead of refusing it"
     )

@@ -18,7 +18,8 @@ from workloads.messages import Job
 def prepare(phone: Phone, job: Job, runner: str, scene: Scene, shelf: Path, state_dir: Path) -> Ask:
     """Bring plan, node list, data, kernels or a foreign program, and answer what to launch."""
     launching = launch_of(job.case, job.condition.launch)
-    ask = Ask(runner, job.case, scene.cores, launching, scene.sampled)
+    hz = job.condition.sample_hz
+    ask = Ask(runner, job.case, scene.cores, launching, scene.sampled, sample_hz=hz)
     if ask.case.data is not None:
         ask = replace(ask, data=install_data(phone, ask.case.data, shelf))
     if ask.case.backend == "opencl":

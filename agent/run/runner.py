@@ -3,6 +3,7 @@
 It outlives the link: a cable that is back within half a minute costs nothing but that.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -46,7 +47,8 @@ PATIENCE_S = 30.0
 CALL_S = 10.0
 STOP_S = 1.0
 SHORT_RUN_S = 60.0
-SHORT_PERIOD_MS, LONG_PERIOD_MS = 100, 1000
+SHORT_HZ, LONG_HZ = 10, 1
+READINGS_MAX = 6000  # of one run: what a phone's small link brings in within seconds
 TRACE_STEPS = 5  # their stamps are in their time, so few
 
 _BLAME: dict[str, type[FarmError]] = {
@@ -79,6 +81,7 @@ class Ask:
     data: str | None = None  # where its data file lies on the phone
     kernels: str | None = None  # where its OpenCL kernels lie
     tuned: str | None = None  # the numbers that were found for them on this phone
+    sample_hz: int | None = None  # None: by the length of the run
 
     @property
     def threads(self) -> int:
@@ -87,8 +90,11 @@ class Ask:
 
     @property
     def period_ms(self) -> int:
-        """How often nodes are sampled: less often where it goes on for long."""
-        return SHORT_PERIOD_MS if self.launch.seconds <= SHORT_RUN_S else LONG_PERIOD_MS
+        """How often nodes are sampled: as asked, but less often where it goes on for long."""
+        launch = self.launch
+        usual_hz = SHORT_HZ if launch.seconds <= SHORT_RUN_S else LONG_HZ
+        least_ms = 1000 * launch.max_seconds / READINGS_MAX
+        return math.ceil(max(1000 / (self.sample_hz or usual_hz), least_ms))
 
     @property
     def limit_s(self) -> float:

@@ -123,6 +123,7 @@ _READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
     "warmup_steps": _whole,
     "steps_min": _whole,
     "time_min": _duration,
+    "sample_hz": _whole,
     "too_large": _too_large,
     "gpu_freq": _freq,
     "thermal_daemons": _thermal_daemons,

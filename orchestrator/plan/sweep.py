@@ -21,7 +21,8 @@
     conditions:                  what is the same in every cell
       freq: high
       cool_wait_max: 20m         also start_temp_max_c (a number, or any), battery_min_pct,
-                                 warmup_steps, steps_min and time_min (how long a run looks)
+                                 warmup_steps, steps_min and time_min (how long a run looks),
+                                 sample_hz (up to 100, while that leaves at most 6000 readings)
     defaults: {batch_size: 32}   for whatever neither a cell nor `conditions` says
     repeat: 3                    runs of every cell on every phone, or until it is known:
       until: 2%                  half the width of the median's interval,

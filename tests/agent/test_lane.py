@@ -2,9 +2,11 @@
 
 import json
 import socket
+import statistics
 import threading
 import time
 import zlib
+from itertools import pairwise
 
 import pytest
 
@@ -23,14 +25,15 @@ from agent.run.runner import Ask, write_plan
 from kernels.manifest import runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
-from tests.agent.trial import LONG_AND_COOL, Trial, a_trial, blamed
+from tests.agent.trial import LONG_AND_COOL, SOON, Trial, a_trial, blamed
 from tests.agent.virtual_phones import VirtualPhone, open_phone
-from workloads.condition import Launch
+from workloads.catalogue import bind
+from workloads.condition import Condition, Launch, Protocol
 from workloads.fault import Blame
 from workloads.measure import Source, Standing
 from workloads.messages import chunks_of
 from workloads.noun import digest_of_bytes
-from workloads.phone import ControlLevel, choose_cores
+from workloads.phone import ControlLevel, CoreSet, choose_cores
 
 __all__ = ("a_trial",)  # fixture
 
@@ -58,6 +61,34 @@ def test_a_cold_run_yields_a_valid_report(phone: Phone, desk: Desk) -> None:
     assert not journal_file(desk.state_dir, phone.known.serial).exists()
     waited = report.stage_s["cool"] + report.stage_s["run"]
     print(f"cold run: {took:.2f} s, of which {took - waited:.3f} s overhead")  # noqa: T201
+
+
+def test_a_run_is_sampled_as_often_as_asked(phone: Phone, desk: Desk) -> None:
+    job = a_job(phone.known.serial, **SOON, time_min_s=2, sample_hz=50)
+    outcome = attempt(job, phone, desk)
+    assert outcome.report.fault is None, outcome.report.fault
+    assert outcome.telemetry is not None
+    moments = json.loads(zlib.decompress(outcome.telemetry))["readings"]["t_ns"]
+    apart_ms = [(later - sooner) / 1e6 for sooner, later in pairwise(moments)]
+    assert 20 == pytest.approx(statistics.median(apart_ms), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "period_ms"),
+    [
+        (Condition(), 100),
+        (Condition(sample_hz=100), 10),
+        (Condition(protocol=Protocol.ENDURANCE), 1000),
+        (Condition(protocol=Protocol.ENDURANCE, sample_hz=10), 100),
+        (Condition(protocol=Protocol.ENDURANCE, sample_hz=100), 100),  # else too many readings
+        (Condition(protocol=Protocol.SOAKED, sample_hz=10), 400),
+    ],
+)
+def test_long_runs_are_sampled_less_often(condition: Condition, period_ms: int) -> None:
+    cores = CoreSet(name="big1", cpus=(4,))
+    hz = condition.sample_hz
+    asked = Ask("runner", bind("mlp-4", {}), cores, condition.launch, [], sample_hz=hz)
+    assert period_ms == asked.period_ms
 
 
 def test_the_phone_saw_everything_in_order(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
