@@ -14,7 +14,7 @@ from orchestrator.study.kinds import EACH, FLEET, Found, Missing, same_model
 from workloads.measure import Source
 
 REPLAY = "calibration replay"
-HEADINGS = ("CLAIM", "THEIRS", "OURS", "PHONE", "RUNS", "SOURCE", "READING")
+HEADINGS = ("CLAIM", "THEIRS", "PHONE", "OURS", "RUNS", "SOURCE", "READING")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Line:
         if self.replayed:
             return f"{REPLAY}, {said}"
         if self.claim.absolute and not same_model(self.claim.own_model, self.model):
-            return f"another phone, {said}"
+            computer = self.found.provenance.source is Source.HOST
+            return f"{'a computer' if computer else 'another phone'}, {said}"
         return said
 
     @property
@@ -75,7 +76,8 @@ class Line:
         """The line under HEADINGS."""
         runs = str(self.found.n) if self.found else ""
         theirs = f"{self.claim.theirs} ({self.claim.seen_on})"
-        return (self.claim.text, theirs, self.ours, self.model, runs, self.source, self.reading)
+        reading = self.reading if self.found else self.why
+        return (self.claim.text, theirs, self.model, self.ours, runs, self.source, reading)
 
     def as_json(self, study: Study) -> dict[str, object]:
         """The line for programs."""
@@ -180,7 +182,8 @@ def _fleet_line(claim: Claim, ask: Ask, evidence: Evidence) -> Line:
 def _held_together(claim: Claim, found: Found) -> str:
     if claim.value is not None and found.value is not None:
         if claim.value > 0 and found.value > 0:
-            return f"{found.value / claim.value:.2f} × theirs"
+            times = found.value / claim.value
+            return f"{f'{times:.2f}' if times >= 0.1 else number(times)} × theirs"
         more = found.value - claim.value
         return f"{number(abs(more))} {'more' if more > 0 else 'less'} than theirs"
     if claim.within is not None and (found.span or found.value is not None):

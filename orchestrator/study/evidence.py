@@ -4,6 +4,7 @@ An observation is one figure under one set of circumstances on one phone, with a
 them stand the outcomes, so that what is missing has a reason.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ _LACKING = {
     "accuracy_last": "nothing was judged: a virtual phone trains nothing",
     "accuracy_first": "nothing was judged: a virtual phone trains nothing",
     "op_share": "its operations were not traced",
+    "op_energy_share": "no energy was sampled beside its operations",
 }
 
 
@@ -179,12 +181,20 @@ def _reported(run: MeasuredRun) -> Iterator[Figured]:
             yield at, "energy_net_per_step_mj", step * net / whole, provenance
 
 
+_STAGE = re.compile(r"^\w+ while \w+: ")
+
+
+def _plainly(note: str) -> str:
+    """The first sentence of what the store says of a run, without kind and stage."""
+    return _STAGE.sub("", note).partition(". ")[0].rstrip(".")
+
+
 def _outcome(
     planned: RunOutcome,
     reasons: Mapping[tuple[str, int], str],
     known: Mapping[str, tuple[str, Provenances | None]],
 ) -> Outcome:
-    why = reasons.get((planned.trial, planned.repeat), planned.why)
+    why = reasons.get((planned.trial, planned.repeat)) or _plainly(planned.why)
     counts = planned.state is RunState.DONE and planned.verdict is Standing.VALID
     word = str(planned.fit or planned.state)
     if planned.fit in (Fit.FITS, Fit.SWAPS) and not counts:

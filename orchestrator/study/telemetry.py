@@ -18,7 +18,8 @@ TRACE_NS = 1465 * 1_000_000_000
 def figures_told(run: MeasuredRun, told: Mapping[str, Any]) -> Iterator[Figured]:
     """What the telemetry of a run adds to its report."""
     if time := run.metrics.get("step_ms") or run.metrics.get("last_minute_step_ms"):
-        yield from _operations(told, time.provenance)
+        energy = run.metrics.get("energy_j")
+        yield from _operations(told, time.provenance, energy.provenance if energy else None)
         yield from _first_step(told, time.provenance)
     if clock := run.metrics.get("clock_held_share") or run.metrics.get("time_to_throttle_s"):
         yield from _settled_clock(told, clock.provenance)
@@ -26,17 +27,26 @@ def figures_told(run: MeasuredRun, told: Mapping[str, Any]) -> Iterator[Figured]
         yield from _body_rise(run, told, heat.provenance)
 
 
-def _operations(told: Mapping[str, Any], provenance: Provenance) -> Iterator[Figured]:
-    """The share of a step, and the power, of every kind of operation."""
+def _operations(
+    told: Mapping[str, Any], time: Provenance, energy: Provenance | None
+) -> Iterator[Figured]:
+    """The share of a step's time, and of its energy, that every kind of operation has."""
     try:
         ops = join(telemetry_of(told))
     except Refused:
         return
     shares: dict[str, float] = {}
+    joules: dict[str, float] = {}
     for op in ops:
         shares[op.kind] = shares.get(op.kind, 0.0) + op.share
+        if op.energy_mj is not None:
+            joules[op.kind] = joules.get(op.kind, 0.0) + op.energy_mj
     for kind, share in shares.items():
-        yield {"op_kind": kind}, "op_share", share, provenance
+        yield {"op_kind": kind}, "op_share", share, time
+    whole = sum(joules.values())
+    for kind, part in joules.items():
+        if energy is not None and whole > 0:
+            yield {"op_kind": kind}, "op_energy_share", part / whole, energy
 
 
 def _first_step(told: Mapping[str, Any], provenance: Provenance) -> Iterator[Figured]:

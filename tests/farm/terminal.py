@@ -1,10 +1,15 @@
 """The farm as a user starts it: commands in a folder, and what they leave running."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pytest
+
+from orchestrator.cli import main
 from tests.farm.conftest import ROOT, wait_for
 
 MAIN = [sys.executable, "-m", "orchestrator"]
@@ -21,6 +26,18 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
         text=True,
         start_new_session=True,
     )
+
+
+def in_this_process(*words: str) -> tuple[int, str, str]:
+    """Run a command here, through its real front door: exit code, stdout, stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    argv, sys.argv = sys.argv, ["farm", *words]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = argv
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
 
 def processes_of(folder: Path) -> list[str]:

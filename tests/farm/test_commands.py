@@ -1,33 +1,23 @@
 """The rest of the command line: one grammar, and every change says what it did and how to undo."""
 
-import io
 import json
 import os
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.commands.checks import Level, judge_broker
 from orchestrator.dispatch.broker import Broker
 from tests.farm.conftest import Farm, run_farm
+from tests.farm.terminal import in_this_process
 from workloads.lab import Lab
 
 NOOP = "farm: 1\nname: {name}\nworkload: noop\nphones: all\nrepeat: 1\n"
 
 
 def call(farm: Farm, *words: str) -> tuple[int, str, str]:
-    """Run a command in this process, through its real front door: exit code, stdout, stderr."""
-    out, err = io.StringIO(), io.StringIO()
-    argv, sys.argv = sys.argv, ["farm", *words, "--lab", str(farm.lab.root)]
-    try:
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = argv
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+    """A command on this farm: exit code, stdout, stderr."""
+    return in_this_process(*words, "--lab", str(farm.lab.root))
 
 
 def done(farm: Farm, *words: str) -> str:

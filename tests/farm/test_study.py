@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.farm.conftest import ROOT, Farm, run_farm
-from tests.farm.terminal import nothing_left, start
+from tests.farm.conftest import ROOT, Farm
+from tests.farm.terminal import in_this_process, nothing_left, start
 from tests.kernels.pocl import need_pocl
 
 SHORT = "cambridge-copy-share"  # three runs a phone, and three that no virtual phone can do
@@ -21,15 +21,16 @@ def of_the_readme() -> list[list[str]]:
     return [line.split("#")[0].split()[1:] for line in block.splitlines()]
 
 
-def test_the_readme_asks_the_studies(farm: Farm, tmp_path: Path) -> None:
+def test_the_readme_asks_the_studies(
+    farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Listed, shown, run on six virtual phones, and answered again from the store."""
-    asked = [words for words in of_the_readme() if "--virtual" not in words]
+    monkeypatch.chdir(tmp_path)
     said = {}
-    for words in asked[:4]:
+    for words in of_the_readme()[:4]:
         here = [str(farm.lab.root) if word == "lab" else word for word in words]
-        made = start(tmp_path, *here)
-        out, err = made.communicate(timeout=120)
-        assert 0 == made.returncode, f"{words}: {err}"
+        code, out, err = in_this_process(*here)
+        assert 0 == code, f"{words}: {err}"
         said[words[1]] = out
     assert 20 == len(said["list"].splitlines()) - 1
     assert "EMDL'21" in said["show"]
@@ -37,8 +38,8 @@ def test_the_readme_asks_the_studies(farm: Farm, tmp_path: Path) -> None:
     for text in (said["run"], said["answer"]):
         assert "simulated (extrapolated)" in text
         assert "0.91 (OnePlus 6)" in text, "their claim, and whose"
-        assert "unavailable: our backend leaves everything on the GPU" in text
-        assert "backend 'opencl' is not built in" in text, "what a phone lacks is said"
+        assert "any phone\tunavailable\t\t\tour backend leaves everything on the GPU" in text
+        assert "failed: unsupported: backend 'opencl' is not built in" in text
         assert 6 == text.count("share of moving data on the CPU\t")
     page = (tmp_path / f"{SHORT}.simulated.html").read_text()
     assert "arXiv 2202.10100" in page
@@ -55,9 +56,9 @@ def test_what_cannot_be_asked_is_one_sentence(farm: Farm, tmp_path: Path) -> Non
         (6, "has never run emdl-thermal", ("answer", "emdl-thermal", "--lab", farm.lab.root)),
         (7, "emdl-thermal has no sweep for this host", ("run", "emdl-thermal", "--native")),
     ):
-        made = run_farm("study", *words)
-        assert (code, True) == (made.returncode, sentence in made.stderr), made.stderr
-        assert "Traceback" not in made.stderr
+        left, _, err = in_this_process("study", *map(str, words))
+        assert (code, True) == (left, sentence in err), err
+        assert "Traceback" not in err
 
 
 @pytest.mark.slow

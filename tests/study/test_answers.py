@@ -220,9 +220,9 @@ def test_a_rejected_energy_is_no_observation() -> None:
     case, condition = bind("mlp-4", {}), Condition()
     refused = RunOutcome(
         *("t", 0, 0, 0, "a", case, condition, RunState.FAILED, None, Fit.TOO_LARGE),
-        *(None, "it needs 9 GB"),
+        *(None, "TooLarge while prepare: It needs 9 GB. Use a smaller batch."),
     )
-    assert "predicted too large: it needs 9 GB" == evidence_of([], [refused]).why_not("a", "", {})
+    assert "predicted too large: It needs 9 GB" == evidence_of([], [refused]).why_not("a", "", {})
 
 
 def test_kernels_that_did_not_train_are_no_evidence() -> None:

@@ -21,7 +21,7 @@ NAMES = {
     *("tx2-feasibility", "tx2-predictability", "tx2-daily"),
 }
 # what telemetry adds to the figures of a report
-TOLD = {"op_share", "first_step_ratio", "settled_clock_share", "body_rise_c"}
+TOLD = {"op_share", "op_energy_share", "first_step_ratio", "settled_clock_share", "body_rise_c"}
 TOLD |= {"energy_net_per_step_mj"}
 
 
