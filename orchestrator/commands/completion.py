@@ -60,6 +60,13 @@ def complete_phone(
     return [CompletionItem(serial) for serial in serials if serial.startswith(begun)]
 
 
+def complete_study(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of studies."""
+    from orchestrator.study.catalogue import studies
+
+    return [CompletionItem(name) for name in studies() if name.startswith(begun)]
+
+
 def _board(ctx: click.Context) -> dict[str, list[dict[str, str]]]:
     from orchestrator.dispatch.broker import Broker
     from workloads.fault import FarmError

@@ -38,7 +38,7 @@ class Line:
             said = number(low) if low == high else f"{number(low)} to {number(high)}"
             return f"{said} {unit}".strip() + f" ({found.words})"
         if found.value is None:
-            return found.words
+            return f"{found.words} ({found.more})" if found.more else found.words
         spread = f" ±{100 * found.half_rel:.0f} %" if found.half_rel >= 0.005 else ""
         words = f" ({found.words})" if found.words else ""
         return f"{with_unit(found.value, unit)}{spread}{words}"
@@ -191,7 +191,8 @@ def _held_together(claim: Claim, found: Found) -> str:
     if claim.least is not None and found.value is not None:
         return "holds" if found.value >= claim.least else "does not hold"
     if claim.word and found.words:
-        return "the same" if found.words.casefold() in claim.word.casefold() else "not the same"
+        meant = {word.casefold() for word in (claim.word, *claim.means)}
+        return "the same" if found.words.casefold() in meant else "not the same"
     return "they give no number" if claim.theirs == "no number" else "not comparable"
 
 

@@ -98,7 +98,8 @@ class Claim(Noun):
     value: float | None = None
     within: tuple[float, float] | None = None
     least: float | None = None
-    word: str = Field(default="", description="one, or several that mean the same")
+    word: str = ""
+    means: tuple[str, ...] = Field(default=(), description="what that is called here")
     unit: str = ""
     source: str = Field(default="", description="where not the study's own")
     fitted: str = Field(default="", description="the model whose twin was fitted to this")

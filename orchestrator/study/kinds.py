@@ -5,16 +5,17 @@ model's error included; of fewer than three runs, half of where they lay.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from orchestrator.analysis.claim import RUNS_FOR_A_CLAIM
 from orchestrator.analysis.provenance import weakest
 from orchestrator.analysis.ranks import tau
 from orchestrator.analysis.stats import geometric_mean, median, median_interval
 from orchestrator.study.catalogue import Ask, number
-from orchestrator.study.evidence import Circumstances, Evidence, Observation
-from workloads.measure import Provenance
+from orchestrator.study.evidence import Circumstances, Evidence, Observation, is_at
+from workloads.measure import Model, Provenance
 
 SHOWN_MAX = 6
 
@@ -33,6 +34,7 @@ class Found:
     half_rel: float = 0.0
     span: tuple[float, float] | None = None
     words: str = ""  # all of the answer, or what else there is to say of a number
+    more: str = ""  # what else there is to say of words
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,7 @@ def change(ask: Ask, evidence: Evidence, phone: str) -> Found:
 
 def best(ask: Ask, evidence: Evidence, phone: str) -> Found:
     """Which place on an axis has the least of a figure, or the most."""
-    figures = _along(ask, ask.metric, evidence, phone)
-    chosen = (max if ask.most else min)(figures, key=lambda name: figures[name].value)
-    figure = figures[chosen]
-    origin = weakest(each.provenance for each in figures.values())
-    return Found(figure.n, origin, words=chosen)
+    return _first(_along(ask, ask.metric, evidence, phone), ask.most)
 
 
 def front(ask: Ask, evidence: Evidence, phone: str) -> Found:
@@ -138,8 +136,6 @@ def makeup(ask: Ask, evidence: Evidence, phone: str) -> Found:
 
 def outcome(ask: Ask, evidence: Evidence, phone: str) -> Found:
     """What became of runs, in a word."""
-    from orchestrator.study.evidence import is_at
-
     found = [each for each in evidence.outcomes if each.phone == phone and is_at(each.at, ask.at)]
     origins = [each.provenance for each in found if each.provenance is not None]
     if not found or not origins:
@@ -172,9 +168,7 @@ def winner(ask: Ask, evidence: Evidence) -> Found:
     figures = _by_phone(ask.metric, ask.at, evidence)
     if len(figures) < 2:
         raise Missing("that takes two phones, and there are fewer with such a figure")
-    first = (max if ask.most else min)(figures, key=lambda phone: figures[phone].value)
-    origin = weakest(figure.provenance for figure in figures.values())
-    return Found(figures[first].n, origin, words=evidence.phones[first])
+    return _first({evidence.phones[each]: figure for each, figure in figures.items()}, ask.most)
 
 
 def agreement(ask: Ask, evidence: Evidence) -> Found:
@@ -226,6 +220,22 @@ def same_model(one: str, other: str) -> bool:
     """Whether two names may be those of one model: 'Meizu 16T' and 'MEIZU 16T 8GB'."""
     first, second = sorted(({*one.casefold().split()}, {*other.casefold().split()}), key=len)
     return bool(first) and first <= second
+
+
+def _first(figures: Mapping[str, _Figure], most: bool) -> Found:
+    """Who has the least, or the most, and how far ahead of the next; chance is called so."""
+    ordered = sorted(figures, key=lambda name: figures[name].value, reverse=most)
+    first = figures[ordered[0]]
+    origin = weakest(figure.provenance for figure in figures.values())
+    if len(ordered) == 1:
+        return Found(first.n, origin, words=ordered[0], more="the only one")
+    second = figures[ordered[1]]
+    above, below = (first, second) if most else (second, first)
+    ahead = _divided(above, below)
+    apart = (ahead.value or 0.0) - 1 > ahead.half_rel and origin.model is not Model.EXTRAPOLATED
+    unsure = "" if apart and ahead.n >= RUNS_FOR_A_CLAIM else ", which may be chance"
+    more = f"{ahead.value or 0.0:.2f} times before {ordered[1]}{unsure}"
+    return Found(first.n, origin, words=ordered[0], more=more)
 
 
 def _phone_of(model: str, evidence: Evidence, among: Iterable[str]) -> str | None:

@@ -12,6 +12,7 @@ from workloads.timeline import CLOCK, Course, join, telemetry_of
 Figured = tuple[dict[str, str | int], str, float, Provenance]
 _MINUTE_NS = 60_000_000_000
 _TEN_S_NS = 10_000_000_000
+_AWAKE_NS = 2_000_000_000  # the governor has noticed the load
 TRACE_NS = 1465 * 1_000_000_000
 
 
@@ -60,13 +61,13 @@ def _first_step(told: Mapping[str, Any], provenance: Provenance) -> Iterator[Fig
 
 
 def _settled_clock(told: Mapping[str, Any], provenance: Provenance) -> Iterator[Figured]:
-    """The fastest cores' clock in the last minute, as a share of that of the first ten seconds."""
+    """The fastest cores' clock in the last minute, as a share of their first, once awake."""
     rates = []
     for name, course in told.get("courses", {}).items():
         moments = course["t_ns"]
         if name.startswith(CLOCK) and len(moments) > 2 and moments[-1] - moments[0] > _MINUTE_NS:
             whole = Course(moments, course["total"])
-            first = whole.between(moments[0], moments[0] + _TEN_S_NS)
+            first = whole.between(moments[0] + _AWAKE_NS, moments[0] + _AWAKE_NS + _TEN_S_NS)
             last = whole.between(moments[-1] - _MINUTE_NS, moments[-1])
             if first and last:
                 rates.append((first / 10, last / 60))

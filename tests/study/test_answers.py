@@ -131,12 +131,29 @@ def test_the_best_place_on_two_axes_is_named() -> None:
     )
     ask = {"kind": "best", "metric": "step_ms", "along": "cores freq"}
     (line,) = lines(found, word="big4 high", ask=ask)
-    assert ("big4 high", "the same") == (line.ours, line.reading)
+    assert "big4 high (4.00 times before big4 low, which may be chance)" == line.ours, "one run"
+    assert "the same" == line.reading
     (line,) = lines(found, word="big4 high", ask=ask | {"metric": "energy_j"})
-    assert ("little1 low", "not the same") == (line.ours, line.reading)
+    assert "not the same" == line.reading
     both = ask | {"kind": "front", "over_metric": "energy_j"}
     (line,) = lines(found, ask=both)
     assert "big4 high, big1 low, little1 low" == line.ours, "big4 low is beaten in both"
+
+
+def test_a_lead_is_more_than_chance_when_runs_and_model_say_so() -> None:
+    ask = {"kind": "best", "metric": "step_ms", "along": "cores"}
+    for made, second, words in (
+        (MEASURED, 12.0, "1.20 times before big2"),
+        (MEASURED, 10.01, "1.00 times before big2, which may be chance"),
+        (FITTED, 11.0, "1.10 times before big2, which may be chance"),
+        (EXTRAPOLATED, 90.0, "9.00 times before big2, which may be chance"),
+    ):
+        found = evidence(
+            seen(MEIZU, "step_ms", *[10.0, 10.01, 9.99, 10.0], made=made, cores="big4"),
+            seen(MEIZU, "step_ms", *[second] * 4, made=made, cores="big2"),
+        )
+        (line,) = lines(found, word="big4", ask=ask)
+        assert f"big4 ({words})" == line.ours
 
 
 def test_the_largest_batch_below_a_limit() -> None:

@@ -1,0 +1,156 @@
+"""Where a study is carried out: a lab that is up, one for the occasion, or kernels alone."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.commands.common import open_broker, open_store, read_lab
+from workloads.fault import Refused
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.broker import Broker
+    from orchestrator.store.database import Database
+    from orchestrator.study.catalogue import Study
+    from orchestrator.study.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a study is carried out."""
+
+    lab: Path | None
+    virtual: bool
+    native: bool
+    speed: float
+    folder: Path | None
+
+    @property
+    def private(self) -> bool:
+        """Whether a lab is brought up for it, and taken down."""
+        return self.virtual or self.native
+
+
+def on_kernels(found: "Study") -> "Evidence":
+    """Let the OpenCL harness answer, on the device that it would choose."""
+    from kernels.harness.cli import choose
+    from orchestrator.study.kernels import observe, steps_of
+
+    chosen = choose(None)
+    with click.progressbar(length=steps_of(found), label=found.name, file=sys.stderr) as bar:
+        return observe(found, chosen, lambda: bar.update(1))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a lab has of a study once its runs are in."""
+
+    db: "Database"
+    sweeps: tuple[str, ...]
+    evidence: "Evidence"
+    root: Path
+
+
+@contextmanager
+def on_phones(
+    found: "Study", place: Place, external: Path | None, quietly: bool
+) -> Iterator[Stored]:
+    """Have a lab run a study's sweeps, and follow them to their end."""
+    from orchestrator.studying import gather, submit_all
+
+    texts, fetch = with_external(found.sweeps(place.native), external)
+    with _lab(found, place) as (db, broker, intact, root):
+        keep_beside(external, root)
+        sweeps, left_out = submit_all(texts, db, broker, fetch)
+        _follow(db, broker, sweeps, intact, quietly)
+        yield Stored(db, tuple(sweeps), gather(db, sweeps, left_out), root)
+
+
+Up = tuple["Database", "Broker", Callable[[], bool], Path]
+
+
+@contextmanager
+def _lab(found: "Study", place: Place) -> Iterator[Up]:
+    """The lab that is up, or one that is brought up and taken down."""
+    if not place.private:
+        lab = read_lab(place.lab or Path(os.environ.get("FARM_LAB") or "lab"))
+        broker = open_broker(lab)
+        yield open_store(lab), broker, lambda: True, lab.root
+        return
+    from orchestrator.lab.children import stop_on_signals
+    from orchestrator.lab.demo import demo_lab
+    from orchestrator.lab.virtual import NATIVE, PROFILES
+    from workloads.lab import Lab
+
+    stop_on_signals()
+    for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
+        os.environ.pop(variable, None)  # a lab of its own, whatever its user works with
+    kind = "native" if place.native else "simulated"
+    stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    folder = place.folder or Path(f"{found.name}-{kind}-{stamp}")
+    phones = NATIVE if place.native else found.phones or PROFILES
+    speed = 1.0 if place.native else place.speed
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        click.echo(f"[{time.monotonic() - began:4.1f} s] {text}", err=True)
+
+    with demo_lab(Lab.read(folder, {}), speed, say, phones) as up:
+        yield up.db, up.broker, up.intact, folder
+
+
+def _follow(
+    db: "Database",
+    broker: "Broker",
+    sweeps: Sequence[str],
+    intact: Callable[[], bool],
+    quietly: bool,
+) -> None:
+    from orchestrator.commands.hands import Hands
+    from orchestrator.commands.watch import read_filter
+    from orchestrator.studying import wait_for
+    from orchestrator.tui.follow import Wish, follow
+
+    if quietly:
+        wait_for(sweeps, db, intact)
+        return
+    for sweep in sweeps:
+        follow(
+            *(db, broker, Wish(sweep, "study")),
+            lambda view: intact() and view.sweeps[0].finished,
+            read_filter,
+            Hands(db, broker),
+        )
+
+
+def with_external(
+    texts: Sequence[str], manifest: Path | None
+) -> tuple[list[str], Callable[[str], str]]:
+    """Sweeps with a foreign engine in its place, or without that place."""
+    place = ', "external:engine"'
+    if manifest is None:
+        from orchestrator.plan.cases import fetch_nothing
+
+        return [text.replace(place, "") for text in texts], fetch_nothing
+    if not any(place in text for text in texts):
+        raise Refused("this study has no place for a foreign engine; emdl-library has")
+    return list(texts), lambda _: manifest.read_text(encoding="utf-8")
+
+
+def keep_beside(manifest: Path | None, root: Path) -> None:
+    """Bring what lies beside a manifest to the lab; agents look there by digest."""
+    if manifest is None:
+        return
+    from orchestrator.commands.workload import keep_file
+
+    shelf = read_lab(root).files_folder
+    for file in manifest.parent.iterdir():
+        if file.is_file() and file != manifest:
+            keep_file(file, shelf)
