@@ -205,6 +205,6 @@ def _outcome(
         circumstances_of(planned.case, planned.condition),
         word,
         counts,
-        safe_text(why, 160),
+        safe_text(why, 240),
         provenances.time if provenances else None,
     )
