@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from orchestrator.store.control import Change
     from orchestrator.store.database import Database
 
+DEFAULT_LAB = Path("lab")
 lab_option = click.option(
     "--lab",
     "lab_folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("lab"),
+    default=DEFAULT_LAB,
     envvar="FARM_LAB",
     show_default=True,
     help="The lab folder.",
@@ -42,7 +43,7 @@ def open_store(lab: Lab) -> "Database":
     from orchestrator.store.database import Database
 
     if lab.embedded_store and not lab.store_file.exists():
-        up = f"start it with 'farm up --lab {lab.root}'"
+        up = f"start it with 'farm up --lab {lab.root}', or name another with --lab or FARM_LAB"
         raise StoreDown(f"the lab in {lab.root} has no store yet; {up}")
     database = Database(lab.store_url)
     database.check()

@@ -23,6 +23,7 @@ from orchestrator.commands.common import (
     somebody,
 )
 from orchestrator.commands.completion import complete_sweep
+from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from orchestrator.store.control import By, Change
@@ -127,6 +128,10 @@ def audit(of: str | None, limit: int, lab_folder: Path, as_json: bool) -> None:
         for item in found
     ]
     print_table(("AT (UTC)", "WHO", "DID", "TO", "UNDO"), rows)
+    if not rows:
+        click.echo(
+            f"Nobody has decided anything{f' about {safe_text(of)}' if of else ''}.", err=True
+        )
 
 
 VERBS = (pause, resume, cancel, retry, priority)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import lab_option, read_lab
+from orchestrator.commands.common import DEFAULT_LAB, lab_option, read_lab
 from workloads.fault import BrokerDown
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def up(
             agents = [] if no_agent else [lab_up.agent_child(lab, host, *options)]
             with lab_up.services(lab, agents) as children:
                 click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
+                if lab.root != DEFAULT_LAB.absolute():
+                    click.echo(f"Commands look for ./{DEFAULT_LAB}; so: export FARM_LAB={lab.root}")
                 click.echo("Ctrl-C stops it; what is queued stays queued.")
                 lab_up.keep([*phones, *children], phones_now.tell)
         except KeyboardInterrupt:
