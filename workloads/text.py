@@ -6,6 +6,7 @@ must never reach a screen, a log or a table. Applied where text enters and again
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _KEEP = {"\t", "\n"}
 _NUMBER = re.compile(r"(\d+)")
@@ -34,6 +35,7 @@ def _kept(raw: str, lines: bool) -> list[str]:
     return kept
 
 
+@lru_cache(4096)
 def natural(text: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts names the way people count: batch 32 before batch 256."""
     return tuple(
