@@ -76,7 +76,7 @@ def list_profiles() -> None:
 @click.option(
     "--ready-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON, written once all phones listen.",
+    help="JSON, written once all phones listen; those it names listen where they did.",
 )
 @mischief_options
 def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
@@ -104,7 +104,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     from dataclasses import replace
 
     from agent.virtual.profiles import profile_ids
-    from agent.virtual.shelf import ShelfPlan
+    from agent.virtual.shelf import ShelfPlan, ports_of
     from agent.virtual.specs import mixed, read_fleet, read_words
 
     try:
@@ -121,6 +121,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock, native)
     plan = replace(plan, mischief=mischief_script, control=control, adb_keys=adb_keys)
     try:
+        plan = replace(plan, ports=ports_of(ready_file) if ready_file else {})
         asyncio.run(_serve(plan, ready_file))
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error

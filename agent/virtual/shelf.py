@@ -10,9 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from agent.virtual.adb.authority import PublicKey, read_public_key
@@ -43,6 +43,7 @@ class ShelfPlan:
     mischief: Path | None = None  # a script of trouble
     control: Path | None = None  # the folder of the socket that takes more of it
     adb_keys: tuple[Path, ...] = ()  # hosts that may come in; without any, all may
+    ports: Mapping[str, int] = field(default_factory=dict)  # by serial; the rest as they come
 
     def specs(self) -> tuple[PhoneSpec, ...]:
         return (*read_words(self.profiles, self.count), *self.phones)
@@ -67,7 +68,10 @@ class Shelf:
         phones = [_phone(spec, plan) for spec in plan.specs()]
         if len({phone.serial for phone in phones}) < len(phones):
             raise ValueError("two phones would have the same serial")
-        ports = [plan.port_base + index if plan.port_base else 0 for index in range(len(phones))]
+        ports = [
+            plan.ports.get(phone.serial, plan.port_base + index if plan.port_base else 0)
+            for index, phone in enumerate(phones)
+        ]
         self.servers = [PhoneServer(phone, port) for phone, port in zip(phones, ports, strict=True)]
         if keys := [_key(path) for path in plan.adb_keys]:
             for server in self.servers:
@@ -123,6 +127,17 @@ def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:
     aside = path.with_name(path.name + ".new")
     aside.write_text(json.dumps([asdict(address) for address in addresses], indent=1) + "\n")
     aside.replace(path)
+
+
+def ports_of(ready_file: Path) -> dict[str, int]:
+    """Where the phones of before listened, so that hosts find them again; nowhere if unknown."""
+    if not ready_file.exists():
+        return {}
+    try:
+        before = [PhoneAddress(**entry) for entry in json.loads(ready_file.read_text())]
+        return {phone.serial: int(phone.address.rpartition(":")[2]) for phone in before}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{ready_file} is no list of phones: {error}") from error
 
 
 @contextmanager

@@ -46,24 +46,25 @@ def demo(folder: Path | None, speed: float) -> int:
         os.environ.pop(name, None)  # the demo is a lab of its own, whatever its user works with
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     try:
-        failed = _run(folder, speed)
+        missing = _run(folder, speed)
     except KeyboardInterrupt:
         click.echo(f"Interrupted. All is stopped; what there is so far is in {folder}.", err=True)
         return 130
     _show(folder)
-    if failed:
-        click.echo(f"{failed} runs failed; see {folder / 'logs'}", err=True)
-    return FAILURES if failed else 0
+    if missing:
+        click.echo(f"{missing} runs failed or are held; see {folder / 'logs'}", err=True)
+    return FAILURES if missing else 0
 
 
 def _run(folder: Path, speed: float) -> int:
-    """Bring the lab up, run the sweep and take the lab down; answer how many runs failed."""
+    """Bring the lab up, run the sweep and take the lab down; answer how many runs are missing."""
     from orchestrator.commands.hands import Hands
     from orchestrator.commands.watch import read_filter
     from orchestrator.lab.demo import demo_lab
+    from orchestrator.nouns import RunState
     from orchestrator.store.queries import sweep_summaries
     from orchestrator.submission import submit
-    from orchestrator.tui.follow import Wish, follow
+    from orchestrator.tui.follow import Wish, follow, is_live
     from workloads.lab import Lab
 
     began = time.monotonic()
@@ -71,18 +72,27 @@ def _run(folder: Path, speed: float) -> int:
     def say(text: str) -> None:
         click.echo(f"[{time.monotonic() - began:4.1f} s] {text}", err=True)
 
-    with demo_lab(Lab.read(folder, {}), speed, say) as up:
-        sent = submit(EXAMPLE.read_text(), up.db, up.broker)
+    unsaid: list[str] = []  # a line of text would spoil a screen that is being drawn
+
+    tell = unsaid.append if is_live() else say
+    with demo_lab(Lab.read(folder, {}), speed, say, tell=tell) as up:
+        sent = up.patiently(lambda: submit(EXAMPLE.read_text(), up.db, up.broker))
         sweep = sent.sweep.id
         say(f"submitted {EXAMPLE.name}: {sent.stored.new_runs} runs")
-        follow(
-            *(up.db, up.broker, Wish(sweep, "demo")),
-            lambda view: up.intact() and view.sweeps[0].finished,
-            read_filter,
-            Hands(up.db, up.broker),
+        wish, hands = Wish(sweep, "demo"), Hands(up.db, up.broker)
+        up.patiently(
+            lambda: follow(
+                *(up.db, up.broker, wish),
+                lambda view: up.intact() and view.sweeps[0].finished,
+                read_filter,
+                hands,
+            )
         )
+        for text in unsaid:
+            say(text)
         say("all runs are in; stopping everything")
-        return sweep_summaries(up.db, sweep)[0].failed
+        runs = up.patiently(lambda: sweep_summaries(up.db, sweep)[0].runs)
+        return runs.get(RunState.FAILED, 0) + runs.get(RunState.HELD, 0)
 
 
 def _show(folder: Path) -> None:

@@ -15,6 +15,8 @@ log = logging.getLogger("farm.lab")
 
 STOP_S = 10.0
 _PR_SET_PDEATHSIG = 1
+# Found beforehand: between fork and exec nothing may be looked for, others may hold its locks.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 @contextmanager
@@ -29,8 +31,8 @@ def _signals_held() -> Iterator[None]:
 
 def _die_with_parent() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Child:
@@ -62,7 +64,7 @@ class Child:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - its parent has one thread
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - two calls into the kernel
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
 
@@ -76,6 +78,12 @@ class Child:
     def alive(self) -> bool:
         """Whether it runs."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it gave up by itself; one that somebody ended did not."""
+        code = self._process.poll() if self._process else None
+        return code is not None and code > 0
 
     def last_words(self) -> str:
         """How it ended: the signal that killed it, or the last line it wrote."""

@@ -5,46 +5,65 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from orchestrator.dispatch.broker import Broker
 from orchestrator.exits import TimedOut
-from orchestrator.lab.children import Child, stop_all
-from orchestrator.lab.up import agent_child, lab_lock, services
+from orchestrator.lab.children import stop_all
+from orchestrator.lab.up import Keeper, agent_child, lab_lock, services
 from orchestrator.lab.virtual import PROFILES, virtual_phones
-from orchestrator.lab_view import LabView, look
+from orchestrator.lab_view import look
 from orchestrator.store.database import Database
-from workloads.fault import FarmTrouble
+from workloads.fault import BrokerDown, StoreDown
 from workloads.lab import Lab
 
 PHONES_S = 30.0
+PATIENCE_S = 30.0
+FAILURES_MAX = 4  # of one service; then it is no accident
 HOSTS = ("host-a", "host-b")
+
+Answer = TypeVar("Answer")
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class DemoLab:
-    """A lab that is up, with its phones idle."""
+    """A lab that is up; whoever is killed meanwhile is brought back by whoever looks."""
 
     lab: Lab
     db: Database
     broker: Broker
-    children: list[Child]
+    keeper: Keeper
 
     def intact(self) -> bool:
-        """Notice a service that died; in a demo nothing is brought back."""
-        for child in self.children:
-            if not child.alive:
-                raise FarmTrouble(f"{child.name} ended: {child.last_words()}")
+        """Have all of it up: whoever has ended is started again."""
+        self.keeper.look()
         return True
+
+    def patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask something of the services; one that was killed is brought back and asked again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask()
+            except (BrokerDown, StoreDown):
+                if not self.keeper.look() and time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 @contextmanager
 def demo_lab(
     lab: Lab,
     speed: float,
-    say: Callable[[str], None],
+    say: Say,
     profiles: Sequence[str] = PROFILES,
+    tell: Say | None = None,
 ) -> Iterator[DemoLab]:
-    """Bring a lab of virtual phones on up to two hosts up, and take all of it down again."""
+    """Bring a lab of virtual phones on up to two hosts up, and take all of it down again.
+
+    What is done is said; who was brought back is told, since that may be while a screen is drawn.
+    """
     with lab_lock(lab):
         say(f"starting {len(profiles)} virtual phones, {speed:.0f} times faster than life")
         phones, addresses = virtual_phones(lab, speed, profiles=profiles)
@@ -58,7 +77,8 @@ def demo_lab(
             say(f"starting broker, store, scheduler, ingest and {len(hosts)} agents")
             with services(lab, agents) as children:
                 db, broker = Database(lab.store_url), Broker(lab.broker_url)
-                demo = DemoLab(lab, db, broker, [*phones, *children])
+                keeper = Keeper([*phones, *children], FAILURES_MAX, tell or say)
+                demo = DemoLab(lab, db, broker, keeper)
                 try:
                     wait_for_phones(demo, len(addresses))
                     say(f"{len(addresses)} phones are idle on {len(hosts)} hosts")
@@ -75,15 +95,17 @@ def _connect(addresses: tuple[str, ...], start: int, count: int) -> list[str | P
     return [part for address in chosen for part in ("--connect", address)]
 
 
-def wait_for_phones(demo: DemoLab, count: int) -> LabView:
+def wait_for_phones(demo: DemoLab, count: int) -> None:
     """Wait until every phone is probed, announced and idle."""
     deadline = time.monotonic() + PHONES_S
     while True:
-        view = look(demo.db, demo.broker)
-        if sum(phone.state == "idle" for phone in view.phones) >= count:
-            return view
-        demo.intact()
+        view = demo.patiently(lambda: look(demo.db, demo.broker))
+        here = [phone.serial for phone in view.phones if phone.state == "idle"]
+        if len(here) >= count:
+            return
+        if demo.keeper.look():
+            deadline = time.monotonic() + PHONES_S
         if time.monotonic() > deadline:
-            here = ", ".join(phone.serial for phone in view.phones if phone.state == "idle")
-            raise TimedOut(f"only these phones came up: {here or 'none'}; see {demo.lab.root}/logs")
+            came = ", ".join(here) or "none"
+            raise TimedOut(f"only these phones came up: {came}; see {demo.lab.root}/logs")
         time.sleep(0.05)

@@ -65,7 +65,9 @@ def wait_for_broker(lab: Lab, child: Child | None) -> None:
             return
         except BrokerDown:
             if child is not None and not child.alive:
-                raise BrokerDown(f"the broker ended: {child.last_words()}") from None
+                if child.failed:
+                    raise BrokerDown(f"the broker ended: {child.last_words()}") from None
+                child.start()  # somebody has killed it meanwhile
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)

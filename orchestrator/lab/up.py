@@ -2,8 +2,10 @@
 
 import fcntl
 import logging
+import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from orchestrator.exits import NotNow
 from orchestrator.lab.children import Child, service_command, stop_all
 from orchestrator.lab.embedded import embedded_broker, wait_for_broker
 from orchestrator.store.database import Database
+from workloads.fault import FarmTrouble
 from workloads.lab import Lab
 
 log = logging.getLogger("farm.lab")
@@ -73,15 +76,40 @@ def agent_child(lab: Lab, host: str, *options: str | Path) -> Child:
     return Child(f"agent-{host}", command, log_file, stop_s=AGENT_STOP_S)
 
 
+class Keeper:
+    """Brings back children that ended; from the thread that made them, for they end with it."""
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        failures_max: float = math.inf,
+        tell: Callable[[str], None] = log.warning,
+    ) -> None:
+        self._children = children
+        self._failures_max = failures_max
+        self._tell = tell
+        self._failures: Counter[str] = Counter()
+        self._ended: dict[str, float] = {}
+
+    def look(self) -> bool:
+        """Start whoever has ended, each with a rest in between; say whether anybody had."""
+        dead = [child for child in self._children if not child.alive]
+        for child in dead:
+            if time.monotonic() - self._ended.get(child.name, -REST_S) < REST_S:
+                continue
+            self._ended[child.name] = time.monotonic()
+            self._failures[child.name] += child.failed
+            if self._failures[child.name] > self._failures_max:
+                raise FarmTrouble(f"{child.name} fails again and again: {child.last_words()}")
+            self._tell(f"{child.name} ended and is started again: {child.last_words()}")
+            child.start()
+        return bool(dead)
+
+
 def keep(children: Sequence[Child], look: Callable[[], None]) -> None:
     """Bring back children that ended, for ever, and look around meanwhile."""
-    ended: dict[str, float] = {}
+    keeper = Keeper(children)
     while True:
-        for child in children:
-            if child.alive or time.monotonic() - ended.get(child.name, 0.0) < REST_S:
-                continue
-            ended[child.name] = time.monotonic()
-            log.warning("%s ended and is started again: %s", child.name, child.last_words())
-            child.start()
+        keeper.look()
         look()
         time.sleep(LOOK_S)

@@ -42,8 +42,10 @@ def virtual_phones(
         child.start()
         deadline = time.monotonic() + START_S
         while not ready.exists():
-            if not child.alive or time.monotonic() > deadline:
+            if child.failed or time.monotonic() > deadline:
                 raise FarmTrouble(f"the virtual phones did not start: {child.last_words()}")
+            if not child.alive:
+                child.start()  # somebody has killed it meanwhile
             time.sleep(0.02)
     except BaseException:
         stop_all([child])
