@@ -1,6 +1,7 @@
 """Submitting: a sweep file becomes a backlog, in one transaction or not at all."""
 
 import getpass
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from orchestrator.plan.sweep import Sweep, read_sweep
 from orchestrator.planning import spread
 from orchestrator.store import backlog, queries
 from orchestrator.store.database import Database
+from workloads.fault import BrokerDown
 from workloads.messages import Event
 
 
@@ -38,7 +40,9 @@ def submit(text: str, db: Database, broker: Broker, fetch: Fetch = fetch_nothing
     stored = backlog.submit(db, row, expansion.trials, order(sweep, expansion.trials))
     at = datetime.now(UTC)
     text = f"{sweep.name}: {stored.new_runs} runs"
-    broker.tell(Event(at=at, kind="submitted", text=text, sweep=sweep.id))
+    # What is stored is submitted; a scheduler that does not hear of it looks by itself.
+    with suppress(BrokerDown):
+        broker.tell(Event(at=at, kind="submitted", text=text, sweep=sweep.id))
     return Submission(sweep, expansion, stored)
 
 
