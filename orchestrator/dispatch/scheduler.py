@@ -32,13 +32,14 @@ TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
 SUSPECTS_S, CHECK_PAUSE_S = 1.0, 60.0
 CANCEL_PAUSE_S = 2.0
+EXPIRE_S = 1.0
 
 
 @dataclass(frozen=True)
 class Sight:
     """What the heartbeats say, sorted for the tick."""
 
-    running: frozenset[RunId]
+    running: dict[RunId, str]
     idle: dict[str, str]
     doubtful: dict[str, RunId]
     strangers: frozenset[str]
@@ -52,14 +53,14 @@ def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
     late, unless the store has not heard the end of that run (doubtful). A phone that two hosts
     claim to have is nobody's until one lets go.
     """
-    running: set[RunId] = set()
+    running: dict[RunId, str] = {}
     idle: dict[str, str] = {}
     doubtful: dict[str, RunId] = {}
     strangers: set[str] = set()
     claimed: Counter[str] = Counter()
     for presence in presences:
         here = [phone for phone in presence.phones if phone.state in ("idle", "busy")]
-        running |= {phone.run for phone in presence.phones if phone.run is not None}
+        running |= {phone.run: presence.host for phone in presence.phones if phone.run is not None}
         claimed.update(phone.serial for phone in here)
         for phone in here[: presence.slots]:
             if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
@@ -74,7 +75,7 @@ def look(presences: Sequence[Presence], known: dict[str, str]) -> Sight:
     flaps = {
         phone.serial: phone.flaps for each in presences for phone in each.phones if phone.flaps
     }
-    return Sight(frozenset(running), idle, doubtful, frozenset(strangers), flaps)
+    return Sight(running, idle, doubtful, frozenset(strangers), flaps)
 
 
 def skews(presences: Sequence[Presence], now: datetime, lease_s: float) -> dict[str, float]:
@@ -98,7 +99,9 @@ class Scheduler:
         self._renewed_at = 0.0
         self._asked_at: dict[str, float] = {}
         self._deaf = True
-        self._sight = Sight(frozenset(), {}, {}, frozenset())
+        self._sight = Sight({}, {}, {}, frozenset())
+        self._beats: dict[str, tuple[datetime, float]] = {}
+        self._expired_at = 0.0
         self._looked_at = 0.0
         self._pinned_at = 0.0
         self._skews: dict[str, float] = {}
@@ -141,10 +144,13 @@ class Scheduler:
         self._closed = leases.drained_hosts(self._db)
         self._book.look(presences)
         self._looked_at = time.monotonic()
+        self._hear(presences)
         if now - self._renewed_at > self._lease_s / 4:
-            leases.renew(self._db, self._sight.running, now + self._lease_s)
-            self._expire(now)
+            leases.renew(self._db, self._alive_until(now), now + self._lease_s)
             self._renewed_at = now
+        if now - self._expired_at > min(EXPIRE_S, self._lease_s / 4):
+            self._expire(now)
+            self._expired_at = now
         self._ask_strangers(self._sight.strangers, now)
         self._check_suspects(now)
         self._stop_unwanted(now)
@@ -179,6 +185,18 @@ class Scheduler:
         self._broker.check()
         leases.renew_all(self._db, time.time() + self._lease_s)
         self._deaf = False
+
+    def _hear(self, presences: Sequence[Presence]) -> None:
+        """Note when each host was last heard of: a heartbeat outlives its agent for a while."""
+        heard = time.monotonic()
+        for beat in presences:
+            if self._beats.get(beat.host, (None, 0.0))[0] != beat.at:
+                self._beats[beat.host] = (beat.at, heard)
+
+    def _alive_until(self, now: float) -> dict[RunId, float]:
+        """How long each run has, counted from the last heartbeat that was news."""
+        until = now - time.monotonic() + self._lease_s
+        return {run: until + self._beats[host][1] for run, host in self._sight.running.items()}
 
     def _expire(self, now: float) -> None:
         for gone in leases.expire(self._db, now):

@@ -86,10 +86,18 @@ def _store_reports(
     db: Database, connection: Connection, host: str, reports: Sequence[Report]
 ) -> list[Event]:
     runs = {(report.run.trial, report.run.repeat) for report in reports}
+    # Locked in the order in which leases lock: phones, then runs.
+    connection.execute(
+        select(phone.c.serial)
+        .where(phone.c.serial.in_({report.phone for report in reports}))
+        .order_by(phone.c.serial)
+        .with_for_update(key_share=True)
+    )
     rows = connection.execute(
         select(run, *_OF_TRIAL)
         .join(trial, trial.c.id == run.c.trial)
         .where(tuple_(run.c.trial, run.c.repeat).in_(runs))
+        .order_by(run.c.id)
         .with_for_update(of=run)  # nobody may lease or expire them until they are settled
     ).all()
     run_of = {(row.trial, row.repeat): row for row in rows}

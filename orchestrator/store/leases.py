@@ -1,5 +1,8 @@
 """Leases: who may work on which phone, and until when. Every change here is one transaction.
 
+Rows are locked in one order, here and in ingest (sweeps, phones, runs; each by its key), so that no
+two transactions wait for each other.
+
 The clock is the scheduler's alone. A lease that ends later than one could have been given just now
 was given by a clock that was set back since; it is cut to its full length from now on.
 """
@@ -147,8 +150,11 @@ _PLACE = (
     )
 )
 _AT_WORK = select(run.c.phone).where(run.c.state == RunState.LEASED)
-_UNDER_WAY = select(run.c.id, run.c.trial, run.c.repeat, run.c.attempt).where(
-    run.c.state == RunState.LEASED
+_UNDER_WAY = (
+    select(run.c.id, run.c.trial, run.c.repeat, run.c.attempt)
+    .where(run.c.state == RunState.LEASED)
+    .order_by(run.c.id)
+    .with_for_update(key_share=True)
 )
 _RENEW = (
     update(run)
@@ -346,20 +352,29 @@ def at_work(db: Database) -> set[str]:
         return set(connection.execute(_AT_WORK).scalars())
 
 
-def renew(db: Database, running: Collection[RunId], until: float) -> int:
-    """Extend the leases of runs that a heartbeat names; a stale attempt renews nothing."""
-    named = {(item.trial, item.repeat, item.attempt) for item in running}
-    too_long = (run.c.state == RunState.LEASED, run.c.lease_until > until)
+def renew(db: Database, running: Mapping[RunId, float], latest: float) -> int:
+    """Extend the leases of runs that heartbeats name, each until a moment of its own.
+
+    A stale attempt renews nothing, and no lease ends later than one that is given now.
+    """
+    named = {(item.trial, item.repeat, item.attempt): until for item, until in running.items()}
+    too_long = (run.c.state == RunState.LEASED, run.c.lease_until > latest)
     with db.write() as connection:
-        connection.execute(update(run).where(*too_long).values(lease_until=until))
         rows = connection.execute(_UNDER_WAY).all()
-        alive = [row[0] for row in rows if (row[1], row[2], row[3]) in named]
-        return connection.execute(_RENEW, {"ids": alive, "until": until}).rowcount if alive else 0
+        connection.execute(update(run).where(*too_long).values(lease_until=latest))
+        alive: dict[float, list[int]] = {}
+        for number, *attempt in rows:
+            if tuple(attempt) in named:
+                alive.setdefault(named[tuple(attempt)], []).append(number)
+        for until, ids in alive.items():
+            connection.execute(_RENEW, {"ids": ids, "until": until})
+    return sum(map(len, alive.values()))
 
 
 def renew_all(db: Database, until: float) -> None:
     """Extend every lease: after the scheduler itself was deaf, silence proves nothing."""
     with db.write() as connection:
+        connection.execute(_UNDER_WAY)
         connection.execute(
             update(run).where(run.c.state == RunState.LEASED).values(lease_until=until)
         )
@@ -382,6 +397,8 @@ def expire(db: Database, now: float) -> list[Expired]:
             select(run, trial.c.case_digest, trial.c.stopped, trial.c.stopped_why)
             .join(trial, trial.c.id == run.c.trial)
             .where(*over)
+            .order_by(run.c.id)
+            .with_for_update(of=run, key_share=True)
         ).all()
         expired = []
         for row in gone:

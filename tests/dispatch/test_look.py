@@ -35,7 +35,7 @@ def test_a_busy_phone_is_idle_only_if_the_store_knows_the_end_of_its_run() -> No
     busy = PhonePresence(serial="PH1", state="busy", facts_digest=DIGEST, run=a_run())
     sight = look([a_presence(busy)], KNOWN)
     assert {"PH1": a_run()} == sight.doubtful
-    assert {a_run()} == sight.running
+    assert {a_run(): "host-a"} == sight.running
 
 
 def test_a_phone_that_two_hosts_claim_is_nobodys() -> None:

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from orchestrator.nouns import RunState
 from orchestrator.store import backlog, leases, queries, tables
@@ -64,6 +65,15 @@ def test_a_report_that_comes_three_times_is_stored_once(store: Database, job: Jo
     assert RunState.DONE == state_of(store, job)
     assert (1, 0) == (len(first.events), len(again.events))
     assert [report.parcel] == again.confirmed
+
+
+def test_the_database_itself_refuses_two_accepted_reports(store: Database, job: Job) -> None:
+    store_parcels(store, "host-a", [a_report(job)])
+    with store.read() as connection:
+        stored = connection.execute(select(tables.report)).one()._asdict()
+    second = stored | {"id": None, "attempt": 99}
+    with pytest.raises(IntegrityError), store.write() as connection:
+        connection.execute(insert(tables.report), [second])
 
 
 def test_metrics_keep_their_provenance(store: Database, job: Job) -> None:

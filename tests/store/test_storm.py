@@ -1,0 +1,143 @@
+"""Many hands at once: whoever decides, submits, leases and reports meanwhile, the end is right."""
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import func, select
+
+from orchestrator.nouns import RunState, SweepState
+from orchestrator.store import backlog, control, leases, queries, tables
+from orchestrator.store.control import By
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
+from tests.builders import a_faulty_report, a_phone, a_report, a_sighting, a_trial, planned
+from workloads.fault import FarmTrouble, Refused
+from workloads.messages import Job
+
+SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
+PHONES = ("PH1", "PH2", "PH3")
+HOSTS = dict.fromkeys(PHONES, "host-a")
+ANNA = By("anna@desk")
+
+
+@pytest.fixture(autouse=True)
+def phones(store: Database) -> None:
+    """Three phones of host-a."""
+    store_parcels(store, "host-a", [a_sighting(a_phone(name)) for name in PHONES])
+
+
+def submit(store: Database, repeat: int = 3) -> backlog.Submitted:
+    trials = [a_trial(number, name) for name in PHONES for number in range(2)]
+    return backlog.submit(store, SWEEP, trials, planned(trials, repeat))
+
+
+def commands(store: Database, draw: random.Random) -> list[Callable[[], object]]:
+    """What a person may say, with what is drawn for it."""
+    phone, sweep = draw.choice(PHONES), "sw-00000001"
+    return [
+        lambda: control.pause(store, sweep, ANNA),
+        lambda: control.resume(store, sweep, ANNA),
+        lambda: control.cancel(store, sweep, ANNA),
+        lambda: control.resume(store, sweep, ANNA),
+        lambda: control.retry(store, sweep, ANNA),
+        lambda: control.set_priority(store, sweep, draw.randint(0, 100), ANNA),
+        lambda: control.reserve(store, phone, "bert", ANNA),
+        lambda: control.unreserve(store, phone, ANNA),
+        lambda: control.drain(store, "host-a", ANNA),
+        lambda: control.undrain(store, "host-a", ANNA),
+    ]
+
+
+def give(store: Database, now: float = 2e9) -> list[Job]:
+    return [job for _, job in leases.lease_next(store, HOSTS, lease_s=30, now=now)]
+
+
+def settle(store: Database) -> None:
+    """Let everything go on, and every run that is left be made."""
+    control.resume(store, "sw-00000001", ANNA)
+    for phone in PHONES:
+        control.unreserve(store, phone, ANNA)
+    leases.expire(store, 4e9)
+    control.retry(store, "sw-00000001", ANNA)
+    for number in range(30):
+        for job in give(store, now=5e9 + 1000 * number):
+            store_parcels(store, "host-a", [a_report(job)])
+
+
+def all_is_done_once(store: Database) -> None:
+    summary = queries.sweep_summaries(store)[0]
+    assert {RunState.DONE: 18} == summary.runs
+    with store.read() as connection:
+        accepted = select(func.count()).where(tables.report.c.status == tables.ACCEPTED)
+        assert 18 == connection.execute(accepted).scalar_one()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_starts_that_somebody_has_stopped_whatever_came_before(
+    store: Database, seed: int
+) -> None:
+    """Two hundred decisions, leases, reports, doubled and late ones, as the seed says."""
+    submit(store)
+    draw = random.Random(seed)
+    given: list[Job] = []
+    for _ in range(200):
+        match draw.randrange(6):
+            case 0 | 1:
+                with suppress(Refused):
+                    draw.choice(commands(store, draw))()
+            case 2 | 3:
+                state = queries.sweep_summaries(store)[0].state
+                free = [phone for phone in PHONES if not _reserved(store, phone)]
+                jobs = give(store)
+                assert not jobs or state is SweepState.ACTIVE
+                assert {job.phone for job in jobs} <= set(free)
+                given += jobs
+            case 4 if given:  # any of them: just given, long settled, or overtaken
+                job = draw.choice(given)
+                lost = draw.random() < 0.2
+                report = a_faulty_report(job, FarmTrouble()) if lost else a_report(job)
+                store_parcels(store, "host-a", [report] * draw.choice([1, 1, 3]))
+            case _:
+                leases.expire(store, 2e9 + 31 if draw.random() < 0.3 else 2e9)
+    settle(store)
+    all_is_done_once(store)
+
+
+def _reserved(store: Database, phone: str) -> bool:
+    with store.read() as connection:
+        by = select(tables.phone.c.reserved_by).where(tables.phone.c.serial == phone)
+        return bool(connection.execute(by).scalar_one())
+
+
+def test_four_people_and_two_schedulers_at_once_lose_nothing(store: Database) -> None:
+    submit(store)
+
+    def decide(seed: int) -> None:
+        draw = random.Random(seed)
+        for _ in range(50):
+            with suppress(Refused):
+                draw.choice(commands(store, draw))()
+
+    def work(_: int) -> None:
+        for _ in range(15):
+            store_parcels(store, "host-a", [a_report(job) for job in give(store)])
+
+    with ThreadPoolExecutor(6) as pool:
+        people = [pool.submit(decide, seed) for seed in range(4)]
+        schedulers = [pool.submit(work, number) for number in range(2)]
+        for each in (*people, *schedulers):
+            each.result(60)
+    settle(store)
+    all_is_done_once(store)
+
+
+def test_a_sweep_that_four_submit_at_once_is_queued_once(store: Database) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        sent = [each.result(60) for each in [pool.submit(submit, store) for _ in range(4)]]
+    assert 18 == sum(each.new_runs for each in sent)
+    assert {18} == {each.all_runs for each in sent}
+    settle(store)
+    all_is_done_once(store)
