@@ -74,6 +74,7 @@ class Post:
             self._changed.notify_all()
 
     def _sender(self) -> None:
+        trouble = False
         while not self._stop.is_set():
             ids = self._next_batch()
             if not ids:
@@ -81,9 +82,20 @@ class Post:
             try:
                 if bodies := self._fitting(ids):
                     self._send(bodies)
+                trouble = False
             except FarmTrouble as error:
-                log.warning("%s", error)
+                if not trouble:
+                    log.warning("%s", error)
+                trouble = True
+                self._not_sent(ids)
                 self._stop.wait(TROUBLE_PAUSE_S)
+
+    def _not_sent(self, ids: Sequence[str]) -> None:
+        """They never left: as soon as the broker is back they go, without the wait of a resend."""
+        with self._changed:
+            for name in ids:
+                if name in self._due:
+                    self._due[name] = (0.0, max(0, self._due[name][1] - 1))
 
     def _next_batch(self) -> list[str]:
         """Wait for parcels that are due; each next try of a parcel waits longer."""

@@ -66,7 +66,8 @@ class Book:
         made = past.made_since(self._db, self._cursor)
         if made:
             self._know_sweeps({run.sweep for run in made})
-            self._models = past.models(self._db)
+            if {run.phone for run in made} - self._models.keys():
+                self._models = past.models(self._db)
         for run in made:
             self._note(run)
             self._cursor = run.id

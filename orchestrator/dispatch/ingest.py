@@ -1,15 +1,16 @@
 """The ingest worker: deliveries from the results queue go into the store, then are confirmed."""
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import serve_deliveries
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import store_parcels
-from workloads.fault import BrokerDown
+from orchestrator.store.ingest import Stored, store_parcels
+from workloads.fault import BrokerDown, StoreDown
 from workloads.messages import (
     CHUNK_BYTES_MAX,
     DELIVERY_PARCELS_MAX,
@@ -22,18 +23,35 @@ from workloads.messages import (
 
 log = logging.getLogger("farm.ingest")
 
+TROUBLE_PAUSE_S = 0.5
+
 
 def serve(db: Database, broker: Broker) -> None:
-    """Store deliveries until told to stop."""
+    """Store deliveries until told to stop; while the store is away, they wait in the broker."""
 
-    def deliver(host: str, texts: Sequence[str]) -> None:
-        stored = store_parcels(db, host, read_parcels(host, texts))
+    def deliver(host: str, texts: Sequence[str], stop: threading.Event) -> None:
+        parcels = read_parcels(host, texts)
+        stored = _patiently(lambda: store_parcels(db, host, parcels), stop)
         try:
             broker.confirm(host, stored.confirmed, stored.events)
         except BrokerDown as error:  # stored is stored; the agent will send it again and hear then
             log.warning("%s", error)
 
     serve_deliveries(broker.url, deliver)
+
+
+def _patiently(store: Callable[[], Stored], stop: threading.Event) -> Stored:
+    """Store, as soon as there is a store; what is in hand at the end will be sent again."""
+    trouble = False
+    while True:
+        try:
+            return store()
+        except StoreDown as error:
+            if not trouble:
+                log.warning("%s", error)
+            trouble = True
+            if stop.wait(TROUBLE_PAUSE_S):
+                raise
 
 
 def read_parcels(host: str, texts: Sequence[str]) -> list[AnyParcel]:

@@ -1,12 +1,13 @@
 """The Celery door in the middle: jobs and commands go out, deliveries come in."""
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 from kombu.exceptions import OperationalError
 
@@ -62,15 +63,20 @@ class Queue:
             raise BrokerDown(f"cannot send to {host}: {error}") from error
 
 
-def serve_deliveries(broker: str, deliver: Callable[[str, Sequence[str]], None]) -> None:
-    """Take deliveries, one after another, until the process is told to stop."""
+Deliver = Callable[[str, Sequence[str], threading.Event], None]
+
+
+def serve_deliveries(broker: str, deliver: Deliver) -> None:
+    """Take deliveries, one after another, until the process is told to stop; then say so."""
+    stop = threading.Event()
+    signals.worker_shutting_down.connect(lambda **_: stop.set(), weak=False)
     app = Celery("farm.ingest", set_as_current=False)
     app.conf.update(celery_settings(broker, "ingest"))
 
     @app.task(name=DELIVER)  # type: ignore[untyped-decorator]
     def _deliver(host: str, parcels: list[str]) -> None:
         try:
-            deliver(host, parcels)
+            deliver(host, parcels, stop)
         except Exception:  # the agent resends what is not confirmed; the worker must live
             log.exception("a delivery from %s was not stored", host)
 
