@@ -2,17 +2,19 @@
 
 One death proves little, because phones, cables and agents die of other things too. So a phone
 counts when two of its attempts at the case went down with it in mid-run, or three were lost in
-other ways, and the case has not come through on it since. What a runner says of itself (no memory,
-a crash) is a finding and no death.
+other ways, and the case has not come through on it since. When other cases die at the same host in
+the same moment, whatever killed them all was hardly this one: such a death counts a third or half.
+What a runner says of itself (no memory, a crash) is a finding and no death.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from workloads.fault import Blame
 from workloads.messages import Report
 
-HARD, SOFT, ENOUGH = 3, 2, 6
+HARD, SOFT, SHARED, ENOUGH = 3, 2, 1, 6
+TOGETHER_S = 15.0  # lanes of a host that dies notice it one after the other
 PHONES = 2
 _HARD_KINDS = frozenset({"Hung", "Restarted"})
 _IN_MID_RUN = frozenset({"canary", "run", "running", "canary_after"})
@@ -25,6 +27,16 @@ class Casualty:
     phone: str
     weight: int
     what: str
+    host: str = ""
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An attempt at another case that died."""
+
+    host: str
+    at_s: float
 
 
 def casualty_of(report: Report) -> Casualty | None:
@@ -43,7 +55,7 @@ def lost_with_its_lease(phone: str) -> Casualty:
     return Casualty(phone, SOFT, "the lease ran out")
 
 
-def evidence(dead: Iterable[Casualty]) -> dict[str, str]:
+def evidence(dead: Iterable[Casualty], elsewhere: Collection[Elsewhere] = ()) -> dict[str, str]:
     """Why a case is poison, by phone, in words; empty while two phones do not agree."""
     by_phone: dict[str, list[Casualty]] = {}
     for each in dead:
@@ -51,6 +63,13 @@ def evidence(dead: Iterable[Casualty]) -> dict[str, str]:
     killed = {
         phone: f"{len(found)} attempts died, at last: {found[-1].what}"
         for phone, found in sorted(by_phone.items())
-        if sum(each.weight for each in found) >= ENOUGH
+        if sum(_weight(each, elsewhere) for each in found) >= ENOUGH
     }
     return killed if len(killed) >= PHONES else {}
+
+
+def _weight(dead: Casualty, elsewhere: Collection[Elsewhere]) -> int:
+    together = any(
+        other.host == dead.host and abs(other.at_s - dead.at_s) < TOGETHER_S for other in elsewhere
+    )
+    return SHARED if together else dead.weight

@@ -1,14 +1,15 @@
 """Attempts that died, by case: kept as evidence, and what it is enough for is done at once."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select, update
 
 from orchestrator.nouns import RunState
-from orchestrator.plan.poison import Casualty, evidence
+from orchestrator.plan.poison import TOGETHER_S, Casualty, Elsewhere, evidence
 from orchestrator.store.database import Database
-from orchestrator.store.tables import casualty, run, trial
+from orchestrator.store.queries import aware
+from orchestrator.store.tables import casualty, phone, run, trial
 from workloads.messages import Event, RunId
 from workloads.text import safe_text
 
@@ -30,10 +31,28 @@ def note_death(
     }
     if not db.insert_and_count(connection, casualty, [row]):
         return None
-    of_case = (casualty.c.case_digest == case_digest, ~casualty.c.forgiven)
-    rows = connection.execute(select(casualty).where(*of_case).order_by(casualty.c.at)).all()
-    why = evidence(Casualty(each.phone, each.weight, each.what) for each in rows)
+    why = evidence(*_deaths(connection, case_digest))
     return _hold(connection, case_digest, why) if why else None
+
+
+def _deaths(connection: Connection, case_digest: str) -> tuple[list[Casualty], list[Elsewhere]]:
+    """The deaths that speak against a case, and those of other cases since the first of them."""
+    question = (
+        select(casualty, phone.c.host)
+        .join(phone, phone.c.serial == casualty.c.phone)
+        .order_by(casualty.c.at)
+    )
+    of_case = (casualty.c.case_digest == case_digest, ~casualty.c.forgiven)
+    mine = connection.execute(question.where(*of_case)).all()
+    since = mine[0].at - timedelta(seconds=TOGETHER_S)
+    others = (casualty.c.case_digest != case_digest, casualty.c.at >= since)
+    return [
+        Casualty(each.phone, each.weight, each.what, each.host, aware(each.at).timestamp())
+        for each in mine
+    ], [
+        Elsewhere(each.host, aware(each.at).timestamp())
+        for each in connection.execute(question.where(*others))
+    ]
 
 
 def _hold(connection: Connection, case_digest: str, why: dict[str, str]) -> Event:
@@ -57,9 +76,9 @@ def absolve(connection: Connection, came_through: Collection[tuple[str, str]]) -
         .where(casualty.c.case_digest.in_(digests), ~casualty.c.forgiven)
         .distinct()
     ).all()
-    for case_digest, phone in suspects:
-        if (case_digest, phone) in came_through:
-            same = (casualty.c.case_digest == case_digest, casualty.c.phone == phone)
+    for case_digest, serial in suspects:
+        if (case_digest, serial) in came_through:
+            same = (casualty.c.case_digest == case_digest, casualty.c.phone == serial)
             connection.execute(update(casualty).where(*same).values(forgiven=True))
 
 

@@ -1,6 +1,7 @@
 """Poison, stopping and drawn orders, as they are kept in the store."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
@@ -14,12 +15,14 @@ from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
 from tests.builders import SIMULATED, a_faulty_report, a_phone, a_report, a_sighting, a_trial
 from tests.builders import planned as line_up
+from workloads.catalogue import bind
 from workloads.fault import FarmError, Hung, Interrupted, RunnerFailed
 from workloads.measure import Metric
 from workloads.messages import Job
 
 ANNA = By("anna@desk")
 PHONES = ("PH1", "PH2", "PH3")
+OTHER_CASE = bind("mlp-4", {})
 HOSTS = dict.fromkeys(PHONES, "host-a")
 
 
@@ -87,6 +90,18 @@ def test_a_case_that_takes_its_agent_with_it_each_time_is_held(store: Database) 
     lease(store, "PH1", 3e9)
     assert [()] == [gone.events for gone in leases.expire(store, 3e9 + 60)]
     assert "poisoned" in die(store, "PH2", Interrupted(), 3)
+
+
+def test_cases_that_die_together_died_of_something_else(store: Database) -> None:
+    """A host that goes down again and again takes every case with it, and poisons none."""
+    sweep = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
+    trials = [a_trial(0, "PH1"), a_trial(0, "PH2"), replace(a_trial(1, "PH3"), case=OTHER_CASE)]
+    backlog.submit(store, sweep, trials, line_up(trials, 4))
+    for number in range(4):
+        jobs = [lease(store, phone, 2e9 + 1000 * number) for phone in PHONES]
+        gone = [a_faulty_report(job, Interrupted()) for job in jobs]
+        store_parcels(store, "host-a", gone)
+    assert {RunState.QUEUED: 12} == counts(store)
 
 
 def test_a_trial_that_is_known_is_spared_its_other_runs(store: Database) -> None:
@@ -172,5 +187,5 @@ def test_a_clock_that_was_set_back_does_not_keep_a_lost_lease_alive(store: Datab
     submit(store, repeat=1)
     lease(store, "PH1", now=2e9)
     hour_ago = 2e9 - 3600
-    leases.renew(store, [], until=hour_ago + 30)
+    leases.renew(store, {}, latest=hour_ago + 30)
     assert 1 == len(leases.expire(store, hour_ago + 31))
