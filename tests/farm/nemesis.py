@@ -8,14 +8,24 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 from orchestrator.lab.children import stop_all
 from orchestrator.lab.up import middle
-from tests.farm.conftest import Farm
+from tests.farm.conftest import LEASE_S, Farm
 
-LEASE_S = 3.0
+
+@contextmanager
+def locked(farm: Farm) -> Iterator[None]:
+    """Keep every writer out of a SQLite store."""
+    with closing(sqlite3.connect(farm.lab.root / "farm.db", isolation_level=None)) as store:
+        store.execute("PRAGMA busy_timeout = 30000")
+        store.execute("BEGIN IMMEDIATE")
+        yield
+        store.execute("ROLLBACK")
 
 
 class Nemesis:
@@ -37,6 +47,8 @@ class Nemesis:
             self._freeze_an_agent,
             self._wipe_the_broker,
             self._flap_the_broker,
+            self._lose_the_broker,
+            self._lock_the_store,
         )
         second = middle(self._farm.lab, "scheduler")
         second.start()
@@ -85,6 +97,19 @@ class Nemesis:
         shutil.rmtree(self._farm.lab.root / "broker" / "appendonlydir", ignore_errors=True)
         self._farm.children["broker"].start()
         return "wiped the broker"
+
+    def _lose_the_broker(self) -> str:
+        """Longer than a lease: nobody hears of anybody, and silence proves nothing."""
+        self._kill("broker")
+        time.sleep(2 * LEASE_S)
+        self._farm.children["broker"].start()
+        return "lost the broker for a while"
+
+    def _lock_the_store(self) -> str:
+        """Longer than a lease: what runs finishes and waits in the spools."""
+        with locked(self._farm):
+            time.sleep(2 * LEASE_S)
+        return "locked the store"
 
     def _flap_the_broker(self) -> str:
         for _ in range(3):

@@ -42,17 +42,25 @@ def in_this_process(*words: str) -> tuple[int, str, str]:
 
 def processes_of(folder: Path) -> list[str]:
     """Processes that have anything to do with a folder: by command, working folder or HOME."""
-    found = []
+    return list(_processes_of(folder).values())
+
+
+def pids_of(folder: Path, word: str) -> list[int]:
+    """Those of them with a word in their command."""
+    return [pid for pid, command in _processes_of(folder).items() if word in command]
+
+
+def _processes_of(folder: Path) -> dict[int, str]:
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (
-                process.joinpath("cmdline").read_bytes() + process.joinpath("environ").read_bytes()
-            )
+            command = process.joinpath("cmdline").read_bytes()
+            words = command + process.joinpath("environ").read_bytes()
             where = bytes(process.joinpath("cwd").readlink())
         except OSError:
             continue
         if int(process.name) != os.getpid() and os.fsencode(folder) in words + where:
-            found.append(process.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode())
+            found[int(process.name)] = command.replace(b"\0", b" ").decode()
     return found
 
 

@@ -1,14 +1,23 @@
 """The demo: what it shows, and that nothing is left of it, however it ends."""
 
+import csv
 import os
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.farm.conftest import ROOT, wait_for
-from tests.farm.terminal import nothing_left, processes_of, start
+from orchestrator.store.queries import find_sweep
+from tests.farm.conftest import ROOT, Farm, wait_for
+from tests.farm.judge import breaches
+from tests.farm.terminal import nothing_left, pids_of, processes_of, start
+from workloads.lab import Lab
+
+# By a piece of their command.
+VICTIMS = ("server unixsocket", "service scheduler", "service ingest", "--host host-a")
+VICTIMS += ("nodaemon server", "virtual up", "--host host-b", "server unixsocket")
 
 
 def test_the_demo_answers_three_questions_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -41,6 +50,30 @@ def choose_as_the_readme_does(folder: Path) -> None:
         assert 0 == made.returncode, f"{line}: {err}"
         assert out, line
     assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
+
+
+def test_whatever_is_killed_meanwhile_the_demo_ends_with_a_whole_table(tmp_path: Path) -> None:
+    """Every process of the demo but itself, one after the other, each with a real kill -9."""
+    demo = start(tmp_path, "demo", "--dir", "lab", "--speed", "400")
+    wait_for((tmp_path / "lab" / "agents" / "host-b" / "lanes").exists, "runs are under way")
+    for name in VICTIMS:
+        victims = pids_of(tmp_path / "lab", name)
+        assert victims, name
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(1.5)
+        assert demo.poll() is None, demo.communicate()
+    _, err = demo.communicate(timeout=180)
+    assert 0 == demo.returncode, err
+    for service in ("broker", "scheduler", "ingest", "agent-host-a", "agent-host-b", "virtual"):
+        assert f"{service} ended and is started again: killed by SIGKILL" in err
+    with (tmp_path / "lab" / "comparison.csv").open() as file:
+        cells = list(csv.DictReader(file))
+    assert 6 * 4 == len({(row["phone"], row["parameters"], row["protocol"]) for row in cells})
+    assert {"2"} == {row["n"] for row in cells}, "every phone, both batches, cold and hot, twice"
+    farm = Farm(Lab.read(tmp_path / "lab", {}), [])
+    assert [] == breaches(farm, find_sweep(farm.db, "demo").id)
+    nothing_left(tmp_path)
 
 
 @pytest.mark.parametrize(

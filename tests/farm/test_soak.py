@@ -39,6 +39,7 @@ def judged(farm: Farm, sweep: str, seconds: float) -> None:
     """Wait for the end of a sweep, and hold its history against every promise."""
     wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep ends", seconds)
     wait_for(lambda: len(farm.idle()) == len(farm.phones()), "every phone is put back", 60)
+    wait_for(lambda: not farm.spooled(), "every parcel is confirmed", 90)
     assert [] == breaches(farm, sweep)
 
 

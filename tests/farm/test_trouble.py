@@ -4,14 +4,16 @@ import json
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.nouns import RunState
+from orchestrator.store.leases import at_work
 from orchestrator.store.queries import known_phones, sweep_summaries
-from tests.farm.conftest import Farm, a_farm, wait_for
-from tests.farm.judge import breaches
+from tests.farm.conftest import LEASE_S, Farm, a_farm, wait_for
+from tests.farm.judge import NO_SKEW, Skews, breaches
 from workloads.lab import Lab
 
 LONG = """\
@@ -43,13 +45,14 @@ def submit(farm: Farm, tmp_path: Path, text: str) -> str:
     return str(json.loads(sent.stdout)["sweep"])
 
 
-def finish(farm: Farm, sweep: str) -> None:
+def finish(farm: Farm, sweep: str, skew_s: Skews = NO_SKEW) -> None:
     """Wait until a sweep has finished, without a failure, each run stored once."""
     wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep finishes", 120)
     summary = sweep_summaries(farm.db, sweep)[0]
     assert (summary.total, 0) == (summary.done, summary.failed)
     wait_for(lambda: len(farm.idle()) == len(farm.phones()), "every phone is put back")
-    assert [] == breaches(farm, sweep)
+    wait_for(lambda: not farm.spooled(), "every parcel is confirmed", 90)
+    assert [] == breaches(farm, sweep, skew_s)
 
 
 def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
@@ -64,7 +67,10 @@ def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
 
     agent = own_farm.children[f"agent-{host}"]
     os.kill(agent.pid, signal.SIGKILL)
+    killed = time.monotonic()
     wait_for(lambda: not agent.alive, "the agent is dead")
+    wait_for(lambda: serial not in at_work(own_farm.db), "its lease runs out")
+    assert time.monotonic() - killed < 2 * LEASE_S, "a lost agent is noticed within the lease"
     agent.start()
 
     finish(own_farm, sweep)

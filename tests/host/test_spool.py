@@ -59,6 +59,43 @@ def test_what_was_begun_before_a_kill_is_known_afterwards(tmp_path: Path) -> Non
     assert [] == spool.interrupted()
 
 
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from agent.spool import Spool
+from tests.builders import a_phone, a_run, a_sighting
+from workloads.fault import FarmTrouble
+
+spool = Spool(Path(sys.argv[1]))
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, most))
+kept = 0
+try:
+    while kept < 10_000:
+        spool.add([a_sighting(a_phone(f"PH{kept}"))])
+        kept += 1
+except FarmTrouble as error:
+    print(error)
+try:
+    spool.begin(a_run(), "job " * 50_000)
+except FarmTrouble:
+    print("still full")
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+assert spool.begin(a_run(), "job")
+assert kept == len(spool.waiting()) > 10
+print("all there")
+"""
+
+
+def test_a_disk_that_is_full_is_said_and_survived(tmp_path: Path) -> None:
+    """What does not fit is refused in a sentence, what was kept is kept, and then it goes on."""
+    words = [sys.executable, "-c", FULL_DISK, str(tmp_path / "spool.db")]
+    made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    first, *rest = made.stdout.splitlines()
+    assert "the spool failed: " in first, made.stderr
+    assert ["still full", "all there"] == rest, made.stderr
+
+
 def test_a_broken_spool_is_one_sentence_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "spool.db").write_bytes(b"this is not a database" * 100)
     with pytest.raises(FarmTrouble, match="the spool .* cannot be used"):
