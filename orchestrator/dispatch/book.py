@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.dispatch.choice import Expected, Heat, Offer, Stake, choose_order, share_out
-from orchestrator.store import leases, past
+from orchestrator.store import past
 from orchestrator.store.database import Database
-from orchestrator.store.leases import Line, Pick
+from orchestrator.store.lines import Line, Pick, drawn_blocks
 from orchestrator.store.past import Past
 from workloads.catalogue import Case, is_known, launch_of, work_of, workload_of
 from workloads.condition import Condition
@@ -102,7 +102,7 @@ class Book:
     def _begin(self, beginning: Sequence[Line]) -> list[Pick]:
         """Choose among the orders that were drawn for blocks that begin now."""
         picks = []
-        blocks = leases.drawn_blocks(self._db, beginning)
+        blocks = drawn_blocks(self._db, beginning)
         self._know_trials({trial for block in blocks for trial in block.trials})
         for block in blocks:
             orders = [block.order(number) for number in range(len(block.places[0]))]

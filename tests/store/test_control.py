@@ -10,6 +10,7 @@ from orchestrator.store import backlog, control, leases, queries
 from orchestrator.store.control import By, Change
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.lines import first_come, lines
 from orchestrator.store.tables import run
 from tests.builders import a_faulty_report, a_phone, a_report, a_sighting, a_trial, planned
 from workloads.fault import Cancelled, Refused, RunnerFailed
@@ -75,7 +76,7 @@ def test_a_paused_sweep_starts_nothing_until_it_goes_on(store: Database) -> None
 
 
 def test_what_is_paused_between_look_and_lease_is_not_begun(store: Database) -> None:
-    picks = leases.first_come(leases.lines(store, HOSTS, now=2e9))
+    picks = first_come(lines(store, HOSTS, now=2e9))
     control.pause(store, "sw-00000001", ANNA)
     assert (2, []) == (len(picks), leases.lease(store, picks, HOSTS, lease_s=30, now=2e9))
 

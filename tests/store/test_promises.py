@@ -12,6 +12,7 @@ from orchestrator.store import backlog, budgets, control, leases, queries
 from orchestrator.store.control import By
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.lines import Line, Pick, drawn_blocks, first_come
 from orchestrator.store.tables import run
 from tests.builders import SIMULATED, a_faulty_report, a_phone, a_report, a_sighting, a_trial
 from tests.builders import planned as line_up
@@ -146,13 +147,13 @@ def test_a_chosen_order_is_followed_and_kept_and_others_stay_undecided(store: Da
     sweep = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
     backlog.submit(store, sweep, trials, runs)
 
-    def second_order(lines: list[leases.Line]) -> list[leases.Pick]:
+    def second_order(lines: list[Line]) -> list[Pick]:
         if not lines[0].undecided:
-            return leases.first_come(lines)
-        (block,) = leases.drawn_blocks(store, lines)
+            return first_come(lines)
+        (block,) = drawn_blocks(store, lines)
         assert block.block < 1 or block.is_last
         first = block.runs[block.order(1)[0]]
-        return [leases.Pick(block.phone, block.sweep, first, block, 1)]
+        return [Pick(block.phone, block.sweep, first, block, 1)]
 
     made = []
     for number in range(4):
