@@ -22,6 +22,7 @@ from workloads.text import safe_text
 MIB = 1024 * 1024
 SHELL = "shell,v2,raw:sh"
 OPEN_S = 10.0
+SU_TRIES, PROMPT_S = 2, 1.0
 SU_ANSWER_S = 5.0  # a root manager may put a question on the screen, which nobody will answer
 
 _STDIN, _STDOUT, _STDERR, _EXIT = range(4)  # packets of the shell protocol, version 2
@@ -112,14 +113,27 @@ class Link:
         return shell
 
     def _enter_root(self, shell: "_Shell", deadline: Deadline) -> "_Shell":
-        try:
-            # exec: a root shell that dies must not leave us in the plain one below it.
-            shell.send(b"exec su\n", deadline)
-            self.root = shell.uid(deadline.within(SU_ANSWER_S)) == "0"
-        except (EOFError, OSError):
-            shell.close()
-            shell = _Shell(self._dial(self.address, SHELL, deadline.within(OPEN_S)))
+        """Ask for root, twice: a link that broke or stood still just then is no refusal."""
+        for _ in range(SU_TRIES):
+            try:
+                # exec: a root shell that dies must not leave us in the plain one below it.
+                shell.send(b"exec su\n", deadline)
+                self.root = shell.uid(deadline.within(SU_ANSWER_S)) == "0"
+                break
+            except (EOFError, OSError):
+                shell.close()
+                shell = self._answering_shell(deadline)
         self._su_refused = not self.root
+        return shell
+
+    def _answering_shell(self, deadline: Deadline) -> "_Shell":
+        """A plain shell that answers at once; where even that takes long, silence says nothing."""
+        shell = _Shell(self._dial(self.address, SHELL, deadline.within(OPEN_S)))
+        try:
+            shell.uid(deadline.within(PROMPT_S))
+        except BaseException:
+            shell.close()
+            raise
         return shell
 
     @contextmanager

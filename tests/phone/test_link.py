@@ -1,5 +1,7 @@
 """The link, against a real shell of this computer behind adb's shell protocol."""
 
+import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -7,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +18,15 @@ from agent.phone.link import Link
 from agent.phone.phone import Command, Phone, split_nodes, writing
 from workloads.fault import Hung, PhoneTrouble, ShellFailed, Unreachable
 
+BASH = shutil.which("bash")
+
 
 class ShellService:
     """What adb's server does for `shell,v2,raw:sh`: stdin and stdout in packets."""
 
     def __init__(self) -> None:
         self.opened = 0
+        self.path, self.shell = os.environ["PATH"], "/bin/sh"
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def dial(self, address: str, name: str, deadline: Deadline) -> socket.socket:
@@ -29,11 +35,12 @@ class ShellService:
         self.opened += 1
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
-            ["/bin/sh"],
+            [self.shell],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
+            env={**os.environ, "PATH": self.path},
         )
         self.processes.append(process)
         threading.Thread(target=self._into, args=(theirs, process), daemon=True).start()
@@ -147,6 +154,27 @@ def test_a_dead_shell_is_an_error_and_then_a_new_shell(phone: Phone, service: Sh
         phone.shell(["kill", "-9", str(phone_pid(phone))])
     assert phone.shell(["echo", "ok"]).text == "ok\n"
     assert service.opened == 2
+
+
+# As a phone's shell does, it reads no further than the line that it carries out.
+@pytest.mark.skipif(BASH is None, reason="there is no bash")
+@pytest.mark.parametrize(("refusals", "root"), [(0, True), (1, True), (9, False)])
+def test_root_is_asked_for_again_before_it_is_given_up(
+    phone: Phone, service: ShellService, tmp_path: Path, refusals: int, root: bool
+) -> None:
+    """A link may break just then; a phone that was root a moment ago has not become another."""
+    asked = tmp_path / "asked"
+    programs = {
+        "id": 'echo "${ROOT:-2000}"',
+        "su": f'echo x >>{asked}; [ "$(wc -l <{asked})" -gt {refusals} ] && ROOT=0 exec {BASH}',
+    }
+    for name, text in programs.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    service.path, service.shell = f"{tmp_path}:{service.path}", str(BASH)
+    assert "here" == phone.must(["echo", "here"]).strip()
+    assert root == phone.link.root
 
 
 def test_a_shell_that_died_between_commands_is_replaced(
