@@ -45,19 +45,23 @@ def phones(count: int) -> Iterator[MeasuredRun]:
     pattern, dice = both_ways("pattern", 10.0, 15.0), random.Random(7)
     for number in range(count):
         pace, heat, hunger = (dice.lognormvariate(0, spread) for spread in (0.5, 0.2, 0.3))
+        scale = {
+            "step_ms": pace,
+            "step_p90_ms": pace,
+            "last_minute_step_ms": pace * heat,
+            "energy_per_sample_mj": hunger,
+            "energy_per_step_mj": hunger,
+            "steps_per_charge": 600 / hunger,  # 38 kJ
+            "peak_rss_mb": 1.0,
+        }
         for run in pattern:
-            hot = heat if "last_minute_step_ms" in run.metrics else 1.0
             yield replace(
                 run,
                 phone=f"P{number}",
                 trial=f"{run.trial}-{number}",
                 metrics={
                     name: metric.model_copy(
-                        update={
-                            "value": metric.value
-                            * (hunger if name.startswith("energy") else pace * hot)
-                            * dice.lognormvariate(0, 0.01)
-                        }
+                        update={"value": metric.value * scale[name] * dice.lognormvariate(0, 0.01)}
                     )
                     for name, metric in run.metrics.items()
                 },
