@@ -76,8 +76,8 @@ def test_a_broker_that_is_gone_is_one_sentence(lab: Lab, tmp_path: Path) -> None
     ("arguments", "code", "says"),
     [
         (("status",), 4, "is not up"),  # no lab here
-        (("sweep", "submit", "FILE"), 4, "there is no store at"),  # a good file, but no lab
-        (("export", "sw-1"), 4, "there is no store at"),
+        (("sweep", "submit", "FILE"), 4, "has no store yet"),  # a good file, but no lab
+        (("export", "sw-1"), 4, "has no store yet"),
         (("sweep", "validate", "missing.yaml"), 2, "missing.yaml cannot be read"),
         (("sweep", "frobnicate"), 2, "No such command"),
         (("frobnicate",), 2, "No such command"),
