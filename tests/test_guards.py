@@ -178,7 +178,105 @@ GUARDS = (
         "agent/control/cooldown.py",
         "    if now.temp_c > target:\n        return Wait(",
         "    if now.temp_c > 999:\n        return Wait(",
-        "agent/test_cooldown_rule.py::test_a_hot_phone_waits_as_long_as_the_fit_says",
+        "agent/test_cooldown_rule.py::test_a_hot_phone_waits_however_steady",
+    ),
+    Guard(
+        "an overtaken lane puts nothing back",
+        "agent/control/custody.py",
+        "                    check_fence(self._phone, self._fence)\n",
+        "                    pass\n",
+        "agent/test_lane.py::test_a_lane_that_was_overtaken_does_not_put_the_phone_back",
+    ),
+    Guard(
+        "an overtaken lane brings nothing in",
+        "agent/run/telemetry.py",
+        "cat = fenced(fence, [",
+        "cat = Command([",
+        "agent/test_agent_in_trouble.py::test_an_agent_that_was_frozen_finds_itself_overtaken[harvest]",
+    ),
+    Guard(
+        "what was put back is read",
+        "agent/control/journal.py",
+        "    return refused + ignored\n",
+        "    return refused\n",
+        "agent/test_mischief_in_the_lane.py::test_what_does_not_go_back_is_told",
+    ),
+    Guard(
+        "a lane shows life while it lives",
+        "agent/control/custody.py",
+        "                self._guard.feed()\n",
+        "                pass\n",
+        "agent/test_leftovers.py::test_a_lane_that_lives_is_not_put_back",
+    ),
+    Guard(
+        "nothing is changed without a dead-man",
+        "agent/control/guard.py",
+        "if self._pid is None or answer.status != 0:",
+        "if answer.status < 0:",
+        "agent/test_mischief_in_the_lane.py::test_a_dead_man_that_is_killed",
+    ),
+    Guard(
+        "a phone has a ceiling of heat",
+        "agent/control/guard.py",
+        "CPU_CEILING_C, SKIN_CEILING_C, BATTERY_CEILING_C = 102.0, 58.0, 52.0",
+        "CPU_CEILING_C, SKIN_CEILING_C, BATTERY_CEILING_C = 902.0, 958.0, 952.0",
+        "agent/test_health_check.py::test_a_phone_above_its_ceiling_is_saved_by_itself",
+    ),
+    Guard(
+        "every thread is looked at",
+        "agent/run/scene.py",
+        "strays(placement, scene.cores.mask) if placement else {}",
+        "{}",
+        "agent/test_pinning.py::test_a_thread_that_is_moved_voids_the_run",
+    ),
+    Guard(
+        "a GPU's clock is held over the whole run",
+        "agent/run/verdict.py",
+        "    _held_gpu,\n",
+        "",
+        "agent/test_every_rule.py::test_a_rule_finds_its_trouble_and_nobody_else_does[_held_gpu]",
+    ),
+    Guard(
+        "a phone that throttles does not start",
+        "agent/control/cooldown.py",
+        "if now.temp_c <= target and looks[-1].capped:",
+        "if now.temp_c > 999:",
+        "agent/test_lane.py::test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting",
+    ),
+    Guard(
+        "a missing thermometer is no cool phone",
+        "agent/control/cooldown.py",
+        "    if missed >= MISSED_MAX:\n        return Fail(",
+        "    if missed >= MISSED_MAX:\n        return Ready(20.0) or Fail(",
+        "agent/test_mischief_in_the_lane.py::test_a_sensor_that_lies_while_we_wait[missing]",
+    ),
+    Guard(
+        "a restart is noticed",
+        "agent/run/runner.py",
+        "        if self._boot_id not in {None, boot_id}:\n",
+        "        if self._boot_id is None and boot_id is None:\n",
+        "agent/test_lane.py::test_a_reboot_is_not_blamed_on_the_runner",
+    ),
+    Guard(
+        "half an answer is no answer",
+        "agent/phone/phone.py",
+        "    if _CLOCK.search(text) is None:\n",
+        "    if text is None:\n",
+        "agent/test_door.py::test_half_an_answer_is_no_answer",
+    ),
+    Guard(
+        "what a phone prints is bounded",
+        "agent/phone/link.py",
+        "if taken + len(pending) > limit + 64:",
+        "if limit < 0:",
+        "agent/test_door.py::test_a_file_over_its_limit_is_refused",
+    ),
+    Guard(
+        "only kernel nodes are written",
+        "agent/phone/phone.py",
+        'return _WRITABLE.fullmatch(path) is not None and ".." not in path',
+        "return bool(path)",
+        "agent/test_leftovers.py::test_a_forged_list_on_the_phone_writes_nothing_else",
     ),
 )
 
@@ -209,7 +307,7 @@ def test_without_a_guard_its_test_fails(guard: Guard, tmp_path: Path) -> None:
             shutil.copy2(ROOT / room, house / room)
     weakened = house / guard.file
     weakened.write_text(weakened.read_text().replace(guard.with_it, guard.without))
-    words = ["-q", "-x", "-p", "no:cacheprovider", f"tests/{guard.test}"]
+    words = ["-q", "-x", "-m", "", "-p", "no:cacheprovider", f"tests/{guard.test}"]
     made = subprocess.run(
         [sys.executable, "-m", "pytest", *words],
         cwd=house,

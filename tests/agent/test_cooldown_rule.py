@@ -43,6 +43,10 @@ def test_a_hot_phone_waits_as_long_as_the_fit_says() -> None:
     assert decision.ready.earliest_s <= steady_s <= decision.ready.latest_s
 
 
+def test_a_hot_phone_waits_however_steady() -> None:
+    assert isinstance(decide(flat(32.1), 100, CONDITION, None), Wait)
+
+
 def test_cool_but_throttled_is_not_at_rest() -> None:
     """A phone that still caps its clocks cannot hold the ones that are asked for."""
     looks = [look._replace(capped=True) for look in flat(30.0)]
