@@ -208,22 +208,13 @@ def _left_open(db: "Database", sweeps: Sequence[str]) -> int:
 
 
 def _print(found: "Study", lines: "Sequence[Line]", kernels: bool) -> None:
-    from orchestrator.study.answers import HEADINGS, notes
+    from orchestrator.study.answers import HEADINGS, notes, said_once
 
     click.echo(f"\n{found.title}. {found.question}")
     rows = [line.cells for line in lines]
-    print_table(HEADINGS, _once(rows) if sys.stdout.isatty() else rows)
+    print_table(HEADINGS, said_once(rows) if sys.stdout.isatty() else rows)
     for note in notes(found, lines, kernels):
         click.echo(note)
-
-
-def _once(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Say a claim once, before the phones that it was put to: people read downwards."""
-    before = [(), *rows[:-1]]
-    return [
-        ("", "", *row[2:]) if row[:2] == above[:2] else row
-        for above, row in zip(before, rows, strict=True)
-    ]
 
 
 def _write_page(

@@ -105,10 +105,23 @@ def answer(study: Study, evidence: Evidence) -> list[Line]:
     return [line for claim in study.claims for line in _lines(claim, evidence)]
 
 
+Row = tuple[str, ...]
+
+
+def said_once(rows: Sequence[Row]) -> list[Row]:
+    """Say a claim once, before the phones that it was put to: people read downwards."""
+    before: list[Row] = [(), *rows[:-1]]
+    return [
+        ("", "", *row[2:]) if row[:2] == above[:2] else row
+        for above, row in zip(before, rows, strict=True)
+    ]
+
+
 def notes(study: Study, lines: Sequence[Line], kernels: bool) -> list[str]:
     """What has to stand under the table."""
     made = ", ".join(sorted({line.source for line in lines if line.source}))
-    said = [study.caution, f"Theirs: {study.source}. Ours: {made}; medians over runs."]
+    theirs = "; ".join(dict.fromkeys(study.source_of(line.claim) for line in lines))
+    said = [study.caution, f"Theirs: {theirs}. Ours: {made}; medians over runs."]
     if any(line.found and line.found.half_rel for line in lines):
         said.append(
             "± is half of the 95 % interval, with the model's error where one is known; of fewer "

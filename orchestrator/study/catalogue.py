@@ -184,7 +184,7 @@ class Study(Noun):
 
 def number(value: float) -> str:
     """Three digits that mean something, and no powers of ten."""
-    return f"{value:,.0f}".replace(",", " ") if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def with_unit(value: float, unit: str) -> str:
