@@ -62,7 +62,8 @@ def check(device: str | None, seed: int, extra: int, as_json: bool) -> None:
     chosen = choose(device)
     from kernels.harness.check import check as check_one
     from kernels.harness.check import shapes, ways_for
-    from kernels.harness.operations import TOLERANCE, run_trial, trials
+    from kernels.harness.operations import trials
+    from kernels.harness.trial import TOLERANCE, run_trial
 
     work = [(way, shape) for way in ways_for(chosen) for shape in shapes(seed, extra)]
     tried = list(trials(seed))

@@ -223,7 +223,8 @@ class Launch:
 
 
 def timing_of(event: Any) -> Timing:
-    """Read an event that has ended."""
+    """Read an event that has ended, or is about to: PoCL's finish() may return a moment before."""
+    event.wait()
     stamps = event.profile
     queued, submitted, start, end = stamps.queued, stamps.submit, stamps.start, stamps.end
     return Timing((submitted - queued) / 1e9, (start - submitted) / 1e9, (end - start) / 1e9)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.harness import convolutions
 from kernels.harness.device import Device, Launch
 from kernels.harness.products import WAYS, Bench
 from kernels.tuning import Shape
@@ -20,7 +21,7 @@ from workloads.lowering.body import Body, BodyOp, Tensor
 
 Array = NDArray[Any]
 TYPES = {"float": np.float32, "index": np.int32, "byte": np.uint8}
-GROUP, BLOCK = 64, 4  # of reduce.cl, and the channels that conv_forward makes at once
+GROUP = 64  # of reduce.cl
 _SMALL = 192**3  # products below are not worth packing
 
 
@@ -30,6 +31,7 @@ class Network:
     def __init__(self, device: Device, body: Body) -> None:
         self.device, self.body = device, body
         self._memory: dict[int, Any] = {}
+        self._scratch: dict[str, tuple[int, Any]] = {}
         for tensor in body.tensors:
             if tensor.base is None:
                 self._memory[tensor.number] = device.empty(tensor.bytes)
@@ -43,6 +45,12 @@ class Network:
         if tensor is None:
             return next(iter(self._memory.values()))
         return self._memory[tensor.root.number]
+
+    def scratch(self, name: str, size_bytes: int) -> Any:
+        """Memory for in between: what follows in the step may write over it."""
+        if size_bytes > self._scratch.get(name, (0, None))[0]:
+            self._scratch[name] = (size_bytes, self.device.empty(size_bytes))
+        return self._scratch[name][1]
 
     def write(self, tensor: Tensor, values: Array) -> None:
         """Put values into a tensor."""
@@ -150,36 +158,9 @@ def channel_bias_gradient(net: Network, op: BodyOp) -> list[Launch]:
     return [net.entry("reduce.cl", "channel_bias_gradient", size, *words, group=(GROUP,))]
 
 
-def _conv_shape(x: Tensor, y: Tensor, ints: Sequence[int]) -> tuple[int, ...]:
-    groups, *window = ints
-    return (*x.shape, *y.shape[1:], groups, *window)
-
-
-@kind("conv_forward")
-def conv_forward(net: Network, op: BodyOp) -> list[Launch]:
-    x, w, bias, y = _given(op)
-    images, out, height, width = y.shape
-    groups = op.ints[0]
-    size = (-(-width // 4), height, -(-(out // groups) // BLOCK) * groups * images)
-    words = (*_conv_shape(x, y, op.ints), int(bias is not None), x, w, bias, y)
-    return [net.entry("conv.cl", "conv_forward", size, *words)]
-
-
-@kind("conv_input_gradient")
-def conv_input_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    w, dy, dx = _given(op)
-    images, channels, height, width = dx.shape
-    words = (*_conv_shape(dx, dy, op.ints), w, dy, dx)
-    size = (width, height, images * channels)
-    return [net.entry("conv.cl", "conv_input_gradient", size, *words)]
-
-
-@kind("conv_weight_gradient")
-def conv_weight_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    x, dy, dw = _given(op)
-    out, depth, kh, kw = dw.shape
-    words = (*_conv_shape(x, dy, op.ints), x, dy, dw)
-    return [net.entry("conv.cl", "conv_weight_gradient", (kh * kw, depth, out), *words)]
+kind("conv_forward")(convolutions.forward)
+kind("conv_input_gradient")(convolutions.input_gradient)
+kind("conv_weight_gradient")(convolutions.weight_gradient)
 
 
 @kind("relu_forward", "tanh_forward", "sigmoid_forward", "relu6_forward")

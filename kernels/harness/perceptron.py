@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from kernels.harness.device import Device, Floats, Launch
 
 Array = NDArray[Any]
-MR, WIDE = 8, 8
+# Of dense.cl: what an item makes forward and in the update, and on the way back.
+MR, COLUMNS, STRIPS = 4, 16, 4
+BACK, INS = 3, 4
+GROUP = 32  # items; a launch of one item a group would be mostly handing out groups
 RATE = 0.05
 _SEED = 11
 
@@ -80,7 +83,7 @@ class Perceptron:
 
     def __init__(self, device: Device, widths: Sequence[int], batch: int) -> None:
         self.device, self.widths, self.batch = device, tuple(widths), batch
-        self._program = device.program("dense.cl", [f"-DMR={MR}", f"-DWIDE={WIDE}"])
+        self._program = device.program("dense.cl")
         self.layers = [
             (self._tensor(weight), self._tensor(bias)) for weight, bias in first_values(widths)
         ]
@@ -135,14 +138,15 @@ class Perceptron:
         into, out = self.widths[number : number + 2]
         (weight, bias), y = self.layers[number], self._seen[number + 1]
         words = (self.batch, into, out, int(bends), skipped)
-        return self._operation("dense_forward", (out, self.batch), words, (x, weight, bias), (y,))
+        items = tiles(out, self.batch)
+        return self._operation("dense_forward", items, words, (x, weight, bias), (y,))
 
     def _loss(self, labels: Tensor, skipped: int) -> Operation:
         classes, z, dz = self.widths[-1], self._seen[-1], self._slopes[-1]
         launch = self._program.bind(
             "dense_loss",
-            (self.batch,),
-            (1,),
+            (_ceil(self.batch, GROUP) * GROUP,),
+            (GROUP,),
             self.batch,
             classes,
             skipped,
@@ -156,34 +160,45 @@ class Perceptron:
     def _input_gradient(self, number: int) -> Operation:
         into, out = self.widths[number : number + 2]
         reads = (self._seen[number], self._slopes[number + 1], self.layers[number][0])
-        words, size = (self.batch, into, out), (into * WIDE, self.batch)
-        return self._operation("dense_input_gradient", size, words, reads, (self._slopes[number],))
+        words, items = (self.batch, into, out), (_ceil(into, INS), _ceil(self.batch, BACK))
+        return self._operation("dense_input_gradient", items, words, reads, (self._slopes[number],))
 
     def _update(self, number: int, x: Tensor, skipped: int) -> Operation:
         into, out = self.widths[number : number + 2]
         dz, changed = self._slopes[number + 1], self.layers[number]
         words = (self.batch, into, out, RATE, skipped)
-        made = self._operation("dense_update", (out, into), words, (x, dz, *changed), ())
+        made = self._operation("dense_update", tiles(out, into), words, (x, dz, *changed), ())
         return Operation(made.launch, made.reads, changed)
 
     def _operation(
         self,
         entry: str,
-        size: tuple[int, int],
+        items: tuple[int, int],
         words: tuple[int | float, ...],
         reads: tuple[Tensor, ...],
         writes: tuple[Tensor, ...],
     ) -> Operation:
-        """A kernel whose items make MR rows of WIDE columns."""
-        items = (-(-size[0] // WIDE), -(-size[1] // MR))
+        group = min(GROUP, items[0])
+        size = (_ceil(items[0], group) * group, items[1])
         memory = [tensor.buffer for tensor in (*reads, *writes)]
-        return Operation(self._program.bind(entry, items, (1, 1), *words, *memory), reads, writes)
+        return Operation(
+            self._program.bind(entry, size, (group, 1), *words, *memory), reads, writes
+        )
 
     def _empty(self, *shape: int) -> Tensor:
         return self._tensor(np.zeros(shape, np.float32))
 
     def _tensor(self, values: Array) -> Tensor:
         return Tensor(self.device.buffer(values), values.copy())
+
+
+def tiles(columns: int, rows: int) -> tuple[int, int]:
+    """The items of a launch over so many columns and rows."""
+    return _ceil(columns, COLUMNS), _ceil(rows, STRIPS * MR)
+
+
+def _ceil(count: int, step: int) -> int:
+    return -(-count // step)
 
 
 def reference_steps(widths: Sequence[int], lesson: Lesson, steps: int) -> list[Array]:

@@ -11,6 +11,7 @@ from kernels.tuning import FILE, Shape
 from workloads.fault import Refused
 
 LOCAL = ("tiled", "tiled_vector")  # ways with tiles in local memory
+GROUPS = ("GX", "GY")  # the shape of a work group: a number of the launch, not of the program
 Launches = Sequence[Launch]  # of one product, in order
 
 
@@ -37,10 +38,10 @@ class Bench:
     b: Any
     c: Any
 
-    def program(self, **more: int) -> Any:
+    def program(self) -> Any:
         """The kernels, built for this shape's transposes and this way's numbers."""
         defines = {"TA": int(self.shape.transposed_a), "TB": int(self.shape.transposed_b)}
-        defines |= {**self.way.defines, **more}
+        defines |= {name: value for name, value in self.way.defines.items() if name not in GROUPS}
         return self.device.program(FILE, [f"-D{name}={value}" for name, value in defines.items()])
 
     @property
@@ -187,7 +188,7 @@ WAYS: dict[str, Way] = {
             "tiled_vector",
             "both: the optimum of the study",
             _plain("sgemm_tiled_vector", 4, tiled=True),
-            {"TILE": 16},
+            {"TILE": 32},
         ),
         Way(
             "direct",

@@ -19,6 +19,7 @@ COLOURS = {
     "packed": "#4e79a7",
     "image": "#76b7b2",
     "half": "#e15759",
+    "tuned": "#000000",
 }
 
 

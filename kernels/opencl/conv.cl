@@ -1,129 +1,214 @@
-/* conv.cl - convolution without a copy of the image: every window is read where it lies.
+/* conv.cl - convolution: forward, and the gradients of image and weights.
  *
- * Images are (N, C, H, W), weights (OUT, IN / groups, KH, KW). The shape is the same for forward
- * and both gradients, so it travels as one list of numbers; whoever reads a pixel outside the
- * image reads zero. Work items never share what they write.
+ * Images are (N, C, H, W), weights (OUT, IN / groups, KH, KW). What a tap of WIDE windows side by
+ * side sees should be one vector in memory. So an image is first laid out: with its margins, as
+ * zeros; every row in whole vectors; and where windows stand `sw` apart, the columns 0, sw, 2 sw ..
+ * of a row first, then 1, sw + 1 .. and so on. That is one copy of the image, not one for every tap.
+ * Then each tap is one vector of pixels times BLOCK weights, and all sums stay in registers.
+ *
+ * A window of one pixel needs none of it: its image is one long row, and its convolution a product.
+ * Work items never share what they write.
  */
-#define SHAPE                                                                                      \
-    int images, int in_channels, int height, int width, int out_channels, int out_height,          \
-        int out_width, int groups, int kh, int kw, int sh, int sw, int top, int left
-
-/* Four neighbours in a row of the output, OUT_BLOCK channels of it at a time: a pixel is fetched
- * once for OUT_BLOCK products. */
-#ifndef OUT_BLOCK
-#define OUT_BLOCK 4
+#ifndef WIDE
+#define WIDE 8
 #endif
-kernel void conv_forward(SHAPE, int has_bias, global const float *x, global const float *w,
-                         global const float *bias, global float *y) {
-    int out_x = 4 * (int)get_global_id(0), out_y = (int)get_global_id(1);
-    int per_group = out_channels / groups, blocks = (per_group + OUT_BLOCK - 1) / OUT_BLOCK;
-    int at = (int)get_global_id(2);
+#ifndef BLOCK
+#define BLOCK 8 /* channels of the output that an item makes at once */
+#endif
+#define UNROLL _Pragma("unroll")
+#define JOIN(left, right) left##right
+#define JOINED(left, right) JOIN(left, right)
+typedef JOINED(float, WIDE) wide;
+/* The same where a row may begin anywhere: it promises no more than the alignment of a float. */
+typedef wide loose __attribute__((aligned(4)));
+typedef union {
+    wide vector;
+    float values[WIDE];
+} parts;
+
+/* Lays images out. A row of `laid` is `phases` times `length` values, and there are `rows` of them;
+ * `top` and `left` are the margins before the image. On the way back the pixels of a gradient are
+ * `apart` from each other, as the windows were, with zeros between them. */
+kernel void lay_out(int planes, int height, int width, int apart_y, int apart_x, int top, int left,
+                    int phases, int rows, int length, global const float *restrict x,
+                    global float *restrict laid) {
+    int at = WIDE * (int)get_global_id(0), row = (int)get_global_id(1);
+    int plane = (int)get_global_id(2);
+    if (at >= phases * length || row >= rows || plane >= planes)
+        return;
+    int seen = (row - top) / apart_y;
+    bool empty = row < top || seen >= height || seen * apart_y != row - top;
+    global const float *from = x + ((size_t)plane * height + seen) * width;
+    int column = at % length * phases + at / length - left;
+    global float *to = laid + ((size_t)plane * rows + row) * phases * length + at;
+    if (!empty && phases * apart_x == 1 && column >= 0 && column + WIDE <= width) {
+        *(global loose *)to = *(global const loose *)(from + column);
+        return;
+    }
+    for (int j = 0; j < WIDE; ++j, column += phases) {
+        int pixel = column / apart_x;
+        bool there = !empty && column >= 0 && pixel < width && pixel * apart_x == column;
+        to[j] = there ? from[pixel] : 0.0f;
+    }
+}
+
+/* Lays weights out: BLOCK channels of the output side by side for every input and tap, filled up
+ * with zeros. `outs` and `ins` are those of one group. On the way back the two change places, and
+ * the window is turned round (`turned`): what a window saw with its first tap comes back by it. */
+kernel void lay_out_weights(int groups, int outs, int ins, int taps, int turned,
+                            global const float *restrict w, global float *restrict laid) {
+    int tap = (int)get_global_id(0) % taps, in = (int)get_global_id(0) / taps;
+    int blocks = (outs + BLOCK - 1) / BLOCK;
+    int block = (int)get_global_id(1) % blocks, group = (int)get_global_id(1) / blocks;
+    if (in >= ins || group >= groups)
+        return;
+    size_t place = (((size_t)group * blocks + block) * ins + in) * taps + tap;
+    global float *to = laid + place * BLOCK;
+    for (int j = 0; j < BLOCK; ++j) {
+        int out = block * BLOCK + j;
+        size_t straight = (((size_t)group * outs + out) * ins + in) * taps + tap;
+        size_t back = (((size_t)group * ins + in) * outs + out) * taps + taps - 1 - tap;
+        to[j] = out < outs ? w[turned ? back : straight] : 0.0f;
+    }
+}
+
+/* One item: WIDE windows in a row, BLOCK channels of the output. A tile that would hang over the
+ * end of a long row begins earlier and writes only its own. Forward, and the image's gradient. */
+kernel void convolve(int images, int in_channels, int out_channels, int groups, int out_height,
+                     int out_width, int kh, int kw, int sh, int sw, int rows, int length,
+                     int has_bias, global const float *restrict laid,
+                     global const float *restrict weights, global const float *restrict bias,
+                     global float *restrict y) {
+    int out_x = WIDE * (int)get_global_id(0), out_y = (int)get_global_id(1);
+    int outs = out_channels / groups, ins = in_channels / groups;
+    int blocks = (outs + BLOCK - 1) / BLOCK, at = (int)get_global_id(2);
     int block = at % blocks, group = at / blocks % groups, image = at / blocks / groups;
     if (out_x >= out_width || out_y >= out_height || image >= images)
         return;
-    int depth = in_channels / groups, first = group * per_group + block * OUT_BLOCK;
-    int channels = min(OUT_BLOCK, per_group - block * OUT_BLOCK);
-    float4 sum[OUT_BLOCK];
-    for (int o = 0; o < OUT_BLOCK; ++o)
-        sum[o] = has_bias && o < channels ? bias[first + o] : 0.0f;
-    for (int c = 0; c < depth; ++c) {
-        global const float *plane =
-            x + ((size_t)image * in_channels + group * depth + c) * height * width;
+    int first = min(out_x, length - (kw - 1) / sw - WIDE);
+    int channels = min(BLOCK, outs - block * BLOCK), channel = group * outs + block * BLOCK;
+    wide sum[BLOCK];
+    UNROLL
+    for (int o = 0; o < BLOCK; ++o)
+        sum[o] = has_bias && o < channels ? bias[channel + o] : 0.0f;
+    global const float *restrict taps =
+        weights + ((size_t)group * blocks + block) * ins * kh * kw * BLOCK;
+    for (int c = 0; c < ins; ++c)
         for (int ky = 0; ky < kh; ++ky) {
-            int row = out_y * sh - top + ky;
-            if (row < 0 || row >= height)
-                continue;
-            global const float *line = plane + (size_t)row * width;
-            for (int kx = 0; kx < kw; ++kx) {
-                int4 column = (out_x + (int4)(0, 1, 2, 3)) * sw - left + kx;
-                float4 seen;
-                seen.s0 = column.s0 >= 0 && column.s0 < width ? line[column.s0] : 0.0f;
-                seen.s1 = column.s1 >= 0 && column.s1 < width ? line[column.s1] : 0.0f;
-                seen.s2 = column.s2 >= 0 && column.s2 < width ? line[column.s2] : 0.0f;
-                seen.s3 = column.s3 >= 0 && column.s3 < width ? line[column.s3] : 0.0f;
-                for (int o = 0; o < channels; ++o)
-                    sum[o] = w[(((size_t)(first + o) * depth + c) * kh + ky) * kw + kx] * seen +
-                             sum[o];
+            size_t row = ((size_t)image * in_channels + group * ins + c) * rows + out_y * sh + ky;
+            global const float *line = laid + row * sw * length + first;
+            for (int kx = 0, phase = 0; kx < kw; ++kx) {
+                wide seen = *(global const loose *)(line + phase * length);
+                UNROLL
+                for (int o = 0; o < BLOCK; ++o)
+                    sum[o] = taps[o] * seen + sum[o];
+                taps += BLOCK;
+                if (++phase == sw) {
+                    phase = 0;
+                    ++line;
+                }
             }
         }
-    }
-    for (int o = 0; o < channels; ++o) {
-        global float *to =
-            y + (((size_t)image * out_channels + first + o) * out_height + out_y) * out_width;
-        float out[4] = {sum[o].s0, sum[o].s1, sum[o].s2, sum[o].s3};
-        for (int j = 0; j < 4 && out_x + j < out_width; ++j)
-            to[out_x + j] = out[j];
-    }
-}
-
-/* Where a window stands that sees a pixel with its tap `at` steps in; -1: none does. */
-int window_at(int at, int stride, int windows) {
-    int found = stride == 1 ? at : at / stride;
-    return at >= 0 && found * stride == at && found < windows ? found : -1;
-}
-
-/* One item a pixel of the image's gradient: it asks which windows it was seen through. Channels
- * come outermost, so that neighbours read neighbours. */
-kernel void conv_input_gradient(SHAPE, global const float *w, global const float *dy,
-                                global float *dx) {
-    int column = (int)get_global_id(0), row = (int)get_global_id(1), at = (int)get_global_id(2);
-    int channel = at % in_channels, image = at / in_channels;
-    if (column >= width || row >= height || image >= images)
-        return;
-    int depth = in_channels / groups, per_group = out_channels / groups;
-    int group = channel / depth, c = channel % depth;
-    float sum = 0.0f;
-    for (int o = group * per_group; o < (group + 1) * per_group; ++o) {
-        global const float *back =
-            dy + ((size_t)image * out_channels + o) * out_height * out_width;
-        global const float *taps = w + ((size_t)o * depth + c) * kh * kw;
-        for (int ky = 0; ky < kh; ++ky) {
-            int down = window_at(row + top - ky, sh, out_height);
-            if (down < 0)
-                continue;
-            for (int kx = 0; kx < kw; ++kx) {
-                int across = window_at(column + left - kx, sw, out_width);
-                if (across >= 0)
-                    sum = back[(size_t)down * out_width + across] * taps[ky * kw + kx] + sum;
-            }
+    UNROLL
+    for (int o = 0; o < BLOCK; ++o) {
+        if (o >= channels)
+            continue;
+        size_t row = ((size_t)image * out_channels + channel + o) * out_height + out_y;
+        global float *to = y + row * out_width;
+        if (first == out_x && out_x + WIDE <= out_width) {
+            *(global loose *)(to + out_x) = sum[o];
+            continue;
         }
+        parts some;
+        some.vector = sum[o];
+        UNROLL
+        for (int j = 0; j < WIDE; ++j)
+            if (first + j >= out_x && first + j < out_width)
+                to[first + j] = some.values[j];
     }
-    dx[((size_t)at * height + row) * width + column] = sum;
 }
 
-/* One item a weight: it walks over every window of the batch, eight in a row at a time where they
- * stand side by side. */
-typedef float8 loose8 __attribute__((aligned(4)));
-kernel void conv_weight_gradient(SHAPE, global const float *x, global const float *dy,
-                                 global float *dw) {
-    int tap = (int)get_global_id(0), c = (int)get_global_id(1), o = (int)get_global_id(2);
-    int depth = in_channels / groups, per_group = out_channels / groups;
-    if (tap >= kh * kw || c >= depth || o >= out_channels)
-        return;
-    int ky = tap / kw, kx = tap % kw, channel = o / per_group * depth + c;
-    /* windows whose tap lies on the image: those from `first` to before `last` */
-    int first = max(0, (left - kx + sw - 1) / sw);
-    int last = width + left > kx ? min(out_width, (width - 1 + left - kx) / sw + 1) : 0;
-    float8 eight = 0.0f;
+/* WIDE values of a row; those behind its end are zero. */
+wide take(global const float *row, int column, int columns) {
+    parts some;
+    UNROLL
+    for (int j = 0; j < WIDE; ++j)
+        some.values[j] = column + j < columns ? row[column + j] : 0.0f;
+    return some.vector;
+}
+
+float sum_of(wide values) {
+    parts all;
+    all.vector = values;
     float sum = 0.0f;
-    for (int image = 0; image < images; ++image) {
-        global const float *plane = x + ((size_t)image * in_channels + channel) * height * width;
-        global const float *back =
-            dy + ((size_t)image * out_channels + o) * out_height * out_width;
+    UNROLL
+    for (int j = 0; j < WIDE; ++j)
+        sum += all.values[j];
+    return sum;
+}
+
+/* One item: one tap of OUTS x INS weights; it walks over all windows of the batch, WIDE at a time.
+ * The gradient `dy` is laid out as well, in rows of `long_y`. */
+#define OUTS 4
+#define INS 3
+kernel void conv_weight_gradient(int images, int in_channels, int out_channels, int groups,
+                                 int out_height, int long_y, int kh, int kw, int sh, int sw,
+                                 int rows, int length, global const float *restrict laid,
+                                 global const float *restrict dy, global float *restrict dw) {
+    int outs = out_channels / groups, ins = in_channels / groups, blocks = (outs + OUTS - 1) / OUTS;
+    int tap = (int)get_global_id(0), in = INS * (int)get_global_id(1);
+    int out = (int)get_global_id(2) % blocks * OUTS, group = (int)get_global_id(2) / blocks;
+    if (tap >= kh * kw || in >= ins || group >= groups)
+        return;
+    int ky = tap / kw, kx = tap % kw, whole = long_y / WIDE * WIDE;
+    wide sum[OUTS][INS];
+    UNROLL
+    for (int o = 0; o < OUTS; ++o)
+        UNROLL
+        for (int c = 0; c < INS; ++c)
+            sum[o][c] = 0.0f;
+    for (int image = 0; image < images; ++image)
         for (int out_y = 0; out_y < out_height; ++out_y) {
-            int row = out_y * sh - top + ky, out_x = first;
-            if (row < 0 || row >= height)
-                continue;
-            global const float *line = plane + (size_t)row * width - left + kx;
-            global const float *sent = back + (size_t)out_y * out_width;
-            for (; sw == 1 && out_x + 8 <= last; out_x += 8)
-                eight = *(global const loose8 *)(line + out_x) *
-                            *(global const loose8 *)(sent + out_x) +
-                        eight;
-            for (; out_x < last; ++out_x)
-                sum = line[out_x * sw] * sent[out_x] + sum;
+            global const float *seen[INS], *back[OUTS];
+            UNROLL
+            for (int c = 0; c < INS; ++c) {
+                size_t plane = (size_t)image * in_channels + group * ins + min(in + c, ins - 1);
+                size_t row = plane * rows + out_y * sh + ky;
+                seen[c] = laid + (row * sw + kx % sw) * length + kx / sw;
+            }
+            UNROLL
+            for (int o = 0; o < OUTS; ++o) {
+                size_t plane = (size_t)image * out_channels + group * outs + min(out + o, outs - 1);
+                back[o] = dy + (plane * out_height + out_y) * long_y;
+            }
+            for (int x = 0; x < whole; x += WIDE) {
+                wide left[INS];
+                UNROLL
+                for (int c = 0; c < INS; ++c)
+                    left[c] = *(global const loose *)(seen[c] + x);
+                UNROLL
+                for (int o = 0; o < OUTS; ++o) {
+                    wide right = *(global const loose *)(back[o] + x);
+                    UNROLL
+                    for (int c = 0; c < INS; ++c)
+                        sum[o][c] = left[c] * right + sum[o][c];
+                }
+            }
+            if (whole < long_y) { /* one long row may end anywhere */
+                UNROLL
+                for (int o = 0; o < OUTS; ++o) {
+                    wide right = take(back[o], whole, long_y);
+                    UNROLL
+                    for (int c = 0; c < INS; ++c)
+                        sum[o][c] = take(seen[c], whole, long_y) * right + sum[o][c];
+                }
+            }
         }
-    }
-    float4 four = eight.lo + eight.hi;
-    dw[((size_t)o * depth + c) * kh * kw + tap] = sum + four.s0 + four.s1 + four.s2 + four.s3;
+    UNROLL
+    for (int o = 0; o < OUTS; ++o)
+        UNROLL
+        for (int c = 0; c < INS; ++c)
+            if (out + o < outs && in + c < ins)
+                dw[(((size_t)group * outs + out + o) * ins + in + c) * kh * kw + tap] =
+                    sum_of(sum[o][c]);
 }

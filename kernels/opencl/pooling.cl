@@ -14,14 +14,13 @@ kernel void max_pool_forward(SHAPE, global const float *x, global float *y, glob
     if (out_x >= out_width || out_y >= out_height || plane >= planes)
         return;
     global const float *from = x + (size_t)plane * height * width;
+    int first_y = max(out_y * sh - top, 0), last_y = min(out_y * sh - top + kh, height);
+    int first_x = max(out_x * sw - left, 0), last_x = min(out_x * sw - left + kw, width);
     float greatest = -INFINITY;
     int found = -1;
-    for (int ky = 0; ky < kh; ++ky)
-        for (int kx = 0; kx < kw; ++kx) {
-            int row = out_y * sh - top + ky, column = out_x * sw - left + kx;
-            if (row < 0 || row >= height || column < 0 || column >= width)
-                continue;
-            float value = from[(size_t)row * width + column];
+    for (int row = first_y; row < last_y; ++row)
+        for (int column = first_x; column < last_x; ++column) {
+            float value = from[row * width + column];
             if (found < 0 || value > greatest) {
                 greatest = value;
                 found = row * width + column;
@@ -32,26 +31,28 @@ kernel void max_pool_forward(SHAPE, global const float *x, global float *y, glob
     where[to] = found;
 }
 
+/* The windows that cover a pixel, along one side: from the first one to before the last. */
+int first_over(int at, int stride, int kernel_size) {
+    return at < kernel_size ? 0 : (at - kernel_size) / stride + 1;
+}
+
+int last_over(int at, int stride, int windows) { return min(at / stride + 1, windows); }
+
 kernel void max_pool_gradient(SHAPE, global const int *where, global const float *dy,
                               global float *dx) {
     int column = (int)get_global_id(0), row = (int)get_global_id(1), plane = (int)get_global_id(2);
     if (column >= width || row >= height || plane >= planes)
         return;
     int pixel = row * width + column;
+    int first_y = first_over(row + top, sh, kh), last_y = last_over(row + top, sh, out_height);
+    int first_x = first_over(column + left, sw, kw);
+    int last_x = last_over(column + left, sw, out_width);
     float sum = 0.0f;
-    for (int ky = 0; ky < kh; ++ky) {
-        int down = row + top - ky;
-        if (down < 0 || down % sh != 0 || down / sh >= out_height)
-            continue;
-        for (int kx = 0; kx < kw; ++kx) {
-            int across = column + left - kx;
-            if (across < 0 || across % sw != 0 || across / sw >= out_width)
-                continue;
-            size_t seen = ((size_t)plane * out_height + down / sh) * out_width + across / sw;
-            if (where[seen] == pixel)
-                sum += dy[seen];
+    for (int out_y = first_y; out_y < last_y; ++out_y)
+        for (int out_x = first_x; out_x < last_x; ++out_x) {
+            size_t seen = ((size_t)plane * out_height + out_y) * out_width + out_x;
+            sum += where[seen] == pixel ? dy[seen] : 0.0f;
         }
-    }
     dx[(size_t)plane * height * width + pixel] = sum;
 }
 
@@ -82,20 +83,15 @@ kernel void avg_pool_gradient(SHAPE, global const float *dy, global float *dx) {
     int column = (int)get_global_id(0), row = (int)get_global_id(1), plane = (int)get_global_id(2);
     if (column >= width || row >= height || plane >= planes)
         return;
+    int first_y = first_over(row + top, sh, kh), last_y = last_over(row + top, sh, out_height);
+    int first_x = first_over(column + left, sw, kw);
+    int last_x = last_over(column + left, sw, out_width);
     float sum = 0.0f;
-    for (int ky = 0; ky < kh; ++ky) {
-        int down = row + top - ky;
-        if (down < 0 || down % sh != 0 || down / sh >= out_height)
-            continue;
-        for (int kx = 0; kx < kw; ++kx) {
-            int across = column + left - kx;
-            if (across < 0 || across % sw != 0 || across / sw >= out_width)
-                continue;
-            int out_y = down / sh, out_x = across / sw;
+    for (int out_y = first_y; out_y < last_y; ++out_y)
+        for (int out_x = first_x; out_x < last_x; ++out_x) {
             int count = covered(out_y, sh, top, kh, height) * covered(out_x, sw, left, kw, width);
             sum += dy[((size_t)plane * out_height + out_y) * out_width + out_x] / (float)count;
         }
-    }
     dx[((size_t)plane * height + row) * width + column] = sum;
 }
 

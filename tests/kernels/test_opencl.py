@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from copy import copy
@@ -16,10 +17,11 @@ from kernels.harness.bench import bench
 from kernels.harness.check import check
 from kernels.harness.cli import kernels, read_sizes
 from kernels.harness.device import Device, choose_device
-from kernels.harness.operations import TOLERANCE, run_trial, trials
+from kernels.harness.operations import trials
 from kernels.harness.products import WAYS
 from kernels.harness.roofline import roofline_svg
 from kernels.harness.timing import Roofs
+from kernels.harness.trial import TOLERANCE, run_trial
 from kernels.harness.tune import cache_path, tune_all
 from kernels.tuning import Shape, TunedFor, tuned_text
 from workloads.fault import BadFile, Refused
@@ -27,14 +29,18 @@ from workloads.fault import BadFile, Refused
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(tmp_path: Path) -> None:
+def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(
+    tmp_path: Path, device_number: str
+) -> None:
     words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
+    words += ["--device", device_number]
     nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     said = subprocess.run(words, env=nothing, capture_output=True, text=True, check=False)
     assert 2 == said.returncode
     assert "needs the linker 'ld'" in said.stderr.splitlines()[-1]
 
 
+_OTHERS = ("sgemm.cl", "peak.cl")  # the ways to multiply, and what only takes time
 # One set of numbers for all, so that a shape is built once.
 _NUMBERS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "STRIPS": 2, "PACK_A": 0}
 
@@ -62,6 +68,13 @@ def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
         if not (error := run_trial(device, trial)) <= TOLERANCE
     ]
     assert [] == wrong
+
+
+def test_no_kernel_is_left_out() -> None:
+    entry = re.compile(r"^kernel .*?void\s+(\w+)\(", re.MULTILINE | re.DOTALL)
+    files = [file for file in (ROOT / "kernels/opencl").iterdir() if file.name not in _OTHERS]
+    there = {name for file in files for name in entry.findall(file.read_text())}
+    assert there == {trial.entry for trial in trials(seed=5)}
 
 
 def test_a_wrong_answer_is_found(device: Device) -> None:
@@ -110,11 +123,9 @@ def test_sizes_that_make_no_sense_are_refused(text: str) -> None:
         read_sizes(text)
 
 
-@pytest.mark.usefixtures("device")
-def test_a_bench_prints_the_studys_ratio() -> None:
-    said = CliRunner().invoke(
-        kernels, ["bench", "--sizes", "33", "--rounds", "1", "--launches", "2", "--json"]
-    )
+def test_a_bench_prints_the_studys_ratio(device_number: str) -> None:
+    words = ["bench", "--sizes", "33", "--rounds", "1", "--launches", "2", "--json"]
+    said = CliRunner().invoke(kernels, [*words, "--device", device_number])
     rows = json.loads(said.stdout)["rows"]
     assert [33] == [row["n"] for row in rows]
     assert all(row["tiled_vector_over_naive"] > 0 for row in rows)
@@ -136,9 +147,11 @@ def test_what_was_tuned_is_not_tuned_again(device: Device, tmp_path: Path) -> No
     assert [cache_path(tmp_path, device)] == list((tmp_path / "tuned").iterdir())
 
 
-def test_a_bench_refuses_a_tuning_file_of_another_device(device: Device, tmp_path: Path) -> None:
+def test_a_bench_refuses_a_tuning_file_of_another_device(
+    device_number: str, tmp_path: Path
+) -> None:
     path = tmp_path / "phone.tuned"
     path.write_text(tuned_text(TunedFor("Mali-G78", "OpenCL 2.1", "r38p1"), []))
-    said = CliRunner().invoke(kernels, ["bench", "--device", "0", "--tuned", str(path)])
+    said = CliRunner().invoke(kernels, ["bench", "--device", device_number, "--tuned", str(path)])
     assert isinstance(said.exception, BadFile)
     assert "was tuned for Mali-G78 with driver r38p1" in str(said.exception)

@@ -104,6 +104,40 @@ def test_every_tensor_is_what_the_cpu_makes_of_it(
     assert [] == wrong
 
 
+@pytest.mark.parametrize(
+    ("image", "window", "out"),
+    [
+        ((9, 11), "2 3 5 2 3 1 2", (4, 3)),  # groups, odd windows that step by two and three
+        ((4, 5), "1 1 1 1 1 0 0", (4, 5)),  # one pixel: a product over rows that end anywhere
+        ((1, 3), "1 1 1 1 1 0 0", (1, 3)),  # rows shorter than a vector
+        ((7, 8), "1 1 1 2 3 0 0", (4, 3)),  # one pixel that leaves pixels out
+    ],
+)
+def test_windows_of_every_kind_and_their_gradients_are_the_cpus(
+    pocl: dict[str, str], tmp_path: Path, image: tuple[int, int], window: str, out: tuple[int, int]
+) -> None:
+    groups, kh, kw, *_ = map(int, window.split())
+    x, y = f"4 2 4 {image[0]} {image[1]}", f"4 2 6 {out[0]} {out[1]}"
+    w = f"4 6 {4 // groups} {kh} {kw}"
+    lists = (
+        f"tensor 0 float input 0 {x} uniform 1\n"
+        f"tensor 1 float parameter 0 {w} uniform 1\n"
+        "tensor 2 float parameter 8192 1 6 uniform 1\n"
+        f"tensor 3 float activation 0 {y} none\n"
+        f"tensor 4 float activation 8192 {x} none\n"
+        f"tensor 5 float gradient 0 {w} none\n"
+        f"op forward 0 conv_forward 0 1 2 : 3 : {window} :\n"
+        f"op backward 0 conv_input_gradient 1 3 : 4 : {window} :\n"
+        f"op backward 0 conv_weight_gradient 0 3 : 5 : {window} :\n"
+    )
+    body = a_body(lists)
+    expected = moments(body, tmp_path, pocl)[1]
+    found = moments(body.replace("backend cpu", "backend opencl"), tmp_path, pocl)[1]
+    assert all(np.abs(each).max() > 0 for each in expected)
+    off = [worst(one, other) for one, other in zip(found, expected, strict=True)]
+    assert max(off) < 1e-5
+
+
 def test_mobilenetv2_agrees_forward_and_learns_alike(pocl: dict[str, str], tmp_path: Path) -> None:
     """Fifty norms over few samples blow every rounding up: gradients are held to the loss."""
     given = {"batch_size": 4, "image_size": 64}

@@ -29,7 +29,8 @@ _ALL = """
 from dataclasses import replace
 from kernels.harness.check import check, ways_for
 from kernels.harness.device import choose_device
-from kernels.harness.operations import TOLERANCE, run_trial, trials
+from kernels.harness.operations import trials
+from kernels.harness.trial import TOLERANCE, run_trial
 from kernels.tuning import Shape
 device = choose_device("Oclgrind")
 small = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "STRIPS": 2, "PACK_A": 1, "GX": 2, "GY": 2}

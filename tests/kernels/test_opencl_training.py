@@ -47,8 +47,8 @@ def test_a_perceptron_that_starts_over_learns_the_same_bit_by_bit(device: Device
     assert all(np.array_equal(one, other) for one, other in zip(*learned, strict=True))
 
 
-def test_training_is_told_as_json_with_its_source(device: Device) -> None:
-    words = ["train", "--models", "mlp-1", "--rounds", "2", "--json", "--device", "0"]
+def test_training_is_told_as_json_with_its_source(device_number: str) -> None:
+    words = ["train", "--models", "mlp-1", "--rounds", "2", "--json", "--device", device_number]
     said = CliRunner().invoke(kernels, words)
     told = json.loads(said.stdout)
     assert ("host", ["mlp-1"]) == (told["source"], [row["name"] for row in told["models"]])
@@ -56,8 +56,8 @@ def test_training_is_told_as_json_with_its_source(device: Device) -> None:
     assert "nothing of a phone's GPU" in told["note"]
 
 
-def test_a_model_that_is_not_there_is_refused_by_name(device: Device) -> None:
-    said = CliRunner().invoke(kernels, ["train", "--models", "mlp-9"])
+def test_a_model_that_is_not_there_is_refused_by_name(device_number: str) -> None:
+    said = CliRunner().invoke(kernels, ["train", "--models", "mlp-9", "--device", device_number])
     assert "there is no 'mlp-9'" in str(said.exception)
 
 

@@ -24,6 +24,11 @@ static int group_of(const struct session *session) {
     return group;
 }
 
+/* The shape of a group is a number of the launch: programs that differ in nothing else are one. */
+static bool is_of_launch(const char *word) {
+    return strncmp(word, "GX=", 3) == 0 || strncmp(word, "GY=", 3) == 0;
+}
+
 /* "-DTILE=16 ..." of a line; what was tuned goes before the line's own. */
 static size_t add_option(char *options, size_t used, const char *name, const char *value,
                          int group) {
@@ -42,7 +47,7 @@ static void list_options(const struct recipe *recipe, char options[OPTIONS_BYTES
     options[0] = '\0';
     for (int at = 3; recipe_word(recipe->line, at, word) && strcmp(word, ":") != 0; at++) {
         char *equals = strchr(word, '=');
-        if (equals == NULL || equals[1] == '=') {
+        if (equals == NULL || equals[1] == '=' || is_of_launch(word)) {
             continue;
         }
         *equals = '\0';
@@ -50,8 +55,7 @@ static void list_options(const struct recipe *recipe, char options[OPTIONS_BYTES
     }
     /* A tuned name that the line does not have is passed on all the same. */
     for (int at = 0; recipe_word(recipe->tuned, at, word); at++) {
-        char *equals = strchr(word, '=');
-        if (equals != NULL && strstr(options, word) == NULL) {
+        if (strchr(word, '=') != NULL && !is_of_launch(word) && strstr(options, word) == NULL) {
             used += compose(options + used, OPTIONS_BYTES - used, "-D%s ", word);
         }
     }

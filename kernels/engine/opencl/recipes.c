@@ -8,10 +8,16 @@
 #include "../text.h"
 
 #define MATRICES "m n k a lda b ldb c ldc"
-#define IMAGE "x0.0 x0.1 x0.2 x0.3"
 #define PACKED "MR=6 NR=16 STRIPS=4 PACK_A=1 GX=1 GY=1"
 #define HALF "MR=6 NR=16 GX=1 GY=1"
 #define WINDOW "#0 #1 #2 #3 #4 #5"
+/* Images and weights laid out for conv.cl: rows, values of a row (so many that each tap finds whole
+ * vectors there), weights. */
+#define ROWS(out) out ".2-1*#3+#1"
+#define LONG(out) "#2-1/#4+" out ".3+7/8*8"
+#define ROWS_BACK "y0.2+#1-1"
+#define LONG_BACK "#2+6+y0.3/8*8"
+#define WEIGHTS(in) "y0.1/#0/8*8*#0@" in ".1/#0*#1*#2"
 
 static const char TABLE[] =
     /* functions of each value */
@@ -20,15 +26,51 @@ static const char TABLE[] =
     "dropout_forward plumbing.cl dropout : y0.n grown dropped key x0 y0 y1 : y0.n\n"
     "dropout_gradient activations.cl masked : y0.n grown x0 x1 y0 : y0.n\n"
 
-    /* windows */
-    "conv_forward conv.cl conv_forward : " IMAGE " y0.1 y0.2 y0.3 " WINDOW
-    " #6 ?2 x0 x1 x2 y0 : y0.3/4 y0.2 y0.1/#0/4*#0*y0.0\n"
+    /* windows, with their image laid out */
+    "conv_forward conv.cl lay_out : x0.0*x0.1 x0.2 x0.3 1 1 #5 #6 #4 " ROWS("y0") " " LONG("y0")
+    " x0 s:x0.0*x0.1*#4@" ROWS("y0") "@" LONG("y0") " : #4@" LONG("y0") "/8 " ROWS("y0")
+    " x0.0*x0.1\n"
+    "conv_forward conv.cl lay_out_weights : #0 y0.1/#0 x0.1/#0 #1*#2 0 x1 t:" WEIGHTS("x0")
+    " : x0.1/#0*#1*#2 y0.1/#0/8*#0\n"
+    "conv_forward conv.cl convolve : x0.0 x0.1 y0.1 #0 y0.2 y0.3 #1 #2 #3 #4 " ROWS("y0") " "
+    LONG("y0") " ?2 s t x2 y0 : y0.3/8 y0.2 y0.1/#0/8*#0*y0.0\n"
+    "conv_input_gradient conv.cl lay_out : x1.0*x1.1 x1.2 x1.3 #3 #4 #1-1-#5 #2-1-#6 1 " ROWS_BACK
+    " " LONG_BACK " x1 s:x1.0*x1.1@" ROWS_BACK "@" LONG_BACK " : " LONG_BACK "/8 " ROWS_BACK
+    " x1.0*x1.1\n"
+    "conv_input_gradient conv.cl lay_out_weights : #0 y0.1/#0 x1.1/#0 #1*#2 1 x0 t:" WEIGHTS("x1")
+    " : x1.1/#0*#1*#2 y0.1/#0/8*#0\n"
+    "conv_input_gradient conv.cl convolve : x1.0 x1.1 y0.1 #0 y0.2 y0.3 #1 #2 1 1 " ROWS_BACK " "
+    LONG_BACK " 0 s t x2 y0 : y0.3/8 y0.2 y0.1/#0/8*#0*y0.0\n"
+    "conv_weight_gradient conv.cl lay_out : x0.0*x0.1 x0.2 x0.3 1 1 #5 #6 #4 " ROWS("x1") " "
+    LONG("x1") " x0 s:x0.0*x0.1*#4@" ROWS("x1") "@" LONG("x1") " : #4@" LONG("x1") "/8 "
+    ROWS("x1") " x0.0*x0.1\n"
+    "conv_weight_gradient conv.cl lay_out : x1.0*x1.1 x1.2 x1.3 1 1 0 0 1 x1.2 x1.3/8*8 x1"
+    " t:x1.0*x1.1*x1.2@x1.3/8*8 : x1.3/8 x1.2 x1.0*x1.1\n"
+    "conv_weight_gradient conv.cl conv_weight_gradient : x0.0 x0.1 x1.1 #0 x1.2 x1.3/8*8"
+    " #1 #2 #3 #4 " ROWS("x1") " " LONG("x1")
+    " s t y0 : #1*#2 x0.1/#0/3 x1.1/#0/4*#0 / 1 GROUP/8 1\n"
+
+    /* windows of one pixel: an image is one long row */
+    "pixel_forward conv.cl lay_out_weights : #0 y0.1/#0 x0.1/#0 1 0 x1 t:" WEIGHTS("x0")
+    " : x0.1/#0 y0.1/#0/8*#0\n"
+    "pixel_forward conv.cl convolve : x0.0 x0.1 y0.1 #0 1 x0.p 1 1 1 1 1 x0.p ?2 x0 t x2 y0"
+    " : x0.p/8 1 y0.1/#0/8*#0*y0.0 / GROUP/8 1 GROUP/8\n"
+    "pixel_input_gradient conv.cl lay_out_weights : #0 y0.1/#0 x1.1/#0 1 1 x0 t:" WEIGHTS("x1")
+    " : x1.1/#0 y0.1/#0/8*#0\n"
+    "pixel_input_gradient conv.cl convolve : x1.0 x1.1 y0.1 #0 1 y0.p 1 1 1 1 1 y0.p 0 x1 t x2 y0"
+    " : y0.p/8 1 y0.1/#0/8*#0*y0.0 / GROUP/8 1 GROUP/8\n"
+    "pixel_weight_gradient conv.cl conv_weight_gradient : x0.0 x0.1 x1.1 #0 1 x0.p 1 1 1 1 1 x0.p"
+    " x0 x1 y0 : 1 x0.1/#0/3 x1.1/#0/4*#0 / 1 GROUP/8 1\n"
+
+    /* windows of one channel each */
     "depthwise_forward depthwise.cl depthwise_forward : x0.0*x0.1 x0.1 x0.2 x0.3 y0.2 y0.3"
     " #1 #2 #3 #4 #5 #6 ?2 x0 x1 x2 y0 : y0.3/4 y0.2 y0.0*y0.1\n"
-    "conv_input_gradient conv.cl conv_input_gradient : y0.0 y0.1 y0.2 y0.3 x1.1 x1.2 x1.3 " WINDOW
-    " #6 x0 x1 y0 : y0.3 y0.2 y0.0*y0.1\n"
-    "conv_weight_gradient conv.cl conv_weight_gradient : " IMAGE " x1.1 x1.2 x1.3 " WINDOW
-    " #6 x0 x1 y0 : #1*#2 x0.1/#0 x1.1\n"
+    "depthwise_input_gradient depthwise.cl depthwise_input_gradient : y0.0*y0.1 y0.1 y0.2 y0.3"
+    " x1.2 x1.3 #1 #2 #3 #4 #5 #6 x0 x1 y0 : y0.3 y0.2 y0.0*y0.1\n"
+    "depthwise_weight_gradient depthwise.cl depthwise_weight_gradient : x0.0*x0.1 x0.1 x0.2 x0.3"
+    " x1.2 x1.3 #1 #2 #3 #4 #5 #6 x0 x1 y0 : #1*#2 x0.1\n"
+
+    /* pools */
     "max_pool_forward pooling.cl max_pool_forward : x0.0*x0.1 x0.2 x0.3 y0.2 y0.3 " WINDOW
     " x0 y0 y1 : y0.3 y0.2 y0.0*y0.1\n"
     "max_pool_gradient pooling.cl max_pool_gradient : y0.0*y0.1 y0.2 y0.3 x1.2 x1.3 " WINDOW
@@ -172,12 +214,27 @@ static const struct {
     {"batch_norm_", "relu_", "AFTER=1"}, {"batch_norm_", "relu6_", "AFTER=2"},
 };
 
+/* What kind of windows a convolution has: its own way through the table. */
+static const char *windows_of(const struct op *op) {
+    bool to_image = strcmp(op->kind->name, "conv_input_gradient") == 0;
+    bool forward = strcmp(op->kind->name, "conv_forward") == 0;
+    const struct tensor *image = to_image ? op->out[0] : op->in[0];
+    const struct tensor *windows = forward ? op->out[0] : op->in[1];
+    const int64_t *i = op->i;
+    if (i[0] == image->dim[1] && i[0] == windows->dim[1]) {
+        return "depthwise";
+    }
+    bool single = i[1] == 1 && i[2] == 1 && i[3] == 1 && i[4] == 1 && i[5] == 0 && i[6] == 0;
+    bool same = image->dim[2] == windows->dim[2] && image->dim[3] == windows->dim[3];
+    return single && same && image->dim[2] * image->dim[3] >= 8 ? "pixel" : "conv";
+}
+
 const char *recipe_of(const struct op *op, char name[WORD_BYTES], const char **numbers) {
     const char *called = op->kind->name;
     *numbers = "";
-    if (strcmp(called, "conv_forward") == 0 && op->i[0] == op->in[0]->dim[1] &&
-        op->i[0] == op->out[0]->dim[1]) {
-        called = "depthwise_forward";
+    if (strncmp(called, "conv_", 5) == 0) {
+        compose(name, WORD_BYTES, "%s%s", windows_of(op), called + 4);
+        return recipe_find(name, NULL);
     }
     if (strcmp(called, "add") == 0 && op->ins == 2) {
         called = "add_two";
@@ -293,11 +350,12 @@ static int64_t term(const struct recipe *recipe, const char *word) {
     }
 }
 
-int64_t recipe_count(const struct recipe *recipe, const char *word) {
-    int64_t result = 1;
-    for (char sign = '*'; sign != '\0';) {
+/* What stands between two @, from left to right. */
+static int64_t factor(const struct recipe *recipe, const char *word) {
+    int64_t result = 0;
+    for (char sign = '+'; sign != '\0' && sign != '@';) {
         char one[WORD_BYTES];
-        size_t length = strcspn(word, "*/");
+        size_t length = strcspn(word, "*/+-@");
         memcpy(one, word, length);
         one[length] = '\0';
         int64_t value = term(recipe, one);
@@ -310,8 +368,25 @@ int64_t recipe_count(const struct recipe *recipe, const char *word) {
         if (sign == '/') {
             result = (result + value - 1) / value;
         }
+        if (sign == '+' || sign == '-') {
+            result += sign == '+' ? value : -value;
+        }
         sign = word[length];
         word += length + (sign != '\0');
+    }
+    return result;
+}
+
+int64_t recipe_count(const struct recipe *recipe, const char *word) {
+    int64_t result = 1;
+    for (bool more = true; more;) {
+        int64_t value = factor(recipe, word);
+        if (value < 0 || __builtin_mul_overflow(result, value, &result)) {
+            return -1;
+        }
+        word += strcspn(word, "@");
+        more = *word == '@';
+        word += more;
     }
     return result;
 }

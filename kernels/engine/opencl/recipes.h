@@ -19,7 +19,8 @@
  *   $0 $1 ..           the operation's numbers; 0.5 a number as it stands
  *   grown dropped key fade1 fade2      what the step or a share makes of them: see device.c
  *   anything else is a COUNT, a whole number
- * COUNTS: terms with * or / between them, from left to right; / rounds up
+ * COUNTS: terms with * / + or - between them, from left to right; / rounds up, and @ multiplies all
+ * that stands on its two sides
  *   12                 itself
  *   x0.2               dimension 2; x0.n all values, x0.c those of the last axis, x0.r its rows, x0.p
  *                      those of one channel, x0.a those from axis #0 on, x_.b those of the operands
