@@ -60,7 +60,7 @@ class Lookout:
         self._phones = PhoneBook(db)
         self._leases = LeaseBook(db)
         self._sweeps = Paced(lambda: _followed(db, sweep))
-        self._shown = ""
+        self._shown = ("", False)
         self._course = Paced(lambda: _Course(db, "").read())
 
     def look(self) -> LabView:
@@ -72,9 +72,10 @@ class Lookout:
         view = LabView(datetime.now(UTC), hosts, phones, sweeps, others)
         if not sweeps:
             return view
-        if sweeps[0].id != self._shown:
-            self._shown = sweeps[0].id
-            self._course = Paced(_Course(self._db, self._shown).read)
+        shown = (sweeps[0].id, sweeps[0].finished)
+        if shown != self._shown:  # what is over waits for nobody: the last look is a fresh one
+            self._shown = shown
+            self._course = Paced(_Course(self._db, sweeps[0].id).read)
         cells, rest, waiting = self._course()
         told = tuple(
             replace(phone, waiting=waiting[phone.serial]) if phone.serial in waiting else phone

@@ -15,7 +15,7 @@ phones: all
 matrix:
   batch_size: [32, 256]
 conditions: {cores: big2, freq: high}
-repeat: 2
+repeat: 3
 """
 
 
@@ -27,7 +27,7 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
     sweep = find_sweep(farm.db, "watched").id
     with glass("watch", sweep, "--lab", farm.lab.root) as screen:
         screen.wait("watched", "● live", "phones 6", "Meizu 16T")
-        screen.wait("mlp-4 b", "/24 runs")
+        screen.wait("mlp-4 b", "/36 runs")
         screen.resize(120, 40)
         screen.wait("temp °C", "GHz", "lease ")
         screen.press("/meizu*\r")
