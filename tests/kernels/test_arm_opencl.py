@@ -1,8 +1,8 @@
 """The arm64 build and OpenCL, under emulation: it finds a library, and trains where one is whole.
 
 Debian's arm64 PoCL wants a root of its own (it asks for its files by fixed paths, and starts a
-compiler and a linker): FARMHAND_ARM64_ROOT names one that this computer can chroot into, with
-pocl-opencl-icd:arm64 and binutils in it.
+compiler and a linker): FARMHAND_ARM64_ROOT names one that this computer can chroot into (so
+binfmt_misc has to know qemu), with pocl-opencl-icd:arm64 and binutils in it, and /proc and /sys.
 """
 
 import json
