@@ -54,6 +54,7 @@ class Outcome:
     counts: bool
     why: str = ""
     provenance: Provenance | None = None
+    standing: str = ""  # of one that does not count, though it ran
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Evidence:
         if not tried:
             return self.left_out.get(phone, NOTHING_RUN)
         if not any(each.counts for each in tried):
-            return f"{tried[0].word}: {tried[0].why}".rstrip(": ")
+            return f"{tried[0].standing or tried[0].word}: {tried[0].why}".rstrip(": ")
         name, _, which = metric.partition(".")
         if (
             (kind := kind_of(metric))
@@ -196,15 +197,14 @@ def _outcome(
 ) -> Outcome:
     why = reasons.get((planned.trial, planned.repeat)) or _plainly(planned.why)
     counts = planned.state is RunState.DONE and planned.verdict is Standing.VALID
-    word = str(planned.fit or planned.state)
-    if planned.fit in (Fit.FITS, Fit.SWAPS) and not counts:
-        word = str(planned.verdict or planned.state)
+    ran = planned.fit in (Fit.FITS, Fit.SWAPS)
     provenances = known[planned.phone][1] if planned.phone in known else None
     return Outcome(
         planned.phone,
         circumstances_of(planned.case, planned.condition),
-        word,
+        str(planned.fit or planned.state),
         counts,
         safe_text(why, 240),
         provenances.time if provenances else None,
+        str(planned.verdict or planned.state) if ran and not counts else "",
     )
