@@ -143,6 +143,7 @@ def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
         ("", "breaks the contract"),
         ("rubbish", "breaks the contract"),
         ('{"line":"candidate","number":0}\n{"line":"done"}', None),
+        ('1 warning generated.\n{"line":"done"}\n', None),
         ('{"line":"fault","code":"unsupported","text":"no device"}', "no device"),
     ],
 )
