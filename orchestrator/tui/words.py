@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from orchestrator.nouns import KnownPhone
 from orchestrator.tui.cells import fit, said
-from workloads.units import format_duration
 
 # the lane's stages, as somebody sees them who does not know the lane
 _STAGES = {
@@ -180,8 +179,3 @@ def count(number: int) -> str:
     if number < 10_000:
         return str(number)
     return f"{number / 1000:.0f}k" if number < 1_000_000 else f"{number / 1e6:.1f}M"
-
-
-def ago(seconds: float) -> str:
-    """How old something is."""
-    return f"{format_duration(max(0.0, seconds))} old"

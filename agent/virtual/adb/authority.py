@@ -6,7 +6,6 @@ finger on the phone's screen would.
 
 import base64
 import binascii
-import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,10 +30,6 @@ class PublicKey:
         number = pow(int.from_bytes(signature, "big"), self.exponent, self.modulus)
         padding = b"\xff" * (_KEY_BYTES - 3 - len(_SHA1_MARK) - TOKEN_BYTES)
         return number.to_bytes(_KEY_BYTES, "big") == b"\0\1" + padding + b"\0" + _SHA1_MARK + token
-
-    def fingerprint(self) -> str:
-        """A short name for journals."""
-        return hashlib.sha256(self.modulus.to_bytes(_KEY_BYTES, "big")).hexdigest()[:16]
 
 
 def read_public_key(text: bytes) -> PublicKey | None:
