@@ -12,10 +12,10 @@ from orchestrator.plan.problem import BadSweep
 from orchestrator.plan.sweep import Sweep, read_sweep
 from tests.analysis.builders import phone
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+BEFORE, EXAMPLES = Path(__file__).parent / "before", Path(__file__).parents[2] / "examples"
 GOOD = "farm: 1\nname: demo\nworkload: mlp-4\nphones: all\n"
 MATRIX = "matrix: {batch_size: [32, 64, 256], cores: [big2, big4]}\n"
-# What the examples were called before the language grew: stored sweeps must not change their name.
+# What files were called before the language grew: stored sweeps must not change their name.
 IDS = {
     "cambridge": "sw-308d3175",
     "daily": "sw-f7edb332",
@@ -30,7 +30,8 @@ IDS = {
 
 @pytest.mark.parametrize("name", IDS)
 def test_a_file_from_before_keeps_its_id(name: str) -> None:
-    assert IDS[name] == read_sweep((EXAMPLES / f"{name}.yaml").read_text()).id
+    folder = EXAMPLES if (EXAMPLES / f"{name}.yaml").exists() else BEFORE
+    assert IDS[name] == read_sweep((folder / f"{name}.yaml").read_text()).id
 
 
 def places(sweep: Sweep) -> set[tuple[Any, ...]]:
