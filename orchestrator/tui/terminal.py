@@ -45,6 +45,8 @@ class Terminal:
         """Take the terminal over, and give it back whatever happens."""
         self._before = termios.tcgetattr(self._keys)
         old = {
+            # Also where it came in ignored, as in whatever a script started in the background.
+            signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._on_end),
             signal.SIGHUP: signal.signal(signal.SIGHUP, self._on_end),
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._on_stop),
