@@ -98,7 +98,7 @@ def test_this_host_as_a_phone_learns_day_by_day(tmp_path: Path) -> None:
     made = start(tmp_path, "study", "run", "tx2-daily", "--native", "--dir", "lab", "--json")
     out, err = made.communicate(timeout=900)
     if made.returncode == 6 and "other work" in err:
-        return  # this host was too busy for a number, and that was said
+        pytest.skip("this host was too busy for a number, and that was said")
     assert 0 == made.returncode, err
     gains = [line for line in json.loads(out)["lines"] if "gained" in line["claim"]]
     assert {"host"} == {line["source"] for line in gains}
