@@ -3,6 +3,7 @@
 import json
 import platform
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,10 @@ def test_kernels_answer_on_this_computer(tmp_path: Path) -> None:
     assert 0 == made.returncode, err
     said = json.loads(out)
     lines = {line["claim"]: line for line in said["lines"]}
-    assert {"host"} == {line["source"] for line in lines.values()}
+    assert {"host"} == {line["source"] for line in lines.values() if line["value"] is not None}
     assert lines["naive kernel, GPU, n = 512"]["value"] > 0
     assert not any(line["calibration_replay"] for line in lines.values())
-    assert "nothing of a phone's GPU" in Path(tmp_path / said["page"]).read_text()
+    assert "nothing of a phone's GPU" in unescape((tmp_path / said["page"]).read_text())
 
 
 @pytest.mark.slow
