@@ -1,7 +1,8 @@
-"""How a step's data reach the device: five ways, the same kernels in each.
+"""How a step's data reach the device: five ways.
 
-`copied` is what the study saw: every operation's operands go over and its results come back.
-The others keep everything on the device and differ only in how a batch gets there.
+`copied` is what the study saw: every operation's operands go over and its results come back. The
+others keep everything on the device, so that two operations may share a launch, and differ only in
+how a batch gets there.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ class Events:
 def copied(net: Perceptron, lesson: Lesson) -> Step:
     """Operands over, launch, results back, each copy waited for: an operation as MNN does it."""
     x, labels = net.inputs(lesson.batch)
-    operations = net.step(x, labels)
+    operations = net.step(x, labels, apart=True)
     device = net.device
 
     def step(number: int, events: Events) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.harness.device import Floats
-from kernels.harness.perceptron import BACK, INS, tiles
+from kernels.harness.perceptron import BACK, MR, tiles
 from kernels.harness.trial import GROUP, Array, Trial, draw
 from kernels.harness.window_trials import convolutions, pools
 
@@ -184,19 +184,22 @@ def _dense(dice: np.random.Generator) -> Iterator[Trial]:
     file, rows, into, rate = "dense.cl", 7, 21, 0.1
     for out in (5, 37):
         x, w, bias = draw(dice, 2 + rows, into), draw(dice, into, out), draw(dice, out)
-        batch, dz = x[2:].astype(np.float64), draw(dice, rows, out)
-        y = batch @ w + bias
+        batch, dz = x[2:], draw(dice, rows, out)
+        slopes = dz.astype(np.float64)
+        y = batch @ w.astype(np.float64) + bias
         shape, given = (rows, into, out), (x, w, bias)
         across = tiles(out, rows)
         yield Trial(file, "dense_forward", across, (*shape, 1, 2), given, (np.maximum(y, 0),))
         yield Trial(file, "dense_forward", across, (*shape, 0, 2), given, (y,))
-        back = (dz.astype(np.float64) @ w.T) * (x[:rows] > 0)
-        size = (-(-into // INS), -(-rows // BACK))
-        yield Trial(file, "dense_input_gradient", size, shape, (x[:rows], dz, w), (back,))
-        learned = (w - rate * batch.T @ dz, bias - rate * dz.sum(0, np.float64))
-        numbers = (*shape, rate, 2)
-        size = tiles(out, into)
+        back = (slopes @ w.T) * (batch > 0)
+        size = (-(-into // MR), -(-rows // BACK))
+        yield Trial(file, "dense_input_gradient", size, shape, (batch, dz, w), (back,))
+        learned = (w - rate * batch.T @ slopes, bias - rate * slopes.sum(0))
+        numbers, size = (*shape, rate, 2), tiles(out, into)
         yield Trial(file, "dense_update", size, numbers, (x, dz, w, bias), learned, changed=(2, 3))
+        given_back, expected = (batch, dz, w, bias), (*learned, back)
+        size = (-(-into // MR), 1)
+        yield Trial(file, "dense_back", size, (*shape, rate), given_back, expected, changed=(2, 3))
         z, labels = 4 * draw(dice, rows, out), dice.integers(0, out, 2 + rows).astype(np.int32)
         raised = np.exp(z.astype(np.float64) - z.max(1, keepdims=True))
         shares = raised / raised.sum(1, keepdims=True)

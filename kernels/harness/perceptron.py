@@ -1,7 +1,7 @@
 """A perceptron on a device: which kernels make a step, what each reads and what it writes.
 
-Three launches a layer at most (dense.cl). The reference beside it is plain numpy in double
-precision; a step counts only if both agree.
+Two launches a layer, and one for the loss (dense.cl). The reference beside it is plain numpy in
+double precision; a step counts only if both agree.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from kernels.harness.device import Device, Floats, Launch
 
 Array = NDArray[Any]
-# Of dense.cl: what an item makes forward and in the update, and on the way back.
-MR, COLUMNS, STRIPS = 4, 16, 4
-BACK, INS = 3, 4
-GROUP = 32  # items; a launch of one item a group would be mostly handing out groups
+# Of dense.cl: what an item makes forward and in the update, and how many such tiles; rows of its
+# way back to the input.
+MR, COLUMNS, STRIPS = 4, 16, 8
+BACK = 3
+GROUP = 32  # items at most, and
+WORTH = 1.2e5  # operations at least: less is mostly handing out groups, more leaves others idle
 RATE = 0.05
 _SEED = 11
 
@@ -98,8 +100,14 @@ class Perceptron:
         labels = np.zeros(rows, np.int32)
         return Tensor(make(x.nbytes), x), Tensor(make(labels.nbytes), labels)
 
-    def step(self, x: Tensor, labels: Tensor, skipped: int = 0) -> list[Operation]:
-        """A step over the batch that begins so many rows into x."""
+    def step(
+        self, x: Tensor, labels: Tensor, skipped: int = 0, apart: bool = False
+    ) -> list[Operation]:
+        """A step over the batch that begins so many rows into x.
+
+        Where operations are `apart`, a layer's two ways back, to its input and to its weights, are
+        two of them, as a framework has them; else one launch makes both.
+        """
         seen = [x, *self._seen[1:]]
         last = len(self.layers) - 1
         forward = [
@@ -107,11 +115,10 @@ class Perceptron:
             for number in range(last + 1)
         ]
         back: list[Operation] = []
-        for number in reversed(range(last + 1)):
-            if number > 0:
-                back.append(self._input_gradient(number))
-            back.append(self._update(number, seen[number], skipped if number == 0 else 0))
-        return [*forward, self._loss(labels, skipped), *back]
+        for number in range(last, 0, -1):
+            both = [self._input_gradient(number), self._update(number, seen[number], 0)]
+            back += both if apart else [self._back(number)]
+        return [*forward, self._loss(labels, skipped), *back, self._update(0, x, skipped)]
 
     def reset(self) -> None:
         """Back to the first values."""
@@ -138,52 +145,56 @@ class Perceptron:
         into, out = self.widths[number : number + 2]
         (weight, bias), y = self.layers[number], self._seen[number + 1]
         words = (self.batch, into, out, int(bends), skipped)
-        items = tiles(out, self.batch)
-        return self._operation("dense_forward", items, words, (x, weight, bias), (y,))
+        reads, items = (x, weight, bias), tiles(out, self.batch)
+        launch = self._bind("dense_forward", items, 2 * self.batch * into * out, words, (*reads, y))
+        return Operation(launch, reads, (y,))
 
     def _loss(self, labels: Tensor, skipped: int) -> Operation:
-        classes, z, dz = self.widths[-1], self._seen[-1], self._slopes[-1]
-        launch = self._program.bind(
-            "dense_loss",
-            (_ceil(self.batch, GROUP) * GROUP,),
-            (GROUP,),
-            self.batch,
-            classes,
-            skipped,
-            z.buffer,
-            labels.buffer,
-            dz.buffer,
-            self.row_loss.buffer,
-        )
-        return Operation(launch, (z, labels), (dz, self.row_loss))
+        classes, reads = self.widths[-1], (self._seen[-1], labels)
+        writes = (self._slopes[-1], self.row_loss)
+        words, worked = (self.batch, classes, skipped), 40 * self.batch * classes
+        launch = self._bind("dense_loss", (self.batch, 1), worked, words, (*reads, *writes))
+        return Operation(launch, reads, writes)
+
+    def _back(self, number: int) -> Operation:
+        into, out = self.widths[number : number + 2]
+        changed, dx = self.layers[number], self._slopes[number]
+        reads = (self._seen[number], self._slopes[number + 1], *changed)
+        words, worked = (self.batch, into, out, RATE), 4 * self.batch * into * out
+        launch = self._bind("dense_back", (_ceil(into, MR), 1), worked, words, (*reads, dx))
+        return Operation(launch, reads, (*changed, dx))
 
     def _input_gradient(self, number: int) -> Operation:
         into, out = self.widths[number : number + 2]
         reads = (self._seen[number], self._slopes[number + 1], self.layers[number][0])
-        words, items = (self.batch, into, out), (_ceil(into, INS), _ceil(self.batch, BACK))
-        return self._operation("dense_input_gradient", items, words, reads, (self._slopes[number],))
+        dx, items = self._slopes[number], (_ceil(into, MR), _ceil(self.batch, BACK))
+        words, worked = (self.batch, into, out), 2 * self.batch * into * out
+        launch = self._bind("dense_input_gradient", items, worked, words, (*reads, dx))
+        return Operation(launch, reads, (dx,))
 
     def _update(self, number: int, x: Tensor, skipped: int) -> Operation:
         into, out = self.widths[number : number + 2]
-        dz, changed = self._slopes[number + 1], self.layers[number]
-        words = (self.batch, into, out, RATE, skipped)
-        made = self._operation("dense_update", tiles(out, into), words, (x, dz, *changed), ())
-        return Operation(made.launch, made.reads, changed)
+        changed = self.layers[number]
+        reads, items = (x, self._slopes[number + 1], *changed), tiles(out, into)
+        words, worked = (self.batch, into, out, RATE, skipped), 2 * self.batch * into * out
+        launch = self._bind("dense_update", items, worked, words, reads)
+        return Operation(launch, reads, changed)
 
-    def _operation(
+    def _bind(
         self,
         entry: str,
         items: tuple[int, int],
+        worked: int,
         words: tuple[int | float, ...],
-        reads: tuple[Tensor, ...],
-        writes: tuple[Tensor, ...],
-    ) -> Operation:
-        group = min(GROUP, items[0])
-        size = (_ceil(items[0], group) * group, items[1])
-        memory = [tensor.buffer for tensor in (*reads, *writes)]
-        return Operation(
-            self._program.bind(entry, size, (group, 1), *words, *memory), reads, writes
-        )
+        memory: tuple[Tensor, ...],
+    ) -> Launch:
+        """A launch of so many items that work so much, in groups that are worth their while."""
+        across, down = items
+        groups = min(max(round(worked / down / WORTH), _ceil(across, GROUP)), across)
+        group = _ceil(across, groups)
+        size = (_ceil(across, group) * group, down)
+        buffers = [tensor.buffer for tensor in memory]
+        return self._program.bind(entry, size, (group, 1), *words, *buffers)
 
     def _empty(self, *shape: int) -> Tensor:
         return self._tensor(np.zeros(shape, np.float32))
