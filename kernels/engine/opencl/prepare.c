@@ -29,7 +29,6 @@ static bool is_of_launch(const char *word) {
     return strncmp(word, "GX=", 3) == 0 || strncmp(word, "GY=", 3) == 0;
 }
 
-/* "-DTILE=16 ..." of a line; what was tuned goes before the line's own. */
 static size_t add_option(char *options, size_t used, const char *name, const char *value,
                          int group) {
     size_t room = OPTIONS_BYTES - used;
@@ -41,10 +40,11 @@ static size_t add_option(char *options, size_t used, const char *name, const cha
     return used + compose(options + used, room, "-D%s=%s ", name, word);
 }
 
+/* "-w -DTILE=16 ..." of a line; what was tuned goes before the line's own. Warnings are off, for
+ * some drivers print them straight onto the screen. */
 static void list_options(const struct recipe *recipe, char options[OPTIONS_BYTES]) {
     char word[WORD_BYTES];
-    size_t used = 0;
-    options[0] = '\0';
+    size_t used = compose(options, OPTIONS_BYTES, "-w ");
     for (int at = 3; recipe_word(recipe->line, at, word) && strcmp(word, ":") != 0; at++) {
         char *equals = strchr(word, '=');
         if (equals == NULL || equals[1] == '=' || is_of_launch(word)) {
