@@ -32,11 +32,15 @@ def kernels() -> None:
 @kernels.command("list")
 @json_option
 def list_kernels(as_json: bool) -> None:
-    """List the devices, and the ways to multiply."""
+    """List the devices, and the ways to multiply.
+
+    Where there is no device the list is empty, with a sentence that says so, and the exit code 0:
+    that is the answer. Commands that need a device end with 2 there.
+    """
     _need_opencl()
     from dataclasses import asdict
 
-    from kernels.harness.device import all_devices
+    from kernels.harness.device import NO_DEVICE, all_devices
     from kernels.harness.products import WAYS
 
     found = [device.facts for device in all_devices()]
@@ -47,7 +51,7 @@ def list_kernels(as_json: bool) -> None:
     for at, facts in enumerate(found):
         click.echo(f"{at}  {facts.label}: {facts.units} units, {facts.global_bytes >> 20} MB")
     if not found:
-        click.echo("no OpenCL device", err=True)
+        click.echo(NO_DEVICE, err=True)
     for name, way in WAYS.items():
         click.echo(f"sgemm {name:<13} {way.text}")
 

@@ -23,6 +23,7 @@ from workloads.text import safe_text
 LOG_MAX = 2000
 QUIETLY = "-w"  # drivers print warnings straight onto the user's screen
 POCL = "Portable Computing Language"
+NO_DEVICE = "no OpenCL device was found; 'pip install pyopencl[pocl]' brings one for the CPU"
 Floats = npt.NDArray[np.float32]
 
 
@@ -247,9 +248,7 @@ def choose_device(wanted: str | None) -> Device:
     """The device of this number, or whose label holds this text; the only one if none is named."""
     devices = all_devices()
     if not devices:
-        raise Refused(
-            "no OpenCL device was found; 'pip install pyopencl[pocl]' brings one for the CPU"
-        )
+        raise Refused(NO_DEVICE)
     if wanted is not None and wanted.isdigit():
         matching = devices[int(wanted) : int(wanted) + 1]
     else:

@@ -88,11 +88,14 @@ def test_a_kernel_that_does_not_build_shows_the_compilers_words(device: Device) 
         device.program_from("kernel void broken() { nonsense; }", "broken.cl")
 
 
-def test_without_any_opencl_device_there_is_one_sentence(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
+@pytest.mark.parametrize(("words", "code"), [("list", 0), ("bench --sizes 8", 2)])
+def test_without_any_opencl_device_there_is_one_sentence(
+    tmp_path: Path, words: str, code: int
+) -> None:
+    start = [sys.executable, "-m", "orchestrator", "kernels", *words.split()]
     nobody = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "nothing"), "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(words, env=nobody, capture_output=True, text=True, check=False)
-    assert 2 == said.returncode
+    said = subprocess.run(start, env=nobody, capture_output=True, text=True, check=False)
+    assert code == said.returncode
     assert "no OpenCL device was found" in said.stderr.splitlines()[-1]
 
 
