@@ -1,9 +1,9 @@
 """Health in the store: what reports and checks make of a phone, and who is to be checked."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from orchestrator.plan.health import (
     FLAPS_MAX,
@@ -20,6 +20,12 @@ from workloads.fault import Refused
 from workloads.messages import Checkup, Report
 
 _STANDING = (phone.c.health, phone.c.health_why, phone.c.strikes)
+_LOCKED = (
+    select(phone.c.serial, *_STANDING)
+    .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
+    .order_by(phone.c.serial)
+    .with_for_update(key_share=True)
+)
 
 
 def mark(db: Database, serial: str, standing: Standing) -> None:
@@ -29,16 +35,26 @@ def mark(db: Database, serial: str, standing: Standing) -> None:
             raise Refused(f"there is no phone '{serial}'; 'farm phone list' shows all")
 
 
-def note_reports(connection: Connection, reports: Iterable[Report]) -> dict[str, Standing]:
+def locked_standings(connection: Connection, serials: Collection[str]) -> dict[str, Standing]:
+    """Where these phones stand; they are locked until the transaction ends."""
+    found = connection.execute(_LOCKED, {"serials": sorted(serials)})
+    return {row.serial: _read(row) for row in found}
+
+
+def note_reports(
+    connection: Connection, before: Mapping[str, Standing], reports: Iterable[Report]
+) -> dict[str, Standing]:
     """Let reports tell of their phones; answer those whose health has changed."""
-    changed = {}
+    after = dict(before)
     for report in reports:
-        now = _standing(connection, report.phone)
-        then = after_report(now, report) if now is not None else None
-        if now is not None and then is not None and then != now:
-            set_standing(connection, report.phone, then)
-            if then.health is not now.health:
-                changed[report.phone] = then
+        if report.phone in after:
+            after[report.phone] = after_report(after[report.phone], report)
+    changed = {}
+    for serial, standing in after.items():
+        if standing != before[serial]:
+            set_standing(connection, serial, standing)
+            if standing.health is not before[serial].health:
+                changed[serial] = standing
     return changed
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, tuple_, update
+from sqlalchemy import BindParameter, Connection, Row, bindparam, func, select, tuple_, update
 
 from orchestrator.nouns import RunState
 from orchestrator.plan.health import Standing as HealthStanding
@@ -28,6 +28,23 @@ from workloads.units import format_ms
 _OF_TRIAL = (
     *(trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest),
     *(trial.c.stopped, trial.c.stopped_why),
+)
+# Statements of the busy path are built once; building one costs as much as running it.
+_NAMED: BindParameter[Any] = bindparam("runs", expanding=True)
+_RUNS = (
+    select(run, *_OF_TRIAL)
+    .join(trial, trial.c.id == run.c.trial)
+    .where(tuple_(run.c.trial, run.c.repeat).in_(_NAMED))
+    .order_by(run.c.id)
+    .with_for_update(of=run)  # nobody may lease or expire them until they are settled
+)
+_TOLD = select(tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt).where(
+    tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_NAMED)
+)
+_DONE = (
+    update(run)
+    .where(run.c.id == bindparam("run_id"))
+    .values(state=RunState.DONE, note="", lease_until=0.0)
 )
 
 
@@ -85,31 +102,19 @@ def _store_sighting(db: Database, connection: Connection, sighting: Sighting) ->
 def _store_reports(
     db: Database, connection: Connection, host: str, reports: Sequence[Report]
 ) -> list[Event]:
-    runs = {(report.run.trial, report.run.repeat) for report in reports}
+    if not reports:
+        return []
+    named = {"runs": list({(report.run.trial, report.run.repeat) for report in reports})}
     # Locked in the order in which leases lock: phones, then runs.
-    connection.execute(
-        select(phone.c.serial)
-        .where(phone.c.serial.in_({report.phone for report in reports}))
-        .order_by(phone.c.serial)
-        .with_for_update(key_share=True)
-    )
-    rows = connection.execute(
-        select(run, *_OF_TRIAL)
-        .join(trial, trial.c.id == run.c.trial)
-        .where(tuple_(run.c.trial, run.c.repeat).in_(runs))
-        .order_by(run.c.id)
-        .with_for_update(of=run)  # nobody may lease or expire them until they are settled
-    ).all()
+    standings = health.locked_standings(connection, {report.phone for report in reports})
+    rows = connection.execute(_RUNS, named).all()
     run_of = {(row.trial, row.repeat): row for row in rows}
-    told = tables.report.c
-    seen = connection.execute(
-        select(told.trial, told.repeat, told.attempt).where(
-            tuple_(told.trial, told.repeat).in_(runs)
-        )
-    ).all()
+    seen = connection.execute(_TOLD, named).all()
     known = {tuple(row) for row in seen}
     policy_of = stopping.policies(connection, {row.sweep for row in rows})
     new_reports, new_metrics, events = [], [], []
+    heard: list[Report] = []
+    done: list[dict[str, int]] = []
     accepted: list[Row[Any]] = []
     for report in reports:
         key = report.run
@@ -127,10 +132,16 @@ def _store_reports(
         if status == ACCEPTED:
             new_metrics += _metric_rows(report)
             accepted.append(row)
-        _settle(connection, row, decision)
-        changed = health.note_reports(connection, [report])
-        events += [health_event(serial, host, found) for serial, found in changed.items()]
+        heard.append(report)
+        if decision.next is Next.DONE:
+            done.append({"run_id": row.id})
+        else:
+            _settle(connection, row, decision)
         events += _note_death(db, connection, row, report)
+    if done:
+        connection.execute(_DONE, done)
+    changed = health.note_reports(connection, standings, heard)
+    events += [health_event(serial, host, found) for serial, found in changed.items()]
     db.insert_new(connection, tables.report, new_reports)
     db.insert_new(connection, tables.metric, new_metrics)
     if accepted:
@@ -167,12 +178,11 @@ def _status(report: Report, decision: Decision | None) -> str:
 
 
 def _settle(connection: Connection, row: Row[Any], decision: Decision) -> None:
+    """What becomes of a run that is not done."""
     changes: dict[str, object] = {"note": decision.why, "lease_until": 0.0}
     if decision.blame is not None:
         changes["tries"] = {**row.tries, decision.blame: row.tries.get(decision.blame, 0) + 1}
-    if decision.next is Next.DONE:
-        changes["state"] = RunState.DONE
-    elif row.unwanted:
+    if row.unwanted:
         changes |= {"state": RunState.CANCELLED, "note": "cancelled", "unwanted": False}
     elif row.stopped:
         changes |= {"state": RunState.SPARED, "note": row.stopped_why}
