@@ -5,21 +5,22 @@ scheduler falls silent, the note expires.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.store import backlog, health, leases, queries
+from orchestrator.store import health, leases, queries
 from orchestrator.store.database import Database
 from workloads.messages import Presence
 
 SWEEPS_SHOWN = 10
 
 
-def write_board(db: Database, presences: Sequence[Presence]) -> dict[str, Any]:
-    """Count hosts, phones and runs."""
+def write_board(
+    db: Database, presences: Sequence[Presence], known: Collection[str]
+) -> dict[str, Any]:
+    """Count hosts, phones (those that the store knows too) and runs."""
     states = {phone.serial: phone.state for beat in presences for phone in beat.phones}
-    known = backlog.known_facts(db)
     phones = Counter(states.get(serial, "away") for serial in {*known, *states})
     ill = health.ill_phones(db)
     return {

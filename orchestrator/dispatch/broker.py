@@ -41,6 +41,7 @@ class Broker:
         except ValueError as error:
             shown = without_password(url)
             raise Refused(f"the broker's URL {shown} cannot be used: {error}") from error
+        self._heard: dict[str, tuple[bytes, Presence | None]] = {}
 
     def check(self) -> None:
         """Raise BrokerDown, in one sentence, unless the broker answers."""
@@ -65,22 +66,20 @@ class Broker:
 
     def presences(self) -> "list[Presence]":
         """The heartbeats that have not expired; one that cannot be read counts as silence."""
-        from workloads.messages import HOSTS_KEY, BadMessage, Presence, decode, presence_key
+        from workloads.messages import HOSTS_KEY, presence_key
 
         with self._translated():
             hosts = sorted(
                 name.decode(errors="replace") for name in self._redis.smembers(HOSTS_KEY)
             )
             beats = self._redis.mget([presence_key(host) for host in hosts]) if hosts else []
-        found = []
+        heard, self._heard = self._heard, {}
         for host, beat in zip(hosts, beats, strict=True):
-            try:
-                presence = decode(Presence, beat, PRESENCE_BYTES_MAX) if beat else None
-            except BadMessage:
-                continue
-            if presence is not None and presence.host == host:
-                found.append(presence)
-        return found
+            if beat:  # a host is looked at more often than it beats
+                same = heard.get(host)
+                found = same if same and same[0] == beat else (beat, _presence(host, beat))
+                self._heard[host] = found
+        return [presence for _, presence in self._heard.values() if presence is not None]
 
     def confirm(self, host: str, parcels: Sequence[str], events: "Sequence[Event]" = ()) -> None:
         """Tell a host what is stored for good, and everybody what happened."""
@@ -147,6 +146,16 @@ class Broker:
         except (redis.RedisError, OSError) as error:
             shown = without_password(self.url)
             raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error
+
+
+def _presence(host: str, beat: bytes) -> "Presence | None":
+    from workloads.messages import BadMessage, Presence, decode
+
+    try:
+        presence = decode(Presence, beat, PRESENCE_BYTES_MAX)
+    except BadMessage:
+        return None
+    return presence if presence.host == host else None
 
 
 def _events(entries: Sequence[Any]) -> "list[Event]":

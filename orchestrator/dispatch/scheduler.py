@@ -32,7 +32,6 @@ TROUBLE_PAUSE_S = 0.5
 ANNOUNCE_PAUSE_S = 5.0
 SUSPECTS_S, CHECK_PAUSE_S = 1.0, 60.0
 CANCEL_PAUSE_S = 2.0
-EXPIRE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Scheduler:
         self._deaf = True
         self._sight = Sight({}, {}, {}, frozenset())
         self._beats: dict[str, tuple[datetime, float]] = {}
-        self._expired_at = 0.0
+        self._named_at: dict[RunId, float] = {}
         self._looked_at = 0.0
         self._pinned_at = 0.0
         self._skews: dict[str, float] = {}
@@ -117,7 +116,8 @@ class Scheduler:
         events: list[Event] = []
         while not stop.is_set():
             try:
-                if self._deaf:
+                # Held up for long, by a locked store or a sleeping machine, it has heard nothing.
+                if self._deaf or time.monotonic() - self._looked_at > self._lease_s / 2:
                     self._listen_again()
                     cursor = self._broker.newest_event()
                 if time.monotonic() - self._looked_at > SIGHT_S or not freed_by(events):
@@ -140,27 +140,25 @@ class Scheduler:
         for host in skewed.keys() - self._skews.keys():
             log.warning("the clock of %s is %+.0f s off; set it", host, skewed[host])
         self._skews = skewed
-        self._sight = look(presences, backlog.known_facts(self._db))
+        known = backlog.known_facts(self._db)
+        self._sight = look(presences, known)
         self._closed = leases.drained_hosts(self._db)
         self._book.look(presences)
         self._looked_at = time.monotonic()
         self._hear(presences)
-        if now - self._renewed_at > self._lease_s / 4:
-            leases.renew(self._db, self._alive_until(now), now + self._lease_s)
-            self._renewed_at = now
-        if now - self._expired_at > min(EXPIRE_S, self._lease_s / 4):
-            self._expire(now)
-            self._expired_at = now
+        held = leases.under_way(self._db)
+        self._renew(held, now)
+        lost = self._expire(now) if any(each.until < now for each in held) else set()
         self._ask_strangers(self._sight.strangers, now)
         self._check_suspects(now)
-        self._stop_unwanted(now)
+        self._stop_unwanted(held, now)
         if now - self._pinned_at > BOARD_S:
             for change in budgets.pause_overspent(self._db, now):
                 self._broker.tell(change.event)
-            self._broker.pin(write_board(self._db, presences))
+            self._broker.pin(write_board(self._db, presences, known))
             self._pinned_at = now
-        leased = leases.at_work(self._db)
-        free = [serial for serial in self._sight.idle if serial not in leased]
+        at_work = {each.phone for each in held} - lost
+        free = [serial for serial in self._sight.idle if serial not in at_work]
         doubtful = {serial: self._sight.doubtful.get(serial) for serial in free}
         waiting = leases.unfinished(self._db, {run for run in doubtful.values() if run})
         return self._dispatch(serial for serial in free if doubtful[serial] not in waiting)
@@ -173,8 +171,8 @@ class Scheduler:
         here = {serial: self._sight.idle[serial] for serial in phones}
         idle = {serial: host for serial, host in here.items() if host not in self._closed}
         jobs = leases.lease_next(self._db, idle, self._lease_s, choose=self._book.choose)
-        for host, job in jobs:
-            self._queue.send_job(host, job, self._skews.get(host, 0.0))
+        if jobs:
+            self._queue.send_jobs(jobs, self._skews)
         return len(jobs)
 
     def _command(self, host: str, command: Command) -> None:
@@ -183,12 +181,13 @@ class Scheduler:
     def _listen_again(self) -> None:
         """After deafness silence proves nothing: every lease gets its full time again."""
         self._broker.check()
-        leases.renew_all(self._db, time.time() + self._lease_s)
+        leases.renew_all(self._db, self._lease_s)
         self._deaf = False
 
     def _hear(self, presences: Sequence[Presence]) -> None:
-        """Note when each host was last heard of: a heartbeat outlives its agent for a while."""
+        """Note when each host was last heard of, and each run: a heartbeat outlives its agent."""
         heard = time.monotonic()
+        self._named_at |= dict.fromkeys(self._sight.running, heard)
         for beat in presences:
             if self._beats.get(beat.host, (None, 0.0))[0] != beat.at:
                 self._beats[beat.host] = (beat.at, heard)
@@ -198,21 +197,35 @@ class Scheduler:
         until = now - time.monotonic() + self._lease_s
         return {run: until + self._beats[host][1] for run, host in self._sight.running.items()}
 
-    def _expire(self, now: float) -> None:
-        for gone in leases.expire(self._db, now):
+    def _renew(self, held: Sequence[leases.UnderWay], now: float) -> None:
+        """Keep what lives alive: each lease when a quarter of it is used up, not all at once."""
+        if now - self._renewed_at < self._lease_s / 32:
+            return
+        self._renewed_at = now
+        fresh, latest = now + 0.75 * self._lease_s, now + self._lease_s
+        due = [each for each in held if not fresh <= each.until <= latest]
+        leases.renew(self._db, due, self._alive_until(now), latest)
+
+    def _expire(self, now: float) -> set[str]:
+        """Take back what fell silent; say which phones that frees."""
+        recent = time.monotonic() - 2 * self._lease_s
+        self._named_at = {run: at for run, at in self._named_at.items() if at > recent}
+        lost = leases.expire(self._db, now, self._named_at.keys())
+        for gone in lost:
             run, phone = gone.run, gone.phone
             text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} ran out"
             log.warning("%s on %s", text, phone)
             expired = Event(at=datetime.now(UTC), kind="expired", text=text, phone=phone)
             for event in (expired, *gone.events):
                 self._broker.tell(event)
+        return {gone.phone for gone in lost}
 
-    def _stop_unwanted(self, now: float) -> None:
+    def _stop_unwanted(self, held: Sequence[leases.UnderWay], now: float) -> None:
         """Tell hosts to stop what somebody has cancelled; they are told until they report."""
-        for host, run in leases.unwanted(self._db):
-            if now - self._stopped_at.get(run, 0.0) > CANCEL_PAUSE_S:
-                self._stopped_at[run] = now
-                self._command(host, Command(verb="cancel", run=run))
+        for each in held:
+            if each.unwanted and now - self._stopped_at.get(each.run, 0.0) > CANCEL_PAUSE_S:
+                self._stopped_at[each.run] = now
+                self._command(each.host, Command(verb="cancel", run=each.run))
 
     def _ask_strangers(self, hosts: Collection[str], now: float) -> None:
         for host in hosts:

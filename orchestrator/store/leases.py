@@ -8,10 +8,11 @@ was given by a clock that was set back since; it is cut to its full length from 
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, tuple_, update
+from sqlalchemy import Connection, bindparam, literal, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.nouns import RunState, SweepState
@@ -24,6 +25,8 @@ from workloads.catalogue import Case
 from workloads.condition import Condition
 from workloads.fault import Blame
 from workloads.messages import Event, Job, RunId
+
+RENEWED_AT_ONCE = 250  # rows lie scattered: a thousand of them are as many pages to write
 
 # Statements of the busy path are built once; building one costs as much as running it.
 _LEASE = (
@@ -46,16 +49,16 @@ _PLACE = (
         chosen=bindparam("order"),
     )
 )
-_AT_WORK = select(run.c.phone).where(run.c.state == RunState.LEASED)
-_UNDER_WAY = (
-    select(run.c.id, run.c.trial, run.c.repeat, run.c.attempt)
-    .where(run.c.state == RunState.LEASED)
-    .order_by(run.c.id)
-    .with_for_update(key_share=True)
-)
+# Written out, not bound: only so does SQLite use the index of leases, which is small.
+_IS_LEASED = run.c.state == literal(str(RunState.LEASED), literal_execute=True)
+_UNDER_WAY = select(
+    *(run.c.id, run.c.trial, run.c.repeat, run.c.attempt),
+    *(run.c.phone, run.c.host, run.c.lease_until, run.c.unwanted),
+).where(_IS_LEASED)
 _RENEW = (
     update(run)
-    .where(run.c.id.in_(bindparam("ids", expanding=True)), run.c.state == RunState.LEASED)
+    .where(run.c.id == bindparam("run_id"), run.c.attempt == bindparam("of"))
+    .where(run.c.state == RunState.LEASED)
     .values(lease_until=bindparam("until"))
 )
 _FENCE = update(phone).where(phone.c.serial == bindparam("of")).values(fence=phone.c.fence + 1)
@@ -82,7 +85,7 @@ _LEASED = (
     .join(phone, phone.c.serial == run.c.phone)
     .join(sweep, sweep.c.id == run.c.sweep)
     .where(run.c.id.in_(bindparam("ids", expanding=True)))
-    .where(run.c.state == RunState.LEASED, run.c.lease_until == bindparam("until"))
+    .where(_IS_LEASED, run.c.lease_until == bindparam("until"))
 )
 
 
@@ -174,51 +177,63 @@ def drained_hosts(db: Database) -> set[str]:
         return set(connection.execute(select(host.c.name).where(host.c.drained)).scalars())
 
 
-def unwanted(db: Database) -> list[tuple[str, RunId]]:
-    """Attempts under way that somebody has cancelled, with their hosts."""
+class UnderWay(NamedTuple):
+    """An attempt that holds its phone, and until when."""
+
+    id: int
+    trial: str
+    repeat: int
+    attempt: int
+    phone: str
+    host: str
+    until: float
+    unwanted: bool
+
+    @property
+    def run(self) -> RunId:
+        """Which run it is."""
+        return RunId(trial=self.trial, repeat=self.repeat, attempt=self.attempt)
+
+
+def under_way(db: Database) -> list[UnderWay]:
+    """Every attempt that has a lease."""
     with db.read() as connection:
-        rows = connection.execute(
-            select(run.c.host, run.c.trial, run.c.repeat, run.c.attempt).where(
-                run.c.state == RunState.LEASED, run.c.unwanted
-            )
-        ).all()
-    return [
-        (row.host, RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)) for row in rows
-    ]
+        return [UnderWay(*row) for row in connection.execute(_UNDER_WAY).all()]
 
 
-def at_work(db: Database) -> set[str]:
-    """Phones that have a lease."""
-    with db.read() as connection:
-        return set(connection.execute(_AT_WORK).scalars())
-
-
-def renew(db: Database, running: Mapping[RunId, float], latest: float) -> int:
+def renew(
+    db: Database, held: Iterable[UnderWay], running: Mapping[RunId, float], latest: float
+) -> int:
     """Extend the leases of runs that heartbeats name, each until a moment of its own.
 
     A stale attempt renews nothing, and no lease ends later than one that is given now.
     """
     named = {(item.trial, item.repeat, item.attempt): until for item, until in running.items()}
-    too_long = (run.c.state == RunState.LEASED, run.c.lease_until > latest)
-    with db.write() as connection:
-        rows = connection.execute(_UNDER_WAY).all()
-        connection.execute(update(run).where(*too_long).values(lease_until=latest))
-        alive: dict[float, list[int]] = {}
-        for number, *attempt in rows:
-            if tuple(attempt) in named:
-                alive.setdefault(named[tuple(attempt)], []).append(number)
-        for until, ids in alive.items():
-            connection.execute(_RENEW, {"ids": ids, "until": until})
-    return sum(map(len, alive.values()))
+    until_of = {}
+    for each in held:
+        wanted = max(each.until, named.get((each.trial, each.repeat, each.attempt), 0.0))
+        if (until := min(wanted, latest)) != each.until:
+            until_of[each] = until
+    urgent = sorted(until_of, key=lambda each: each.until)[:RENEWED_AT_ONCE]
+    rows = [
+        {"run_id": each.id, "of": each.attempt, "until": until_of[each]}
+        for each in sorted(urgent, key=lambda each: each.id)
+    ]
+    if rows:
+        with db.write() as connection:
+            connection.execute(_RENEW, rows)
+    return len(rows)
 
 
-def renew_all(db: Database, until: float) -> None:
-    """Extend every lease: after the scheduler itself was deaf, silence proves nothing."""
+def renew_all(db: Database, lease_s: float) -> None:
+    """Extend every lease: after the scheduler itself was deaf, silence proves nothing.
+
+    The time is told when the store has been locked: that alone may have taken longer than a lease.
+    """
     with db.write() as connection:
-        connection.execute(_UNDER_WAY)
-        connection.execute(
-            update(run).where(run.c.state == RunState.LEASED).values(lease_until=until)
-        )
+        until = time.time() + lease_s
+        connection.execute(_UNDER_WAY.order_by(run.c.id).with_for_update(key_share=True))
+        connection.execute(update(run).where(_IS_LEASED).values(lease_until=until))
 
 
 @dataclass(frozen=True)
@@ -230,9 +245,12 @@ class Expired:
     events: tuple[Event, ...] = ()
 
 
-def expire(db: Database, now: float) -> list[Expired]:
-    """Put runs whose lease ran out back in the line; their next attempt fences this one off."""
-    over = (run.c.state == RunState.LEASED, run.c.lease_until < now)
+def expire(db: Database, now: float, begun: Collection[RunId] = ()) -> list[Expired]:
+    """Put runs whose lease ran out back in the line; their next attempt fences this one off.
+
+    Only an attempt that had begun, as far as anybody heard, can have died of its case.
+    """
+    over = (_IS_LEASED, run.c.lease_until < now)
     with db.write() as connection:
         gone = connection.execute(
             select(run, trial.c.case_digest, trial.c.stopped, trial.c.stopped_why)
@@ -257,8 +275,10 @@ def expire(db: Database, now: float) -> list[Expired]:
             same = (run.c.id == row.id, run.c.attempt == row.attempt, *over)
             if connection.execute(update(run).where(*same).values(**after)).rowcount:
                 lost = RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)
-                dead = lost_with_its_lease(row.phone)
-                held = casualties.note_death(db, connection, lost, row.case_digest, dead)
+                held = None
+                if lost in begun:
+                    dead = lost_with_its_lease(row.phone)
+                    held = casualties.note_death(db, connection, lost, row.case_digest, dead)
                 expired.append(Expired(lost, row.phone, (held,) if held is not None else ()))
     return expired
 

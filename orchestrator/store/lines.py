@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Float, Select, and_, bindparam, or_, select, true, tuple_
+from sqlalchemy import Float, Select, and_, bindparam, literal, or_, select, true, tuple_
 
 from orchestrator.nouns import RunState, SweepState
 from orchestrator.plan.health import Health
@@ -55,6 +55,7 @@ class Drawn:
         return sorted(range(len(self.runs)), key=lambda at: self.places[at][number])
 
 
+_LEASED = literal(str(RunState.LEASED), literal_execute=True)
 _NOW = bindparam("now", type_=Float)
 _KEPT = and_(
     phone.c.reserved_by != "",
@@ -68,7 +69,7 @@ def _lines() -> Select[Any]:
     held, mine = run.alias("held"), run.alias("mine")
     has_lease = (
         select(held.c.id)
-        .where(held.c.phone == phone.c.serial, held.c.state == RunState.LEASED)
+        .where(held.c.phone == phone.c.serial, held.c.state == _LEASED)
         .correlate(phone)
         .exists()
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.nouns import RunState
-from orchestrator.store.leases import at_work
+from orchestrator.store.leases import UnderWay, under_way
 from orchestrator.store.queries import known_phones, sweep_summaries
 from tests.farm.conftest import LEASE_S, Farm, a_farm, wait_for
 from tests.farm.judge import NO_SKEW, Skews, breaches
@@ -45,6 +45,11 @@ def submit(farm: Farm, tmp_path: Path, text: str) -> str:
     return str(json.loads(sent.stdout)["sweep"])
 
 
+def lease_of(farm: Farm, serial: str) -> list[UnderWay]:
+    """The lease on a phone, if there is one."""
+    return [each for each in under_way(farm.db) if each.phone == serial]
+
+
 def finish(farm: Farm, sweep: str, skew_s: Skews = NO_SKEW) -> None:
     """Wait until a sweep has finished, without a failure, each run stored once."""
     wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep finishes", 120)
@@ -69,7 +74,7 @@ def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
     os.kill(agent.pid, signal.SIGKILL)
     killed = time.monotonic()
     wait_for(lambda: not agent.alive, "the agent is dead")
-    wait_for(lambda: serial not in at_work(own_farm.db), "its lease runs out")
+    wait_for(lambda: not lease_of(own_farm, serial), "its lease runs out")
     assert time.monotonic() - killed < 2 * LEASE_S, "a lost agent is noticed within the lease"
     agent.start()
 

@@ -79,11 +79,21 @@ def test_a_heartbeat_renews_its_attempt_and_no_other(store: Database) -> None:
     submit(store, trials=1)
     ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=10, now=1000.0)
     older = job.run.model_copy(update={"attempt": 7})
-    assert 0 == leases.renew(store, {older: 9000.0}, latest=9000.0)
-    assert 1 == leases.renew(store, {job.run: 2000.0}, latest=9000.0)
+    held = leases.under_way(store)
+    assert 0 == leases.renew(store, held, {older: 9000.0}, latest=9000.0)
+    assert 1 == leases.renew(store, held, {job.run: 2000.0}, latest=9000.0)
     assert [] == leases.expire(store, 1500.0)
     assert [leases.Expired(job.run, "PH1")] == leases.expire(store, 2500.0)
     assert [RunState.QUEUED] == states(store)
+
+
+def test_heartbeats_renew_every_lease_of_a_busy_lab(store: Database) -> None:
+    submit(store, phones=2)
+    idle = {"PH1": "host-a", "PH2": "host-a"}
+    jobs = [job for _, job in leases.lease_next(store, idle, lease_s=10, now=1000.0)]
+    running = {job.run: 2000.0 + number for number, job in enumerate(jobs)}
+    assert 2 == leases.renew(store, leases.under_way(store), running, latest=9000.0)
+    assert {2000.0, 2001.0} == {each.until for each in leases.under_way(store)}
 
 
 def test_a_run_that_must_wait_is_passed_over(store: Database) -> None:

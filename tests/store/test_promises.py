@@ -88,9 +88,17 @@ def test_an_agent_that_dies_now_and_then_poisons_nothing(store: Database) -> Non
 def test_a_case_that_takes_its_agent_with_it_each_time_is_held(store: Database) -> None:
     submit(store, repeat=2)
     die(store, "PH1", Interrupted(), 2)
-    lease(store, "PH1", 3e9)
-    assert [()] == [gone.events for gone in leases.expire(store, 3e9 + 60)]
+    begun = {lease(store, "PH1", 3e9).run}
+    assert [()] == [gone.events for gone in leases.expire(store, 3e9 + 60, begun)]
     assert "poisoned" in die(store, "PH2", Interrupted(), 3)
+
+
+def test_a_job_that_never_reached_its_host_says_nothing_of_its_case(store: Database) -> None:
+    submit(store, repeat=2)
+    die(store, "PH1", Interrupted(), 2)
+    lease(store, "PH1", 3e9)
+    assert 1 == len(leases.expire(store, 3e9 + 60))
+    assert "poisoned" not in die(store, "PH2", Interrupted(), 3)
 
 
 def test_cases_that_die_together_died_of_something_else(store: Database) -> None:
@@ -188,5 +196,5 @@ def test_a_clock_that_was_set_back_does_not_keep_a_lost_lease_alive(store: Datab
     submit(store, repeat=1)
     lease(store, "PH1", now=2e9)
     hour_ago = 2e9 - 3600
-    leases.renew(store, {}, latest=hour_ago + 30)
+    leases.renew(store, leases.under_way(store), {}, latest=hour_ago + 30)
     assert 1 == len(leases.expire(store, hour_ago + 31))
