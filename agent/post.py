@@ -140,6 +140,7 @@ class Post:
             try:
                 ids = self._broker.confirmed(wait_s=1)
                 if ids:
+                    self._arrived(ids)
                     self._spool.confirm(ids)
             except FarmTrouble:  # no broker, or no room on the disk: it will be confirmed again
                 self._stop.wait(TROUBLE_PAUSE_S)
@@ -148,5 +149,10 @@ class Post:
                 with self._changed:
                     for name in ids:
                         self._due.pop(name, None)
-                    self._under_way.difference_update(ids)
                     self._changed.notify_all()
+
+    def _arrived(self, ids: Sequence[str]) -> None:
+        """The next delivery may go, while the disk still forgets this one."""
+        with self._changed:
+            self._under_way.difference_update(ids)
+            self._changed.notify_all()

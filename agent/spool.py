@@ -38,6 +38,8 @@ class Spool:
         self._changes: queue.SimpleQueue[tuple[Change, Future[Any]] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
         self._writer.start()
+        self._reader = _opened(path)  # what is sent does not wait for what is written
+        self._reading = threading.Lock()
         self._apply(lambda connection: connection.executescript(_SCHEMA))
         old = (time.time() - REMEMBER_S,)
         forget = "DELETE FROM started WHERE ended = 1 AND at < ?"
@@ -79,7 +81,11 @@ class Spool:
         """The texts of parcels that are still waiting."""
         marks = ",".join("?" * len(ids))
         statement = f"SELECT id, body FROM parcel WHERE id IN ({marks}) ORDER BY seq"
-        return dict(self._apply(lambda it: it.execute(statement, tuple(ids)).fetchall()))
+        try:
+            with self._reading:
+                return dict(self._reader.execute(statement, tuple(ids)).fetchall())
+        except sqlite3.Error as error:
+            raise FarmTrouble(f"the spool failed: {error}") from error
 
     def confirm(self, ids: Sequence[str]) -> None:
         """Forget parcels that the centre has stored for good."""
@@ -90,6 +96,8 @@ class Spool:
         """Finish what is waiting and close the file."""
         self._changes.put(None)
         self._writer.join()
+        with self._reading:
+            self._reader.close()
 
     def _apply(self, change: Change) -> Any:
         if not self._writer.is_alive():
