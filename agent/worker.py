@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 
 from agent.host import HostAgent, HostSettings
 from agent.phone.adb import AdbServer
+from workloads.consumer import PromptConsumer, taken_for_good
 from workloads.fault import BrokerDown
 from workloads.messages import (
     COMMAND,
@@ -42,6 +43,7 @@ def serve(settings: HostSettings, server: AdbServer) -> None:
     """Run the agent until the process is told to stop."""
     app = Celery("farm.agent", set_as_current=False)
     app.conf.update(celery_settings(settings.broker, settings.host))
+    app.conf.task_queues = [taken_for_good(queue_for(settings.host))]
 
     def send(parcels: Sequence[str]) -> None:
         try:
@@ -61,6 +63,7 @@ def serve(settings: HostSettings, server: AdbServer) -> None:
         concurrency=settings.slots + ROOM_FOR_COMMANDS,
         queues=[queue_for(settings.host)],
         hostname=f"agent@{settings.host}",
+        consumer_cls=PromptConsumer,
         **QUIET_WORKER,
     )
     host.start()

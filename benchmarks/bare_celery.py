@@ -1,4 +1,6 @@
-"""The peer of plumbing.py: a bare Celery request and reply, on the same broker, set up as ours is.
+"""The peer of plumbing.py: a bare Celery request and reply, on the same broker.
+
+Its settings are ours; how it takes messages off the queue is Celery's own way.
 
 `python -m benchmarks.bare_celery request|reply BROKER COUNT` runs one end.
 """
@@ -6,10 +8,14 @@
 import sys
 import threading
 import time
+import warnings
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 
 from workloads.transport import QUIET_WORKER, celery_settings
+
+warnings.simplefilter("ignore", SecurityWarning)  # of root and pickle, as in our own
 
 REQUESTS, REPLIES = "bare.requests", "bare.replies"
 

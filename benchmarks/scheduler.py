@@ -13,7 +13,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,10 +71,11 @@ class Replayed(Queue):
         super().__init__(url)
         self._lanes = lanes
 
-    def send_job(self, host: str, job: Job, skew_s: float = 0.0) -> None:
-        """Send it, and let the phone be busy with it."""
-        super().send_job(host, job, skew_s)
-        self._lanes[job.phone].job = job
+    def send_jobs(self, jobs: Sequence[tuple[str, Job]], skew_s: Mapping[str, float]) -> None:
+        """Send them, and let their phones be busy."""
+        super().send_jobs(jobs, skew_s)
+        for _, job in jobs:
+            self._lanes[job.phone].job = job
 
 
 @dataclass

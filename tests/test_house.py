@@ -13,8 +13,8 @@ FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 # One foreign library, one or two doors.
 DOORS = {
-    "celery": {"orchestrator/dispatch/queue.py", "agent/worker.py"},
-    "kombu": {"orchestrator/dispatch/queue.py", "agent/worker.py"},
+    "celery": {"orchestrator/dispatch/queue.py", "agent/worker.py", "workloads/consumer.py"},
+    "kombu": {"orchestrator/dispatch/queue.py", "agent/worker.py", "workloads/consumer.py"},
     "redis": {"orchestrator/dispatch/broker.py", "agent/broker.py"},
     "sqlmodel": {"orchestrator/store/tables.py", "orchestrator/store/migrations/env.py"},
     "sqlalchemy": {"orchestrator/store/"},

@@ -1,7 +1,7 @@
 """How the queue is set up: both ends must agree on it, so it stands here once.
 
-The store's row is the job and Celery only carries it. So: early acknowledgement (late ack runs a
-long job several times at once), no prefetch, JSON only, no result backend, no remote control.
+The store's row is the job and Celery only carries it. So: early acknowledgement or none (a late one
+runs a long job several times at once), no prefetch, JSON only, no results, no remote control.
 """
 
 import re

@@ -3,14 +3,16 @@
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
-from kombu.exceptions import OperationalError
+from kombu.exceptions import BatchPublishError, OperationalError
 
+from workloads.consumer import PromptConsumer, taken_for_good
 from workloads.fault import BrokerDown
 from workloads.messages import (
     COMMAND,
@@ -38,29 +40,43 @@ class Queue:
         self._app = Celery("farm.centre", set_as_current=False)
         self._app.conf.update(celery_settings(broker, "centre"))
 
-    def send_job(self, host: str, job: Job, skew_s: float = 0.0) -> None:
-        """Send a job; it expires with its lease, so a dead host's queue empties itself.
+    def send_jobs(self, jobs: Sequence[tuple[str, Job]], skew_s: Mapping[str, float]) -> None:
+        """Send jobs to hosts, all in one go.
 
-        That moment is judged by the host's own clock, so it is told in the host's own time.
+        A job expires with its lease, so a dead host's queue empties itself. That moment is judged
+        by the host's own clock, so it is told in the host's own time.
         """
-        self._send(RUN, host, job.model_dump(mode="json"), job.lease_s + skew_s)
+        with self._going_out() as producer, producer.batch():
+            for host, job in jobs:
+                expires_s = job.lease_s + skew_s.get(host, 0.0)
+                self._send(producer, RUN, host, job.model_dump(mode="json"), expires_s)
 
     def send_command(self, host: str, command: Command, skew_s: float = 0.0) -> None:
         """Send a command."""
-        self._send(COMMAND, host, command.model_dump(mode="json"), COMMAND_S + skew_s)
+        with self._going_out() as producer:
+            body = command.model_dump(mode="json")
+            self._send(producer, COMMAND, host, body, COMMAND_S + skew_s)
 
-    def _send(self, name: str, host: str, body: dict[str, Any], expires_s: float) -> None:
+    @contextmanager
+    def _going_out(self) -> Iterator[Any]:
         try:
-            self._app.send_task(
-                name,
-                args=[body],
-                queue=queue_for(host),
-                expires=datetime.now(UTC) + timedelta(seconds=expires_s),
-                retry=False,
-                argsrepr="",  # Celery would print the whole job for its own log
-            )
-        except (OperationalError, OSError) as error:
-            raise BrokerDown(f"cannot send to {host}: {error}") from error
+            with self._app.producer_or_acquire() as producer:
+                yield producer
+        except (OperationalError, BatchPublishError, OSError) as error:
+            raise BrokerDown(f"cannot send: {error}") from error
+
+    def _send(
+        self, producer: Any, name: str, host: str, body: dict[str, Any], expires_s: float
+    ) -> None:
+        self._app.send_task(
+            name,
+            args=[body],
+            queue=queue_for(host),
+            expires=datetime.now(UTC) + timedelta(seconds=expires_s),
+            retry=False,
+            argsrepr="",  # Celery would print the whole job for its own log
+            producer=producer,
+        )
 
 
 Deliver = Callable[[str, Sequence[str], threading.Event], None]
@@ -72,6 +88,7 @@ def serve_deliveries(broker: str, deliver: Deliver) -> None:
     signals.worker_shutting_down.connect(lambda **_: stop.set(), weak=False)
     app = Celery("farm.ingest", set_as_current=False)
     app.conf.update(celery_settings(broker, "ingest"))
+    app.conf.task_queues = [taken_for_good(RESULTS_QUEUE)]
 
     @app.task(name=DELIVER)  # type: ignore[untyped-decorator]
     def _deliver(host: str, parcels: list[str]) -> None:
@@ -84,6 +101,7 @@ def serve_deliveries(broker: str, deliver: Deliver) -> None:
         pool="solo",
         queues=[RESULTS_QUEUE],
         hostname="ingest@farm",
+        consumer_cls=PromptConsumer,
         **QUIET_WORKER,
     )
     worker.start()

@@ -35,8 +35,10 @@ def test_a_broker_that_is_away_for_a_minute(own_farm: Farm, tmp_path: Path) -> N
     time.sleep(60)
     before = sweep_summaries(own_farm.db, sweep)[0].done
     broker.start()
-    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on", 30)
+    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on at once", 5)
     finish(own_farm, sweep)
+    for serial in own_farm.idle():
+        assert 6 == len(own_farm.jobs(serial)), "what had been run was not run again"
 
 
 @pytest.mark.slow
@@ -62,5 +64,7 @@ def test_a_locked_store(own_farm: Farm, tmp_path: Path) -> None:
         runs_are_spooled(own_farm)
         time.sleep(40)  # longer than SQLite waits for a lock
         before = sweep_summaries(own_farm.db, sweep)[0].done
-    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on", 30)
+    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on at once", 5)
     finish(own_farm, sweep)
+    for serial in own_farm.idle():
+        assert 6 == len(own_farm.jobs(serial)), "what had been run was not run again"
