@@ -23,7 +23,7 @@ import redis
 
 from orchestrator.dispatch.broker import Broker
 from orchestrator.dispatch.queue import Queue
-from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.dispatch.scheduler import Scheduler, settle_in
 from orchestrator.lab.children import stop_all
 from orchestrator.lab.embedded import embedded_broker, wait_for_broker
 from orchestrator.plan.expand import expand
@@ -167,6 +167,7 @@ def submit(at: Stage, trials_per_phone: int) -> tuple[float, float, int]:
 def measure(at: Stage) -> dict[str, list[Took]]:
     """Ticks that fill the lab, ticks of a busy lab, and ticks that follow the end of some runs."""
     filling, idle, busy = [], [], []
+    settle_in()
     while any(lane.job is None for lane in at.lanes.values()):
         at.beat()
         filling.append(timed(at.scheduler.tick))

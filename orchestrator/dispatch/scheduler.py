@@ -4,6 +4,7 @@ The loop around the tick holds no judgement. It waits for the next event, so a f
 followed at once; it also wakes by itself, so a lost event costs a moment and nothing else.
 """
 
+import gc
 import logging
 import threading
 import time
@@ -112,6 +113,7 @@ class Scheduler:
 
     def serve(self, stop: threading.Event) -> None:
         """Tick until told to stop; trouble with broker or store is waited out."""
+        settle_in()
         cursor = "0-0"
         events: list[Event] = []
         while not stop.is_set():
@@ -245,6 +247,12 @@ class Scheduler:
                 self._checked_at[serial] = now
                 command = Command(verb="check", phone=serial, id=f"auto-{serial}-{now:.0f}"[:64])
                 self._command(self._sight.idle[serial], command)
+
+
+def settle_in() -> None:
+    """Keep the garbage collector from what is loaded for good: that took longer than three ticks."""
+    gc.collect()
+    gc.freeze()
 
 
 def freed_by(events: Sequence[Event]) -> set[str]:
