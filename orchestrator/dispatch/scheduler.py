@@ -250,7 +250,7 @@ class Scheduler:
 
 
 def settle_in() -> None:
-    """Keep the garbage collector from what is loaded for good: that took longer than three ticks."""
+    """Keep the garbage collector from what is loaded for good: a look at that takes three ticks."""
     gc.collect()
     gc.freeze()
 
