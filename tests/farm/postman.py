@@ -2,7 +2,8 @@
 
 He stands on the wire, speaks just enough of Redis' protocol to see a message being posted, and
 draws its fate with his seed. Whoever posts a message that is lost or late is told that it went out.
-He can also fall silent: connections stay open, and nothing comes through.
+He can also fall silent, in both directions or in one: connections stay open, and nothing comes
+through. And he can dawdle: everything takes a while, now and then a long one.
 """
 
 import asyncio
@@ -41,11 +42,13 @@ class Postman:
         self._draw = random.Random(1)
         self._kept: list[tuple[bytes, bytes]] = []
         self._writers: set[asyncio.StreamWriter] = set()
-        self._open: dict[str, asyncio.Event] = {}
+        self._asking: dict[str, asyncio.Event] = {}
+        self._answering: dict[str, asyncio.Event] = {}
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self.odds = odds
         self.late_s = late_s
+        self.dawdling_s = 0.0
         self.done: Counter[str] = Counter()
 
     @contextmanager
@@ -66,8 +69,9 @@ class Postman:
         """The broker's URL, as those behind one door know it."""
 
         async def build() -> int:
-            self._open[name] = asyncio.Event()
-            self._open[name].set()
+            for ways in (self._asking, self._answering):
+                ways[name] = asyncio.Event()
+                ways[name].set()
             server = await asyncio.start_server(
                 lambda reader, writer: self._serve(name, reader, writer), "127.0.0.1", 0
             )
@@ -79,11 +83,17 @@ class Postman:
 
     def silence(self, name: str) -> None:
         """Let nothing through a door, in neither direction, without a word."""
-        self._loop.call_soon_threadsafe(self._open[name].clear)
+        self.withhold_answers(name)
+        self._loop.call_soon_threadsafe(self._asking[name].clear)
+
+    def withhold_answers(self, name: str) -> None:
+        """Carry what is asked, and keep what is answered."""
+        self._loop.call_soon_threadsafe(self._answering[name].clear)
 
     def speak(self, name: str) -> None:
         """Let everything through again, what has gathered first."""
-        self._loop.call_soon_threadsafe(self._open[name].set)
+        for way in (self._asking[name], self._answering[name]):
+            self._loop.call_soon_threadsafe(way.set)
 
     def cut(self) -> None:
         """Cut every connection."""
@@ -120,7 +130,8 @@ class Postman:
     ) -> None:
         while True:
             words = await _command(reader)
-            await self._open[door].wait()
+            await self._dawdle()
+            await self._asking[door].wait()
             if words[0].upper() == b"LPUSH" and words[1] in self._queues:
                 words = self._handle(words)
             parts = (b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
@@ -131,10 +142,15 @@ class Postman:
         self, door: str, there: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while data := await there.read(65536):
-            await self._open[door].wait()
+            await self._dawdle()
+            await self._answering[door].wait()
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
+
+    async def _dawdle(self) -> None:
+        if self.dawdling_s:
+            await asyncio.sleep(self.dawdling_s * self._draw.random() ** 8)
 
     def _handle(self, words: list[bytes]) -> list[bytes]:
         """Draw what becomes of a message; a key that nobody reads swallows it."""

@@ -1,8 +1,11 @@
 """Broker or store away for a while: what runs is finished and kept, and then everything goes on."""
 
 import os
+import resource
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,18 @@ def some_runs_are_done(farm: Farm, sweep: str) -> None:
 def runs_are_spooled(farm: Farm) -> None:
     """Agents go on without anybody to report to, and keep what they have."""
     wait_for(lambda: farm.spooled() > 0, "what was running is finished and spooled")
+
+
+@contextmanager
+def full_disk(farm: Farm, *names: str) -> Iterator[None]:
+    """Let every write of some processes fail, as on a disk that is full or has turned read-only."""
+    pids = [farm.children[name].pid for name in names]
+    limits = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
+    for pid, (_, most) in limits.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, most))
+    yield
+    for pid, limit in limits.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
 @pytest.mark.slow  # shorter, and among others, in test_soak.py
@@ -68,3 +83,27 @@ def test_a_locked_store(own_farm: Farm, tmp_path: Path) -> None:
     finish(own_farm, sweep)
     for serial in own_farm.idle():
         assert 6 == len(own_farm.jobs(serial)), "what had been run was not run again"
+
+
+@pytest.mark.slow
+def test_a_store_whose_disk_is_full(own_farm: Farm, tmp_path: Path) -> None:
+    sweep = submit(own_farm, tmp_path, MANY)
+    some_runs_are_done(own_farm, sweep)
+    with full_disk(own_farm, "scheduler", "ingest"):
+        runs_are_spooled(own_farm)
+        time.sleep(2 * LEASE_S)
+        before = sweep_summaries(own_farm.db, sweep)[0].done
+    wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on", 15)
+    finish(own_farm, sweep)
+    assert all(child.alive for child in own_farm.children.values())
+
+
+@pytest.mark.slow
+def test_a_host_whose_disk_is_full(own_farm: Farm, tmp_path: Path) -> None:
+    """Without a place for its notes it begins nothing; what it had begun is made again."""
+    sweep = submit(own_farm, tmp_path, MANY)
+    some_runs_are_done(own_farm, sweep)
+    with full_disk(own_farm, "agent-host-a"):
+        time.sleep(5 * LEASE_S)
+    finish(own_farm, sweep)
+    assert all(child.alive for child in own_farm.children.values())

@@ -1,10 +1,12 @@
-"""The worst day of a lab on PostgreSQL: a bad wire to the broker, and a store that is stopped."""
+"""A bad wire to the broker, on PostgreSQL with a store that is stopped as well."""
 
 import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from orchestrator.store.queries import sweep_summaries
 from tests.conftest import a_postgres, new_database, url_of
@@ -39,6 +41,35 @@ def test_lost_late_doubled_and_old_messages_a_host_cut_off_and_a_store_stopped(
             server.ensure_postgres_running()
             finish(farm, sweep)
     assert {"lost", "late", "doubled", "again"} == {kind for kind, count in postman.done.items()}
+
+
+@pytest.mark.slow
+def test_a_host_that_is_heard_and_hears_nothing_then_a_minute_of_silence_and_a_bad_link(
+    broker_url: str, tmp_path: Path
+) -> None:
+    """One way only: its heartbeats arrive, while jobs that it takes get lost on their way to it."""
+    postman = Postman(broker_url, HOSTS, Odds(), late_s=0.0)
+    with postman.at_work():
+        settings = f'{SETTINGS}[broker]\nurl = "{postman.door("middle")}"\n'
+        agents = {host: ("--broker", postman.door(host)) for host in HOSTS}
+        with a_farm(Lab.read(tmp_path / "elsewhere", {}), settings, options=agents) as farm:
+            sweep = submit(farm, tmp_path, MANY.replace("repeat: 3", "repeat: 8"))
+            are_done(farm, sweep, 6)
+            postman.withhold_answers("host-a")
+            time.sleep(5 * LEASE_S)
+            postman.speak("host-a")
+            are_done(farm, sweep, 24)
+            postman.silence("host-b")
+            time.sleep(60)
+            postman.speak("host-b")
+            are_done(farm, sweep, 48)
+            postman.dawdling_s = LEASE_S
+            for _ in range(5):
+                time.sleep(LEASE_S)
+                postman.cut()
+            postman.dawdling_s = 0.0
+            finish(farm, sweep)
+            assert all(child.alive for child in farm.children.values())
 
 
 def are_done(farm: Farm, sweep: str, count: int) -> None:
