@@ -1,12 +1,13 @@
 """The tuner: which way to multiply, with which numbers, is fastest for a shape on a device.
 
 The search knows no device: whoever has one times candidates for it, this computer through pyopencl
-or a phone through its runner. It starts from each way's usual numbers and changes one at a time;
-the best few then run against each other. What it finds is a text file, which the runner reads too
-(kernels/runner/runner.h), and holds for one device, one driver and one state of the kernels.
+or a phone through its runner. It starts from each way's usual numbers, and from what was best for
+other shapes, and changes one at a time; the best few then run against each other. What it finds is
+a text file, which the runner reads too (kernels/runner/runner.h), and holds for one device, one
+driver and one state of the kernels.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -137,16 +138,24 @@ def everything(shape: Shape, limits: Limits) -> list[Candidate]:
 
 
 def search(
-    shape: Shape, limits: Limits, timed: Timer, in_time: Callable[[], bool] = lambda: True
+    shape: Shape,
+    limits: Limits,
+    timed: Timer,
+    in_time: Callable[[], bool] = lambda: True,
+    known: Iterable[Tuned] = (),
 ) -> tuple[Candidate, float, int]:
-    """The fastest candidate, its seconds, and how many were tried; it ends early when told to."""
+    """The fastest candidate, its seconds, and how many were tried; it ends early when told to.
+
+    What is `known` to be best for other shapes on this device is looked at first.
+    """
     seen: dict[Candidate, float] = {}
 
     def look(wanted: Sequence[Candidate]) -> None:
         fresh = [each for each in wanted if each not in seen]
         seen.update({each: float("inf") for each in fresh} | dict(timed(fresh, 1)))
 
-    look([_usual(way) for way in SPACE if _suits(way, shape) and fits(way, _first(way), limits)])
+    begin = dict.fromkeys((*map(_usual, SPACE), *(each.candidate for each in known)))
+    look([each for each in begin if _suits(each.way, shape) and _is_whole(each, limits)])
     ways = sorted({each.way for each in seen}, key=lambda way: min(_of(way, seen).values()))
     for way in ways[:_EXPLORED]:
         for _ in range(2):  # once more from where the first round ended
@@ -167,6 +176,12 @@ def fits(way: str, numbers: Numbers, limits: Limits) -> bool:
     group = max(side * side // 4, numbers.get("GX", 1) * numbers.get("GY", 1))
     room = 2 * 4 * side * side <= limits.local_bytes and group <= limits.max_group
     return room and (limits.images or way != "image")
+
+
+def _is_whole(candidate: Candidate, limits: Limits) -> bool:
+    """Whether it has every number of its way, and a device room for it."""
+    numbers = dict(candidate.numbers)
+    return set(numbers) == set(SPACE[candidate.way]) and fits(candidate.way, numbers, limits)
 
 
 def _suits(way: str, shape: Shape) -> bool:

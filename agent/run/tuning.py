@@ -6,7 +6,7 @@ OpenCL there; asking again for what is known costs nothing.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agent.deadline import Deadline
@@ -77,7 +77,8 @@ def tune_phone(
         missing = [shape for shape in shapes_of(sizes) if shape not in known]
         began = time.monotonic()
         for done, shape in enumerate(missing, start=1):
-            known[shape] = _tune(timer, shape, limits, began + SECONDS * done / len(missing))
+            until = began + SECONDS * done / len(missing)
+            known[shape] = _tune(timer, shape, limits, until, known.values())
     except FarmError as error:
         return False, safe_text(f"{serial}: {error}", 600), None
     text = tuned_text(device, list(known.values()))
@@ -86,9 +87,11 @@ def tune_phone(
     return True, f"{serial}: {len(missing)} products tuned on {device.label}.", text
 
 
-def _tune(timer: "PhoneTimer", shape: Shape, limits: Limits, until: float) -> Tuned:
+def _tune(
+    timer: "PhoneTimer", shape: Shape, limits: Limits, until: float, known: Iterable[Tuned]
+) -> Tuned:
     winner, seconds, tried = search(
-        shape, limits, timer.of(shape), lambda: time.monotonic() < until
+        shape, limits, timer.of(shape), lambda: time.monotonic() < until, known
     )
     return Tuned(shape, winner, round(shape.flops / seconds / 1e9, 2), tried)
 

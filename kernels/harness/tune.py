@@ -4,7 +4,7 @@ Results are kept per device, driver and kernels, so that asking twice measures o
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,12 +29,16 @@ _ROUNDS, _LAUNCHES = 3, 10
 
 
 def tune(
-    device: Device, shape: Shape, until: float, step: Callable[[int], None] = lambda count: None
+    device: Device,
+    shape: Shape,
+    until: float,
+    step: Callable[[int], None] = lambda count: None,
+    known: Iterable[Tuned] = (),
 ) -> Tuned:
     """Find the fastest way for a shape; no new look begins after `until` (monotonic)."""
     bench = TuningBench(device, shape, step)
     in_time = lambda: time.monotonic() < until  # noqa: E731
-    winner, seconds, tried = search(shape, limits_of(device), bench.timed, in_time)
+    winner, seconds, tried = search(shape, limits_of(device), bench.timed, in_time, known)
     return Tuned(shape, winner, round(shape.flops / seconds / 1e9, 2), tried)
 
 
@@ -102,7 +106,8 @@ def tune_all(
     missing = [shape for shape in shapes if shape not in known]
     began = time.monotonic()
     for done, shape in enumerate(missing, start=1):
-        known[shape] = tune(device, shape, began + seconds * done / len(missing), step)
+        until = began + seconds * done / len(missing)
+        known[shape] = tune(device, shape, until, step, known.values())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(tuned_text(owner_of(device), list(known.values())))
     return [known[shape] for shape in shapes]

@@ -60,6 +60,24 @@ def test_a_search_without_time_still_answers_with_the_usual_numbers() -> None:
     assert ("packed", True) == (winner.way, tried <= 6)
 
 
+def test_what_is_best_for_another_shape_is_looked_at_where_it_suits_and_is_whole() -> None:
+    best = min(everything(SHAPE, ROOM), key=_seconds)
+    known = [*FOUND, Tuned(Shape(512, 512, 512), best, 1.0, 1)]
+    asked: list[Candidate] = []
+
+    def noting(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
+        asked.extend(wanted)
+        return _paper(wanted, patience)
+
+    assert best == search(SHAPE, ROOM, noting, lambda: False, known)[0]
+    assert not {each.candidate for each in FOUND} & set(asked)  # some of their numbers are missing
+    asked.clear()
+    direct = min((each for each in everything(SHAPE, ROOM) if each.way == "direct"), key=_seconds)
+    turned = replace(SHAPE, transposed_b=True)
+    search(turned, ROOM, noting, lambda: False, [Tuned(SHAPE, direct, 1.0, 1)])
+    assert "direct" not in {each.way for each in asked}
+
+
 def test_what_cannot_be_launched_does_not_win() -> None:
     def only_vector(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
         return {each: 1.0 for each in wanted if each.way == "vector"}
