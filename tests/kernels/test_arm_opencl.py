@@ -3,6 +3,9 @@
 Debian's arm64 PoCL wants a root of its own (it asks for its files by fixed paths, and starts a
 compiler and a linker): FARMHAND_ARM64_ROOT names one that this computer can chroot into (so
 binfmt_misc has to know qemu), with pocl-opencl-icd:arm64 and binutils in it, and /proc and /sys.
+From Linux 6.7 on one process can have all of that to itself: unshare --user --map-root-user
+--mount, then mount binfmt_misc, write /usr/lib/binfmt.d/qemu-aarch64.conf to its register, and
+mount --rbind /proc, /sys and /dev into the root.
 """
 
 import json
