@@ -131,7 +131,10 @@ def bench(
     tuned: Path | None,
     as_json: bool,
 ) -> None:
-    """Time every way to multiply, beside numpy: the study's table on this device."""
+    """Time every way to multiply, beside numpy: the study's table on this device.
+
+    All sizes take some minutes; '--sizes 128,256,512' is enough for a look.
+    """
     chosen = choose(device)
     from kernels.harness.bench import bench as bench_all
     from kernels.harness.tune import owner_of
