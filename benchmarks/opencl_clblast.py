@@ -12,6 +12,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,8 @@ def main() -> None:
     words.add_argument("--seconds", type=float, default=60.0, help="a size")
     words.add_argument("--keep", type=Path, required=True)
     given = words.parse_args()
+    if find_spec("pyclblast") is None:
+        raise SystemExit("pyclblast is not installed; it needs CLBlast's library and a compiler")
     for n in map(int, given.sizes.split(",")):
         look_for(choose_device(given.device), n, given.seconds, given.keep)
 
