@@ -201,17 +201,18 @@ class Scheduler:
 
     def _renew(self, held: Sequence[leases.UnderWay], now: float) -> None:
         """Keep what lives alive: each lease when a quarter of it is used up, not all at once."""
-        if now - self._renewed_at < self._lease_s / 32:
+        moment = time.monotonic()
+        if moment - self._renewed_at < self._lease_s / 32:
             return
-        self._renewed_at = now
+        self._renewed_at = moment
+        recent = moment - 2 * self._lease_s
+        self._named_at = {run: at for run, at in self._named_at.items() if at > recent}
         fresh, latest = now + 0.75 * self._lease_s, now + self._lease_s
         due = [each for each in held if not fresh <= each.until <= latest]
         leases.renew(self._db, due, self._alive_until(now), latest)
 
     def _expire(self, now: float) -> set[str]:
         """Take back what fell silent; say which phones that frees."""
-        recent = time.monotonic() - 2 * self._lease_s
-        self._named_at = {run: at for run, at in self._named_at.items() if at > recent}
         lost = leases.expire(self._db, now, self._named_at.keys())
         for gone in lost:
             run, phone = gone.run, gone.phone
