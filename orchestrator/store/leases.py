@@ -231,8 +231,8 @@ def renew_all(db: Database, lease_s: float) -> None:
     The time is told when the store has been locked: that alone may have taken longer than a lease.
     """
     with db.write() as connection:
-        until = time.time() + lease_s
         connection.execute(_UNDER_WAY.order_by(run.c.id).with_for_update(key_share=True))
+        until = time.time() + lease_s
         connection.execute(update(run).where(_IS_LEASED).values(lease_until=until))
 
 
