@@ -1,1 +1,4 @@
-"""What is spoken: nouns, messages, units, faults, workloads and the heat model. Runs nowhere."""
+"""What both sides share: the protocol, the workloads, and how models become plans.
+
+It has no process of its own. The orchestrator and the agent both import it.
+"""

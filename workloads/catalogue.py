@@ -1,81 +1,61 @@
-"""The catalogue: every workload that can be asked for, what one step of it costs, and its plan.
+"""The catalogue of workloads: binding parameters, the cost of a case, and its plan.
 
-The workloads themselves stand on the shelf (workloads/shelf.py); their costs follow from the
-definitions of models in workloads/models, by the rules of workloads/work.py.
+The workloads are in workloads/workload_table.py. Their costs follow from the model definitions in
+workloads/models.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from workloads.condition import Launch
-from workloads.external import Manifest, value_of
-from workloads.fault import Refused
-from workloads.noun import Noun, digest_of
-from workloads.shelf import shelf
-from workloads.work import Backend, Op, Step, Work
+from workloads.basic_steps import OpaqueStep
+from workloads.external_program import Manifest, resolve_count
+from workloads.protocol.base import WireModel, digest_of
+from workloads.protocol.condition import Launch
+from workloads.protocol.faults import InvalidRequest
+from workloads.step_cost import Backend, Step, StepCost
 from workloads.workload import Parameter, Workload
+from workloads.workload_table import all_workloads
 
 if TYPE_CHECKING:
-    from workloads.lowering import Body
-
-__all__ = [
-    "CATALOGUE",
-    "Case",
-    "Op",
-    "Parameter",
-    "Work",
-    "Workload",
-    "bind",
-    "bind_external",
-    "is_known",
-    "launch_of",
-    "lower",
-    "near",
-    "plan_bytes",
-    "step_of",
-    "threads_of",
-    "work_of",
-    "workload_of",
-    "wrapped",
-]
+    from workloads.lowering import PlanBody
 
 PLAN_MAGIC = "farmhand-plan 1"
-STORY_MAX_S = 3600.0  # for a workload that has an end, if it never comes
-EXTERNAL = "external"  # the workload of every case that brings a manifest
+FIXED_LENGTH_MAX_S = 3600.0  # of a workload that ends by itself
+EXTERNAL = "external"  # the workload of every case with a manifest
 
 
-class Case(Noun):
+class Case(WireModel):
     """A workload with every parameter bound."""
 
     workload: str
     parameters: dict[str, int]
     manifest: Manifest | None = None
-    backend: Backend = Field(default="cpu", description="who computes")
+    backend: Backend = Field(default="cpu", description="which processor of the phone computes")
     data: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{64}$", description="digest of the file it learns from"
+        default=None, pattern=r"^[0-9a-f]{64}$", description="digest of its data file"
     )
 
     @property
     def digest(self) -> str:
-        """The case's identity; it covers what a step does, so a changed workload is a new case."""
+        """The case's id; it covers what a step does, so a changed workload is a new case."""
         if self.manifest is not None:
             return digest_of(self.model_dump(mode="json", exclude={"backend"}))
         return _digest(self.workload, tuple(self.parameters.items()), self.data, self.backend)
 
     @property
     def name(self) -> str:
-        """What it is called: the workload, or the foreign program."""
+        """The name of the workload or of the external program."""
         return self.workload if self.manifest is None else self.manifest.name
 
     @property
     def label(self) -> str:
-        """Short name for tables."""
+        """A short name for tables."""
         values = " ".join(f"{key}={value}" for key, value in sorted(self.parameters.items()))
         data = f" data={self.data[:8]}" if self.data else ""
         backend = "" if self.backend == "cpu" else f" {self.backend}"
@@ -88,102 +68,113 @@ def bind(
     data: str | None = None,
     backend: Backend = "cpu",
 ) -> Case:
-    """Bind every parameter of a workload: the given values, defaults for the rest."""
+    """Bind every parameter of a workload to the given value or its default."""
     if name not in CATALOGUE:
-        raise Refused(f"there is no workload '{name}'; {near(name)}")
-    bound = _bound(CATALOGUE[name], given)
-    case = Case(workload=name, parameters=bound, data=data, backend=backend)
+        raise InvalidRequest(f"there is no workload '{name}'; {did_you_mean(name)}")
+    parameters = _bind(CATALOGUE[name], given)
+    case = Case(workload=name, parameters=parameters, data=data, backend=backend)
     if data is not None:
-        step_of(case)  # refuses what cannot learn from a file
+        step_of(case)  # raises InvalidRequest if the step cannot read a file
     return case
 
 
-def near(name: str) -> str:
-    """What somebody who wrote a name that is not there may have meant."""
-    meant = get_close_matches(name, CATALOGUE, n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(meant)}?" if meant else "'farm workload list' shows them all"
+def did_you_mean(name: str) -> str:
+    """Suggest workloads with a similar name."""
+    similar = get_close_matches(name, CATALOGUE, n=3, cutoff=0.7)
+    if similar:
+        return f"did you mean {' or '.join(similar)}?"
+    return "see 'farm workload list'"
 
 
 def bind_external(manifest: Manifest, given: Mapping[str, int]) -> Case:
-    """Bind every parameter of a foreign program."""
-    bound = _bound(wrapped(manifest), given)
-    return Case(workload=EXTERNAL, parameters=bound, manifest=manifest)
+    """Bind every parameter of an external program to the given value or its default."""
+    parameters = _bind(workload_from_manifest(manifest), given)
+    return Case(workload=EXTERNAL, parameters=parameters, manifest=manifest)
 
 
-def _bound(workload: Workload, given: Mapping[str, int]) -> dict[str, int]:
+def _bind(workload: Workload, given: Mapping[str, int]) -> dict[str, int]:
     known = {parameter.name: parameter for parameter in workload.parameters}
-    for key, value in given.items():
-        if key not in known:
+    for name, value in given.items():
+        if name not in known:
             has = ", ".join(sorted(known)) or "no parameters"
-            raise Refused(f"workload '{workload.name}' has no parameter '{key}'; it has {has}")
-        check = known[key]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise Refused(f"{key} is a whole number, not {value!r}")
-        if not check.least <= value <= check.most:
-            raise Refused(f"{key} is {value}; it goes from {check.least} to {check.most}")
-        if check.only and value not in check.only:
-            raise Refused(f"{key} is {value}; it is one of {', '.join(map(str, check.only))}")
-    return {key: given.get(key, parameter.default) for key, parameter in known.items()}
+            raise InvalidRequest(
+                f"workload '{workload.name}' has no parameter '{name}'; it has {has}"
+            )
+        _check_value(known[name], value)
+    return {name: given.get(name, parameter.default) for name, parameter in known.items()}
+
+
+def _check_value(parameter: Parameter, value: object) -> None:
+    name = parameter.name
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest(f"{name} must be a whole number, got {value!r}")
+    if not parameter.min <= value <= parameter.max:
+        raise InvalidRequest(f"{name} must be {parameter.min} to {parameter.max}, got {value}")
+    if parameter.choices and value not in parameter.choices:
+        choices = ", ".join(map(str, parameter.choices))
+        raise InvalidRequest(f"{name} must be one of {choices}, got {value}")
 
 
 def is_known(case: Case) -> bool:
-    """Whether this version of the farm can carry a case out."""
+    """Whether this version of Farmhand knows the case's workload."""
     return case.manifest is not None or case.workload in CATALOGUE
 
 
 def workload_of(case: Case) -> Workload:
-    """The workload that a case binds."""
-    return CATALOGUE[case.workload] if case.manifest is None else wrapped(case.manifest)
+    """Return the workload of a case."""
+    if case.manifest is not None:
+        return workload_from_manifest(case.manifest)
+    return CATALOGUE[case.workload]
 
 
-def wrapped(manifest: Manifest) -> Workload:
-    """A foreign program as a workload like any other."""
+def workload_from_manifest(manifest: Manifest) -> Workload:
+    """Return an external program as a workload."""
     return Workload(
         name=manifest.name,
         text=manifest.text,
-        parameters=tuple(Parameter(**each.model_dump()) for each in manifest.parameters),
-        step=lambda parameters: Foreign(
-            manifest.training, value_of(manifest.samples_per_step, parameters)
+        parameters=tuple(Parameter(**parameter.model_dump()) for parameter in manifest.parameters),
+        step=lambda parameters: OpaqueStep(
+            manifest.training, resolve_count(manifest.samples_per_step, parameters)
         ),
         threads=manifest.threads,
     )
 
 
-def work_of(case: Case) -> Work:
-    """Say what one step of a case costs."""
+def cost_of(case: Case) -> StepCost:
+    """Return the cost of one step of a case."""
     if case.manifest is not None:
-        return step_of(case).work
-    return _work(case.workload, tuple(case.parameters.items()), case.data)
+        return step_of(case).cost
+    return _cost(case.workload, tuple(case.parameters.items()), case.data)
 
 
-def threads_of(case: Case, cores: int) -> int:
-    """With how many threads a case runs on so many cores."""
+def thread_count(case: Case, cores: int) -> int:
+    """Return the number of threads of a case on the given number of cores."""
     return workload_of(case).threads or cores
 
 
-def launch_of(case: Case, usual: Launch) -> Launch:
-    """How long a case is measured: as usual, unless it is a story that has an end."""
+def launch_for(case: Case, default: Launch) -> Launch:
+    """Return how long a case is measured: the default, unless the workload ends by itself."""
     length = workload_of(case).length
     if length is None:
-        return usual
+        return default
     warmup, steps = length(case.parameters)
-    whole = {"warmup": warmup, "steps": steps, "seconds": 0.0, "max_seconds": STORY_MAX_S}
-    return usual.model_copy(update=whole)
+    limits = {"warmup": warmup, "steps": steps, "seconds": 0.0, "max_seconds": FIXED_LENGTH_MAX_S}
+    return default.model_copy(update=limits)
 
 
 def step_of(case: Case) -> Step:
-    """The step that a case is."""
+    """Return the step that a case repeats."""
     step = workload_of(case).step(case.parameters)
     if case.data is None:
         return step
-    from workloads.filed import from_file
+    from workloads.training import read_from_file
 
-    return from_file(case.workload, step)
+    return read_from_file(case.workload, step)
 
 
 @lru_cache(maxsize=4096)
-def _work(workload: str, parameters: tuple[tuple[str, int], ...], data: str | None) -> Work:
-    return step_of(Case(workload=workload, parameters=dict(parameters), data=data)).work
+def _cost(workload: str, parameters: tuple[tuple[str, int], ...], data: str | None) -> StepCost:
+    return step_of(Case(workload=workload, parameters=dict(parameters), data=data)).cost
 
 
 @lru_cache(maxsize=4096)
@@ -193,54 +184,43 @@ def _digest(
     step = step_of(Case(workload=workload, parameters=dict(parameters), data=data))
     case = {"workload": workload, "parameters": dict(parameters)} | ({"data": data} if data else {})
     case |= {} if backend == "cpu" else {"backend": backend}
-    content = {"case": case, "ops": [op.model_dump() for op in step.work.ops]}
-    return digest_of(content if step.meaning is None else content | {"meaning": step.meaning})
+    content = {"case": case, "ops": [op.model_dump() for op in step.cost.ops]}
+    return digest_of(content if step.identity is None else content | {"identity": step.identity})
+
+
+def clear_caches() -> None:
+    """Forget computed digests and costs."""
+    _cost.cache_clear()
+    _digest.cache_clear()
 
 
 def lower(case: Case, threads: int) -> bytes:
-    """Write the plan that the runner executes (format: kernels/runner/runner.h)."""
-    from workloads.lowering import body_of
+    """Return the plan that the runner executes (format: kernels/runner/runner.h)."""
+    from workloads.lowering import lower_step
 
     step = step_of(case)
-    named = {"case": case.digest, "workload": case.workload, "backend": case.backend}
-    return plan_bytes(step.work, body_of(step, backend=case.backend), named, threads)
+    names = {"case": case.digest, "workload": case.workload, "backend": case.backend}
+    return plan_bytes(step.cost, lower_step(step, backend=case.backend), names, threads)
 
 
-def plan_bytes(work: Work, body: "Body", named: Mapping[str, str], threads: int) -> bytes:
-    """A header that says what a step costs, for whom and under which names; then the body."""
-    from workloads.lowering import memory_of_body
+def plan_bytes(cost: StepCost, body: "PlanBody", names: Mapping[str, str], threads: int) -> bytes:
+    """Return a plan: a JSON header with names and cost, then the body."""
+    from workloads.lowering import body_memory
 
-    text = body.text(named["case"], threads)
+    text = body.text(names["case"], threads)
     header = {
-        **named,
+        **names,
         "threads": threads,
-        "training": work.training,
-        "samples_per_step": work.samples_per_step,
-        "parameter_bytes": work.parameter_bytes,
-        "activation_bytes": work.activation_bytes,
-        "memory": asdict(memory_of_body(body)),
+        "training": cost.training,
+        "samples_per_step": cost.samples_per_step,
+        "parameter_bytes": cost.parameter_bytes,
+        "activation_bytes": cost.activation_bytes,
+        "memory": asdict(body_memory(body)),
         "body_bytes": len(text.encode()),
-        "ops": [op.model_dump() for op in work.ops],
+        "ops": [op.model_dump() for op in cost.ops],
     }
     head = json.dumps(header, sort_keys=True) + "\n"
     return f"{PLAN_MAGIC} {len(head.encode())}\n{head}{text}".encode()
 
 
-@dataclass(frozen=True)
-class Foreign(Step):
-    """A step of a foreign program: what it does is not known, only for how many samples."""
-
-    training: bool
-    samples: int
-
-    @property
-    def work(self) -> Work:
-        """No operation that we could name."""
-        return Work((), self.training, self.samples, parameter_bytes=0, activation_bytes=0)
-
-    @property
-    def meaning(self) -> None:
-        """The manifest says it all."""
-
-
-CATALOGUE: dict[str, Workload] = {workload.name: workload for workload in shelf()}
+CATALOGUE: dict[str, Workload] = {workload.name: workload for workload in all_workloads()}

@@ -1,28 +1,31 @@
-"""How the queue is set up: both ends must agree on it, so it stands here once.
+"""Celery settings, queues and a consumer that reconnects fast, for the scheduler and the agents.
 
-The store's row is the job and Celery only carries it. So: early acknowledgement or none (a late one
-runs a long job several times at once), no prefetch, JSON only, no results, no remote control.
+Celery is transport only: the database row is the job, and an agent resends every parcel until it is
+confirmed, so a lost message is replaced anyway. Acknowledgements and a result backend are therefore
+not needed, and the copy that the broker keeps of every unacknowledged message would cost as much as
+the rest of the transport. Late acknowledgement would run a long job several times at once. No
+prefetch, JSON only, no remote control.
 """
 
-import re
+from functools import partial
 from typing import Any
 
+from celery.worker.consumer import Consumer
+from kombu.entity import Queue
 
-def without_password(url: str) -> str:
-    """A URL as it may be shown."""
-    return re.sub(r"//[^@/]*@", "//***@", url)
+RETRY_S, RETRY_MAX_S = 0.2, 1.0
 
 
 def celery_url(broker: str) -> str:
-    """Turn the broker's URL into Celery's spelling of it."""
+    """Return the broker's URL in the form that Celery expects."""
     return broker.replace("unix://", "redis+socket://", 1)
 
 
 def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
-    """The settings of every Celery application of the farm.
+    """Return the settings of every Celery application.
 
-    `unacked` names this end's own bookkeeping keys: by default all workers share one hash, which
-    any of them could read or delete.
+    `unacked` makes the names of this side's bookkeeping keys unique: by default all workers share
+    one hash, which any of them could read or delete.
     """
     return {
         "broker_url": celery_url(broker),
@@ -51,7 +54,7 @@ def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
     }
 
 
-# Workers do not speak of themselves: heartbeats and events are the farm's own.
+# Celery's gossip, heartbeats and banner are off: Farmhand has its own heartbeats and events.
 QUIET_WORKER: dict[str, Any] = {
     "loglevel": "WARNING",
     "without_gossip": True,
@@ -59,3 +62,29 @@ QUIET_WORKER: dict[str, Any] = {
     "without_heartbeat": True,
     "quiet": True,
 }
+
+
+def no_ack_queue(name: str) -> Queue:
+    """Return a queue whose messages need no acknowledgement."""
+    return Queue(name, routing_key=name, no_ack=True)  # type: ignore[no-untyped-call]
+
+
+def _ignore_ack(delivery_tag: str, multiple: bool = False) -> None:
+    pass
+
+
+class ReconnectingConsumer(Consumer):  # type: ignore[misc]
+    """A consumer that tries to reconnect to a lost broker every second.
+
+    Celery's own pauses grow to half a minute, and leases of undelivered jobs expire meanwhile.
+    Celery has no setting for these pauses, but kombu, which waits, has.
+    """
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Connect with short pauses between attempts, and disable acknowledgements."""
+        pauses = {"interval_start": RETRY_S, "interval_step": RETRY_S, "interval_max": RETRY_MAX_S}
+        conn.ensure_connection = partial(conn.ensure_connection, **pauses)
+        connected = super().ensure_connected(conn)
+        # Celery acknowledges even so; an acknowledgement that is not sent costs nothing.
+        connected.default_channel.basic_ack = _ignore_ack
+        return connected

@@ -1,7 +1,7 @@
-"""A model: layers in order, each fed by those before it, ending in a loss.
+"""A model as a graph: named layers in order of execution, ending in a loss.
 
-Everything else follows from the definition: shapes, parameters, multiply-adds. A definition that
-makes no sense is refused with one sentence that names the layer.
+Shapes, parameters and multiply-adds follow from the definition. A definition that does not fit
+together is rejected with an error that names the layer.
 """
 
 from collections.abc import Mapping
@@ -10,34 +10,34 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from workloads.data import Column, input_column, target_column
-from workloads.fault import Refused
+from workloads.data_columns import DataColumn, default_input_column, default_target_column
+from workloads.identity import canonical
 from workloads.layers import (
     CrossEntropy,
     Embedding,
     Layer,
+    LayerShapes,
     Loss,
-    Place,
     Shape,
     SoftmaxCrossEntropy,
 )
-from workloads.work import meaning_of
+from workloads.protocol.faults import InvalidRequest
 
-TARGET = "target"  # the data column of what a model should have said
+TARGET = "target"  # the data column of the values that a model should output
 
 
 @dataclass(frozen=True)
 class Node:
-    """A layer with a name, and what feeds it: the node before, unless others are named."""
+    """A named layer and the names of its inputs; without names its input is the previous node."""
 
     name: str
     layer: Layer
-    feeds: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What the literature says of a model; tests hold the definition to it."""
+class PublishedSize:
+    """The size of a model in the literature; tests compare the definition with it."""
 
     parameters: int
     macs: int  # of one sample's forward pass
@@ -51,135 +51,142 @@ class Model:
     name: str
     inputs: Mapping[str, Shape]
     nodes: tuple[Node, ...]
-    stated: Stated
-    data: Mapping[str, Column] = field(default_factory=dict)  # what does not go without saying
+    published: PublishedSize
+    data: Mapping[str, DataColumn] = field(default_factory=dict)  # where it is not the default
 
     @cached_property
-    def feeds(self) -> dict[str, tuple[str, ...]]:
-        """What feeds each node, by name."""
-        feeds: dict[str, tuple[str, ...]] = {}
-        before = list(self.inputs)
-        if not before:
-            raise Refused(f"{self.name} has no input.")
+    def node_inputs(self) -> dict[str, tuple[str, ...]]:
+        """The names of the inputs of every node."""
+        node_inputs: dict[str, tuple[str, ...]] = {}
+        known = list(self.inputs)
+        if not known:
+            raise InvalidRequest(f"{self.name} has no input")
         for node in self.nodes:
-            named = node.feeds or (before[-1],)
-            wanted = node.layer.inputs
-            if node.name in before:
-                raise Refused(f"{self.name} has two layers called '{node.name}'.")
-            for feed in named:
-                if feed not in before:
-                    raise Refused(f"{self._at(node)}: nothing before it is called '{feed}'.")
-            if len(named) != wanted and (wanted is not None or len(named) < 2):
-                takes = "two inputs or more" if wanted is None else f"{wanted} input"
-                raise Refused(f"{self._at(node)}: it takes {takes} and is fed by {len(named)}.")
-            feeds[node.name] = named
-            before.append(node.name)
+            names = node.inputs or (known[-1],)
+            count = node.layer.input_count
+            if node.name in known:
+                raise InvalidRequest(f"{self.name} has two layers called '{node.name}'")
+            for name in names:
+                if name not in known:
+                    raise InvalidRequest(
+                        f"{self._label(node)}: no earlier layer is called '{name}'"
+                    )
+            if len(names) != count and (count is not None or len(names) < 2):
+                needed = "two inputs or more" if count is None else f"{count} input(s)"
+                raise InvalidRequest(f"{self._label(node)}: needs {needed}, got {len(names)}")
+            node_inputs[node.name] = names
+            known.append(node.name)
         if not self.nodes or not isinstance(self.nodes[-1].layer, Loss):
-            raise Refused(f"{self.name} does not end in a loss.")
-        return feeds
+            raise InvalidRequest(f"{self.name} does not end in a loss")
+        return node_inputs
 
     @cached_property
     def shapes(self) -> dict[str, Shape]:
-        """The shape of one sample at every input and behind every node."""
+        """The shape of one sample at every input and at the output of every node."""
         shapes = dict(self.inputs)
         for name, shape in shapes.items():
             if min(shape, default=1) < 1:
-                raise Refused(f"{self.name}: the input '{name}' cannot have the shape {shape}.")
+                raise InvalidRequest(f"{self.name}: the input '{name}' cannot have shape {shape}")
         for node in self.nodes:
-            feeds = [shapes[feed] for feed in self.feeds[node.name]]
+            inputs = [shapes[name] for name in self.node_inputs[node.name]]
             try:
-                shapes[node.name] = node.layer.shape(*feeds)
-            except Refused as error:
-                raise Refused(f"{self._at(node)}: {error}.") from None
+                shapes[node.name] = node.layer.output_shape(*inputs)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{self._label(node)}: {error}") from None
             if min(shapes[node.name], default=1) < 1:
-                raise Refused(f"{self._at(node)}: its output cannot be {shapes[node.name]}.")
+                raise InvalidRequest(
+                    f"{self._label(node)}: its output cannot have shape {shapes[node.name]}"
+                )
         return shapes
 
     @cached_property
-    def learning(self) -> frozenset[str]:
-        """The nodes whose output depends on something that is learned: gradients go there."""
+    def gradient_nodes(self) -> frozenset[str]:
+        """The nodes whose output depends on a trainable parameter: gradients flow through them."""
         found: set[str] = set()
         for node in self.nodes:
-            if self.learned(node) or any(feed in found for feed in self.feeds[node.name]):
+            depends = any(name in found for name in self.node_inputs[node.name])
+            if depends or self.trainable_count(node):
                 found.add(node.name)
         return frozenset(found)
 
     @cached_property
-    def tensors(self) -> dict[str, str]:
-        """In whose memory each output lies: its own, unless it is a view of another."""
-        tensors = {name: name for name in self.inputs}
+    def memory_owners(self) -> dict[str, str]:
+        """Whose memory each output is in: its own, or that of the tensor of which it is a view."""
+        owners = {name: name for name in self.inputs}
         for node in self.nodes:
-            feed = self.feeds[node.name][0]
-            tensors[node.name] = tensors[feed] if node.layer.view else node.name
-        return tensors
+            source = self.node_inputs[node.name][0]
+            owners[node.name] = owners[source] if node.layer.is_view else node.name
+        return owners
 
     @cached_property
-    def columns(self) -> dict[str, Column]:
-        """What every input, and the target of the loss, is made of."""
+    def columns(self) -> dict[str, DataColumn]:
+        """The data of every input, and of the target of the loss."""
         loss = self.nodes[-1]
-        said = self.shapes[self.feeds[loss.name][0]]
-        judged = isinstance(loss.layer, SoftmaxCrossEntropy | CrossEntropy)
-        classes = said[-1] if judged and said else 10
-        tables = {
-            self.feeds[node.name][0]: node.layer.symbols
+        output = self.shapes[self.node_inputs[loss.name][0]]
+        is_classifier = isinstance(loss.layer, SoftmaxCrossEntropy | CrossEntropy)
+        classes = output[-1] if is_classifier and output else 10
+        vocabularies = {
+            self.node_inputs[node.name][0]: node.layer.vocabulary
             for node in self.nodes
             if isinstance(node.layer, Embedding)
         }
         columns = {
-            name: self.data.get(name, input_column(shape, tables.get(name), classes))
+            name: self.data.get(name, default_input_column(shape, vocabularies.get(name), classes))
             for name, shape in self.inputs.items()
         }
         if TARGET in self.data:
             columns[TARGET] = self.data[TARGET]
-        elif judged:
-            columns[TARGET] = target_column(said[:-1], classes)
+        elif is_classifier:
+            columns[TARGET] = default_target_column(output[:-1], classes)
         for name in self.data:
             if name not in columns:
-                raise Refused(f"{self.name} has data for '{name}', which it does not have.")
+                raise InvalidRequest(f"{self.name} has data for '{name}', which is not an input")
         return columns
 
     @cached_property
-    def meaning(self) -> Any:
-        """What tells this model from any other; what is said of it elsewhere is not part of it."""
+    def identity(self) -> Any:
+        """What distinguishes this model from others; its name and published size do not."""
         columns = list(self.columns.items())
-        return meaning_of([list(self.inputs.items()), self.nodes, columns])
+        return canonical([list(self.inputs.items()), self.nodes, columns])
 
-    def taught(self, learns: frozenset[str]) -> "Model":
-        """The same model, in which only these nodes learn."""
-        return replace(self, nodes=tuple(_taught(node, learns) for node in self.nodes))
+    def freeze_except(self, trainable: frozenset[str]) -> "Model":
+        """Return the same model, in which only these nodes are trainable."""
+        nodes = tuple(node if node.name in trainable else _frozen(node) for node in self.nodes)
+        return replace(self, nodes=nodes)
 
     @property
     def parameters(self) -> int:
-        """Parameters, the frozen ones included."""
+        """The number of parameters, including frozen ones."""
         return sum(self.parameter_count(node) for node in self.nodes)
 
     @property
     def macs(self) -> int:
         """Multiply-adds of one sample's forward pass."""
-        return sum(node.layer.macs(self.place(node, 1)) for node in self.nodes)
+        return sum(node.layer.macs(self.layer_shapes(node, 1)) for node in self.nodes)
 
-    def place(self, node: Node, batch: int) -> Place:
-        """Where a node stands, for a batch of samples."""
-        feeds = tuple(self.shapes[feed] for feed in self.feeds[node.name])
-        return Place(batch, feeds, self.shapes[node.name])
+    def layer_shapes(self, node: Node, batch: int) -> LayerShapes:
+        """Return the shapes around a node for a batch."""
+        inputs = tuple(self.shapes[name] for name in self.node_inputs[node.name])
+        return LayerShapes(batch, inputs, self.shapes[node.name])
 
     def parameter_shapes(self, node: Node) -> dict[str, Shape]:
-        """The parameters of one node, by name."""
-        return node.layer.parameters(*(self.shapes[feed] for feed in self.feeds[node.name]))
+        """Return the parameter tensors of one node by name."""
+        inputs = (self.shapes[name] for name in self.node_inputs[node.name])
+        return node.layer.parameter_shapes(*inputs)
 
     def parameter_count(self, node: Node) -> int:
-        """Parameters of one node."""
+        """Return the number of parameters of one node."""
         return sum(prod(shape) for shape in self.parameter_shapes(node).values())
 
-    def learned(self, node: Node) -> int:
-        """Parameters of one node that training changes."""
+    def trainable_count(self, node: Node) -> int:
+        """Return the number of parameters of one node that training changes."""
         return self.parameter_count(node) if node.layer.trainable else 0
 
-    def _at(self, node: Node) -> str:
+    def _label(self, node: Node) -> str:
         return f"{self.name}, layer '{node.name}'"
 
 
-def _taught(node: Node, learns: frozenset[str]) -> Node:
-    if node.name in learns or "trainable" not in {each.name for each in fields(node.layer)}:  # type: ignore[arg-type]
+def _frozen(node: Node) -> Node:
+    if "trainable" not in {field.name for field in fields(node.layer)}:  # type: ignore[arg-type]
         return node
     return replace(node, layer=replace(node.layer, trainable=False))  # type: ignore[type-var]

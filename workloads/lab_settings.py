@@ -1,10 +1,10 @@
-"""The lab folder: where everything that stays is kept, and the one settings file that steers it.
+"""The lab folder: where a lab keeps its data, and its settings file lab.toml.
 
 lab/lab.toml          settings, all optional
-    farm.db           the store, unless a URL is set
+    farm.db           the store, unless store.url is set
     broker/           the embedded broker's socket and append-only file
     agents/HOST/      an agent's spool, journals and adb home
-    files/DIGEST      files of foreign programs, for the agents that use this folder
+    files/DIGEST      files of external programs, for the agents that use this folder
     logs/             one file per service
 """
 
@@ -18,55 +18,69 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from workloads.fault import Refused
-from workloads.noun import Noun
+from workloads.protocol.base import WireModel
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.messages import HOST_PATTERN
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
-HOST_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
 
 
-class BadSettings(Refused):
-    """The settings cannot be used as written."""
+class BadSettings(InvalidRequest):
+    """the settings are invalid; correct lab.toml"""
 
 
-class StoreSettings(Noun):
+class StoreSettings(WireModel):
     """[store]"""
 
-    url: str = Field(default="", description="postgresql+psycopg://...; empty: farm.db in here")
+    url: str = Field(
+        default="",
+        description="URL of the database, postgresql+psycopg://...; empty: farm.db in the lab",
+    )
 
 
-class BrokerSettings(Noun):
+class BrokerSettings(WireModel):
     """[broker]"""
 
     url: str = Field(
         default="",
         pattern=r"^$|^(redis|rediss|unix)://",
-        description="rediss://user:password@host:6379/0; empty: one of its own on a socket",
+        description="URL of Redis, rediss://user:password@host:6379/0; empty: an embedded broker",
     )
 
 
-class SchedulerSettings(Noun):
+class SchedulerSettings(WireModel):
     """[scheduler]"""
 
-    lease_s: float = Field(
-        default=30.0, gt=0, description="seconds of silence after which a run is given again"
+    lease_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="seconds without a heartbeat after which a run is dispatched again",
     )
 
 
-class AgentSettings(Noun):
+class AgentSettings(WireModel):
     """[agent]"""
 
     host: str = Field(
-        default="", pattern=rf"^$|{HOST_PATTERN}", description="its name; empty: the machine's"
+        default="",
+        pattern=rf"^$|{HOST_PATTERN}",
+        description="name of this host; empty: the name of the machine",
     )
-    adb_port: int = Field(default=5037, ge=1, le=65535, description="where the adb server listens")
-    connect: tuple[str, ...] = Field(default=(), description="phones reached over TCP")
-    slots: int = Field(default=60, ge=1, le=300, description="phones that may work at once")
+    adb_port: int = Field(default=5037, ge=1, le=65535, description="TCP port of the adb server")
+    connect: tuple[str, ...] = Field(
+        default=(), description="addresses of phones that adb reaches over TCP, HOST:PORT"
+    )
+    max_parallel: int = Field(
+        default=60,
+        ge=1,
+        le=300,
+        description="largest number of phones that run jobs at the same time",
+    )
 
 
-class LabSettings(Noun):
-    """What lab.toml may say."""
+class LabSettings(WireModel):
+    """All settings of lab.toml."""
 
     store: StoreSettings = StoreSettings()
     broker: BrokerSettings = BrokerSettings()
@@ -83,19 +97,19 @@ class Lab:
 
     @classmethod
     def read(cls, root: Path, environment: dict[str, str]) -> "Lab":
-        """Read the folder's settings; FARM_BROKER and FARM_STORE in the environment win."""
+        """Read the settings of a folder; FARM_BROKER and FARM_STORE override them."""
         path = root / SETTINGS_FILE
-        said: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         if path.exists():
             try:
-                said = tomllib.loads(path.read_text())
+                content = tomllib.loads(path.read_text())
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise BadSettings(f"{path}: {error}") from error
         for variable, section in (("FARM_BROKER", "broker"), ("FARM_STORE", "store")):
             if environment.get(variable):
-                said.setdefault(section, {})["url"] = environment[variable]
+                content.setdefault(section, {})["url"] = environment[variable]
         try:
-            return cls(root.absolute(), LabSettings.model_validate(said))
+            return cls(root.absolute(), LabSettings.model_validate(content))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -103,65 +117,68 @@ class Lab:
 
     @property
     def store_url(self) -> str:
-        """Where the store is."""
+        """The URL of the store."""
         return self.settings.store.url or f"sqlite:///{self.store_file}"
 
     @property
     def store_file(self) -> Path:
-        """The store of a lab that keeps its own."""
+        """The file of the embedded store."""
         return self.root / "farm.db"
 
     @property
-    def embedded_store(self) -> bool:
-        """Whether the store is a file of the lab's."""
+    def has_embedded_store(self) -> bool:
+        """Whether the store is a file in the lab folder."""
         return not self.settings.store.url
 
     @property
     def broker_url(self) -> str:
-        """Where the broker is: the configured one, or the embedded one's socket."""
-        return self.settings.broker.url or f"unix://{_reachable(self.root / 'broker')}/broker.sock"
+        """The URL of the configured broker, or of the embedded broker's socket."""
+        return (
+            self.settings.broker.url or f"unix://{_socket_folder(self.root / 'broker')}/broker.sock"
+        )
 
     @property
-    def embedded_broker(self) -> bool:
-        """Whether the farm runs its own broker."""
+    def has_embedded_broker(self) -> bool:
+        """Whether the lab runs its own broker."""
         return not self.settings.broker.url
 
     def agent_folder(self, host: str) -> Path:
-        """Where an agent keeps what must survive it."""
+        """Return the folder of an agent's persistent files."""
         return self.root / "agents" / host
 
     @property
     def files_folder(self) -> Path:
-        """Where the files of foreign programs lie, each under its digest."""
+        """The folder of the files of external programs, each named by its digest."""
         return self.root / "files"
 
-    def host_name(self, asked: str) -> str:
-        """The name of this host: as asked for, else as the settings say, else the machine's."""
-        name = asked or self.settings.agent.host or this_host()
+    def host_name(self, requested: str) -> str:
+        """Return the requested name of this host, else the setting, else the machine's name."""
+        name = requested or self.settings.agent.host or default_host_name()
         if re.fullmatch(HOST_PATTERN, name) is None:
-            raise Refused(f"'{name}' is no name for a host; use a-z, 0-9, '.' and '-'")
+            raise InvalidRequest(f"'{name}' is not a valid host name; use a-z, 0-9, '.' and '-'")
         return name
 
     def log_file(self, service: str) -> Path:
-        """Where a service's words go."""
+        """Return the log file of a service."""
         return self.root / "logs" / f"{service}.log"
 
 
-def this_host() -> str:
-    """This machine's name, as a host is called."""
+def default_host_name() -> str:
+    """Return this machine's name in the form of a host name."""
     name = os.uname().nodename.lower().split(".")[0]
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
     return plain.strip("-") or "host"
 
 
 @functools.cache
-def _reachable(folder: Path) -> Path:
-    """A path to the folder that is short enough for a socket in it.
+def _socket_folder(folder: Path) -> Path:
+    """Return a path to the folder that is short enough for a socket in it.
 
-    A socket's path may have 107 bytes; a longer one is reached through the folder, held open.
+    The path of a Unix socket has at most 107 bytes; a longer one is reached through an open file
+    descriptor of the folder.
     """
-    long = len(os.fsencode(folder)) > SOCKET_PATH_BYTES_MAX - len("/broker.sock")
-    if not long or sys.platform != "linux":
+    is_long = len(os.fsencode(folder)) > SOCKET_PATH_BYTES_MAX - len("/broker.sock")
+    if not is_long or sys.platform != "linux":
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     return Path(f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}")

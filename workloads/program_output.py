@@ -1,16 +1,17 @@
-"""The numbers in what a foreign program printed.
+"""Parse the output of an external program: step times, losses and peak memory.
 
-It owes us nothing, so its word is read strictly: what cannot be a time is refused.
+The program is not trusted: output that cannot be right is rejected as BadOutput.
 """
 
 import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.external import (
+from workloads.external_program import (
     PER_SECOND,
     SIZES_KB,
     UNITS_NS,
@@ -18,18 +19,18 @@ from workloads.external import (
     NumberRule,
     StepRule,
     Values,
-    value_of,
+    resolve_count,
 )
-from workloads.fault import BadOutput
+from workloads.protocol.faults import BadOutput
 from workloads.text import safe_text
 
-LINE_MAX = 1024  # characters of a line that a regex gets to see
+LINE_MAX = 1024  # characters of a line that a regex is applied to
 STEPS_MAX = 1_000_000
 
 
 @dataclass(frozen=True)
-class Steps:
-    """Some consecutive steps: how many, how long together, the shortest and the longest."""
+class StepGroup:
+    """Consecutive steps: their number, total time, shortest and longest step."""
 
     n: int
     ns: int
@@ -38,56 +39,57 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """What a program told of its run."""
+class ProgramFigures:
+    """What a program reported about its run."""
 
-    steps: tuple[Steps, ...]
+    steps: tuple[StepGroup, ...]
     losses: tuple[float, ...] = ()
     peak_rss_kb: int | None = None
 
     @property
     def ns(self) -> int:
-        """All steps together."""
+        """The total time of all steps."""
         return sum(steps.ns for steps in self.steps)
 
 
-def read_numbers(manifest: Manifest, values: Values, out: str, err: str = "") -> Numbers:
-    """Find a program's numbers in what it printed; BadOutput where they are missing or absurd."""
-    printed = _Printed(out, err)
-    steps = list(_read_steps(manifest.step, values, printed))
-    steps = _taken(steps, manifest.step.take)
-    steps = _without_first(steps, value_of(manifest.step.skip, values))
+def parse_program_output(
+    manifest: Manifest, values: Values, out: str, err: str = ""
+) -> ProgramFigures:
+    """Parse a program's output; raise BadOutput if numbers are missing or impossible."""
+    output = _ProgramOutput(out, err)
+    steps = list(_step_groups(manifest.step, values, output))
+    steps = {"all": steps, "first": steps[:1], "last": steps[-1:]}[manifest.step.take]
+    steps = _without_warmup(steps, resolve_count(manifest.step.skip, values))
     if not steps:
-        raise BadOutput(f"No step was found in what {manifest.name} printed.")
-    losses = tuple(_numbers(manifest.loss, printed)) if manifest.loss else ()
+        raise BadOutput(f"no step time found in the output of {manifest.name}")
+    losses = tuple(_numbers(manifest.loss, output)) if manifest.loss else ()
     if manifest.loss and len(losses) < 2:
-        raise BadOutput(f"{manifest.name} told {len(losses)} losses; a fall takes two.")
-    return Numbers(tuple(steps), losses, _peak_kb(manifest, printed))
+        raise BadOutput(f"only {len(losses)} loss values found; at least 2 are needed")
+    return ProgramFigures(tuple(steps), losses, _peak_kb(manifest, output))
 
 
-class _Printed:
-    """What a program printed, taken apart once for each way of reading."""
+class _ProgramOutput:
+    """The output of a program, as lines and as JSON objects."""
 
     def __init__(self, out: str, err: str) -> None:
         self._out = out
         self._err = err
 
     def lines(self) -> Iterator[str]:
-        """Both streams: many a program puts its figures on the second."""
+        """Yield the lines of both streams: many programs print their figures to stderr."""
         for text in (self._out, self._err):
             for line in text.splitlines():
                 yield line[:LINE_MAX]
 
     def objects(self) -> Iterator[dict[str, Any]]:
-        """The JSON objects on stdout: one document, or an object a line between other lines."""
-        whole = _json(self._out)
-        if whole is None:
-            found = [
-                _json(line) for line in self._out.splitlines() if line.lstrip().startswith("{")
-            ]
+        """Yield the JSON objects on stdout: one document, or objects on lines between others."""
+        document = _json(self._out)
+        if document is None:
+            lines = self._out.splitlines()
+            values = [_json(line) for line in lines if line.lstrip().startswith("{")]
         else:
-            found = whole if isinstance(whole, list) else [whole]
-        return (each for each in found if isinstance(each, dict))
+            values = document if isinstance(document, list) else [document]
+        return (value for value in values if isinstance(value, dict))
 
 
 def _json(text: str) -> Any:
@@ -97,101 +99,95 @@ def _json(text: str) -> Any:
         return None
 
 
-def _at(found: Any, path: str) -> Iterator[Any]:
-    """What stands at a path; of a list, each item."""
+def _values_at(value: Any, path: str) -> Iterator[Any]:
+    """Yield the value at a path of keys; of a list, each item."""
     for key in path.split("."):
-        if not isinstance(found, dict) or key not in found:
+        if not isinstance(value, dict) or key not in value:
             return
-        found = found[key]
-    yield from found if isinstance(found, list) else [found]
+        value = value[key]
+    yield from value if isinstance(value, list) else [value]
 
 
-def _read_steps(rule: StepRule, values: Values, printed: _Printed) -> Iterator[Steps]:
-    n = value_of(rule.n, values)
+def _step_groups(rule: StepRule, values: Values, output: _ProgramOutput) -> Iterator[StepGroup]:
+    n = resolve_count(rule.n, values)
     if rule.json_path is not None:
-        for found in printed.objects():
-            for value in _at(found, rule.json_path):
-                yield _steps(n, _time_ns(value, rule.unit))
+        for content in output.objects():
+            for value in _values_at(content, rule.json_path):
+                yield _step_group(n, _time_ns(value, rule.unit))
         return
     compiled = re.compile(rule.regex or "")
-    for line in printed.lines():
+    for line in output.lines():
         for match in compiled.finditer(line):
-            said = match.groupdict() or {"time": match[1]}
-            counted = n if said.get("n") is None else _count(said["n"])
+            groups = match.groupdict() or {"time": match[1]}
+            count = n if groups.get("n") is None else _count(groups["n"])
             extremes = [
-                _time_ns(said[name], rule.unit) for name in ("min", "max") if said.get(name)
+                _time_ns(groups[name], rule.unit) for name in ("min", "max") if groups.get(name)
             ]
-            yield _steps(counted, _time_ns(said["time"], rule.unit), extremes)
+            yield _step_group(count, _time_ns(groups["time"], rule.unit), extremes)
 
 
-def _steps(n: int, mean_ns: float, extremes: list[float] | None = None) -> Steps:
+def _step_group(n: int, mean_ns: float, extremes: list[float] | None = None) -> StepGroup:
     if not 1 <= n <= STEPS_MAX:
-        raise BadOutput(f"{n} steps cannot be; there are 1 to {STEPS_MAX}.")
-    # A rate turns the extremes round, and figures that are printed short may cross a little.
-    around = [*(extremes or ()), mean_ns]
+        raise BadOutput(f"the number of steps must be 1 to {STEPS_MAX}, got {n}")
+    # A rate swaps minimum and maximum, and rounded figures may exceed each other slightly.
     if extremes and not 0.99 * min(extremes) <= mean_ns <= 1.01 * max(extremes):
-        raise BadOutput("A mean lies outside its least and its most.")
+        raise BadOutput("a mean step time is not between its minimum and maximum")
+    times = [*(extremes or ()), mean_ns]
     ns = max(1, round(n * mean_ns))
-    return Steps(
-        n, ns, min(math.floor(min(around)), ns // n), max(math.ceil(max(around)), -(-ns // n))
+    return StepGroup(
+        n, ns, min(math.floor(min(times)), ns // n), max(math.ceil(max(times)), -(-ns // n))
     )
 
 
-def _time_ns(said: object, unit: str) -> float:
-    value = _number(said)
+def _time_ns(text: object, unit: str) -> float:
+    value = _number(text)
     if not (math.isfinite(value) and value > 0):
-        raise BadOutput(f"'{safe_text(said, 40)}' is no time.")
+        raise BadOutput(f"'{safe_text(text, 40)}' is not a time")
     ns = 1e9 / value if unit == PER_SECOND else value * UNITS_NS[unit]
     if not 1e-3 <= ns <= 1e15:
-        raise BadOutput(f"A step cannot take {ns:g} ns; is the unit right?")
+        raise BadOutput(f"a step time of {ns:g} ns is not plausible; check the unit")
     return ns
 
 
-def _number(said: object) -> float:
-    if isinstance(said, bool) or not isinstance(said, int | float | str):
-        raise BadOutput(f"'{safe_text(said, 40)}' is no number.")
-    try:
-        return float(said)
-    except (ValueError, OverflowError):
-        raise BadOutput(f"'{safe_text(said, 40)}' is no number.") from None
+def _number(text: object) -> float:
+    if not isinstance(text, bool) and isinstance(text, int | float | str):
+        with suppress(ValueError, OverflowError):
+            return float(text)
+    raise BadOutput(f"'{safe_text(text, 40)}' is not a number")
 
 
-def _count(said: object) -> int:
-    value = _number(said)
-    if value != int(value) if math.isfinite(value) else True:
-        raise BadOutput(f"'{safe_text(said, 40)}' is no count.")
+def _count(text: object) -> int:
+    value = _number(text)
+    if not math.isfinite(value) or value != int(value):
+        raise BadOutput(f"'{safe_text(text, 40)}' is not a whole number")
     return int(value)
 
 
-def _taken(steps: list[Steps], take: str) -> list[Steps]:
-    return {"all": steps, "first": steps[:1], "last": steps[-1:]}[take]
+def _without_warmup(steps: list[StepGroup], skip: int) -> list[StepGroup]:
+    """Return the groups without the first steps; a group is left out as a whole."""
+    rest = list(steps)
+    while rest and skip > 0:
+        skip -= rest.pop(0).n
+    return rest
 
 
-def _without_first(steps: list[Steps], skip: int) -> list[Steps]:
-    """Leave the first steps out, a whole group at a time."""
-    left = list(steps)
-    while left and skip > 0:
-        skip -= left.pop(0).n
-    return left
-
-
-def _numbers(rule: NumberRule, printed: _Printed) -> Iterator[float]:
+def _numbers(rule: NumberRule, output: _ProgramOutput) -> Iterator[float]:
     if rule.json_path is not None:
-        found = (value for each in printed.objects() for value in _at(each, rule.json_path))
-        yield from map(_number, found)
+        for content in output.objects():
+            yield from map(_number, _values_at(content, rule.json_path))
     else:
         compiled = re.compile(rule.regex or "")
-        for line in printed.lines():
+        for line in output.lines():
             yield from (_number(match[1]) for match in compiled.finditer(line))
 
 
-def _peak_kb(manifest: Manifest, printed: _Printed) -> int | None:
+def _peak_kb(manifest: Manifest, output: _ProgramOutput) -> int | None:
     if manifest.peak_rss is None:
         return None
     scale = SIZES_KB[manifest.peak_rss.unit or "kB"]
-    found = [value * scale for value in _numbers(manifest.peak_rss, printed)]
-    if not found:
-        raise BadOutput(f"{manifest.name} did not tell its memory.")
-    if not all(0 <= value < 2**40 for value in found):
-        raise BadOutput("Memory cannot be that much; is the unit right?")
-    return round(max(found))
+    sizes = [value * scale for value in _numbers(manifest.peak_rss, output)]
+    if not sizes:
+        raise BadOutput(f"no memory size found in the output of {manifest.name}")
+    if not all(0 <= size < 2**40 for size in sizes):
+        raise BadOutput(f"a memory of {max(sizes):g} kB is not plausible; check the unit")
+    return round(max(sizes))

@@ -1,7 +1,8 @@
-"""Text that came from a phone, made safe to show.
+"""Make text from phones, hosts and files safe to display, and sort names naturally.
 
 Phones and everything they print are hostile: terminal escapes, bidi overrides and very long names
-must never reach a screen, a log or a table. Applied where text enters and again where it is shown.
+must never reach a screen, a log or a table. safe_text() is applied where text enters and again
+where it is displayed.
 """
 
 import re
@@ -10,34 +11,34 @@ from functools import lru_cache
 
 _KEEP = {"\t", "\n"}
 _NUMBER = re.compile(r"(\d+)")
-_MARKS_MAX = 2  # on one letter; more of them pile up over the lines above and below
+_MARKS_MAX = 2  # combining marks per letter; more of them cover the lines above and below
 
 
 def safe_text(text: object, limit: int = 200, lines: bool = False) -> str:
-    """Drop control, bidi and invisible characters; cut at the limit; one line unless asked."""
+    """Remove control, bidi and invisible characters and truncate; `lines` keeps line breaks."""
     raw = str(text)[: limit * 4]
-    harmless = raw.isascii() and raw.isprintable()  # as nearly everything is
-    plain = (raw if harmless else "".join(_kept(raw, lines))).strip()
+    is_plain = raw.isascii() and raw.isprintable()  # nearly always
+    plain = (raw if is_plain else "".join(_safe_characters(raw, lines))).strip()
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
-def _kept(raw: str, lines: bool) -> list[str]:
-    kept, marks = [], 0
+def _safe_characters(raw: str, lines: bool) -> list[str]:
+    safe, marks = [], 0
     for character in raw:
         category = unicodedata.category(character)
         marks = marks + 1 if category in {"Mn", "Me"} else 0
         if character in _KEEP:
-            kept.append(character if lines else " ")
+            safe.append(character if lines else " ")
         elif category in {"Cs", "Cn", "Co"}:
-            kept.append("\N{REPLACEMENT CHARACTER}")
+            safe.append("\N{REPLACEMENT CHARACTER}")
         elif not category.startswith(("C", "Zl", "Zp")) and marks <= _MARKS_MAX:
-            kept.append(character)
-    return kept
+            safe.append(character)
+    return safe
 
 
 @lru_cache(4096)
-def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts names the way people count: batch 32 before batch 256."""
+def natural_sort_key(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a key that sorts numbers in names by value: batch 32 before batch 256."""
     return tuple(
         (int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(text)
     )

@@ -1,59 +1,64 @@
-"""Steps: training (forward, loss, backward, update) and inference, as lists of operations.
+"""Training steps (forward, loss, backward, update) and inference steps, as lists of operations.
 
-Gradients are made only where they are needed: not for frozen parameters, and not for what lies
-before the first learned layer (the image itself).
+A gradient is computed only where it is needed: not for frozen parameters, and not for anything
+before the first trainable layer (the image itself).
 """
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
-from workloads.data import BATCHES, Column
-from workloads.fault import Refused
-from workloads.graph import Model, Node
+from workloads.data_columns import BATCHES, DataColumn, images_from_file, labels_from_file
+from workloads.graph import TARGET, Model, Node
+from workloads.identity import Tagged, canonical
 from workloads.layers import Dropout, Loss
-from workloads.layers.layer import Count, Counts
-from workloads.work import FLOAT_BYTES, Op, Step, Work, meaning_of
+from workloads.layers.layer import OpCost, OpCosts
+from workloads.protocol.faults import InvalidRequest
+from workloads.step_cost import FLOAT_BYTES, Op, Step, StepCost
+
+FILE_BATCHES = 16  # read from a data file; few, so that a run sees every sample more than once
 
 
-class Optimizer(ABC):
-    """How parameters follow their gradients."""
-
-    @property
-    @abstractmethod
-    def state(self) -> int:
-        """Numbers kept for each parameter from step to step."""
+class Optimizer(Tagged, ABC):
+    """How gradients change parameters."""
 
     @property
     @abstractmethod
-    def flops(self) -> int:
-        """Arithmetic for each parameter."""
+    def state_per_parameter(self) -> int:
+        """Values kept per parameter from step to step."""
 
-    def update(self, parameters: int) -> Count:
-        """Parameters, gradients and state are read; parameters and state are written."""
-        reads, writes = 2 + self.state, 1 + self.state
-        return Count("update", self.flops * parameters, reads * parameters, writes * parameters)
+    @property
+    @abstractmethod
+    def flops_per_parameter(self) -> int:
+        """FLOPs of an update per parameter."""
+
+    def update_cost(self, parameters: int) -> OpCost:
+        """Return the cost: reads parameters, gradients, state; writes parameters and state."""
+        reads, writes = 2 + self.state_per_parameter, 1 + self.state_per_parameter
+        flops = self.flops_per_parameter * parameters
+        return OpCost("update", flops, reads * parameters, writes * parameters)
 
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum and weight decay where they are not zero."""
 
+    tag: ClassVar[str] = "sgd"
     learning_rate: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 0.0
 
     @property
-    def state(self) -> int:
+    def state_per_parameter(self) -> int:
         """The velocity."""
         return 1 if self.momentum else 0
 
     @property
-    def flops(self) -> int:
+    def flops_per_parameter(self) -> int:
         """A multiply-add each for the step, the velocity and the decay."""
         return 2 + 2 * bool(self.momentum) + 2 * bool(self.weight_decay)
 
@@ -62,221 +67,249 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Adam: steps scaled by running moments of the gradient."""
 
+    tag: ClassVar[str] = "adam"
     learning_rate: float = 0.001
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-8
 
     @property
-    def state(self) -> int:
+    def state_per_parameter(self) -> int:
         """Both moments."""
         return 2
 
     @property
-    def flops(self) -> int:
+    def flops_per_parameter(self) -> int:
         """Two moments (3 + 4), then root, sum, quotient and step (5)."""
         return 12
 
 
 @dataclass(frozen=True)
-class Pass:
-    """Once through a model and back, and the update of what learns.
+class TrainingPass:
+    """One forward and backward pass through a model, and the update of its parameters.
 
-    Passes of one step share the parameters of nodes that have the same name. A pass without an
-    optimizer leaves its gradients to the next one that learns the same nodes.
+    Passes of one step share the parameters of nodes with the same name. A pass without an optimizer
+    leaves its gradients to the next pass that trains the same nodes.
     """
 
     model: Model
     optimizer: Optimizer | None
-    name: str = ""  # before the names of its operations, where a step has several passes
-    learns: frozenset[str] | None = None  # nodes; None: all that can
+    name: str = ""  # prefix of the names of its operations, where a step has several passes
+    trainable: frozenset[str] | None = None  # nodes; None: all that can be trained
 
     @cached_property
-    def taught(self) -> Model:
-        """The model as this pass sees it: what is not to learn is frozen."""
-        return self.model if self.learns is None else self.model.taught(self.learns)
+    def trained_model(self) -> Model:
+        """The model in which everything that this pass does not train is frozen."""
+        if self.trainable is None:
+            return self.model
+        return self.model.freeze_except(self.trainable)
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """A look at samples that are not trained on, with the parameters as they are by then."""
+class EvaluationSpec:
+    """A periodic evaluation on samples that are not trained on, with the current parameters."""
 
     every: int  # steps
     samples: int
-    data: Mapping[str, Column] = field(default_factory=dict)  # what differs from the training's
+    data: Mapping[str, DataColumn] = field(default_factory=dict)  # where it differs from training
 
 
 @dataclass(frozen=True)
-class Training(Step):
+class TrainingStep(Step):
     """One training step: its passes, in order, over a batch of samples."""
 
-    passes: tuple[Pass, ...]
+    passes: tuple[TrainingPass, ...]
     batch: int
     batches: int = BATCHES  # in the data set
-    evaluation: Evaluation | None = None  # of the first pass's model
+    evaluation: EvaluationSpec | None = None  # of the first pass's model
 
     @cached_property
-    def work(self) -> Work:
-        """Count the step; parameters that passes share are counted once."""
-        _check(self.batch)
+    def cost(self) -> StepCost:
+        """The cost of a step; parameters that passes share are counted once."""
+        _check_batch(self.batch)
         parameters: dict[str, int] = {}
-        copies: dict[str, int] = {}
-        kept = 0
-        for each in self.passes:
-            for node in each.taught.nodes:
-                parameters[node.name] = each.model.parameter_count(node)
-                if each.taught.learned(node) and each.optimizer:
-                    copies[node.name] = 1 + each.optimizer.state
-            kept = max(kept, _kept(each.taught, self.batch))
-        held = sum(count * (1 + copies.get(name, 0)) for name, count in parameters.items())
-        return Work(
+        copies: dict[str, int] = {}  # gradient and optimizer state
+        saved = 0
+        for one_pass in self.passes:
+            model = one_pass.trained_model
+            for node in model.nodes:
+                parameters[node.name] = model.parameter_count(node)
+                if model.trainable_count(node) and one_pass.optimizer:
+                    copies[node.name] = 1 + one_pass.optimizer.state_per_parameter
+            saved = max(saved, _saved_elements(model, self.batch))
+        elements = sum(count * (1 + copies.get(name, 0)) for name, count in parameters.items())
+        return StepCost(
             ops=tuple(self._ops()),
             training=True,
             samples_per_step=self.batch,
-            parameter_bytes=FLOAT_BYTES * held,
-            activation_bytes=FLOAT_BYTES * kept,
+            parameter_bytes=FLOAT_BYTES * elements,
+            activation_bytes=FLOAT_BYTES * saved,
             batches=self.batches,
             parameters=sum(parameters.values()),
-            macs=sum(
-                node.layer.macs(each.model.place(node, self.batch))
-                for each in self.passes
-                for node in each.model.nodes
-            ),
+            macs=self.batch * sum(one_pass.model.macs for one_pass in self.passes),
         )
 
     @cached_property
-    def meaning(self) -> Any:
-        """Models, data and how they learn."""
+    def identity(self) -> Any:
+        """Models, data and how they are trained."""
         passes = [
-            [each.name, each.model.meaning, meaning_of(each.optimizer), meaning_of(each.learns)]
-            for each in self.passes
+            [
+                one_pass.name,
+                one_pass.model.identity,
+                canonical(one_pass.optimizer),
+                canonical(one_pass.trainable),
+            ]
+            for one_pass in self.passes
         ]
-        return [passes, self.batch, self.batches, meaning_of(self.evaluation)]
+        return ["training", passes, self.batch, self.batches, canonical(self.evaluation)]
 
     def _ops(self) -> Iterator[Op]:
-        left: set[str] = set()  # nodes whose gradients wait for another pass
-        for each in self.passes:
-            model = each.taught
-            yield from _forward(model, self.batch, each.name)
-            yield from _backward(model, self.batch, each.name)
-            learned = [node for node in model.nodes if model.learned(node)]
-            for node in learned:
-                if node.name in left:
-                    size = model.learned(node)
-                    total = {"gradient_total": Count("elementwise", size, 2 * size, size)}
-                    yield from _ops(node, total, each.name)
-            if each.optimizer is None:
-                left.update(node.name for node in learned)
+        pending: set[str] = set()  # nodes whose gradients wait for another pass
+        for one_pass in self.passes:
+            model = one_pass.trained_model
+            yield from _forward_ops(model, self.batch, one_pass.name)
+            yield from _backward_ops(model, self.batch, one_pass.name)
+            trained = [node for node in model.nodes if model.trainable_count(node)]
+            for node in trained:
+                if node.name in pending:
+                    size = model.trainable_count(node)
+                    total = {"gradient_total": OpCost("elementwise", size, 2 * size, size)}
+                    yield from _named_ops(node, total, one_pass.name)
+            if one_pass.optimizer is None:
+                pending.update(node.name for node in trained)
                 continue
-            left.difference_update(node.name for node in learned)
-            for node in learned:
-                update = {"update": each.optimizer.update(model.learned(node))}
-                yield from _ops(node, update, each.name)
+            pending.difference_update(node.name for node in trained)
+            for node in trained:
+                update = {"update": one_pass.optimizer.update_cost(model.trainable_count(node))}
+                yield from _named_ops(node, update, one_pass.name)
 
 
 @dataclass(frozen=True)
-class Inference(Step):
-    """Forward only, as a trained model is used: nothing is dropped, nothing is judged."""
+class InferenceStep(Step):
+    """The forward pass alone, as a trained model is used: no dropout, no loss."""
 
     model: Model
     batch: int
     batches: int = BATCHES
 
     @cached_property
-    def work(self) -> Work:
-        """Count the step."""
-        _check(self.batch)
+    def cost(self) -> StepCost:
+        """The cost of a step."""
+        _check_batch(self.batch)
         model = self.model
         nodes = [node for node in model.nodes if not isinstance(node.layer, Dropout | Loss)]
-        places = [model.place(node, self.batch) for node in nodes]
-        return Work(
+        around = [(node, model.layer_shapes(node, self.batch)) for node in nodes]
+        largest = max((shapes.n_in + shapes.n_out for _, shapes in around), default=0)
+        return StepCost(
             ops=tuple(
                 op
-                for node, at in zip(nodes, places, strict=True)
-                for op in _ops(node, node.layer.forward(at))
+                for node, shapes in around
+                for op in _named_ops(node, node.layer.forward_costs(shapes))
             ),
             training=False,
             samples_per_step=self.batch,
             parameter_bytes=FLOAT_BYTES * model.parameters,
-            activation_bytes=FLOAT_BYTES * max((at.x + at.y for at in places), default=0),
+            activation_bytes=FLOAT_BYTES * largest,
             parameters=model.parameters,
-            macs=sum(node.layer.macs(at) for node, at in zip(nodes, places, strict=True)),
+            macs=sum(node.layer.macs(shapes) for node, shapes in around),
         )
 
     @cached_property
-    def meaning(self) -> Any:
+    def identity(self) -> Any:
         """Model and data."""
-        return ["inference", self.model.meaning, self.batch, self.batches]
+        return ["inference", self.model.identity, self.batch, self.batches]
 
 
-def training(model: Model, batch: int, optimizer: Optimizer) -> Training:
-    """The usual step: one pass through one model."""
-    return Training((Pass(model, optimizer),), batch)
+def training_step(model: Model, batch: int, optimizer: Optimizer) -> TrainingStep:
+    """Return the usual step: one pass through one model."""
+    return TrainingStep((TrainingPass(model, optimizer),), batch)
 
 
-def training_work(model: Model, batch: int, optimizer: Optimizer) -> Work:
-    """Count one training step."""
-    return training(model, batch, optimizer).work
+def read_from_file(workload: str, step: Step) -> Step:
+    """Return the same step over the images of the run's data file.
+
+    Raise InvalidRequest for a step that does not classify images.
+    """
+    if isinstance(step, TrainingStep) and step.evaluation is None and len(step.passes) == 1:
+        (only,) = step.passes
+        passes = (replace(only, model=_with_file_data(workload, only.model)),)
+        return replace(step, passes=passes, batches=FILE_BATCHES)
+    if isinstance(step, InferenceStep):
+        model = _with_file_data(workload, step.model)
+        return replace(step, model=model, batches=FILE_BATCHES)
+    raise InvalidRequest(f"{workload} generates its data; it cannot read a data file")
 
 
-def _check(batch: int) -> None:
+def _with_file_data(workload: str, model: Model) -> Model:
+    shapes = list(model.inputs.values())
+    target = model.columns[TARGET]
+    if len(shapes) != 1 or len(shapes[0]) != 3 or target.generator != "label":
+        raise InvalidRequest(f"{workload} does not classify images; it cannot read a data file")
+    (image,) = model.inputs
+    data = {image: images_from_file(0), TARGET: labels_from_file(1, target.ints[0])}
+    return replace(model, data=data)
+
+
+def _check_batch(batch: int) -> None:
     if batch < 1:
-        raise Refused(f"a batch has at least one sample, not {batch}")
+        raise InvalidRequest(f"the batch size must be at least 1, got {batch}")
 
 
-def _forward(model: Model, batch: int, before: str) -> Iterator[Op]:
+def _forward_ops(model: Model, batch: int, prefix: str) -> Iterator[Op]:
     for node in model.nodes:
-        yield from _ops(node, node.layer.forward(model.place(node, batch)), before)
-
-
-def _backward(model: Model, batch: int, before: str) -> Iterator[Op]:
-    # Who feeds several layers gets several gradients, and they are added before it goes on.
-    sent = Counter(
-        feed
-        for node in model.nodes
-        if node.name in model.learning
-        for feed in model.feeds[node.name]
-    )
-    for node in reversed(model.nodes):
-        if node.name not in model.learning:
-            continue
-        layer, at = node.layer, model.place(node, batch)
-        if sent[node.name] > 1:
-            flops, reads = (sent[node.name] - 1) * at.y, sent[node.name] * at.y
-            total = {"gradient_sum": Count("elementwise", flops, reads, at.y)}
-            yield from _ops(node, total, before)
-        yield from _ops(node, layer.inner_gradients(at), before)
-        if model.learned(node):
-            yield from _ops(node, layer.parameter_gradients(at), before)
-        if any(feed in model.learning for feed in model.feeds[node.name]):
-            yield from _ops(node, layer.input_gradients(at), before)
-
-
-def _kept(model: Model, batch: int) -> int:
-    """Elements that outlive the forward pass: each tensor once, however many need it."""
-    kept: set[str] = set()
-    besides = 0
-    for node in model.nodes:
-        if node.name in model.learning:
-            if node.layer.keeps_input:
-                kept.update(model.tensors[feed] for feed in model.feeds[node.name])
-            if node.layer.keeps_output:
-                kept.add(model.tensors[node.name])
-            besides += node.layer.keeps_besides(model.place(node, batch))
-    return besides + batch * sum(prod(model.shapes[name]) for name in kept)
-
-
-def _ops(node: Node, counts: Counts, before: str = "") -> Iterator[Op]:
-    for name, count in counts.items():
-        yield Op(
-            name=op_name(before, f"{node.name}.{name}"),
-            kind=count.kind,
-            flops=count.flops,
-            read_bytes=FLOAT_BYTES * count.reads,
-            write_bytes=FLOAT_BYTES * count.writes,
+        yield from _named_ops(
+            node, node.layer.forward_costs(model.layer_shapes(node, batch)), prefix
         )
 
 
-def op_name(before: str, part: str) -> str:
-    """The name of an operation in the header of a plan: its pass, its node and what it does."""
-    return f"{before}.{part}" if before else part
+def _backward_ops(model: Model, batch: int, prefix: str) -> Iterator[Op]:
+    # An output that several layers read gets several gradients, which are added first.
+    readers = Counter(
+        name
+        for node in model.nodes
+        if node.name in model.gradient_nodes
+        for name in model.node_inputs[node.name]
+    )
+    for node in reversed(model.nodes):
+        if node.name not in model.gradient_nodes:
+            continue
+        layer, shapes, count = node.layer, model.layer_shapes(node, batch), readers[node.name]
+        if count > 1:
+            n = shapes.n_out
+            total = {"gradient_sum": OpCost("elementwise", (count - 1) * n, count * n, n)}
+            yield from _named_ops(node, total, prefix)
+        yield from _named_ops(node, layer.shared_gradient_costs(shapes), prefix)
+        if model.trainable_count(node):
+            yield from _named_ops(node, layer.parameter_gradient_costs(shapes), prefix)
+        if any(name in model.gradient_nodes for name in model.node_inputs[node.name]):
+            yield from _named_ops(node, layer.input_gradient_costs(shapes), prefix)
+
+
+def _saved_elements(model: Model, batch: int) -> int:
+    """Count the elements saved for the backward pass; a tensor that several need counts once."""
+    saved: set[str] = set()
+    extra = 0
+    for node in model.nodes:
+        if node.name in model.gradient_nodes:
+            if node.layer.saves_input:
+                saved.update(model.memory_owners[name] for name in model.node_inputs[node.name])
+            if node.layer.saves_output:
+                saved.add(model.memory_owners[node.name])
+            extra += node.layer.saved_extra(model.layer_shapes(node, batch))
+    return extra + batch * sum(prod(model.shapes[name]) for name in saved)
+
+
+def _named_ops(node: Node, costs: OpCosts, prefix: str = "") -> Iterator[Op]:
+    for name, cost in costs.items():
+        yield Op(
+            name=op_name(prefix, f"{node.name}.{name}"),
+            kind=cost.kind,
+            flops=cost.flops,
+            read_bytes=FLOAT_BYTES * cost.reads,
+            write_bytes=FLOAT_BYTES * cost.writes,
+        )
+
+
+def op_name(prefix: str, part: str) -> str:
+    """Return the name of an operation in the header of a plan: its pass, its node, what it does."""
+    return f"{prefix}.{part}" if prefix else part

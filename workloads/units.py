@@ -1,9 +1,6 @@
-"""Quantities with their units in the type, and the few ways they are read and written."""
+"""Parse and format durations, amounts of memory and step times."""
 
 import re
-from typing import NewType
-
-Seconds = NewType("Seconds", float)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 _SECONDS_PER = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -19,24 +16,26 @@ _BYTES_PER = {
 }
 
 
-def parse_duration(text: str) -> Seconds:
-    """Read '90s', '20m', '1.5h' or '250ms'."""
+def parse_duration(text: str) -> float:
+    """Parse '90s', '20m', '1.5h' or '250ms'."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text}' is not a duration; write it like 90s, 20m or 1.5h")
-    return Seconds(float(match[1]) * _SECONDS_PER[match[2]])
+        raise ValueError(f"'{text}' is not a duration; use for example 90s, 20m or 1.5h")
+    return float(match[1]) * _SECONDS_PER[match[2]]
 
 
 def parse_bytes(text: str) -> int:
-    """Read '512MB', '1.5 GB' or '2GiB'."""
+    """Parse '512MB', '1.5 GB' or '2GiB'."""
     match = _BYTES.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text}' is no amount of memory; write it like 512MB, 1.5GB or 2GiB")
+        raise ValueError(
+            f"'{text}' is not an amount of memory; use for example 512MB, 1.5GB or 2GiB"
+        )
     return int(float(match[1]) * _BYTES_PER[match[2]])
 
 
 def format_bytes(count: int) -> str:
-    """Write an amount of memory with three significant digits."""
+    """Format an amount of memory with three significant digits."""
     for unit in ("GB", "MB", "kB"):
         if count >= _BYTES_PER[unit]:
             value = count / _BYTES_PER[unit]
@@ -45,7 +44,7 @@ def format_bytes(count: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration the way people say it: 8 s, 3 m 20 s, 2 h 05 m, 2 h."""
+    """Format a duration: 8 s, 3 m 20 s, 2 h 05 m, 2 h."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -56,7 +55,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_ms(milliseconds: float) -> str:
-    """Write a step time with three significant digits."""
+    """Format a step time with three significant digits."""
     if milliseconds >= 100:
         return f"{milliseconds:,.0f}"
     return f"{milliseconds:#.3g}"

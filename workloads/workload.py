@@ -1,12 +1,12 @@
-"""What a workload is: a name, what may be chosen of it, the step that follows, and its study."""
+"""What a workload is: its parameters, the step it repeats, and the study it comes from."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from workloads.work import Step
+from workloads.step_cost import Step
 
-Given = Mapping[str, int]  # every parameter, bound
+BoundParameters = Mapping[str, int]  # a value for every parameter
 
 
 @dataclass(frozen=True)
@@ -15,41 +15,42 @@ class Parameter:
 
     name: str
     default: int
-    least: int
-    most: int
+    min: int
+    max: int
     text: str
-    only: tuple[int, ...] = ()  # where not every number in between will do
+    choices: tuple[int, ...] = ()  # where not every number from min to max is possible
 
 
 @dataclass(frozen=True)
-class Study:
-    """Where workloads come from, and how many first steps it left out of its figures."""
+class WorkloadSource:
+    """A study that workloads come from, and how many warm-up steps it left out of its figures."""
 
     name: str
     text: str
     warmup: int
 
 
-class Length(NamedTuple):
-    """How long a workload takes that has an end: steps to get ready, and steps to measure."""
+class FixedLength(NamedTuple):
+    """The length of a workload that ends by itself: warm-up steps and measured steps."""
 
     warmup: int
     steps: int
 
 
-HOUSE = Study("house", "what the farm brings itself", warmup=5)
+BUILT_IN = WorkloadSource("built-in", "workloads of Farmhand itself", warmup=5)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A named, parameterised measurement."""
+    """A named measurement with parameters."""
 
     name: str
     text: str
     parameters: tuple[Parameter, ...]
-    step: Callable[[Given], Step]
+    step: Callable[[BoundParameters], Step]
     on_phone: bool = True
-    threads: int | None = None  # None: one a core
-    study: Study = HOUSE
-    notes: str = ""  # where its settings come from, and what is to be known of it
-    length: Callable[[Given], Length] | None = None  # None: as long as the condition says
+    threads: int | None = None  # None: one per core
+    study: WorkloadSource = BUILT_IN
+    notes: str = ""  # where its settings come from, and how to read its results
+    # None: the condition decides how long a run takes
+    length: Callable[[BoundParameters], FixedLength] | None = None

@@ -1,8 +1,8 @@
-"""The language of model definitions: layers with shapes, parameters and prices.
+"""Layers of which models are defined, with their shapes, parameters and costs.
 
-A new layer is a frozen dataclass in one of these files that answers what workloads/layers/layer.py
-asks. Prices count what the arithmetic needs, not how an engine goes about it: no packing, no
-workspace, no fusing.
+A new layer is a frozen dataclass in one of these files with a unique tag, a subclass of Layer
+(workloads/layers/layer.py). Costs count what the arithmetic needs, not how an engine does it: no
+packing, no workspace, no fusion.
 """
 
 from workloads.layers.activations import (
@@ -15,7 +15,8 @@ from workloads.layers.activations import (
     Softmax,
     Tanh,
 )
-from workloads.layers.layer import Layer, Place, Shape
+from workloads.layers.layer import Layer, LayerShapes, Shape
+from workloads.layers.linear import Conv2d, Linear
 from workloads.layers.losses import (
     BinaryCrossEntropy,
     CrossEntropy,
@@ -25,25 +26,16 @@ from workloads.layers.losses import (
     TemporalDifference,
 )
 from workloads.layers.norms import BatchNorm, LayerNorm
-from workloads.layers.plumbing import (
-    Add,
-    AvgPool,
-    Concat,
-    Flatten,
-    GlobalAvgPool,
-    MaxPool,
-    Reshape,
-    Upsample,
-)
-from workloads.layers.products import Conv2d, Linear
-from workloads.layers.sequences import (
+from workloads.layers.pooling import AvgPool, GlobalAvgPool, MaxPool
+from workloads.layers.sequence_layers import (
     LSTM,
     Attention,
     Embedding,
-    LastMoment,
-    Positions,
-    RepeatMoment,
+    LastTimeStep,
+    PositionEmbedding,
+    RepeatVector,
 )
+from workloads.layers.shape_ops import Add, Concat, Flatten, Reshape, Upsample
 
 __all__ = [
     "GELU",
@@ -60,19 +52,19 @@ __all__ = [
     "Embedding",
     "Flatten",
     "GlobalAvgPool",
-    "LastMoment",
+    "LastTimeStep",
     "Layer",
     "LayerNorm",
+    "LayerShapes",
     "LeakyReLU",
     "Linear",
     "Loss",
     "MaxPool",
     "MeanSquaredError",
-    "Place",
-    "Positions",
+    "PositionEmbedding",
     "ReLU",
     "ReLU6",
-    "RepeatMoment",
+    "RepeatVector",
     "Reshape",
     "Shape",
     "Sigmoid",

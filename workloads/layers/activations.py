@@ -1,32 +1,34 @@
-"""Functions of each value, or of each row of values; what they keep for the slope differs."""
+"""Activations, dropout and softmax: functions of each value, or of each row of values.
+
+They differ in what they save for the backward pass.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.fault import Refused
-from workloads.layers.layer import Count, Counts, Layer, Place, Shape
+from workloads.layers.layer import Layer, LayerShapes, OpCost, OpCosts, Shape
+from workloads.protocol.faults import InvalidRequest
 
 
 class _Elementwise(Layer):
-    """A function of each value by itself."""
+    """A function of each value by itself, whose derivative follows from its result."""
 
     flops: ClassVar[int] = 1
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """As it came."""
+    def output_shape(self, *inputs: Shape) -> Shape:
         return inputs[0]
 
-    def forward(self, at: Place) -> Counts:
-        """Each value once."""
-        return {"forward": Count("elementwise", self.flops * at.y, at.x, at.y)}
+    def forward_costs(self, shapes: LayerShapes) -> OpCosts:
+        n = shapes.n_out
+        return {"forward": OpCost("elementwise", self.flops * n, shapes.n_in, n)}
 
-    def input_gradients(self, at: Place) -> Counts:
-        """Each gradient times the slope, which the kept value tells."""
-        return {"input_gradient": Count("elementwise", self.flops * at.y, 2 * at.y, at.x)}
+    def input_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
+        # The output gradient times the derivative, which the saved value gives.
+        n = shapes.n_out
+        return {"input_gradient": OpCost("elementwise", self.flops * n, 2 * n, shapes.n_in)}
 
     @property
-    def keeps_output(self) -> bool:
-        """The slope follows from the result."""
+    def saves_output(self) -> bool:
         return True
 
 
@@ -34,26 +36,31 @@ class _Elementwise(Layer):
 class ReLU(_Elementwise):
     """max(x, 0)."""
 
+    tag: ClassVar[str] = "relu"
+
 
 @dataclass(frozen=True)
 class ReLU6(_Elementwise):
     """min(max(x, 0), 6)."""
 
+    tag: ClassVar[str] = "relu6"
     flops: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
 class LeakyReLU(_Elementwise):
-    """What came in, or a small share of it below zero."""
+    """The input, scaled down where it is negative."""
 
-    slope: float = 0.2
+    tag: ClassVar[str] = "leaky_relu"
     flops: ClassVar[int] = 2
+    negative_slope: float = 0.2
 
 
 @dataclass(frozen=True)
 class Tanh(_Elementwise):
     """The hyperbolic tangent."""
 
+    tag: ClassVar[str] = "tanh"
     flops: ClassVar[int] = 4
 
 
@@ -61,70 +68,71 @@ class Tanh(_Elementwise):
 class Sigmoid(_Elementwise):
     """1 / (1 + exp(-x))."""
 
+    tag: ClassVar[str] = "sigmoid"
     flops: ClassVar[int] = 4
 
 
 @dataclass(frozen=True)
 class GELU(_Elementwise):
-    """What came in, times the share of a normal distribution below it."""
+    """The input times the standard normal CDF of it."""
 
+    tag: ClassVar[str] = "gelu"
     flops: ClassVar[int] = 8
 
     @property
-    def keeps_input(self) -> bool:
-        """Two values may share a result; only what came in tells the slope."""
+    def saves_input(self) -> bool:
+        """True: two inputs may have one result, so only the input gives the derivative."""
         return True
 
     @property
-    def keeps_output(self) -> bool:
-        """Not needed."""
+    def saves_output(self) -> bool:
         return False
 
 
 @dataclass(frozen=True)
 class Dropout(_Elementwise):
-    """A share of the values set to zero, the rest scaled up."""
+    """A random share of the values set to zero, the others scaled up."""
 
-    share: float = 0.5
+    tag: ClassVar[str] = "dropout"
     flops: ClassVar[int] = 2
+    rate: float = 0.5
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """As it came."""
-        if not 0 <= self.share < 1:
-            raise Refused(f"it drops a share from 0 up to, but not including, 1, not {self.share}")
+    def output_shape(self, *inputs: Shape) -> Shape:
+        if not 0 <= self.rate < 1:
+            raise InvalidRequest(f"the dropout rate must be from 0 to below 1, got {self.rate}")
         return inputs[0]
 
     @property
-    def keeps_output(self) -> bool:
-        """The mask is kept instead."""
+    def saves_output(self) -> bool:
+        """False: the mask is saved instead."""
         return False
 
-    def keeps_besides(self, at: Place) -> int:
-        """The mask."""
-        return at.y
+    def saved_extra(self, shapes: LayerShapes) -> int:
+        """Return the size of the mask."""
+        return shapes.n_out
 
 
 @dataclass(frozen=True)
 class Softmax(Layer):
-    """Shares that add up to one along an axis of the sample."""
+    """Probabilities that add up to one along an axis of the sample."""
 
+    tag: ClassVar[str] = "softmax"
     axis: int = -1
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """As it came."""
+    def output_shape(self, *inputs: Shape) -> Shape:
         if not -len(inputs[0]) <= self.axis < len(inputs[0]):
-            raise Refused(f"the shape {inputs[0]} has no axis {self.axis}")
+            raise InvalidRequest(f"the shape {inputs[0]} has no axis {self.axis}")
         return inputs[0]
 
-    def forward(self, at: Place) -> Counts:
-        """Greatest, difference, exponential, sum and share."""
-        return {"forward": Count("softmax", 5 * at.y, at.x, at.y)}
+    def forward_costs(self, shapes: LayerShapes) -> OpCosts:
+        """Count maximum, difference, exponential, sum and quotient."""
+        return {"forward": OpCost("softmax", 5 * shapes.n_out, shapes.n_in, shapes.n_out)}
 
-    def input_gradients(self, at: Place) -> Counts:
-        """Each share times the difference of its gradient from the mean gradient."""
-        return {"input_gradient": Count("softmax", 4 * at.y, 2 * at.y, at.x)}
+    def input_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
+        """Count each probability times its gradient's difference from the mean gradient."""
+        n = shapes.n_out
+        return {"input_gradient": OpCost("softmax", 4 * n, 2 * n, shapes.n_in)}
 
     @property
-    def keeps_output(self) -> bool:
-        """The slope follows from the shares."""
+    def saves_output(self) -> bool:
         return True

@@ -1,8 +1,8 @@
-"""What a layer is: shapes in, shape out, parameters, and the price of each pass over a batch.
+"""The interface of a layer: its output shape, its parameters, and the cost of each pass.
 
-A layer knows nothing of its neighbours, and everything of it follows from its fields and the
-shapes that reach it. Shapes are those of one sample: (channels, height, width), (time, features),
-(features,); the batch is counted in by the Place where a layer stands.
+A layer knows nothing of its neighbours: everything follows from its fields and its input shapes.
+Shapes are those of one sample: (channels, height, width), (time, features) or (features,). The
+batch size comes with LayerShapes.
 """
 
 from abc import ABC, abstractmethod
@@ -10,102 +10,103 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, NamedTuple
 
-from workloads.fault import Refused
-from workloads.work import Kind
+from workloads.identity import Tagged
+from workloads.protocol.faults import InvalidRequest
+from workloads.step_cost import OpKind
 
 Shape = tuple[int, ...]
 
 
-class Count(NamedTuple):
-    """The price of one operation: arithmetic, and elements read and written."""
+class OpCost(NamedTuple):
+    """The cost of one operation: FLOPs, elements read, elements written."""
 
-    kind: Kind
+    kind: OpKind
     flops: int
     reads: int
     writes: int
 
 
-Counts = dict[str, Count]  # by the operation's name within its layer, in the order of execution
+OpCosts = dict[str, OpCost]  # by the operation's name within its layer, in the order of execution
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a layer stands: what reaches it, what leaves it, and how many samples at once."""
+class LayerShapes:
+    """The shapes around a layer in a model, and the batch size."""
 
     batch: int
     inputs: tuple[Shape, ...]
     output: Shape
 
     @property
-    def x(self) -> int:
-        """Elements that come in."""
+    def n_in(self) -> int:
+        """Elements in all inputs of a batch."""
         return self.batch * sum(prod(shape) for shape in self.inputs)
 
     @property
-    def y(self) -> int:
-        """Elements that go out."""
+    def n_out(self) -> int:
+        """Elements in the output of a batch."""
         return self.batch * prod(self.output)
 
 
-class Layer(ABC):
-    """One step of a model. A new layer states what of this differs for it, and nothing else."""
+class Layer(Tagged, ABC):
+    """One layer of a model; a subclass overrides what differs from the defaults here."""
 
-    inputs: ClassVar[int | None] = 1  # None: two or more
-    view: ClassVar[bool] = False  # the output is the input's memory under another shape
+    input_count: ClassVar[int | None] = 1  # None: two or more
+    is_view: ClassVar[bool] = False  # the output is the input's memory under another shape
     trainable: bool = True
 
     @abstractmethod
-    def shape(self, *inputs: Shape) -> Shape:
-        """The shape that leaves, or Refused with one sentence about those that came."""
+    def output_shape(self, *inputs: Shape) -> Shape:
+        """Return the output shape; raise InvalidRequest if the inputs do not fit."""
 
     @abstractmethod
-    def forward(self, at: Place) -> Counts:
-        """The operations that make the output."""
+    def forward_costs(self, shapes: LayerShapes) -> OpCosts:
+        """Return the operations that compute the output."""
 
     @abstractmethod
-    def input_gradients(self, at: Place) -> Counts:
-        """The operations that carry the gradient on to the inputs; left out where nobody asks."""
+    def input_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
+        """Return the operations that compute the gradients of the inputs, if any is needed."""
 
-    def parameters(self, *_: Shape) -> dict[str, Shape]:
-        """The tensors that are learned, by name."""
+    def parameter_shapes(self, *_: Shape) -> dict[str, Shape]:
+        """Return the parameter tensors by name."""
         return {}
 
-    def inner_gradients(self, _: Place) -> Counts:
-        """The operations within the layer that both kinds of gradients need first."""
+    def shared_gradient_costs(self, _: LayerShapes) -> OpCosts:
+        """Return the operations that both input and parameter gradients need first."""
         return {}
 
-    def parameter_gradients(self, _: Place) -> Counts:
-        """The operations that make the gradients of the parameters."""
+    def parameter_gradient_costs(self, _: LayerShapes) -> OpCosts:
+        """Return the operations that compute the gradients of the parameters."""
         return {}
 
-    def macs(self, _: Place) -> int:
-        """Multiply-adds of the forward pass in matrix products and convolutions; biases are not."""
+    def macs(self, _: LayerShapes) -> int:
+        """Return the multiply-adds of matrix products and convolutions, forward, without biases."""
         return 0
 
     @property
-    def keeps_input(self) -> bool:
-        """Whether the backward pass needs what came in."""
+    def saves_input(self) -> bool:
+        """Whether the backward pass needs the input."""
         return False
 
     @property
-    def keeps_output(self) -> bool:
-        """Whether the backward pass needs what went out."""
+    def saves_output(self) -> bool:
+        """Whether the backward pass needs the output."""
         return False
 
-    def keeps_besides(self, _: Place) -> int:
-        """Elements that the backward pass needs besides: masks, indices, statistics."""
+    def saved_extra(self, _: LayerShapes) -> int:
+        """Return the further elements that the backward pass needs: masks, indices, statistics."""
         return 0
 
 
-def image(shape: Shape) -> tuple[int, int, int]:
-    """A shape as channels, height and width."""
+def as_image(shape: Shape) -> tuple[int, int, int]:
+    """Return a shape as channels, height and width."""
     if len(shape) != 3:
-        raise Refused(f"it needs (channels, height, width) and gets {shape}")
+        raise InvalidRequest(f"needs an input of (channels, height, width), got {shape}")
     return shape[0], shape[1], shape[2]
 
 
-def sequence(shape: Shape) -> tuple[int, int]:
-    """A shape as time and features."""
+def as_sequence(shape: Shape) -> tuple[int, int]:
+    """Return a shape as time and features."""
     if len(shape) != 2:
-        raise Refused(f"it needs (time, features) and gets {shape}")
+        raise InvalidRequest(f"needs an input of (time, features), got {shape}")
     return shape[0], shape[1]

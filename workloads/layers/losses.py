@@ -1,105 +1,109 @@
-"""Losses: the last layer of a model, and where the backward pass begins."""
+"""Losses: the last layer of a model, where the backward pass begins."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.fault import Refused
-from workloads.layers.layer import Count, Counts, Layer, Place, Shape
+from workloads.layers.layer import Layer, LayerShapes, OpCost, OpCosts, Shape
+from workloads.protocol.faults import InvalidRequest
 
 
 class Loss(Layer):
-    """One number a sample out of what the model says and what is so."""
+    """One number per sample from the model's output and the target."""
 
     flops: ClassVar[int]
     gradient_flops: ClassVar[int]
 
-    def shape(self, *_: Shape) -> Shape:
-        """One number."""
+    def output_shape(self, *_: Shape) -> Shape:
         return ()
 
-    def forward(self, at: Place) -> Counts:
-        """What the model says against what is so, value by value."""
-        return {"forward": Count("loss", self.flops * at.x, 2 * at.x, at.y)}
+    def forward_costs(self, shapes: LayerShapes) -> OpCosts:
+        n = shapes.n_in
+        return {"forward": OpCost("loss", self.flops * n, 2 * n, shapes.n_out)}
 
-    def input_gradients(self, at: Place) -> Counts:
-        """The slope of the loss at every value."""
-        return {"input_gradient": Count("loss", self.gradient_flops * at.x, 2 * at.x, at.x)}
+    def input_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
+        n = shapes.n_in
+        return {"input_gradient": OpCost("loss", self.gradient_flops * n, 2 * n, n)}
 
     @property
-    def keeps_input(self) -> bool:
-        """The slope follows from what the model said."""
+    def saves_input(self) -> bool:
         return True
 
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(Loss):
-    """Shares along the last axis, and the logarithm of the right one."""
+    """Softmax along the last axis, then the negative logarithm of the right class."""
 
+    tag: ClassVar[str] = "softmax_cross_entropy"
     flops: ClassVar[int] = 7
     gradient_flops: ClassVar[int] = 2
 
-    def keeps_besides(self, at: Place) -> int:
-        """The shares."""
-        return at.x
+    def saved_extra(self, shapes: LayerShapes) -> int:
+        """Return the number of probabilities."""
+        return shapes.n_in
 
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
-    """The logarithm of what the model says, which it takes for shares as they are."""
+    """The negative logarithm of the model's output, which is taken to be probabilities."""
 
+    tag: ClassVar[str] = "cross_entropy"
     flops: ClassVar[int] = 2
     gradient_flops: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
 class MeanSquaredError(Loss):
-    """The squared distance."""
+    """The mean squared difference from the target."""
 
+    tag: ClassVar[str] = "mean_squared_error"
     flops: ClassVar[int] = 3
     gradient_flops: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy(Loss):
-    """Yes or no for each value, out of a sigmoid of it."""
+    """Sigmoid, then binary cross-entropy for each value."""
 
+    tag: ClassVar[str] = "binary_cross_entropy"
     flops: ClassVar[int] = 8
     gradient_flops: ClassVar[int] = 5
 
 
 @dataclass(frozen=True)
 class TemporalDifference(Loss):
-    """Deep Q-learning: values, those of the next state, the action taken and its reward.
+    """The loss of deep Q-learning: Q values, those of the next state, the action, the reward.
 
-    The value of the action taken should be the reward plus the best of the next state, discounted;
-    about the other actions nothing is known, so they count as right.
+    The target of the chosen action is the reward plus the discounted best value of the next state.
+    Nothing is known about the other actions, so their error counts as zero.
     """
 
-    inputs: ClassVar[int | None] = 4
+    tag: ClassVar[str] = "temporal_difference"
+    input_count: ClassVar[int | None] = 4
     flops: ClassVar[int] = 3
     gradient_flops: ClassVar[int] = 2
     discount: float = 0.99
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """One number, out of two rows of values, one action and one reward."""
-        values, following, action, reward = inputs
-        if len(values) != 1 or values != following or action or reward:
-            raise Refused(f"it needs two rows of values, an action and a reward, not {inputs}")
+    def output_shape(self, *inputs: Shape) -> Shape:
+        values, next_values, action, reward = inputs
+        if len(values) != 1 or values != next_values or action or reward:
+            raise InvalidRequest(f"needs two rows of values, an action and a reward, got {inputs}")
         return ()
 
-    def forward(self, at: Place) -> Counts:
-        """What the values should be, and how far they are from it."""
-        values = at.batch * at.inputs[0][0]
+    def forward_costs(self, shapes: LayerShapes) -> OpCosts:
+        n = self._values(shapes)
         return {
-            "target": Count("elementwise", values + 2 * at.batch, at.x, values),
-            "forward": Count("loss", self.flops * values, 2 * values, at.y),
+            "target": OpCost("elementwise", n + 2 * shapes.batch, shapes.n_in, n),
+            "forward": OpCost("loss", self.flops * n, 2 * n, shapes.n_out),
         }
 
-    def input_gradients(self, at: Place) -> Counts:
-        """The slope at every value; the next state's are taken as they are."""
-        values = at.batch * at.inputs[0][0]
-        return {"input_gradient": Count("loss", self.gradient_flops * values, 2 * values, values)}
+    def input_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
+        """Count the gradient of the Q values; those of the next state are constants."""
+        n = self._values(shapes)
+        return {"input_gradient": OpCost("loss", self.gradient_flops * n, 2 * n, n)}
 
-    def keeps_besides(self, at: Place) -> int:
-        """What the values should be."""
-        return at.batch * at.inputs[0][0]
+    def saved_extra(self, shapes: LayerShapes) -> int:
+        """Return the number of target values."""
+        return self._values(shapes)
+
+    def _values(self, shapes: LayerShapes) -> int:
+        return shapes.batch * shapes.inputs[0][0]

@@ -1,11 +1,11 @@
-"""From a step's definition to the body of a plan: tensors with a place in memory, and operations.
+"""Lowering: from a step's definition to the body of a plan that the engine on the phone executes.
 
-The one rule: nothing is decided on the phone. Who outlives whom, who may share whose bytes and what
-runs after what is settled here, and the engine follows the list (kernels/engine/engine.h).
+Nothing is decided on the phone. The order of operations, the lifetime of every tensor and its
+offset in memory are fixed here; the engine executes the list (kernels/engine/engine.h).
 """
 
-from workloads.lowering.body import Body
-from workloads.lowering.memory import Memory, memory_of_body
-from workloads.lowering.step import body_of, memory_of
+from workloads.lowering.memory_planner import MemoryBreakdown, body_memory
+from workloads.lowering.plan_body import PlanBody
+from workloads.lowering.step_lowering import lower_step, step_memory
 
-__all__ = ["Body", "Memory", "body_of", "memory_of", "memory_of_body"]
+__all__ = ["MemoryBreakdown", "PlanBody", "body_memory", "lower_step", "step_memory"]

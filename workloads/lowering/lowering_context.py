@@ -1,80 +1,49 @@
-"""Where a layer is lowered: what reaches it, what it makes, and what comes back to it."""
+"""The context in which one layer of a pass is lowered: its tensors, and what needs a gradient."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from workloads.data import Type
-from workloads.layers.layer import Layer, Place, Shape
-from workloads.lowering.body import Init, Phase, Tensor
+from workloads.data_columns import ElementType
+from workloads.layers.layer import Layer, LayerShapes, Shape
+from workloads.lowering.plan_body import Initializer, Phase, Tensor
 
-# A layer is lowered by one generator: the way forward, a yield, the way back.
-Way = Generator[None, None, None]
+if TYPE_CHECKING:
+    from workloads.lowering.step_lowering import PassBuilder
 
-
-class Ground(Protocol):
-    """What a site stands on: the pass that is being lowered."""
-
-    def tensor(self, name: str, shape: Shape, type: Type, init: Init | None) -> Tensor:
-        """A new tensor among the activations."""
-
-    def state(self, node: str, name: str, shape: Shape, init: Init) -> Tensor:
-        """What a node carries from step to step without learning it."""
-
-    def parameter(self, node: str, name: str) -> Tensor:
-        """A parameter of a node."""
-
-    def gradient(self, node: str, name: str) -> Tensor:
-        """Where the gradient of a parameter goes."""
-
-    def view(self, of: Tensor, shape: Shape) -> Tensor:
-        """The same values under another shape."""
-
-    def op(
-        self,
-        phase: Phase,
-        part: str,
-        kind: str,
-        ins: Sequence[Tensor | None],
-        outs: Sequence[Tensor | None],
-        ints: Sequence[int],
-        floats: Sequence[float],
-    ) -> None:
-        """One more operation; `part` names its entry in the header, behind the node's name."""
-
-    def covers(self, part: str) -> None:
-        """An entry of the header that another operation does as well."""
+# A layer is lowered by one generator: the forward operations, a yield, the backward operations.
+Lowering = Generator[None, None, None]
 
 
 @dataclass
-class Site:
+class LayerContext:
     """One node of a pass, for the function that lowers its layer."""
 
-    ground: Ground
+    builder: "PassBuilder"
     node: str
-    place: Place
+    shapes: LayerShapes
     xs: tuple[Tensor, ...]
     training: bool
-    learns: bool  # whether the parameters get gradients
-    asks: tuple[bool, ...]  # which inputs get gradients
+    trainable: bool  # whether the parameters get gradients
+    input_needs_gradient: tuple[bool, ...]
     target: Tensor | None = None  # for a loss
-    behind: Layer | None = None  # the function behind, where this layer does it as well
-    done: bool = False  # whether the layer before has done this one already
-    back: bool = False
+    fused_activation: Layer | None = None  # the next layer, which this one computes as well
+    already_computed: bool = False  # whether the previous layer has computed this one
+    in_backward: bool = False
     _y: Tensor | None = None
     _dy: Tensor | None = None
-    gradients: dict[int, Tensor] = field(default_factory=dict)  # by input
+    input_gradients: dict[int, Tensor] = field(default_factory=dict)  # by input
 
     @property
     def x(self) -> Tensor:
-        """What comes in first."""
+        """The first input."""
         return self.xs[0]
 
     @property
     def y(self) -> Tensor:
-        """What goes out; made when it is first asked for."""
+        """The output; created when it is first used."""
         if self._y is None:
-            self._y = self.new("output", (self.place.batch, *self.place.output))
+            self._y = self.new_tensor("output", (self.shapes.batch, *self.shapes.output))
         return self._y
 
     @y.setter
@@ -83,7 +52,7 @@ class Site:
 
     @property
     def dy(self) -> Tensor:
-        """The gradient that came back."""
+        """The gradient of the output."""
         assert self._dy is not None, f"{self.node} has no gradient"
         return self._dy
 
@@ -92,36 +61,36 @@ class Site:
         self._dy = tensor
 
     @property
-    def passes_on(self) -> bool:
-        """Whether any input wants a gradient."""
-        return any(self.asks)
+    def needs_input_gradient(self) -> bool:
+        """Whether any input needs a gradient."""
+        return any(self.input_needs_gradient)
 
     def dx(self, index: int = 0) -> Tensor:
-        """Where the gradient of an input goes."""
-        if index not in self.gradients:
-            made = self.new(f"input_gradient{index or ''}", self.xs[index].shape)
-            self.gradients[index] = made
-        return self.gradients[index]
+        """Return the tensor for the gradient of an input."""
+        if index not in self.input_gradients:
+            name = f"input_gradient{index or ''}"
+            self.input_gradients[index] = self.new_tensor(name, self.xs[index].shape)
+        return self.input_gradients[index]
 
-    def new(self, name: str, shape: Shape, type: Type = "float") -> Tensor:
-        """A tensor of its own."""
-        return self.ground.tensor(f"{self.node}.{name}", shape, type, None)
+    def new_tensor(self, name: str, shape: Shape, type: ElementType = "float") -> Tensor:
+        """Add an activation of this node."""
+        return self.builder.activation(f"{self.node}.{name}", shape, type)
 
     def state(self, name: str, shape: Shape, value: float) -> Tensor:
-        """What is carried from step to step, beginning with one value."""
-        return self.ground.state(self.node, name, shape, Init("constant", value))
+        """Return a tensor that is kept from step to step and starts with one value everywhere."""
+        return self.builder.state(self.node, name, shape, Initializer("constant", value))
 
     def parameter(self, name: str) -> Tensor:
-        """A parameter."""
-        return self.ground.parameter(self.node, name)
+        """Return a parameter."""
+        return self.builder.parameter(self.node, name)
 
     def gradient(self, name: str) -> Tensor:
-        """Where the gradient of a parameter goes."""
-        return self.ground.gradient(self.node, name)
+        """Return the tensor for the gradient of a parameter."""
+        return self.builder.gradient(self.node, name)
 
-    def view(self, of: Tensor, shape: Shape) -> Tensor:
-        """The same values under another shape."""
-        return self.ground.view(of, shape)
+    def view(self, base: Tensor, shape: Shape) -> Tensor:
+        """Return the same values under another shape."""
+        return self.builder.view(base, shape)
 
     def op(
         self,
@@ -132,10 +101,10 @@ class Site:
         ints: Sequence[int] = (),
         floats: Sequence[float] = (),
     ) -> None:
-        """One operation of the engine; `part` names the entry of the header that it is part of."""
-        phase: Phase = "backward" if self.back else "forward"
-        self.ground.op(phase, f"{self.node}.{part}", kind, ins, outs, ints, floats)
+        """Add an operation of the engine; `part` names the header operation it belongs to."""
+        phase: Phase = "backward" if self.in_backward else "forward"
+        self.builder.op(phase, f"{self.node}.{part}", kind, ins, outs, ints, floats)
 
-    def covers(self, part: str) -> None:
-        """Say that another operation does this entry of the header as well."""
-        self.ground.covers(f"{self.node}.{part}")
+    def mark_covered(self, part: str) -> None:
+        """Record a header operation that another operation computes as well."""
+        self.builder.mark_covered(f"{self.node}.{part}")

@@ -1,23 +1,23 @@
-"""The planner: who lives when, and therefore who may have whose bytes.
+"""The memory planner: offsets in the arenas, from the lifetimes of tensors.
 
-Two tensors share memory only if no operation touches one while the other is still needed; or if one
-is made from the other in place, which an operation has to allow.
+Two tensors share memory only if their lifetimes do not overlap, or if an operation computes one
+from the other in place and supports that.
 """
 
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.lowering.body import ALIGNMENT, ARENAS, Body, BodyOp, Tensor
+from workloads.lowering.plan_body import ALIGNMENT, ARENAS, PlanBody, PlanOp, Tensor
 
-# Which output of an operation may be the memory of which input (the "=" of cpu/ops.h).
-_SLOPES = ("relu", "relu6", "tanh", "sigmoid", "leaky", "gelu", "dropout", "softmax")
-_NORMS = ("", "_relu", "_relu6")  # with the function behind them
+# Which output of an operation may use the memory of which input (the "=" of cpu/ops.h).
+_ACTIVATIONS = ("relu", "relu6", "tanh", "sigmoid", "leaky", "gelu", "dropout", "softmax")
+_FUSED = ("", "_relu", "_relu6")  # the activation that a normalization computes as well
 IN_PLACE: dict[str, tuple[int, int]] = {  # kind: (input, output)
-    **{f"{name}_forward": (0, 0) for name in _SLOPES if name != "gelu"},
-    **{f"{name}_gradient": (1, 0) for name in _SLOPES},
-    **{f"batch_norm{name}_inference": (0, 0) for name in _NORMS},
-    **{f"batch_norm{name}_gradient": (1, 2) for name in _NORMS},
+    **{f"{name}_forward": (0, 0) for name in _ACTIVATIONS if name != "gelu"},
+    **{f"{name}_gradient": (1, 0) for name in _ACTIVATIONS},
+    **{f"batch_norm{name}_inference": (0, 0) for name in _FUSED},
+    **{f"batch_norm{name}_gradient": (1, 2) for name in _FUSED},
     "layer_norm_input_gradient": (1, 0),
     "softmax_cross_entropy_gradient": (0, 0),
     "add": (0, 0),
@@ -29,8 +29,8 @@ IN_PLACE: dict[str, tuple[int, int]] = {  # kind: (input, output)
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes that a plan takes, by kind; the engine adds its workspace."""
+class MemoryBreakdown:
+    """The bytes of a plan by kind; the engine adds its workspace."""
 
     parameter: int
     gradient: int
@@ -41,14 +41,14 @@ class Memory:
 
     @property
     def planned(self) -> int:
-        """All of it."""
+        """The sum of all kinds."""
         parts = (self.parameter, self.gradient, self.state, self.activation, self.input)
         return sum(parts) + self.dataset
 
 
 @dataclass
-class Block:
-    """Bytes that are needed from one operation to another, both included."""
+class MemoryBlock:
+    """Bytes that are in use from the operation `first` to the operation `last`, inclusive."""
 
     bytes: int
     first: int
@@ -56,66 +56,66 @@ class Block:
     offset: int = 0
 
 
-def plan_memory(body: Body, reuse: bool = True) -> None:
-    """Give every tensor its offset, and every arena its size."""
+def plan_memory(body: PlanBody, reuse: bool = True) -> None:
+    """Set the offset of every tensor and the size of every arena."""
     blocks = _blocks(body, reuse)
     for arena in ARENAS:
-        own = {id(block): block for tensor, block in blocks.items() if tensor.arena == arena}
-        body.arenas[arena] = pack(list(own.values()), ALIGNMENT[body.backend])
+        distinct = {id(block): block for tensor, block in blocks.items() if tensor.arena == arena}
+        body.arenas[arena] = pack(list(distinct.values()), ALIGNMENT[body.backend])
     for tensor in body.tensors:
         tensor.offset = blocks[tensor.root].offset
 
 
-def memory_of_body(body: Body) -> Memory:
-    """What a planned body takes."""
-    return Memory(
+def body_memory(body: PlanBody) -> MemoryBreakdown:
+    """Return the memory of a planned body."""
+    return MemoryBreakdown(
         **{arena: body.arenas[arena] for arena in ARENAS},
         dataset=sum(_aligned(stream.bytes, ALIGNMENT["cpu"]) for stream in body.streams),
     )
 
 
-def pack(blocks: Sequence[Block], alignment: int = ALIGNMENT["cpu"]) -> int:
-    """Set offsets so that blocks that live at the same time do not overlap; answer the size.
+def pack(blocks: Sequence[MemoryBlock], alignment: int = ALIGNMENT["cpu"]) -> int:
+    """Set offsets so that blocks in use at the same time do not overlap; return the total size.
 
-    Largest first, each into the tightest gap between those that are there while it lives.
+    Largest block first, each into the tightest gap between the blocks in use at the same time.
     """
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last; sorted
     size = 0
-    for block in sorted(blocks, key=lambda each: (-each.bytes, each.first, each.last)):
+    for block in sorted(blocks, key=lambda block: (-block.bytes, block.first, block.last)):
         need, first, last = _aligned(block.bytes, alignment), block.first, block.last
         best, tightest, end = -1, 0, 0
-        for offset, its_end, its_first, its_last in placed:
-            if its_last < first or last < its_first:
+        for other_offset, other_end, other_first, other_last in placed:
+            if other_last < first or last < other_first:
                 continue
-            gap = offset - end
+            gap = other_offset - end
             if gap >= need and (best < 0 or gap < tightest):
                 best, tightest = end, gap
-            end = max(end, its_end)
+            end = max(end, other_end)
         block.offset = end if best < 0 else best
         insort(placed, (block.offset, block.offset + need, first, last))
         size = max(size, block.offset + need)
     return size
 
 
-def _blocks(body: Body, reuse: bool) -> dict[Tensor, Block]:
-    """The memory of every tensor that is no view; those made in place have that of their input."""
-    end = len(body.ops)
+def _blocks(body: PlanBody, reuse: bool) -> dict[Tensor, MemoryBlock]:
+    """Return the block of every tensor that is not a view; in-place results share their input's."""
     uses: dict[Tensor, list[int]] = {tensor.root: [] for tensor in body.tensors}
-    for at, op in enumerate(body.ops):
+    for index, op in enumerate(body.ops):
         for tensor in op.operands:
-            uses[tensor.root].append(at)
-    blocks: dict[Tensor, Block] = {}
+            uses[tensor.root].append(index)
+    blocks: dict[Tensor, MemoryBlock] = {}
     for tensor, times in uses.items():
-        shared = reuse and times and tensor.arena in ("activation", "gradient") and not tensor.kept
-        first, last = (times[0], times[-1]) if shared else (0, end)
-        blocks[tensor] = Block(tensor.bytes, first, last)
+        can_share = tensor.arena in ("activation", "gradient") and not tensor.exclusive
+        limited = reuse and times and can_share
+        first, last = (times[0], times[-1]) if limited else (0, len(body.ops))
+        blocks[tensor] = MemoryBlock(tensor.bytes, first, last)
     if reuse:
-        for at, op in enumerate(body.ops):
-            _join_in_place(blocks, at, op)
+        for index, op in enumerate(body.ops):
+            _join_in_place(blocks, index, op)
     return blocks
 
 
-def _join_in_place(blocks: dict[Tensor, Block], at: int, op: BodyOp) -> None:
+def _join_in_place(blocks: dict[Tensor, MemoryBlock], index: int, op: PlanOp) -> None:
     if op.kind not in IN_PLACE:
         return
     source, result = op.ins[IN_PLACE[op.kind][0]], op.outs[IN_PLACE[op.kind][1]]
@@ -123,7 +123,7 @@ def _join_in_place(blocks: dict[Tensor, Block], at: int, op: BodyOp) -> None:
         return
     before, after = blocks[source.root], blocks[result.root]
     fits = before.bytes == after.bytes and source.root.arena == result.root.arena == "activation"
-    if fits and before.last == at == after.first and not source.root.kept:
+    if fits and before.last == index == after.first and not source.root.exclusive:
         before.last = after.last
         blocks[result.root] = before
 

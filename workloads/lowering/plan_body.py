@@ -1,6 +1,7 @@
-"""The body of a plan while it is made, and as text (grammar: kernels/engine/engine.h).
+"""The body of a plan: tensors and operations, and their text form.
 
-Tensors are numbered as they are made; views are tensors over the bytes of another.
+The grammar of the text is in kernels/engine/engine.h. Tensors are numbered in the order of their
+creation; a view is a tensor over the bytes of another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,23 +9,23 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from workloads.data import Column, Type
+from workloads.data_columns import DataColumn, ElementType
 from workloads.layers.layer import Shape
-from workloads.work import Backend
+from workloads.step_cost import Backend
 
 Arena = Literal["parameter", "gradient", "state", "activation", "input"]
 Phase = Literal["load", "forward", "backward", "update", "evaluate"]
 
 ARENAS: tuple[Arena, ...] = ("parameter", "gradient", "state", "activation", "input")
-BYTES: dict[Type, int] = {"float": 4, "index": 4, "byte": 1}
-ALIGNMENT: dict[Backend, int] = {"cpu": 64, "opencl": 512}  # bytes; what any GPU aligns to
-SEED = 17  # of initial values, data and dropout: as EMDL'21 had it
-NO_ENTRY = -1
+ELEMENT_BYTES: dict[ElementType, int] = {"float": 4, "index": 4, "byte": 1}
+ALIGNMENT: dict[Backend, int] = {"cpu": 64, "opencl": 512}  # bytes; 512 satisfies any GPU
+SEED = 17  # of initial values, data and dropout; EMDL'21 used it
+NO_ENTRY = -1  # the operation belongs to none in the plan's header
 
 
 @dataclass(frozen=True)
-class Init:
-    """What a tensor holds before the first step."""
+class Initializer:
+    """The values of a tensor before the first step."""
 
     kind: Literal["none", "zero", "constant", "uniform", "normal"] = "none"
     value: float = 0.0
@@ -35,49 +36,49 @@ class Init:
 
 @dataclass(eq=False)
 class Tensor:
-    """Values of one type and shape; a view has a base, and its memory."""
+    """Values of one type and shape; a view has a base, whose memory it uses."""
 
     number: int
     name: str
     shape: Shape
-    type: Type = "float"
+    type: ElementType = "float"
     arena: Arena = "activation"
-    init: Init = field(default_factory=Init)
+    init: Initializer = field(default_factory=Initializer)
     base: "Tensor | None" = None
-    kept: bool = False  # its memory is nobody else's, ever
+    exclusive: bool = False  # its memory is never shared
     offset: int = 0
 
     @property
     def root(self) -> "Tensor":
-        """Whose memory it is."""
+        """The tensor that owns the memory."""
         return self if self.base is None else self.base.root
 
     @property
     def bytes(self) -> int:
-        """What it takes, without padding."""
-        return BYTES[self.type] * prod(self.shape)
+        """The size without padding."""
+        return ELEMENT_BYTES[self.type] * prod(self.shape)
 
 
 @dataclass(frozen=True)
-class Stream:
-    """A column of the data set, with the shape of one sample."""
+class DataStream:
+    """A column of the data set in memory, with the shape of one sample."""
 
-    column: Column
+    column: DataColumn
     count: int
     shape: Shape
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory."""
-        return BYTES[self.column.type] * self.count * prod(self.shape)
+        """The size in memory."""
+        return ELEMENT_BYTES[self.column.type] * self.count * prod(self.shape)
 
 
 @dataclass(frozen=True)
-class BodyOp:
+class PlanOp:
     """One operation of the engine."""
 
     phase: Phase
-    entry: int
+    entry: int  # number of the header's operation that this is part of
     kind: str
     ins: tuple[Tensor | None, ...]
     outs: tuple[Tensor | None, ...]
@@ -86,55 +87,56 @@ class BodyOp:
 
     @property
     def operands(self) -> Iterator[Tensor]:
-        """Every tensor that it touches."""
-        return (each for each in (*self.ins, *self.outs) if each is not None)
+        """Every tensor that it reads or writes."""
+        return (tensor for tensor in (*self.ins, *self.outs) if tensor is not None)
 
 
 @dataclass
-class Body:
-    """Tensors and operations in the order of execution."""
+class PlanBody:
+    """Tensors, and operations in the order of execution."""
 
     samples: int
     training: bool
     evaluate: int = 0
     backend: Backend = "cpu"
     tensors: list[Tensor] = field(default_factory=list)
-    ops: list[BodyOp] = field(default_factory=list)
-    streams: list[Stream] = field(default_factory=list)
+    ops: list[PlanOp] = field(default_factory=list)
+    streams: list[DataStream] = field(default_factory=list)
     loss: Tensor | None = None
     inputs: list[dict[str, Tensor]] = field(default_factory=list)  # of each pass, by name
-    # Entries of the header that have no operation of their own, since another does them as well.
+    # Header operations without an operation here, because another one computes them as well.
     covered: set[int] = field(default_factory=set)
     arenas: dict[Arena, int] = field(default_factory=dict)
 
-    def tensor(
+    def add_tensor(
         self,
         name: str,
         shape: Shape,
-        type: Type = "float",
+        type: ElementType = "float",
         arena: Arena = "activation",
-        init: Init | None = None,
-        kept: bool = False,
+        init: Initializer | None = None,
+        exclusive: bool = False,
     ) -> Tensor:
-        """A new tensor."""
-        made = Tensor(len(self.tensors), name, shape, type, arena, init or Init(), kept=kept)
-        self.tensors.append(made)
-        return made
+        """Add a tensor."""
+        init = init or Initializer()
+        tensor = Tensor(len(self.tensors), name, shape, type, arena, init, exclusive=exclusive)
+        self.tensors.append(tensor)
+        return tensor
 
-    def view(self, of: Tensor, shape: Shape) -> Tensor:
-        """The same values under another shape."""
-        made = Tensor(len(self.tensors), of.name, shape, of.type, of.arena, base=of)
-        self.tensors.append(made)
-        return made
+    def add_view(self, base: Tensor, shape: Shape) -> Tensor:
+        """Add a tensor over the values of another, under another shape."""
+        view = Tensor(len(self.tensors), base.name, shape, base.type, base.arena, base=base)
+        self.tensors.append(view)
+        return view
 
-    def stream(self, stream: Stream) -> int:
-        """The number of a stream; what is there already is not made twice."""
+    def stream_number(self, stream: DataStream) -> int:
+        """Return the number of a stream; add it if it is new."""
         if stream not in self.streams:
             self.streams.append(stream)
         return self.streams.index(stream)
 
     def text(self, case: str, threads: int) -> str:
-        """The body as it is written."""
+        """Return the body as the engine reads it."""
         return "\n".join(self._lines(case, threads)) + "\n"
 
     def _lines(self, case: str, threads: int) -> Iterator[str]:

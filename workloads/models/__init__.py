@@ -1,1 +1,1 @@
-"""Models of the studies, one family a file, each as its study ran it."""
+"""The models of the studies, one family per file, each as its study ran it."""

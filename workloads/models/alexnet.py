@@ -1,9 +1,9 @@
-"""AlexNet: one tower without groups and local normalisation (Krizhevsky 2014), and EMDL'21's."""
+"""AlexNet as one tower without groups and local normalization (Krizhevsky 2014), and EMDL'21's."""
 
 from functools import cache
 
-from workloads.data import dark_images
-from workloads.graph import Model, Node, Stated
+from workloads.data_columns import images_from_0_to_1
+from workloads.graph import Model, Node, PublishedSize
 from workloads.layers import (
     Conv2d,
     Dropout,
@@ -13,12 +13,12 @@ from workloads.layers import (
     ReLU,
     SoftmaxCrossEntropy,
 )
-from workloads.models.blocks import CLASSES, FEW_CLASSES, classified, conv_relu
+from workloads.models.blocks import IMAGENET_CLASSES, STUDY_CLASSES, classifier_head, conv_relu
 
 
 @cache
-def alexnet(side: int = 224, classes: int = CLASSES) -> Model:
-    """Five convolutions, three full connections."""
+def alexnet(side: int = 224, classes: int = IMAGENET_CLASSES) -> Model:
+    """Return five convolutions and three fully connected layers."""
     source = "Krizhevsky 2014; torchvision's alexnet, 224x224, 1000 classes"
     return Model(
         "alexnet",
@@ -39,18 +39,18 @@ def alexnet(side: int = 224, classes: int = CLASSES) -> Model:
             Node("dropout7", Dropout(0.5)),
             Node("fc7", Linear(4096)),
             Node("relu7", ReLU()),
-            *classified(classes),
+            *classifier_head(classes),
         ),
-        Stated(61_100_840, 714_188_480, source),
+        PublishedSize(61_100_840, 714_188_480, source),
     )
 
 
 @cache
 def emdl_alexnet() -> Model:
-    """As EMDL'21 coded it, about half the original; its published times contain the quirks.
+    """Return EMDL'21's version, about half the original; its published times include its errors.
 
-    One hidden full connection, 10 classes, no activation behind conv5, and one ReLU twice around a
-    dropout.
+    One hidden fully connected layer, 10 classes, no activation after conv5, and a ReLU both before
+    and after a dropout.
     """
     return Model(
         "emdl-alexnet",
@@ -77,6 +77,6 @@ def emdl_alexnet() -> Model:
             Node("fc2", Linear(10)),
             Node("loss", SoftmaxCrossEntropy()),
         ),
-        Stated(30_006_666, 989_113_472, "EMDL'21 as coded: 30.0 M parameters, 989.11 MMAC"),
-        data={"image": dark_images(FEW_CLASSES)},
+        PublishedSize(30_006_666, 989_113_472, "EMDL'21 as coded: 30.0 M parameters, 989.11 MMAC"),
+        data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

@@ -1,11 +1,11 @@
-"""What many models are built of."""
+"""Building blocks that several models share."""
 
 from workloads.graph import Node
 from workloads.layers import BatchNorm, Conv2d, Linear, ReLU, SoftmaxCrossEntropy
-from workloads.layers.windows import Padding, Size
+from workloads.layers.window_shapes import Padding, Size
 
-CLASSES = 1000  # of ImageNet: what a model has in the literature
-FEW_CLASSES = 10  # of MNIST and CIFAR-10: what the studies trained
+IMAGENET_CLASSES = 1000  # published sizes of models count these
+STUDY_CLASSES = 10  # of MNIST and CIFAR-10, which the studies trained on
 
 
 def conv_norm(
@@ -16,12 +16,12 @@ def conv_norm(
     padding: Padding = "same",
     *,
     groups: int = 1,
-    feed: str = "",
+    source: str = "",
 ) -> tuple[Node, Node]:
-    """A convolution without bias, and its normalisation."""
+    """Return a convolution without bias, and its batch normalization."""
     conv = Conv2d(channels, kernel, stride, padding, groups, bias=False)
-    feeds = (feed,) if feed else ()
-    return Node(f"{name}.conv", conv, feeds), Node(f"{name}.norm", BatchNorm())
+    inputs = (source,) if source else ()
+    return Node(f"{name}.conv", conv, inputs), Node(f"{name}.norm", BatchNorm())
 
 
 def conv_norm_relu(
@@ -31,10 +31,10 @@ def conv_norm_relu(
     stride: int = 1,
     padding: Padding = "same",
     *,
-    feed: str = "",
+    source: str = "",
 ) -> tuple[Node, ...]:
-    """The same with a ReLU behind it, which bears the name."""
-    nodes = conv_norm(name, channels, kernel, stride, padding, feed=feed)
+    """Return a convolution, its batch normalization and a ReLU, which is called `name`."""
+    nodes = conv_norm(name, channels, kernel, stride, padding, source=source)
     return (*nodes, Node(name, ReLU()))
 
 
@@ -45,13 +45,13 @@ def conv_relu(
     stride: int = 1,
     padding: Padding = "same",
     *,
-    feed: str = "",
+    source: str = "",
 ) -> tuple[Node, Node]:
-    """A convolution with bias and a ReLU behind it, which bears the name."""
+    """Return a convolution with bias and a ReLU, which is called `name`."""
     conv = Conv2d(channels, kernel, stride, padding)
-    return Node(f"{name}.conv", conv, (feed,) if feed else ()), Node(name, ReLU())
+    return Node(f"{name}.conv", conv, (source,) if source else ()), Node(name, ReLU())
 
 
-def classified(classes: int) -> tuple[Node, Node]:
-    """The end of a classifier: one full connection and its loss."""
+def classifier_head(classes: int) -> tuple[Node, Node]:
+    """Return the end of a classifier: a fully connected layer and its loss."""
     return Node("fc", Linear(classes)), Node("loss", SoftmaxCrossEntropy())

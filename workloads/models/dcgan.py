@@ -1,13 +1,14 @@
-"""DCGAN (Radford et al. 2016) on images of 64x64: two models that learn against each other.
+"""DCGAN (Radford et al. 2016) on images of 64x64: a generator and a discriminator.
 
-A step is that of the authors' recipe: the judge sees real images, then made ones, and learns from
-both; then the maker learns from what the judge, as it is by now, says of its images.
+A step follows the authors: the discriminator sees real images, then generated ones, and is updated
+with both gradients; then the generator is updated with what the new discriminator says of its
+images.
 """
 
 from functools import cache
 
-from workloads.data import constant, images, noise
-from workloads.graph import TARGET, Model, Node, Stated
+from workloads.data_columns import constant, images, noise
+from workloads.graph import TARGET, Model, Node, PublishedSize
 from workloads.layers import (
     BatchNorm,
     BinaryCrossEntropy,
@@ -18,8 +19,8 @@ from workloads.layers import (
     ReLU,
     Tanh,
 )
-from workloads.models.blocks import FEW_CLASSES
-from workloads.training import Adam, Pass, Training
+from workloads.models.blocks import STUDY_CLASSES
+from workloads.training import Adam, TrainingPass, TrainingStep
 
 SIDE, NOISE = 64, (100, 1, 1)
 WIDTHS = (64, 128, 256, 512)
@@ -27,75 +28,76 @@ OPTIMIZER = Adam(learning_rate=2e-4, beta_1=0.5)  # of the paper
 SOURCE = "Radford et al. 2016, widths of their code"
 
 
-def maker() -> tuple[Node, ...]:
-    """From noise to an image, by transposed convolutions."""
+def generator_nodes() -> tuple[Node, ...]:
+    """Return the layers from noise to an image: transposed convolutions."""
     nodes: list[Node] = []
-    for at, channels in enumerate(reversed(WIDTHS)):
-        stride, padding = (2, 1) if at else (1, 0)
+    for index, channels in enumerate(reversed(WIDTHS)):
+        stride, padding = (2, 1) if index else (1, 0)
         conv = Conv2d(channels, 4, stride, padding, bias=False, transposed=True)
-        nodes += [Node(f"maker.conv{at}", conv), Node(f"maker.norm{at}", BatchNorm())]
-        nodes += [Node(f"maker.relu{at}", ReLU())]
+        nodes += [Node(f"generator.conv{index}", conv)]
+        nodes += [Node(f"generator.norm{index}", BatchNorm())]
+        nodes += [Node(f"generator.relu{index}", ReLU())]
     last = Conv2d(3, 4, 2, 1, bias=False, transposed=True)
-    return (*nodes, Node("maker.conv4", last), Node("maker.tanh", Tanh()))
+    return (*nodes, Node("generator.conv4", last), Node("generator.tanh", Tanh()))
 
 
-def judge() -> tuple[Node, ...]:
-    """From an image to one number: the higher, the more real."""
+def discriminator_nodes() -> tuple[Node, ...]:
+    """Return the layers from an image to one number: the higher, the more real."""
     nodes: list[Node] = []
-    for at, channels in enumerate(WIDTHS):
-        nodes.append(Node(f"judge.conv{at}", Conv2d(channels, 4, 2, 1, bias=False)))
-        if at:
-            nodes.append(Node(f"judge.norm{at}", BatchNorm()))
-        nodes.append(Node(f"judge.leaky{at}", LeakyReLU(0.2)))
-    nodes.append(Node("judge.conv4", Conv2d(1, 4, bias=False)))
-    return (*nodes, Node("judge.flatten", Flatten()))
+    for index, channels in enumerate(WIDTHS):
+        nodes.append(Node(f"discriminator.conv{index}", Conv2d(channels, 4, 2, 1, bias=False)))
+        if index:
+            nodes.append(Node(f"discriminator.norm{index}", BatchNorm()))
+        nodes.append(Node(f"discriminator.leaky{index}", LeakyReLU(0.2)))
+    nodes.append(Node("discriminator.conv4", Conv2d(1, 4, bias=False)))
+    return (*nodes, Node("discriminator.flatten", Flatten()))
 
 
 @cache
-def judging() -> Model:
-    """Real images before the judge."""
+def discriminator() -> Model:
+    """Return the discriminator on real images."""
     return Model(
-        "dcgan judge",
+        "dcgan discriminator",
         {"image": (3, SIDE, SIDE)},
-        (*judge(), Node("loss", BinaryCrossEntropy())),
-        Stated(2_765_568, 103_817_216, f"{SOURCE}: 2,765,568 parameters"),
-        data={"image": images(FEW_CLASSES), TARGET: constant(1.0)},
+        (*discriminator_nodes(), Node("loss", BinaryCrossEntropy())),
+        PublishedSize(2_765_568, 103_817_216, f"{SOURCE}: 2,765,568 parameters"),
+        data={"image": images(STUDY_CLASSES), TARGET: constant(1.0)},
     )
 
 
 @cache
-def faking(truth: float) -> Model:
-    """Made images before the judge, who should say this of them."""
+def generator_and_discriminator(target: float) -> Model:
+    """Return the discriminator on generated images, with the given target."""
     return Model(
         "dcgan",
         {"noise": NOISE},
-        (*maker(), *judge(), Node("loss", BinaryCrossEntropy())),
-        Stated(6_342_272, 208_445_440, f"{SOURCE}: 3,576,704 and 2,765,568 parameters"),
-        data={"noise": noise(), TARGET: constant(truth)},
+        (*generator_nodes(), *discriminator_nodes(), Node("loss", BinaryCrossEntropy())),
+        PublishedSize(6_342_272, 208_445_440, f"{SOURCE}: 3,576,704 and 2,765,568 parameters"),
+        data={"noise": noise(), TARGET: constant(target)},
     )
 
 
 @cache
-def making() -> Model:
-    """The maker alone, as it is used in the end; its loss is not asked for."""
+def generator() -> Model:
+    """Return the generator alone, as it is used after training; its loss is not computed."""
     return Model(
-        "dcgan maker",
+        "dcgan generator",
         {"noise": NOISE},
-        (*maker(), Node("loss", MeanSquaredError())),
-        Stated(3_576_704, 104_628_224, f"{SOURCE}: 3,576,704 parameters"),
+        (*generator_nodes(), Node("loss", MeanSquaredError())),
+        PublishedSize(3_576_704, 104_628_224, f"{SOURCE}: 3,576,704 parameters"),
         data={"noise": noise()},
     )
 
 
-def training_step(batch: int) -> Training:
-    """Real, made, and the maker's turn."""
-    judges = frozenset(node.name for node in judge())
-    makers = frozenset(node.name for node in maker())
-    return Training(
+def dcgan_step(batch: int) -> TrainingStep:
+    """Return a step: the discriminator on real and on fake images, then the generator."""
+    discriminating = frozenset(node.name for node in discriminator_nodes())
+    generating = frozenset(node.name for node in generator_nodes())
+    return TrainingStep(
         (
-            Pass(judging(), None, "real", judges),
-            Pass(faking(0.0), OPTIMIZER, "made", judges),
-            Pass(faking(1.0), OPTIMIZER, "fooled", makers),
+            TrainingPass(discriminator(), None, "real", discriminating),
+            TrainingPass(generator_and_discriminator(0.0), OPTIMIZER, "fake", discriminating),
+            TrainingPass(generator_and_discriminator(1.0), OPTIMIZER, "fool", generating),
         ),
         batch,
     )

@@ -1,13 +1,13 @@
-"""The deep Q-network of Atari (Mnih et al. 2015): what is each of 18 actions worth on this screen?
+"""The deep Q-network for Atari (Mnih et al. 2015), which values each of 18 actions on a screen.
 
-The values of the next screen come from a second network, which keeps its first parameters: the
-authors renew it every 10,000 steps, and no run is that long.
+The values of the next screen come from a target network that keeps its initial parameters: the
+authors update it every 10,000 steps, and no run is that long.
 """
 
 from functools import cache
 
-from workloads.data import constant, images, labels, personal_images
-from workloads.graph import Model, Node, Stated
+from workloads.data_columns import constant, drifting_images, images, labels
+from workloads.graph import Model, Node, PublishedSize
 from workloads.layers import (
     Conv2d,
     Flatten,
@@ -17,19 +17,19 @@ from workloads.layers import (
     TemporalDifference,
 )
 
-SCREENS = (4, 84, 84)  # the last four, in grey
+SCREENS = (4, 84, 84)  # the last four screens, in grey
 ACTIONS = 18
 SOURCE = "Mnih et al. 2015, 18 actions: 1,693,362 parameters by hand"
 
 
-def network(name: str, feed: str, trainable: bool = True) -> tuple[Node, ...]:
-    """Three convolutions and two full connections, which end in a value for every action."""
+def network(name: str, source: str, trainable: bool = True) -> tuple[Node, ...]:
+    """Return three convolutions and two fully connected layers that end in a value per action."""
     convs = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
     nodes: list[Node] = []
-    for at, (channels, kernel, stride) in enumerate(convs, start=1):
+    for index, (channels, kernel, stride) in enumerate(convs, start=1):
         conv = Conv2d(channels, kernel, stride, trainable=trainable)
-        nodes.append(Node(f"{name}.conv{at}", conv, () if nodes else (feed,)))
-        nodes.append(Node(f"{name}.relu{at}", ReLU()))
+        nodes.append(Node(f"{name}.conv{index}", conv, () if nodes else (source,)))
+        nodes.append(Node(f"{name}.relu{index}", ReLU()))
     return (
         *nodes,
         Node(f"{name}.flatten", Flatten()),
@@ -41,20 +41,20 @@ def network(name: str, feed: str, trainable: bool = True) -> tuple[Node, ...]:
 
 @cache
 def dqn() -> Model:
-    """Both networks, and what the values should have been."""
-    taken = ("values", "following", "action", "reward")
+    """Return both networks and the temporal-difference loss."""
+    loss_inputs = ("online", "target_net", "action", "reward")
     return Model(
         "dqn",
         {"screen": SCREENS, "next_screen": SCREENS, "action": (), "reward": ()},
         (
-            *network("values", "screen"),
-            *network("following", "next_screen", trainable=False),
-            Node("loss", TemporalDifference(discount=0.99), taken),
+            *network("online", "screen"),
+            *network("target_net", "next_screen", trainable=False),
+            Node("loss", TemporalDifference(discount=0.99), loss_inputs),
         ),
-        Stated(2 * 1_693_362, 2 * 9_352_192, f"{SOURCE}, twice"),
+        PublishedSize(2 * 1_693_362, 2 * 9_352_192, f"{SOURCE}, twice"),
         data={
             "screen": images(ACTIONS),
-            "next_screen": personal_images(ACTIONS, 0),  # much like it, and another one
+            "next_screen": drifting_images(ACTIONS, 0),  # similar to the screen, but different
             "action": labels(ACTIONS),
             "reward": constant(1.0),
         },
@@ -62,12 +62,12 @@ def dqn() -> Model:
 
 
 @cache
-def acting() -> Model:
-    """One network alone, as it is used to choose an action; its loss is not asked for."""
+def dqn_policy() -> Model:
+    """Return one network alone, as it is used to choose an action; its loss is not computed."""
     return Model(
-        "dqn acting",
+        "dqn policy",
         {"screen": SCREENS},
-        (*network("values", "screen"), Node("loss", MeanSquaredError())),
-        Stated(1_693_362, 9_352_192, SOURCE),
+        (*network("online", "screen"), Node("loss", MeanSquaredError())),
+        PublishedSize(1_693_362, 9_352_192, SOURCE),
         data={"screen": images(ACTIONS)},
     )

@@ -5,7 +5,7 @@ from workloads.models.googlenet import emdl_googlenet
 from workloads.models.lenet import emdl_lenet
 from workloads.models.mobilenetv2 import emdl_mobilenetv2
 from workloads.models.squeezenet import emdl_squeezenet
-from workloads.training import SGD, Training, training
+from workloads.training import SGD, TrainingStep, training_step
 
 MODELS = {
     "lenet": emdl_lenet,
@@ -14,21 +14,16 @@ MODELS = {
     "googlenet": emdl_googlenet,
     "mobilenetv2": emdl_mobilenetv2,
 }
-# The study let its rate fall slowly; within the steps of a run that is a constant.
+# The study lowered its learning rate slowly; within the steps of a run it is constant.
 OPTIMIZER = SGD(learning_rate=0.01, momentum=0.9, weight_decay=5e-4)
 OPTIMIZERS = {"mobilenetv2": SGD(learning_rate=1e-5, momentum=0.9, weight_decay=4e-5)}
 
 
-def step(name: str, batch: int) -> Training:
-    """One step of one of its models."""
-    return training(MODELS[name](), batch, OPTIMIZERS.get(name, OPTIMIZER))
+def cpu_job() -> TrainingStep:
+    """Return the job that the study ran on every core set and clock, which it does not name.
 
-
-def cpu_job() -> Training:
-    """The job that the study ran on every core set and clock, which it does not name.
-
-    Taken to be one step of AlexNet with 16 samples. The job took four big cores at the highest
-    clock 2.0 s and 3.55 W; that step took a Meizu 16T 2.27 s and 3.6 W above idle, and no other
-    step whose power is known comes near to both.
+    We take it to be one step of AlexNet with 16 samples. The job took 2.0 s and 3.55 W on four big
+    cores at the highest clock; that step took 2.27 s and 3.6 W above idle on a Meizu 16T, and no
+    other step whose power is known comes near to both.
     """
-    return step("alexnet", 16)
+    return training_step(emdl_alexnet(), 16, OPTIMIZER)

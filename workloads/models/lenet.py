@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from workloads.data import dark_images
-from workloads.graph import Model, Node, Stated
+from workloads.data_columns import images_from_0_to_1
+from workloads.graph import Model, Node, PublishedSize
 from workloads.layers import (
     AvgPool,
     Conv2d,
@@ -15,12 +15,12 @@ from workloads.layers import (
     SoftmaxCrossEntropy,
     Tanh,
 )
-from workloads.models.blocks import FEW_CLASSES, classified
+from workloads.models.blocks import STUDY_CLASSES, classifier_head
 
 
 @cache
-def lenet(side: int = 28, classes: int = FEW_CLASSES) -> Model:
-    """LeNet-5 (LeCun et al. 1998) as it is taught: every map of conv2 sees all of conv1."""
+def lenet(side: int = 28, classes: int = STUDY_CLASSES) -> Model:
+    """Return LeNet-5 (LeCun et al. 1998) as it is taught: conv2 reads all channels of conv1."""
     return Model(
         "lenet",
         {"image": (1, side, side)},
@@ -36,18 +36,20 @@ def lenet(side: int = 28, classes: int = FEW_CLASSES) -> Model:
             Node("tanh3", Tanh()),
             Node("fc2", Linear(84)),
             Node("tanh4", Tanh()),
-            *classified(classes),
+            *classifier_head(classes),
         ),
-        Stated(61_706, 416_520, "LeCun et al. 1998: about 60,000 parameters; 61,706 as taught"),
+        PublishedSize(
+            61_706, 416_520, "LeCun et al. 1998: about 60,000 parameters; 61,706 as taught"
+        ),
     )
 
 
 @cache
 def emdl_lenet() -> Model:
-    """As EMDL'21 coded it; its published times contain the quirks.
+    """Return EMDL'21's version; its published times include its errors.
 
-    No activation stands between the convolutions, and conv2 was never handed to the optimizer, so
-    it is frozen and only passes gradients on to conv1.
+    There is no activation between the convolutions, and conv2 was never passed to the optimizer: it
+    is frozen, and gradients only flow through it to conv1.
     """
     return Model(
         "emdl-lenet",
@@ -64,6 +66,6 @@ def emdl_lenet() -> Model:
             Node("fc2", Linear(10)),
             Node("loss", SoftmaxCrossEntropy()),
         ),
-        Stated(349_980, 2_212_000, "EMDL'21 as coded: 0.35 M parameters, 2.21 MMAC"),
-        data={"image": dark_images(FEW_CLASSES)},
+        PublishedSize(349_980, 2_212_000, "EMDL'21 as coded: 0.35 M parameters, 2.21 MMAC"),
+        data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

@@ -1,9 +1,9 @@
-"""SqueezeNet 1.0 (Iandola et al. 2016), which two of the studies had, and EMDL'21's form of it."""
+"""SqueezeNet 1.0 (Iandola et al. 2016), used by two of the studies, and EMDL'21's version of it."""
 
 from functools import cache
 
-from workloads.data import dark_images
-from workloads.graph import Model, Node, Stated
+from workloads.data_columns import images_from_0_to_1
+from workloads.graph import Model, Node, PublishedSize
 from workloads.layers import (
     Concat,
     Conv2d,
@@ -14,26 +14,26 @@ from workloads.layers import (
     MaxPool,
     SoftmaxCrossEntropy,
 )
-from workloads.models.blocks import CLASSES, FEW_CLASSES, conv_relu
+from workloads.models.blocks import IMAGENET_CLASSES, STUDY_CLASSES, conv_relu
 
 
 def fire(name: str, squeeze: int, expand: int) -> tuple[Node, ...]:
-    """Squeeze to few channels, expand by two kinds of windows, join."""
+    """Return a fire module: squeeze to few channels, expand by 1x1 and 3x3, concatenate."""
     return (
         *conv_relu(f"{name}.squeeze", squeeze, 1),
-        *conv_relu(f"{name}.expand1", expand, 1, feed=f"{name}.squeeze"),
-        *conv_relu(f"{name}.expand3", expand, 3, feed=f"{name}.squeeze"),
+        *conv_relu(f"{name}.expand1", expand, 1, source=f"{name}.squeeze"),
+        *conv_relu(f"{name}.expand3", expand, 3, source=f"{name}.squeeze"),
         Node(name, Concat(), (f"{name}.expand1", f"{name}.expand3")),
     )
 
 
 @cache
-def squeezenet(side: int = 224, classes: int = CLASSES) -> Model:
-    """Eight fire modules between two convolutions.
+def squeezenet(side: int = 224, classes: int = IMAGENET_CLASSES) -> Model:
+    """Return eight fire modules between two convolutions.
 
-    The second pool keeps a last column of windows that hang over the edge, as the authors' does.
-    Behind the last convolution they put a ReLU; it is left out, since it stops learning for good
-    whenever all of its outputs fall below zero, and costs next to nothing.
+    The second pool keeps a last column of windows that extend over the edge, as the authors' does.
+    The authors' ReLU after the last convolution is left out: it ends all learning as soon as all of
+    its outputs are negative, and costs next to nothing.
     """
     source = "Iandola et al. 2016; torchvision's squeezenet1_0, 224x224, 1000 classes"
     return Model(
@@ -58,7 +58,7 @@ def squeezenet(side: int = 224, classes: int = CLASSES) -> Model:
             Node("flatten", Flatten()),
             Node("loss", SoftmaxCrossEntropy()),
         ),
-        Stated(1_248_424, 818_924_576, source),
+        PublishedSize(1_248_424, 818_924_576, source),
     )
 
 
@@ -73,10 +73,10 @@ def _bare_fire(name: str, squeeze: int, expand: int) -> tuple[Node, ...]:
 
 @cache
 def emdl_squeezenet() -> Model:
-    """As EMDL'21 coded it, with 10 classes; its published times contain the quirks.
+    """Return EMDL'21's version, with 10 classes; its published times include its errors.
 
-    The stride 2 of conv1 was carried into conv2; there is no activation anywhere, and no softmax,
-    so that the logarithm is taken of raw numbers and the loss was not a number.
+    The stride 2 of conv1 was carried into conv2; there is no activation anywhere, and no softmax:
+    the loss takes the logarithm of raw values and is not a number.
     """
     return Model(
         "emdl-squeezenet",
@@ -95,11 +95,11 @@ def emdl_squeezenet() -> Model:
             Node("pool7", MaxPool(3, 2, "same")),
             *_bare_fire("fire8", 64, 256),
             Node("conv2", Conv2d(10, 1, stride=2)),
-            # Coded as a 14x14 window; over the 7x7 pixels that are left the framework cuts it.
+            # Coded as a 14x14 window; the framework crops it to the 7x7 pixels that are left.
             Node("pool8", GlobalAvgPool()),
             Node("flatten", Flatten()),
             Node("loss", CrossEntropy()),
         ),
-        Stated(740_554, 787_411_968, "EMDL'21 as coded: 0.74 M parameters, 787.41 MMAC"),
-        data={"image": dark_images(FEW_CLASSES)},
+        PublishedSize(740_554, 787_411_968, "EMDL'21 as coded: 0.74 M parameters, 787.41 MMAC"),
+        data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

@@ -1,9 +1,9 @@
-"""Models of text: a character LSTM, characters by LSTM and convolution, BERT, seq2seq."""
+"""Models of text: a character LSTM, a character LSTM with convolutions, BERT, seq2seq."""
 
 from functools import cache
 
-from workloads.data import labels, token_class, tokens
-from workloads.graph import TARGET, Model, Node, Stated
+from workloads.data_columns import class_tokens, labels, tokens
+from workloads.graph import TARGET, Model, Node, PublishedSize
 from workloads.layers import (
     GELU,
     LSTM,
@@ -13,74 +13,74 @@ from workloads.layers import (
     Dropout,
     Embedding,
     Flatten,
-    LastMoment,
+    LastTimeStep,
     LayerNorm,
     Linear,
-    Positions,
-    RepeatMoment,
+    PositionEmbedding,
+    RepeatVector,
     Reshape,
     SoftmaxCrossEntropy,
     Tanh,
 )
-from workloads.models.blocks import FEW_CLASSES, classified, conv_relu
+from workloads.models.blocks import STUDY_CLASSES, classifier_head, conv_relu
 
-CHARACTERS = 65  # of the collected Shakespeare
-BERT_SYMBOLS, BERT_FEATURES, BERT_LAYERS, BERT_HEADS = 30_522, 768, 12, 12
-LANGUAGE_SYMBOLS, STATES = 32_000, 2048
+CHARACTERS = 65  # in the collected works of Shakespeare
+BERT_VOCABULARY, BERT_FEATURES, BERT_LAYERS, BERT_HEADS = 30_522, 768, 12, 12
+SEQ2SEQ_VOCABULARY, STATES = 32_000, 2048
 
 
 @cache
-def char_lstm(moments: int = 50) -> Model:
-    """Karpathy's char-rnn in its default size: two LSTMs of 128, the next character at each moment.
+def char_lstm(time_steps: int = 50) -> Model:
+    """Return Karpathy's char-rnn in its default size: two LSTMs of 128 predict the next character.
 
-    The table of symbols has 128 features, as in its TensorFlow edition.
+    The embedding has 128 features, as in its TensorFlow port.
     """
     source = "char-rnn (Karpathy 2015), 2 x 128, 65 characters: 279,873 by hand"
     macs = 50 * (2 * 4 * 128 * 256 + 128 * CHARACTERS)
     return Model(
         "char-lstm",
-        {"text": (moments,)},
+        {"text": (time_steps,)},
         (
-            Node("symbols", Embedding(CHARACTERS, 128)),
+            Node("tokens", Embedding(CHARACTERS, 128)),
             Node("lstm1", LSTM(128)),
             Node("lstm2", LSTM(128)),
-            *classified(CHARACTERS),
+            *classifier_head(CHARACTERS),
         ),
-        Stated(279_873, macs, source),
+        PublishedSize(279_873, macs, source),
     )
 
 
 @cache
-def char_cnn(moments: int = 30, classes: int = FEW_CLASSES) -> Model:
-    """Whose text is it? An LSTM, and convolutions over its states as an image of moments.
+def char_cnn(time_steps: int = 30, classes: int = STUDY_CLASSES) -> Model:
+    """Return a classifier of texts: an LSTM, and convolutions over its states as an image.
 
-    The TX2 study says of its model: LSTM and convolution, 1 M parameters, 23 M multiply-adds,
-    Shakespeare. The sizes are ours, chosen to have the same.
+    The TX2 study describes its model as LSTM and convolution, 1 M parameters, 23 M multiply-adds,
+    Shakespeare. The layer sizes are ours, chosen to match these totals.
     """
     source = "arXiv 1906.04278, table of models: 1 M parameters, 23 M multiply-adds"
     return Model(
         "char-cnn",
-        {"text": (moments,)},
+        {"text": (time_steps,)},
         (
-            Node("symbols", Embedding(CHARACTERS, 64)),
+            Node("tokens", Embedding(CHARACTERS, 64)),
             Node("lstm", LSTM(320)),
-            Node("as_image", Reshape((1, moments, 320))),
+            Node("as_image", Reshape((1, time_steps, 320))),
             *conv_relu("conv1", 32, 5, 2),
             *conv_relu("conv2", 32, 3, 2),
             Node("flatten", Flatten()),
-            *classified(classes),
+            *classifier_head(classes),
         ),
-        Stated(711_850, 22_768_640, source),
-        data={"text": token_class(CHARACTERS, classes), TARGET: labels(classes)},
+        PublishedSize(711_850, 22_768_640, source),
+        data={"text": class_tokens(CHARACTERS, classes), TARGET: labels(classes)},
     )
 
 
-def _transformer(name: str, feed: str) -> tuple[Node, ...]:
-    """Attention and two full connections, a shortcut past each, normalised behind it."""
+def _transformer(name: str, source: str) -> tuple[Node, ...]:
+    """Return attention and two fully connected layers, each with a shortcut and a layer norm."""
     return (
-        Node(f"{name}.attention", Attention(BERT_HEADS), (feed,)),
+        Node(f"{name}.attention", Attention(BERT_HEADS), (source,)),
         Node(f"{name}.dropout1", Dropout(0.1)),
-        Node(f"{name}.add1", Add(), (f"{name}.dropout1", feed)),
+        Node(f"{name}.add1", Add(), (f"{name}.dropout1", source)),
         Node(f"{name}.norm1", LayerNorm(epsilon=1e-12)),
         Node(f"{name}.wide", Linear(4 * BERT_FEATURES)),
         Node(f"{name}.gelu", GELU()),
@@ -92,36 +92,36 @@ def _transformer(name: str, feed: str) -> tuple[Node, ...]:
 
 
 @cache
-def bert(moments: int = 512, classes: int = 2) -> Model:
-    """BERT-base (Devlin et al. 2019) that says yes or no about a text.
+def bert(time_steps: int = 512, classes: int = 2) -> Model:
+    """Return BERT-base (Devlin et al. 2019) as a binary classifier of texts.
 
-    Where the authors read the first moment, this reads the last, at the same cost. It has as many
-    positions as the text is long, 512 at most.
+    The authors read the first time step, this model the last, at the same cost. It has one position
+    per token of the text, at most 512.
     """
     source = "Devlin et al. 2019: 110 M; 109,482,240 with its pooler, and 1,538 for the answer"
     nodes = [
-        Node("symbols", Embedding(BERT_SYMBOLS, BERT_FEATURES), ("text",)),
+        Node("tokens", Embedding(BERT_VOCABULARY, BERT_FEATURES), ("text",)),
         Node("segments", Embedding(2, BERT_FEATURES), ("segment",)),
-        Node("sum", Add(), ("symbols", "segments")),
-        Node("positions", Positions()),
+        Node("sum", Add(), ("tokens", "segments")),
+        Node("positions", PositionEmbedding()),
         Node("norm", LayerNorm(epsilon=1e-12)),
         Node("dropout", Dropout(0.1)),
     ]
-    for at in range(1, BERT_LAYERS + 1):
-        nodes += _transformer(f"layer{at}", nodes[-1].name)
+    for index in range(1, BERT_LAYERS + 1):
+        nodes += _transformer(f"layer{index}", nodes[-1].name)
     nodes += [
-        Node("last", LastMoment()),
+        Node("last", LastTimeStep()),
         Node("pooler", Linear(BERT_FEATURES)),
         Node("tanh", Tanh()),
-        *classified(classes),
+        *classifier_head(classes),
     ]
     return Model(
         "bert",
-        {"text": (moments,), "segment": (moments,)},
+        {"text": (time_steps,), "segment": (time_steps,)},
         tuple(nodes),
-        Stated(109_483_778, 48_318_973_440, source),
+        PublishedSize(109_483_778, 48_318_973_440, source),
         data={
-            "text": token_class(BERT_SYMBOLS, classes),
+            "text": class_tokens(BERT_VOCABULARY, classes),
             "segment": tokens(2),
             TARGET: labels(classes),
         },
@@ -129,29 +129,29 @@ def bert(moments: int = 512, classes: int = 2) -> Model:
 
 
 @cache
-def seq2seq(moments: int = 128) -> Model:
-    """Translation (Cho et al. 2014): the last state of one text is at hand all through another.
+def seq2seq(time_steps: int = 128) -> Model:
+    """Return a translator (Cho et al. 2014): the decoder reads the encoder's last state throughout.
 
-    The TX2 study says of its model: two layers of LSTM, 348 M parameters, 28 G multiply-adds. The
-    sizes are ours, chosen to have the same: 2048 states, two languages of 32,000 symbols.
+    The TX2 study describes its model as two layers of LSTM, 348 M parameters, 28 G multiply-adds.
+    The sizes are ours, chosen to match: 2048 states, two languages of 32,000 tokens.
     """
     source = "arXiv 1906.04278, table of models: 348 M parameters, 28 G multiply-adds"
     return Model(
         "seq2seq",
-        {"source": (moments,), "given": (moments,)},
+        {"source": (time_steps,), "target_text": (time_steps,)},
         (
-            Node("source_symbols", Embedding(LANGUAGE_SYMBOLS, STATES), ("source",)),
+            Node("source_tokens", Embedding(SEQ2SEQ_VOCABULARY, STATES), ("source",)),
             Node("encoder1", LSTM(STATES)),
             Node("encoder2", LSTM(STATES)),
-            Node("meaning", LastMoment()),
-            Node("at_hand", RepeatMoment(moments)),
-            Node("given_symbols", Embedding(LANGUAGE_SYMBOLS, STATES), ("given",)),
-            Node("both", Concat(axis=1), ("given_symbols", "at_hand")),
+            Node("context", LastTimeStep()),
+            Node("repeated", RepeatVector(time_steps)),
+            Node("target_tokens", Embedding(SEQ2SEQ_VOCABULARY, STATES), ("target_text",)),
+            Node("both", Concat(axis=1), ("target_tokens", "repeated")),
             Node("decoder1", LSTM(STATES)),
             Node("decoder2", LSTM(STATES)),
-            Node("symbols", Linear(LANGUAGE_SYMBOLS)),
+            Node("logits", Linear(SEQ2SEQ_VOCABULARY)),
             Node("loss", SoftmaxCrossEntropy()),
         ),
-        Stated(347_667_712, 27_715_960_832, source),
-        data={"source": tokens(LANGUAGE_SYMBOLS), "given": tokens(LANGUAGE_SYMBOLS)},
+        PublishedSize(347_667_712, 27_715_960_832, source),
+        data={"source": tokens(SEQ2SEQ_VOCABULARY), "target_text": tokens(SEQ2SEQ_VOCABULARY)},
     )

@@ -1,4 +1,4 @@
-"""What every noun that travels has in common: frozen, strict, known by digest."""
+"""Base class for immutable, strictly validated messages, and SHA-256 digests of content."""
 
 import hashlib
 import json
@@ -7,38 +7,38 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-# Made once: a sweep takes a hundred thousand digests.
+# Created once: a sweep computes a hundred thousand digests.
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
 
 
-class Noun(BaseModel):
-    """A frozen value; two nouns with equal content are the same noun."""
+class WireModel(BaseModel):
+    """A frozen value without unknown fields, NaN or infinity; values of equal content are equal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def digest_of(content: Any) -> str:
-    """Identify JSON-like content: equal content, equal digest, on every machine and version."""
+    """Return the SHA-256 of JSON-like content; equal on every machine and in every version."""
     return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
 
 
-def digest_begun(parts: Sequence[str]) -> Callable[[str], str]:
-    """The digest of a list of texts that lacks its last: give that, as often as needed.
+def digest_with_prefix(parts: Sequence[str]) -> Callable[[str], str]:
+    """Return a function that digests a list of texts with this prefix and one more text.
 
-    `digest_begun([a, b])(c)` is `digest_of([a, b, c])`, at a fraction of its price.
+    `digest_with_prefix([a, b])(c)` equals `digest_of([a, b, c])` at a fraction of the time.
     """
-    begun = hashlib.sha256(f"{_CANONICAL.encode(list(parts))[:-1]},".encode())
+    prefix = hashlib.sha256(f"{_CANONICAL.encode(list(parts))[:-1]},".encode())
 
-    def ended(last: str) -> str:
-        whole = begun.copy()
-        whole.update(f"{_CANONICAL.encode(last)}]".encode())
-        return whole.hexdigest()
+    def digest(last: str) -> str:
+        complete = prefix.copy()
+        complete.update(f"{_CANONICAL.encode(last)}]".encode())
+        return complete.hexdigest()
 
-    return ended
+    return digest
 
 
 def digest_of_bytes(content: bytes) -> str:
-    """Identify a file by its bytes."""
+    """Return the SHA-256 of the bytes of a file."""
     return hashlib.sha256(content).hexdigest()

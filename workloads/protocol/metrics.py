@@ -1,7 +1,7 @@
-"""What was observed, where it comes from, and whether it may count.
+"""The metrics of a run, each with its provenance: measured on a phone or a host, or simulated.
 
-No simulated number may pass for a measured one: a metric cannot exist without its provenance,
-and nothing is derived across classes.
+A metric cannot exist without its provenance, and no metric is derived from values of different
+provenance, so a simulated number is never taken for a measured one.
 """
 
 import re
@@ -11,37 +11,37 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from workloads.noun import Noun
+from workloads.protocol.base import WireModel
 
 
 class Source(StrEnum):
-    """Where a number was made."""
+    """Where a number comes from."""
 
-    PHONE = "phone"
-    HOST = "host"
-    SIMULATED = "simulated"
-
-
-class Model(StrEnum):
-    """How far a simulated number can be trusted."""
-
-    FITTED = "fitted"
-    EXTRAPOLATED = "extrapolated"
+    PHONE = "phone"  # measured on a physical phone
+    HOST = "host"  # measured on a computer that acts as a phone
+    SIMULATED = "simulated"  # computed by a virtual phone
 
 
-class Provenance(Noun):
-    """The class of a number; simulated ones name their model, fitted ones its error."""
+class SimulationModel(StrEnum):
+    """How a simulated number was computed."""
+
+    FITTED = "fitted"  # to published measurements; its error is known
+    EXTRAPOLATED = "extrapolated"  # beyond them; its error is not known
+
+
+class Provenance(WireModel):
+    """The source of a number; a simulated one names its model, a fitted one its relative error."""
 
     source: Source
-    model: Model | None = None
+    model: SimulationModel | None = None
     error_rel: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _only_simulations_have_models(self) -> Self:
+    def _check_model_and_error(self) -> Self:
         if (self.source is Source.SIMULATED) != (self.model is not None):
-            raise ValueError("a model is named for simulated numbers, and only for those")
-        if (self.model is Model.FITTED) != (self.error_rel is not None):
-            raise ValueError("a fitted model, and only a fitted one, states its error")
+            raise ValueError("simulated numbers, and only those, name a model")
+        if (self.model is SimulationModel.FITTED) != (self.error_rel is not None):
+            raise ValueError("fitted numbers, and only those, state an error")
         return self
 
     def __str__(self) -> str:
@@ -52,47 +52,49 @@ class Provenance(Noun):
         return f"{self.source.value} ({self.model.value}, ±{self.error_rel:.0%})"
 
 
-class Provenances(Noun):
-    """Where a phone's figures come from, per family; None means that it offers none."""
+class Provenances(WireModel):
+    """The provenance of a phone's metrics by family; None: it has no metric of that family."""
 
     time: Provenance | None
     clock: Provenance | None
     heat: Provenance | None
     energy: Provenance | None
 
-    def of_family(self, family: str) -> Provenance | None:
-        """Look a family up by the name that the metric catalogue uses."""
-        found: Provenance | None = getattr(self, family)
-        return found
+    def for_family(self, family: str) -> Provenance | None:
+        """Return the provenance of a family of metrics."""
+        provenance: Provenance | None = getattr(self, family)
+        return provenance
 
 
-COARSE_GRADE = "coarse"  # the gauge was too slow, or is only guessed
+COARSE_GRADE = "coarse"  # the fuel gauge is slow, or its sign and unit are guessed
 
 
-class Metric(Noun):
-    """One figure of one run."""
+class Metric(WireModel):
+    """One metric of one run."""
 
     name: str
     value: float
     unit: str
     provenance: Provenance
-    grade: str = Field(default="", max_length=16, description="of an energy: how it was found")
+    grade: str = Field(
+        default="", max_length=16, description="of an energy: the quality of its source"
+    )
 
     @property
-    def ranks(self) -> bool:
-        """Whether it may say that one phone is better than another."""
+    def rankable(self) -> bool:
+        """Whether it may be used to rank phones."""
         return self.grade != COARSE_GRADE
 
 
-_WHICH = re.compile(r"[A-Za-z0-9_]{1,40}")
+_INSTANCE = re.compile(r"[A-Za-z0-9_]{1,40}")
 Family = Literal["time", "clock", "heat", "energy"]
 
 
 @dataclass(frozen=True)
 class MetricKind:
-    """One row of the table of metrics: what a figure says and how it is made.
+    """One row of the table of metrics: meaning and formula.
 
-    The family decides the provenance: a phone that offers no such family has no such figure.
+    The family decides the provenance: a phone without this family has no such metric.
     """
 
     unit: str
@@ -100,7 +102,7 @@ class MetricKind:
     text: str
     formula: str
     higher_is_better: bool = False
-    per: str = ""  # what there is one of each for, such as cores; its number follows the name
+    per: str = ""  # set if there is one value per core or per rail; its number follows the name
 
 
 def _time(unit: str, text: str, formula: str, **more: Any) -> MetricKind:
@@ -111,184 +113,180 @@ def _energy(unit: str, text: str, formula: str, **more: Any) -> MetricKind:
     return MetricKind(unit, "energy", text, formula, **more)
 
 
-def _held(what: str) -> MetricKind:
-    return _time("MB", f"memory taken for {what} before the first step", "bytes / 2^20")
+def _memory(what: str) -> MetricKind:
+    return _time("MB", f"memory for {what}, allocated before the first step", "bytes / 2^20")
 
 
-# The one list of figures that a report may carry. t is the time of a step, N the number of steps
-# in the timed part, T its length; sums go over all windows, so no step is left out.
+# All metrics that a report may carry. t is the time of a step, N the number of steps in the timed
+# part, T its length. Sums are over all windows, so no step is left out.
 METRICS: dict[str, MetricKind] = {
     "step_ms": _time("ms", "median time of one step", "median over steps of t"),
-    "step_p90_ms": _time("ms", "time that nine of ten windows stay under", "90 % quantile of t"),
-    "load_ms": _time("ms", "bringing the next batch, a step", "sum of load / N"),
-    "forward_ms": _time("ms", "forward pass and loss, a step", "sum of forward / N"),
-    "backward_ms": _time("ms", "backward pass, a step", "sum of backward / N"),
-    "update_ms": _time("ms", "the optimizer's pass, a step", "sum of update / N"),
+    "step_p90_ms": _time(
+        "ms", "step time that 90 % of the windows do not exceed", "90 % quantile of t"
+    ),
+    "load_ms": _time("ms", "time to load the next batch, per step", "sum of load / N"),
+    "forward_ms": _time("ms", "time of forward pass and loss, per step", "sum of forward / N"),
+    "backward_ms": _time("ms", "time of the backward pass, per step", "sum of backward / N"),
+    "update_ms": _time("ms", "time of the optimizer's update, per step", "sum of update / N"),
     "samples_per_s": _time(
         "1/s",
-        "training samples a second, over the whole run",
-        "samples a step * N / sum of t",
+        "training samples per second over the whole run",
+        "samples per step * N / sum of t",
         higher_is_better=True,
     ),
     "gflops": _time(
         "GFLOP/s",
-        "arithmetic of the plan divided by the median step time",
-        "FLOPs a step / median of t; 2 n^3 / t for a product",
+        "floating-point operations of a step divided by the median step time",
+        "FLOPs per step / median of t; for a matrix product 2 n^3 / t",
         higher_is_better=True,
     ),
-    "soak_s": _time("s", "time until heat and clocks were steady", "start of the steady part"),
-    "sustained_share": _time(
+    "time_to_steady_s": _time(
+        "s", "time until temperature and clocks are steady", "start of the steady part"
+    ),
+    "sustained_speed_ratio": _time(
         "",
-        "speed of the run's last minute, as a share of its first minute's",
+        "speed in the last minute divided by the speed in the first minute",
         "first_minute_step_ms / last_minute_step_ms",
         higher_is_better=True,
     ),
     "first_minute_step_ms": _time(
-        "ms", "median step time of the run's first minute", "median of t, first 60 s"
+        "ms", "median step time in the first minute of the run", "median of t, first 60 s"
     ),
     "last_minute_step_ms": _time(
-        "ms", "median step time of the run's last minute", "median of t, last 60 s"
+        "ms", "median step time in the last minute of the run", "median of t, last 60 s"
     ),
     "copy_share": _time(
         "",
-        "share of a step that only moves data",
+        "share of a step that is spent moving data",
         "(load + traced operations that copy or gather) / step; on OpenCL, sum of copy / sum of t",
     ),
     "copy_ms": _time(
         "ms",
-        "moving data to and from the OpenCL device, a step",
+        "time of copies to and from the OpenCL device, per step",
         "events: start to end of copies / N",
     ),
     "queue_ms": _time(
         "ms",
-        "commands that stood in the device's queue with nothing running before them, a step",
-        "events, later of queued and last end, to start / N",
+        "time in which commands are queued while the OpenCL device is idle, per step",
+        "events: from the later of enqueued and previous end, to start / N",
     ),
     "compute_ms": _time(
-        "ms", "kernels running on the OpenCL device, a step", "events: start to end of kernels / N"
+        "ms",
+        "time of kernels on the OpenCL device, per step",
+        "events: start to end of kernels / N",
     ),
     "build_ms": _time(
-        "ms", "building the OpenCL kernels, before the first step", "sum of clBuildProgram"
+        "ms", "time to build the OpenCL kernels before the first step", "sum of clBuildProgram"
     ),
     "step_similarity": _time(
         "",
-        "how alike the traced steps are, operation by operation; 1 is the same step over and over",
-        "mean over steps of sum(min(d, m)) / sum(max(d, m)), d an operation's time, m its median",
+        "similarity of the traced steps, operation by operation; 1 if all are equal",
+        "mean over steps of sum(min(d, m)) / sum(max(d, m)); d: an operation's time, m: its median",
         higher_is_better=True,
     ),
     "cpu_util_pct": _time(
-        "%", "how busy the run's cores were, on average", "100 * busy ticks / all ticks"
+        "%", "mean utilisation of the run's cores", "100 * busy ticks / all ticks"
     ),
     "core_util_pct": _time(
-        "%", "how busy each core was", "100 * busy ticks / all ticks", per="core"
+        "%", "utilisation of a core", "100 * busy ticks / all ticks", per="core"
     ),
     "core_idle_share": _time(
-        "", "share of time in which a core did nothing at all", "time at 0 % / T", per="core"
+        "", "share of time in which a core is completely idle", "time at 0 % / T", per="core"
     ),
-    "gpu_util_pct": _time("%", "how busy the GPU was, on average", "mean over time of its busy %"),
+    "gpu_util_pct": _time("%", "mean utilisation of the GPU", "mean over time of its busy %"),
     "sampler_share": _time(
-        "", "what sampling took of one core", "processor time of the sampler / T"
+        "", "share of one core that the sampler uses", "CPU time of the sampler / T"
     ),
     "sampler_late_ms": _time(
-        "ms", "how late 99 of 100 readings were at most", "99 % quantile of lateness"
+        "ms", "delay that 99 % of the sensor readings do not exceed", "99 % quantile of the delay"
     ),
-    "loss_first": _time("", "loss at first", "mean over the first round through the data"),
-    "loss_last": _time("", "loss at last", "mean over the last round through the data"),
+    "loss_first": _time("", "loss at the start", "mean over the first epoch"),
+    "loss_last": _time("", "loss at the end", "mean over the last epoch"),
     "accuracy_first": _time(
-        "", "accuracy at the first evaluation", "right answers / all", higher_is_better=True
+        "",
+        "accuracy at the first evaluation",
+        "correct samples / all samples",
+        higher_is_better=True,
     ),
     "accuracy_last": _time(
-        "", "accuracy at the last evaluation", "right answers / all", higher_is_better=True
+        "",
+        "accuracy at the last evaluation",
+        "correct samples / all samples",
+        higher_is_better=True,
     ),
-    "peak_rss_mb": _time("MB", "most memory that the runner held", "highest resident set / 2^20"),
-    "parameter_mb": _held("parameters"),
-    "gradient_mb": _held("gradients"),
-    "state_mb": _held("the optimizer's state"),
-    "activation_mb": _held("what the backward pass needs"),
-    "workspace_mb": _held("the operations' own use"),
-    "input_mb": _held("a batch"),
-    "dataset_mb": _held("the data set"),
+    "peak_rss_mb": _time("MB", "peak memory of the runner", "highest resident set / 2^20"),
+    "parameter_mb": _memory("parameters"),
+    "gradient_mb": _memory("gradients"),
+    "state_mb": _memory("the optimizer's state"),
+    "activation_mb": _memory("activations that the backward pass needs"),
+    "workspace_mb": _memory("temporary data of operations"),
+    "input_mb": _memory("one batch"),
+    "dataset_mb": _memory("the data set"),
     "swapped_mb": _time(
-        "MB", "memory that went to swap during the run", "highest - earlier of SwapTotal - SwapFree"
+        "MB",
+        "memory that was swapped out during the run",
+        "maximum - start of (SwapTotal - SwapFree)",
     ),
     "time_to_throttle_s": MetricKind(
         "s",
         "clock",
-        "time until a clock fell below what the run began with",
-        "first of three readings below 97 % of the clock of the first 10 s",
+        "time until a clock drops below its value at the start",
+        "first of three consecutive readings below 97 % of the clock in the first 10 s",
         higher_is_better=True,
     ),
-    "clock_held_share": MetricKind(
+    "pinned_clock_share": MetricKind(
         "",
         "clock",
-        "share of the run that the clocks stayed as asked",
-        "time at the asked clock / T, worst policy",
+        "share of the run in which the clocks stay at the requested value",
+        "time at the requested clock / T, of the worst policy",
         higher_is_better=True,
     ),
-    "start_temp_c": MetricKind("°C", "heat", "hottest CPU zone when the run began", "one look"),
-    "peak_temp_c": MetricKind("°C", "heat", "hottest CPU zone during the run", "highest reading"),
+    "start_temp_c": MetricKind(
+        "°C", "heat", "hottest CPU zone at the start of the run", "one reading"
+    ),
+    "peak_temp_c": MetricKind("°C", "heat", "hottest CPU zone during the run", "maximum reading"),
     "energy_j": _energy(
         "J",
-        "energy of the whole phone in the run, from battery and port",
-        "trapezoids of battery current * voltage + port current * voltage",
+        "energy of the whole phone during the run, from battery and charging port",
+        "trapezoidal sum of battery current * voltage + port current * voltage",
     ),
     "energy_net_j": _energy(
-        "J", "that energy less what the phone draws at rest", "energy - idle power * T"
+        "J", "energy_j minus the energy of the idle phone", "energy - idle power * T"
     ),
     "idle_power_w": _energy(
-        "W", "what the phone drew at rest in the same state", "median before the run"
+        "W", "power of the idle phone in the same state", "median before the run"
     ),
-    "energy_per_step_mj": _energy("mJ", "that energy divided by the steps", "energy / N"),
-    "energy_per_sample_mj": _energy(
-        "mJ", "that energy divided by the samples", "energy / (N * samples a step)"
-    ),
+    "energy_per_step_mj": _energy("mJ", "energy per step", "energy / N"),
+    "energy_per_sample_mj": _energy("mJ", "energy per sample", "energy / (N * samples per step)"),
     "power_w": _energy("W", "mean power of the run", "energy / T"),
     "rail_power_w": _energy(
-        "W", "mean power of a part of the board", "energy of its meter / T", per="rail"
+        "W", "mean power of a power rail", "energy of its meter / T", per="rail"
     ),
     "steps_per_charge": _energy(
         "",
-        "steps that a full battery would last for",
-        "stated capacity * mean voltage / energy of a step",
+        "steps per full battery charge",
+        "nominal capacity * mean voltage / energy per step",
         higher_is_better=True,
     ),
 }
 
 
-def kind_of(name: str) -> MetricKind | None:
-    """The row of a figure; `core_util_pct.4` is core 4's."""
-    base, dot, which = name.partition(".")
+def metric_kind(name: str) -> MetricKind | None:
+    """Return the row of a metric; `core_util_pct.4` is that of core 4."""
+    base, dot, instance = name.partition(".")
     kind = METRICS.get(base)
-    if kind is None or bool(dot) != bool(kind.per) or (dot and not _WHICH.fullmatch(which)):
+    if kind is None or bool(dot) != bool(kind.per) or (dot and not _INSTANCE.fullmatch(instance)):
         return None
     return kind
 
 
 def metrics_table() -> str:
-    """The table of metrics as Markdown."""
+    """Return the table of metrics as Markdown."""
     rows = [
         f"| `{name}{'.N' if kind.per else ''}` | {kind.unit} | {kind.family} | {kind.text}"
-        f"{f', by {kind.per}' if kind.per else ''} | {kind.formula} |"
+        f"{f', per {kind.per}' if kind.per else ''} | {kind.formula} |"
         for name, kind in METRICS.items()
     ]
     return "\n".join(
         ("| metric | unit | family | meaning | formula |", "|---|---|---|---|---|", *rows)
-    )
-
-
-class Standing(StrEnum):
-    """Whether a run may count."""
-
-    VALID = "valid"
-    SUSPECT = "suspect"
-    VOID = "void"
-
-
-class Verdict(Noun):
-    """The judgement between what was asked (Condition) and what was so (Readings)."""
-
-    standing: Standing
-    reasons: tuple[str, ...] = ()
-    finding: bool = Field(
-        default=False, description="void for what ran, not for the phone: again would be the same"
     )

@@ -1,6 +1,7 @@
-"""What a phone is and can do, and how names such as `big4` or `mid` turn into its cores and clocks.
+"""What a phone is and can do, and how names such as `big4` or `mid` select its cores and clocks.
 
-Clusters come from the kernel's own grouping and capacity, never from 'the first four are small'.
+Clusters and capacities are the kernel's; that the first four cores are the little ones is never
+assumed.
 """
 
 import re
@@ -9,21 +10,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from workloads.fault import Refused
-from workloads.measure import Provenances
-from workloads.noun import Noun
+from workloads.protocol.base import WireModel
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.metrics import Provenances
 
 
 class ControlLevel(StrEnum):
-    """How much of a phone's state the farm holds; comparisons never mix levels unasked."""
+    """How much of a phone's state can be set; comparisons mix levels only on request."""
 
-    OBSERVED = "observed"
+    OBSERVED = "observed"  # nothing can be set, only read
     PARTIAL = "partial"
-    CONTROLLED = "controlled"
+    CONTROLLED = "controlled"  # clocks, cores and charging can be set
 
 
-class Cluster(Noun):
-    """Cores that share one clock: a cpufreq policy."""
+class Cluster(WireModel):
+    """Cores that share a clock: a cpufreq policy."""
 
     policy: int
     cpus: tuple[int, ...]
@@ -31,41 +32,41 @@ class Cluster(Noun):
     ladder_khz: tuple[int, ...] = Field(description="ascending")
 
 
-class ThermalZone(Noun):
-    """A temperature sensor, known by its type: zone numbers move between builds and boots."""
+class ThermalZone(WireModel):
+    """A temperature sensor, identified by its type: zone numbers change with builds and boots."""
 
     path: str
     type: str
-    scale: float = Field(description="multiply the node's number by this to get °C")
+    scale: float = Field(description="°C per unit of the node")
 
 
-class Gpu(Noun):
-    """The graphics processor: its name, and the folder of its clock with the steps it has."""
+class Gpu(WireModel):
+    """The GPU, the sysfs folder of its clock, and the steps of that clock."""
 
     name: str
-    folder: str = Field(description="devfreq folder, which counts in Hz")
+    folder: str = Field(description="devfreq folder; its clocks are in Hz")
     ladder_khz: tuple[int, ...] = Field(description="ascending")
     writable: bool = False
 
 
-class Switch(Noun):
-    """A kernel node with two positions."""
+class ChargingSwitch(WireModel):
+    """A kernel node that switches charging off and on."""
 
     path: str
     off: str
     on: str
 
 
-class Gauge(Noun):
-    """How the battery's gauge speaks, found by what it said at rest and under load."""
+class FuelGauge(WireModel):
+    """Sign, unit and period of the fuel gauge, calibrated from readings at rest and under load."""
 
-    discharge_sign: Literal[-1, 1] = Field(description="sign of current_now while it discharges")
-    unit_a: float = Field(gt=0, description="multiply current_now by this to get amperes")
-    period_s: float = Field(ge=0, description="how often it says something new")
+    discharge_sign: Literal[-1, 1] = Field(description="sign of current_now while discharging")
+    unit_a: float = Field(gt=0, description="amperes per unit of current_now")
+    period_s: float = Field(ge=0, description="time between new values")
 
 
-class PhoneFacts(Noun):
-    """What a probe learned. Passive; keyed by the phone's own serial, not its adb address."""
+class PhoneFacts(WireModel):
+    """What the probe found out about a phone, keyed by its own serial, not by its adb address."""
 
     serial: str
     model: str
@@ -75,57 +76,62 @@ class PhoneFacts(Noun):
     ram_mb: int
     clusters: tuple[Cluster, ...]
     cpu_zones: tuple[ThermalZone, ...]
-    slow_zone: ThermalZone | None = None
-    zones: tuple[ThermalZone, ...] = Field(default=(), description="all that can be believed")
+    body_zone: ThermalZone | None = None
+    zones: tuple[ThermalZone, ...] = Field(default=(), description="all with plausible values")
     gpu: Gpu | None = None
-    charging: Switch | None = None
-    gauge: Gauge | None = Field(default=None, description="None until the phone has worked once")
-    shell_cpus: tuple[int, ...] = Field(default=(), description="what the shell's cpuset leaves")
-    fixed_performance: bool = Field(default=False, description="the framework offers its own clock")
-    opponents: tuple[str, ...] = Field(default=(), description="daemons that set clocks as well")
+    charging: ChargingSwitch | None = None
+    gauge: FuelGauge | None = Field(default=None, description="None until the first run")
+    shell_cpus: tuple[int, ...] = Field(default=(), description="cores in the cpuset of the shell")
+    fixed_performance: bool = Field(
+        default=False, description="whether Android offers a fixed-performance mode"
+    )
+    perf_daemons: tuple[str, ...] = Field(
+        default=(), description="vendor daemons that change clocks"
+    )
     rooted: bool
+    clocks_writable: bool = Field(description="whether the CPU clocks can be set")
     control: ControlLevel
-    controlled: tuple[str, ...] = ()
-    uncontrolled: tuple[str, ...] = ()
-    runner: str = Field(description="digest of the runner that answered")
-    runner_absent: str | None = Field(default=None, description="why nothing can run here")
+    controlled: tuple[str, ...] = Field(default=(), description="what can be set, for display")
+    uncontrolled: tuple[str, ...] = Field(default=(), description="what cannot, and why")
+    runner: str = Field(description="digest of the runner on the phone")
+    runner_error: str | None = Field(default=None, description="why the runner cannot run")
     provenance: Provenances | None = None
 
     @property
     def cores(self) -> int:
-        """How many CPUs the phone has."""
+        """The number of CPU cores."""
         return sum(len(cluster.cpus) for cluster in self.clusters)
 
 
-class CoreSet(Noun):
-    """Cores chosen on one phone."""
+class CoreSet(WireModel):
+    """A set of cores of one phone."""
 
     name: str
     cpus: tuple[int, ...]
 
     @property
     def mask(self) -> int:
-        """The affinity mask, as taskset wants it."""
+        """The affinity mask, as taskset expects it."""
         return sum(1 << cpu for cpu in self.cpus)
 
 
 _CORES = re.compile(r"(big|little|all)([1-9]\d?)|(prime)|mask:([0-9a-f]{1,8})")
-CORES_HINT = "write big4, little2, all8, prime or mask:f0"
-FREQ_HINT = "write high, mid, low, free, fixed, a fraction such as 0.8, or an exact 1785600kHz"
-FREE, FIXED = "free", "fixed"  # the governor's choice, and the framework's fixed-performance mode
+CORES_HINT = "use big4, little2, all8, prime or mask:f0"
+FREQ_HINT = "use high, mid, low, free, fixed, a fraction such as 0.8, or an exact 1785600kHz"
+FREE, FIXED = "free", "fixed"  # left to the governor; Android's fixed-performance mode
 _EXACT = re.compile(r"(\d+)kHz")
 _FRACTION_OF = {"high": 1.0, "mid": 0.65, "low": 0.40}
 
 
 def check_cores_name(name: str) -> str:
-    """Accept the name of a core set, for any phone."""
+    """Return the name of a core set if it is valid; whether a phone has it is checked later."""
     if _CORES.fullmatch(name) is None or re.fullmatch(r"mask:0+", name):
         raise ValueError(f"'{name}' is not a core set; {CORES_HINT}")
     return name
 
 
 def check_freq_name(name: str) -> str:
-    """Accept the name of a clock, for any phone."""
+    """Return the name of a clock if it is valid; whether a phone has it is checked later."""
     if name in {*_FRACTION_OF, FREE, FIXED} or _EXACT.fullmatch(name):
         return name
     try:
@@ -139,53 +145,55 @@ def check_freq_name(name: str) -> str:
 def choose_cores(facts: PhoneFacts, name: str) -> CoreSet:
     """Resolve the name of a core set on this phone.
 
-    `bigN` counts every core that is not little, the more numerous kind first, so that a small
-    set does not mix unlike cores: big3 on a 4+3+1 SoC is the three golds, big4 is mask f0.
+    `bigN` counts every core that is not little, the more numerous kind first, so that a small set
+    does not mix different cores: big3 on a 4+3+1 SoC is the three gold cores, big4 is mask f0.
     """
     match = _CORES.fullmatch(check_cores_name(name))
     assert match is not None
     kind, count, prime, mask = match.groups()
-    least = min(cluster.capacity for cluster in facts.clusters)
-    most = max(cluster.capacity for cluster in facts.clusters)
+    lowest = min(cluster.capacity for cluster in facts.clusters)
+    highest = max(cluster.capacity for cluster in facts.clusters)
     ranked = sorted(facts.clusters, key=lambda cluster: (cluster.capacity, cluster.policy))
-    little = [cpu for cluster in ranked if cluster.capacity == least for cpu in cluster.cpus]
-    big = [cpu for cluster in ranked if cluster.capacity > least for cpu in cluster.cpus]
+    little = [cpu for cluster in ranked if cluster.capacity == lowest for cpu in cluster.cpus]
+    big = [cpu for cluster in ranked if cluster.capacity > lowest for cpu in cluster.cpus]
     if mask:
-        known = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
+        cpus = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
         pool = [cpu for cpu in range(32) if int(mask, 16) >> cpu & 1]
-        if not pool or not known.issuperset(pool):
-            raise Refused(f"{facts.model} has no cores {name}; it has cpu{min(known)}-{max(known)}")
+        if not pool or not cpus.issuperset(pool):
+            raise InvalidRequest(
+                f"{facts.model} has no cores {name}; it has cpu{min(cpus)}-{max(cpus)}"
+            )
         return CoreSet(name=name, cpus=tuple(pool))
     if prime:
         fastest = ranked[-1]
-        if most == least or len(ranked) < 3 or len(fastest.cpus) > 1:
-            raise Refused(f"{facts.model} has no prime core")
+        if highest == lowest or len(ranked) < 3 or len(fastest.cpus) > 1:
+            raise InvalidRequest(f"{facts.model} has no prime core")
         return CoreSet(name=name, cpus=fastest.cpus)
     pool = {"big": big, "little": little, "all": big[::-1] + little}[kind]
     if int(count) > len(pool):
         what = "cores" if kind == "all" else f"{kind} cores"
-        raise Refused(f"{facts.model} has {len(pool)} {what}, {name} asks for {count}")
+        raise InvalidRequest(f"{facts.model} has {len(pool)} {what}; {name} needs {count}")
     return CoreSet(name=name, cpus=tuple(sorted(pool[: int(count)])))
 
 
 def choose_clock(cluster: Cluster, name: str) -> int | None:
-    """Resolve the name of a clock to a real ladder step in kHz; None leaves the governor alone."""
-    return choose_step(cluster.ladder_khz, name, f"policy{cluster.policy}")
+    """Resolve the name of a clock to a step of the cluster's ladder in kHz; None: not fixed."""
+    return choose_ladder_step(cluster.ladder_khz, name, f"policy{cluster.policy}")
 
 
-def choose_step(ladder_khz: tuple[int, ...], name: str, whose: str) -> int | None:
-    """Resolve the name of a clock on any ladder; None leaves the governor alone."""
+def choose_ladder_step(ladder_khz: tuple[int, ...], name: str, owner: str) -> int | None:
+    """Resolve the name of a clock to a step of a ladder in kHz; None: not fixed."""
     if check_freq_name(name) in {FREE, FIXED}:
         return None
     if not ladder_khz:
-        raise Refused(f"{whose} tells no clocks; ask for freq: free")
+        raise InvalidRequest(f"{owner} does not report its clocks; use freq: free")
     if exact := _EXACT.fullmatch(name):
-        wanted = int(exact[1])
-        if wanted not in ladder_khz:
-            raise Refused(f"{whose} has no step of {wanted} kHz")
-        return wanted
+        khz = int(exact[1])
+        if khz not in ladder_khz:
+            raise InvalidRequest(f"{owner} has no clock of {khz} kHz; see 'farm phone show'")
+        return khz
     fraction = _FRACTION_OF[name] if name in _FRACTION_OF else float(name)
-    # The lowest two steps of a ladder are parking clocks that the studies left out as well.
+    # The lowest two steps of a ladder are idle clocks, which the studies left out as well.
     steps = ladder_khz[2:] if name == "low" else ladder_khz
-    wanted = round(ladder_khz[-1] * fraction)
-    return min(steps or ladder_khz, key=lambda step: (abs(step - wanted), step))
+    target = round(ladder_khz[-1] * fraction)
+    return min(steps or ladder_khz, key=lambda step: (abs(step - target), step))

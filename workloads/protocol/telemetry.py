@@ -1,55 +1,59 @@
-"""The timeline of a run: traced operations and what was sampled beside them, on one clock. Pure.
+"""The telemetry of a run: traced operations joined with sampled sensors, on one clock.
 
-A course is a quantity that only adds up (energy, busy time, clock times time). What an operation
-had of it is the difference between the course at its end and at its beginning, interpolated: time
-weighs everything. A sampler is slower than most operations, so an operation's figure is as fine as
-the sampling beside it, and the mean over traced steps is what to read.
+Sensors become cumulative series (energy, busy time, clock integrated over time). The share of an
+operation is the difference of the interpolated series between its end and its start. The sampler is
+slower than most operations, so a single operation's value is only as precise as the sampling; use
+the mean over all traced steps.
+
+The telemetry of a run travels as one blob of compressed JSON, in chunks.
 """
 
 import json
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.limits import TELEMETRY_BYTES_MAX
 
-BYTES_MAX = 256 * 1024 * 1024
-COPIES = frozenset({"copy", "gather"})  # kinds of operations that only move data
+COPY_KINDS = frozenset({"copy", "gather"})  # kinds of operations that only move data
+# Names of series; the last two are followed by a cpufreq policy and by the name of a rail.
 ENERGY, BUSY, CLOCK, RAIL = "energy_j", "busy_s", "clock_khz_s.", "rail_j."
 
 
-class Course(NamedTuple):
-    """How much of something had come together by which moment."""
+class CumulativeSeries(NamedTuple):
+    """A quantity that only grows, such as energy, at increasing times."""
 
     t_ns: Sequence[int]
     total: Sequence[float]
 
     def between(self, start_ns: int, end_ns: int) -> float | None:
-        """What came together between two moments; None where nothing was sampled around them."""
-        first, last = self.at(start_ns), self.at(end_ns)
+        """Return the increase between two times; None outside the sampled range."""
+        first, last = self.value_at(start_ns), self.value_at(end_ns)
         return None if first is None or last is None else last - first
 
-    def at(self, t_ns: int) -> float | None:
-        """How much there was at a moment."""
+    def value_at(self, t_ns: int) -> float | None:
+        """Return the interpolated value at a time; None outside the sampled range."""
         if len(self.t_ns) < 2 or not self.t_ns[0] <= t_ns <= self.t_ns[-1]:
             return None
         after = min(bisect_right(self.t_ns, t_ns), len(self.t_ns) - 1)
         start, end = self.t_ns[after - 1], self.t_ns[after]
-        share = (t_ns - start) / (end - start) if end > start else 0.0
-        return self.total[after - 1] + share * (self.total[after] - self.total[after - 1])
+        fraction = (t_ns - start) / (end - start) if end > start else 0.0
+        return self.total[after - 1] + fraction * (self.total[after] - self.total[after - 1])
 
 
-def course_of(points: Sequence[tuple[int, float]]) -> Course:
-    """The course of a value that was read at moments: trapezoids over seconds."""
+def integrate(points: Sequence[tuple[int, float]]) -> CumulativeSeries:
+    """Integrate readings of a value over time in seconds, by the trapezoidal rule."""
     areas = [(b_ns - a_ns) / 1e9 * (a + b) / 2 for (a_ns, a), (b_ns, b) in pairwise(points)]
-    return Course([t_ns for t_ns, _ in points], list(accumulate(areas, initial=0.0)))
+    return CumulativeSeries([t_ns for t_ns, _ in points], list(accumulate(areas, initial=0.0)))
 
 
-class Span(NamedTuple):
+class OpSpan(NamedTuple):
     """One operation in one traced step."""
 
     step: int
@@ -58,32 +62,32 @@ class Span(NamedTuple):
     end_ns: int
 
 
-def spans_of(traces: Iterable[tuple[int, int, int, Sequence[int]]]) -> list[Span]:
-    """Operations with their beginnings and ends; each trace is (step, t_ns, first, ends_ns)."""
+def op_spans(traces: Iterable[tuple[int, int, int, Sequence[int]]]) -> list[OpSpan]:
+    """Return the start and end of each operation; a trace is (step, t_ns, first op, ends_ns)."""
     spans = []
     for step, t_ns, first, ends_ns in traces:
         start = t_ns
         for op, end_ns in enumerate(ends_ns, first):
-            if end_ns >= 0:  # else it took no part
-                spans.append(Span(step, op, start, t_ns + end_ns))
+            if end_ns >= 0:  # a negative end: the operation did not run
+                spans.append(OpSpan(step, op, start, t_ns + end_ns))
                 start = t_ns + end_ns
     return spans
 
 
-def copied_share(spans: Sequence[Span], kinds: Sequence[str]) -> float | None:
-    """The share of traced time that went into operations which only move data."""
+def copy_share(spans: Sequence[OpSpan], kinds: Sequence[str]) -> float | None:
+    """Return the share of the traced time in operations that only move data."""
     total = sum(span.end_ns - span.start_ns for span in spans)
     if not total or any(span.op >= len(kinds) for span in spans):
         return None
-    moved = sum(span.end_ns - span.start_ns for span in spans if kinds[span.op] in COPIES)
+    moved = sum(span.end_ns - span.start_ns for span in spans if kinds[span.op] in COPY_KINDS)
     return moved / total
 
 
-def step_similarity(spans: Sequence[Span]) -> float | None:
-    """How alike traced steps are: the overlap of each with the median step, on average.
+def step_similarity(spans: Sequence[OpSpan]) -> float | None:
+    """Return the mean overlap of the traced steps with the median step; 1 if all are equal.
 
-    The overlap is what both have of every operation's time, over what either has. A step that is
-    half as long again throughout overlaps by two thirds, as does one whose time went elsewhere.
+    The overlap of two steps is the sum over operations of the smaller time, divided by the sum of
+    the larger time. A step in which every operation takes 1.5 times as long overlaps by 2/3.
     """
     steps: dict[int, dict[int, int]] = {}
     for span in spans:
@@ -91,28 +95,63 @@ def step_similarity(spans: Sequence[Span]) -> float | None:
     if len(steps) < 2:
         return None
     ops = {op for times in steps.values() for op in times}
-    usual = {op: median(times.get(op, 0) for times in steps.values()) for op in ops}
+    typical = {op: median(times.get(op, 0) for times in steps.values()) for op in ops}
     overlaps = []
     for times in steps.values():
-        both = sum(min(times.get(op, 0), usual[op]) for op in ops)
-        either = sum(max(times.get(op, 0), usual[op]) for op in ops)
-        overlaps.append(both / either if either else 1.0)
+        smaller = sum(min(times.get(op, 0), typical[op]) for op in ops)
+        larger = sum(max(times.get(op, 0), typical[op]) for op in ops)
+        overlaps.append(smaller / larger if larger else 1.0)
     return sum(overlaps) / len(overlaps)
 
 
 @dataclass(frozen=True)
+class StepWindows:
+    """Windows of consecutive steps, in columns: all of the same length."""
+
+    first: Sequence[int] = ()  # index of the first step
+    n: Sequence[int] = ()  # number of steps
+    t_ns: Sequence[int] = ()  # start
+    ns: Sequence[int] = ()  # duration
+    ns_min: Sequence[int] = ()  # shortest step
+    ns_max: Sequence[int] = ()  # longest step
+
+    @property
+    def step_ms(self) -> list[float | None]:
+        """The mean step time of each window; None for a window without steps."""
+        return [ns / n / 1e6 if n else None for ns, n in zip(self.ns, self.n, strict=True)]
+
+
+SensorValue = int | float | str | None
+
+
+@dataclass(frozen=True)
+class SensorReadings:
+    """Sampled nodes of a phone, in columns by path: one value per time."""
+
+    t_ns: Sequence[int] = ()
+    columns: Mapping[str, Sequence[SensorValue]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Telemetry:
-    """The part of a run's blob that tells of operations."""
+    """The telemetry of one run; parts that were not recorded are empty."""
 
     ops: tuple[tuple[str, str], ...] = ()  # name and kind
-    spans: tuple[Span, ...] = ()
-    courses: Mapping[str, Course] = field(default_factory=dict)
+    traces: Sequence[tuple[int, int, int, Sequence[int]]] = ()  # see op_spans()
+    series: Mapping[str, CumulativeSeries] = field(default_factory=dict)
     cores: int = 1
+    windows: StepWindows = field(default_factory=StepWindows)
+    readings: SensorReadings = field(default_factory=SensorReadings)
+
+    @cached_property
+    def spans(self) -> list[OpSpan]:
+        """Every traced operation, with its start and end."""
+        return op_spans(self.traces)
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """What an operation had, on average over the traced steps; None where nothing was sampled."""
+    """Means of an operation over the traced steps; None where nothing was sampled."""
 
     name: str
     kind: str
@@ -126,19 +165,19 @@ class OpRow:
     rails_w: Mapping[str, float]
 
 
-def join(run: Telemetry) -> tuple[OpRow, ...]:
-    """Join operations and courses: per operation time, share, energy, utilisation and clock."""
-    by_op: dict[int, list[Span]] = {}
+def op_rows(run: Telemetry) -> tuple[OpRow, ...]:
+    """Return time, share, energy, utilisation and clock per operation."""
+    by_op: dict[int, list[OpSpan]] = {}
     for span in run.spans:
         by_op.setdefault(span.op, []).append(span)
     total = sum(span.end_ns - span.start_ns for span in run.spans) or 1
     return tuple(_row(run, op, spans, total) for op, spans in sorted(by_op.items()))
 
 
-def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow:
+def _row(run: Telemetry, op: int, spans: Sequence[OpSpan], total_ns: int) -> OpRow:
     taken_ns = sum(span.end_ns - span.start_ns for span in spans)
-    power_w = _rate(run.courses.get(ENERGY), spans)
-    busy = _rate(run.courses.get(BUSY), spans)
+    power_w = _rate(run.series.get(ENERGY), spans)
+    busy = _rate(run.series.get(BUSY), spans)
     clocks = _rates(run, CLOCK, spans)
     name, kind = run.ops[op] if op < len(run.ops) else (f"operation {op}", "")
     return OpRow(
@@ -149,65 +188,93 @@ def _row(run: Telemetry, op: int, spans: Sequence[Span], total_ns: int) -> OpRow
         share=taken_ns / total_ns,
         energy_mj=None if power_w is None else power_w * taken_ns / len(spans) / 1e6,
         power_w=power_w,
-        # Kernels count in ticks of 10 ms, so a busy core may seem a little busier than it can be.
+        # The kernel counts in ticks of 10 ms, so a busy core may exceed 100 % slightly.
         util_pct=None if busy is None else min(100.0, 100 * busy / run.cores),
         clock_mhz={int(policy): khz / 1000 for policy, khz in clocks.items()},
         rails_w=_rates(run, RAIL, spans),
     )
 
 
-def _rates(run: Telemetry, family: str, spans: Sequence[Span]) -> dict[str, float]:
-    """How fast every course of a family grew, by what follows the family's name."""
-    found = {
-        name.removeprefix(family): _rate(course, spans)
-        for name, course in run.courses.items()
-        if name.startswith(family)
+def _rates(run: Telemetry, prefix: str, spans: Sequence[OpSpan]) -> dict[str, float]:
+    """Return the rate of every series with a prefix, by the rest of its name."""
+    rates = {
+        name.removeprefix(prefix): _rate(series, spans)
+        for name, series in run.series.items()
+        if name.startswith(prefix)
     }
-    return {name: rate for name, rate in found.items() if rate is not None}
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
-def _rate(course: Course | None, spans: Sequence[Span]) -> float | None:
-    """How fast a course grew during some spans, a second; those that nobody sampled do not say."""
-    if course is None:
+def _rate(series: CumulativeSeries | None, spans: Sequence[OpSpan]) -> float | None:
+    """Return the increase of a series per second during the sampled spans."""
+    if series is None:
         return None
     parts = [
-        (grown, (span.end_ns - span.start_ns) / 1e9)
+        (increase, (span.end_ns - span.start_ns) / 1e9)
         for span in spans
-        if (grown := course.between(span.start_ns, span.end_ns)) is not None
+        if (increase := series.between(span.start_ns, span.end_ns)) is not None
     ]
-    seconds = sum(lasted for _, lasted in parts)
-    return sum(grown for grown, _ in parts) / seconds if seconds > 0 else None
+    seconds = sum(duration for _, duration in parts)
+    return sum(increase for increase, _ in parts) / seconds if seconds > 0 else None
 
 
-def write_blob(content: Mapping[str, Any]) -> bytes:
-    """Pack a run's telemetry: JSON, compressed."""
+def pack_telemetry(content: Mapping[str, Any]) -> bytes:
+    """Return a run's telemetry as compressed JSON."""
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
 
 
-def read_blob(blob: bytes) -> dict[str, Any]:
-    """Unpack a run's telemetry; Refused when it is none."""
+def read_telemetry(blob: bytes) -> Telemetry:
+    """Decompress and validate a run's telemetry; raise InvalidRequest if it is malformed."""
     try:
-        unpacking = zlib.decompressobj()
-        content = json.loads(unpacking.decompress(blob, BYTES_MAX))
-        if not isinstance(content, dict) or not unpacking.eof:
+        decompressor = zlib.decompressobj()
+        content = json.loads(decompressor.decompress(blob, TELEMETRY_BYTES_MAX))
+        if not isinstance(content, dict) or not decompressor.eof:
             raise ValueError("not telemetry")
-    except (ValueError, zlib.error, RecursionError):
-        raise Refused("The telemetry of this run cannot be read.") from None
-    return content
+        return _parse(content)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError, zlib.error):
+        raise InvalidRequest("the telemetry of this run cannot be read; it is malformed") from None
 
 
-def telemetry_of(content: Mapping[str, Any]) -> Telemetry:
-    """The operations of an unpacked blob, and what was sampled beside them."""
-    try:
-        names, kinds = content["ops"]["name"], content["ops"]["kind"]
-        return Telemetry(
-            ops=tuple(zip(names, kinds, strict=True)),
-            spans=tuple(spans_of(content["traces"])),
-            courses={
-                name: Course(course["t_ns"], course["total"])
-                for name, course in content["courses"].items()
-            },
-            cores=int(content["cores"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise Refused("This run was not traced: its telemetry tells of no operation.") from None
+def _parse(content: Mapping[str, Any]) -> Telemetry:
+    ops, readings = content.get("ops") or {}, content.get("readings") or {}
+    windows = content.get("windows") or {}
+    columns = dict(zip(readings.get("paths", ()), readings.get("columns", ()), strict=True))
+    return Telemetry(
+        ops=tuple(zip(ops.get("name", ()), ops.get("kind", ()), strict=True)),
+        traces=[_trace(trace) for trace in content.get("traces") or ()],
+        series={
+            name: CumulativeSeries(_integers(columns["t_ns"]), _numbers(columns["total"]))
+            for name, columns in (content.get("series") or {}).items()
+        },
+        cores=int(content.get("cores", 1)),
+        windows=_windows(windows),
+        readings=SensorReadings(
+            _integers(readings.get("t_ns", [])),
+            {str(path): list(column) for path, column in columns.items()},
+        ),
+    )
+
+
+def _windows(columns: Mapping[str, Any]) -> StepWindows:
+    names = [field.name for field in fields(StepWindows)]
+    values = [_integers(columns.get(name, [])) for name in names]
+    if len({len(column) for column in values}) > 1:
+        raise ValueError("columns of different length")
+    return StepWindows(*values)
+
+
+def _trace(trace: Sequence[Any]) -> tuple[int, int, int, Sequence[int]]:
+    step, t_ns, first, ends_ns = trace
+    return *_integers([step, t_ns, first]), _integers(ends_ns)  # type: ignore[return-value]
+
+
+def _integers(values: Any) -> list[int]:
+    if not isinstance(values, list) or not {*map(type, values)} <= {int}:
+        raise ValueError("not a list of integers")
+    return values
+
+
+def _numbers(values: Any) -> list[float]:
+    if not isinstance(values, list) or not {*map(type, values)} <= {int, float}:
+        raise ValueError("not a list of numbers")
+    return values

@@ -1,0 +1,257 @@
+"""Failures, sorted by blame: the blame decides whether a run is repeated, not the code that raises.
+
+FarmError
+├─ InvalidRequest  REQUEST    the request is wrong               never repeated
+│    BadFile · TooLarge
+├─ PhoneTrouble    PHONE      the phone or its cable             repeated on this phone, bounded
+│    Unreachable · Hung · Restarted · ShellFailed
+├─ ConditionUnmet  CONDITION  healthy, but not as requested      repeated later, bounded
+│    TooHot · SensorMissing · ClockSlipped · BatteryLow
+├─ RunnerFailed    RUNNER     our program or the workload        never repeated: it is a finding
+│    NeverStarts · RunnerDied (Killed · DiesLater) · BadOutput
+└─ FarmTrouble     FARM       our own infrastructure             repeated; does not count
+     LeaseLost · PhoneAway · BrokerDown · StoreDown · Interrupted · Cancelled
+
+The docstring of each class is its default message, so it has the form of a message: what is wrong;
+what to do. A report carries a failure as a Fault, whose kind and blame are all that programs use.
+"""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import Field
+
+from workloads.protocol.base import WireModel
+from workloads.protocol.stage import Stage
+from workloads.text import safe_text
+
+
+class Blame(StrEnum):
+    """What has to change before the run can succeed."""
+
+    REQUEST = "request"
+    PHONE = "phone"
+    CONDITION = "condition"
+    RUNNER = "runner"
+    FARM = "farm"
+
+
+class FaultKind(StrEnum):
+    """Every kind of failure that a report can carry; each belongs to one exception class."""
+
+    FARM_ERROR = "farm_error"
+    INVALID_REQUEST = "invalid_request"
+    BAD_FILE = "bad_file"
+    TOO_LARGE = "too_large"
+    PHONE_TROUBLE = "phone_trouble"
+    UNREACHABLE = "unreachable"
+    HUNG = "hung"
+    RESTARTED = "restarted"
+    SHELL_FAILED = "shell_failed"
+    CONDITION_UNMET = "condition_unmet"
+    TOO_HOT = "too_hot"
+    SENSOR_MISSING = "sensor_missing"
+    CLOCK_SLIPPED = "clock_slipped"
+    BATTERY_LOW = "battery_low"
+    RUNNER_FAILED = "runner_failed"
+    RUNNER_DIED = "runner_died"
+    NEVER_STARTS = "never_starts"
+    KILLED = "killed"
+    DIES_LATER = "dies_later"
+    BAD_OUTPUT = "bad_output"
+    FARM_TROUBLE = "farm_trouble"
+    LEASE_LOST = "lease_lost"
+    PHONE_AWAY = "phone_away"
+    BROKER_DOWN = "broker_down"
+    STORE_DOWN = "store_down"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+    ADB_DOWN = "adb_down"
+    BAD_MESSAGE = "bad_message"
+
+
+class Fault(WireModel):
+    """A failure as data, as reports carry it and the store keeps it."""
+
+    blame: Blame
+    kind: FaultKind
+    stage: Stage
+    text: str = Field(max_length=1000, description="for people; programs use kind and blame")
+
+    def __str__(self) -> str:
+        return f"{self.kind} in stage {self.stage}: {self.text}"
+
+
+class FarmError(Exception):
+    """unexpected error; see the log of the service"""
+
+    blame: ClassVar[Blame] = Blame.FARM
+    kind: ClassVar[FaultKind] = FaultKind.FARM_ERROR
+
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__(text or type(self).__doc__)
+
+    def fault(self, stage: Stage) -> Fault:
+        """Return the error as data for a report."""
+        text = safe_text(self, limit=600)
+        return Fault(blame=self.blame, kind=self.kind, stage=stage, text=text)
+
+
+class InvalidRequest(FarmError):
+    """the request cannot be carried out as written; correct it"""
+
+    blame = Blame.REQUEST
+    kind = FaultKind.INVALID_REQUEST
+
+
+class BadFile(InvalidRequest):
+    """the file cannot be used; check its path and content"""
+
+    kind = FaultKind.BAD_FILE
+
+
+class TooLarge(InvalidRequest):
+    """the workload will probably not fit into the phone's memory; 'oversize: try' tries it"""
+
+    kind = FaultKind.TOO_LARGE
+
+
+class PhoneTrouble(FarmError):
+    """the phone or its cable failed; check both"""
+
+    blame = Blame.PHONE
+    kind = FaultKind.PHONE_TROUBLE
+
+
+class Unreachable(PhoneTrouble):
+    """adb does not see the phone; check cable and power"""
+
+    kind = FaultKind.UNREACHABLE
+
+
+class Hung(PhoneTrouble):
+    """the phone did not answer in time; it is tried again"""
+
+    kind = FaultKind.HUNG
+
+
+class Restarted(PhoneTrouble):
+    """the phone restarted during the run; it is tried again"""
+
+    kind = FaultKind.RESTARTED
+
+
+class ShellFailed(PhoneTrouble):
+    """a command failed on the phone"""
+
+    kind = FaultKind.SHELL_FAILED
+
+
+class ConditionUnmet(FarmError):
+    """the phone is healthy but not in the requested state; it is tried again later"""
+
+    blame = Blame.CONDITION
+    kind = FaultKind.CONDITION_UNMET
+
+
+class TooHot(ConditionUnmet):
+    """the phone did not cool down in the time allowed; wait, or raise start_temp_max_c"""
+
+    kind = FaultKind.TOO_HOT
+
+
+class SensorMissing(ConditionUnmet):
+    """no temperature sensor gives a plausible value; check the phone with 'farm phone check'"""
+
+    kind = FaultKind.SENSOR_MISSING
+
+
+class ClockSlipped(ConditionUnmet):
+    """the CPU did not accept the requested clock; try another, or 'freq: free'"""
+
+    kind = FaultKind.CLOCK_SLIPPED
+
+
+class BatteryLow(ConditionUnmet):
+    """the battery is below the requested level; charge the phone"""
+
+    kind = FaultKind.BATTERY_LOW
+
+
+class RunnerFailed(FarmError):
+    """the runner failed"""
+
+    blame = Blame.RUNNER
+    kind = FaultKind.RUNNER_FAILED
+
+
+class RunnerDied(RunnerFailed):
+    """the runner exited without a final record"""
+
+    kind = FaultKind.RUNNER_DIED
+
+
+class NeverStarts(RunnerFailed):
+    """the runner exited before its first step"""
+
+    kind = FaultKind.NEVER_STARTS
+
+
+class Killed(RunnerDied):
+    """the phone killed the runner because memory ran out; use a smaller batch"""
+
+    kind = FaultKind.KILLED
+
+
+class DiesLater(RunnerDied):
+    """the runner exited in the middle of its work"""
+
+    kind = FaultKind.DIES_LATER
+
+
+class BadOutput(RunnerFailed):
+    """the output of the runner breaks its contract"""
+
+    kind = FaultKind.BAD_OUTPUT
+
+
+class FarmTrouble(FarmError):
+    """the infrastructure of the lab failed; the run is repeated"""
+
+    kind = FaultKind.FARM_TROUBLE
+
+
+class LeaseLost(FarmTrouble):
+    """the phone was leased again in the meantime; this attempt is abandoned"""
+
+    kind = FaultKind.LEASE_LOST
+
+
+class PhoneAway(FarmTrouble):
+    """the phone is not connected to this host at the moment; the run is dispatched again"""
+
+    kind = FaultKind.PHONE_AWAY
+
+
+class BrokerDown(FarmTrouble):
+    """the broker cannot be reached; check that it runs"""
+
+    kind = FaultKind.BROKER_DOWN
+
+
+class StoreDown(FarmTrouble):
+    """the store cannot be reached; check that it runs"""
+
+    kind = FaultKind.STORE_DOWN
+
+
+class Interrupted(FarmTrouble):
+    """the agent stopped before the run had ended; the run is repeated"""
+
+    kind = FaultKind.INTERRUPTED
+
+
+class Cancelled(FarmTrouble):
+    """the run was cancelled"""
+
+    kind = FaultKind.CANCELLED

@@ -1,0 +1,39 @@
+"""Whether a workload fitted into a phone's memory, derived from a run's fault and metrics."""
+
+from enum import StrEnum
+
+from workloads.protocol.faults import Fault, FaultKind
+from workloads.protocol.metrics import Metric
+
+SWAPPED_MIN_MB = 16.0  # less may come from another process
+# What the runner takes besides its plan: code, stacks, and the workspace that its threads share,
+# which only the engine knows. BERT with eight threads takes the most of all workloads: half of it.
+ENGINE_OVERHEAD_MB = 32.0
+
+
+class MemoryOutcome(StrEnum):
+    """Whether a workload fitted into a phone's memory."""
+
+    FITS = "fits"
+    SWAPS = "swaps"
+    TOO_LARGE = "predicted too large"  # therefore not tried
+    NEVER_STARTS = "never starts"
+    KILLED = "killed"
+    DIES_LATER = "dies later"
+
+
+_FAULT_OUTCOMES = {
+    FaultKind.TOO_LARGE: MemoryOutcome.TOO_LARGE,
+    FaultKind.NEVER_STARTS: MemoryOutcome.NEVER_STARTS,
+    FaultKind.KILLED: MemoryOutcome.KILLED,
+    FaultKind.DIES_LATER: MemoryOutcome.DIES_LATER,
+}
+
+
+def memory_outcome(fault: Fault | None, metrics: dict[str, Metric]) -> MemoryOutcome | None:
+    """Return what a run shows about memory; None if it failed for another reason."""
+    if fault is not None:
+        return _FAULT_OUTCOMES.get(fault.kind)
+    swapped = metrics.get("swapped_mb")
+    has_swapped = swapped is not None and swapped.value >= SWAPPED_MIN_MB
+    return MemoryOutcome.SWAPS if has_swapped else MemoryOutcome.FITS

@@ -1,0 +1,227 @@
+"""The verdict on a run: valid, suspect or void, with one coded reason per objection.
+
+Agents write codes and values, and programs decide on the codes. Only `reason_text` turns a reason
+into a sentence.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from string import Formatter
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from workloads.protocol.base import WireModel
+
+
+class Validity(StrEnum):
+    """Whether a run counts."""
+
+    VALID = "valid"  # it counts
+    SUSPECT = "suspect"  # it does not count and is not repeated
+    VOID = "void"  # it does not count and is repeated
+
+
+class ReasonCode(StrEnum):
+    """Every objection to a run, and every remark."""
+
+    PHONE_RESTARTED = "phone_restarted"
+    # Did the run do the work of its workload?
+    LOSS_MISSING = "loss_missing"
+    LOSS_NOT_FINITE = "loss_not_finite"
+    LOSS_TOO_FEW_STEPS = "loss_too_few_steps"
+    LOSS_DID_NOT_FALL = "loss_did_not_fall"
+    NO_PARAMETER_CHANGED = "no_parameter_changed"
+    TENSOR_CHANGES_MISSING = "tensor_changes_missing"
+    TENSORS_UNCHANGED = "tensors_unchanged"
+    COUNT_MISSING = "count_missing"
+    COUNT_MISMATCH = "count_mismatch"
+    ANSWER_ERROR_MISSING = "answer_error_missing"
+    ANSWER_WRONG = "answer_wrong"
+    BACKEND_FALLBACK = "backend_fallback"
+    # Cores
+    WRONG_CORES = "wrong_cores"
+    THREAD_ON_OTHER_CORES = "thread_on_other_cores"
+    UTILISATION_CLAMPED = "utilisation_clamped"
+    # Temperature
+    START_TEMP_UNKNOWN = "start_temp_unknown"
+    START_TOO_WARM = "start_too_warm"
+    NO_TEMP_READINGS = "no_temp_readings"
+    SENSOR_FROZEN = "sensor_frozen"
+    SAMPLING_GAP = "sampling_gap"
+    BODY_WARMED = "body_warmed"
+    NOT_STEADY = "not_steady"
+    # Length
+    TOO_FEW_STEPS = "too_few_steps"
+    TOO_SHORT = "too_short"
+    # Disturbances
+    PHONE_SLEPT = "phone_slept"
+    OTHER_CORES_BUSY = "other_cores_busy"
+    OWN_CORES_SHARED = "own_cores_shared"
+    CHARGED = "charged"
+    SWAPPED = "swapped"
+    CANARY_CHANGED = "canary_changed"
+    CANARY_DRIFTED = "canary_drifted"
+    # Clocks
+    CLOCKS_UNVERIFIED = "clocks_unverified"
+    CLOCKS_NOT_PINNED = "clocks_not_pinned"
+    CLOCKS_ONLY_SAMPLED = "clocks_only_sampled"
+    CLOCK_CAPPED = "clock_capped"
+    COOLING_DEVICE_ACTIVE = "cooling_device_active"
+    FIXED_CLOCK_UNSTEADY = "fixed_clock_unsteady"
+    GPU_CLOCK_UNVERIFIED = "gpu_clock_unverified"
+    GPU_CLOCK_NOT_PINNED = "gpu_clock_not_pinned"
+    # Energy; never counts against the times
+    ENERGY_NOT_READ = "energy_not_read"
+    ENERGY_GAUGE_FROZEN = "energy_gauge_frozen"
+    ENERGY_CHARGER_NOT_READ = "energy_charger_not_read"
+    ENERGY_IMPLAUSIBLE = "energy_implausible"
+    ENERGY_GAUGE_GUESSED = "energy_gauge_guessed"
+    ENERGY_GAUGE_SLOW = "energy_gauge_slow"
+    USB_PORT_SATURATED = "usb_port_saturated"
+
+
+# One sentence per code; the fields in braces are the reason's values.
+REASON_TEXTS: dict[ReasonCode, str] = {
+    ReasonCode.PHONE_RESTARTED: "the phone restarted during the run",
+    ReasonCode.LOSS_MISSING: "the runner trained but reported no loss",
+    ReasonCode.LOSS_NOT_FINITE: "the loss is not finite: {first} at the start, {last} at the end",
+    ReasonCode.LOSS_TOO_FEW_STEPS: "too few steps to tell whether the loss falls",
+    ReasonCode.LOSS_DID_NOT_FALL: "the loss did not fall: {first} at the start, {last} at the end",
+    ReasonCode.NO_PARAMETER_CHANGED: "the runner trained but changed no parameter",
+    ReasonCode.TENSOR_CHANGES_MISSING: "the runner did not report which trained tensors changed",
+    ReasonCode.TENSORS_UNCHANGED: "{unchanged} of {trained} trained tensors did not change",
+    ReasonCode.COUNT_MISSING: (
+        "the runner did not report its {quantity}; the catalogue has {expected}"
+    ),
+    ReasonCode.COUNT_MISMATCH: (
+        "the runner counted {counted} {quantity}; the catalogue has {expected}"
+    ),
+    ReasonCode.ANSWER_ERROR_MISSING: "the runner did not report the error of its result",
+    ReasonCode.ANSWER_WRONG: "the result has an error of {error:.1g} relative to its terms",
+    ReasonCode.BACKEND_FALLBACK: "another backend executed {count} of the operations",
+    ReasonCode.WRONG_CORES: "the runner ran on cores {actual} instead of {requested}",
+    ReasonCode.THREAD_ON_OTHER_CORES: (
+        "thread {tid} was allowed to run on cores {actual} instead of {requested}"
+    ),
+    ReasonCode.UTILISATION_CLAMPED: (
+        "the scheduler clamped the utilisation to {clamp} of {limit} (uclamp.max)"
+    ),
+    ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
+    ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
+    ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
+    ReasonCode.SENSOR_FROZEN: "the CPU temperature stayed at {temp_c:.1f} °C under load",
+    ReasonCode.SAMPLING_GAP: "no sensor was read for {gap_s:.1f} s of the run",
+    ReasonCode.BODY_WARMED: "the phone's body warmed by {rise_c:.1f} °C during a cold run",
+    ReasonCode.NOT_STEADY: "temperature and clocks did not become steady within the run",
+    ReasonCode.TOO_FEW_STEPS: "{steps} steps were measured; {requested} were requested",
+    ReasonCode.TOO_SHORT: "{seconds:.1f} s were measured; {requested_s:.0f} s were requested",
+    ReasonCode.PHONE_SLEPT: "the phone was suspended for {seconds:.1f} s of the run",
+    ReasonCode.OTHER_CORES_BUSY: "other work kept the unused cores {busy_pct:.0f} % busy",
+    ReasonCode.OWN_CORES_SHARED: "other work took {busy_pct:.0f} % of the run's own cores",
+    ReasonCode.CHARGED: "the battery charged for {share:.0%} of the run",
+    ReasonCode.SWAPPED: "{swapped_mb:.0f} MB were swapped out during the run",
+    ReasonCode.CANARY_CHANGED: (
+        "the phone's speed changed: the canary after the run differs by {change:+.1%} in time"
+    ),
+    ReasonCode.CANARY_DRIFTED: (
+        "the phone's speed drifted: its canary differs by {change:+.1%} in time from its history"
+    ),
+    ReasonCode.CLOCKS_UNVERIFIED: "the CPU clocks could not be verified over the run",
+    ReasonCode.CLOCKS_NOT_PINNED: (
+        "the CPU clocks were as requested for only {share:.1%} of the run"
+    ),
+    ReasonCode.CLOCKS_ONLY_SAMPLED: (
+        "the CPU clocks were only sampled: the kernel has no time_in_state"
+    ),
+    ReasonCode.CLOCK_CAPPED: (
+        "policy{policy} was capped at {khz} kHz; {requested_khz} kHz were requested"
+    ),
+    ReasonCode.COOLING_DEVICE_ACTIVE: "cooling device {name} was active",
+    ReasonCode.FIXED_CLOCK_UNSTEADY: (
+        "the fixed-performance clock was steady for only {share:.1%} of the run"
+    ),
+    ReasonCode.GPU_CLOCK_UNVERIFIED: "the GPU clock could not be verified over the run",
+    ReasonCode.GPU_CLOCK_NOT_PINNED: (
+        "the GPU clock was as requested for only {share:.1%} of the run"
+    ),
+    ReasonCode.ENERGY_NOT_READ: "no energy: the battery current was not read",
+    ReasonCode.ENERGY_GAUGE_FROZEN: "no energy: the battery gauge did not change",
+    ReasonCode.ENERGY_CHARGER_NOT_READ: "no energy: the charger's current could not be read",
+    ReasonCode.ENERGY_IMPLAUSIBLE: "no energy: a mean of {power_w:.2f} W is implausible",
+    ReasonCode.ENERGY_GAUGE_GUESSED: "coarse energy: sign and unit of the gauge are guessed",
+    ReasonCode.ENERGY_GAUGE_SLOW: "coarse energy: the gauge gave {values} values during the run",
+    ReasonCode.USB_PORT_SATURATED: (
+        "the USB port delivered its maximum; the battery supplied the rest"
+    ),
+}
+
+ValueName = Annotated[str, Field(pattern=r"^[a-z_]{1,32}$")]
+ReasonValue = int | float | Annotated[str, Field(max_length=120)]
+
+
+class Reason(WireModel):
+    """One objection or remark: a code, its consequence, and the observed values."""
+
+    code: ReasonCode
+    validity: Validity = Field(description="the verdict that this reason alone would lead to")
+    values: dict[ValueName, ReasonValue] = Field(default_factory=dict, max_length=8)
+
+    @classmethod
+    def void(cls, code: ReasonCode, **values: ReasonValue) -> Self:
+        """Return a reason that makes the run void."""
+        return cls(code=code, validity=Validity.VOID, values=values)
+
+    @classmethod
+    def suspect(cls, code: ReasonCode, **values: ReasonValue) -> Self:
+        """Return a reason that makes the run suspect."""
+        return cls(code=code, validity=Validity.SUSPECT, values=values)
+
+    @classmethod
+    def remark(cls, code: ReasonCode, **values: ReasonValue) -> Self:
+        """Return a remark that does not affect the verdict."""
+        return cls(code=code, validity=Validity.VALID, values=values)
+
+    @property
+    def text(self) -> str:
+        """The reason as a sentence, without a full stop."""
+        return reason_text(self.code, [self.values])
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def reason_text(code: ReasonCode, occurrences: Sequence[Mapping[str, ReasonValue]]) -> str:
+    """Render reasons of one code as one sentence with the range of each value."""
+    try:
+        return "".join(
+            literal + ("" if name is None else _range(name, spec or "", occurrences))
+            for literal, name, spec, _ in Formatter().parse(REASON_TEXTS[code])
+        )
+    except (KeyError, ValueError, TypeError):  # values from a host that do not fit the sentence
+        return str(code)
+
+
+def _range(name: str, spec: str, occurrences: Sequence[Mapping[str, ReasonValue]]) -> str:
+    values = [values[name] for values in occurrences]
+    numbers = [value for value in values if not isinstance(value, str)]
+    if len(numbers) < len(values):
+        return " or ".join(dict.fromkeys(map(str, values)))
+    low, high = format(min(numbers), spec), format(max(numbers), spec)
+    return low if low == high else f"{low} to {high}"
+
+
+class Verdict(WireModel):
+    """Whether a run counts: the requested condition compared with what was observed."""
+
+    validity: Validity
+    reasons: tuple[Reason, ...] = Field(default=(), max_length=100)
+    deterministic: bool = Field(
+        default=False,
+        description="void because of the workload itself; a repetition would end the same",
+    )
+
+    @property
+    def text(self) -> str:
+        """All reasons as one line."""
+        return "; ".join(reason.text for reason in self.reasons)

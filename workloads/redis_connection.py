@@ -1,0 +1,72 @@
+"""The connection to Redis, which both sides use; errors of Redis become BrokerDown."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from workloads.protocol.faults import BrokerDown, InvalidRequest
+
+TIMEOUT_S, CONNECT_TIMEOUT_S, HEALTH_CHECK_S = 10, 3, 30
+
+
+def without_password(url: str) -> str:
+    """Return a broker URL without its password, for display."""
+    return re.sub(r"//[^@/]*@", "//***@", url)
+
+
+class RedisConnection:
+    """A connection to the broker, opened when it is first needed."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        # The type stubs cover all protocols and decodings at once; only one is used here.
+        try:
+            self._redis: Any = redis.Redis.from_url(
+                url,
+                protocol=2,
+                socket_timeout=TIMEOUT_S,
+                socket_connect_timeout=CONNECT_TIMEOUT_S,
+                health_check_interval=HEALTH_CHECK_S,
+            )
+        except ValueError as error:
+            shown = without_password(url)
+            raise InvalidRequest(f"the broker URL {shown} is invalid: {error}") from error
+
+    def check(self) -> None:
+        """Raise BrokerDown if the broker does not answer."""
+        with self._translated():
+            self._redis.ping()
+
+    def allows_anonymous_access(self) -> bool:
+        """Whether a client without a user name and a password may use the broker."""
+        anonymous = redis.Redis.from_url(
+            re.sub(r"//[^@/]*@", "//", self.url), protocol=2, socket_timeout=CONNECT_TIMEOUT_S
+        )
+        try:
+            anonymous.ping()
+        except redis.AuthenticationError:
+            return False
+        except redis.RedisError as error:
+            if any(code in str(error) for code in ("NOAUTH", "NOPERM", "DENIED")):
+                return False
+            raise BrokerDown(
+                f"the broker at {without_password(self.url)} fails: {error}"
+            ) from error
+        finally:
+            anonymous.close()
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._redis.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.RedisError, OSError) as error:
+            shown = without_password(self.url)
+            raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error
