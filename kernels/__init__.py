@@ -1,1 +1,1 @@
-"""What runs on the phone: the runner, its contract and (by digest) its builds."""
+"""What runs on the phone: the runner, its training engine, and the OpenCL kernels."""

@@ -1,10 +1,10 @@
-"""The tuner: which way to multiply, with which numbers, is fastest for a shape on a device.
+"""The autotuner: finds the fastest matmul variant and its parameters for a shape on a device.
 
-The search knows no device: whoever has one times candidates for it, this computer through pyopencl
-or a phone through its runner. It starts from each way's usual numbers, and from what was best for
-other shapes, and changes one at a time; the best few then run against each other. What it finds is
-a text file, which the runner reads too (kernels/runner/runner.h), and holds for one device, one
-driver and one state of the kernels.
+The search has no device: a caller times candidates for it, through pyopencl on this computer or
+through the runner on a phone. It starts from the default parameters of each variant and from the
+winners of other shapes, and changes one parameter at a time; the best few then compete again. The
+result is a text file that the runner reads too (kernels/runner/runner.h). It is valid for one
+device, one driver and one version of the kernels.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,21 +15,22 @@ from itertools import product
 from math import prod
 from pathlib import Path
 
-from workloads.fault import BadFile
-from workloads.noun import digest_of_bytes
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
 
 FORMAT = "farmhand-tuned 2"
-FILE = "sgemm.cl"
+SOURCE_FILE = "sgemm.cl"
 BYTES_MAX = 256 * 1024
 FINALISTS = 3
-_EXPLORED = 2  # ways whose numbers are looked into
+_EXPLORED_VARIANTS = 2  # variants whose parameters are varied
+_FAILED = float("inf")
 
-Numbers = Mapping[str, int]
+Params = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Shape:
+class MatmulShape:
     """A product C = op(A) op(B): C is m x n, the depth is k."""
 
     m: int
@@ -40,41 +41,42 @@ class Shape:
 
     @property
     def flops(self) -> int:
-        """A multiply-add is two."""
+        """Floating-point operations; a multiply-add counts as two."""
         return 2 * self.m * self.n * self.k
 
     @property
     def letters(self) -> str:
         """NN, NT, TN or TT."""
-        return "".join("T" if turned else "N" for turned in (self.transposed_a, self.transposed_b))
+        flags = (self.transposed_a, self.transposed_b)
+        return "".join("T" if transposed else "N" for transposed in flags)
 
     @property
     def label(self) -> str:
-        """512x512x512 NT."""
+        """Sizes and transposes, e.g. 512x512x512 NT."""
         return f"{self.m}x{self.n}x{self.k} {self.letters}"
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A way with its numbers."""
+class MatmulCandidate:
+    """A variant with its parameters."""
 
-    way: str
-    numbers: tuple[tuple[str, int], ...]
+    variant: str
+    params: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, way: str, numbers: Numbers) -> "Candidate":
-        """The same numbers make the same candidate, in whatever order."""
-        return cls(way, tuple(sorted(numbers.items())))
+    def of(cls, variant: str, params: Params) -> "MatmulCandidate":
+        """Sort the parameters, so that their order does not matter."""
+        return cls(variant, tuple(sorted(params.items())))
 
     @property
     def label(self) -> str:
-        """As it is written: WAY NAME=VALUE ..."""
-        return " ".join((self.way, *(f"{name}={value}" for name, value in self.numbers)))
+        """VARIANT NAME=VALUE ..., as in a tuning file."""
+        return " ".join((self.variant, *(f"{name}={value}" for name, value in self.params)))
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a device has room for."""
+class OpenCLLimits:
+    """What an OpenCL device has room for."""
 
     local_bytes: int
     max_group: int
@@ -82,17 +84,17 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedMatmul:
     """The winner for one shape."""
 
-    shape: Shape
-    candidate: Candidate
+    shape: MatmulShape
+    candidate: MatmulCandidate
     gflops: float
     tried: int
 
 
-# Per way: the numbers to begin with first, and what else is worth a look.
-SPACE: dict[str, dict[str, tuple[int, ...]]] = {
+# Parameters per variant: the default first, then the other values to try.
+SEARCH_SPACE: dict[str, dict[str, tuple[int, ...]]] = {
     "direct": {
         "MR": (4, 6, 8),
         "NR": (16, 8),
@@ -104,7 +106,7 @@ SPACE: dict[str, dict[str, tuple[int, ...]]] = {
     "packed": {
         "MR": (6, 4, 8),
         "NR": (16, 8, 24),
-        "STRIPS": (4, 1, 16),
+        "PANELS": (4, 1, 16),
         "PACK_A": (0, 1),
         "DEEP": (1, 2),
         "WIDE": (8, 4),
@@ -123,123 +125,128 @@ SPACE: dict[str, dict[str, tuple[int, ...]]] = {
     "image": {"MR": (8, 4), "GX": (8, 16), "GY": (1, 8)},
     "vector": {},
 }
-Timer = Callable[[Sequence[Candidate], int], Mapping[Candidate, float]]  # seconds; absent: failed
+# Seconds per candidate; a candidate that could not be launched is absent.
+CandidateTimer = Callable[[Sequence[MatmulCandidate], int], Mapping[MatmulCandidate, float]]
 
 
-def everything(shape: Shape, limits: Limits) -> list[Candidate]:
-    """Every candidate for a shape that a device can hold."""
+def all_candidates(shape: MatmulShape, limits: OpenCLLimits) -> list[MatmulCandidate]:
+    """List every candidate for a shape that a device has room for."""
     return [
-        Candidate.of(way, dict(zip(space, values, strict=True)))
-        for way, space in SPACE.items()
-        if _suits(way, shape)
+        MatmulCandidate.of(variant, dict(zip(space, values, strict=True)))
+        for variant, space in SEARCH_SPACE.items()
+        if _suits(variant, shape)
         for values in product(*space.values())
-        if fits(way, dict(zip(space, values, strict=True)), limits)
+        if fits(variant, dict(zip(space, values, strict=True)), limits)
     ]
 
 
 def search(
-    shape: Shape,
-    limits: Limits,
-    timed: Timer,
+    shape: MatmulShape,
+    limits: OpenCLLimits,
+    timer: CandidateTimer,
     in_time: Callable[[], bool] = lambda: True,
-    known: Iterable[Tuned] = (),
-) -> tuple[Candidate, float, int]:
-    """The fastest candidate, its seconds, and how many were tried; it ends early when told to.
+    known: Iterable[TunedMatmul] = (),
+) -> tuple[MatmulCandidate, float, int]:
+    """Return the fastest candidate, its seconds, and how many were tried.
 
-    What is `known` to be best for other shapes on this device is looked at first.
+    `known` are winners for other shapes on this device; they are tried first. The search stops
+    early once `in_time` returns False.
     """
-    seen: dict[Candidate, float] = {}
+    times: dict[MatmulCandidate, float] = {}
 
-    def look(wanted: Sequence[Candidate]) -> None:
-        fresh = [each for each in wanted if each not in seen]
-        seen.update({each: float("inf") for each in fresh} | dict(timed(fresh, 1)))
+    def measure(wanted: Sequence[MatmulCandidate]) -> None:
+        fresh = [candidate for candidate in wanted if candidate not in times]
+        times.update(dict.fromkeys(fresh, _FAILED) | dict(timer(fresh, 1)))
 
-    begin = dict.fromkeys((*map(_usual, SPACE), *(each.candidate for each in known)))
-    look([each for each in begin if _suits(each.way, shape) and _is_whole(each, limits)])
-    ways = sorted({each.way for each in seen}, key=lambda way: min(_of(way, seen).values()))
-    for way in ways[:_EXPLORED]:
-        for _ in range(2):  # once more from where the first round ended
-            for name in SPACE[way]:
+    start = dict.fromkeys((*map(_default, SEARCH_SPACE), *(winner.candidate for winner in known)))
+    measure([one for one in start if _suits(one.variant, shape) and _is_valid(one, limits)])
+    variants = sorted(
+        {one.variant for one in times}, key=lambda name: min(_of(name, times).values())
+    )
+    for variant in variants[:_EXPLORED_VARIANTS]:
+        for _ in range(2):  # a second pass starts from the best of the first
+            for name in SEARCH_SPACE[variant]:
                 if in_time():
-                    look(list(_beside(_best(_of(way, seen)), name, limits)))
-    finalists = sorted(seen, key=seen.__getitem__)[:FINALISTS]
-    last = timed([each for each in finalists if seen[each] < float("inf")], 3)
+                    measure(list(_neighbours(_fastest(_of(variant, times)), name, limits)))
+    finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
+    last = timer([one for one in finalists if times[one] < _FAILED], 3)
     if not last:
-        raise BadFile(f"nothing could be launched for {shape.label}")
-    winner = min(last, key=last.__getitem__)
-    return winner, last[winner], len(seen)
+        raise BadFile(f"no candidate could be launched for {shape.label}")
+    winner = _fastest(last)
+    return winner, last[winner], len(times)
 
 
-def fits(way: str, numbers: Numbers, limits: Limits) -> bool:
-    """Whether a device has room: both matrices have a tile, and a group its items."""
-    side = numbers.get("TILE", 0)
-    group = max(side * side // 4, numbers.get("GX", 1) * numbers.get("GY", 1))
-    room = 2 * 4 * side * side <= limits.local_bytes and group <= limits.max_group
-    return room and (limits.images or way != "image")
+def fits(variant: str, params: Params, limits: OpenCLLimits) -> bool:
+    """Tell whether a device has room for a tile of both matrices and for a work group."""
+    side = params.get("TILE", 0)
+    group = max(side * side // 4, params.get("GX", 1) * params.get("GY", 1))
+    has_room = 2 * 4 * side * side <= limits.local_bytes and group <= limits.max_group
+    return has_room and (limits.images or variant != "image")
 
 
-def _is_whole(candidate: Candidate, limits: Limits) -> bool:
-    """Whether it has every number of its way, and a device room for it."""
-    numbers = dict(candidate.numbers)
-    return set(numbers) == set(SPACE[candidate.way]) and fits(candidate.way, numbers, limits)
+def _is_valid(candidate: MatmulCandidate, limits: OpenCLLimits) -> bool:
+    """Tell whether a candidate has every parameter of its variant and fits the device."""
+    params, space = dict(candidate.params), SEARCH_SPACE[candidate.variant]
+    return set(params) == set(space) and fits(candidate.variant, params, limits)
 
 
-def _suits(way: str, shape: Shape) -> bool:
-    """Rows along rows are for B transposed alone, tiles of B for B as it is."""
-    return shape.transposed_b if way == "dots" else not (way == "direct" and shape.transposed_b)
+def _suits(variant: str, shape: MatmulShape) -> bool:
+    """Tell whether a variant can be fast: dots only with a transposed B, direct only without."""
+    if variant == "dots":
+        return shape.transposed_b
+    return not (variant == "direct" and shape.transposed_b)
 
 
-def _first(way: str) -> dict[str, int]:
-    return {name: values[0] for name, values in SPACE[way].items()}
+def _default(variant: str) -> MatmulCandidate:
+    space = SEARCH_SPACE[variant]
+    return MatmulCandidate.of(variant, {name: values[0] for name, values in space.items()})
 
 
-def _usual(way: str) -> Candidate:
-    return Candidate.of(way, _first(way))
+def _of(variant: str, times: Mapping[MatmulCandidate, float]) -> dict[MatmulCandidate, float]:
+    return {one: seconds for one, seconds in times.items() if one.variant == variant}
 
 
-def _of(way: str, seen: Mapping[Candidate, float]) -> dict[Candidate, float]:
-    return {each: time for each, time in seen.items() if each.way == way}
+def _fastest(times: Mapping[MatmulCandidate, float]) -> MatmulCandidate:
+    return min(times, key=times.__getitem__)
 
 
-def _best(seen: Mapping[Candidate, float]) -> Candidate:
-    return min(seen, key=seen.__getitem__)
+def _neighbours(
+    candidate: MatmulCandidate, name: str, limits: OpenCLLimits
+) -> Iterator[MatmulCandidate]:
+    """Yield the same candidate with every value of one parameter."""
+    for value in SEARCH_SPACE[candidate.variant][name]:
+        params = dict(candidate.params) | {name: value}
+        if fits(candidate.variant, params, limits):
+            yield MatmulCandidate.of(candidate.variant, params)
 
 
-def _beside(candidate: Candidate, name: str, limits: Limits) -> Iterator[Candidate]:
-    """The same with another value for one number."""
-    for value in SPACE[candidate.way][name]:
-        numbers = dict(candidate.numbers) | {name: value}
-        if fits(candidate.way, numbers, limits):
-            yield Candidate.of(candidate.way, numbers)
+def nearest(winners: Sequence[TunedMatmul], shape: MatmulShape) -> MatmulCandidate | None:
+    """Return the winner for the shape that is nearest in size, among the same transposes."""
 
-
-def nearest(found: Sequence[Tuned], shape: Shape) -> Candidate | None:
-    """What is best for the product of the same transposes that is nearest in size."""
-
-    def apart(tuned: Tuned) -> float:
-        pairs = zip(_sides(tuned.shape), _sides(shape), strict=True)
+    def distance(winner: TunedMatmul) -> float:
+        pairs = zip(_sides(winner.shape), _sides(shape), strict=True)
         return prod(max(one, other) / min(one, other) for one, other in pairs)
 
-    like = [tuned for tuned in found if tuned.shape.letters == shape.letters]
-    return min(like, key=apart).candidate if like else None
+    similar = [winner for winner in winners if winner.shape.letters == shape.letters]
+    return min(similar, key=distance).candidate if similar else None
 
 
-def _sides(shape: Shape) -> tuple[int, int, int]:
+def _sides(shape: MatmulShape) -> tuple[int, int, int]:
     return shape.m, shape.n, shape.k
 
 
-# -- the file
+# ---- the tuning file ----
 
 
 @cache
 def kernels_digest() -> str:
-    """The identity of the kernels that are tuned."""
-    return digest_of_bytes((files("kernels") / "opencl" / FILE).read_bytes())
+    """Hash the kernels that are tuned."""
+    return digest_of_bytes((files("kernels") / "opencl" / SOURCE_FILE).read_bytes())
 
 
 @dataclass(frozen=True)
-class TunedFor:
-    """Whom a tuning file is for."""
+class OpenCLIdentity:
+    """The OpenCL device and driver that a tuning file is for."""
 
     name: str
     version: str
@@ -247,68 +254,68 @@ class TunedFor:
 
     @property
     def label(self) -> str:
-        """In words."""
+        """Device and driver."""
         return f"{self.name} with driver {self.driver}"
 
 
-def tuned_text(device: TunedFor, found: Sequence[Tuned]) -> str:
-    """A tuning file; what was measured stands in comments."""
+def tuned_text(device: OpenCLIdentity, winners: Sequence[TunedMatmul]) -> str:
+    """Format a tuning file; measured values are comments."""
     lines = [
         FORMAT,
         f"device {device.name}\t{device.version}\t{device.driver}",
         f"kernels {kernels_digest()}",
     ]
-    for tuned in found:
-        shape = tuned.shape
-        turned = f"{int(shape.transposed_a)} {int(shape.transposed_b)}"
-        lines.append(f"# {tuned.gflops:.2f} GFLOPS, the best of {tuned.tried}")
-        lines.append(f"sgemm {shape.m} {shape.n} {shape.k} {turned} {tuned.candidate.label}")
+    for winner in winners:
+        shape = winner.shape
+        transposes = f"{int(shape.transposed_a)} {int(shape.transposed_b)}"
+        lines.append(f"# {winner.gflops:.2f} GFLOPS, the best of {winner.tried}")
+        lines.append(f"sgemm {shape.m} {shape.n} {shape.k} {transposes} {winner.candidate.label}")
     return "\n".join(lines) + "\n"
 
 
-def read_tuned(path: Path, device: TunedFor) -> list[Tuned]:
-    """What was kept for this device, driver and kernels; anything else is refused."""
+def read_tuned(path: Path, device: OpenCLIdentity) -> list[TunedMatmul]:
+    """Read the winners for this device, driver and these kernels; refuse any other file."""
     try:
         if path.stat().st_size > BYTES_MAX:
             raise ValueError(f"more than {BYTES_MAX >> 10} KB")
-        text = path.read_text()
-        owner, digest, found = parse_tuned(text)
+        owner, digest, winners = parse_tuned(path.read_text())
     except (OSError, ValueError) as error:
-        raise BadFile(f"{path} is no tuning file: {safe_text(error, 200)}") from None
+        raise BadFile(f"{path} is not a tuning file: {safe_text(error, 200)}") from None
     if owner != device:
         raise BadFile(f"{path} was tuned for {owner.label}, not for {device.label}; tune again")
     if digest != kernels_digest():
-        raise BadFile(f"{path} was tuned for other kernels than these; tune again")
-    return found
+        raise BadFile(f"{path} was tuned for another version of the kernels; tune again")
+    return winners
 
 
-def parse_tuned(text: str) -> tuple[TunedFor, str, list[Tuned]]:
-    """A tuning file's device, kernels and winners; ValueError says what breaks the form."""
+def parse_tuned(text: str) -> tuple[OpenCLIdentity, str, list[TunedMatmul]]:
+    """Parse device, kernels digest and winners of a tuning file; ValueError: malformed."""
     first, *rest = text.splitlines() or [""]
     if first != FORMAT:
         raise ValueError(f"it does not begin with '{FORMAT}'")
-    said = dict(line.partition(" ")[::2] for line in rest[:2])
-    owner = said.get("device", "").split("\t")
-    if len(owner) != 3 or "kernels" not in said:
+    head = dict(line.partition(" ")[::2] for line in rest[:2])
+    owner = head.get("device", "").split("\t")
+    if len(owner) != 3 or "kernels" not in head:
         raise ValueError("device or kernels are missing")
-    found: list[Tuned] = []
+    winners: list[TunedMatmul] = []
     gflops, tried = 0.0, 0
     for number, line in enumerate(rest[2:], start=4):
         words = line.split()
         if words[:1] == ["#"] and len(words) == 7:
             gflops, tried = float(words[1]), int(words[6])
         elif words[:1] == ["sgemm"]:
-            found.append(Tuned(*_record(words[1:], number), gflops, tried))
-    return TunedFor(*owner), said["kernels"], found
+            winners.append(TunedMatmul(*_parse_record(words[1:], number), gflops, tried))
+    return OpenCLIdentity(*owner), head["kernels"], winners
 
 
-def _record(words: Sequence[str], number: int) -> tuple[Shape, Candidate]:
-    """M N K TA TB WAY [NAME=VALUE ...]."""
+def _parse_record(words: Sequence[str], number: int) -> tuple[MatmulShape, MatmulCandidate]:
+    """Parse M N K TA TB VARIANT [NAME=VALUE ...]."""
     try:
         m, n, k, ta, tb = (int(word) for word in words[:5])
-        numbers = {name: int(value) for name, _, value in (w.partition("=") for w in words[6:])}
-        if words[5] not in SPACE:
+        params = {name: int(value) for name, _, value in (w.partition("=") for w in words[6:])}
+        if words[5] not in SEARCH_SPACE:
             raise ValueError
-        return Shape(m, n, k, bool(ta), bool(tb)), Candidate.of(words[5], numbers)
+        return MatmulShape(m, n, k, bool(ta), bool(tb)), MatmulCandidate.of(words[5], params)
     except (ValueError, IndexError):
-        raise ValueError(f"line {number} is no record: {safe_text(' '.join(words), 60)}") from None
+        text = safe_text(" ".join(words), 60)
+        raise ValueError(f"line {number} is not a record: {text}") from None

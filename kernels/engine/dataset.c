@@ -1,12 +1,10 @@
-/* data.c - makes the streams of a plan, sample by sample, or reads them from a data file.
+/* dataset.c - generates the streams of a plan sample by sample, or reads them from a data file.
  *
- * The one rule: what a sample is depends on the seed, its number and its stream alone. Pictures,
- * points and texts are easy on purpose (a small model learns them within some twenty steps),
- * since a loss that does not fall has to mean that the training is broken. */
+ * The one rule: a sample depends on the seed, its number and its stream only. Pictures, points and
+ * texts are easy on purpose (a small model learns them within about twenty steps), because a loss
+ * that does not fall must mean that training is broken. */
 #define _GNU_SOURCE
-#include "data.h"
-#include "random.h"
-#include "text.h"
+#include "dataset.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -14,20 +12,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "random.h"
+#include "text.h"
+
 enum { HEAD_BYTES = 4096, COLUMNS_MAX = 16, GRID = 6, CHANNELS_FOR_ALL = 1 << 20 };
 
 static const int64_t BYTES_MAX = INT64_C(1) << 40;
 
-/* What random numbers of a data set are for; sample noise adds the number of its stream. */
+/* What random numbers are drawn for; sample noise adds the number of its stream. */
 enum purpose {
-    OF_CLASS = RANDOM_DATA,
-    OF_PICTURE,
-    OF_PERSON,
-    OF_POINT,
-    OF_FOLLOWERS,
-    OF_FAVOURITES,
-    OF_TEXT,
-    OF_NOISE
+    FOR_CLASS = RANDOM_DATA,
+    FOR_PICTURE,
+    FOR_PERSON,
+    FOR_POINT,
+    FOR_SUCCESSORS,
+    FOR_FAVOURITES,
+    FOR_TEXT,
+    FOR_NOISE
 };
 
 struct dataset {
@@ -38,102 +39,118 @@ struct dataset {
     uint8_t *samples[STREAMS_MAX];
 };
 
-/* --- streams ------------------------------------------------------------------------------- */
+/* ---- streams ---- */
 
 enum generator generator_named(const char *name) {
     static const char *const names[GENERATORS] = {
         "image",       "rows",   "label",    "one_hot",  "tokens", "next_tokens",
         "token_class", "normal", "constant", "personal", "file"};
     int n = 0;
-    while (n < GENERATORS && strcmp(names[n], name) != 0)
+    while (n < GENERATORS && strcmp(names[n], name) != 0) {
         n++;
+    }
     return (enum generator)n;
 }
 
 int64_t stream_values(const struct stream *stream) {
     int64_t values = 1;
-    for (int axis = 0; axis < stream->rank; axis++)
+    for (int axis = 0; axis < stream->rank; axis++) {
         values *= stream->dim[axis];
+    }
     return values;
 }
 
-static int64_t type_bytes(enum type type) { return type == TYPE_BYTE ? 1 : 4; }
-
 size_t stream_bytes(const struct stream *stream) {
-    return (size_t)(stream_values(stream) * stream->count * type_bytes(stream->type));
+    return (size_t)stream_values(stream) * (size_t)stream->count * type_bytes(stream->type);
 }
 
-/* What a generator makes: its type (-1: any), rank (-1: any), and how many numbers it takes. */
-struct form {
+/* A generator's type (-1: any), rank (-1: any) and number of parameters. */
+struct signature {
     int type, rank, ints, reals;
 };
 
-static const struct form forms[GENERATORS] = {
-    [GENERATOR_IMAGE] = {TYPE_BYTE, 3, 1, 0},        [GENERATOR_ROWS] = {TYPE_FLOAT, -1, 1, 0},
-    [GENERATOR_LABEL] = {TYPE_INDEX, 0, 1, 0},       [GENERATOR_ONE_HOT] = {TYPE_FLOAT, 1, 1, 0},
+static const struct signature signatures[GENERATORS] = {
+    [GENERATOR_IMAGE] = {TYPE_BYTE, 3, 1, 0},
+    [GENERATOR_ROWS] = {TYPE_FLOAT, -1, 1, 0},
+    [GENERATOR_LABEL] = {TYPE_INDEX, 0, 1, 0},
+    [GENERATOR_ONE_HOT] = {TYPE_FLOAT, 1, 1, 0},
     [GENERATOR_TOKENS] = {TYPE_INDEX, 1, 1, 0},
     [GENERATOR_NEXT_TOKENS] = {TYPE_INDEX, 1, 1, 0},
-    [GENERATOR_TOKEN_CLASS] = {TYPE_INDEX, 1, 2, 0}, [GENERATOR_NORMAL] = {TYPE_FLOAT, -1, 0, 0},
-    [GENERATOR_CONSTANT] = {TYPE_FLOAT, -1, 0, 1},   [GENERATOR_PERSONAL] = {TYPE_BYTE, 3, 2, 0},
+    [GENERATOR_TOKEN_CLASS] = {TYPE_INDEX, 1, 2, 0},
+    [GENERATOR_NORMAL] = {TYPE_FLOAT, -1, 0, 0},
+    [GENERATOR_CONSTANT] = {TYPE_FLOAT, -1, 0, 1},
+    [GENERATOR_PERSONAL] = {TYPE_BYTE, 3, 2, 0},
     [GENERATOR_FILE] = {-1, -1, 2, 0},
 };
 
 static const char *check_shape(enum type type, int rank, const int64_t *dim, int64_t count) {
-    if ((int)type < TYPE_FLOAT || type > TYPE_BYTE || rank < 0 || rank > RANK_MAX)
-        return "has a type or a rank that cannot be";
-    int64_t bytes = type_bytes(type);
-    if (count < 1 || count > INT32_MAX)
-        return "has a number of samples that cannot be";
+    if ((int)type < TYPE_FLOAT || type > TYPE_BYTE || rank < 0 || rank > RANK_MAX) {
+        return "has an invalid type or rank";
+    }
+    int64_t bytes = (int64_t)type_bytes(type);
+    if (count < 1 || count > INT32_MAX) {
+        return "has an invalid number of samples";
+    }
     bytes *= count;
     for (int axis = 0; axis < rank; axis++) {
-        if (dim[axis] < 1 || dim[axis] > BYTES_MAX / bytes)
-            return "has samples of a size that cannot be";
+        if (dim[axis] < 1 || dim[axis] > BYTES_MAX / bytes) {
+            return "has samples that are too large";
+        }
         bytes *= dim[axis];
     }
     return NULL;
 }
 
-static const char *check_numbers(const struct stream *stream) {
+static const char *check_params(const struct stream *stream) {
     const int64_t *i = stream->i;
     if (stream->generator == GENERATOR_FILE) {
-        if (i[0] < 0 || i[0] >= COLUMNS_MAX)
-            return "reads a column that no data file has";
-        int64_t least = stream->type == TYPE_INDEX ? 1 : 0;
-        return i[1] < least || i[1] > INT32_MAX ? "has a limit that cannot be" : NULL;
+        if (i[0] < 0 || i[0] >= COLUMNS_MAX) {
+            return "reads a column beyond the 16 of a data file";
+        }
+        int64_t min = stream->type == TYPE_INDEX ? 1 : 0;
+        return i[1] < min || i[1] > INT32_MAX ? "has an invalid index limit" : NULL;
     }
-    if (stream->generator == GENERATOR_PERSONAL && (i[1] < 0 || i[1] > stream->count))
-        return "drifts from a sample on that it does not have";
-    if (stream->generator == GENERATOR_TOKEN_CLASS && (i[1] < 1 || i[1] > INT32_MAX))
-        return "has a number of classes that cannot be";
-    if (stream->generator == GENERATOR_ONE_HOT && i[0] != stream->dim[0])
-        return "has another number of classes than its samples have values";
-    if (stream->ints > 0 && (i[0] < 1 || i[0] > INT32_MAX))
-        return "has a number of classes or symbols that cannot be";
+    if (stream->generator == GENERATOR_PERSONAL && (i[1] < 0 || i[1] > stream->count)) {
+        return "drifts from a sample that it does not have";
+    }
+    if (stream->generator == GENERATOR_TOKEN_CLASS && (i[1] < 1 || i[1] > INT32_MAX)) {
+        return "has an invalid number of classes";
+    }
+    if (stream->generator == GENERATOR_ONE_HOT && i[0] != stream->dim[0]) {
+        return "has samples whose length is not its number of classes";
+    }
+    if (stream->ints > 0 && (i[0] < 1 || i[0] > INT32_MAX)) {
+        return "has an invalid number of classes or symbols";
+    }
     return NULL;
 }
 
 const char *stream_check(const struct stream *stream) {
-    if ((int)stream->generator < 0 || stream->generator >= GENERATORS)
-        return "has a generator that does not exist";
-    const struct form *form = &forms[stream->generator];
-    if (form->type >= 0 && form->type != (int)stream->type)
-        return "has a type that its generator does not make";
-    if (form->rank >= 0 && form->rank != stream->rank)
-        return "has a shape that its generator does not make";
-    if (form->ints != stream->ints || form->reals != stream->reals)
-        return "has too few or too many numbers";
+    if ((int)stream->generator < 0 || stream->generator >= GENERATORS) {
+        return "has an unknown generator";
+    }
+    const struct signature *signature = &signatures[stream->generator];
+    if (signature->type >= 0 && signature->type != (int)stream->type) {
+        return "has a type that its generator does not produce";
+    }
+    if (signature->rank >= 0 && signature->rank != stream->rank) {
+        return "has a shape that its generator does not produce";
+    }
+    if (signature->ints != stream->ints || signature->reals != stream->reals) {
+        return "has the wrong number of parameters";
+    }
     const char *fault = check_shape(stream->type, stream->rank, stream->dim, stream->count);
-    return fault ? fault : check_numbers(stream);
+    return fault ? fault : check_params(stream);
 }
 
-/* --- pictures ------------------------------------------------------------------------------ */
+/* ---- pictures ---- */
 
 static int32_t class_of(uint64_t seed, int64_t sample, int64_t classes) {
-    return (int32_t)(random_bits(seed, OF_CLASS, (uint64_t)sample) % (uint64_t)classes);
+    return (int32_t)(random_bits(seed, FOR_CLASS, (uint64_t)sample) % (uint64_t)classes);
 }
 
-/* A picture is a coarse grid of light and dark, spread smoothly over the pixels, and a tint of
- * each channel, so that models that average the pixels away see something as well. */
+/* A picture is a coarse grid of light and dark, interpolated smoothly over the pixels, plus a tint
+ * per channel, so that models that average over pixels have something to learn as well. */
 struct picture {
     float grid[GRID][GRID];
     float tint;
@@ -141,24 +158,25 @@ struct picture {
 
 static void draw_picture(struct picture *picture, uint64_t key, int32_t class, int64_t channel) {
     uint64_t first = ((uint64_t)class * CHANNELS_FOR_ALL + (uint64_t)channel) * (GRID * GRID + 1);
-    for (uint64_t cell = 0; cell < GRID * GRID; cell++)
+    for (uint64_t cell = 0; cell < GRID * GRID; cell++) {
         picture->grid[cell / GRID][cell % GRID] = random_uniform(key, first + cell, 55.0f);
+    }
     picture->tint = random_uniform(key, first + GRID * GRID, 45.0f);
 }
 
-static void blend_pictures(struct picture *picture, const struct picture *other, float share) {
+static void blend_pictures(struct picture *picture, const struct picture *other, float weight) {
     for (int cell = 0; cell < GRID * GRID; cell++) {
         float *value = &picture->grid[cell / GRID][cell % GRID];
-        *value += share * (other->grid[cell / GRID][cell % GRID] - *value);
+        *value += weight * (other->grid[cell / GRID][cell % GRID] - *value);
     }
-    picture->tint += share * (other->tint - picture->tint);
+    picture->tint += weight * (other->tint - picture->tint);
 }
 
-/* Where a pixel lies on the grid, which goes around; a cell is 1 / cells_a_pixel pixels wide. */
-static int grid_place(int64_t pixel, float cells_a_pixel, float offset, float *share) {
-    float place = ((float)pixel + 0.5f) * cells_a_pixel + offset;
-    int cell = (int)place;
-    *share = place - (float)cell;
+/* The cell of the periodic grid that a pixel lies in, and how far into the cell (0 to 1). */
+static int grid_cell(int64_t pixel, float cells_per_pixel, float offset, float *fraction) {
+    float position = ((float)pixel + 0.5f) * cells_per_pixel + offset;
+    int cell = (int)position;
+    *fraction = position - (float)cell;
     return cell < GRID ? cell : GRID;
 }
 
@@ -166,7 +184,7 @@ static uint8_t byte_of(float value) {
     return value < 0.0f ? 0 : value > 255.0f ? 255 : (uint8_t)value;
 }
 
-/* Two bytes less their mean: -32..32, most often near 0. */
+/* The sum of two bytes around zero: -32..32, most often near 0. */
 static float noise_of(uint64_t bits) {
     return (float)((int)(bits & 255) + (int)(bits >> 8 & 255) - 255) * 0.125f;
 }
@@ -176,8 +194,8 @@ static void paint(uint8_t *pixels, const struct picture *picture, int64_t height
     float cells_across = (float)GRID / (float)width, cells_down = (float)GRID / (float)height;
     uint64_t bits = 0;
     for (int64_t y = 0; y < height; y++) {
-        float row[GRID + 2], below; /* the first two cells come once more behind the last */
-        int top = grid_place(y, cells_down, down, &below);
+        float row[GRID + 2], below; /* the first two cells are repeated after the last */
+        int top = grid_cell(y, cells_down, down, &below);
         for (int x = 0; x < GRID + 2; x++) {
             float upper = picture->grid[top % GRID][x % GRID];
             float lower = picture->grid[(top + 1) % GRID][x % GRID];
@@ -185,7 +203,7 @@ static void paint(uint8_t *pixels, const struct picture *picture, int64_t height
         }
         for (int64_t x = 0; x < width; x++) {
             float right;
-            int left = grid_place(x, cells_across, across, &right);
+            int left = grid_cell(x, cells_across, across, &right);
             float value = row[left] + right * (row[left + 1] - row[left]);
             int64_t at = y * width + x;
             bits = at % 4 == 0 ? random_at(noise, (uint64_t)at / 4) : bits >> 16;
@@ -194,122 +212,131 @@ static void paint(uint8_t *pixels, const struct picture *picture, int64_t height
     }
 }
 
-/* How far sample `sample` has gone from everybody's pictures to one person's. */
+/* How far a sample has drifted from the common pictures (0) to one person's pictures (1). */
 static float drift_of(const struct stream *stream, int64_t sample) {
-    if (stream->generator != GENERATOR_PERSONAL || sample < stream->i[1])
+    if (stream->generator != GENERATOR_PERSONAL || sample < stream->i[1]) {
         return 0.0f;
+    }
     return (float)(sample - stream->i[1] + 1) / (float)(stream->count - stream->i[1]);
 }
 
 static void make_images(const struct stream *stream, uint64_t seed, uint64_t noise, uint8_t *out) {
     int64_t channels = stream->dim[0], height = stream->dim[1], width = stream->dim[2];
-    uint64_t everybody = random_key(seed, OF_PICTURE), person = random_key(seed, OF_PERSON);
+    uint64_t common = random_key(seed, FOR_PICTURE), person = random_key(seed, FOR_PERSON);
     for (int64_t sample = 0; sample < stream->count; sample++) {
         int32_t class = class_of(seed, sample, stream->i[0]);
         float drift = drift_of(stream, sample);
-        uint64_t own = random_at(noise, (uint64_t)sample);
-        float across = 0.4f * random_unit(random_at(own, 0));
-        float down = 0.4f * random_unit(random_at(own, 1));
+        uint64_t sample_key = random_at(noise, (uint64_t)sample);
+        float across = 0.4f * random_unit(random_at(sample_key, 0));
+        float down = 0.4f * random_unit(random_at(sample_key, 1));
         for (int64_t channel = 0; channel < channels; channel++) {
             struct picture picture, other;
-            draw_picture(&picture, everybody, class, channel);
+            draw_picture(&picture, common, class, channel);
             if (drift > 0.0f) {
                 draw_picture(&other, person, class, channel);
                 blend_pictures(&picture, &other, drift);
             }
             paint(out, &picture, height, width, across, down,
-                  random_at(own, 2 + (uint64_t)channel));
+                  random_at(sample_key, 2 + (uint64_t)channel));
             out += height * width;
         }
     }
 }
 
-/* --- rows, labels and texts ---------------------------------------------------------------- */
+/* ---- rows, labels and texts ---- */
 
 static void make_rows(const struct stream *stream, uint64_t seed, uint64_t noise, float *out) {
-    uint64_t points = random_key(seed, OF_POINT);
+    uint64_t points = random_key(seed, FOR_POINT);
     int64_t values = stream_values(stream);
     for (int64_t sample = 0; sample < stream->count; sample++) {
         uint64_t point = random_at(points, (uint64_t)class_of(seed, sample, stream->i[0]));
-        uint64_t own = random_at(noise, (uint64_t)sample);
-        for (uint64_t n = 0; n < (uint64_t)values; n++)
-            *out++ = random_uniform(point, n, 1.5f) + random_uniform(own, n, 0.8f);
+        uint64_t sample_key = random_at(noise, (uint64_t)sample);
+        for (uint64_t n = 0; n < (uint64_t)values; n++) {
+            *out++ = random_uniform(point, n, 1.5f) + random_uniform(sample_key, n, 0.8f);
+        }
     }
 }
 
 static void make_labels(const struct stream *stream, uint64_t seed, int32_t *out) {
-    for (int64_t sample = 0; sample < stream->count; sample++)
+    for (int64_t sample = 0; sample < stream->count; sample++) {
         out[sample] = class_of(seed, sample, stream->i[0]);
+    }
 }
 
 static void make_one_hot(const struct stream *stream, uint64_t seed, float *out) {
     int64_t classes = stream->i[0];
     memset(out, 0, stream_bytes(stream));
-    for (int64_t sample = 0; sample < stream->count; sample++)
+    for (int64_t sample = 0; sample < stream->count; sample++) {
         out[sample * classes + class_of(seed, sample, classes)] = 1.0f;
+    }
 }
 
-/* Some symbols are far more frequent than others, as in any text. */
-static int32_t frequent(uint64_t bits, int64_t symbols) {
+/* Some symbols are far more frequent than others, as in real text. */
+static int32_t skewed_symbol(uint64_t bits, int64_t symbols) {
     float unit = random_unit(bits);
     return (int32_t)(unit * unit * (float)symbols) % (int32_t)symbols;
 }
 
-/* Three favourite followers in six, two and one of ten cases, any symbol otherwise. */
-static int32_t follower(uint64_t followers, int32_t symbol, uint64_t bits, int64_t symbols) {
+/* Each symbol has three likely successors (6, 2 and 1 of 10 cases), else any symbol follows. */
+static int32_t successor(uint64_t successors, int32_t symbol, uint64_t bits, int64_t symbols) {
     int case_of_ten = (int)(bits % 10);
-    if (case_of_ten == 9)
-        return frequent(bits, symbols);
+    if (case_of_ten == 9) {
+        return skewed_symbol(bits, symbols);
+    }
     uint64_t choice = case_of_ten < 6 ? 0 : case_of_ten < 8 ? 1 : 2;
-    return frequent(random_at(followers, (uint64_t)symbol * 3 + choice), symbols);
+    return skewed_symbol(random_at(successors, (uint64_t)symbol * 3 + choice), symbols);
 }
 
-/* The text of a sample from its symbol number `skip` on. */
+/* The text of a sample, without its first `skip` symbols. */
 static void make_tokens(const struct stream *stream, uint64_t seed, int skip, int32_t *out) {
-    uint64_t followers = random_key(seed, OF_FOLLOWERS), texts = random_key(seed, OF_TEXT);
+    uint64_t successors = random_key(seed, FOR_SUCCESSORS), texts = random_key(seed, FOR_TEXT);
     int64_t length = stream->dim[0], symbols = stream->i[0];
     for (int64_t sample = 0; sample < stream->count; sample++, out += length) {
         uint64_t text = random_at(texts, (uint64_t)sample);
-        int32_t symbol = frequent(random_at(text, 0), symbols);
+        int32_t symbol = skewed_symbol(random_at(text, 0), symbols);
         for (int64_t n = 0; n < length + skip; n++) {
-            if (n >= skip)
+            if (n >= skip) {
                 out[n - skip] = symbol;
-            symbol = follower(followers, symbol, random_at(text, (uint64_t)n + 1), symbols);
+            }
+            symbol = successor(successors, symbol, random_at(text, (uint64_t)n + 1), symbols);
         }
     }
 }
 
-/* Every other symbol, about, is one of eight that its class is fond of. */
+/* About every second symbol is one of the eight favourites of the class. */
 static void make_token_class(const struct stream *stream, uint64_t seed, int32_t *out) {
-    uint64_t favourites = random_key(seed, OF_FAVOURITES), texts = random_key(seed, OF_TEXT);
+    uint64_t favourites = random_key(seed, FOR_FAVOURITES), texts = random_key(seed, FOR_TEXT);
     int64_t length = stream->dim[0], symbols = stream->i[0];
     for (int64_t sample = 0; sample < stream->count; sample++) {
         uint64_t class = (uint64_t)class_of(seed, sample, stream->i[1]);
         uint64_t text = random_at(texts, (uint64_t)sample);
         for (int64_t n = 0; n < length; n++) {
             uint64_t bits = random_at(text, (uint64_t)n);
-            uint64_t fond = random_at(favourites, class * 8 + (bits >> 1 & 7));
-            *out++ = bits & 1 ? (int32_t)(fond % (uint64_t)symbols) : frequent(bits, symbols);
+            uint64_t favourite = random_at(favourites, class * 8 + (bits >> 1 & 7));
+            *out++ =
+                bits & 1 ? (int32_t)(favourite % (uint64_t)symbols) : skewed_symbol(bits, symbols);
         }
     }
 }
 
 static void make_normal(const struct stream *stream, uint64_t noise, float *out) {
     int64_t values = stream_values(stream) * stream->count;
-    for (int64_t n = 0; n < values; n++)
+    for (int64_t n = 0; n < values; n++) {
         out[n] = random_normal(noise, (uint64_t)n);
+    }
 }
 
 static void make_constant(const struct stream *stream, float *out) {
     int64_t values = stream_values(stream) * stream->count;
-    for (int64_t n = 0; n < values; n++)
+    for (int64_t n = 0; n < values; n++) {
         out[n] = stream->f[0];
+    }
 }
 
 static void make_stream(struct dataset *dataset, int number) {
     const struct stream *stream = &dataset->stream[number];
     void *out = dataset->samples[number];
-    uint64_t seed = dataset->seed, noise = random_key(seed, OF_NOISE + (uint64_t)number);
+    uint64_t seed = dataset->seed, noise = random_key(seed, FOR_NOISE + (uint64_t)number);
     switch (stream->generator) {
     case GENERATOR_IMAGE:
     case GENERATOR_PERSONAL:
@@ -340,11 +367,11 @@ static void make_stream(struct dataset *dataset, int number) {
         make_constant(stream, out);
         break;
     default:
-        break; /* a file's, which is read instead */
+        break; /* GENERATOR_FILE: read_streams() fills it */
     }
 }
 
-/* --- the data file ------------------------------------------------------------------------- */
+/* ---- the data file ---- */
 
 struct column {
     enum type type;
@@ -362,8 +389,9 @@ static bool read_fully(int descriptor, void *to, int64_t count, int64_t offset) 
     uint8_t *at = to;
     while (count > 0) {
         ssize_t got = pread(descriptor, at, (size_t)count, (off_t)offset);
-        if (got <= 0)
+        if (got <= 0) {
             return false;
+        }
         at += got;
         offset += got;
         count -= got;
@@ -371,21 +399,23 @@ static bool read_fully(int descriptor, void *to, int64_t count, int64_t offset) 
     return true;
 }
 
-/* Passes over `word` and the one character behind it; false where something else stands. */
-static bool take_word(const char **at, const char *word, char behind) {
+/* Skips `word` and the one character after it; false: the text differs. */
+static bool take_word(const char **at, const char *word, char after) {
     size_t length = strlen(word);
-    if (strncmp(*at, word, length) != 0 || (*at)[length] != behind)
+    if (strncmp(*at, word, length) != 0 || (*at)[length] != after) {
         return false;
+    }
     *at += length + 1;
     return true;
 }
 
-/* Reads a number; what stands behind it is left in place. -1 where there is none. */
+/* Reads a number and skips it; -1: there is none. */
 static int64_t take_number(const char **at) {
     int64_t number = **at >= '0' && **at <= '9' ? 0 : -1;
     for (; **at >= '0' && **at <= '9'; ++*at) {
-        if (number > BYTES_MAX)
+        if (number > BYTES_MAX) {
             return -1;
+        }
         number = number * 10 + (**at - '0');
     }
     return number;
@@ -393,120 +423,141 @@ static int64_t take_number(const char **at) {
 
 static bool take_type(const char **at, enum type *type) {
     static const char *const names[] = {"float", "index", "byte"};
-    for (int n = 0; n < 3; n++)
+    for (int n = 0; n < 3; n++) {
         if (take_word(at, names[n], ' ')) {
             *type = (enum type)n;
             return true;
         }
+    }
     return false;
 }
 
-/* TYPE COUNT RANK DIM... and the end of the line. */
+/* Parses TYPE COUNT RANK DIM... and the end of the line. */
 static bool take_column(const char **at, struct column *column) {
-    if (!take_type(at, &column->type))
+    if (!take_type(at, &column->type)) {
         return false;
+    }
     column->count = take_number(at);
-    if (*(*at)++ != ' ')
+    if (*(*at)++ != ' ') {
         return false;
+    }
     int64_t rank = take_number(at);
-    if (rank < 0 || rank > RANK_MAX)
+    if (rank < 0 || rank > RANK_MAX) {
         return false;
+    }
     column->rank = (int)rank;
     for (int axis = 0; axis < column->rank; axis++) {
-        if (*(*at)++ != ' ')
+        if (*(*at)++ != ' ') {
             return false;
+        }
         column->dim[axis] = take_number(at);
     }
-    if (*(*at)++ != '\n')
+    if (*(*at)++ != '\n') {
         return false;
+    }
     return check_shape(column->type, column->rank, column->dim, column->count) == NULL;
 }
 
-static int64_t next_place(int64_t offset) {
-    return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
+static int64_t aligned(int64_t offset) { return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Reads the head and holds it against the length of the file. */
+/* Reads the head and compares it with the length of the file. */
 static const char *read_head(struct data_file *file) {
     char head[HEAD_BYTES + 1] = {0};
-    struct stat about;
-    if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode))
-        return "is not a file";
-    int64_t length = about.st_size < HEAD_BYTES ? (int64_t)about.st_size : HEAD_BYTES;
-    if (!read_fully(file->descriptor, head, length, 0))
+    struct stat file_stat;
+    if (fstat(file->descriptor, &file_stat) != 0 || !S_ISREG(file_stat.st_mode)) {
+        return "is not a regular file";
+    }
+    int64_t length = file_stat.st_size < HEAD_BYTES ? (int64_t)file_stat.st_size : HEAD_BYTES;
+    if (!read_fully(file->descriptor, head, length, 0)) {
         return "cannot be read";
+    }
     const char *at = head;
-    if (!take_word(&at, "farmhand-data 1", '\n'))
-        return "does not begin with the line farmhand-data 1";
-    for (file->columns = 0; take_word(&at, "column", ' '); file->columns++)
-        if (file->columns == COLUMNS_MAX || !take_column(&at, &file->column[file->columns]))
-            return "has a column line that cannot be understood";
-    if (!take_word(&at, "end", '\n'))
-        return "has a head without the line end";
+    if (!take_word(&at, "farmhand-data 1", '\n')) {
+        return "does not begin with the line 'farmhand-data 1'";
+    }
+    for (file->columns = 0; take_word(&at, "column", ' '); file->columns++) {
+        if (file->columns == COLUMNS_MAX || !take_column(&at, &file->column[file->columns])) {
+            return "has a malformed column line";
+        }
+    }
+    if (!take_word(&at, "end", '\n')) {
+        return "has a head without the line 'end'";
+    }
     int64_t place = at - head;
     for (int n = 0; n < file->columns; n++) {
         struct column *column = &file->column[n];
         struct stream shape = {.type = column->type, .rank = column->rank, .count = column->count};
         memcpy(shape.dim, column->dim, sizeof shape.dim);
-        column->offset = next_place(place);
+        column->offset = aligned(place);
         column->bytes = (int64_t)stream_bytes(&shape);
         place = column->offset + column->bytes;
     }
-    return place == (int64_t)about.st_size ? NULL : "is not as long as its head says";
+    return place == (int64_t)file_stat.st_size ? NULL : "has another length than its head says";
 }
 
 static bool column_fits(const struct column *column, const struct stream *stream) {
     if (column->type != stream->type || column->rank != stream->rank ||
-        column->count < stream->count)
+        column->count < stream->count) {
         return false;
-    for (int axis = 0; axis < stream->rank; axis++)
-        if (column->dim[axis] != stream->dim[axis])
+    }
+    for (int axis = 0; axis < stream->rank; axis++) {
+        if (column->dim[axis] != stream->dim[axis]) {
             return false;
+        }
+    }
     return true;
 }
 
 static const char *read_column(const struct data_file *file, const struct stream *stream,
                                void *out) {
-    if (stream->i[0] >= file->columns || !column_fits(&file->column[stream->i[0]], stream))
-        return "has no column of the type, shape and length that the plan reads";
+    if (stream->i[0] >= file->columns || !column_fits(&file->column[stream->i[0]], stream)) {
+        return "has no column with the type, shape and length that the plan reads";
+    }
     if (!read_fully(file->descriptor, out, (int64_t)stream_bytes(stream),
-                    file->column[stream->i[0]].offset))
+                    file->column[stream->i[0]].offset)) {
         return "cannot be read";
-    if (stream->type != TYPE_INDEX)
+    }
+    if (stream->type != TYPE_INDEX) {
         return NULL;
+    }
     const int32_t *index = out;
     int64_t values = stream_values(stream) * stream->count;
-    for (int64_t n = 0; n < values; n++)
-        if (index[n] < 0 || index[n] >= stream->i[1])
-            return "has an index outside the limit that the plan sets";
+    for (int64_t n = 0; n < values; n++) {
+        if (index[n] < 0 || index[n] >= stream->i[1]) {
+            return "has an index outside the limit of the plan";
+        }
+    }
     return NULL;
 }
 
-/* Reads all columns that streams ask for; the part of a sentence says why not. */
+/* Reads all columns that streams need; returns part of a sentence where that fails. */
 static const char *read_streams(struct dataset *dataset, const char *path) {
     struct data_file file = {.descriptor = open(path, O_RDONLY | O_CLOEXEC)};
-    if (file.descriptor < 0)
+    if (file.descriptor < 0) {
         return "cannot be opened";
+    }
     const char *fault = read_head(&file);
-    for (int n = 0; n < dataset->count && !fault; n++)
-        if (dataset->stream[n].generator == GENERATOR_FILE)
+    for (int n = 0; n < dataset->count && !fault; n++) {
+        if (dataset->stream[n].generator == GENERATOR_FILE) {
             fault = read_column(&file, &dataset->stream[n], dataset->samples[n]);
+        }
+    }
     close(file.descriptor);
     return fault;
 }
 
-/* --- data sets ----------------------------------------------------------------------------- */
+/* ---- data sets ---- */
 
-static struct dataset *take_memory(const struct stream *streams, int count, uint64_t seed) {
-    size_t place[STREAMS_MAX], bytes = (size_t)next_place((int64_t)sizeof(struct dataset));
+static struct dataset *allocate(const struct stream *streams, int count, uint64_t seed) {
+    size_t place[STREAMS_MAX], bytes = (size_t)aligned((int64_t)sizeof(struct dataset));
     for (int n = 0; n < count; n++) {
         place[n] = bytes;
-        bytes += (size_t)next_place((int64_t)stream_bytes(&streams[n]));
+        bytes += (size_t)aligned((int64_t)stream_bytes(&streams[n]));
     }
-    uint8_t *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
         return NULL;
+    }
     struct dataset *dataset = (struct dataset *)memory;
     dataset->count = count;
     dataset->bytes = bytes;
@@ -518,15 +569,17 @@ static struct dataset *take_memory(const struct stream *streams, int count, uint
     return dataset;
 }
 
-/* Why these streams cannot be made, and which of them it is. */
+/* Why a stream is invalid, and the number of that stream. */
 static const char *check_streams(const struct stream *streams, int count, const char *file,
                                  int *number) {
     for (*number = 0; *number < count; ++*number) {
         const char *fault = stream_check(&streams[*number]);
-        if (fault)
+        if (fault) {
             return fault;
-        if (streams[*number].generator == GENERATOR_FILE && file == NULL)
-            return "reads a data file, and none was given";
+        }
+        if (streams[*number].generator == GENERATOR_FILE && file == NULL) {
+            return "reads a data file, but none was given; pass --data FILE";
+        }
     }
     return NULL;
 }
@@ -538,15 +591,15 @@ enum dataset_result dataset_open(const struct stream *streams, int count, uint64
     bool reads = false;
     *dataset = NULL;
     const char *reason = count < 0 || count > STREAMS_MAX
-                             ? "is one too many"
+                             ? "exceeds the limit of 16 streams"
                              : check_streams(streams, count, file, &number);
     if (reason) {
-        compose(fault, DATA_FAULT_BYTES, "stream %d %s", number, reason);
+        format_text(fault, DATA_FAULT_BYTES, "stream %d %s", number, reason);
         return DATASET_REFUSED;
     }
-    struct dataset *made = take_memory(streams, count, seed);
+    struct dataset *made = allocate(streams, count, seed);
     if (made == NULL) {
-        compose(fault, DATA_FAULT_BYTES, "the data set does not fit in memory");
+        format_text(fault, DATA_FAULT_BYTES, "the data set does not fit in memory");
         return DATASET_NO_MEMORY;
     }
     for (int n = 0; n < count; n++) {
@@ -555,7 +608,7 @@ enum dataset_result dataset_open(const struct stream *streams, int count, uint64
     }
     reason = reads ? read_streams(made, file) : NULL;
     if (reason) {
-        compose(fault, DATA_FAULT_BYTES, "the data file %s", reason);
+        format_text(fault, DATA_FAULT_BYTES, "the data file %s", reason);
         dataset_close(made);
         return DATASET_UNREADABLE;
     }
@@ -564,12 +617,13 @@ enum dataset_result dataset_open(const struct stream *streams, int count, uint64
 }
 
 void dataset_close(struct dataset *dataset) {
-    if (dataset)
+    if (dataset) {
         munmap(dataset, dataset->bytes);
+    }
 }
 
 size_t dataset_bytes(const struct dataset *dataset) {
-    return dataset->bytes - (size_t)next_place((int64_t)sizeof(struct dataset));
+    return dataset->bytes - (size_t)aligned((int64_t)sizeof(struct dataset));
 }
 
 int dataset_streams(const struct dataset *dataset) { return dataset->count; }

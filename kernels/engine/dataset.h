@@ -1,40 +1,40 @@
-/* data.h - data sets: made on the phone from a seed, or read from a file; kept in memory.
+/* dataset.h - data sets: generated on the phone from a seed, or read from a file; kept in memory.
  *
  * A stream is one column of a data set (the images, or their labels). Streams of one plan agree
- * sample by sample: sample s has the class that hash(seed, s) says, whichever stream is asked.
- * Making them is part of getting ready; the operation "load" then copies one batch a step, which
- * is what the timed phase "load" measures.
+ * sample by sample: the class of sample s is hash(seed, s), whichever stream is read. Data sets are
+ * made before the first step; the operation "load" then copies one batch per step, which is what
+ * the timed phase "load" measures.
  *
- *   GENERATOR INTS | FLOATS  (the bar stands always, also where one side of it is empty)
- *   image CLASSES |          byte (C,H,W): a smooth picture of the class, under noise
- *   rows CLASSES |           float (F): a point near the class's own point
+ *   GENERATOR INTS | FLOATS  (the bar is always there, also where one side of it is empty)
+ *   image CLASSES |          byte (C,H,W): a smooth picture of the class, with noise
+ *   rows CLASSES |           float (F): a point near the point of the class
  *   label CLASSES |          index (): the class
- *   one_hot CLASSES |        float (CLASSES): the same as numbers
- *   tokens SYMBOLS |         index (T): a text in which every symbol has likely followers
+ *   one_hot CLASSES |        float (CLASSES): the class as a one-hot vector
+ *   tokens SYMBOLS |         index (T): a text in which every symbol has likely successors
  *   next_tokens SYMBOLS |    index (T): the same text, one symbol later
  *   token_class SYMBOLS CLASSES |  index (T): a text whose symbols depend on the class
  *   normal |                 float: independent normal values
  *   constant | VALUE         float: one value
- *   personal CLASSES FIRST | image as above, but drifting from sample FIRST on (daily-increment)
- *   file NUMBER LIMIT |      byte, index or float, from the NUMBERth column (from 0) of the data
- *                            file (--data FILE); indices have to lie in 0..LIMIT-1; LIMIT is 0 for
- *                            the other types
+ *   personal CLASSES FIRST | image as above, drifting from sample FIRST on (daily-increment)
+ *   file NUMBER LIMIT |      byte, index or float, from column NUMBER (from 0) of the data file
+ *                            (--data FILE); indices must lie in 0..LIMIT-1; LIMIT is 0 for the
+ *                            other types
  *
  * The operation: `load : out : STREAM FIRST : SCALE SHIFT` copies samples
  * (FIRST + step * batch + n) mod COUNT; bytes become value * SCALE + SHIFT. The first axis of out
  * is the batch.
  *
- * THE DATA FILE has a head of text, 4096 bytes at most, and then its columns as they lie in memory
- * (indices and floats little-endian, 4 bytes each), each beginning at a multiple of 64 bytes from
- * the start of the file, with zeros between, in the order of the head:
+ * THE DATA FILE has a text head of at most 4096 bytes, followed by its columns in the order of the
+ * head, as they are in memory (indices and floats little-endian, 4 bytes each). Each column begins
+ * at a multiple of 64 bytes from the start of the file, with zeros in between:
  *   farmhand-data 1
  *   column TYPE COUNT RANK DIM...      one line each, 16 at most; TYPE float|index|byte
  *   end
- * The file ends with the last byte of its last column; any other length is refused. A stream
- * takes the first COUNT samples of its column, whose type and shape have to be its own.
+ * The file ends with the last byte of its last column; a file of any other length is refused. A
+ * stream takes the first COUNT samples of its column, whose type and shape must equal its own.
  */
-#ifndef FARMHAND_DATA_H
-#define FARMHAND_DATA_H
+#ifndef FARMHAND_DATASET_H
+#define FARMHAND_DATASET_H
 
 #include "engine.h"
 
@@ -67,29 +67,29 @@ struct stream {
     float f[STREAM_FLOATS_MAX];
 };
 
-/* The generator of that name, or GENERATORS. */
+/* Returns the generator of that name, or GENERATORS. */
 enum generator generator_named(const char *name);
 
-/* Why this stream cannot be made (part of a sentence), or NULL. */
+/* Why this stream is invalid (part of a sentence), or NULL. */
 const char *stream_check(const struct stream *stream);
-/* Values of one sample, and bytes of all of them; only for streams that passed the check. */
+/* Values of one sample, and bytes of all samples; only for streams that passed the check. */
 int64_t stream_values(const struct stream *stream);
 size_t stream_bytes(const struct stream *stream);
 
-/* Why a load operation does not fit the plan's streams, or NULL. The kind's own check() cannot
- * know the streams; whoever reads a plan asks this as well. */
+/* Why a load operation does not fit the plan's streams, or NULL. The check() of the operation does
+ * not know the streams, so the reader of a plan calls this as well. */
 const char *load_check(const struct op *op, const struct stream *streams, int count);
 
-/* How opening went: the plan is wrong, the file is, or there is not enough memory. */
+/* DATASET_REFUSED: the plan is wrong. DATASET_UNREADABLE: the data file is. */
 enum dataset_result { DATASET_OPEN, DATASET_REFUSED, DATASET_UNREADABLE, DATASET_NO_MEMORY };
 
-/* Makes every stream, in memory of its own; file may be NULL where no stream reads one. On any
- * result but DATASET_OPEN, fault holds part of a sentence and *dataset is NULL. */
+/* Generates or reads every stream; file may be NULL where no stream reads one. On any result but
+ * DATASET_OPEN, fault holds part of a sentence and *dataset is NULL. */
 enum dataset_result dataset_open(const struct stream *streams, int count, uint64_t seed,
                                  const char *file, struct dataset **dataset,
                                  char fault[DATA_FAULT_BYTES]);
 void dataset_close(struct dataset *dataset);
-/* Of all streams, each rounded up to ALIGNMENT: what whoever wrote the plan can foretell. */
+/* Bytes of all streams, each rounded up to ALIGNMENT; the lowering predicts the same number. */
 size_t dataset_bytes(const struct dataset *dataset);
 int dataset_streams(const struct dataset *dataset);
 const struct stream *dataset_stream(const struct dataset *dataset, int number);

@@ -1,5 +1,5 @@
-/* system.c - see system.h. */
-#include "system.h"
+/* os.c - calls of the operating system; see os.h. */
+#include "os.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../engine/text.h"
+#include "text.h"
 
 enum { MASK_BYTES = 1024 };
 
@@ -20,11 +20,11 @@ void sleep_until(int64_t ns) {
     clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &due, NULL);
 }
 
-void wake_sharply(void) {
-    const int rank = 1; /* of the ranks that come before all ordinary threads, the lowest */
+void request_precise_wakeups(void) {
+    const int priority = 1; /* even the lowest real-time priority precedes ordinary threads */
     syscall(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
-    if (syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &rank) != 0) {
-        /* That takes root; Android lets everybody have this. */
+    if (syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &priority) != 0) {
+        /* Real-time priority needs root; Android grants a nice value of -20 to every process. */
         syscall(SYS_setpriority, PRIO_PROCESS, 0, -20);
     }
 }
@@ -35,25 +35,25 @@ int64_t thread_cpu_ns(void) {
     return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
 }
 
-const char *system_reason(void) { return strerror(errno); }
+const char *os_error_text(void) { return strerror(errno); }
 
-uint64_t system_mask(void) {
+uint64_t affinity_mask(void) {
     uint64_t mask[MASK_BYTES / 8] = {0};
     syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
     return mask[0];
 }
 
-bool system_place(uint64_t mask) {
+bool set_affinity(uint64_t mask) {
     uint64_t wide[MASK_BYTES / 8] = {mask};
     return syscall(SYS_sched_setaffinity, 0, sizeof wide, wide) == 0;
 }
 
-/* The list has the form 0-3,6,8-9. */
-uint64_t system_online(void) {
+/* Parses a list such as 0-3,6,8-9. */
+uint64_t online_cores(void) {
     char text[256];
     uint64_t mask = 0;
-    if (read_start("/sys/devices/system/cpu/online", text, sizeof text) <= 0) {
-        return system_mask();
+    if (read_file_start("/sys/devices/system/cpu/online", text, sizeof text) <= 0) {
+        return affinity_mask();
     }
     for (char *at = text; *at >= '0' && *at <= '9';) {
         long first = strtol(at, &at, 10);
@@ -66,7 +66,7 @@ uint64_t system_online(void) {
     return mask;
 }
 
-long read_start(const char *path, char *bytes, size_t size) {
+long read_file_start(const char *path, char *bytes, size_t size) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         return -1;
@@ -81,7 +81,7 @@ long read_start(const char *path, char *bytes, size_t size) {
     return count < 0 ? -1 : (long)used;
 }
 
-char *read_whole(const char *path, size_t most, size_t *count) {
+char *read_file(const char *path, size_t limit, size_t *count) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         return NULL;
@@ -93,7 +93,7 @@ char *read_whole(const char *path, size_t most, size_t *count) {
     while (piece > 0) {
         if (*count == size) {
             size = size == 0 ? 1 << 18 : 2 * size;
-            char *wider = *count > most ? NULL : realloc(bytes, size);
+            char *wider = *count > limit ? NULL : realloc(bytes, size);
             if (wider == NULL) {
                 errno = EFBIG;
                 piece = -1;
@@ -115,13 +115,13 @@ char *read_whole(const char *path, size_t most, size_t *count) {
 }
 
 bool join_path(char path[PATH_BYTES], const char *folder, const char *name) {
-    compose(path, PATH_BYTES, "%s/%s", folder, name);
+    format_text(path, PATH_BYTES, "%s/%s", folder, name);
     return strlen(folder) + 1 + strlen(name) < PATH_BYTES;
 }
 
 int64_t peak_rss_kb(void) {
     char text[4096];
-    if (read_start("/proc/self/status", text, sizeof text) <= 0) {
+    if (read_file_start("/proc/self/status", text, sizeof text) <= 0) {
         return -1;
     }
     const char *at = strstr(text, "VmHWM:");

@@ -1,8 +1,8 @@
-/* plan.c - reads a plan without trust.
+/* plan.c - parses an untrusted plan.
  *
- * The one rule: whatever passes here is safe to run. Every number is a number within its limits,
- * every tensor lies in its arena, every operation has said that it can run with these operands.
- * The first line that breaks the grammar is named in the fault, and nothing is read after it. */
+ * The one rule: a plan that passes is safe to run. Every number is within its limits, every tensor
+ * lies in its arena, and the check() of every operation accepted its operands. The fault names the
+ * first line that breaks the grammar, and nothing is read after it. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -15,16 +15,17 @@ enum {
     ENTRY_MAX = 1 << 18
 };
 
-static const int64_t BYTES_MAX = INT64_C(1) << 42; /* of an arena: more than any phone has */
+static const int64_t BYTES_MAX = INT64_C(1)
+                                 << 42; /* of an arena: more than the memory of any phone */
 
 static const char *const TYPE_NAMES[] = {"float", "index", "byte", NULL};
-static const char *const ARENA_NAMES[] = {"parameter", "gradient", "state", "activation", "input",
-                                          NULL};
-static const char *const PHASE_NAMES[] = {"load", "forward", "backward", "update", "evaluate",
-                                          NULL};
+static const char *const ARENA_NAMES[] = {"parameter",  "gradient", "state",
+                                          "activation", "input",    NULL};
+static const char *const PHASE_NAMES[] = {"load",   "forward",  "backward",
+                                          "update", "evaluate", NULL};
 static const char *const INIT_NAMES[] = {"none", "zero", "constant", "uniform", "normal", NULL};
 
-/* What is left of the body, and the line in hand, cut to words. */
+/* The rest of the body, and the current line, split into words. */
 struct reader {
     char *at, *end;
     int line;
@@ -34,16 +35,16 @@ struct reader {
 };
 
 static bool refuse(struct reader *reader, const char *what) {
-    return fault_say(reader->fault, RUNNER_BAD_PLAN, "line %d of the plan's body: %s", reader->line,
+    return fault_set(reader->fault, STATUS_BAD_PLAN, "line %d of the plan's body: %s", reader->line,
                      what);
 }
 
 static bool refuse_word(struct reader *reader, const char *word, const char *what) {
-    return fault_say(reader->fault, RUNNER_BAD_PLAN, "line %d of the plan's body: '%.40s' %s",
+    return fault_set(reader->fault, STATUS_BAD_PLAN, "line %d of the plan's body: '%.40s' %s",
                      reader->line, word, what);
 }
 
-/* Cuts the next line to words: printable, apart by one space. */
+/* Splits the next line into printable words, separated by one space. */
 static bool next_line(struct reader *reader) {
     reader->line++;
     reader->words = 0;
@@ -56,12 +57,12 @@ static bool next_line(struct reader *reader) {
     for (char *at = reader->at; at <= stop; at++) {
         if (at < stop && *at != ' ') {
             if (*at < '!' || *at > '~') {
-                return refuse(reader, "holds something that is neither a word nor a space");
+                return refuse(reader, "has a character that is not printable");
             }
             continue;
         }
         if (at == word) {
-            return refuse(reader, "words have to be apart by exactly one space");
+            return refuse(reader, "words must be separated by exactly one space");
         }
         if (reader->words == WORDS_MAX) {
             return refuse(reader, "has too many words");
@@ -79,26 +80,26 @@ static bool expect(struct reader *reader, const char *name, int words) {
         return false;
     }
     if (strcmp(reader->word[0], name) != 0 || reader->words != words) {
-        return fault_say(reader->fault, RUNNER_BAD_PLAN,
-                         "line %d of the plan's body: '%s' with %d words has to stand here",
+        return fault_set(reader->fault, STATUS_BAD_PLAN,
+                         "line %d of the plan's body: expected '%s' with %d words after it",
                          reader->line, name, words - 1);
     }
     return true;
 }
 
-static bool read_int(struct reader *reader, const char *word, int64_t least, int64_t most,
+static bool read_int(struct reader *reader, const char *word, int64_t min, int64_t max,
                      int64_t *value) {
     const char *digit = word + (*word == '-');
     size_t digits = strlen(digit);
     if (digits == 0 || digits > 18 || strspn(digit, "0123456789") != digits) {
-        return refuse_word(reader, word, "is not a whole number");
+        return refuse_word(reader, word, "is not an integer");
     }
     int64_t number = 0;
     for (; *digit != '\0'; digit++) {
         number = number * 10 + (*digit - '0');
     }
     *value = *word == '-' ? -number : number;
-    if (*value < least || *value > most) {
+    if (*value < min || *value > max) {
         return refuse_word(reader, word, "is out of range");
     }
     return true;
@@ -128,7 +129,7 @@ static bool read_case(struct reader *reader, struct plan *plan) {
         return false;
     }
     if (strlen(reader->word[1]) >= CASE_BYTES) {
-        return refuse(reader, "the case's digest is too long");
+        return refuse(reader, "the digest of the case is too long");
     }
     strcpy(plan->digest, reader->word[1]);
     return true;
@@ -140,15 +141,15 @@ static bool read_backend(struct reader *reader, struct plan *plan) {
     }
     plan->opencl = strcmp(reader->word[1], "opencl") == 0;
     if (!plan->opencl && strcmp(reader->word[1], cpu_backend.name) != 0) {
-        return fault_say(reader->fault, RUNNER_UNSUPPORTED, "backend '%.40s' is not built in",
-                         reader->word[1]);
+        return fault_set(reader->fault, STATUS_UNSUPPORTED,
+                         "this build has no backend '%.40s'; use cpu or opencl", reader->word[1]);
     }
     return true;
 }
 
-static bool read_setting(struct reader *reader, const char *name, int64_t least, int64_t most,
+static bool read_setting(struct reader *reader, const char *name, int64_t min, int64_t max,
                          int64_t *value) {
-    return expect(reader, name, 2) && read_int(reader, reader->word[1], least, most, value);
+    return expect(reader, name, 2) && read_int(reader, reader->word[1], min, max, value);
 }
 
 static bool read_settings(struct reader *reader, struct plan *plan) {
@@ -173,7 +174,9 @@ static bool read_arenas(struct reader *reader, struct plan *plan) {
             return false;
         }
         if (strcmp(reader->word[1], ARENA_NAMES[arena]) != 0) {
-            return refuse_word(reader, reader->word[1], "is not the arena whose turn it is");
+            return refuse_word(
+                reader, reader->word[1],
+                "is not the next arena; the order is parameter gradient state activation input");
         }
         if (!read_int(reader, reader->word[2], 0, BYTES_MAX, &size)) {
             return false;
@@ -183,7 +186,7 @@ static bool read_arenas(struct reader *reader, struct plan *plan) {
     return true;
 }
 
-/* RANK DIM... from word `at` on; answers the word behind them, or 0. */
+/* Reads RANK DIM... from word `at` on; returns the number of the word after them, or 0. */
 static int read_shape(struct reader *reader, int at, int *rank, int64_t *dim, int64_t *count) {
     int64_t number = 0;
     if (at >= reader->words || !read_int(reader, reader->word[at], 0, RANK_MAX, &number)) {
@@ -192,7 +195,7 @@ static int read_shape(struct reader *reader, int at, int *rank, int64_t *dim, in
     }
     *rank = (int)number;
     if (at + 1 + *rank > reader->words) {
-        refuse(reader, "has fewer dimensions than its rank says");
+        refuse(reader, "has fewer dimensions than its rank");
         return 0;
     }
     *count = 1;
@@ -201,7 +204,7 @@ static int read_shape(struct reader *reader, int at, int *rank, int64_t *dim, in
             return 0;
         }
         if (*count > BYTES_MAX / dim[axis]) {
-            refuse(reader, "has more values than any memory holds");
+            refuse(reader, "has more values than memory can hold");
             return 0;
         }
         *count *= dim[axis];
@@ -212,45 +215,46 @@ static int read_shape(struct reader *reader, int at, int *rank, int64_t *dim, in
 /* stream N TYPE COUNT RANK DIM... GENERATOR INT... | FLOAT... */
 static bool read_stream(struct reader *reader, struct plan *plan) {
     if (plan->streams == STREAMS_MAX) {
-        return refuse(reader, "there are too many streams");
+        return refuse(reader, "there are more than 16 streams");
     }
     struct stream *stream = &plan->stream[plan->streams];
     int type = 0;
     int64_t number = 0, values = 0;
     if (reader->words < 6) {
-        return refuse(reader, "a stream has a number, a type, a count, a shape and a generator");
+        return refuse(reader, "a stream needs a number, a type, a count, a shape and a generator");
     }
     if (!read_int(reader, reader->word[1], plan->streams, plan->streams, &number) ||
-        !read_name(reader, reader->word[2], TYPE_NAMES, "is no type", &type) ||
+        !read_name(reader, reader->word[2], TYPE_NAMES, "is not a type; use float, index or byte",
+                   &type) ||
         !read_int(reader, reader->word[3], 1, INT64_C(1) << 40, &stream->count)) {
         return false;
     }
     stream->type = (enum type)type;
     int at = read_shape(reader, 4, &stream->rank, stream->dim, &values);
     if (at == 0 || at >= reader->words) {
-        return refuse(reader, "a stream ends with its generator");
+        return refuse(reader, "the stream has no generator");
     }
     if (values > BYTES_MAX / stream->count) {
-        return refuse(reader, "has more values than any memory holds");
+        return refuse(reader, "has more values than memory can hold");
     }
     stream->generator = generator_named(reader->word[at]);
     if (stream->generator == GENERATORS) {
-        return refuse_word(reader, reader->word[at], "makes no data that this build knows");
+        return refuse_word(reader, reader->word[at], "is not a generator of this build");
     }
     for (at++; at < reader->words && strcmp(reader->word[at], "|") != 0; at++) {
         if (stream->ints == STREAM_INTS_MAX) {
-            return refuse(reader, "has too many whole numbers");
+            return refuse(reader, "has too many integers");
         }
         if (!read_int(reader, reader->word[at], INT64_MIN, INT64_MAX, &stream->i[stream->ints++])) {
             return false;
         }
     }
     if (at == reader->words) {
-        return refuse(reader, "a stream has a '|' between its whole numbers and the others");
+        return refuse(reader, "a stream needs a '|' between its integers and its floats");
     }
     for (at++; at < reader->words; at++) {
         if (stream->reals == STREAM_FLOATS_MAX) {
-            return refuse(reader, "has too many numbers");
+            return refuse(reader, "has too many floats");
         }
         if (!read_float(reader, reader->word[at], &stream->f[stream->reals++])) {
             return false;
@@ -264,21 +268,20 @@ static bool read_stream(struct reader *reader, struct plan *plan) {
     return true;
 }
 
-static size_t bytes_of(enum type type) { return type == TYPE_BYTE ? 1 : 4; }
-
 static bool read_init(struct reader *reader, int at, struct tensor *tensor) {
     int init = 0;
     if (at >= reader->words ||
-        !read_name(reader, reader->word[at], INIT_NAMES, "is no initial value", &init)) {
-        return refuse(reader, "a tensor ends with its initial value");
+        !read_name(reader, reader->word[at], INIT_NAMES,
+                   "is not an initial value; use none, zero, constant, uniform or normal", &init)) {
+        return refuse(reader, "the tensor has no initial value");
     }
     tensor->init = (enum init)init;
     bool has_value = init >= INIT_CONSTANT;
     if (reader->words != at + 1 + has_value) {
-        return refuse(reader, "the initial value has too many or too few words");
+        return refuse(reader, "the initial value has the wrong number of words");
     }
     if (has_value && tensor->type != TYPE_FLOAT) {
-        return refuse(reader, "only floats have initial values other than zero");
+        return refuse(reader, "only floats may have an initial value other than zero");
     }
     return !has_value || read_float(reader, reader->word[at + 1], &tensor->init_value);
 }
@@ -289,11 +292,14 @@ static bool read_tensor(struct reader *reader, struct plan *plan) {
     int type = 0, arena = 0;
     int64_t number = 0, offset = 0;
     if (reader->words < 7) {
-        return refuse(reader, "a tensor has a number, a type, a place, a shape and a first value");
+        return refuse(
+            reader,
+            "a tensor needs a number, a type, an arena, an offset, a shape and an initial value");
     }
     if (!read_int(reader, reader->word[1], plan->tensors, plan->tensors, &number) ||
-        !read_name(reader, reader->word[2], TYPE_NAMES, "is no type", &type) ||
-        !read_name(reader, reader->word[3], ARENA_NAMES, "is no arena", &arena) ||
+        !read_name(reader, reader->word[2], TYPE_NAMES, "is not a type; use float, index or byte",
+                   &type) ||
+        !read_name(reader, reader->word[3], ARENA_NAMES, "is not an arena", &arena) ||
         !read_int(reader, reader->word[4], 0, BYTES_MAX, &offset)) {
         return false;
     }
@@ -305,17 +311,17 @@ static bool read_tensor(struct reader *reader, struct plan *plan) {
         return false;
     }
     if (offset % ALIGNMENT != 0) {
-        return refuse(reader, "the tensor's place is not a multiple of 64");
+        return refuse(reader, "the tensor's offset is not a multiple of 64");
     }
-    size_t bytes = (size_t)tensor->count * bytes_of(tensor->type);
+    size_t bytes = tensor_bytes(tensor);
     if (tensor->offset + bytes > plan->arena[arena]) {
-        return refuse_word(reader, reader->word[1], "does not lie within its arena");
+        return refuse_word(reader, reader->word[1], "lies outside its arena");
     }
     plan->tensors++;
     return true;
 }
 
-/* Tensor numbers up to the next ":"; answers the word behind it, or 0. */
+/* Reads tensor numbers up to the next ":"; returns the number of the word after it, or 0. */
 static int read_operands(struct reader *reader, const struct plan *plan, int at,
                          const struct tensor **operand, int *count) {
     for (; at < reader->words && strcmp(reader->word[at], ":") != 0; at++) {
@@ -334,27 +340,28 @@ static int read_operands(struct reader *reader, const struct plan *plan, int at,
         operand[(*count)++] = &plan->tensor[number];
     }
     if (at == reader->words) {
-        refuse(reader, "an operation has three ':' between its operands and its numbers");
+        refuse(reader, "an operation needs three ':', after its inputs, outputs and integers");
         return 0;
     }
     return at + 1;
 }
 
-static bool read_numbers(struct reader *reader, int at, struct op *op) {
+static bool read_params(struct reader *reader, int at, struct op *op) {
     for (; at < reader->words && strcmp(reader->word[at], ":") != 0; at++) {
         if (op->ints == INTS_MAX) {
-            return refuse(reader, "the operation has too many whole numbers");
+            return refuse(reader, "the operation has too many integers");
         }
         if (!read_int(reader, reader->word[at], INT64_MIN, INT64_MAX, &op->i[op->ints++])) {
             return false;
         }
     }
     if (at == reader->words) {
-        return refuse(reader, "an operation has three ':' between its operands and its numbers");
+        return refuse(reader,
+                      "an operation needs three ':', after its inputs, outputs and integers");
     }
     for (at++; at < reader->words; at++) {
         if (op->reals == FLOATS_MAX) {
-            return refuse(reader, "the operation has too many numbers");
+            return refuse(reader, "the operation has too many floats");
         }
         if (!read_float(reader, reader->word[at], &op->f[op->reals++])) {
             return false;
@@ -365,11 +372,11 @@ static bool read_numbers(struct reader *reader, int at, struct op *op) {
 
 static bool check_op(struct reader *reader, const struct plan *plan, const struct op *op) {
     const char *why = op->kind->check(op);
-    if (why == NULL && strcmp(op->kind->name, "load") == 0) {
+    if (why == NULL && op_is(op, "load")) {
         why = load_check(op, plan->stream, plan->streams);
     }
     if (why != NULL) {
-        return fault_say(reader->fault, RUNNER_BAD_PLAN, "line %d of the plan's body: %s: %s",
+        return fault_set(reader->fault, STATUS_BAD_PLAN, "line %d of the plan's body: %s: %s",
                          reader->line, op->kind->name, why);
     }
     return true;
@@ -381,9 +388,10 @@ static bool read_op(struct reader *reader, struct plan *plan) {
     int phase = 0;
     int64_t entry = 0;
     if (reader->words < 7) {
-        return refuse(reader, "an operation has a phase, an entry, a kind and three ':'");
+        return refuse(reader, "an operation needs a phase, an entry, a kind and three ':'");
     }
-    if (!read_name(reader, reader->word[1], PHASE_NAMES, "is no phase", &phase) ||
+    if (!read_name(reader, reader->word[1], PHASE_NAMES,
+                   "is not a phase; use load, forward, backward, update or evaluate", &phase) ||
         !read_int(reader, reader->word[2], -1, ENTRY_MAX, &entry)) {
         return false;
     }
@@ -392,13 +400,13 @@ static bool read_op(struct reader *reader, struct plan *plan) {
     op->entry = (int)entry;
     op->kind = backend_kind(&cpu_backend, reader->word[3]);
     if (op->kind == NULL) {
-        return fault_say(reader->fault, RUNNER_UNSUPPORTED,
+        return fault_set(reader->fault, STATUS_UNSUPPORTED,
                          "line %d of the plan's body: this build has no operation '%.40s'",
                          reader->line, reader->word[3]);
     }
     int at = read_operands(reader, plan, 4, op->in, &op->ins);
     if (at == 0 || (at = read_operands(reader, plan, at, op->out, &op->outs)) == 0 ||
-        !read_numbers(reader, at, op) || !check_op(reader, plan, op)) {
+        !read_params(reader, at, op) || !check_op(reader, plan, op)) {
         return false;
     }
     if (plan->entries <= op->entry) {
@@ -411,19 +419,19 @@ static bool read_op(struct reader *reader, struct plan *plan) {
 static bool read_loss(struct reader *reader, struct plan *plan) {
     int64_t number = 0;
     if (reader->words != 2 || strcmp(reader->word[0], "loss") != 0) {
-        return refuse_word(reader, reader->word[0], "cannot stand here");
+        return refuse_word(reader, reader->word[0], "is not expected here");
     }
     if (!read_int(reader, reader->word[1], -1, plan->tensors - 1, &number)) {
         return false;
     }
     plan->loss = number < 0 ? NULL : &plan->tensor[number];
     if (plan->loss != NULL && plan->loss->type != TYPE_FLOAT) {
-        return refuse(reader, "a loss is a float");
+        return refuse(reader, "the loss is not a float tensor");
     }
     return true;
 }
 
-/* The lines of a variable number, each kind behind the one before it. */
+/* Reads all streams, then all tensors, then all operations. */
 static bool read_lists(struct reader *reader, struct plan *plan) {
     static const char *const order[] = {"stream", "tensor", "op", NULL};
     bool (*const readers[])(struct reader *, struct plan *) = {read_stream, read_tensor, read_op};
@@ -454,21 +462,22 @@ static int count_lines(const char *at, const char *end, const char *opening) {
     return count;
 }
 
-static bool make_room(struct reader *reader, struct plan *plan) {
+static bool allocate_lists(struct reader *reader, struct plan *plan) {
     int tensors = count_lines(reader->at, reader->end, "tensor ");
     int ops = count_lines(reader->at, reader->end, "op ");
     if (tensors > TENSORS_MAX || ops > OPS_MAX) {
-        return refuse(reader, "the plan has more tensors or operations than this runner takes");
+        return refuse(reader, "the plan has more tensors or operations than this runner accepts");
     }
     plan->tensor = calloc((size_t)tensors + 1, sizeof *plan->tensor);
     plan->op = calloc((size_t)ops + 1, sizeof *plan->op);
     if (plan->tensor == NULL || plan->op == NULL) {
-        return fault_say(reader->fault, RUNNER_OUT_OF_MEMORY, "no memory for the plan itself");
+        return fault_set(reader->fault, STATUS_OUT_OF_MEMORY,
+                         "not enough memory to parse the plan; close other programs");
     }
     return true;
 }
 
-static bool has_work(const struct plan *plan) {
+static bool has_operations(const struct plan *plan) {
     for (int i = 0; i < plan->ops; i++) {
         if (plan->op[i].phase != PHASE_EVALUATE && plan->op[i].phase != PHASE_LOAD) {
             return true;
@@ -482,20 +491,22 @@ static bool read_body(struct reader *reader, struct plan *plan) {
         return false;
     }
     if (strcmp(reader->word[1], "1") != 0) {
-        return refuse_word(reader, reader->word[1], "is another version of plans");
+        return refuse_word(
+            reader, reader->word[1],
+            "is not a version of plans that this runner reads; lower the plan again");
     }
     if (!read_case(reader, plan) || !read_backend(reader, plan) || !read_settings(reader, plan) ||
-        !read_arenas(reader, plan) || !make_room(reader, plan) || !read_lists(reader, plan) ||
+        !read_arenas(reader, plan) || !allocate_lists(reader, plan) || !read_lists(reader, plan) ||
         !expect(reader, "end", 1)) {
         return false;
     }
     if (reader->at != reader->end) {
-        return refuse(reader, "something follows the 'end'");
+        return refuse(reader, "the plan continues after its 'end'");
     }
-    return has_work(plan) || refuse(reader, "the plan has no operation");
+    return has_operations(plan) || refuse(reader, "the plan has no operation");
 }
 
-/* Steps over "farmhand-plan 1 BYTES\n" and the header; answers where the body begins. */
+/* Skips "farmhand-plan 1 BYTES\n" and the header; returns the start of the body, or NULL. */
 static char *skip_header(char *bytes, size_t count, struct fault *fault) {
     static const char opening[] = "farmhand-plan 1 ";
     size_t at = sizeof opening - 1;
@@ -508,12 +519,13 @@ static char *skip_header(char *bytes, size_t count, struct fault *fault) {
         size = size * 10 + (size_t)(bytes[at] - '0');
     }
     if (digits < 1 || digits > 8 || at == count || bytes[at] != '\n') {
-        fault_say(fault, RUNNER_BAD_PLAN, "the plan does not begin with 'farmhand-plan 1 BYTES'");
+        fault_set(fault, STATUS_BAD_PLAN,
+                  "the plan does not begin with 'farmhand-plan 1 BYTES'; lower it again");
         return NULL;
     }
     at++;
     if (count - at < size || size < 2 || bytes[at] != '{' || bytes[at + size - 1] != '\n') {
-        fault_say(fault, RUNNER_BAD_PLAN, "the plan ends inside its header; push it again");
+        fault_set(fault, STATUS_BAD_PLAN, "the plan ends inside its header; push it again");
         return NULL;
     }
     return bytes + at + size;
@@ -525,13 +537,14 @@ struct plan *plan_read(char *bytes, size_t count, struct fault *fault) {
         return NULL;
     }
     if (body == bytes + count) {
-        fault_say(fault, RUNNER_UNSUPPORTED,
-                  "the plan has no body: this workload can only be simulated");
+        fault_set(fault, STATUS_UNSUPPORTED,
+                  "the plan has no body: this workload can only run on a simulated phone");
         return NULL;
     }
     struct plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL) {
-        fault_say(fault, RUNNER_OUT_OF_MEMORY, "no memory for the plan itself");
+        fault_set(fault, STATUS_OUT_OF_MEMORY,
+                  "not enough memory to parse the plan; close other programs");
         return NULL;
     }
     struct reader reader = {.at = body, .end = bytes + count, .fault = fault};

@@ -7,7 +7,7 @@ enum { DIGITS = 9, EXPONENT_MAX = 400 };
 
 static bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-/* value * 10^exponent, with one rounding where the power is exact. */
+/* Returns value * 10^exponent, rounded once where the power of ten is exact. */
 static double scale(double value, int exponent) {
     double power = 1, base = 10;
     for (int rest = exponent < 0 ? -exponent : exponent; rest > 0; rest /= 2) {
@@ -31,7 +31,7 @@ bool parse_number(const char *word, double *value) {
             digits = digits * 10 + (uint64_t)(*at - '0');
             exponent -= point;
         } else {
-            exponent += !point; /* beyond what a double can tell apart */
+            exponent += !point; /* digits beyond the precision of a double */
         }
     }
     if (seen == 0 || seen > EXPONENT_MAX) {
@@ -50,13 +50,13 @@ bool parse_number(const char *word, double *value) {
         exponent += minus ? -written : written;
     }
     double number = (double)digits;
-    /* In two steps, since 10^400 is no double but a tiny number of many digits is. */
+    /* In two steps: 10^400 is not a double, but a tiny number with many digits is. */
     number = exponent < -300 ? scale(scale(number, -300), exponent + 300) : scale(number, exponent);
     *value = *word == '-' ? -number : number;
-    return *at == '\0' && digits <= UINT64_MAX && number <= 1e300;
+    return *at == '\0' && number <= 1e300;
 }
 
-size_t print_whole(char text[NUMBER_BYTES], uint64_t value, unsigned base) {
+size_t format_integer(char text[NUMBER_BYTES], uint64_t value, unsigned base) {
     char reversed[NUMBER_BYTES];
     size_t count = 0;
     do {
@@ -69,7 +69,7 @@ size_t print_whole(char text[NUMBER_BYTES], uint64_t value, unsigned base) {
     return count;
 }
 
-/* The nine digits of a positive number, and where its point stands: d.dddddddd * 10^answer. */
+/* Writes nine significant digits of a positive number; returns e where it is d.dddddddd * 10^e. */
 static int digits_of(double value, char digits[NUMBER_BYTES]) {
     int exponent = 0;
     for (double rest = value; rest >= 10; rest /= 10) {
@@ -86,11 +86,11 @@ static int digits_of(double value, char digits[NUMBER_BYTES]) {
         whole = (uint64_t)(scale(value, DIGITS - exponent) + 0.5);
         exponent--;
     }
-    print_whole(digits, whole, 10);
+    format_integer(digits, whole, 10);
     return exponent;
 }
 
-size_t print_number(char text[NUMBER_BYTES], double value) {
+size_t format_number(char text[NUMBER_BYTES], double value) {
     char digits[NUMBER_BYTES];
     size_t used = 0, count = DIGITS;
     if (value < 0) {
@@ -106,8 +106,8 @@ size_t print_number(char text[NUMBER_BYTES], double value) {
         count--;
     }
     bool plain = exponent >= -4 && exponent < DIGITS;
-    int before = plain && exponent >= 0 ? exponent + 1 : 1; /* digits in front of the point */
-    int zeros = plain && exponent < 0 ? -exponent : 0;      /* and zeros in front of the digits */
+    int before = plain && exponent >= 0 ? exponent + 1 : 1; /* digits before the decimal point */
+    int zeros = plain && exponent < 0 ? -exponent : 0;      /* zeros before the first digit */
     size_t at = 0;
     for (int i = 0; i < before; i++) {
         text[used++] = zeros > 0 || at >= count ? '0' : digits[at++];
@@ -124,76 +124,76 @@ size_t print_number(char text[NUMBER_BYTES], double value) {
     if (!plain) {
         text[used++] = 'e';
         text[used++] = exponent < 0 ? '-' : '+';
-        used += print_whole(text + used, (uint64_t)(exponent < 0 ? -exponent : exponent), 10);
+        used += format_integer(text + used, (uint64_t)(exponent < 0 ? -exponent : exponent), 10);
     }
     return used;
 }
 
-/* What a text grows into, and how much of it there may be. */
-struct page {
+/* A text that grows up to `size` bytes. */
+struct text_buffer {
     char *text;
     size_t size, used;
 };
 
-static void put(struct page *page, const char *text, size_t length) {
-    size_t room = page->size - 1 - page->used;
+static void append(struct text_buffer *buffer, const char *text, size_t length) {
+    size_t room = buffer->size - 1 - buffer->used;
     length = length < room ? length : room;
-    memcpy(page->text + page->used, text, length);
-    page->used += length;
+    memcpy(buffer->text + buffer->used, text, length);
+    buffer->used += length;
 }
 
-static void put_signed(struct page *page, long long value) {
+static void append_signed(struct text_buffer *buffer, long long value) {
     char digits[NUMBER_BYTES];
     if (value < 0) {
-        put(page, "-", 1);
+        append(buffer, "-", 1);
     }
     uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    put(page, digits, print_whole(digits, size, 10));
+    append(buffer, digits, format_integer(digits, size, 10));
 }
 
-static void put_text(struct page *page, const char *text, size_t most) {
+static void append_string(struct text_buffer *buffer, const char *text, size_t limit) {
     size_t length = 0;
-    while (length < most && text[length] != '\0') {
+    while (length < limit && text[length] != '\0') {
         length++;
     }
-    put(page, text, length);
+    append(buffer, text, length);
 }
 
-size_t compose_list(char *text, size_t size, const char *format, va_list values) {
-    struct page page = {text, size, 0};
+size_t format_text_list(char *text, size_t size, const char *format, va_list values) {
+    struct text_buffer buffer = {text, size, 0};
     char digits[NUMBER_BYTES];
     for (const char *at = format; *at != '\0'; at++) {
         if (*at != '%') {
-            put(&page, at, 1);
+            append(&buffer, at, 1);
             continue;
         }
-        size_t most = size;
+        size_t limit = size;
         if (*++at == '.') {
-            for (most = 0, at++; is_digit(*at); at++) {
-                most = most * 10 + (size_t)(*at - '0');
+            for (limit = 0, at++; is_digit(*at); at++) {
+                limit = limit * 10 + (size_t)(*at - '0');
             }
         }
         bool wide = at[0] == 'l' && at[1] == 'l';
         at += wide ? 2 : 0;
         if (*at == 's') {
-            put_text(&page, va_arg(values, const char *), most);
+            append_string(&buffer, va_arg(values, const char *), limit);
         } else if (*at == 'd') {
-            put_signed(&page, wide ? va_arg(values, long long) : va_arg(values, int));
+            append_signed(&buffer, wide ? va_arg(values, long long) : va_arg(values, int));
         } else if (*at == 'u' || *at == 'x') {
             uint64_t value = va_arg(values, unsigned long long);
-            put(&page, digits, print_whole(digits, value, *at == 'u' ? 10 : 16));
+            append(&buffer, digits, format_integer(digits, value, *at == 'u' ? 10 : 16));
         } else {
-            put(&page, at, 1);
+            append(&buffer, at, 1);
         }
     }
-    text[page.used] = '\0';
-    return page.used;
+    text[buffer.used] = '\0';
+    return buffer.used;
 }
 
-size_t compose(char *text, size_t size, const char *format, ...) {
+size_t format_text(char *text, size_t size, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    size_t length = compose_list(text, size, format, values);
+    size_t length = format_text_list(text, size, format, values);
     va_end(values);
     return length;
 }

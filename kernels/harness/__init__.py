@@ -1,1 +1,1 @@
-"""The harness: OpenCL kernels built, checked, timed and tuned on this computer's devices."""
+"""Builds, checks, times and tunes the OpenCL kernels on a device of this computer."""

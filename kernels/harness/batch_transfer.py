@@ -1,36 +1,41 @@
-"""How a step's data reach the device: five ways.
+"""How the data of a step reach the device: five transfer modes.
 
-`copied` is what the study saw: every operation's operands go over and its results come back. The
-others keep everything on the device, so that two operations may share a launch, and differ only in
-how a batch gets there.
+`copied` is what the study measured: every operation copies its operands to the device and its
+results back. The other modes keep everything on the device, so that two operations can share a
+launch, and differ only in how a batch gets there.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.harness.device import Device
-from kernels.harness.perceptron import Lesson, Operation, Perceptron, Tensor
+from kernels.harness.device_perceptron import (
+    DevicePerceptron,
+    DeviceTensor,
+    LabelledBatches,
+    StepOperation,
+)
+from kernels.harness.opencl_device import Device
 
-Step = Callable[[int, "Events"], None]  # enqueue the step of this number
+EnqueueStep = Callable[[int, "StepEvents"], None]  # enqueue the step of this number
 
 
 @dataclass
-class Events:
-    """What was enqueued since the last wait, kernels and copies apart."""
+class StepEvents:
+    """Events enqueued since the last wait, kernels and copies separately."""
 
     kernels: list[Any] = field(default_factory=list)
     copies: list[Any] = field(default_factory=list)
 
 
-def copied(net: Perceptron, lesson: Lesson) -> Step:
-    """Operands over, launch, results back, each copy waited for: an operation as MNN does it."""
-    x, labels = net.inputs(lesson.batch)
-    operations = net.step(x, labels, apart=True)
+def copied(net: DevicePerceptron, batches: LabelledBatches) -> EnqueueStep:
+    """Copy operands, launch, copy results, and wait for each copy, as MNN does per operation."""
+    x, labels = net.inputs(batches.batch)
+    operations = net.step(x, labels, fused=False)
     device = net.device
 
-    def step(number: int, events: Events) -> None:
-        x.host, labels.host = lesson.batch_at(number)
+    def step(number: int, events: StepEvents) -> None:
+        x.host, labels.host = batches.batch_at(number)
         for operation in operations:
             for tensor in operation.reads:
                 events.copies.append(device.write(tensor.buffer, tensor.host))
@@ -42,50 +47,50 @@ def copied(net: Perceptron, lesson: Lesson) -> Step:
     return step
 
 
-def resident(net: Perceptron, lesson: Lesson) -> Step:
-    """Everything stays on the device; a batch is copied there before its step."""
-    return _one_room(net, lesson, net.device.write, shared=False)
+def resident(net: DevicePerceptron, batches: LabelledBatches) -> EnqueueStep:
+    """Keep everything on the device; copy a batch before its step."""
+    return _one_buffer(net, batches, net.device.write, host_visible=False)
 
 
-def mapped(net: Perceptron, lesson: Lesson) -> Step:
-    """The same, with the batch written straight to where the device reads it."""
-    return _one_room(net, lesson, net.device.write_mapped, shared=True)
+def mapped(net: DevicePerceptron, batches: LabelledBatches) -> EnqueueStep:
+    """Keep everything on the device; write a batch into a mapped buffer (zero copy)."""
+    return _one_buffer(net, batches, net.device.write_mapped, host_visible=True)
 
 
-def buffered(net: Perceptron, lesson: Lesson) -> Step:
-    """Two rooms for batches: one is filled, on a queue of its own, while the other is used."""
-    rooms = [net.inputs(lesson.batch) for _ in range(2)]
-    steps = [net.step(*room) for room in rooms]
-    free: list[list[Any] | None] = [None, None]
+def buffered(net: DevicePerceptron, batches: LabelledBatches) -> EnqueueStep:
+    """Use two buffers: one is filled, on a second queue, while the other is used."""
+    buffers = [net.inputs(batches.batch) for _ in range(2)]
+    steps = [net.step(*buffer) for buffer in buffers]
+    last_use: list[list[Any] | None] = [None, None]
 
-    def step(number: int, events: Events) -> None:
-        at = number % 2
-        content = lesson.batch_at(number)
+    def step(number: int, events: StepEvents) -> None:
+        which = number % 2
+        content = batches.batch_at(number)
         filled = [
-            net.device.write_beside(tensor.buffer, values, free[at])
-            for tensor, values in zip(rooms[at], content, strict=True)
+            net.device.write_on_copy_queue(tensor.buffer, values, last_use[which])
+            for tensor, values in zip(buffers[which], content, strict=True)
         ]
-        made = [steps[at][0].launch(filled), *_launch(steps[at][1:])]
-        free[at] = made[-1:]
+        launched = [steps[which][0].launch(filled), *_launch(steps[which][1:])]
+        last_use[which] = launched[-1:]
         events.copies += filled
-        events.kernels += made
+        events.kernels += launched
 
     return step
 
 
-def preloaded(net: Perceptron, lesson: Lesson) -> Step:
-    """The whole data set is on the device; a batch is a place in it."""
-    x, labels = net.inputs(len(lesson.labels))
-    _fill(net.device, (x, labels), (lesson.rows, lesson.labels))
-    steps = [net.step(x, labels, number * lesson.batch) for number in range(lesson.batches)]
+def preloaded(net: DevicePerceptron, batches: LabelledBatches) -> EnqueueStep:
+    """Keep the whole data set on the device; a batch is a range of it."""
+    x, labels = net.inputs(len(batches.labels))
+    _fill(net.device, (x, labels), (batches.rows, batches.labels))
+    steps = [net.step(x, labels, number * batches.batch) for number in range(batches.batches)]
 
-    def step(number: int, events: Events) -> None:
+    def step(number: int, events: StepEvents) -> None:
         events.kernels += _launch(steps[number % len(steps)])
 
     return step
 
 
-WAYS: dict[str, Callable[[Perceptron, Lesson], Step]] = {
+TRANSFER_MODES: dict[str, Callable[[DevicePerceptron, LabelledBatches], EnqueueStep]] = {
     "copied": copied,
     "resident": resident,
     "mapped": mapped,
@@ -94,24 +99,27 @@ WAYS: dict[str, Callable[[Perceptron, Lesson], Step]] = {
 }
 
 
-def _one_room(
-    net: Perceptron, lesson: Lesson, write: Callable[[Any, Any], Any], shared: bool
-) -> Step:
-    room = net.inputs(lesson.batch, shared)
-    operations = net.step(*room)
+def _one_buffer(
+    net: DevicePerceptron,
+    batches: LabelledBatches,
+    write: Callable[[Any, Any], Any],
+    host_visible: bool,
+) -> EnqueueStep:
+    buffer = net.inputs(batches.batch, host_visible)
+    operations = net.step(*buffer)
 
-    def step(number: int, events: Events) -> None:
-        for tensor, values in zip(room, lesson.batch_at(number), strict=True):
+    def step(number: int, events: StepEvents) -> None:
+        for tensor, values in zip(buffer, batches.batch_at(number), strict=True):
             events.copies.append(write(tensor.buffer, values))
         events.kernels += _launch(operations)
 
     return step
 
 
-def _launch(operations: Sequence[Operation]) -> list[Any]:
+def _launch(operations: Sequence[StepOperation]) -> list[Any]:
     return [operation.launch() for operation in operations]
 
 
-def _fill(device: Device, room: Sequence[Tensor], content: Sequence[Any]) -> None:
-    for tensor, values in zip(room, content, strict=True):
+def _fill(device: Device, tensors: Sequence[DeviceTensor], content: Sequence[Any]) -> None:
+    for tensor, values in zip(tensors, content, strict=True):
         device.write(tensor.buffer, values).wait()

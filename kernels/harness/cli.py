@@ -1,6 +1,6 @@
-"""`farm kernels`: the OpenCL kernels on a device of this computer: list, check, bench, train, tune.
+"""`farm kernels`: lists, checks, benchmarks, trains and tunes OpenCL kernels on this computer.
 
-Figures of OpenCL on a processor say nothing of phones, and every table says so.
+OpenCL times on a CPU do not predict those of a phone's GPU, and every table says so.
 """
 
 import json
@@ -12,114 +12,161 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from kernels.harness.device import Device
-    from kernels.tuning import Shape
+    from kernels.autotuner import MatmulShape
+    from kernels.harness.opencl_device import Device
 
-WRONG = 5  # exit code: finished with failures
+FAILED = 5  # exit status: the command finished, and some results are wrong
 
-device_option = click.option("--device", metavar="NUMBER|TEXT", help="Which device; see list.")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+device_option = click.option(
+    "--device", metavar="NUMBER|TEXT", help="Use this device; see 'farm kernels list'."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group()
 def kernels() -> None:
-    """Check, time and tune the OpenCL kernels on this computer."""
+    """Check, time and tune the OpenCL kernels on this computer.
+
+    \b
+    Examples:
+      farm kernels list
+      farm kernels check --device 0
+    """
 
 
 @kernels.command("list")
 @json_option
 def list_kernels(as_json: bool) -> None:
-    """List the devices, and the ways to multiply.
+    """List OpenCL devices and matmul variants.
 
-    Where there is no device the list is empty, with a sentence that says so, and the exit code 0:
-    that is the answer. Commands that need a device end with 2 there.
+    Without a device the list is empty and the exit status 0; commands that need a device exit
+    with 2.
+
+    \b
+    Examples:
+      farm kernels list
+      farm kernels list --json
     """
-    _need_opencl()
+    _require_opencl()
     from dataclasses import asdict
 
-    from kernels.harness.device import NO_DEVICE, all_devices
-    from kernels.harness.products import WAYS
+    from kernels.harness.matmul_variants import VARIANTS
+    from kernels.harness.opencl_device import NO_DEVICE, all_devices
 
-    found = [device.facts for device in all_devices()]
+    devices = [device.facts for device in all_devices()]
     if as_json:
-        ways = {name: way.text for name, way in WAYS.items()}
-        click.echo(json.dumps({"devices": [asdict(facts) for facts in found], "sgemm": ways}))
+        variants = {name: variant.text for name, variant in VARIANTS.items()}
+        click.echo(json.dumps({"devices": [asdict(facts) for facts in devices], "sgemm": variants}))
         return
-    for at, facts in enumerate(found):
-        click.echo(f"{at}  {facts.label}: {facts.units} units, {facts.global_bytes >> 20} MB")
-    if not found:
+    for number, facts in enumerate(devices):
+        click.echo(f"{number}  {facts.label}: {facts.units} units, {facts.global_bytes >> 20} MB")
+    if not devices:
         click.echo(NO_DEVICE, err=True)
-    for name, way in WAYS.items():
-        click.echo(f"sgemm {name:<13} {way.text}")
+    for name, variant in VARIANTS.items():
+        click.echo(f"sgemm {name:<13} {variant.text}")
 
 
 @kernels.command()
 @device_option
-@click.option("--seed", default=0, show_default=True, help="Of shapes and values.")
-@click.option("--extra", default=4, show_default=True, help="Random shapes beside the fixed ones.")
+@click.option("--seed", default=0, show_default=True, help="Random seed for shapes and values.")
+@click.option(
+    "--random-shapes",
+    default=4,
+    show_default=True,
+    help="Check this many random shapes besides the fixed ones.",
+)
 @json_option
-def check(device: str | None, seed: int, extra: int, as_json: bool) -> None:
-    """Compare every kernel with numpy, over ragged shapes and all transposes."""
-    chosen = choose(device)
-    from kernels.harness.check import check as check_one
-    from kernels.harness.check import shapes, ways_for
-    from kernels.harness.operations import trials
-    from kernels.harness.trial import TOLERANCE, run_trial
+def check(device: str | None, seed: int, random_shapes: int, as_json: bool) -> None:
+    """Compare every kernel with numpy.
 
-    work = [(way, shape) for way in ways_for(chosen) for shape in shapes(seed, extra)]
-    tried = list(trials(seed))
+    Shapes are ragged, and products are checked in all transposes. Exits with 5 if a kernel is
+    wrong.
+
+    \b
+    Examples:
+      farm kernels check
+      farm kernels check --device Oclgrind --random-shapes 0
+    """
+    chosen = choose(device)
     worst: dict[str, float] = {}
     wrong: list[str] = []
-    with click.progressbar(length=len(work) + len(tried), label="checking", file=sys.stderr) as bar:
-        for way, shape in work:
-            one = check_one(chosen, way, shape, seed)
-            name = f"sgemm {one.way}"
-            worst[name] = max(one.error, worst.get(name, 0.0))
-            wrong += [] if one.right else [f"{name} {shape.label}: error {one.error:.1e}"]
-            bar.update(1)
-        for trial in tried:
-            error = run_trial(chosen, trial)
-            worst[trial.name] = max(error, worst.get(trial.name, 0.0))
-            wrong += [] if error <= TOLERANCE else [f"{trial.name}: error {error:.1e}"]
-            bar.update(1)
+    checked = 0
+    for name, label, error, passed in _run_checks(chosen, seed, random_shapes):
+        checked += 1
+        worst[name] = max(error, worst.get(name, 0.0))
+        wrong += [] if passed else [f"{label}: error {error:.1e}"]
     if as_json:
-        said = {"device": chosen.facts.label, "checked": len(work) + len(tried)}
-        click.echo(json.dumps(said | {"wrong": wrong, "worst_error": worst}))
+        result = {"device": chosen.facts.label, "checked": checked}
+        click.echo(json.dumps(result | {"wrong": wrong, "worst_error": worst}))
     else:
         for name, error in worst.items():
             click.echo(f"{name:<32} largest error {error:.1e}")
         for sentence in wrong:
             click.echo(f"wrong: {sentence}")
-        click.echo(
-            f"{len(work) + len(tried)} launches checked on {chosen.facts.label}, {len(wrong)} wrong"
-        )
+        click.echo(f"{checked} launches checked on {chosen.facts.label}, {len(wrong)} wrong")
     if wrong:
-        raise click.exceptions.Exit(WRONG)
+        raise click.exceptions.Exit(FAILED)
+
+
+def _run_checks(
+    device: "Device", seed: int, random_shapes: int
+) -> list[tuple[str, str, float, bool]]:
+    """Return name, label, error and success of every launch."""
+    from kernels.harness.kernel_check import TOLERANCE, run_check
+    from kernels.harness.matmul_check import check_matmul, check_shapes, variants_for
+    from kernels.harness.training_checks import training_checks
+
+    shapes = list(check_shapes(seed, random_shapes))
+    products = [(variant, shape) for variant in variants_for(device) for shape in shapes]
+    checks = list(training_checks(seed))
+    results = []
+    total = len(products) + len(checks)
+    with click.progressbar(length=total, label="checking", file=sys.stderr) as bar:
+        for variant, shape in products:
+            result, name = check_matmul(device, variant, shape, seed), f"sgemm {variant.name}"
+            results.append((name, f"{name} {shape.label}", result.error, result.passed))
+            bar.update(1)
+        for one in checks:
+            error = run_check(device, one)
+            results.append((one.name, one.name, error, error <= TOLERANCE))
+            bar.update(1)
+    return results
 
 
 @kernels.command()
 @device_option
-@click.option("--sizes", default="32:512:32", show_default=True, help="FROM:TO:STEP, or N,N,...")
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 100))
+@click.option(
+    "--sizes",
+    default="32:512:32",
+    show_default=True,
+    help="Time square products of these sizes: FROM:TO:STEP, or N,N,...",
+)
+@click.option(
+    "--rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="Give every variant this many turns.",
+)
 @click.option(
     "--launches",
     default=50,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="At least so many before each wait; the study had 500.",
+    help="Launch at least this often per turn; the study had 500.",
 )
 @click.option(
-    "--picture",
+    "--roofline",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Write the roofline as SVG.",
+    help="Write a roofline plot to this SVG file.",
 )
 @click.option(
     "--tuned",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A tuning file of this device: one more column.",
+    help="Add a column for this tuning file.",
 )
 @json_option
 def bench(
@@ -127,35 +174,40 @@ def bench(
     sizes: str,
     rounds: int,
     launches: int,
-    picture: Path | None,
+    roofline: Path | None,
     tuned: Path | None,
     as_json: bool,
 ) -> None:
-    """Time every way to multiply, beside numpy: the study's table on this device.
+    """Time all matmul variants next to numpy.
 
-    All sizes take some minutes; '--sizes 128,256,512' is enough for a look.
+    The table has the study's figures next to those of this device. All sizes take some minutes.
+
+    \b
+    Examples:
+      farm kernels bench --sizes 128,256,512
+      farm kernels bench --sizes 256 --roofline roofline.svg
     """
     chosen = choose(device)
-    from kernels.harness.bench import bench as bench_all
-    from kernels.harness.tune import owner_of
-    from kernels.tuning import read_tuned
+    from kernels.autotuner import read_tuned
+    from kernels.harness import result_tables
+    from kernels.harness.device_tuning import owner_of
+    from kernels.harness.matmul_bench import bench_matmul
 
     wanted = read_sizes(sizes)
-    found = [] if tuned is None else read_tuned(tuned, owner_of(chosen))
+    winners = [] if tuned is None else read_tuned(tuned, owner_of(chosen))
     with click.progressbar(length=len(wanted), label="timing", file=sys.stderr) as bar:
-        rows = bench_all(chosen, wanted, rounds, launches, found, lambda: bar.update(1))
-    if picture is not None:
-        from kernels.harness.roofline import roofline_svg
-        from kernels.harness.timing import roofs_of
+        rows = bench_matmul(chosen, wanted, rounds, launches, winners, lambda: bar.update(1))
+    if roofline is not None:
+        from kernels.harness.launch_timing import measure_peaks
+        from kernels.harness.roofline_plot import roofline_svg
 
-        picture.write_text(roofline_svg(rows, roofs_of(chosen), f"SGEMM on {chosen.facts.name}"))
-        click.echo(f"wrote {picture}", err=True)
-    from kernels.harness import tables
-
+        title = f"SGEMM on {chosen.facts.name}"
+        roofline.write_text(roofline_svg(rows, measure_peaks(chosen), title))
+        click.echo(f"wrote {roofline}", err=True)
     if as_json:
-        click.echo(json.dumps(tables.bench_as_json(chosen.facts, rows)))
+        click.echo(json.dumps(result_tables.bench_as_json(chosen.facts, rows)))
     else:
-        click.echo("\n".join(tables.bench_table(chosen.facts, rows)))
+        click.echo("\n".join(result_tables.bench_table(chosen.facts, rows)))
 
 
 @kernels.command()
@@ -164,43 +216,61 @@ def bench(
     "--models",
     default="mlp-1,mlp-2,mlp-3,mlp-4,lenet",
     show_default=True,
-    help="Of the study: mlp-1 to mlp-4; beyond it: lenet, squeezenet (minutes).",
+    help="Train these models: mlp-1 to mlp-4 (the study's), lenet, squeezenet (minutes).",
 )
-@click.option("--rounds", default=10, show_default=True, type=click.IntRange(2, 100))
+@click.option(
+    "--rounds",
+    default=10,
+    show_default=True,
+    type=click.IntRange(2, 100),
+    help="Give every transfer mode this many turns.",
+)
 @json_option
 def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
-    """Train on the device, fed in five ways, beside the CPU; the study's models first."""
+    """Train on the device in five transfer modes, next to the CPU.
+
+    Exits with 5 if a model does not train like the reference.
+
+    \b
+    Examples:
+      farm kernels train --models mlp-1,mlp-4
+      farm kernels train --models lenet --json
+    """
     chosen = choose(device)
-    from kernels.harness import tables
-    from kernels.harness.network_train import NETWORKS, train_network
-    from kernels.harness.train import crossings, train_all
+    from kernels.harness import result_tables
+    from kernels.harness.network_training import NETWORKS, train_network
+    from kernels.harness.perceptron_training import time_transfers, train_perceptrons
     from workloads.models.perceptrons import WIDTHS
 
     wanted = models.split(",")
     known = [*WIDTHS, *NETWORKS]
     if unknown := [name for name in wanted if name not in known]:
-        raise Refused(f"--models: there is no '{unknown[0]}'; there are {', '.join(known)}")
+        names = ", ".join(known)
+        raise InvalidRequest(f"--models: '{unknown[0]}' is not a model; choose from {names}")
     with click.progressbar(length=rounds * len(wanted), label="training", file=sys.stderr) as bar:
-        names = [name for name in wanted if name in WIDTHS]
-        rows = train_all(chosen, names, rounds, (1, 2), lambda: bar.update(1))
-        nets = [
+        selected = [name for name in wanted if name in WIDTHS]
+        perceptrons = train_perceptrons(chosen, selected, rounds, (1, 2), lambda: bar.update(1))
+        networks = [
             train_network(chosen, name, rounds, lambda: bar.update(1))
             for name in wanted
             if name in NETWORKS
         ]
-    crossed = crossings(chosen)
+    results = (chosen.facts, perceptrons, networks, time_transfers(chosen))
     if as_json:
-        click.echo(json.dumps(tables.training_as_json(chosen.facts, rows, nets, crossed)))
+        click.echo(json.dumps(result_tables.training_as_json(*results)))
     else:
-        click.echo("\n".join(tables.training_table(chosen.facts, rows, nets, crossed)))
-    wrong = [row.name for row in rows if not all(way.right for way in row.ways.values())]
-    if wrong := [*wrong, *(net.name for net in nets if not net.right)]:
-        click.echo(f"wrong: {', '.join(wrong)} did not train as the reference does", err=True)
-        raise click.exceptions.Exit(WRONG)
+        click.echo("\n".join(result_tables.training_table(*results)))
+    wrong = [row.name for row in perceptrons if not all(m.passed for m in row.modes.values())]
+    if wrong := [*wrong, *(net.name for net in networks if not net.passed)]:
+        click.echo(f"wrong: {', '.join(wrong)} did not train like the reference", err=True)
+        raise click.exceptions.Exit(FAILED)
 
 
 sizes_option = click.option(
-    "--sizes", default="64,128,256,512", show_default=True, help="FROM:TO:STEP, or N,N,..."
+    "--sizes",
+    default="64,128,256,512",
+    show_default=True,
+    help="Tune square products of these sizes: FROM:TO:STEP, or N,N,...",
 )
 output_option = click.option(
     "--output",
@@ -213,10 +283,19 @@ output_option = click.option(
 @device_option
 @sizes_option
 @click.option(
-    "--transposes", default="NN,NT,TN", show_default=True, help="As training has them, or TT."
+    "--transposes",
+    default="NN,NT,TN",
+    show_default=True,
+    help="Tune these transposes; training uses NN, NT and TN.",
 )
-@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1, 3600))
-@click.option("--again", is_flag=True, help="Do not take what was found before.")
+@click.option(
+    "--seconds",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(1, 3600),
+    help="Stop searching after this many seconds.",
+)
+@click.option("--retune", is_flag=True, help="Ignore cached results.")
 @output_option
 @json_option
 def tune(
@@ -224,51 +303,59 @@ def tune(
     sizes: str,
     transposes: str,
     seconds: float,
-    again: bool,
+    retune: bool,
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Find the fastest way and its numbers for each size, and keep them."""
+    """Find the fastest matmul variant and parameters per size, and cache them.
+
+    \b
+    Examples:
+      farm kernels tune --sizes 64,256
+      farm kernels tune --seconds 300 --output phone.tuned
+    """
     chosen = choose(device)
-    from kernels.harness.tables import tuned_as_json, tuned_table
-    from kernels.harness.tune import owner_of, tune_all
-    from kernels.tuning import tuned_text
+    from kernels.autotuner import tuned_text
+    from kernels.harness.device_tuning import owner_of, tune_all
+    from kernels.harness.result_tables import tuned_as_json, tuned_table
 
     shapes = read_shapes(sizes, transposes)
     with click.progressbar(length=int(seconds), label="tuning", file=sys.stderr) as bar:
-        began = time.monotonic()
+        start = time.monotonic()
 
-        def step(_: int) -> None:
-            bar.update(int(time.monotonic() - began) - bar.pos)
+        def show_progress(_: int) -> None:
+            bar.update(int(time.monotonic() - start) - bar.pos)
 
-        found = tune_all(chosen, shapes, seconds, _cache_home(), again, step)
+        winners = tune_all(chosen, shapes, seconds, _cache_home(), retune, show_progress)
     if output is not None:
-        output.write_text(tuned_text(owner_of(chosen), found))
+        output.write_text(tuned_text(owner_of(chosen), winners))
     if as_json:
-        click.echo(json.dumps(tuned_as_json(chosen.facts, found)))
+        click.echo(json.dumps(tuned_as_json(chosen.facts, winners)))
     else:
-        click.echo("\n".join(tuned_table(chosen.facts, found)))
+        click.echo("\n".join(tuned_table(chosen.facts, winners)))
 
 
-def read_shapes(sizes: str, transposes: str) -> "list[Shape]":
-    """Square products of these sizes, in each of these transposes."""
-    from kernels.tuning import Shape
+def read_shapes(sizes: str, transposes: str) -> "list[MatmulShape]":
+    """Parse --sizes and --transposes into square products."""
+    from kernels.autotuner import MatmulShape
 
-    turns = transposes.upper().split(",")
-    if not set(turns) <= {"NN", "NT", "TN", "TT"}:
-        raise Refused(f"--transposes: '{transposes}' has something else than NN, NT, TN or TT")
+    letters = transposes.upper().split(",")
+    if not set(letters) <= {"NN", "NT", "TN", "TT"}:
+        raise InvalidRequest(f"--transposes: '{transposes}' is not a list of NN, NT, TN and TT")
     return [
-        Shape(n, n, n, turn[0] == "T", turn[1] == "T") for n in read_sizes(sizes) for turn in turns
+        MatmulShape(n, n, n, pair[0] == "T", pair[1] == "T")
+        for n in read_sizes(sizes)
+        for pair in letters
     ]
 
 
 def _cache_home() -> Path:
-    """Where the farm keeps what can be found again."""
+    """Return the folder of data that can be computed again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farmhand"
 
 
 def read_sizes(text: str) -> list[int]:
-    """Read '32:512:32' or '64,128'; sizes are from 1 to 8192."""
+    """Parse '32:512:32' or '64,128'; sizes are from 1 to 8192."""
     try:
         if ":" in text:
             first, last, step = (int(word) for word in text.split(":"))
@@ -278,23 +365,25 @@ def read_sizes(text: str) -> list[int]:
     except ValueError:
         sizes = []
     if not sizes or min(sizes) < 1 or max(sizes) > 8192:
-        raise Refused(f"--sizes: '{text}' is neither FROM:TO:STEP nor N,N,... within 1 to 8192")
+        raise InvalidRequest(
+            f"--sizes: '{text}' is neither FROM:TO:STEP nor N,N,... within 1 to 8192"
+        )
     return sizes
 
 
 def choose(device: str | None) -> "Device":
-    """The device that is meant, or in one sentence why there is none."""
-    _need_opencl()
-    from kernels.harness.device import choose_device
+    """Choose a device, or explain why there is none."""
+    _require_opencl()
+    from kernels.harness.opencl_device import choose_device
 
     return choose_device(device)
 
 
-def _need_opencl() -> None:
+def _require_opencl() -> None:
     try:
-        import kernels.harness.device  # noqa: F401
+        import kernels.harness.opencl_device  # noqa: F401
     except ImportError:
-        raise Refused(
-            "OpenCL is not installed: start with './farm kernels', which brings it, or "
+        raise InvalidRequest(
+            "OpenCL is not installed; run './farm kernels', which installs it, or "
             "'pip install farmhand[kernels]'"
         ) from None

@@ -1,8 +1,8 @@
-"""A whole network's training step on a device: the plan of a model, operation by operation.
+"""A training step of a whole network on a device: the plan of a model, operation by operation.
 
-The plan is the one that the native runner gets (workloads/lowering); each kind of operation has one
-line here that says which entry points do it. Everything stays on the device; a batch is written
-before its step. A kind that has no kernel is refused by name, never done elsewhere.
+The plan is the one that the runner gets (workloads/lowering); each kind of operation has a function
+here that launches its kernels. Everything stays on the device; a batch is written before its step.
+A kind without a kernel is refused by name, never executed elsewhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,265 +12,273 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.harness import convolutions
-from kernels.harness.device import Device, Launch
-from kernels.harness.products import WAYS, Bench
-from kernels.tuning import Shape
-from workloads.fault import Refused
-from workloads.lowering.body import Body, BodyOp, Tensor
+from kernels.autotuner import MatmulShape
+from kernels.harness import conv_launches
+from kernels.harness.matmul_variants import VARIANTS, MatmulSetup
+from kernels.harness.opencl_device import Device, KernelLaunch
+from workloads.lowering.plan_body import PlanBody, PlanOp, Tensor
+from workloads.protocol.faults import InvalidRequest
 
 Array = NDArray[Any]
 TYPES = {"float": np.float32, "index": np.int32, "byte": np.uint8}
-GROUP = 64  # of reduce.cl
-_SMALL = 192**3  # products below are not worth packing
+GROUP = 64  # work items per group of reductions.cl
+_PACKING_PAYS = 192**3  # multiply-adds; smaller products are not packed
 
 
-class Network:
-    """A body's tensors on a device, and its step as launches, by phase."""
+class DeviceNetwork:
+    """The tensors of a plan body on a device, and its step as launches, by phase."""
 
-    def __init__(self, device: Device, body: Body) -> None:
+    def __init__(self, device: Device, body: PlanBody) -> None:
         self.device, self.body = device, body
         self._memory: dict[int, Any] = {}
         self._scratch: dict[str, tuple[int, Any]] = {}
         for tensor in body.tensors:
             if tensor.base is None:
                 self._memory[tensor.number] = device.empty(tensor.bytes)
-        self.phases: dict[str, list[Launch]] = {}
+        self.phases: dict[str, list[KernelLaunch]] = {}
         for op in body.ops:
             if op.kind != "load" and op.phase != "evaluate":
                 self.phases.setdefault(op.phase, []).extend(_launches(self, op))
 
     def buffer(self, tensor: Tensor | None) -> Any:
-        """Where a tensor's values are; an operand that is left out is any memory, unread."""
+        """Return the buffer of a tensor; for an operand that is left out, any buffer."""
         if tensor is None:
             return next(iter(self._memory.values()))
         return self._memory[tensor.root.number]
 
     def scratch(self, name: str, size_bytes: int) -> Any:
-        """Memory for in between: what follows in the step may write over it."""
+        """Return scratch memory, which later operations of the step may overwrite."""
         if size_bytes > self._scratch.get(name, (0, None))[0]:
             self._scratch[name] = (size_bytes, self.device.empty(size_bytes))
         return self._scratch[name][1]
 
     def write(self, tensor: Tensor, values: Array) -> None:
-        """Put values into a tensor."""
+        """Write values into a tensor."""
         self.device.write(self.buffer(tensor), np.ascontiguousarray(values)).wait()
 
     def read(self, tensor: Tensor) -> Array:
-        """A tensor's values."""
+        """Read the values of a tensor."""
         values = np.empty(tensor.shape, TYPES[tensor.type])
         self.device.read_into(values, self.buffer(tensor))
         return values
 
     def step(self) -> list[Any]:
-        """Enqueue forward, backward and update; answer their events."""
+        """Enqueue forward, backward and update; return their events."""
         return [launch() for launches in self.phases.values() for launch in launches]
 
-    def entry(
-        self, file: str, name: str, size: Sequence[int], *words: object, **more: Any
-    ) -> Launch:
-        """One entry point; tensors travel as memory. `more`: group, and numbers to build with."""
-        group = more.pop("group", None)
-        program = self.device.program(file, [f"-D{key}={value}" for key, value in more.items()])
-        passed = [
-            self.buffer(word) if word is None or isinstance(word, Tensor) else word
-            for word in words
+    def launch(
+        self, file: str, name: str, size: Sequence[int], *arguments: object, **options: Any
+    ) -> KernelLaunch:
+        """Prepare a kernel; tensors become buffers. `options`: group, and definitions."""
+        group = options.pop("group", None)
+        program = self.device.program(file, [f"-D{key}={value}" for key, value in options.items()])
+        values = [
+            self.buffer(value) if value is None or isinstance(value, Tensor) else value
+            for value in arguments
         ]
-        return program.bind(name, tuple(size), group, *passed)
+        return program.bind(name, tuple(size), group, *values)
 
 
-Kind = Callable[[Network, BodyOp], list[Launch]]
-KINDS: dict[str, Kind] = {}
+OpLauncher = Callable[[DeviceNetwork, PlanOp], list[KernelLaunch]]
+LAUNCHERS: dict[str, OpLauncher] = {}
 
 
-def kind(*names: str) -> Callable[[Kind], Kind]:
-    """Mark how these kinds of operation are launched."""
+def launches(*kinds: str) -> Callable[[OpLauncher], OpLauncher]:
+    """Register the function that launches these kinds of operation."""
 
-    def mark(function: Kind) -> Kind:
-        KINDS.update(dict.fromkeys(names, function))
+    def register(function: OpLauncher) -> OpLauncher:
+        LAUNCHERS.update(dict.fromkeys(kinds, function))
         return function
 
-    return mark
+    return register
 
 
-def _launches(net: Network, op: BodyOp) -> list[Launch]:
-    if op.kind not in KINDS:
-        raise Refused(f"no kernel in kernels/opencl does '{op.kind}' yet")
-    return KINDS[op.kind](net, op)
+def _launches(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    if op.kind not in LAUNCHERS:
+        raise InvalidRequest(f"kernels/opencl has no kernel for '{op.kind}' yet")
+    return LAUNCHERS[op.kind](net, op)
 
 
-def product(net: Network, shape: Shape, a: Tensor, b: Tensor, c: Tensor) -> list[Launch]:
-    """C = op(A) op(B), by the way that fits its size."""
-    if shape.m * shape.n * shape.k > _SMALL:
-        way = WAYS["packed"]
+def matmul(
+    net: DeviceNetwork, shape: MatmulShape, a: Tensor, b: Tensor, c: Tensor
+) -> list[KernelLaunch]:
+    """Launch C = op(A) op(B) by the variant for its size."""
+    if shape.m * shape.n * shape.k > _PACKING_PAYS:
+        variant = VARIANTS["packed"]
     else:
-        way = WAYS["dots" if shape.transposed_b else "direct"]
-    bench = Bench(net.device, shape, way, net.buffer(a), net.buffer(b), net.buffer(c))
-    return list(way.prepare(bench))
+        variant = VARIANTS["dots" if shape.transposed_b else "direct"]
+    buffers = (net.buffer(a), net.buffer(b), net.buffer(c))
+    return list(variant.prepare(MatmulSetup(net.device, shape, variant, *buffers)))
 
 
 def _rows(tensor: Tensor) -> tuple[int, int]:
     return prod(tensor.shape[:-1]), tensor.shape[-1]
 
 
-def _given(op: BodyOp) -> list[Any]:
+def _operands(op: PlanOp) -> list[Any]:
     return [*op.ins, *op.outs]
 
 
-@kind("linear_forward")
-def linear_forward(net: Network, op: BodyOp) -> list[Launch]:
-    x, w, bias, y = _given(op)
+@launches("linear_forward")
+def linear_forward(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    x, w, bias, y = _operands(op)
     (rows, into), out = _rows(x), w.shape[0]
-    made = product(net, Shape(rows, out, into, transposed_b=True), x, w, y)
+    launched = matmul(net, MatmulShape(rows, out, into, transposed_b=True), x, w, y)
     if bias is not None:
         count = rows * out
-        made.append(net.entry("plumbing.cl", "add_bias", (count,), count, out, 1, bias, y))
-    return made
+        launched.append(net.launch("shape_ops.cl", "add_bias", (count,), count, out, 1, bias, y))
+    return launched
 
 
-@kind("linear_weight_gradient")
-def linear_weight_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    x, dy, dw = _given(op)
+@launches("linear_weight_gradient")
+def linear_weight_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    x, dy, dw = _operands(op)
     (rows, into), out = _rows(x), dy.shape[-1]
-    return product(net, Shape(out, into, rows, transposed_a=True), dy, x, dw)
+    return matmul(net, MatmulShape(out, into, rows, transposed_a=True), dy, x, dw)
 
 
-@kind("linear_input_gradient")
-def linear_input_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    w, dy, dx = _given(op)
+@launches("linear_input_gradient")
+def linear_input_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    w, dy, dx = _operands(op)
     rows, out = _rows(dy)
-    return product(net, Shape(rows, w.shape[1], out), dy, w, dx)
+    return matmul(net, MatmulShape(rows, w.shape[1], out), dy, w, dx)
 
 
-@kind("row_bias_gradient")
-def row_bias_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    dy, db = _given(op)
+@launches("row_bias_gradient")
+def row_bias_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    dy, db = _operands(op)
     rows, columns = _rows(dy)
-    return [net.entry("reduce.cl", "row_bias_gradient", (columns,), rows, columns, dy, db)]
+    return [net.launch("reductions.cl", "row_bias_gradient", (columns,), rows, columns, dy, db)]
 
 
-@kind("channel_bias_gradient")
-def channel_bias_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    dy, db = _given(op)
+@launches("channel_bias_gradient")
+def channel_bias_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    dy, db = _operands(op)
     images, channels, *pixels = dy.shape
-    words = (images, channels, prod(pixels), dy, db)
+    arguments = (images, channels, prod(pixels), dy, db)
     size = (channels * GROUP,)
-    return [net.entry("reduce.cl", "channel_bias_gradient", size, *words, group=(GROUP,))]
+    return [net.launch("reductions.cl", "channel_bias_gradient", size, *arguments, group=(GROUP,))]
 
 
-kind("conv_forward")(convolutions.forward)
-kind("conv_input_gradient")(convolutions.input_gradient)
-kind("conv_weight_gradient")(convolutions.weight_gradient)
+launches("conv_forward")(conv_launches.forward)
+launches("conv_input_gradient")(conv_launches.input_gradient)
+launches("conv_weight_gradient")(conv_launches.weight_gradient)
 
 
-@kind("relu_forward", "tanh_forward", "sigmoid_forward", "relu6_forward")
-def activation_forward(net: Network, op: BodyOp) -> list[Launch]:
-    x, y = _given(op)
-    return [_bend(net, op, "activation_forward", x, y)]
+@launches("relu_forward", "tanh_forward", "sigmoid_forward", "relu6_forward")
+def activation_forward(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    x, y = _operands(op)
+    return [_activation(net, op, "activation_forward", x, y)]
 
 
-@kind("relu_gradient", "tanh_gradient", "sigmoid_gradient", "relu6_gradient")
-def activation_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    y, dy, dx = _given(op)
-    return [_bend(net, op, "activation_gradient", y, dy, dx)]
+@launches("relu_gradient", "tanh_gradient", "sigmoid_gradient", "relu6_gradient")
+def activation_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    y, dy, dx = _operands(op)
+    return [_activation(net, op, "activation_gradient", y, dy, dx)]
 
 
-def _bend(net: Network, op: BodyOp, name: str, *memory: Tensor) -> Launch:
-    count, function = prod(memory[0].shape), op.kind.split("_")[0].upper()
-    words = (count, 0.0, *memory)
-    return net.entry("activations.cl", name, (count,), *words, ACTIVATION=function)
+def _activation(net: DeviceNetwork, op: PlanOp, name: str, *tensors: Tensor) -> KernelLaunch:
+    count, activation = prod(tensors[0].shape), op.kind.split("_")[0].upper()
+    arguments = (count, 0.0, *tensors)
+    return net.launch("activations.cl", name, (count,), *arguments, ACTIVATION=activation)
 
 
 def _pool_shape(x: Tensor, y: Tensor, window: Sequence[int]) -> tuple[int, ...]:
     return (x.shape[0] * x.shape[1], *x.shape[2:], *y.shape[2:], *window)
 
 
-@kind("max_pool_forward", "avg_pool_forward")
-def pool_forward(net: Network, op: BodyOp) -> list[Launch]:
-    x, y, *where = _given(op)
+@launches("max_pool_forward", "avg_pool_forward")
+def pool_forward(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    x, y, *where = _operands(op)
     size = (y.shape[3], y.shape[2], y.shape[0] * y.shape[1])
-    words = (*_pool_shape(x, y, op.ints), x, y, *where)
-    return [net.entry("pooling.cl", op.kind, size, *words)]
+    arguments = (*_pool_shape(x, y, op.ints), x, y, *where)
+    return [net.launch("pooling.cl", op.kind, size, *arguments)]
 
 
-@kind("max_pool_gradient", "avg_pool_gradient")
-def pool_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    *given, dx = _given(op)
+@launches("max_pool_gradient", "avg_pool_gradient")
+def pool_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    *tensors, dx = _operands(op)
     size = (dx.shape[3], dx.shape[2], dx.shape[0] * dx.shape[1])
-    words = (*_pool_shape(dx, given[-1], op.ints), *given, dx)
-    return [net.entry("pooling.cl", op.kind, size, *words)]
+    arguments = (*_pool_shape(dx, tensors[-1], op.ints), *tensors, dx)
+    return [net.launch("pooling.cl", op.kind, size, *arguments)]
 
 
-@kind("global_avg_pool_forward")
-def global_avg_pool_forward(net: Network, op: BodyOp) -> list[Launch]:
-    x, y = _given(op)
+@launches("global_avg_pool_forward")
+def global_avg_pool_forward(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    x, y = _operands(op)
     planes, pixels = x.shape[0] * x.shape[1], prod(x.shape[2:])
-    return [net.entry("pooling.cl", op.kind, (planes,), planes, pixels, x, y)]
+    return [net.launch("pooling.cl", op.kind, (planes,), planes, pixels, x, y)]
 
 
-@kind("global_avg_pool_gradient")
-def global_avg_pool_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    dy, dx = _given(op)
+@launches("global_avg_pool_gradient")
+def global_avg_pool_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    dy, dx = _operands(op)
     planes, pixels = dx.shape[0] * dx.shape[1], prod(dx.shape[2:])
-    return [net.entry("pooling.cl", op.kind, (pixels, planes), planes, pixels, dy, dx)]
+    return [net.launch("pooling.cl", op.kind, (pixels, planes), planes, pixels, dy, dx)]
 
 
-@kind("dropout_forward", "dropout_gradient")
-def dropout(net: Network, op: BodyOp) -> list[Launch]:
-    """The mask is written by whoever feeds the step, so that every backend drops the same."""
-    given, (share,) = _given(op), op.floats
-    x, y, mask = given if op.kind == "dropout_forward" else (given[1], given[2], given[0])
+@launches("dropout_forward", "dropout_gradient")
+def dropout(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    """Launch dropout; the caller writes the mask, so that all backends drop the same values."""
+    tensors, (rate,) = _operands(op), op.floats
+    x, y, mask = tensors if op.kind == "dropout_forward" else (tensors[1], tensors[2], tensors[0])
     count = prod(x.shape)
-    words = (count, 1.0 / (1.0 - share), mask, x, y)
-    return [net.entry("activations.cl", "masked", (count,), *words)]
+    arguments = (count, 1.0 / (1.0 - rate), mask, x, y)
+    return [net.launch("activations.cl", "apply_mask", (count,), *arguments)]
 
 
-@kind("concat", "split")
-def parts(net: Network, op: BodyOp) -> list[Launch]:
-    joins, axis = op.kind == "concat", op.ints[0]
-    (whole,), pieces = (op.outs, op.ins) if joins else (op.ins, op.outs)
-    made, offset = [], 0
+@launches("concat", "split")
+def concat_or_split(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    concat, axis = op.kind == "concat", op.ints[0]
+    (joined,), pieces = (op.outs, op.ins) if concat else (op.ins, op.outs)
+    launched, offset = [], 0
     for piece in pieces:
-        if piece is None or whole is None:
+        if piece is None or joined is None:
             continue
         length, count = prod(piece.shape[axis:]), prod(piece.shape)
-        memory = (piece, whole) if joins else (whole, piece)
-        words = (count, length, prod(whole.shape[axis:]), offset, *memory)
-        made.append(net.entry("plumbing.cl", "to_part" if joins else "from_part", (count,), *words))
+        tensors = (piece, joined) if concat else (joined, piece)
+        arguments = (count, length, prod(joined.shape[axis:]), offset, *tensors)
+        launched.append(
+            net.launch(
+                "shape_ops.cl", "concat_piece" if concat else "split_piece", (count,), *arguments
+            )
+        )
         offset += length
-    return made
+    return launched
 
 
-@kind("add")
-def add(net: Network, op: BodyOp) -> list[Launch]:
+@launches("add")
+def add(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
     y = op.outs[0]
     return [
-        net.entry("plumbing.cl", "add_one", (prod(x.shape),), prod(x.shape), int(at == 0), x, y)
-        for at, x in enumerate(op.ins)
+        net.launch(
+            "shape_ops.cl", "accumulate", (prod(x.shape),), prod(x.shape), int(number > 0), x, y
+        )
+        for number, x in enumerate(op.ins)
         if x is not None
     ]
 
 
-@kind("softmax_cross_entropy")
-def softmax_cross_entropy(net: Network, op: BodyOp) -> list[Launch]:
-    x, labels, shares, loss = _given(op)
+@launches("softmax_cross_entropy")
+def softmax_cross_entropy(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    x, labels, probs, loss = _operands(op)
     rows, classes = _rows(x)
-    of_rows = net.device.empty(4 * rows)
+    row_losses = net.device.empty(4 * rows)
     return [
-        net.entry("losses.cl", op.kind, (rows,), rows, classes, x, labels, shares, of_rows),
-        net.entry("losses.cl", "mean_loss", (1,), rows, of_rows, loss),
+        net.launch("losses.cl", op.kind, (rows,), rows, classes, x, labels, probs, row_losses),
+        net.launch("losses.cl", "mean_loss", (1,), rows, row_losses, loss),
     ]
 
 
-@kind("softmax_cross_entropy_gradient")
-def softmax_cross_entropy_gradient(net: Network, op: BodyOp) -> list[Launch]:
-    shares, labels, dx = _given(op)
-    rows, classes = _rows(shares)
-    words = (rows, classes, shares, labels, dx)
-    return [net.entry("losses.cl", op.kind, (rows, classes), *words)]
+@launches("softmax_cross_entropy_gradient")
+def softmax_cross_entropy_gradient(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
+    probs, labels, dx = _operands(op)
+    rows, classes = _rows(probs)
+    arguments = (rows, classes, probs, labels, dx)
+    return [net.launch("losses.cl", op.kind, (rows, classes), *arguments)]
 
 
-@kind("sgd", "momentum")
-def update(net: Network, op: BodyOp) -> list[Launch]:
+@launches("sgd", "momentum")
+def update(net: DeviceNetwork, op: PlanOp) -> list[KernelLaunch]:
     count = prod(op.ins[0].shape) if op.ins[0] else 0
-    return [net.entry("updates.cl", op.kind, (count,), count, *op.floats, *op.ins)]
+    return [net.launch("optimizers.cl", op.kind, (count,), count, *op.floats, *op.ins)]

@@ -1,6 +1,6 @@
-"""The tuner on a device of this computer: candidates built and timed through pyopencl.
+"""Tunes the matrix product on a device of this computer, timing candidates through pyopencl.
 
-Results are kept per device, driver and kernels, so that asking twice measures once.
+Winners are cached per device, driver and kernels, so that a second call measures nothing.
 """
 
 import time
@@ -8,113 +8,118 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernels.harness.device import Device
-from kernels.harness.products import WAYS, Launches, make_bench, operands
-from kernels.harness.timing import take_turns
-from kernels.tuning import (
-    Candidate,
-    Limits,
-    Shape,
-    Tuned,
-    TunedFor,
+from kernels.autotuner import (
+    MatmulCandidate,
+    MatmulShape,
+    OpenCLIdentity,
+    OpenCLLimits,
+    TunedMatmul,
     kernels_digest,
     read_tuned,
     search,
     tuned_text,
 )
-from workloads.fault import BadFile, Refused
-from workloads.noun import digest_of
+from kernels.harness.launch_timing import time_in_turns
+from kernels.harness.matmul_variants import VARIANTS, Launches, operands, prepare_matmul
+from kernels.harness.opencl_device import Device
+from workloads.protocol.base import digest_of
+from workloads.protocol.faults import BadFile, InvalidRequest
 
 _ROUNDS, _LAUNCHES = 3, 10
 
 
-def tune(
+def tune_shape(
     device: Device,
-    shape: Shape,
-    until: float,
-    step: Callable[[int], None] = lambda count: None,
-    known: Iterable[Tuned] = (),
-) -> Tuned:
-    """Find the fastest way for a shape; no new look begins after `until` (monotonic)."""
-    bench = TuningBench(device, shape, step)
-    in_time = lambda: time.monotonic() < until  # noqa: E731
-    winner, seconds, tried = search(shape, limits_of(device), bench.timed, in_time, known)
-    return Tuned(shape, winner, round(shape.flops / seconds / 1e9, 2), tried)
+    shape: MatmulShape,
+    deadline: float,
+    on_timed: Callable[[int], None] = lambda count: None,
+    known: Iterable[TunedMatmul] = (),
+) -> TunedMatmul:
+    """Find the fastest candidate for a shape; no new ones start after `deadline` (monotonic)."""
+    timer = DeviceTimer(device, shape, on_timed)
+    in_time = lambda: time.monotonic() < deadline  # noqa: E731
+    winner, seconds, tried = search(shape, limits_of(device), timer.times, in_time, known)
+    return TunedMatmul(shape, winner, round(shape.flops / seconds / 1e9, 2), tried)
 
 
-class TuningBench:
-    """One shape's operands on a device; candidates are built once and timed as often as asked."""
+class DeviceTimer:
+    """Times candidates for one shape; each is built once and can be timed repeatedly."""
 
     def __init__(
-        self, device: Device, shape: Shape, step: Callable[[int], None] = lambda count: None
+        self,
+        device: Device,
+        shape: MatmulShape,
+        on_timed: Callable[[int], None] = lambda count: None,
     ) -> None:
-        self._device, self._shape, self._step = device, shape, step
+        self._device, self._shape, self._on_timed = device, shape, on_timed
         self._operands = operands(shape, seed=0)
-        self._ready: dict[Candidate, Launches] = {}
+        self._prepared: dict[MatmulCandidate, Launches] = {}
 
-    def timed(self, wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
-        """The least seconds of each candidate; one that the device has no room for is left out."""
+    def times(
+        self, wanted: Sequence[MatmulCandidate], patience: int
+    ) -> Mapping[MatmulCandidate, float]:
+        """Return seconds per candidate (fastest turn), without those that do not fit the device."""
         for candidate in wanted:
             self._prepare(candidate)
-        contenders = {each.label: self._ready[each] for each in wanted if each in self._ready}
-        found = take_turns(self._device, contenders, patience * _ROUNDS, _LAUNCHES)
-        self._step(len(wanted))
-        return {each: found[each.label].wall_s for each in wanted if each.label in found}
+        prepared = {one.label: self._prepared[one] for one in wanted if one in self._prepared}
+        times = time_in_turns(self._device, prepared, patience * _ROUNDS, _LAUNCHES)
+        self._on_timed(len(wanted))
+        return {one: times[one.label].wall_s for one in wanted if one.label in times}
 
-    def _prepare(self, candidate: Candidate) -> None:
-        if candidate in self._ready:
+    def _prepare(self, candidate: MatmulCandidate) -> None:
+        if candidate in self._prepared:
             return
-        way = replace(WAYS[candidate.way], defines=dict(candidate.numbers))
+        variant = replace(VARIANTS[candidate.variant], params=dict(candidate.params))
         try:
-            launches = make_bench(self._device, self._shape, way, *self._operands)[1]
+            launches = prepare_matmul(self._device, self._shape, variant, *self._operands)[1]
             for launch in launches:
                 launch()
             self._device.finish()
-        except Refused:
+        except InvalidRequest:
             return
-        self._ready[candidate] = launches
+        self._prepared[candidate] = launches
 
 
-def limits_of(device: Device) -> Limits:
-    """What the device has room for."""
+def limits_of(device: Device) -> OpenCLLimits:
+    """Return what the device has room for."""
     facts = device.facts
-    return Limits(facts.local_bytes, facts.max_group, facts.images)
+    return OpenCLLimits(facts.local_bytes, facts.max_group, facts.images)
 
 
-def owner_of(device: Device) -> TunedFor:
-    """Whom its tuning file is for."""
-    return TunedFor(device.facts.name, device.facts.version, device.facts.driver)
+def owner_of(device: Device) -> OpenCLIdentity:
+    """Return the device as tuning files identify it."""
+    return OpenCLIdentity(device.facts.name, device.facts.version, device.facts.driver)
 
 
 def cache_path(home: Path, device: Device) -> Path:
-    """Where this device's results are kept, for this driver and these kernels."""
+    """Return the path of the cached winners for this device, driver and these kernels."""
     key = digest_of({"device": device.facts.digest, "kernels": kernels_digest()})
     return home / "tuned" / f"{key[:16]}.tuned"
 
 
 def tune_all(
     device: Device,
-    shapes: Sequence[Shape],
+    shapes: Sequence[MatmulShape],
     seconds: float,
     home: Path,
-    again: bool = False,
-    step: Callable[[int], None] = lambda count: None,
-) -> list[Tuned]:
-    """The winner of every shape; what was found before, and kept below `home`, is taken."""
+    retune: bool = False,
+    on_timed: Callable[[int], None] = lambda count: None,
+) -> list[TunedMatmul]:
+    """Return the winner of every shape; cached ones are used unless `retune`."""
     path = cache_path(home, device)
-    known = {} if again else {tuned.shape: tuned for tuned in _kept(path, device)}
+    known = {} if retune else {winner.shape: winner for winner in _cached(path, device)}
     missing = [shape for shape in shapes if shape not in known]
-    began = time.monotonic()
-    for done, shape in enumerate(missing, start=1):
-        until = began + seconds * done / len(missing)
-        known[shape] = tune(device, shape, until, step, known.values())
+    start = time.monotonic()
+    for number, shape in enumerate(missing, start=1):
+        deadline = start + seconds * number / len(missing)
+        known[shape] = tune_shape(device, shape, deadline, on_timed, known.values())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(tuned_text(owner_of(device), list(known.values())))
     return [known[shape] for shape in shapes]
 
 
-def _kept(path: Path, device: Device) -> list[Tuned]:
-    """What the cache has; a broken one is as good as none."""
+def _cached(path: Path, device: Device) -> list[TunedMatmul]:
+    """Read the cache; a broken one is ignored."""
     try:
         return read_tuned(path, owner_of(device)) if path.exists() else []
     except BadFile:

@@ -1,4 +1,4 @@
-"""The CPU to compare a device with: our own engine, started as the runner of this computer."""
+"""The CPU baseline: training steps of our own C engine, run by the runner of this computer."""
 
 import json
 import platform
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kernels.manifest import runner_for
+from kernels.runner_builds import runner_for
 from workloads.catalogue import bind, lower
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 
 NAME = "the farm's C engine"
-_PATIENCE_S = 120
+_TIMEOUT_S = 120
 
 
 @contextmanager
 def engine_step(workload: str, batch: int, threads: int) -> Iterator["EngineStep"]:
-    """A training step of the catalogue, lowered for the CPU and ready to be timed."""
+    """Lower a training step of the catalogue for the CPU, ready to be timed."""
     with TemporaryDirectory(prefix="farmhand-engine-") as name:
         folder = Path(name)
         runner = folder / "runner"
@@ -29,24 +29,25 @@ def engine_step(workload: str, batch: int, threads: int) -> Iterator["EngineStep
 
 
 class EngineStep:
-    """A plan in a folder of its own."""
+    """A folder with a runner and a plan."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def seconds(self, steps: int) -> float:
-        """The mean of so many steps."""
-        words = ["--warmup", "3", "--steps", str(steps), "--window-ms", "1"]
+        """Run this many steps and return their mean time."""
+        options = ["--warmup", "3", "--steps", str(steps), "--window-ms", "1"]
         command = [str(self._folder / "runner"), "run", str(self._folder / "plan")]
         ended = subprocess.run(
-            [*command, str(self._folder), *words],
+            [*command, str(self._folder), *options],
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
         )
         lines = (self._folder / "out.jsonl").read_text().splitlines()
         last = json.loads(lines[-1]) if lines else {"text": ended.stderr[-200:]}
         if last.get("line") != "done":
-            raise Refused(f"the runner of this computer failed: {last.get('text', 'no words')}")
+            reason = last.get("text", "it wrote no final record")
+            raise InvalidRequest(f"the runner of this computer failed: {reason}")
         return float(last["ns"]) / float(last["steps"]) / 1e9

@@ -1,4 +1,4 @@
-"""A trial: one launch of one entry point, and what should come out of it, in double precision."""
+"""A kernel check: one launch of one kernel, and its expected results in double precision."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.harness.device import Device, Floats
+from kernels.harness.opencl_device import Device, Floats
 
 Array = NDArray[Any]
 GROUP = 64
@@ -14,44 +14,44 @@ TOLERANCE = 1e-5  # of the largest error, relative to the largest value
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What to launch, and what should come out of it, output by output."""
+class KernelCheck:
+    """What to launch, and the expected value of every output."""
 
     file: str
     entry: str
     size: tuple[int, ...]
-    numbers: tuple[int | float | np.uint64, ...]
-    given: tuple[Array, ...]
+    scalars: tuple[int | float | np.uint64, ...]
+    inputs: tuple[Array, ...]
     expected: tuple[Array, ...]
     group: tuple[int, ...] | None = None
     defines: tuple[str, ...] = ()
-    changed: tuple[int, ...] = ()  # operands that are outputs as well, before the new ones
+    in_place: tuple[int, ...] = ()  # inputs that are outputs too; they precede the other outputs
 
     @property
     def name(self) -> str:
-        """The entry point, with what it was built for."""
+        """The kernel, with the values of its definitions."""
         return " ".join((self.entry, *(word.split("=")[-1].lower() for word in self.defines)))
 
 
-def run_trial(device: Device, trial: Trial) -> float:
-    """Launch it, and answer the largest error, relative to the largest value of each output."""
-    program = device.program(trial.file, [f"-D{word}" for word in trial.defines])
-    memory = [device.buffer(operand) for operand in trial.given]
-    fresh = trial.expected[len(trial.changed) :]
-    made = [device.buffer(np.full(value.shape, np.nan, np.float32)) for value in fresh]
-    program.bind(trial.entry, trial.size, trial.group, *trial.numbers, *memory, *made)()
-    outputs = [memory[at] for at in trial.changed] + made
+def run_check(device: Device, check: KernelCheck) -> float:
+    """Launch the kernel; return the largest error, relative to the largest value per output."""
+    program = device.program(check.file, [f"-D{word}" for word in check.defines])
+    buffers = [device.buffer(values) for values in check.inputs]
+    new_outputs = check.expected[len(check.in_place) :]
+    results = [device.buffer(np.full(value.shape, np.nan, np.float32)) for value in new_outputs]
+    program.bind(check.entry, check.size, check.group, *check.scalars, *buffers, *results)()
+    outputs = [buffers[number] for number in check.in_place] + results
     worst = 0.0
-    for output, expected in zip(outputs, trial.expected, strict=True):
-        whole = expected.dtype == np.int32
-        seen = device.read(output, expected.shape)
-        error = np.abs((seen.view(np.int32) if whole else seen) - expected)
+    for output, expected in zip(outputs, check.expected, strict=True):
+        integers = expected.dtype == np.int32
+        actual = device.read(output, expected.shape)
+        error = np.abs((actual.view(np.int32) if integers else actual) - expected)
         worst = max(worst, float(np.max(error) / max(1.0, np.max(np.abs(expected)))))
         if np.isnan(error).any():
             return float("nan")
     return worst
 
 
-def draw(dice: np.random.Generator, *shape: int) -> Floats:
-    """Values as layers have them."""
-    return dice.standard_normal(shape).astype(np.float32)
+def draw(generator: np.random.Generator, *shape: int) -> Floats:
+    """Draw values like those of a layer."""
+    return generator.standard_normal(shape).astype(np.float32)

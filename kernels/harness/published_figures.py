@@ -1,4 +1,4 @@
-"""The study's figures (study.toml), for the tables that stand beside them."""
+"""Figures of the Cambridge study (arXiv 2202.10100), which tables print next to ours."""
 
 import tomllib
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class StudyPhone:
-    """One phone's square products."""
+class PublishedMatmul:
+    """The matrix products of one phone of the study."""
 
     phone: str
     naive_gflops: float
@@ -17,17 +17,17 @@ class StudyPhone:
     cpu_gflops: float
 
     @property
-    def gain(self) -> float:
-        """Its optimised kernel by its naive one."""
+    def ratio(self) -> float:
+        """The optimised kernel over the naive one."""
         return self.optimised_gflops / self.naive_gflops
 
 
 @cache
-def figures() -> dict[str, Any]:
-    """All of them, as they are written."""
-    return tomllib.loads((files("kernels") / "harness" / "study.toml").read_text())
+def published_figures() -> dict[str, Any]:
+    """Read published_figures.toml."""
+    return tomllib.loads((files("kernels") / "harness" / "published_figures.toml").read_text())
 
 
-def phones() -> list[StudyPhone]:
-    """The phones whose products are known."""
-    return [StudyPhone(**row) for row in figures()["gemm"]["phones"]]
+def published_matmuls() -> list[PublishedMatmul]:
+    """List the phones with published matrix products."""
+    return [PublishedMatmul(**row) for row in published_figures()["gemm"]["phones"]]

@@ -1,78 +1,87 @@
-/* losses.cl - where a forward pass ends and the backward pass begins.
+/* losses.cl - losses, their gradients, and accuracy.
  *
- * One work item a row for what looks along a row; the rows' losses are then added up by one item,
- * always in the same order, so that a run repeats bit by bit. There are few rows in a batch.
- */
+ * One work item per row; one item then adds the losses of all rows in order, so that a run repeats
+ * bit by bit. A batch has few rows. */
 
-/* Shares that add up to one, and the logarithm of the right one. */
+/* probs = softmax(x), and the loss -log(probs[label]) of every row. */
 kernel void softmax_cross_entropy(int rows, int classes, global const float *x,
-                                  global const int *labels, global float *shares,
+                                  global const int *labels, global float *probs,
                                   global float *row_loss) {
     int row = (int)get_global_id(0);
-    if (row >= rows)
+    if (row >= rows) {
         return;
+    }
     global const float *from = x + (size_t)row * classes;
-    global float *to = shares + (size_t)row * classes;
-    float greatest = from[0];
-    for (int c = 1; c < classes; ++c)
-        greatest = fmax(greatest, from[c]);
+    global float *to = probs + (size_t)row * classes;
+    float max_value = from[0];
+    for (int c = 1; c < classes; ++c) {
+        max_value = fmax(max_value, from[c]);
+    }
     float sum = 0.0f;
     for (int c = 0; c < classes; ++c) {
-        to[c] = exp(from[c] - greatest);
+        to[c] = exp(from[c] - max_value);
         sum += to[c];
     }
-    for (int c = 0; c < classes; ++c)
+    for (int c = 0; c < classes; ++c) {
         to[c] /= sum;
-    int label = labels[row]; /* one that is no class makes the loss no number, which ends a run */
-    row_loss[row] = label >= 0 && label < classes ? log(sum) + greatest - from[label] : NAN;
+    }
+    int label = labels[row]; /* a label outside the classes makes the loss NaN, which ends a run */
+    row_loss[row] = label >= 0 && label < classes ? log(sum) + max_value - from[label] : NAN;
 }
 
-/* What the model says, less what is so, a batch's part of it. */
-kernel void softmax_cross_entropy_gradient(int rows, int classes, global const float *shares,
+/* dx = (probs - one_hot(label)) / rows. */
+kernel void softmax_cross_entropy_gradient(int rows, int classes, global const float *probs,
                                            global const int *labels, global float *dx) {
     int row = (int)get_global_id(0), c = (int)get_global_id(1);
-    if (row >= rows || c >= classes)
+    if (row >= rows || c >= classes) {
         return;
+    }
     size_t i = (size_t)row * classes + c;
-    dx[i] = (shares[i] - (c == labels[row] ? 1.0f : 0.0f)) / (float)rows;
+    dx[i] = (probs[i] - (c == labels[row] ? 1.0f : 0.0f)) / (float)rows;
 }
 
 kernel void squared_error(int count, global const float *x, global const float *target,
                           global float *row_loss) {
     int i = (int)get_global_id(0);
-    if (i < count)
+    if (i < count) {
         row_loss[i] = (x[i] - target[i]) * (x[i] - target[i]);
+    }
 }
 
 kernel void squared_error_gradient(int count, global const float *x, global const float *target,
                                    global float *dx) {
     int i = (int)get_global_id(0);
-    if (i < count)
+    if (i < count) {
         dx[i] = 2.0f * (x[i] - target[i]) / (float)count;
+    }
 }
 
-/* The mean of what the rows lost. */
+/* The mean of the losses of all rows. */
 kernel void mean_loss(int rows, global const float *row_loss, global float *loss) {
-    if (get_global_id(0) != 0)
+    if (get_global_id(0) != 0) {
         return;
+    }
     float sum = 0.0f;
-    for (int row = 0; row < rows; ++row)
+    for (int row = 0; row < rows; ++row) {
         sum += row_loss[row];
+    }
     loss[0] = sum / (float)rows;
 }
 
-/* The share of rows whose greatest value stands at their label. */
+/* The fraction of rows whose largest value is at their label. */
 kernel void accuracy(int rows, int classes, global const float *x, global const int *labels,
-                     global float *share) {
-    if (get_global_id(0) != 0)
+                     global float *accuracy_out) {
+    if (get_global_id(0) != 0) {
         return;
-    int right = 0;
+    }
+    int correct = 0;
     for (int row = 0; row < rows; ++row) {
         global const float *from = x + (size_t)row * classes;
-        int best = 0;
-        for (int c = 1; c < classes; ++c)
-            best = from[c] > from[best] ? c : best;
-        right += best == labels[row];
+        int argmax = 0;
+        for (int c = 1; c < classes; ++c) {
+            argmax = from[c] > from[argmax] ? c : argmax;
+        }
+        correct += argmax == labels[row];
     }
-    share[0] = (float)right / (float)rows;
+    accuracy_out[0] = (float)correct / (float)rows;
 }

@@ -1,1 +1,1 @@
-"""The runner's contract (runner.h), and the placeholder of ABIs that have no build yet."""
+"""The C sources of the runner, its contract (runner.h), and a placeholder for other ABIs."""

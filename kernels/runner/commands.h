@@ -1,13 +1,13 @@
-/* verbs.h - the runner's verbs and what they may be told; runner.h says what they do. */
-#ifndef FARMHAND_VERBS_H
-#define FARMHAND_VERBS_H
+/* commands.h - the commands of the runner and their options; runner.h defines what they do. */
+#ifndef FARMHAND_COMMANDS_H
+#define FARMHAND_COMMANDS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "../engine/opencl/device.h"
 #include "../engine/plan.h"
-#include "say.h"
+#include "jsonl.h"
 
 struct run_settings {
     const char *plan, *folder, *data;
@@ -27,28 +27,28 @@ struct sample_settings {
     double period_ms, seconds;
 };
 
-/* Each answers the exit status, after it said its last word. */
-int info(void);
-int run(const struct run_settings *settings);
-int sample(const struct sample_settings *settings);
-int guard(const char *folder, double silence_s);
-int dump(const struct run_settings *settings);
-int tune(const struct tune_settings *settings);
+/* Each writes its records, the last one included, and returns the exit status. */
+int info_main(void);
+int run_main(const struct run_settings *settings);
+int sample_main(const struct sample_settings *settings);
+int guard_main(const char *folder, double silence_s);
+int dump_main(const struct run_settings *settings);
+int tune_main(const struct tune_settings *settings);
 
-/* Where numbers come from that are measured here, as JSON. */
+/* The provenance of what is measured here, as JSON. */
 const char *provenance(void);
 
-/* Whether this processor has what the engine's code was compiled for. */
-bool processor_fits(struct fault *fault);
+/* Whether this processor has the instructions that the engine was compiled for; false: fault. */
+bool processor_is_supported(struct fault *fault);
 
-/* The line that says who computes. */
-void say_device(struct say *say, const struct device_facts *facts);
+/* Writes the record "device". */
+void write_device(struct jsonl_writer *out, const struct device_facts *facts);
 
-/* Reads and checks the plan of that path. */
+/* Reads and checks the plan in a file; NULL: fault. */
 struct plan *open_plan(const char *path, struct fault *fault);
 
-/* Whether somebody has asked us to stop since listen_for_stop(). */
-void listen_for_stop(void);
-bool stop_asked(void);
+/* Whether SIGTERM arrived since install_stop_handler(). */
+void install_stop_handler(void);
+bool stop_requested(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* guard.c - `guard`: the dead-man.
+/* guard.c - the command `guard`: restores the phone when the agent disappears.
  *
- * The one rule: whatever happens to the agent, the phone gets its old values back. One node that
- * cannot be written must not keep the others changed, and a list that is gone means that somebody
- * else has done it. */
+ * The one rule: whatever happens to the agent, the phone gets its old values back. A node that
+ * cannot be written does not keep the others from being restored, and a missing list means that the
+ * agent has restored everything itself. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,52 +10,53 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "system.h"
-#include "verbs.h"
+#include "../engine/os.h"
+#include "commands.h"
 
 enum { LIST_BYTES = 1 << 18, ALIVE_BYTES = 256 };
 
-static const int64_t LOOK_EVERY_NS = 1000000000;
+static const int64_t CHECK_PERIOD_NS = 1000000000;
 
-struct guard {
+struct guard_state {
     const char *folder;
-    int64_t silence_ns, heard;
-    int64_t hot_since; /* -1: not above any limit */
+    int64_t silence_ns, last_heartbeat;
+    int64_t hot_since; /* -1: below all limits */
     char alive[ALIVE_BYTES];
     char list[LIST_BYTES];
 };
 
-/* Reads DIR/name; -1 when it is not there. */
-static long read_mine(const struct guard *guard, const char *name, char *bytes, size_t size) {
+/* Reads DIR/name; -1: it does not exist. */
+static long read_in_folder(const struct guard_state *state, const char *name, char *bytes,
+                           size_t size) {
     char path[PATH_BYTES];
-    return join_path(path, guard->folder, name) ? read_start(path, bytes, size) : -1;
+    return join_path(path, state->folder, name) ? read_file_start(path, bytes, size) : -1;
 }
 
-static bool shows_life(struct guard *guard) {
+static bool heartbeat_changed(struct guard_state *state) {
     char alive[ALIVE_BYTES] = "";
-    read_mine(guard, "alive", alive, sizeof alive);
-    bool changed = strcmp(alive, guard->alive) != 0;
-    strcpy(guard->alive, alive);
+    read_in_folder(state, "alive", alive, sizeof alive);
+    bool changed = strcmp(alive, state->alive) != 0;
+    strcpy(state->alive, alive);
     return changed;
 }
 
-/* -- the ceiling */
+/* ---- temperature limits ---- */
 
-static bool is_above(const char *path, const char *limit) {
+static bool is_above_limit(const char *path, const char *limit) {
     char text[64];
     char *end = NULL, *limit_end = NULL;
-    if (read_start(path, text, sizeof text) <= 0) {
+    if (read_file_start(path, text, sizeof text) <= 0) {
         return false;
     }
     long long value = strtoll(text, &end, 10), most = strtoll(limit, &limit_end, 10);
     return end != text && limit_end != limit && value > most;
 }
 
-static bool above_ceiling(struct guard *guard) {
-    if (read_mine(guard, "ceiling", guard->list, sizeof guard->list) <= 0) {
+static bool is_above_any_limit(struct guard_state *state) {
+    if (read_in_folder(state, "ceiling", state->list, sizeof state->list) <= 0) {
         return false;
     }
-    char *rest = guard->list;
+    char *rest = state->list;
     for (char *line = rest; *line != '\0'; line = rest) {
         char *stop = strchr(line, '\n');
         rest = stop == NULL ? line + strlen(line) : stop + 1;
@@ -65,7 +66,7 @@ static bool above_ceiling(struct guard *guard) {
         char *limit = strchr(line, '\t');
         if (limit != NULL) {
             *limit++ = '\0';
-            if (is_above(line, limit)) {
+            if (is_above_limit(line, limit)) {
                 return true;
             }
         }
@@ -73,42 +74,42 @@ static bool above_ceiling(struct guard *guard) {
     return false;
 }
 
-/* At two looks in a row, a second apart. */
-static bool stays_too_hot(struct guard *guard, int64_t now) {
-    if (!above_ceiling(guard)) {
-        guard->hot_since = -1;
+/* Above a limit at two checks in a row, a second apart. */
+static bool stays_above_limit(struct guard_state *state, int64_t now) {
+    if (!is_above_any_limit(state)) {
+        state->hot_since = -1;
         return false;
     }
-    if (guard->hot_since < 0) {
-        guard->hot_since = now;
+    if (state->hot_since < 0) {
+        state->hot_since = now;
     }
-    return now - guard->hot_since >= LOOK_EVERY_NS * 9 / 10;
+    return now - state->hot_since >= CHECK_PERIOD_NS * 9 / 10;
 }
 
-/* -- putting back */
+/* ---- restoring ---- */
 
-/* Whether that process is a runner at work, or a foreign program out of DIR/work, and not a
- * stranger who was given its number. */
-static bool is_a_run(const struct guard *guard, long pid) {
+/* Whether a process is a runner that runs a plan, or a foreign program from DIR/work, and not
+ * another process that was given the same pid. */
+static bool is_our_process(const struct guard_state *state, long pid) {
     char path[64], words[PATH_BYTES], foreign[PATH_BYTES];
-    compose(path, sizeof path, "/proc/%lld/cmdline", (long long)pid);
-    long count = read_start(path, words, sizeof words);
-    if (count <= 0 || !join_path(foreign, guard->folder, "work/")) {
+    format_text(path, sizeof path, "/proc/%lld/cmdline", (long long)pid);
+    long count = read_file_start(path, words, sizeof words);
+    if (count <= 0 || !join_path(foreign, state->folder, "work/")) {
         return false;
     }
-    bool found = false;
+    bool is_ours = false;
     size_t at = 0;
-    for (int word = 0; at < (size_t)count && !found; word++) {
-        found = (word == 1 && strcmp(words + at, "run") == 0) ||
-                strncmp(words + at, foreign, strlen(foreign)) == 0;
+    for (int word = 0; at < (size_t)count && !is_ours; word++) {
+        is_ours = (word == 1 && strcmp(words + at, "run") == 0) ||
+                  strncmp(words + at, foreign, strlen(foreign)) == 0;
         at += strlen(words + at) + 1;
     }
-    return found;
+    return is_ours;
 }
 
-static void kill_runner(struct guard *guard) {
+static void kill_runner(struct guard_state *state) {
     char hello[1024];
-    if (read_mine(guard, "out.jsonl", hello, sizeof hello) <= 0) {
+    if (read_in_folder(state, "out.jsonl", hello, sizeof hello) <= 0) {
         return;
     }
     char *stop = strchr(hello, '\n');
@@ -117,26 +118,26 @@ static void kill_runner(struct guard *guard) {
     }
     const char *at = strstr(hello, "\"pid\":");
     long pid = at == NULL ? 0 : strtol(at + 6, NULL, 10);
-    if (pid > 1 && is_a_run(guard, pid)) {
+    if (pid > 1 && is_our_process(state, pid)) {
         kill((pid_t)pid, SIGKILL);
     }
 }
 
 static void write_node(const char *path, char *value) {
     size_t length = strlen(value);
-    value[length] = '\n'; /* in the place of the zero byte */
+    value[length] = '\n'; /* replaces the zero byte */
     int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
     if (file >= 0) {
         if (write(file, value, length + 1) < 0) {
-            /* A stubborn node; the agent's own journal will find it changed. */
+            /* The node refused the value; the journal of the agent will find it changed. */
         }
         close(file);
     }
 }
 
-/* From the last line to the first. A line without its end was not finished, so its node was never
- * written either. */
-static void write_back(char *list) {
+/* Writes the old values back, from the last line to the first. A line without a newline was not
+ * finished, so its node was never changed. */
+static void restore_nodes(char *list) {
     char *end = strrchr(list, '\n');
     while (end != NULL) {
         *end = '\0';
@@ -151,44 +152,44 @@ static void write_back(char *list) {
     }
 }
 
-static int put_back(struct guard *guard) {
+static int restore(struct guard_state *state) {
     char from[PATH_BYTES], to[PATH_BYTES];
-    kill_runner(guard);
-    if (read_mine(guard, "restore", guard->list, sizeof guard->list) > 0) {
-        write_back(guard->list);
+    kill_runner(state);
+    if (read_in_folder(state, "restore", state->list, sizeof state->list) > 0) {
+        restore_nodes(state->list);
     }
-    if (join_path(from, guard->folder, "restore") && join_path(to, guard->folder, "restored")) {
+    if (join_path(from, state->folder, "restore") && join_path(to, state->folder, "restored")) {
         rename(from, to);
     }
-    return RUNNER_GUARD_RESTORED;
+    return STATUS_GUARD_RESTORED;
 }
 
-static bool list_is_gone(const struct guard *guard) {
+static bool restore_list_is_gone(const struct guard_state *state) {
     char path[PATH_BYTES];
-    return !join_path(path, guard->folder, "restore") || access(path, F_OK) != 0;
+    return !join_path(path, state->folder, "restore") || access(path, F_OK) != 0;
 }
 
-int guard(const char *folder, double silence_s) {
-    static struct guard guard;
-    struct fault fault = {RUNNER_DONE, ""};
-    guard.folder = folder;
+int guard_main(const char *folder, double silence_s) {
+    static struct guard_state state;
+    struct fault fault = {STATUS_DONE, ""};
+    state.folder = folder;
     if (access(folder, F_OK) != 0) {
-        fault_say(&fault, RUNNER_IO, "%.200s: %s", folder, system_reason());
-        return say_fault(NULL, &fault);
+        fault_set(&fault, STATUS_IO, "cannot open %.200s: %s", folder, os_error_text());
+        return report_fault(NULL, &fault);
     }
     signal(SIGHUP, SIG_IGN);
-    guard.silence_ns = (int64_t)(silence_s * 1e9);
-    guard.hot_since = -1;
-    guard.heard = now_ns();
-    shows_life(&guard);
-    while (!list_is_gone(&guard)) {
+    state.silence_ns = (int64_t)(silence_s * 1e9);
+    state.hot_since = -1;
+    state.last_heartbeat = now_ns();
+    heartbeat_changed(&state);
+    while (!restore_list_is_gone(&state)) {
         int64_t now = now_ns();
-        guard.heard = shows_life(&guard) ? now : guard.heard;
-        if (now - guard.heard >= guard.silence_ns || stays_too_hot(&guard, now)) {
-            return put_back(&guard);
+        state.last_heartbeat = heartbeat_changed(&state) ? now : state.last_heartbeat;
+        if (now - state.last_heartbeat >= state.silence_ns || stays_above_limit(&state, now)) {
+            return restore(&state);
         }
-        int64_t due = guard.heard + guard.silence_ns;
-        sleep_until(due < now + LOOK_EVERY_NS ? due : now + LOOK_EVERY_NS);
+        int64_t due = state.last_heartbeat + state.silence_ns;
+        sleep_until(due < now + CHECK_PERIOD_NS ? due : now + CHECK_PERIOD_NS);
     }
-    return RUNNER_DONE;
+    return STATUS_DONE;
 }

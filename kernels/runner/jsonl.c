@@ -1,5 +1,6 @@
-/* say.c - see say.h. Written by hand, since thousands of readings a run must cost next to nothing. */
-#include "say.h"
+/* jsonl.c - the JSON writer. It is written by hand because thousands of readings per run must cost
+ * next to nothing; see jsonl.h. */
+#include "jsonl.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -7,111 +8,114 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "system.h"
+#include "../engine/os.h"
 
-static void put(struct say *say, const char *text, size_t length) {
-    if (say->used + length <= say->size) {
-        memcpy(say->text + say->used, text, length);
+static void put(struct jsonl_writer *out, const char *text, size_t length) {
+    if (out->used + length <= out->size) {
+        memcpy(out->text + out->used, text, length);
     }
-    say->used += length; /* beyond size: say_end() drops the line */
+    out->used += length; /* beyond size: say_end() drops the line */
 }
 
-static void put_char(struct say *say, char letter) {
-    if (say->used < say->size) {
-        say->text[say->used] = letter;
+static void put_char(struct jsonl_writer *out, char letter) {
+    if (out->used < out->size) {
+        out->text[out->used] = letter;
     }
-    say->used++;
+    out->used++;
 }
 
-static bool make_room(struct say *say, size_t room) {
-    say->size = room + RUNNER_LINE_BYTES_MAX;
-    say->used = say->line = 0;
-    say->text = malloc(say->size);
-    return say->text != NULL || fault_say(say->fault, RUNNER_OUT_OF_MEMORY, "no memory for lines");
+static bool allocate_buffer(struct jsonl_writer *out, size_t room) {
+    out->size = room + RUNNER_LINE_BYTES_MAX;
+    out->used = out->line = 0;
+    out->text = malloc(out->size);
+    return out->text != NULL ||
+           fault_set(out->fault, STATUS_OUT_OF_MEMORY,
+                     "not enough memory for the output buffer; close other programs");
 }
 
-bool say_open(struct say *say, const char *folder, const char *name, bool append, size_t room,
-              struct fault *fault) {
-    *say = (struct say){.file = -1, .fault = fault};
-    compose(say->name, sizeof say->name, "%s", name);
+bool jsonl_open(struct jsonl_writer *out, const char *folder, const char *name, bool append,
+                size_t room, struct fault *fault) {
+    *out = (struct jsonl_writer){.file = -1, .fault = fault};
+    format_text(out->name, sizeof out->name, "%s", name);
     char path[PATH_BYTES];
-    if (!make_room(say, room)) {
+    if (!allocate_buffer(out, room)) {
         return false;
     }
     if (!join_path(path, folder, name)) {
-        return fault_say(fault, RUNNER_IO, "the folder's path is too long");
+        return fault_set(fault, STATUS_IO, "the path of the folder is too long");
     }
-    say->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0644);
-    if (say->file < 0) {
-        return fault_say(fault, RUNNER_IO, "cannot write %.200s: %s", path, system_reason());
+    out->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0644);
+    if (out->file < 0) {
+        return fault_set(fault, STATUS_IO, "cannot write %.200s: %s", path, os_error_text());
     }
-    say->bytes = lseek(say->file, 0, SEEK_END);
+    out->written = lseek(out->file, 0, SEEK_END);
     char last = '\n';
-    if (say->bytes > 0 && pread(say->file, &last, 1, say->bytes - 1) == 1 && last != '\n') {
-        put_char(say, '\n'); /* somebody died in mid-line here */
+    if (out->written > 0 && pread(out->file, &last, 1, out->written - 1) == 1 && last != '\n') {
+        put_char(out, '\n'); /* an earlier writer died in the middle of a line */
     }
     return true;
 }
 
-void say_aloud(struct say *say, struct fault *fault) {
-    *say = (struct say){.file = STDOUT_FILENO, .bytes = -1, .fault = fault, .name = "stdout"};
-    make_room(say, 0);
+void jsonl_to_stdout(struct jsonl_writer *out, struct fault *fault) {
+    *out = (struct jsonl_writer){
+        .file = STDOUT_FILENO, .written = -1, .fault = fault, .name = "stdout"};
+    allocate_buffer(out, 0);
 }
 
-void say_begin(struct say *say, const char *kind) {
-    if (say->size - say->used < RUNNER_LINE_BYTES_MAX) {
-        say_flush(say);
+void json_begin(struct jsonl_writer *out, const char *kind) {
+    if (out->size - out->used < RUNNER_LINE_BYTES_MAX) {
+        jsonl_flush(out);
     }
-    say->line = say->used;
-    put(say, "{\"line\":\"", 9);
-    put(say, kind, strlen(kind));
-    put_char(say, '"');
+    out->line = out->used;
+    put(out, "{\"line\":\"", 9);
+    put(out, kind, strlen(kind));
+    put_char(out, '"');
 }
 
-static void put_name(struct say *say, const char *name) {
-    char before = say->used > say->line && say->used <= say->size ? say->text[say->used - 1] : '[';
+static void put_name(struct jsonl_writer *out, const char *name) {
+    char before = out->used > out->line && out->used <= out->size ? out->text[out->used - 1] : '[';
     if (before != '[' && before != '{') {
-        put_char(say, ',');
+        put_char(out, ',');
     }
     if (name != NULL) {
-        put_char(say, '"');
-        put(say, name, strlen(name));
-        put(say, "\":", 2);
+        put_char(out, '"');
+        put(out, name, strlen(name));
+        put(out, "\":", 2);
     }
 }
 
-void say_int(struct say *say, const char *name, int64_t value) {
+void json_int(struct jsonl_writer *out, const char *name, int64_t value) {
     char digits[NUMBER_BYTES];
-    put_name(say, name);
+    put_name(out, name);
     if (value < 0) {
-        put_char(say, '-');
+        put_char(out, '-');
     }
-    put(say, digits, print_whole(digits, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10));
+    put(out, digits, format_integer(digits, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10));
 }
 
-void say_real(struct say *say, const char *name, double value) {
+void json_real(struct jsonl_writer *out, const char *name, double value) {
     char digits[NUMBER_BYTES];
     if (!isfinite(value)) {
-        say_null(say, name);
+        json_null(out, name);
         return;
     }
-    put_name(say, name);
-    put(say, digits, print_number(digits, value));
+    put_name(out, name);
+    put(out, digits, format_number(digits, value));
 }
 
-void say_raw(struct say *say, const char *name, const char *json) {
-    put_name(say, name);
-    put(say, json, strlen(json));
+void json_raw(struct jsonl_writer *out, const char *name, const char *json) {
+    put_name(out, name);
+    put(out, json, strlen(json));
 }
 
-void say_flag(struct say *say, const char *name, bool value) {
-    say_raw(say, name, value ? "true" : "false");
+void json_bool(struct jsonl_writer *out, const char *name, bool value) {
+    json_raw(out, name, value ? "true" : "false");
 }
 
-void say_null(struct say *say, const char *name) { say_raw(say, name, "null"); }
+void json_null(struct jsonl_writer *out, const char *name) { json_raw(out, name, "null"); }
 
-/* Bytes of the UTF-8 character that begins here, or 0 where none does. */
-static size_t character_at(const unsigned char *at, size_t left) {
+/* The length of the UTF-8 character that begins here, or 0: invalid. */
+static size_t utf8_length(const unsigned char *at, size_t left) {
     size_t length = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
     if (length == 0 || length > left || *at > 0xf4) {
         return 0;
@@ -127,7 +131,7 @@ static size_t character_at(const unsigned char *at, size_t left) {
     return overlong || surrogate || beyond ? 0 : length;
 }
 
-/* How many of the next bytes stand in JSON as they are: nearly all that a kernel writes. */
+/* How many of the next bytes need no escape: nearly all that the kernel writes. */
 static size_t plain_bytes(const char *text, size_t length) {
     size_t plain = 0;
     while (plain < length && text[plain] >= ' ' && text[plain] < 0x7f && text[plain] != '"' &&
@@ -137,108 +141,108 @@ static size_t plain_bytes(const char *text, size_t length) {
     return plain;
 }
 
-/* One character that does not stand as it is; answers how many bytes it had. */
-static size_t put_character(struct say *say, const char *text, size_t length) {
+/* Writes one character that may need an escape; returns how many bytes it had. */
+static size_t put_escaped(struct jsonl_writer *out, const char *text, size_t length) {
     static const char hex[] = "0123456789abcdef";
     unsigned char letter = (unsigned char)*text;
-    size_t bytes = character_at((const unsigned char *)text, length);
+    size_t bytes = utf8_length((const unsigned char *)text, length);
     if (bytes == 0) {
-        put_char(say, '?');
+        put_char(out, '?');
         return 1;
     }
     if (letter < ' ' || letter == 0x7f) {
         char code[] = {'\\', 'u', '0', '0', hex[letter >> 4], hex[letter & 15]};
-        put(say, code, sizeof code);
+        put(out, code, sizeof code);
         return 1;
     }
     if (letter == '"' || letter == '\\') {
-        put_char(say, '\\');
+        put_char(out, '\\');
     }
-    put(say, text, bytes);
+    put(out, text, bytes);
     return bytes;
 }
 
-void say_text(struct say *say, const char *name, const char *text, size_t length) {
-    put_name(say, name);
-    put_char(say, '"');
+void json_text(struct jsonl_writer *out, const char *name, const char *text, size_t length) {
+    put_name(out, name);
+    put_char(out, '"');
     for (size_t i = 0; i < length;) {
         size_t plain = plain_bytes(text + i, length - i);
-        put(say, text + i, plain);
+        put(out, text + i, plain);
         i += plain;
-        i += i < length ? put_character(say, text + i, length - i) : 0;
+        i += i < length ? put_escaped(out, text + i, length - i) : 0;
     }
-    put_char(say, '"');
+    put_char(out, '"');
 }
 
-void say_word(struct say *say, const char *name, const char *word) {
-    say_text(say, name, word, strlen(word));
+void json_string(struct jsonl_writer *out, const char *name, const char *word) {
+    json_text(out, name, word, strlen(word));
 }
 
-void say_open_list(struct say *say, const char *name, char bracket) {
-    put_name(say, name);
-    put_char(say, bracket);
+void json_open(struct jsonl_writer *out, const char *name, char bracket) {
+    put_name(out, name);
+    put_char(out, bracket);
 }
 
-void say_close_list(struct say *say, char bracket) { put_char(say, bracket); }
+void json_close(struct jsonl_writer *out, char bracket) { put_char(out, bracket); }
 
-size_t say_room(const struct say *say) {
-    size_t used = say->used - say->line;
+size_t json_room(const struct jsonl_writer *out) {
+    size_t used = out->used - out->line;
     return used < RUNNER_LINE_BYTES_MAX ? RUNNER_LINE_BYTES_MAX - used : 0;
 }
 
-void say_end(struct say *say) {
-    put(say, "}\n", 2);
-    if (say->used > say->size || say->used - say->line > RUNNER_LINE_BYTES_MAX) {
-        say->used = say->line;
+void json_end(struct jsonl_writer *out) {
+    put(out, "}\n", 2);
+    if (out->used > out->size || out->used - out->line > RUNNER_LINE_BYTES_MAX) {
+        out->used = out->line;
     }
 }
 
-bool say_flush(struct say *say) {
+bool jsonl_flush(struct jsonl_writer *out) {
     size_t done = 0;
-    while (done < say->used) {
-        ssize_t count = write(say->file, say->text + done, say->used - done);
+    while (done < out->used) {
+        ssize_t count = write(out->file, out->text + done, out->used - done);
         if (count <= 0) {
-            fault_say(say->fault, RUNNER_IO, "cannot write %s: %s", say->name, system_reason());
-            if (say->bytes >= 0 && ftruncate(say->file, say->bytes) != 0) {
-                /* The torn line stays; whoever reads finds no end behind it. */
+            fault_set(out->fault, STATUS_IO, "cannot write %s: %s", out->name, os_error_text());
+            if (out->written >= 0 && ftruncate(out->file, out->written) != 0) {
+                /* The incomplete line stays; a reader sees that it has no end. */
             }
-            say->used = say->line = 0;
+            out->used = out->line = 0;
             return false;
         }
         done += (size_t)count;
     }
-    say->bytes += say->bytes >= 0 ? (int64_t)done : 0;
-    say->used = say->line = 0;
+    out->written += out->written >= 0 ? (int64_t)done : 0;
+    out->used = out->line = 0;
     return true;
 }
 
-static void say_one_fault(struct say *say, const struct fault *fault) {
+static void write_fault(struct jsonl_writer *out, const struct fault *fault) {
     static const char *const codes[] = {
-        [RUNNER_USAGE] = "usage",
-        [RUNNER_BAD_PLAN] = "bad_plan",
-        [RUNNER_UNSUPPORTED] = "unsupported",
-        [RUNNER_OUT_OF_MEMORY] = "out_of_memory",
-        [RUNNER_WRONG_ANSWER] = "wrong_answer",
-        [RUNNER_STOPPED] = "stopped",
-        [RUNNER_IO] = "io",
-        [RUNNER_DEVICE] = "device",
+        [STATUS_USAGE] = "usage",
+        [STATUS_BAD_PLAN] = "bad_plan",
+        [STATUS_UNSUPPORTED] = "unsupported",
+        [STATUS_OUT_OF_MEMORY] = "out_of_memory",
+        [STATUS_WRONG_ANSWER] = "wrong_answer",
+        [STATUS_STOPPED] = "stopped",
+        [STATUS_IO] = "io",
+        [STATUS_DEVICE] = "device",
     };
-    say_begin(say, "fault");
-    say_word(say, "code", codes[fault->exit]);
-    say_word(say, "text", fault->text);
-    say_end(say);
-    say_flush(say);
+    json_begin(out, "fault");
+    json_string(out, "code", codes[fault->status]);
+    json_string(out, "text", fault->text);
+    json_end(out);
+    jsonl_flush(out);
 }
 
-int say_fault(struct say *say, const struct fault *fault) {
-    struct fault silent = {RUNNER_DONE, ""};
-    struct say aloud;
-    if (say != NULL && say->file >= 0) {
-        say_one_fault(say, fault);
+int report_fault(struct jsonl_writer *out, const struct fault *fault) {
+    struct fault ignored = {STATUS_DONE, ""};
+    struct jsonl_writer to_stdout;
+    if (out != NULL && out->file >= 0) {
+        write_fault(out, fault);
     }
-    say_aloud(&aloud, &silent);
-    if (aloud.text != NULL) {
-        say_one_fault(&aloud, fault);
+    jsonl_to_stdout(&to_stdout, &ignored);
+    if (to_stdout.text != NULL) {
+        write_fault(&to_stdout, fault);
     }
-    return (int)fault->exit;
+    return (int)fault->status;
 }

@@ -1,50 +1,53 @@
-/* main.c - the runner's command line.
+/* main.c - the command line of the runner.
  *
- * The one rule: what runner.h does not have is refused. A word too many, a number that is not one
- * or an option of another verb is the fault "usage", and nothing was touched by then. */
+ * The one rule: arguments that runner.h does not define are refused. An extra word, a malformed
+ * number or an option of another command is the fault "usage", before anything is read or
+ * written. */
 #include <string.h>
 
-#include "system.h"
-#include "verbs.h"
+#include "../engine/os.h"
+#include "commands.h"
 
-/* One option: where its value goes, and what it may be. */
+/* An option: its name, and where its value is stored; one of the pointers is set. */
 struct option {
     const char *name;
     double *real;
-    int64_t *whole;
+    int64_t *integer;
     const char **text;
 };
 
-static bool read_number(const char *name, const char *word, bool whole, double *number,
-                        struct fault *fault) {
-    if (!parse_number(word, number) || (whole && *number < 1e18 && *number > -1e18 &&
-                                        *number != (double)(int64_t)*number)) {
-        return fault_say(fault, RUNNER_USAGE, "'%.20s %.40s' is not a %snumber", name, word,
-                         whole ? "whole " : "");
+static bool parse_number_option(const char *name, const char *word, bool integer, double *number,
+                                struct fault *fault) {
+    if (!parse_number(word, number) ||
+        (integer && *number < 1e18 && *number > -1e18 && *number != (double)(int64_t)*number)) {
+        return fault_set(fault, STATUS_USAGE, "'%.20s %.40s' is not %s", name, word,
+                         integer ? "an integer" : "a number");
     }
     if (!(*number >= 0 && *number < 1e9)) {
-        return fault_say(fault, RUNNER_USAGE, "'%.20s %.40s' is out of range", name, word);
+        return fault_set(fault, STATUS_USAGE, "'%.20s %.40s' is not within 0 to 999999999", name,
+                         word);
     }
     return true;
 }
 
-static bool read_options(char **word, const struct option *options, struct fault *fault) {
+static bool parse_options(char **word, const struct option *options, struct fault *fault) {
     for (; *word != NULL; word += 2) {
         const struct option *option = options;
         while (option->name != NULL && strcmp(option->name, *word) != 0) {
             option++;
         }
         if (option->name == NULL || word[1] == NULL) {
-            return fault_say(fault, RUNNER_USAGE, "'%.40s' is no option of this verb; see runner.h",
-                             *word);
+            return fault_set(
+                fault, STATUS_USAGE,
+                "'%.40s' is not an option of this command, or has no value; see runner.h", *word);
         }
         double number = 0;
         if (option->text != NULL) {
             *option->text = word[1];
-        } else if (!read_number(*word, word[1], option->whole != NULL, &number, fault)) {
+        } else if (!parse_number_option(*word, word[1], option->integer != NULL, &number, fault)) {
             return false;
-        } else if (option->whole != NULL) {
-            *option->whole = (int64_t)number;
+        } else if (option->integer != NULL) {
+            *option->integer = (int64_t)number;
         } else {
             *option->real = number;
         }
@@ -52,17 +55,21 @@ static bool read_options(char **word, const struct option *options, struct fault
     return true;
 }
 
-/* What every verb that computes may be told of a device. */
+/* The options of every command that may use a device. */
 #define OPENCL_OPTIONS(device)                                                                     \
     {"--kernels", .text = &(device).kernels}, {"--tuned", .text = &(device).tuned},                \
-        {"--device", .whole = &(device).number}, {"--fallback", .text = &(device).fallback}
+        {"--device", .integer = &(device).number}, {                                               \
+        "--fallback", .text = &(device).fallback                                                   \
+    }
 
-/* Kernels lie beside the plan, unless something else is said. */
-static bool settle_device(const char *plan, struct device_settings *device, struct fault *fault) {
+/* Sets the default of --kernels, the folder of the plan, and checks --fallback. */
+static bool finish_device_settings(const char *plan, struct device_settings *device,
+                                   struct fault *fault) {
     static char folder[PATH_BYTES];
     const char *slash = strrchr(plan, '/');
     if (device->fallback != NULL && strcmp(device->fallback, "cpu") != 0) {
-        return fault_say(fault, RUNNER_USAGE, "'--fallback %.40s': only the CPU can step in",
+        return fault_set(fault, STATUS_USAGE,
+                         "'--fallback %.40s' is not supported; use --fallback cpu",
                          device->fallback);
     }
     if (device->kernels == NULL) {
@@ -74,7 +81,7 @@ static bool settle_device(const char *plan, struct device_settings *device, stru
     return true;
 }
 
-static int do_run(char **word, struct fault *fault) {
+static int run_command(char **word, struct fault *fault) {
     struct run_settings settings = {.plan = word[0],
                                     .folder = word[1],
                                     .warmup = 3,
@@ -83,69 +90,73 @@ static int do_run(char **word, struct fault *fault) {
                                     .window_ms = 50,
                                     .period_ms = 200};
     const struct option options[] = {
-        {"--warmup", .whole = &settings.warmup},
-        {"--steps", .whole = &settings.steps},
+        {"--warmup", .integer = &settings.warmup},
+        {"--steps", .integer = &settings.steps},
         {"--seconds", .real = &settings.seconds},
         {"--max-seconds", .real = &settings.max_seconds},
         {"--window-ms", .real = &settings.window_ms},
         {"--period-ms", .real = &settings.period_ms},
-        {"--trace-steps", .whole = &settings.trace_steps},
+        {"--trace-steps", .integer = &settings.trace_steps},
         {"--data", .text = &settings.data},
         OPENCL_OPTIONS(settings.device),
         {.name = NULL},
     };
-    return read_options(word + 2, options, fault) && settle_device(word[0], &settings.device, fault)
-               ? run(&settings)
-               : say_fault(NULL, fault);
+    return parse_options(word + 2, options, fault) &&
+                   finish_device_settings(word[0], &settings.device, fault)
+               ? run_main(&settings)
+               : report_fault(NULL, fault);
 }
 
-static int do_dump(char **word, struct fault *fault) {
+static int dump_command(char **word, struct fault *fault) {
     struct run_settings settings = {.plan = word[0], .folder = word[1], .steps = 1};
     const struct option options[] = {
-        {"--steps", .whole = &settings.steps},
+        {"--steps", .integer = &settings.steps},
         {"--data", .text = &settings.data},
         OPENCL_OPTIONS(settings.device),
         {.name = NULL},
     };
-    return read_options(word + 2, options, fault) && settle_device(word[0], &settings.device, fault)
-               ? dump(&settings)
-               : say_fault(NULL, fault);
+    return parse_options(word + 2, options, fault) &&
+                   finish_device_settings(word[0], &settings.device, fault)
+               ? dump_main(&settings)
+               : report_fault(NULL, fault);
 }
 
-static int do_tune(char **word, struct fault *fault) {
+static int tune_command(char **word, struct fault *fault) {
     struct tune_settings settings = {.folder = word[0], .launches = 5, .rounds = 3};
     const struct option options[] = {
-        {"--launches", .whole = &settings.launches},
-        {"--rounds", .whole = &settings.rounds},
+        {"--launches", .integer = &settings.launches},
+        {"--rounds", .integer = &settings.rounds},
         OPENCL_OPTIONS(settings.device),
         {.name = NULL},
     };
     settings.device.kernels = word[0];
-    return read_options(word + 1, options, fault) && settle_device(word[0], &settings.device, fault)
-               ? tune(&settings)
-               : say_fault(NULL, fault);
+    return parse_options(word + 1, options, fault) &&
+                   finish_device_settings(word[0], &settings.device, fault)
+               ? tune_main(&settings)
+               : report_fault(NULL, fault);
 }
 
-static int do_sample(char **word, struct fault *fault) {
+static int sample_command(char **word, struct fault *fault) {
     struct sample_settings settings = {.folder = word[0], .period_ms = 200, .seconds = 60};
     const struct option options[] = {
         {"--period-ms", .real = &settings.period_ms},
         {"--seconds", .real = &settings.seconds},
         {.name = NULL},
     };
-    return read_options(word + 1, options, fault) ? sample(&settings) : say_fault(NULL, fault);
+    return parse_options(word + 1, options, fault) ? sample_main(&settings)
+                                                   : report_fault(NULL, fault);
 }
 
-static int do_guard(char **word, struct fault *fault) {
+static int guard_command(char **word, struct fault *fault) {
     double silence_s = 60;
     const struct option options[] = {{"--silence-s", .real = &silence_s}, {.name = NULL}};
-    return read_options(word + 1, options, fault) ? guard(word[0], silence_s)
-                                                  : say_fault(NULL, fault);
+    return parse_options(word + 1, options, fault) ? guard_main(word[0], silence_s)
+                                                   : report_fault(NULL, fault);
 }
 
-static int do_info(char **word, struct fault *fault) {
+static int info_command(char **word, struct fault *fault) {
     const struct option options[] = {{.name = NULL}};
-    return read_options(word, options, fault) ? info() : say_fault(NULL, fault);
+    return parse_options(word, options, fault) ? info_main() : report_fault(NULL, fault);
 }
 
 int main(int count, char **word) {
@@ -153,21 +164,18 @@ int main(int count, char **word) {
         const char *name;
         int words;
         int (*run)(char **word, struct fault *fault);
-    } verbs[] = {{"info", 0, do_info},
-                 {"run", 2, do_run},
-                 {"sample", 1, do_sample},
-                 {"guard", 1, do_guard},
-                 {"dump", 2, do_dump},
-                 {"tune", 1, do_tune}};
-    struct fault fault = {RUNNER_DONE, ""};
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        if (count >= 2 + verbs[i].words && strcmp(word[1], verbs[i].name) == 0) {
-            return verbs[i].run(word + 2, &fault);
+    } commands[] = {{"info", 0, info_command},     {"run", 2, run_command},
+                    {"sample", 1, sample_command}, {"guard", 1, guard_command},
+                    {"dump", 2, dump_command},     {"tune", 1, tune_command}};
+    struct fault fault = {STATUS_DONE, ""};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (count >= 2 + commands[i].words && strcmp(word[1], commands[i].name) == 0) {
+            return commands[i].run(word + 2, &fault);
         }
     }
-    /* These first words are also how a simulated phone knows that a pushed file is a runner. */
-    fault_say(&fault, RUNNER_USAGE,
-              "farmhand-runner knows: info, run PLAN DIR, sample DIR, guard DIR, dump PLAN DIR, "
-              "tune DIR; see runner.h");
-    return say_fault(NULL, &fault);
+    /* A simulated phone recognises a pushed runner by the first word of this text. */
+    fault_set(&fault, STATUS_USAGE,
+              "farmhand-runner has the commands info, run PLAN DIR, sample DIR, guard DIR, dump "
+              "PLAN DIR and tune DIR; see runner.h");
+    return report_fault(NULL, &fault);
 }

@@ -1,206 +1,208 @@
-/* run.c - `run`: the timed loop.
+/* run.c - the command `run`: the timed loop.
  *
- * The one rule: inside a step there is nothing but the step. Stamps are taken at the edges of its
- * phases (of its operations, in a traced step); lines are made and written between two windows,
- * where no clock that counts is running. */
+ * The one rule: a timed step contains nothing but the step. Timestamps are taken at the boundaries
+ * of its phases (of its operations, in a traced step); records are formatted and written between
+ * two windows, which no measured time covers. */
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "../engine/work.h"
+#include "../engine/executor.h"
+#include "../engine/int_math.h"
+#include "../engine/os.h"
+#include "commands.h"
 #include "sampler.h"
-#include "system.h"
-#include "verbs.h"
 
 enum {
     STEP_PHASES = PHASE_EVALUATE,
     TRACES_MAX = 1024,
-    TRACE_LINE_OPS = 2000,
+    TRACE_RECORD_OPS = 2000,
     LOSSES_MAX = 4096,
-    SAY_ROOM = 1 << 18
+    BUFFER_BYTES = 1 << 18
 };
 
 static const int64_t FLUSH_NS = 500000000;
 
-/* Consecutive steps that are told together. */
+/* Consecutive steps that are reported together. */
 struct window {
     int64_t first, steps, start, ns, shortest, longest;
     int64_t phase_ns[STEP_PHASES];
     int64_t device_ns[DEVICE_TIMES];
-    bool unknown; /* some step's device said nothing sensible of its times */
+    bool device_times_invalid; /* the timestamps of some step make no sense */
 };
 
-/* Means over the first and the last round of batches. */
+/* The losses of the first and the last epoch. */
 struct losses {
-    int64_t round, seen;
+    int64_t epoch, seen;
     double first_sum;
-    float *last; /* a ring of `round` values */
+    float *last; /* a ring of `epoch` values */
 };
 
-/* The operations of one entry of the header, from the first to the last; -1: none. */
-struct span {
+/* The first and last operation of an entry of the header; -1: none. */
+struct op_range {
     int first, last;
 };
 
-struct run {
+struct run_state {
     const struct run_settings *settings;
-    struct work work;
-    struct say out;
+    struct executor executor;
+    struct jsonl_writer out;
     struct fault fault;
     struct window window;
     struct losses losses;
     struct sampler *sampler;
-    int64_t *stamps;    /* of a traced step: when each operation ended */
-    struct span *spans; /* by entry */
+    int64_t *stamps;            /* when each operation of a traced step ended */
+    struct op_range *op_ranges; /* by entry */
     int64_t traced, trace_start;
     int64_t window_ns, flushed;
-    int64_t began, measured, measured_ns, windows;
+    int64_t started, measured, measured_ns, windows;
 };
 
-static volatile sig_atomic_t asked_to_stop;
+static volatile sig_atomic_t stop_flag;
 
-static void note_stop(int signal_number) {
+static void on_sigterm(int signal_number) {
     (void)signal_number;
-    asked_to_stop = 1;
+    stop_flag = 1;
 }
 
-void listen_for_stop(void) { signal(SIGTERM, note_stop); }
+void install_stop_handler(void) { signal(SIGTERM, on_sigterm); }
 
-bool stop_asked(void) { return asked_to_stop != 0; }
+bool stop_requested(void) { return stop_flag != 0; }
 
 struct plan *open_plan(const char *path, struct fault *fault) {
     size_t count = 0;
-    char *bytes = read_whole(path, PLAN_BYTES_MAX, &count);
+    char *bytes = read_file(path, PLAN_BYTES_MAX, &count);
     if (bytes == NULL) {
-        fault_say(fault, RUNNER_BAD_PLAN, "%.200s: %s", path, system_reason());
+        fault_set(fault, STATUS_BAD_PLAN, "cannot read the plan %.200s: %s", path, os_error_text());
         return NULL;
     }
     return plan_read(bytes, count, fault);
 }
 
-/* -- what is said */
+/* ---- records ---- */
 
-static void say_hello(struct run *run, uint64_t mask) {
+static void write_hello(struct run_state *state, uint64_t mask) {
     char hex[20];
-    compose(hex, sizeof hex, "%llx", (unsigned long long)mask);
-    say_begin(&run->out, "hello");
-    say_int(&run->out, "contract", RUNNER_CONTRACT);
-    say_int(&run->out, "pid", getpid());
-    say_word(&run->out, "case", run->work.plan->digest);
-    say_word(&run->out, "mask", hex);
-    say_int(&run->out, "threads", run->work.plan->threads);
-    say_int(&run->out, "t_ns", now_ns());
-    say_raw(&run->out, "provenance", provenance());
-    say_end(&run->out);
+    format_text(hex, sizeof hex, "%llx", (unsigned long long)mask);
+    json_begin(&state->out, "hello");
+    json_int(&state->out, "contract", RUNNER_CONTRACT);
+    json_int(&state->out, "pid", getpid());
+    json_string(&state->out, "case", state->executor.plan->digest);
+    json_string(&state->out, "mask", hex);
+    json_int(&state->out, "threads", state->executor.plan->threads);
+    json_int(&state->out, "t_ns", now_ns());
+    json_raw(&state->out, "provenance", provenance());
+    json_end(&state->out);
 }
 
-static void say_memory(struct run *run) {
+static void write_memory(struct run_state *state) {
     static const char *const names[] = {"parameter", "gradient", "state", "activation", "input"};
-    say_begin(&run->out, "memory");
+    json_begin(&state->out, "memory");
     for (int arena = 0; arena < ARENAS; arena++) {
-        say_int(&run->out, names[arena], (int64_t)run->work.plan->arena[arena]);
+        json_int(&state->out, names[arena], (int64_t)state->executor.plan->arena[arena]);
     }
-    say_int(&run->out, "workspace", (int64_t)run->work.workspace_bytes);
-    say_int(&run->out, "dataset", (int64_t)dataset_bytes(run->work.dataset));
-    say_end(&run->out);
+    json_int(&state->out, "workspace", (int64_t)state->executor.workspace_bytes);
+    json_int(&state->out, "dataset", (int64_t)dataset_bytes(state->executor.dataset));
+    json_end(&state->out);
 }
 
-void say_device(struct say *say, const struct device_facts *facts) {
-    say_begin(say, "device");
-    say_word(say, "platform", facts->device.platform);
-    say_word(say, "device", facts->device.name);
-    say_word(say, "version", facts->device.version);
-    say_word(say, "driver", facts->device.driver);
-    say_int(say, "build_ns", facts->build_ns);
-    say_int(say, "copy_ns", facts->copy_ns);
-    say_int(say, "programs", facts->programs);
-    say_int(say, "tuned", facts->tuned);
-    say_end(say);
+void write_device(struct jsonl_writer *out, const struct device_facts *facts) {
+    json_begin(out, "device");
+    json_string(out, "platform", facts->device.platform);
+    json_string(out, "device", facts->device.name);
+    json_string(out, "version", facts->device.version);
+    json_string(out, "driver", facts->device.driver);
+    json_int(out, "build_ns", facts->build_ns);
+    json_int(out, "copy_ns", facts->copy_ns);
+    json_int(out, "programs", facts->programs);
+    json_int(out, "tuned", facts->tuned);
+    json_end(out);
 }
 
-/* Null where a device's clock made no sense. */
-static void say_times(struct run *run, const char *name, const int64_t *ns, int count) {
-    if (run->window.unknown) {
-        say_null(&run->out, name);
+/* Writes null where the timestamps of the device make no sense. */
+static void write_times(struct run_state *state, const char *name, const int64_t *ns, int count) {
+    if (state->window.device_times_invalid) {
+        json_null(&state->out, name);
         return;
     }
-    say_open_list(&run->out, name, '[');
+    json_open(&state->out, name, '[');
     for (int i = 0; i < count; i++) {
-        say_int(&run->out, NULL, ns[i]);
+        json_int(&state->out, NULL, ns[i]);
     }
-    say_close_list(&run->out, ']');
+    json_close(&state->out, ']');
 }
 
-static void say_window(struct run *run) {
-    const struct window *window = &run->window;
-    say_begin(&run->out, "window");
-    say_int(&run->out, "first", window->first);
-    say_int(&run->out, "n", window->steps);
-    say_int(&run->out, "t_ns", window->start);
-    say_int(&run->out, "ns", window->ns);
-    say_int(&run->out, "ns_min", window->shortest);
-    say_int(&run->out, "ns_max", window->longest);
-    say_times(run, "phases_ns", window->phase_ns, STEP_PHASES);
-    if (run->work.device != NULL) {
-        say_times(run, "device_ns", window->device_ns, DEVICE_TIMES);
+static void write_window(struct run_state *state) {
+    const struct window *window = &state->window;
+    json_begin(&state->out, "window");
+    json_int(&state->out, "first", window->first);
+    json_int(&state->out, "n", window->steps);
+    json_int(&state->out, "t_ns", window->start);
+    json_int(&state->out, "ns", window->ns);
+    json_int(&state->out, "ns_min", window->shortest);
+    json_int(&state->out, "ns_max", window->longest);
+    write_times(state, "phases_ns", window->phase_ns, STEP_PHASES);
+    if (state->executor.device != NULL) {
+        write_times(state, "device_ns", window->device_ns, DEVICE_TIMES);
     }
-    say_end(&run->out);
+    json_end(&state->out);
 }
 
-/* When an entry of the header began and ended in the traced step; false: it took no part. */
-static bool find_entry(const struct run *run, int entry, int64_t *start, int64_t *end) {
-    struct span span = run->spans[entry];
-    if (span.last < 0) {
+/* When an entry of the header began and ended in the traced step; false: it did not run. */
+static bool entry_times(const struct run_state *state, int entry, int64_t *start, int64_t *end) {
+    struct op_range op_range = state->op_ranges[entry];
+    if (op_range.last < 0) {
         return false;
     }
-    *start = span.first == 0 ? run->trace_start : run->stamps[span.first - 1];
-    *end = run->stamps[span.last];
+    *start = op_range.first == 0 ? state->trace_start : state->stamps[op_range.first - 1];
+    *end = state->stamps[op_range.last];
     return true;
 }
 
-static void say_trace_line(struct run *run, int first, int count) {
+static void write_trace_record(struct run_state *state, int first, int count) {
     int64_t origin = INT64_MAX, start = 0, end = 0;
     for (int i = 0; i < count; i++) {
-        if (find_entry(run, first + i, &start, &end) && start < origin) {
+        if (entry_times(state, first + i, &start, &end) && start < origin) {
             origin = start;
         }
     }
-    say_begin(&run->out, "trace");
-    say_int(&run->out, "step", run->measured - 1);
-    say_int(&run->out, "t_ns", origin == INT64_MAX ? run->trace_start : origin);
-    say_int(&run->out, "first", first);
-    say_open_list(&run->out, "ends_ns", '[');
+    json_begin(&state->out, "trace");
+    json_int(&state->out, "step", state->measured - 1);
+    json_int(&state->out, "t_ns", origin == INT64_MAX ? state->trace_start : origin);
+    json_int(&state->out, "first", first);
+    json_open(&state->out, "ends_ns", '[');
     for (int i = 0; i < count; i++) {
-        say_int(&run->out, NULL, find_entry(run, first + i, &start, &end) ? end - origin : -1);
+        json_int(&state->out, NULL,
+                 entry_times(state, first + i, &start, &end) ? end - origin : -1);
     }
-    say_close_list(&run->out, ']');
-    say_end(&run->out);
+    json_close(&state->out, ']');
+    json_end(&state->out);
 }
 
-static void say_trace(struct run *run) {
-    int entries = run->work.plan->entries;
-    for (int first = 0; first < entries; first += TRACE_LINE_OPS) {
+static void write_trace(struct run_state *state) {
+    int entries = state->executor.plan->entries;
+    for (int first = 0; first < entries; first += TRACE_RECORD_OPS) {
         int rest = entries - first;
-        say_trace_line(run, first, rest < TRACE_LINE_OPS ? rest : TRACE_LINE_OPS);
+        write_trace_record(state, first, rest < TRACE_RECORD_OPS ? rest : TRACE_RECORD_OPS);
     }
 }
 
-/* The mean of so many losses, ending with step number `end`. */
+/* The mean of `count` losses, the last of which is that of step end - 1. */
 static double mean_loss(const struct losses *losses, int64_t end, int64_t count) {
     double sum = 0;
     for (int64_t i = end - count; i < end; i++) {
-        sum += losses->last[i % losses->round];
+        sum += losses->last[i % losses->epoch];
     }
     return count > 0 ? sum / (double)count : NAN;
 }
 
-/* The first and the last round; of a run that was shorter than one, its halves. */
-static void compare_losses(const struct losses *losses, double *first, double *last) {
-    if (losses->seen > losses->round) {
-        *first = losses->first_sum / (double)losses->round;
-        *last = mean_loss(losses, losses->seen, losses->round);
+/* Means over the first and the last epoch, or over the halves of a run shorter than one epoch. */
+static void summarize_losses(const struct losses *losses, double *first, double *last) {
+    if (losses->seen > losses->epoch) {
+        *first = losses->first_sum / (double)losses->epoch;
+        *last = mean_loss(losses, losses->seen, losses->epoch);
     } else {
         int64_t half = (losses->seen + 1) / 2;
         *first = mean_loss(losses, half, half);
@@ -208,114 +210,118 @@ static void compare_losses(const struct losses *losses, double *first, double *l
     }
 }
 
-static void say_done(struct run *run, int moved, double answer_error) {
+static void write_done(struct run_state *state, int changed, double answer_error) {
     double first = NAN, last = NAN;
-    compare_losses(&run->losses, &first, &last);
-    say_begin(&run->out, "done");
-    say_int(&run->out, "steps", run->measured);
-    say_int(&run->out, "ns", run->measured_ns);
-    say_int(&run->out, "t_ns", now_ns());
-    say_int(&run->out, "peak_rss_kb", peak_rss_kb());
-    say_real(&run->out, "loss_first", first);
-    say_real(&run->out, "loss_last", last);
-    say_flag(&run->out, "parameters_changed", moved > 0);
-    say_int(&run->out, "parameters", run->work.parameters);
-    say_int(&run->out, "macs", run->work.macs);
-    say_int(&run->out, "learned", run->work.learned_count);
-    say_int(&run->out, "moved", moved);
-    say_int(&run->out, "fallbacks",
-            run->work.device == NULL ? 0 : device_facts(run->work.device)->fallbacks);
-    say_real(&run->out, "answer_error", answer_error < 0 ? NAN : answer_error);
-    say_end(&run->out);
+    summarize_losses(&state->losses, &first, &last);
+    json_begin(&state->out, "done");
+    json_int(&state->out, "steps", state->measured);
+    json_int(&state->out, "ns", state->measured_ns);
+    json_int(&state->out, "t_ns", now_ns());
+    json_int(&state->out, "peak_rss_kb", peak_rss_kb());
+    json_real(&state->out, "loss_first", first);
+    json_real(&state->out, "loss_last", last);
+    json_bool(&state->out, "parameters_changed", changed > 0);
+    json_int(&state->out, "parameters", state->executor.parameters);
+    json_int(&state->out, "macs", state->executor.macs);
+    json_int(&state->out, "learned", state->executor.learned_count);
+    json_int(&state->out, "moved", changed);
+    json_int(&state->out, "fallbacks",
+             state->executor.device == NULL ? 0 : device_facts(state->executor.device)->fallbacks);
+    json_real(&state->out, "answer_error", answer_error < 0 ? NAN : answer_error);
+    json_end(&state->out);
 }
 
-/* -- one step */
+/* ---- one step ---- */
 
-/* Runs a step that began at `start`; answers when it ended. */
-static int64_t run_step(struct run *run, int64_t start, int64_t phase_ns[STEP_PHASES]) {
-    const struct work *work = &run->work;
+/* Runs a step that began at `start`; returns when it ended. */
+static int64_t run_step(struct run_state *state, int64_t start, int64_t phase_ns[STEP_PHASES]) {
+    const struct executor *executor = &state->executor;
     int64_t before = start;
-    for (int i = 0; i < work->stretches; i++) {
-        const struct stretch *stretch = &work->step[i];
-        work_run(&run->work, stretch->first, stretch->last);
+    for (int i = 0; i < executor->step_ranges; i++) {
+        const struct phase_range *range = &executor->step[i];
+        executor_run(&state->executor, range->first, range->last);
         int64_t now = now_ns();
-        phase_ns[stretch->phase] += now - before;
+        phase_ns[range->phase] += now - before;
         before = now;
     }
-    work_wait(&run->work, true);
-    return work->device == NULL ? before : now_ns();
+    executor_wait(&state->executor, true);
+    return executor->device == NULL ? before : now_ns();
 }
 
-static int64_t run_traced_step(struct run *run, int64_t start, int64_t phase_ns[STEP_PHASES]) {
-    const struct work *work = &run->work;
+static int64_t run_traced_step(struct run_state *state, int64_t start,
+                               int64_t phase_ns[STEP_PHASES]) {
+    const struct executor *executor = &state->executor;
     int64_t now = start;
-    run->trace_start = start;
-    for (int i = 0; i < work->stretches; i++) {
-        const struct stretch *stretch = &work->step[i];
+    state->trace_start = start;
+    for (int i = 0; i < executor->step_ranges; i++) {
+        const struct phase_range *range = &executor->step[i];
         int64_t before = now;
-        for (int op = stretch->first; op < stretch->last; op++) {
-            work_run(&run->work, op, op + 1);
-            work_wait(&run->work, false);
-            now = run->stamps[op] = now_ns();
+        for (int op = range->first; op < range->last; op++) {
+            executor_run(&state->executor, op, op + 1);
+            executor_wait(&state->executor, false);
+            now = state->stamps[op] = now_ns();
         }
-        phase_ns[stretch->phase] += now - before;
+        phase_ns[range->phase] += now - before;
     }
-    work_wait(&run->work, true);
-    return work->device == NULL ? now : now_ns();
+    executor_wait(&state->executor, true);
+    return executor->device == NULL ? now : now_ns();
 }
 
-/* What a device says of the step that has just ended, in place of what its host could see: there,
- * enqueueing was over long before the work was. Load is what the others leave. */
-static void ask_device(struct run *run, int64_t ns, int64_t phase_ns[STEP_PHASES]) {
-    struct device_tally tally = {.known = true};
-    if (run->work.device == NULL) {
+/* Replaces the times that the host saw by those of the device: the host had enqueued the step long
+ * before the device finished it. The phase load is what the other phases leave. */
+static void read_device_times(struct run_state *state, int64_t ns, int64_t phase_ns[STEP_PHASES]) {
+    struct device_times times = {.valid = true};
+    if (state->executor.device == NULL) {
         return;
     }
-    device_tell(run->work.device, &tally);
+    device_collect_times(state->executor.device, &times);
     phase_ns[PHASE_LOAD] = ns;
     for (int phase = PHASE_LOAD + 1; phase < STEP_PHASES; phase++) {
-        phase_ns[phase] = tally.phase_ns[phase];
-        phase_ns[PHASE_LOAD] -= tally.phase_ns[phase];
+        phase_ns[phase] = times.phase_ns[phase];
+        phase_ns[PHASE_LOAD] -= times.phase_ns[phase];
     }
     for (int i = 0; i < DEVICE_TIMES; i++) {
-        run->window.device_ns[i] += tally.ns[i];
-        ns -= tally.ns[i];
+        state->window.device_ns[i] += times.ns[i];
+        ns -= times.ns[i];
     }
-    /* A clock that runs faster than the host's by more than it should is no clock. */
-    run->window.unknown = run->window.unknown || !tally.known || ns < 0 || phase_ns[PHASE_LOAD] < 0;
+    /* The device's clock is not usable if it measured more time than the host. */
+    state->window.device_times_invalid =
+        state->window.device_times_invalid || !times.valid || ns < 0 || phase_ns[PHASE_LOAD] < 0;
 }
 
-/* What has to be known of a step once it is over. False: its loss is no number. */
-static bool note_loss(struct run *run) {
-    struct losses *losses = &run->losses;
-    const struct tensor *loss = run->work.plan->loss;
-    run->work.scene.step++;
-    if (run->work.device != NULL && !device_is_well(run->work.device, &run->fault)) {
+/* Checks device and loss after a step; false: fault. */
+static bool record_loss(struct run_state *state) {
+    struct losses *losses = &state->losses;
+    const struct tensor *loss = state->executor.plan->loss;
+    state->executor.exec.step++;
+    if (state->executor.device != NULL && !device_check(state->executor.device, &state->fault)) {
         return false;
     }
     if (loss == NULL) {
         return true;
     }
     float value = floats(loss)[0];
-    if (losses->seen < losses->round) {
+    if (losses->seen < losses->epoch) {
         losses->first_sum += value;
     }
-    losses->last[losses->seen++ % losses->round] = value;
+    losses->last[losses->seen++ % losses->epoch] = value;
     if (!isfinite(value)) {
-        return fault_say(&run->fault, RUNNER_WRONG_ANSWER, "the loss of step %lld is not finite",
+        return fault_set(&state->fault, STATUS_WRONG_ANSWER,
+                         "the loss of step %lld is not finite; lower the learning rate",
                          (long long)losses->seen);
     }
     return true;
 }
 
-/* -- windows */
+/* ---- windows ---- */
 
-static void open_window(struct run *run) {
-    run->window = (struct window){.first = run->measured, .start = now_ns()};
+static void open_window(struct run_state *state) {
+    state->window = (struct window){.first = state->measured, .start = now_ns()};
 }
 
-static void add_step(struct run *run, int64_t ns, const int64_t phase_ns[STEP_PHASES]) {
-    struct window *window = &run->window;
+static void add_to_window(struct run_state *state, int64_t ns,
+                          const int64_t phase_ns[STEP_PHASES]) {
+    struct window *window = &state->window;
     window->shortest = window->steps == 0 || ns < window->shortest ? ns : window->shortest;
     window->longest = ns > window->longest ? ns : window->longest;
     window->ns += ns;
@@ -323,244 +329,250 @@ static void add_step(struct run *run, int64_t ns, const int64_t phase_ns[STEP_PH
     for (int phase = 0; phase < STEP_PHASES; phase++) {
         window->phase_ns[phase] += phase_ns[phase];
     }
-    run->measured++;
-    run->measured_ns += ns;
+    state->measured++;
+    state->measured_ns += ns;
 }
 
-static void close_window(struct run *run) {
-    if (run->window.steps > 0) {
-        say_window(run);
-        run->windows++;
+static void close_window(struct run_state *state) {
+    if (state->window.steps > 0) {
+        write_window(state);
+        state->windows++;
     }
 }
 
-static void flush_if_due(struct run *run) {
+static void flush_if_due(struct run_state *state) {
     int64_t now = now_ns();
-    if (now - run->flushed >= FLUSH_NS || run->out.used > SAY_ROOM / 2) {
-        say_flush(&run->out);
-        run->flushed = now;
-        if (run->sampler != NULL && sampler_failed(run->sampler)) {
-            fault_say(&run->fault, RUNNER_IO, "the readings cannot be written any more");
+    if (now - state->flushed >= FLUSH_NS || state->out.used > BUFFER_BYTES / 2) {
+        jsonl_flush(&state->out);
+        state->flushed = now;
+        if (state->sampler != NULL && sampler_failed(state->sampler)) {
+            fault_set(&state->fault, STATUS_IO,
+                      "readings.jsonl cannot be written any more; free space on the phone");
         }
     }
 }
 
-/* From 0 to 1 and beyond: how much of what was asked has been measured by now. */
-static double progress(const struct run *run, int64_t now) {
-    const struct run_settings *settings = run->settings;
-    double seconds = (double)run->measured_ns / 1e9;
-    double steps = settings->steps > 0 ? (double)run->measured / (double)settings->steps : 1;
+/* How much of what was requested has been measured; 1 or more: all of it. */
+static double progress(const struct run_state *state, int64_t now) {
+    const struct run_settings *settings = state->settings;
+    double seconds = (double)state->measured_ns / 1e9;
+    double steps = settings->steps > 0 ? (double)state->measured / (double)settings->steps : 1;
     double time = settings->seconds > 0 ? seconds / settings->seconds : 1;
-    double elapsed = (double)(now - run->began) / 1e9;
+    double elapsed = (double)(now - state->started) / 1e9;
     double limit = settings->max_seconds > 0 ? elapsed / settings->max_seconds : 1;
-    double least = steps < time ? steps : time;
-    return limit > least ? limit : least;
+    double requested = steps < time ? steps : time;
+    return limit > requested ? limit : requested;
 }
 
-/* The last window that may be told is kept for whatever is in hand. */
-static bool is_enough(const struct run *run, int64_t now) {
-    return run->windows >= RUNNER_WINDOWS_MAX - 1 || progress(run, now) >= 1;
+/* One window of the limit is reserved for the steps that are being measured. */
+static bool is_finished(const struct run_state *state, int64_t now) {
+    return state->windows >= RUNNER_WINDOWS_MAX - 1 || progress(state, now) >= 1;
 }
 
-static bool trace_is_due(const struct run *run, int64_t now) {
-    int64_t traces = run->settings->trace_steps;
-    return run->traced < traces && progress(run, now) >= (double)run->traced / (double)traces;
+static bool trace_is_due(const struct run_state *state, int64_t now) {
+    int64_t traces = state->settings->trace_steps;
+    return state->traced < traces && progress(state, now) >= (double)state->traced / (double)traces;
 }
 
-static bool evaluation_is_due(const struct run *run) {
-    const struct work *work = &run->work;
-    return work->evaluations > 0 && work->plan->evaluate > 0 &&
-           run->measured % work->plan->evaluate == 0;
+static bool evaluation_is_due(const struct run_state *state) {
+    const struct executor *executor = &state->executor;
+    return executor->evaluation_ranges > 0 && executor->plan->evaluate > 0 &&
+           state->measured % executor->plan->evaluate == 0;
 }
 
-static void evaluate(struct run *run) {
-    const struct work *work = &run->work;
+static void evaluate(struct run_state *state) {
+    const struct executor *executor = &state->executor;
     double right = 0;
-    int looks = 0;
+    int checks = 0;
     int64_t start = now_ns();
-    for (int i = 0; i < work->evaluations; i++) {
-        for (int op = work->evaluation[i].first; op < work->evaluation[i].last; op++) {
-            work_run(&run->work, op, op + 1);
-            if (strcmp(work->plan->op[op].kind->name, "accuracy") == 0) {
-                work_fetch(work, work->plan->op[op].out[0]);
-                right += floats(work->plan->op[op].out[0])[0];
-                looks++;
+    for (int i = 0; i < executor->evaluation_ranges; i++) {
+        for (int op = executor->evaluation[i].first; op < executor->evaluation[i].last; op++) {
+            executor_run(&state->executor, op, op + 1);
+            if (op_is(&executor->plan->op[op], "accuracy")) {
+                executor_fetch(executor, executor->plan->op[op].out[0]);
+                right += floats(executor->plan->op[op].out[0])[0];
+                checks++;
             }
         }
     }
-    work_wait(&run->work, false);
+    executor_wait(&state->executor, false);
     int64_t end = now_ns();
-    say_begin(&run->out, "evaluation");
-    say_int(&run->out, "step", run->measured);
-    say_int(&run->out, "t_ns", start);
-    say_int(&run->out, "ns", end - start);
-    say_real(&run->out, "accuracy", looks > 0 ? right / looks : NAN);
-    say_end(&run->out);
+    json_begin(&state->out, "evaluation");
+    json_int(&state->out, "step", state->measured);
+    json_int(&state->out, "t_ns", start);
+    json_int(&state->out, "ns", end - start);
+    json_real(&state->out, "accuracy", checks > 0 ? right / checks : NAN);
+    json_end(&state->out);
 }
 
-/* Adds a step that took so long, in a window of its own if it is as long as one. */
-static void take_step(struct run *run, int64_t start, int64_t end, int64_t *phase_ns) {
-    if (end - start >= run->window_ns && run->window.steps > 0) {
-        close_window(run);
-        run->window = (struct window){.first = run->measured, .start = start};
+/* Adds a step to the current window, or to a new one if the step is as long as a window. */
+static void record_step(struct run_state *state, int64_t start, int64_t end, int64_t *phase_ns) {
+    if (end - start >= state->window_ns && state->window.steps > 0) {
+        close_window(state);
+        state->window = (struct window){.first = state->measured, .start = start};
     }
-    ask_device(run, end - start, phase_ns);
-    add_step(run, end - start, phase_ns);
+    read_device_times(state, end - start, phase_ns);
+    add_to_window(state, end - start, phase_ns);
 }
 
-static bool warm_up(struct run *run) {
-    for (int64_t i = 0; i < run->settings->warmup && !stop_asked(); i++) {
+static bool warm_up(struct run_state *state) {
+    for (int64_t i = 0; i < state->settings->warmup && !stop_requested(); i++) {
         int64_t phase_ns[STEP_PHASES] = {0};
-        run_step(run, now_ns(), phase_ns);
-        ask_device(run, 0, phase_ns);
-        if (!note_loss(run)) {
+        run_step(state, now_ns(), phase_ns);
+        read_device_times(state, 0, phase_ns);
+        if (!record_loss(state)) {
             return false;
         }
     }
     return true;
 }
 
-/* Tells the window in hand and what belongs behind it; the next one begins after that. */
-static void turn_page(struct run *run, bool traced, bool evaluation) {
-    close_window(run);
+/* Writes the current window and the records that follow it, then opens the next window. */
+static void finish_window(struct run_state *state, bool traced, bool evaluation) {
+    close_window(state);
     if (traced) {
-        run->traced++;
-        say_trace(run);
+        state->traced++;
+        write_trace(state);
     }
     if (evaluation) {
-        evaluate(run);
+        evaluate(state);
     }
-    flush_if_due(run);
-    open_window(run);
+    flush_if_due(state);
+    open_window(state);
 }
 
-static bool measure(struct run *run) {
-    open_window(run);
-    run->began = run->flushed = run->window.start;
-    int64_t start = run->window.start;
-    for (bool enough = false; !enough && !stop_asked();) {
+static bool measure(struct run_state *state) {
+    open_window(state);
+    state->started = state->flushed = state->window.start;
+    int64_t start = state->window.start;
+    for (bool enough = false; !enough && !stop_requested();) {
         int64_t phase_ns[STEP_PHASES] = {0};
-        bool traced = trace_is_due(run, start);
-        int64_t end = (traced ? run_traced_step : run_step)(run, start, phase_ns);
-        take_step(run, start, end, phase_ns);
-        enough = !note_loss(run) || is_enough(run, end);
-        bool evaluation = evaluation_is_due(run);
-        bool full = end - run->window.start >= run->window_ns;
-        start = run->work.device == NULL ? end : now_ns(); /* reading stamps is nobody's step */
+        bool traced = trace_is_due(state, start);
+        int64_t end = (traced ? run_traced_step : run_step)(state, start, phase_ns);
+        record_step(state, start, end, phase_ns);
+        enough = !record_loss(state) || is_finished(state, end);
+        bool evaluation = evaluation_is_due(state);
+        bool full = end - state->window.start >= state->window_ns;
+        start = state->executor.device == NULL
+                    ? end
+                    : now_ns(); /* reading timestamps is part of no step */
         if (full || traced || evaluation) {
-            turn_page(run, traced, evaluation);
-            start = run->window.start;
-            enough = enough || run->fault.exit != RUNNER_DONE;
+            finish_window(state, traced, evaluation);
+            start = state->window.start;
+            enough = enough || state->fault.status != STATUS_DONE;
         }
     }
-    close_window(run);
-    return run->fault.exit == RUNNER_DONE;
+    close_window(state);
+    return state->fault.status == STATUS_DONE;
 }
 
-/* -- the whole */
+/* ---- the command ---- */
 
-static void find_spans(const struct plan *plan, struct span *spans) {
+static void find_op_ranges(const struct plan *plan, struct op_range *op_ranges) {
     for (int entry = 0; entry < plan->entries; entry++) {
-        spans[entry] = (struct span){-1, -1};
+        op_ranges[entry] = (struct op_range){-1, -1};
     }
     for (int i = 0; i < plan->ops; i++) {
         const struct op *op = &plan->op[i];
         if (op->entry >= 0 && op->phase != PHASE_EVALUATE) {
-            struct span *span = &spans[op->entry];
-            span->first = span->last < 0 ? i : span->first;
-            span->last = i;
+            struct op_range *op_range = &op_ranges[op->entry];
+            op_range->first = op_range->last < 0 ? i : op_range->first;
+            op_range->last = i;
         }
     }
 }
 
-static bool make_ready(struct run *run) {
-    int64_t round = run->work.round < LOSSES_MAX ? run->work.round : LOSSES_MAX;
-    run->losses.round = round;
-    run->losses.last = calloc((size_t)round, sizeof *run->losses.last);
-    run->stamps = calloc((size_t)run->work.plan->ops, sizeof *run->stamps);
-    run->spans = calloc((size_t)run->work.plan->entries + 1, sizeof *run->spans);
-    if (run->losses.last == NULL || run->stamps == NULL || run->spans == NULL) {
-        return fault_say(&run->fault, RUNNER_OUT_OF_MEMORY, "no memory for the run's own notes");
+static bool allocate_buffers(struct run_state *state) {
+    int64_t epoch = min_i64(state->executor.epoch, LOSSES_MAX);
+    state->losses.epoch = epoch;
+    state->losses.last = calloc((size_t)epoch, sizeof *state->losses.last);
+    state->stamps = calloc((size_t)state->executor.plan->ops, sizeof *state->stamps);
+    state->op_ranges = calloc((size_t)state->executor.plan->entries + 1, sizeof *state->op_ranges);
+    if (state->losses.last == NULL || state->stamps == NULL || state->op_ranges == NULL) {
+        return fault_set(&state->fault, STATUS_OUT_OF_MEMORY,
+                         "not enough memory for timestamps and losses; close other programs");
     }
-    find_spans(run->work.plan, run->spans);
-    double traces = (double)run->settings->trace_steps;
-    double least = run->settings->max_seconds * 1e9 / (RUNNER_WINDOWS_MAX - traces);
-    double asked = run->settings->window_ms * 1e6;
-    run->window_ns = (int64_t)ceil(asked > least ? asked : least);
+    find_op_ranges(state->executor.plan, state->op_ranges);
+    double traces = (double)state->settings->trace_steps;
+    double min_ns = state->settings->max_seconds * 1e9 / (RUNNER_WINDOWS_MAX - traces);
+    double requested = state->settings->window_ms * 1e6;
+    state->window_ns = (int64_t)ceil(requested > min_ns ? requested : min_ns);
     return true;
 }
 
-static bool prepare(struct run *run) {
-    if (!processor_fits(&run->fault)) {
+static bool open_run(struct run_state *state) {
+    if (!processor_is_supported(&state->fault)) {
         return false;
     }
-    if (run->settings->trace_steps > TRACES_MAX) {
-        return fault_say(&run->fault, RUNNER_USAGE, "--trace-steps: %d at most", TRACES_MAX);
+    if (state->settings->trace_steps > TRACES_MAX) {
+        return fault_set(&state->fault, STATUS_USAGE, "--trace-steps must be at most %d",
+                         TRACES_MAX);
     }
-    struct plan *plan = open_plan(run->settings->plan, &run->fault);
+    struct plan *plan = open_plan(state->settings->plan, &state->fault);
     if (plan == NULL) {
         return false;
     }
-    uint64_t mask = system_mask();
-    run->work.plan = plan;
-    say_hello(run, mask);
-    if (!say_flush(&run->out) ||
-        !work_open(&run->work, plan, run->settings->data, &run->settings->device, mask,
-                   &run->fault) ||
-        !make_ready(run)) {
+    uint64_t mask = affinity_mask();
+    state->executor.plan = plan;
+    write_hello(state, mask);
+    if (!jsonl_flush(&state->out) ||
+        !executor_open(&state->executor, plan, state->settings->data, &state->settings->device,
+                       mask, &state->fault) ||
+        !allocate_buffers(state)) {
         return false;
     }
-    say_memory(run);
-    if (run->work.device != NULL) {
-        say_device(&run->out, device_facts(run->work.device));
+    write_memory(state);
+    if (state->executor.device != NULL) {
+        write_device(&state->out, device_facts(state->executor.device));
     }
-    say_flush(&run->out);
-    run->sampler = sampler_beside(run->settings->folder, run->settings->period_ms, mask,
-                                  &run->fault);
-    return run->fault.exit == RUNNER_DONE;
+    jsonl_flush(&state->out);
+    state->sampler =
+        sampler_start(state->settings->folder, state->settings->period_ms, mask, &state->fault);
+    return state->fault.status == STATUS_DONE;
 }
 
-/* What would make the numbers worthless, whatever they are. */
-static bool check_answers(struct run *run, int moved, double answer_error) {
-    if (run->work.plan->training && moved == 0) {
-        return fault_say(&run->fault, RUNNER_WRONG_ANSWER,
+/* Fails a run whose times would be worthless because it computed nothing. */
+static bool check_answers(struct run_state *state, int changed, double answer_error) {
+    if (state->executor.plan->training && changed == 0) {
+        return fault_set(&state->fault, STATUS_WRONG_ANSWER,
                          "no parameter changed in %lld steps: nothing was trained",
-                         (long long)run->work.scene.step);
+                         (long long)state->executor.exec.step);
     }
     if (isnan(answer_error)) {
-        return fault_say(&run->fault, RUNNER_WRONG_ANSWER, "the product is not finite");
+        return fault_set(&state->fault, STATUS_WRONG_ANSWER, "the matrix product is not finite");
     }
     return true;
 }
 
-static bool work_through(struct run *run) {
-    if (!warm_up(run) || !measure(run)) {
+static bool run_steps(struct run_state *state) {
+    if (!warm_up(state) || !measure(state)) {
         return false;
     }
-    if (stop_asked()) {
-        return fault_say(&run->fault, RUNNER_STOPPED, "stopped by SIGTERM at a step boundary");
+    if (stop_requested()) {
+        return fault_set(&state->fault, STATUS_STOPPED, "stopped by SIGTERM at a step boundary");
     }
     return true;
 }
 
-static bool conclude(struct run *run) {
-    int moved = work_moved(&run->work);
-    double answer_error = work_answer_error(&run->work);
-    if (!check_answers(run, moved, answer_error)) {
+static bool report_result(struct run_state *state) {
+    int changed = executor_changed_tensors(&state->executor);
+    double answer_error = executor_matmul_error(&state->executor);
+    if (!check_answers(state, changed, answer_error)) {
         return false;
     }
-    say_done(run, moved, answer_error);
-    return say_flush(&run->out);
+    write_done(state, changed, answer_error);
+    return jsonl_flush(&state->out);
 }
 
-int run(const struct run_settings *settings) {
-    static struct run run;
-    run.settings = settings;
-    listen_for_stop();
-    bool fine = say_open(&run.out, settings->folder, "out.jsonl", false, SAY_ROOM, &run.fault) &&
-                prepare(&run) && work_through(&run);
-    if (run.sampler != NULL) {
-        fine = sampler_end(run.sampler, &run.out, &run.fault) && fine;
+int run_main(const struct run_settings *settings) {
+    static struct run_state state;
+    state.settings = settings;
+    install_stop_handler();
+    bool fine =
+        jsonl_open(&state.out, settings->folder, "out.jsonl", false, BUFFER_BYTES, &state.fault) &&
+        open_run(&state) && run_steps(&state);
+    if (state.sampler != NULL) {
+        fine = sampler_end(state.sampler, &state.out, &state.fault) && fine;
     }
-    return fine && conclude(&run) ? RUNNER_DONE : say_fault(&run.out, &run.fault);
+    return fine && report_result(&state) ? STATUS_DONE : report_fault(&state.out, &state.fault);
 }

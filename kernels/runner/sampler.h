@@ -1,25 +1,25 @@
-/* sampler.h - looks at the nodes of DIR/nodes once a period, and says what that cost. */
+/* sampler.h - reads the nodes of DIR/nodes once per period, and reports what that cost. */
 #ifndef FARMHAND_SAMPLER_H
 #define FARMHAND_SAMPLER_H
 
-#include "say.h"
+#include "jsonl.h"
 
 struct sampler;
 
-/* Opens DIR/nodes and DIR/readings.jsonl. NULL without a fault: there is no list of nodes. */
+/* Opens DIR/nodes and DIR/readings.jsonl. NULL without a fault: there is no DIR/nodes. */
 struct sampler *sampler_open(const char *folder, double period_ms, struct fault *fault);
 
-/* Looks once a period until that moment, or until somebody asks to stop. */
-void sampler_look_until(struct sampler *sampler, int64_t end_ns);
+/* Takes one reading per period until that time, or until a stop is requested. */
+void sampler_run_until(struct sampler *sampler, int64_t end_ns);
 
-/* Opens a sampler and lets it run on a thread of its own, on a core outside the mask. */
-struct sampler *sampler_beside(const char *folder, double period_ms, uint64_t mask,
-                               struct fault *fault);
+/* Opens a sampler and runs it on a thread, on a core outside the mask. */
+struct sampler *sampler_start(const char *folder, double period_ms, uint64_t mask,
+                              struct fault *fault);
 
-/* Whether it had to give up. */
+/* Whether readings could not be written. */
 bool sampler_failed(const struct sampler *sampler);
 
-/* Ends it, hands over the last readings, and says the cost; false: fault. */
-bool sampler_end(struct sampler *sampler, struct say *say, struct fault *fault);
+/* Ends the thread, writes the last readings, and writes the record "sampler"; false: fault. */
+bool sampler_end(struct sampler *sampler, struct jsonl_writer *out, struct fault *fault);
 
 #endif

@@ -1,45 +1,45 @@
-/* tune.c - `tune`: times ways to multiply on the device, so that a search elsewhere can choose.
+/* tune.c - the command `tune`: times variants of the matrix product on the device, so that a search
+ * on a computer can choose.
  *
- * The one rule: contenders take turns. What slows the phone down slows all of them down, and the
- * least time of each is what it can do. */
-#include "verbs.h"
-
+ * The one rule: candidates take turns. Whatever slows the phone down slows all of them down, and
+ * the fastest time of a candidate is what it can achieve. */
 #include <string.h>
 
-#include "system.h"
+#include "../engine/os.h"
+#include "commands.h"
 
 #ifdef RUNNER_STATIC
 
-int tune(const struct tune_settings *settings) {
-    struct fault fault = {RUNNER_DONE, ""};
-    device_open(NULL, &settings->device, &fault); /* which says why there is none */
-    return say_fault(NULL, &fault);
+int tune_main(const struct tune_settings *settings) {
+    struct fault fault = {STATUS_DONE, ""};
+    device_open(NULL, &settings->device, &fault); /* sets the fault */
+    return report_fault(NULL, &fault);
 }
 
 #else
 
 #include <stdlib.h>
 
-#include "../engine/opencl/session.h"
+#include "../engine/executor.h"
+#include "../engine/opencl/launch.h"
 #include "../engine/random.h"
-#include "../engine/work.h"
 
-enum { CANDIDATES_MAX = 4096, CANDIDATES_BYTES_MAX = 1 << 20, NOTES = 16 };
+enum { CANDIDATES_MAX = 4096, CANDIDATES_BYTES_MAX = 1 << 20, TIMED_COMMANDS = 16 };
 
 static const int64_t TURN_NS = 20000000;
 
-/* One way to multiply, with what came of it. */
+/* One variant with its parameters, and its result. */
 struct candidate {
-    struct tuned asked;
+    struct tuned spec;
     int first, last; /* launches of the session */
     int64_t build_ns, launches, wall_ns;
-    struct device_tally alone; /* of a product by itself */
+    struct device_times single; /* of one product that is launched alone */
     double error;
     struct fault fault;
 };
 
-/* The product of all candidates in turn, as an operation of a plan would be. */
-struct bench {
+/* The product of the current candidates, as an operation of a plan would be. */
+struct tuning_bench {
     struct session session;
     struct tensor tensor[3];
     cl_handle memory[3];
@@ -47,34 +47,36 @@ struct bench {
 };
 
 static cl_handle memory_of(void *owner, const struct tensor *tensor) {
-    const struct bench *bench = owner;
+    const struct tuning_bench *bench = owner;
     return bench->memory[tensor - bench->tensor];
 }
 
-static bool same_product(const struct tuned *one, const struct tuned *other) {
+static bool is_same_product(const struct tuned *one, const struct tuned *other) {
     return one->m == other->m && one->n == other->n && one->k == other->k &&
-           one->turned_a == other->turned_a && one->turned_b == other->turned_b;
+           one->transpose_a == other->transpose_a && one->transpose_b == other->transpose_b;
 }
 
-/* Lays A, B and C out for a product, with values in A and B. */
-static bool lay_out(struct bench *bench, const struct tuned *asked, struct fault *fault) {
+/* Allocates A, B and C for a product and fills A and B. */
+static bool allocate_matrices(struct tuning_bench *bench, const struct tuned *spec,
+                              struct fault *fault) {
     static const struct op_kind kind = {.name = "sgemm"};
-    const int64_t sides[3][2] = {{asked->m, asked->k}, {asked->k, asked->n}, {asked->m, asked->n}};
+    const int64_t sides[3][2] = {{spec->m, spec->k}, {spec->k, spec->n}, {spec->m, spec->n}};
     bench->op = (struct op){.kind = &kind, .ins = 2, .outs = 1, .ints = 2};
-    bench->op.i[0] = asked->turned_a;
-    bench->op.i[1] = asked->turned_b;
+    bench->op.i[0] = spec->transpose_a;
+    bench->op.i[1] = spec->transpose_b;
     for (int i = 0; i < 3; i++) {
         struct tensor *tensor = &bench->tensor[i];
-        bool turned = i < 2 && bench->op.i[i] != 0;
+        bool transposed = i < 2 && bench->op.i[i] != 0;
         free(tensor->data);
         *tensor = (struct tensor){.rank = 2, .count = sides[i][0] * sides[i][1]};
-        tensor->dim[0] = sides[i][turned];
-        tensor->dim[1] = sides[i][!turned];
+        tensor->dim[0] = sides[i][transposed];
+        tensor->dim[1] = sides[i][!transposed];
         tensor->data = calloc((size_t)tensor->count, 4);
         bench->memory[i] = session_buffer(&bench->session, (size_t)tensor->count * 4, fault);
         if (tensor->data == NULL || bench->memory[i] == NULL) {
-            return fault_say(fault, RUNNER_OUT_OF_MEMORY, "no memory for a product of %d x %d x %d",
-                             asked->m, asked->n, asked->k);
+            return fault_set(fault, STATUS_OUT_OF_MEMORY,
+                             "not enough memory for a product of %d x %d x %d; use smaller sizes",
+                             spec->m, spec->n, spec->k);
         }
         uint64_t key = random_key(17, (uint64_t)i);
         for (int64_t at = 0; at < tensor->count && i < 2; at++) {
@@ -89,25 +91,24 @@ static bool lay_out(struct bench *bench, const struct tuned *asked, struct fault
     return true;
 }
 
-/* Builds a candidate's launches; what it cannot be built for is its own fault, not the run's. */
-static void prepare(struct bench *bench, struct candidate *candidate) {
+/* Builds the launches of a candidate. Where that fails, the fault is the candidate's, not the
+ * run's. */
+static void add_candidate(struct tuning_bench *bench, struct candidate *candidate) {
     struct session *session = &bench->session;
-    struct recipe recipe = {.line = recipe_find("sgemm", NULL), .op = &bench->op, .tuned = ""};
-    struct product product;
-    int64_t built = session->facts.build_ns;
+    struct matmul matmul;
+    int64_t build_ns = session->facts.build_ns;
     candidate->first = session->launches;
-    if (!recipe_product(&recipe, &product)) {
-        fault_say(&candidate->fault, RUNNER_UNSUPPORTED, "the product is too large");
-    } else {
-        session_multiply(session, &product, candidate->asked.way, candidate->asked.numbers,
-                         &candidate->fault);
+    if (matmul_of(&matmul, &bench->tensor[0], candidate->spec.transpose_a, &bench->tensor[1],
+                  candidate->spec.transpose_b, &bench->tensor[2], &candidate->fault)) {
+        session_add_matmul(session, &matmul, candidate->spec.variant, candidate->spec.params,
+                           &candidate->fault);
     }
     candidate->last = session->launches;
-    candidate->build_ns = session->facts.build_ns - built;
+    candidate->build_ns = session->facts.build_ns - build_ns;
 }
 
-/* Multiplies so many times and waits; answers the time. */
-static int64_t multiply(struct bench *bench, struct candidate *candidate, int64_t times) {
+/* Multiplies `times` times, waits, and returns the time. */
+static int64_t multiply(struct tuning_bench *bench, struct candidate *candidate, int64_t times) {
     struct session *session = &bench->session;
     int64_t start = now_ns();
     for (int64_t i = 0; i < times; i++) {
@@ -116,52 +117,53 @@ static int64_t multiply(struct bench *bench, struct candidate *candidate, int64_
         }
     }
     session_wait(session);
-    if (session->fault.exit != RUNNER_DONE && candidate->fault.exit == RUNNER_DONE) {
+    if (session->fault.status != STATUS_DONE && candidate->fault.status == STATUS_DONE) {
         candidate->fault = session->fault;
     }
-    session->fault = (struct fault){RUNNER_DONE, ""};
+    session->fault = (struct fault){STATUS_DONE, ""};
     return now_ns() - start;
 }
 
-/* The first product warms up and is checked, the second tells how many fill a turn. */
-static void begin(struct bench *bench, struct candidate *candidate, int64_t least) {
+/* The first product warms up and is checked; the second tells how many products fill a turn. */
+static void warm_up(struct tuning_bench *bench, struct candidate *candidate, int64_t min_launches) {
     struct session *session = &bench->session;
     const struct tensor *c = &bench->tensor[2];
-    struct device_tally unused;
-    memset(c->data, 0, (size_t)c->count * 4);
-    session_copy(session, bench->memory[2], c->data, (size_t)c->count * 4, true, true, PHASE_LOAD);
+    struct device_times unused;
+    memset(c->data, 0, tensor_bytes(c));
+    session_copy(session, bench->memory[2], c->data, tensor_bytes(c), true, true, PHASE_LOAD);
     multiply(bench, candidate, 1);
-    session_copy(session, bench->memory[2], c->data, (size_t)c->count * 4, false, true, PHASE_LOAD);
-    candidate->error = product_error(&bench->op);
-    session_tell(session, &unused);
-    int64_t one = multiply(bench, candidate, 1);
-    session_tell(session, &candidate->alone);
-    candidate->launches = one > 0 && TURN_NS / one > least ? TURN_NS / one : least;
+    session_copy(session, bench->memory[2], c->data, tensor_bytes(c), false, true, PHASE_LOAD);
+    candidate->error = matmul_error(&bench->op);
+    session_collect_times(session, &unused);
+    int64_t ns = multiply(bench, candidate, 1);
+    session_collect_times(session, &candidate->single);
+    candidate->launches = ns > 0 ? max_i64(TURN_NS / ns, min_launches) : min_launches;
 }
 
-/* The candidates [first, last) have one shape. */
-static bool time_shape(struct bench *bench, struct candidate *candidate, int first, int last,
+/* Times the candidates [first, last), which have the same shape. */
+static bool time_shape(struct tuning_bench *bench, struct candidate *candidate, int first, int last,
                        const struct tune_settings *settings, struct fault *fault) {
     struct session *session = &bench->session;
     session->launches = 0;
-    if (!lay_out(bench, &candidate[first].asked, fault)) {
+    if (!allocate_matrices(bench, &candidate[first].spec, fault)) {
         return false;
     }
     for (int i = first; i < last; i++) {
-        prepare(bench, &candidate[i]);
+        add_candidate(bench, &candidate[i]);
     }
-    if (!session_take_scratch(session, fault)) {
+    if (!session_allocate_scratch(session, fault)) {
         return false;
     }
     for (int64_t round = -1; round < settings->rounds; round++) {
-        session->note_room = round < 0 ? NOTES : 0; /* stamps would cost the turns their time */
+        /* Only the warm-up records timestamps: they would add to the time of the turns. */
+        session->timed_room = round < 0 ? TIMED_COMMANDS : 0;
         for (int i = first; i < last; i++) {
             struct candidate *one = &candidate[i];
-            if (one->fault.exit != RUNNER_DONE) {
+            if (one->fault.status != STATUS_DONE) {
                 continue;
             }
             if (round < 0) {
-                begin(bench, one, settings->launches);
+                warm_up(bench, one, settings->launches);
                 continue;
             }
             int64_t ns = multiply(bench, one, one->launches) / one->launches;
@@ -171,33 +173,33 @@ static bool time_shape(struct bench *bench, struct candidate *candidate, int fir
     return true;
 }
 
-static void say_candidate(struct say *say, int number, const struct candidate *candidate) {
-    say_begin(say, "candidate");
-    say_int(say, "number", number);
-    if (candidate->fault.exit != RUNNER_DONE) {
-        say_word(say, "fault", candidate->fault.text);
+static void write_candidate(struct jsonl_writer *out, int number,
+                            const struct candidate *candidate) {
+    json_begin(out, "candidate");
+    json_int(out, "number", number);
+    if (candidate->fault.status != STATUS_DONE) {
+        json_string(out, "fault", candidate->fault.text);
     } else {
-        say_int(say, "build_ns", candidate->build_ns);
-        say_int(say, "launches", candidate->launches);
-        say_int(say, "wall_ns", candidate->wall_ns);
-        say_int(say, "queue_ns", candidate->alone.ns[DEVICE_QUEUE]);
-        say_int(say, "compute_ns", candidate->alone.ns[DEVICE_COMPUTE]);
-        say_real(say, "error", candidate->error);
+        json_int(out, "build_ns", candidate->build_ns);
+        json_int(out, "launches", candidate->launches);
+        json_int(out, "wall_ns", candidate->wall_ns);
+        json_int(out, "queue_ns", candidate->single.ns[DEVICE_QUEUE]);
+        json_int(out, "compute_ns", candidate->single.ns[DEVICE_COMPUTE]);
+        json_real(out, "error", candidate->error);
     }
-    say_end(say);
-    say_flush(say);
+    json_end(out);
+    jsonl_flush(out);
 }
 
-/* DIR/candidates, a line each; the count, or -1. */
+/* Reads DIR/candidates, one per line; returns their number, or -1: fault. */
 static int read_candidates(const char *folder, struct candidate **candidate, struct fault *fault) {
     char path[PATH_BYTES];
     size_t size = 0;
-    char *text = join_path(path, folder, "candidates")
-                     ? read_whole(path, CANDIDATES_BYTES_MAX, &size)
-                     : NULL;
+    char *text =
+        join_path(path, folder, "candidates") ? read_file(path, CANDIDATES_BYTES_MAX, &size) : NULL;
     *candidate = calloc(CANDIDATES_MAX, sizeof **candidate);
     if (text == NULL || *candidate == NULL) {
-        fault_say(fault, RUNNER_IO, "%.200s: %s", path, system_reason());
+        fault_set(fault, STATUS_IO, "cannot read %.200s: %s", path, os_error_text());
         return -1;
     }
     int count = 0;
@@ -207,9 +209,9 @@ static int read_candidates(const char *folder, struct candidate **candidate, str
             *stop = '\0';
         }
         if (stop == NULL || count == CANDIDATES_MAX ||
-            !tuned_record(line, &(*candidate)[count].asked)) {
-            fault_say(fault, RUNNER_USAGE,
-                      "line %d of the candidates is not 'M N K TA TB WAY [NAME=VALUE ...]'",
+            !tuned_parse(line, &(*candidate)[count].spec)) {
+            fault_set(fault, STATUS_USAGE,
+                      "line %d of the candidates is not 'M N K TA TB VARIANT [NAME=VALUE ...]'",
                       count + 1);
             return -1;
         }
@@ -218,38 +220,38 @@ static int read_candidates(const char *folder, struct candidate **candidate, str
     return count;
 }
 
-int tune(const struct tune_settings *settings) {
-    static struct bench bench;
-    static struct note notes[NOTES];
-    struct fault fault = {RUNNER_DONE, ""};
+int tune_main(const struct tune_settings *settings) {
+    static struct tuning_bench bench;
+    static struct timed_command timed[TIMED_COMMANDS];
+    struct fault fault = {STATUS_DONE, ""};
     struct candidate *candidate = NULL;
-    struct say aloud;
+    struct jsonl_writer out;
     int count = read_candidates(settings->folder, &candidate, &fault);
     bench.session.owner = &bench;
     bench.session.memory_of = memory_of;
-    bench.session.note = notes;
+    bench.session.timed = timed;
     bool fine = count >= 0 && session_open(&bench.session, &settings->device, &fault);
-    say_aloud(&aloud, &fault);
+    jsonl_to_stdout(&out, &fault);
     if (fine) {
-        say_device(&aloud, &bench.session.facts);
+        write_device(&out, &bench.session.facts);
     }
     for (int first = 0, last = 0; fine && first < count; first = last) {
-        while (last < count && same_product(&candidate[first].asked, &candidate[last].asked)) {
+        while (last < count && is_same_product(&candidate[first].spec, &candidate[last].spec)) {
             last++;
         }
         fine = time_shape(&bench, candidate, first, last, settings, &fault);
         for (int i = first; fine && i < last; i++) {
-            say_candidate(&aloud, i, &candidate[i]);
+            write_candidate(&out, i, &candidate[i]);
         }
     }
     if (!fine) {
-        return say_fault(NULL, &fault);
+        return report_fault(NULL, &fault);
     }
-    say_begin(&aloud, "done");
-    say_int(&aloud, "candidates", count);
-    say_int(&aloud, "t_ns", now_ns());
-    say_end(&aloud);
-    return say_flush(&aloud) ? RUNNER_DONE : (int)fault.exit;
+    json_begin(&out, "done");
+    json_int(&out, "candidates", count);
+    json_int(&out, "t_ns", now_ns());
+    json_end(&out);
+    return jsonl_flush(&out) ? STATUS_DONE : (int)fault.status;
 }
 
 #endif

@@ -1,53 +1,53 @@
-/* batch_norm.h - what batch normalisation forward and backward share: a channel in slices.
+/* batch_norm.h - what forward and backward batch normalisation share: a channel in slices.
  *
- * These operations wait for memory, so passes over it are what counts. A channel is cut into slices
- * that fit the nearest cache; what is to be known of a slice is found while it is there, and slices
- * are put together in double precision. They depend on the shape alone, so results do not depend
- * on threads.
+ * These operations are bound by memory bandwidth, so the number of passes over memory decides their
+ * time. A channel is divided into slices that fit the L1 cache; the sums of a slice are computed
+ * while it is there, and combined in double precision. Slices depend on the shape only, so results
+ * do not depend on the number of threads.
  *
- * Where there are enough channels, a thread keeps a channel for itself and is done with it while it
- * is still in a cache; where there are few, all threads first measure slices, then write them. */
+ * With enough channels, a thread processes a whole channel while it is still in a cache; with few
+ * channels, all threads first compute the sums of slices, then write the slices. */
 #ifndef FARMHAND_BATCH_NORM_H
 #define FARMHAND_BATCH_NORM_H
 
 #include "check.h"
 #include "ops.h"
-#include "spread.h"
+#include "parallel_for.h"
 #include "vector.h"
 
 enum { SLICE_VALUES = 8192 };
 
-/* What follows a batch norm in the same pass. */
-enum after { NOTHING, RELU, RELU6 };
+/* The activation that is fused with the normalisation. */
+enum activation { NO_ACTIVATION, RELU, RELU6 };
 
 struct batch_norm {
     const struct op *op;
     const float *x, *dy, *scale, *shift, *mean, *rstd;
     float *y; /* or dx */
     float *new_mean, *new_rstd, *dscale, *dshift;
-    int64_t samples, channels, pixels, values, slices; /* values: of one channel */
-    double *slice_sums;                                /* three a slice */
-    enum after after;
+    int64_t samples, channels, pixels, values, slices; /* values: per channel */
+    double *slice_sums;                                /* three per slice */
+    enum activation activation;
 };
 
-/* What the shape of x tells; the operation adds the rest. */
+/* Fills in what follows from the shape of x. */
 struct batch_norm batch_norm_of(const struct op *op);
 
-/* Room for what is known of slices; none where threads have whole channels. */
+/* Bytes for the sums of slices; 0 where threads process whole channels. */
 size_t batch_norm_workspace(const struct op *op, int threads);
 
-/* The first so many operands and the result number `whole` (-1: none) have the size of x; all
- * others have one value a channel. */
-const char *check_channels(const struct op *op, int like_x, int whole);
+/* Checks that the first `shaped_like_x` operands and result number `output_like_x` (-1: none) have
+ * the size of x, and all others one value per channel. */
+const char *check_channels(const struct op *op, int shaped_like_x, int output_like_x);
 
-/* Whether threads can have channels for themselves and still get about the same. */
-static inline bool channels_suffice(const struct batch_norm *norm, int threads) {
+/* Whether threads can split the channels about evenly. */
+static inline bool channels_are_enough(const struct batch_norm *norm, int threads) {
     return norm->channels % threads == 0 || norm->channels >= 8 * threads;
 }
 
-/* --- slices -------------------------------------------------------------------------------- */
+/* ---- slices ---- */
 
-/* A piece of a slice that lies without gaps. */
+/* A contiguous piece of a slice. */
 struct piece {
     int64_t at, count, left;
 };
@@ -55,21 +55,21 @@ struct piece {
 struct piece first_piece(const struct batch_norm *norm, int64_t channel, int64_t slice);
 bool next_piece(const struct batch_norm *norm, struct piece *piece);
 
-/* --- lines --------------------------------------------------------------------------------- */
+/* ---- affine maps ---- */
 
-/* What normalising does to a value: times slope, plus offset. The lanes are pixels of one channel,
- * or, where channels have one pixel only, eight channels. */
-struct line {
-    v8 slope, offset;
+/* Normalisation as y = x * factor + offset. Lanes are pixels of one channel or, where channels have
+ * one pixel only, eight channels. */
+struct affine {
+    v8 factor, offset;
 };
 
-static inline struct line line_of(float scale, float shift, float mean, float rstd) {
-    float slope = scale * rstd;
-    return (struct line){all8(slope), all8(shift - mean * slope)};
+static inline struct affine affine_of(float scale, float shift, float mean, float rstd) {
+    float factor = scale * rstd;
+    return (struct affine){splat8(factor), splat8(shift - mean * factor)};
 }
 
-/* The line of a channel, and of eight channels of one pixel each. */
-struct line line_at(const struct batch_norm *norm, int64_t channel);
-struct line lines_at(const struct batch_norm *norm, int64_t channel, int64_t lanes);
+/* The map of one channel, and of eight channels of one pixel each. */
+struct affine affine_of_channel(const struct batch_norm *norm, int64_t channel);
+struct affine affine_of_channels(const struct batch_norm *norm, int64_t channel, int64_t lanes);
 
 #endif

@@ -1,21 +1,21 @@
-/* load.c - the next batch of a data set, copied to where the model reads it. */
-#include "../data.h"
+/* load.c - the operation load: copies the next batch of a data set to where the model reads it. */
+#include "../dataset.h"
 #include "check.h"
 #include "ops.h"
-#include "spread.h"
+#include "parallel_for.h"
 #include "vector.h"
 
 struct batch {
     const struct stream *stream;
     const uint8_t *samples;
     uint8_t *out;
-    int64_t first, count, values; /* samples, and values of one */
+    int64_t first, count, values; /* first, count: samples; values: per sample */
     float scale, shift;
 };
 
 typedef uint8_t b8 __attribute__((vector_size(8)));
 
-static void floats_of_bytes(const uint8_t *from, float *to, int64_t count, float scale,
+static void bytes_to_floats(const uint8_t *from, float *to, int64_t count, float scale,
                             float shift) {
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -23,68 +23,76 @@ static void floats_of_bytes(const uint8_t *from, float *to, int64_t count, float
         memcpy(&values, from + i, sizeof values);
         store8(to + i, __builtin_convertvector(values, v8) * scale + shift);
     }
-    for (; i < count; i++)
+    for (; i < count; i++) {
         to[i] = (float)from[i] * scale + shift;
+    }
 }
 
 static void load_part(void *context, int part, int parts, int worker) {
     (void)worker;
     const struct batch *batch = context;
-    size_t size = batch->stream->type == TYPE_BYTE ? 1 : 4;
+    size_t size = type_bytes(batch->stream->type);
     int64_t n, last;
-    share_of(batch->count, part, parts, &n, &last);
+    split_range(batch->count, part, parts, &n, &last);
     for (; n < last; n++) {
         int64_t sample = (batch->first + n) % batch->stream->count;
         const uint8_t *from = batch->samples + (size_t)(sample * batch->values) * size;
         uint8_t *to = batch->out + (size_t)(n * batch->values) * 4;
-        if (batch->stream->type == TYPE_BYTE)
-            floats_of_bytes(from, (float *)to, batch->values, batch->scale, batch->shift);
-        else
+        if (batch->stream->type == TYPE_BYTE) {
+            bytes_to_floats(from, (float *)to, batch->values, batch->scale, batch->shift);
+        } else {
             memcpy(to, from, (size_t)batch->values * 4);
+        }
     }
 }
 
-static void load_run(const struct op *op, struct scene *scene) {
+static void load_run(const struct op *op, struct exec_context *exec) {
     int number = (int)op->i[0];
     const struct tensor *out = op->out[0];
-    const struct stream *stream = dataset_stream(scene->dataset, number);
+    const struct stream *stream = dataset_stream(exec->dataset, number);
     int64_t values = stream_values(stream), count = out->count / values;
     uint64_t samples = (uint64_t)stream->count;
-    uint64_t first = ((uint64_t)op->i[1] + scene->step % samples * ((uint64_t)count % samples));
+    uint64_t first = ((uint64_t)op->i[1] + exec->step % samples * ((uint64_t)count % samples));
     struct batch batch = {.stream = stream,
-                          .samples = dataset_samples(scene->dataset, number),
+                          .samples = dataset_samples(exec->dataset, number),
                           .out = out->data,
                           .first = (int64_t)(first % samples),
                           .count = count,
                           .values = values,
                           .scale = op->f[0],
                           .shift = op->f[1]};
-    spread(scene, count, out->count, load_part, &batch);
+    parallel_for(exec, count, out->count, load_part, &batch);
 }
 
 static const char *check_load(const struct op *op) {
     bool index = op->outs == 1 && op->out[0] && op->out[0]->type == TYPE_INDEX;
-    const char *fault = check_form(op, "", index ? "x" : "f", 2, 2);
-    if (!fault && (op->i[0] < 0 || op->i[0] >= STREAMS_MAX || op->i[1] < 0))
-        fault = "has a stream or a first sample that cannot be";
+    const char *fault = check_signature(op, "", index ? "x" : "f", 2, 2);
+    if (!fault && (op->i[0] < 0 || op->i[0] >= STREAMS_MAX || op->i[1] < 0)) {
+        fault = "has an invalid stream or first sample";
+    }
     return fault;
 }
 
 const char *load_check(const struct op *op, const struct stream *streams, int count) {
     const char *fault = check_load(op);
-    if (fault)
+    if (fault) {
         return fault;
-    if (op->i[0] >= count)
+    }
+    if (op->i[0] >= count) {
         return "loads from a stream that the plan does not have";
+    }
     const struct stream *stream = &streams[op->i[0]];
     const struct tensor *out = op->out[0];
-    if ((out->type == TYPE_INDEX) != (stream->type == TYPE_INDEX))
-        return "loads a stream of another type";
+    if ((out->type == TYPE_INDEX) != (stream->type == TYPE_INDEX)) {
+        return "loads a stream of the wrong type";
+    }
     int64_t values = stream_values(stream);
-    if (out->rank < 1 || out->count % values != 0 || out->count / values != out->dim[0])
-        return "loads a stream whose samples have another size";
-    if (op->i[1] >= stream->count)
-        return "begins behind the last sample of its stream";
+    if (out->rank < 1 || out->count % values != 0 || out->count / values != out->dim[0]) {
+        return "loads samples of the wrong size";
+    }
+    if (op->i[1] >= stream->count) {
+        return "begins after the last sample of its stream";
+    }
     return NULL;
 }
 

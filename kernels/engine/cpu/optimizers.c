@@ -1,76 +1,83 @@
-/* updates.c - how parameters learn from their gradients: SGD, momentum and Adam.
- *
- * Each is one pass over memory; nothing is read twice. */
-#include "check.h"
-#include "ops.h"
-#include "spread.h"
-#include "vector.h"
-
+/* optimizers.c - parameter updates: SGD, momentum and Adam. Each is one pass over memory. */
 #include <math.h>
 
-/* in: p, g and what the method remembers; out: p and what it remembers. */
+#include "check.h"
+#include "ops.h"
+#include "parallel_for.h"
+#include "vector.h"
+
+/* in: p, g and the state of the optimizer; out: p and the state. */
 struct update {
     const float *in[4];
     float *out[3];
     int64_t count;
     float rate, decay, momentum;
-    float beta1, beta2, epsilon, rate_now, deviation_now;
+    float beta1, beta2, epsilon, corrected_rate, corrected_deviation;
 };
 
 static struct update update_of(const struct op *op) {
     struct update update = {.count = op->out[0]->count, .rate = op->f[0]};
-    for (int n = 0; n < op->ins; n++)
+    for (int n = 0; n < op->ins; n++) {
         update.in[n] = floats(op->in[n]);
-    for (int n = 0; n < op->outs; n++)
+    }
+    for (int n = 0; n < op->outs; n++) {
         update.out[n] = floats(op->out[n]);
+    }
     return update;
 }
 
-/* What eight values are before and after. */
-struct learned {
+/* Eight parameters with their state. */
+struct param_state {
     v8 p, first, second;
 };
 
-typedef struct learned update_function(const struct update *update, v8 g, struct learned old);
+typedef struct param_state update_function(const struct update *update, v8 g,
+                                           struct param_state old);
 
-/* states: how many values the method remembers of each; known when this is compiled. */
-__attribute__((always_inline)) static inline void update_part(const struct update *update, int part,
-                                                              int parts, int states,
-                                                              update_function *function) {
+/* states: values of state per parameter; a constant after inlining. */
+ALWAYS_INLINE void update_part(const struct update *update, int part, int parts, int states,
+                               update_function *function) {
     int64_t i, last;
-    share_of_values(update->count, part, parts, &i, &last);
+    split_range_by_cache_line(update->count, part, parts, &i, &last);
     for (; i < last; i += LANES) {
         int64_t count = last - i;
-        struct learned learned = {.p = load8_up_to(update->in[0] + i, count)};
-        if (states > 0)
-            learned.first = load8_up_to(update->in[2] + i, count);
-        if (states > 1)
-            learned.second = load8_up_to(update->in[3] + i, count);
-        learned = function(update, load8_up_to(update->in[1] + i, count), learned);
-        store8_up_to(update->out[0] + i, learned.p, count);
-        if (states > 0)
-            store8_up_to(update->out[1] + i, learned.first, count);
-        if (states > 1)
-            store8_up_to(update->out[2] + i, learned.second, count);
+        struct param_state state = {.p = load8_up_to(update->in[0] + i, count)};
+        if (states > 0) {
+            state.first = load8_up_to(update->in[2] + i, count);
+        }
+        if (states > 1) {
+            state.second = load8_up_to(update->in[3] + i, count);
+        }
+        state = function(update, load8_up_to(update->in[1] + i, count), state);
+        store8_up_to(update->out[0] + i, state.p, count);
+        if (states > 0) {
+            store8_up_to(update->out[1] + i, state.first, count);
+        }
+        if (states > 1) {
+            store8_up_to(update->out[2] + i, state.second, count);
+        }
     }
 }
 
-static inline struct learned sgd_step(const struct update *update, v8 g, struct learned old) {
+static inline struct param_state sgd_step(const struct update *update, v8 g,
+                                          struct param_state old) {
     old.p -= update->rate * (g + update->decay * old.p);
     return old;
 }
 
-static inline struct learned momentum_step(const struct update *update, v8 g, struct learned old) {
+static inline struct param_state momentum_step(const struct update *update, v8 g,
+                                               struct param_state old) {
     old.first = update->momentum * old.first + (g + update->decay * old.p);
     old.p -= update->rate * old.first;
     return old;
 }
 
-static inline struct learned adam_step(const struct update *update, v8 g, struct learned old) {
+static inline struct param_state adam_step(const struct update *update, v8 g,
+                                           struct param_state old) {
     old.first = update->beta1 * old.first + (1.0f - update->beta1) * g;
     old.second = update->beta2 * old.second + (1.0f - update->beta2) * (g * g);
-    v8 deviation = sqrt8(old.second) * update->deviation_now + update->epsilon;
-    old.p -= update->rate_now * (old.first / deviation);
+    v8 deviation = sqrt8(old.second) * update->corrected_deviation + update->epsilon;
+    old.p -= update->corrected_rate * (old.first / deviation);
     return old;
 }
 
@@ -89,65 +96,75 @@ static void adam_part(void *context, int part, int parts, int worker) {
     update_part(context, part, parts, 2, adam_step);
 }
 
-static void sgd_run(const struct op *op, struct scene *scene) {
+static void sgd_run(const struct op *op, struct exec_context *exec) {
     struct update update = update_of(op);
     update.decay = op->f[1];
-    spread(scene, update.count, update.count * 2, sgd_part, &update);
+    parallel_for(exec, update.count, update.count * 2, sgd_part, &update);
 }
 
-static void momentum_run(const struct op *op, struct scene *scene) {
+static void momentum_run(const struct op *op, struct exec_context *exec) {
     struct update update = update_of(op);
     update.momentum = op->f[1];
     update.decay = op->f[2];
-    spread(scene, update.count, update.count * 3, momentum_part, &update);
+    parallel_for(exec, update.count, update.count * 3, momentum_part, &update);
 }
 
-/* base^exponent by squaring; the library's pow() brings tables along that nothing else needs. */
+/* base^exponent by squaring; the library's pow() would bring tables along that nothing else
+ * needs. */
 static double power(double base, uint64_t exponent) {
     double product = 1.0;
-    for (; exponent > 0; exponent /= 2, base *= base)
+    for (; exponent > 0; exponent /= 2, base *= base) {
         product *= exponent % 2 ? base : 1.0;
+    }
     return product;
 }
 
-static void adam_run(const struct op *op, struct scene *scene) {
+static void adam_run(const struct op *op, struct exec_context *exec) {
     struct update update = update_of(op);
     update.beta1 = op->f[1];
     update.beta2 = op->f[2];
     update.epsilon = op->f[3];
-    uint64_t steps = scene->step + 1;
-    update.rate_now = (float)((double)update.rate / (1.0 - power((double)update.beta1, steps)));
-    update.deviation_now = (float)(1.0 / sqrt(1.0 - power((double)update.beta2, steps)));
-    spread(scene, update.count, update.count * 6, adam_part, &update);
+    uint64_t steps = exec->step + 1;
+    update.corrected_rate =
+        (float)((double)update.rate / (1.0 - power((double)update.beta1, steps)));
+    update.corrected_deviation = (float)(1.0 / sqrt(1.0 - power((double)update.beta2, steps)));
+    parallel_for(exec, update.count, update.count * 6, adam_part, &update);
 }
 
 static const char *check_sizes(const struct op *op) {
-    for (int n = 0; n < op->ins; n++)
-        if (op->in[n]->count != op->out[0]->count)
+    for (int n = 0; n < op->ins; n++) {
+        if (op->in[n]->count != op->out[0]->count) {
             return "has operands of different sizes";
-    for (int n = 1; n < op->outs; n++)
-        if (op->out[n]->count != op->out[0]->count)
+        }
+    }
+    for (int n = 1; n < op->outs; n++) {
+        if (op->out[n]->count != op->out[0]->count) {
             return "has operands of different sizes";
+        }
+    }
     return NULL;
 }
 
 static const char *check_sgd(const struct op *op) {
-    const char *fault = check_form(op, "ff", "f", 0, 2);
+    const char *fault = check_signature(op, "ff", "f", 0, 2);
     return fault ? fault : check_sizes(op);
 }
 
 static const char *check_momentum(const struct op *op) {
-    const char *fault = check_form(op, "fff", "ff", 0, 3);
+    const char *fault = check_signature(op, "fff", "ff", 0, 3);
     return fault ? fault : check_sizes(op);
 }
 
 static const char *check_adam(const struct op *op) {
-    const char *fault = check_form(op, "ffff", "fff", 0, 4);
-    if (!fault)
+    const char *fault = check_signature(op, "ffff", "fff", 0, 4);
+    if (!fault) {
         fault = check_sizes(op);
-    for (int n = 1; n < 3 && !fault; n++)
-        if (!(op->f[n] >= 0.0f && op->f[n] < 1.0f))
+    }
+    for (int n = 1; n < 3 && !fault; n++) {
+        if (!(op->f[n] >= 0.0f && op->f[n] < 1.0f)) {
             fault = "has a beta outside 0..1";
+        }
+    }
     return fault;
 }
 
@@ -155,4 +172,4 @@ static const struct op_kind sgd = {"sgd", check_sgd, NULL, NULL, sgd_run};
 static const struct op_kind momentum = {"momentum", check_momentum, NULL, NULL, momentum_run};
 static const struct op_kind adam = {"adam", check_adam, NULL, NULL, adam_run};
 
-const struct op_kind *const update_kinds[] = {&sgd, &momentum, &adam, NULL};
+const struct op_kind *const optimizer_kinds[] = {&sgd, &momentum, &adam, NULL};

@@ -1,10 +1,10 @@
-/* vector.h - eight floats at a time, and the functions of them that training needs.
+/* vector.h - vectors of eight floats, and the functions of them that training needs.
  *
- * One source for AVX2 (one register) and NEON (two): the compiler's vector extensions and nothing
- * else. What is not a number stays so through every function here, so that a broken training step
- * shows in its loss. Errors stand beside each function, in units of the last place.
+ * One source for AVX2 (one register) and NEON (two), written in the compiler's vector extensions
+ * only. NaN passes through every function, so that a broken training step shows in its loss. The
+ * largest error of each function is stated in units of the last place (ulp).
  *
- * Sums of a million values keep their rounding small because each lane has a share of its own. */
+ * Sums of a million values keep their rounding error small because each lane sums an eighth. */
 #ifndef FARMHAND_VECTOR_H
 #define FARMHAND_VECTOR_H
 
@@ -25,56 +25,60 @@ static inline void store8(float *to, v8 x) { *(v8_any *)to = x; }
 static inline v8i load8i(const int32_t *from) { return *(const v8i_any *)from; }
 static inline void store8i(int32_t *to, v8i x) { *(v8i_any *)to = x; }
 
-static inline v8 all8(float x) { return (v8){x, x, x, x, x, x, x, x}; }
-static inline v8i all8i(int32_t x) { return (v8i){x, x, x, x, x, x, x, x}; }
+static inline v8 splat8(float x) { return (v8){x, x, x, x, x, x, x, x}; }
+static inline v8i splat8i(int32_t x) { return (v8i){x, x, x, x, x, x, x, x}; }
 
-/* Ends of rows: everywhere, seldom on the way, and so never inlined. */
-#define AT_THE_END __attribute__((noinline, unused)) static
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* For the ends of rows: used everywhere, executed seldom, and so never inlined. */
+#define ROW_END __attribute__((noinline, unused)) static
 
-/* The last values of a row, fewer than eight; the lanes behind them hold `rest`. */
-AT_THE_END v8 load8_part(const float *from, int64_t count, float rest) {
-    v8 x = all8(rest);
-    for (int64_t lane = 0; lane < count; lane++)
+/* Loads the last values of a row, fewer than eight; the other lanes are set to `rest`. */
+ROW_END v8 load8_part(const float *from, int64_t count, float rest) {
+    v8 x = splat8(rest);
+    for (int64_t lane = 0; lane < count; lane++) {
         x[lane] = from[lane];
+    }
     return x;
 }
 
-AT_THE_END void store8_part(float *to, v8 x, int64_t count) {
-    for (int64_t lane = 0; lane < count; lane++)
+ROW_END void store8_part(float *to, v8 x, int64_t count) {
+    for (int64_t lane = 0; lane < count; lane++) {
         to[lane] = x[lane];
+    }
 }
 
-/* As many as there are, eight at most; the lanes behind them are 0. */
+/* Loads min(count, 8) values; the other lanes are 0. */
 static inline v8 load8_up_to(const float *from, int64_t count) {
     return count >= LANES ? load8(from) : load8_part(from, count, 0.0f);
 }
 
 static inline void store8_up_to(float *to, v8 x, int64_t count) {
-    if (count >= LANES)
+    if (count >= LANES) {
         store8(to, x);
-    else
+    } else {
         store8_part(to, x, count);
+    }
 }
 
-/* Of the last eight values of a row of `count`, those behind the last full eight: rows of eight or
- * more need no part loads at their end, but one more full load that looks back. */
-static inline v8i tail8(int64_t count) {
+/* The mask of those of a row's last eight values that come after its last full vector: a row of
+ * eight or more values ends with one full load that overlaps the one before. */
+static inline v8i tail_mask8(int64_t count) {
     static const int32_t window[2 * LANES] = {0,  0,  0,  0,  0,  0,  0,  0,
                                               -1, -1, -1, -1, -1, -1, -1, -1};
     return load8i(window + count % LANES);
 }
 
-static inline v8 keep8(v8i where, v8 x) { return (v8)(where & (v8i)x); }
+static inline v8 mask8(v8i mask, v8 x) { return (v8)(mask & (v8i)x); }
 
-/* where ? a : b, lane by lane; where is the outcome of a comparison. */
-static inline v8 select8(v8i where, v8 a, v8 b) {
-    return (v8)((where & (v8i)a) | (~where & (v8i)b));
+/* mask ? a : b per lane; mask is the result of a comparison. */
+static inline v8 select8(v8i mask, v8 a, v8 b) { return (v8)((mask & (v8i)a) | (~mask & (v8i)b)); }
+
+static inline v8 abs8(v8 x) { return (v8)((v8i)x & splat8i(0x7fffffff)); }
+/* The magnitude of the first, the sign of the second. */
+static inline v8 copysign8(v8 x, v8 sign) {
+    return (v8)((v8i)x | ((v8i)sign & splat8i(INT32_MIN)));
 }
-
-static inline v8 abs8(v8 x) { return (v8)((v8i)x & all8i(0x7fffffff)); }
-/* Size of the first, sign of the second. */
-static inline v8 sign8(v8 x, v8 sign) { return (v8)((v8i)x | ((v8i)sign & all8i(INT32_MIN))); }
-/* The greater, the lesser; a NaN in x stays. */
+/* Maximum and minimum; a NaN in x stays. */
 static inline v8 max8(v8 x, v8 floor) { return select8(x < floor, floor, x); }
 static inline v8 min8(v8 x, v8 ceiling) { return select8(x > ceiling, ceiling, x); }
 
@@ -82,38 +86,40 @@ static inline v8 sqrt8(v8 x) {
 #if defined(__has_builtin) && __has_builtin(__builtin_elementwise_sqrt)
     return __builtin_elementwise_sqrt(x);
 #else
-    for (int lane = 0; lane < LANES; lane++)
+    for (int lane = 0; lane < LANES; lane++) {
         x[lane] = __builtin_sqrtf(x[lane]);
+    }
     return x;
 #endif
 }
 
-static inline float sum8(v8 x) {
+static inline float hsum8(v8 x) {
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
 
-static inline float greatest8(v8 x) {
-    float greatest = x[0];
-    for (int lane = 1; lane < LANES; lane++)
-        greatest = x[lane] > greatest || x[lane] != x[lane] ? x[lane] : greatest;
-    return greatest;
+static inline float max_lane8(v8 x) {
+    float max = x[0];
+    for (int lane = 1; lane < LANES; lane++) {
+        max = x[lane] > max || x[lane] != x[lane] ? x[lane] : max;
+    }
+    return max;
 }
 
 /* e^x within 1.5 ulp; 0 and infinity where the answer leaves the range. */
 static inline v8 exp8(v8 x) {
-    const v8 round = all8(0x1.8p23f);
-    x = min8(max8(x, all8(-104.0f)), all8(89.0f));
+    const v8 round = splat8(0x1.8p23f);
+    x = min8(max8(x, splat8(-104.0f)), splat8(89.0f));
     v8 shifted = x * 1.44269504f + round;
     v8 n = shifted - round;
     v8 r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
-    v8 p = all8(0.0013814841f);
+    v8 p = splat8(0.0013814841f);
     p = p * r + 0.008368703f;
     p = p * r + 0.04166838f;
     p = p * r + 0.16666521f;
     p = p * r + 0.49999994f;
     p = r * r * p + r + 1.0f;
-    /* 2^n in two halves, each of which has an exponent of its own. */
+    /* 2^n as a product of two powers, so that neither exponent overflows. */
     v8i exponent = (v8i)shifted - (v8i)round;
     v8i half = exponent >> 1;
     v8 first = (v8)((half + 127) << 23), second = (v8)((exponent - half + 127) << 23);
@@ -123,31 +129,31 @@ static inline v8 exp8(v8 x) {
 /* The natural logarithm within 2.5 ulp for normal x > 0; -infinity for 0, NaN below. */
 static inline v8 log8(v8 x) {
     v8i bits = (v8i)x;
-    v8i exponent = (bits - 0x3f3504f3) >> 23; /* so that the rest lies around 1 */
+    v8i exponent = (bits - 0x3f3504f3) >> 23; /* so that the mantissa is around 1 */
     v8 m = (v8)(bits - (exponent << 23));
     v8 s = (m - 1.0f) / (m + 1.0f);
     v8 z = s * s;
-    v8 p = all8(0.23582095f);
+    v8 p = splat8(0.23582095f);
     p = p * z + 0.28537312f;
     p = p * z + 0.40000334f;
     p = p * z + 0.6666666f;
     v8 e = __builtin_convertvector(exponent, v8);
     v8 y = s * z * p - e * 2.12194440e-4f + 2.0f * s + e * 0.693359375f;
-    y = select8(x == 0.0f, all8(-__builtin_inff()), y);
-    y = select8(x < 0.0f, all8(__builtin_nanf("")), y);
+    y = select8(x == 0.0f, splat8(-__builtin_inff()), y);
+    y = select8(x < 0.0f, splat8(__builtin_nanf("")), y);
     return select8((x != x) | (x == __builtin_inff()), x, y);
 }
 
 /* Within 2.5 ulp. */
 static inline v8 tanh8(v8 x) {
     v8 size = abs8(x), z = x * x;
-    v8 p = all8(-0.005717041f);
+    v8 p = splat8(-0.005717041f);
     p = p * z + 0.020650584f;
     p = p * z - 0.053743497f;
     p = p * z + 0.13331491f;
     p = p * z - 0.33333284f;
     v8 near = x * z * p + x;
-    v8 far = sign8(1.0f - 2.0f / (exp8(2.0f * size) + 1.0f), x);
+    v8 far = copysign8(1.0f - 2.0f / (exp8(2.0f * size) + 1.0f), x);
     return select8(size > 0.625f, far, near);
 }
 
@@ -157,7 +163,7 @@ static inline v8 sigmoid8(v8 x) { return 1.0f / (1.0f + exp8(-x)); }
 /* The error function within 3 ulp. */
 static inline v8 erf8(v8 x) {
     v8 size = abs8(x), z = x * x;
-    v8 p = all8(-9.641517e-06f);
+    v8 p = splat8(-9.641517e-06f);
     p = p * z + 0.00011256948f;
     p = p * z - 0.0008482829f;
     p = p * z + 0.0052209455f;
@@ -166,13 +172,13 @@ static inline v8 erf8(v8 x) {
     p = p * z - 0.37612638f;
     p = p * z + 1.1283792f;
     v8 t = 1.0f / (1.0f + 0.5f * size);
-    v8 q = all8(-0.22933502f);
+    v8 q = splat8(-0.22933502f);
     q = q * t + 0.6324169f;
     q = q * t - 0.059520263f;
     q = q * t + 0.39394927f;
     q = q * t + 0.26052138f;
     q = q * t + 0.0017283736f;
-    v8 far = sign8(1.0f - exp8(-z) * q, x);
+    v8 far = copysign8(1.0f - exp8(-z) * q, x);
     return select8(size > 1.0f, far, x * p);
 }
 

@@ -1,35 +1,37 @@
-/* device.c - a plan on the device: memory first, then kernels, then first values (device.h). */
+/* device.c - a plan on a device: memory, then kernels, then initial values; see device.h. */
 #include "device.h"
 
 #include <string.h>
 
 #ifdef RUNNER_STATIC
 
-/* A static executable cannot load a vendor's library: such a plan ends here. */
+/* A static executable cannot load the library of a vendor, so a plan for OpenCL ends here. */
 struct device *device_open(const struct plan *plan, const struct device_settings *settings,
                            struct fault *fault) {
     (void)plan;
     (void)settings;
-    fault_say(fault, RUNNER_UNSUPPORTED,
-              "this build is static and loads no OpenCL library; use the CPU");
+    fault_set(fault, STATUS_UNSUPPORTED,
+              "this build is static and cannot load an OpenCL library; use the CPU backend");
     return NULL;
 }
 
-/* Since nothing is ever opened, nobody comes here. */
+/* Nothing is ever opened, so nothing calls these. */
 const struct device_facts *device_facts(const struct device *device) {
     return (const void *)device;
 }
-void device_run(struct device *device, const struct op *op, struct scene *scene) {
+void device_run(struct device *device, const struct op *op, struct exec_context *exec) {
     (void)device;
-    op->kind->run(op, scene);
+    op->kind->run(op, exec);
 }
 void device_flush(struct device *device) { (void)device; }
 void device_wait(struct device *device, bool loss) { (void)device, (void)loss; }
 void device_fetch(struct device *device, const struct tensor *tensor) {
     (void)device, (void)tensor;
 }
-void device_tell(struct device *device, struct device_tally *tally) { (void)device, (void)tally; }
-bool device_is_well(const struct device *device, struct fault *fault) {
+void device_collect_times(struct device *device, struct device_times *times) {
+    (void)device, (void)times;
+}
+bool device_check(const struct device *device, struct fault *fault) {
     (void)fault;
     return device == NULL;
 }
@@ -38,29 +40,27 @@ bool device_is_well(const struct device *device, struct fault *fault) {
 
 #include <stdlib.h>
 
-#include "../../runner/system.h"
+#include "../os.h"
 #include "session.h"
 
 struct device {
     struct session session;
     const struct plan *plan;
     cl_handle arena[ARENAS];
-    cl_handle *memory; /* of every tensor: a part of its arena */
-    int *first;        /* launch of every operation; the last one ends the list */
+    cl_handle *memory; /* of every tensor: a sub-buffer of its arena */
+    int *first;        /* the first launch of every operation, and the end of the list */
     bool *falls_back;
-    bool hasty; /* the host writes over what it wrote before the step ends: copies are waited for */
+    /* The host overwrites within a step what it copies to the device, so it waits for every
+     * copy. */
+    bool waits_for_copies;
 };
-
-static size_t bytes_of(const struct tensor *tensor) {
-    return (size_t)tensor->count * (tensor->type == TYPE_BYTE ? 1 : 4);
-}
 
 static cl_handle memory_of(void *owner, const struct tensor *tensor) {
     const struct device *device = owner;
     return device->memory[tensor - device->plan->tensor];
 }
 
-static bool take_memory(struct device *device, struct fault *fault) {
+static bool allocate_memory(struct device *device, struct fault *fault) {
     struct session *session = &device->session;
     const struct plan *plan = device->plan;
     size_t align = (size_t)session->facts.device.align_bits / 8;
@@ -70,25 +70,25 @@ static bool take_memory(struct device *device, struct fault *fault) {
             return false;
         }
     }
-    /* Zeroed, as on the CPU; and every page is there before the first step. */
-    static const float nothing = 0.0f;
+    /* Zeroed, as on the CPU; and so that every page is present before the first step. */
+    static const float zero = 0.0f;
     for (int arena = 0; arena < ARENAS; arena++) {
         size_t bytes = plan->arena[arena] / 4 * 4;
-        int32_t status = bytes == 0 ? 0
-                                    : session->cl.EnqueueFillBuffer(
-                                          session->queue, device->arena[arena], &nothing,
-                                          sizeof nothing, 0, bytes, 0, NULL, NULL);
+        int32_t status =
+            bytes == 0 ? 0
+                       : session->cl.EnqueueFillBuffer(session->queue, device->arena[arena], &zero,
+                                                       sizeof zero, 0, bytes, 0, NULL, NULL);
         if (status != CL_SUCCESS) {
-            return session_refuse(session, "clEnqueueFillBuffer", status, fault);
+            return session_fault(session, "clEnqueueFillBuffer", status, fault);
         }
     }
     for (int i = 0; i < plan->tensors; i++) {
         const struct tensor *tensor = &plan->tensor[i];
-        const struct cl_region region = {tensor->offset, bytes_of(tensor)};
+        const struct cl_region region = {tensor->offset, tensor_bytes(tensor)};
         int32_t status = 0;
         if (align > 1 && tensor->offset % align != 0) {
-            return fault_say(fault, RUNNER_UNSUPPORTED,
-                             "tensor %d begins at byte %llu, and %s wants multiples of %llu; lower "
+            return fault_set(fault, STATUS_UNSUPPORTED,
+                             "tensor %d begins at byte %llu, and %s needs multiples of %llu; lower "
                              "the plan for OpenCL",
                              i, (unsigned long long)tensor->offset, session->facts.device.name,
                              (unsigned long long)align);
@@ -97,15 +97,15 @@ static bool take_memory(struct device *device, struct fault *fault) {
             session->cl.CreateSubBuffer(device->arena[tensor->arena], CL_MEM_READ_WRITE,
                                         CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
         if (device->memory[i] == NULL) {
-            return session_refuse(session, "clCreateSubBuffer", status, fault);
+            return session_fault(session, "clCreateSubBuffer", status, fault);
         }
     }
     return true;
 }
 
-static bool is_load(const struct op *op) { return strcmp(op->kind->name, "load") == 0; }
+static bool is_load(const struct op *op) { return op_is(op, "load"); }
 
-static bool prepare(struct device *device, bool fallback, struct fault *fault) {
+static bool add_launches(struct device *device, bool fallback, struct fault *fault) {
     struct session *session = &device->session;
     for (int i = 0; i < device->plan->ops; i++) {
         const struct op *op = &device->plan->op[i];
@@ -114,29 +114,30 @@ static bool prepare(struct device *device, bool fallback, struct fault *fault) {
         if (is_load(op)) {
             continue;
         }
-        if (!session_prepare(session, op, &lacking, fault)) {
+        if (!session_add_op(session, op, &lacking, fault)) {
             return false;
         }
         if (lacking && !fallback) {
-            return fault_say(fault, RUNNER_UNSUPPORTED,
-                             "the OpenCL backend has no '%s'; use the CPU, or allow --fallback cpu",
-                             op->kind->name);
+            return fault_set(
+                fault, STATUS_UNSUPPORTED,
+                "the OpenCL backend cannot run '%s'; use the CPU backend, or pass --fallback cpu",
+                op->kind->name);
         }
         device->falls_back[i] = lacking;
         session->facts.fallbacks += lacking;
     }
     device->first[device->plan->ops] = session->launches;
-    return session_take_scratch(session, fault);
+    return session_allocate_scratch(session, fault);
 }
 
-/* Whether two loads of the plan fill memory of which some is the same. */
+/* Whether the outputs of two loads overlap. */
 static bool loads_overlap(const struct plan *plan) {
     for (int i = 0; i < plan->ops; i++) {
         for (int j = 0; j < i && is_load(&plan->op[i]); j++) {
             const struct tensor *one = plan->op[i].out[0], *other = plan->op[j].out[0];
             if (is_load(&plan->op[j]) && one->arena == other->arena &&
-                one->offset < other->offset + bytes_of(other) &&
-                other->offset < one->offset + bytes_of(one)) {
+                one->offset < other->offset + tensor_bytes(other) &&
+                other->offset < one->offset + tensor_bytes(one)) {
                 return true;
             }
         }
@@ -144,56 +145,58 @@ static bool loads_overlap(const struct plan *plan) {
     return false;
 }
 
-/* Room for the stamps of one step: every launch, every copy of what the host does, the loss. */
-static bool make_notes(struct device *device, struct fault *fault) {
+/* Makes room for the timestamps of one step: all launches, all copies for the host, the loss. */
+static bool allocate_timestamps(struct device *device, struct fault *fault) {
     struct session *session = &device->session;
     int room = session->launches + 8;
     for (int i = 0; i < device->plan->ops; i++) {
         const struct op *op = &device->plan->op[i];
         room += is_load(op) || device->falls_back[i] ? op->ins + op->outs : 0;
     }
-    session->note = calloc((size_t)room, sizeof *session->note);
-    session->note_room = session->note == NULL ? 0 : room;
-    device->hasty = session->facts.fallbacks > 0 || loads_overlap(device->plan);
-    return session->note != NULL ||
-           fault_say(fault, RUNNER_OUT_OF_MEMORY, "no memory for %d stamps", room);
+    session->timed = calloc((size_t)room, sizeof *session->timed);
+    session->timed_room = session->timed == NULL ? 0 : room;
+    device->waits_for_copies = session->facts.fallbacks > 0 || loads_overlap(device->plan);
+    return session->timed != NULL ||
+           fault_set(fault, STATUS_OUT_OF_MEMORY,
+                     "not enough memory for %d timestamps; close other programs", room);
 }
 
-/* What no operation writes before it is read: parameters, and what begins at a value. */
-static bool copy_first_values(struct device *device, struct fault *fault) {
+/* Copies the tensors that have initial values. */
+static bool copy_initial_values(struct device *device, struct fault *fault) {
     struct session *session = &device->session;
     int64_t start = now_ns();
     for (int i = 0; i < device->plan->tensors; i++) {
         const struct tensor *tensor = &device->plan->tensor[i];
         if (tensor->init != INIT_NONE) {
-            session_copy(session, device->memory[i], tensor->data, bytes_of(tensor), true, true,
+            session_copy(session, device->memory[i], tensor->data, tensor_bytes(tensor), true, true,
                          PHASE_LOAD);
-            struct device_tally unused;
-            session_tell(session, &unused);
+            struct device_times unused;
+            session_collect_times(session, &unused);
         }
     }
     session_wait(session);
     session->facts.copy_ns = now_ns() - start;
-    return device_is_well(device, fault);
+    return device_check(device, fault);
 }
 
 struct device *device_open(const struct plan *plan, const struct device_settings *settings,
                            struct fault *fault) {
     struct device *device = calloc(1, sizeof *device);
     size_t ops = (size_t)plan->ops + 1;
-    if (device == NULL || (device->memory = calloc((size_t)plan->tensors + 1,
-                                                   sizeof *device->memory)) == NULL ||
+    if (device == NULL ||
+        (device->memory = calloc((size_t)plan->tensors + 1, sizeof *device->memory)) == NULL ||
         (device->first = calloc(ops, sizeof *device->first)) == NULL ||
         (device->falls_back = calloc(ops, sizeof *device->falls_back)) == NULL) {
-        fault_say(fault, RUNNER_OUT_OF_MEMORY, "no memory for the plan's launches");
+        fault_set(fault, STATUS_OUT_OF_MEMORY,
+                  "not enough memory for the launches of the plan; close other programs");
         return NULL;
     }
     device->plan = plan;
     device->session.owner = device;
     device->session.memory_of = memory_of;
-    bool fine = session_open(&device->session, settings, fault) && take_memory(device, fault) &&
-                prepare(device, settings->fallback != NULL, fault) && make_notes(device, fault) &&
-                copy_first_values(device, fault);
+    bool fine = session_open(&device->session, settings, fault) && allocate_memory(device, fault) &&
+                add_launches(device, settings->fallback != NULL, fault) &&
+                allocate_timestamps(device, fault) && copy_initial_values(device, fault);
     return fine ? device : NULL;
 }
 
@@ -202,25 +205,26 @@ const struct device_facts *device_facts(const struct device *device) {
 }
 
 static void copy_operands(struct device *device, const struct tensor *const *operand, int count,
-                          bool there, enum phase phase) {
+                          bool to_device, enum phase phase) {
     for (int i = 0; i < count; i++) {
         if (operand[i] != NULL) {
             session_copy(&device->session, memory_of(device, operand[i]), operand[i]->data,
-                         bytes_of(operand[i]), there, !there || device->hasty, phase);
+                         tensor_bytes(operand[i]), to_device,
+                         !to_device || device->waits_for_copies, phase);
         }
     }
 }
 
-void device_run(struct device *device, const struct op *op, struct scene *scene) {
+void device_run(struct device *device, const struct op *op, struct exec_context *exec) {
     struct session *session = &device->session;
     if (is_load(op) || device->falls_back[op->number]) {
         copy_operands(device, op->in, op->ins, false, op->phase);
-        op->kind->run(op, scene);
+        op->kind->run(op, exec);
         copy_operands(device, op->out, op->outs, true, op->phase);
         return;
     }
     for (int i = device->first[op->number]; i < device->first[op->number + 1]; i++) {
-        session_launch(session, &session->launch[i], op, scene);
+        session_launch(session, &session->launch[i], op, exec);
     }
 }
 
@@ -234,18 +238,18 @@ void device_wait(struct device *device, bool loss) {
 }
 
 void device_fetch(struct device *device, const struct tensor *tensor) {
-    struct device_tally unused;
+    struct device_times unused;
     copy_operands(device, &tensor, 1, false, PHASE_LOAD);
-    session_tell(&device->session, &unused);
+    session_collect_times(&device->session, &unused);
 }
 
-void device_tell(struct device *device, struct device_tally *tally) {
-    session_tell(&device->session, tally);
+void device_collect_times(struct device *device, struct device_times *times) {
+    session_collect_times(&device->session, times);
 }
 
-bool device_is_well(const struct device *device, struct fault *fault) {
+bool device_check(const struct device *device, struct fault *fault) {
     const struct fault *own = &device->session.fault;
-    return own->exit == RUNNER_DONE || fault_say(fault, own->exit, "%s", own->text);
+    return own->status == STATUS_DONE || fault_set(fault, own->status, "%s", own->text);
 }
 
 #endif

@@ -1,7 +1,7 @@
-/* library.c - finds the vendor's OpenCL library, and asks it for its devices.
+/* library.c - loads the OpenCL library of the vendor, and lists its devices.
  *
- * The one rule: nothing is linked. A phone without OpenCL runs the same executable, and one whose
- * library is broken says so in one sentence. */
+ * The one rule: nothing is linked. A phone without OpenCL runs the same executable, and a broken
+ * library is a fault with one sentence. */
 #include "opencl.h"
 
 #ifndef RUNNER_STATIC
@@ -10,33 +10,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where vendors put it, one after another; the first that knows clGetPlatformIDs is taken. */
-static const char PLACES[] = "libOpenCL.so\0"
-                             "libOpenCL.so.1\0"
-                             "/vendor/lib64/libOpenCL.so\0"
-                             "/system/vendor/lib64/libOpenCL.so\0"
-                             "/system/lib64/libOpenCL.so\0"
-                             "/vendor/lib64/egl/libGLES_mali.so\0"
-                             "/vendor/lib64/libPVROCL.so\0"
-                             "libOpenCL-pixel.so\0"
-                             "/vendor/lib64/libOpenCL-pixel.so\0";
+/* Where vendors install it; the first that has clGetPlatformIDs is used. */
+static const char PATHS[] = "libOpenCL.so\0"
+                            "libOpenCL.so.1\0"
+                            "/vendor/lib64/libOpenCL.so\0"
+                            "/system/vendor/lib64/libOpenCL.so\0"
+                            "/system/lib64/libOpenCL.so\0"
+                            "/vendor/lib64/egl/libGLES_mali.so\0"
+                            "/vendor/lib64/libPVROCL.so\0"
+                            "libOpenCL-pixel.so\0"
+                            "/vendor/lib64/libOpenCL-pixel.so\0";
 
-#define OPENCL_NAME(answer, name, arguments) "cl" #name "\0"
+#define OPENCL_NAME(result, name, arguments) "cl" #name "\0"
 static const char NAMES[] = OPENCL_FUNCTIONS(OPENCL_NAME);
 
 typedef void *find_function(const char *name);
 
-/* A library, and how its functions are found: Google's phones hide them behind one of their own. */
+/* A library, and how its functions are looked up: Google phones have a lookup function of their
+ * own. */
 struct library {
     void *opened;
     find_function *find;
 };
 
-static void *function_of(const struct library *library, const char *name) {
+static void *find_symbol(const struct library *library, const char *name) {
     return library->find != NULL ? library->find(name) : dlsym(library->opened, name);
 }
 
-static bool open_one(struct library *library, const char *path) {
+static bool open_library(struct library *library, const char *path) {
     library->find = NULL;
     library->opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library->opened == NULL) {
@@ -48,44 +49,46 @@ static bool open_one(struct library *library, const char *path) {
         ((void (*)(void))enable)();
         library->find = (find_function *)find;
     }
-    return function_of(library, "clGetPlatformIDs") != NULL;
+    return find_symbol(library, "clGetPlatformIDs") != NULL;
 }
 
-static bool open_any(struct library *library, struct fault *fault) {
+static bool find_library(struct library *library, struct fault *fault) {
     const char *named = getenv("FARMHAND_OPENCL");
     if (named != NULL && *named != '\0') {
-        return open_one(library, named) ||
-               fault_say(fault, RUNNER_UNSUPPORTED,
-                         "FARMHAND_OPENCL names '%.200s', which is no OpenCL library", named);
+        return open_library(library, named) ||
+               fault_set(fault, STATUS_UNSUPPORTED,
+                         "FARMHAND_OPENCL names '%.200s', which is not an OpenCL library", named);
     }
-    for (const char *place = PLACES; *place != '\0'; place += strlen(place) + 1) {
-        if (open_one(library, place)) {
+    for (const char *path = PATHS; *path != '\0'; path += strlen(path) + 1) {
+        if (open_library(library, path)) {
             return true;
         }
     }
-    return fault_say(fault, RUNNER_UNSUPPORTED,
-                     "no OpenCL library was found; name one in FARMHAND_OPENCL, or use the CPU");
+    return fault_set(
+        fault, STATUS_UNSUPPORTED,
+        "no OpenCL library was found; name one in FARMHAND_OPENCL, or use the CPU backend");
 }
 
 bool opencl_open(struct opencl *cl, struct fault *fault) {
     struct library library;
-    if (!open_any(&library, fault)) {
+    if (!find_library(&library, fault)) {
         return false;
     }
     char *slot = (char *)cl;
     for (const char *name = NAMES; *name != '\0'; name += strlen(name) + 1) {
-        void *found = function_of(&library, name);
-        if (found == NULL) {
-            return fault_say(fault, RUNNER_UNSUPPORTED, "the OpenCL library has no %s", name);
+        void *symbol = find_symbol(&library, name);
+        if (symbol == NULL) {
+            return fault_set(fault, STATUS_UNSUPPORTED,
+                             "the OpenCL library has no %s; use the CPU backend", name);
         }
-        memcpy(slot, &found, sizeof found);
-        slot += sizeof found;
+        memcpy(slot, &symbol, sizeof symbol);
+        slot += sizeof symbol;
     }
     return true;
 }
 
-/* Printable words only: what a vendor writes ends up in lines and in tuning files. */
-static void clean(char text[OPENCL_TEXT_BYTES]) {
+/* Replaces what is not printable: these texts end up in records and in tuning files. */
+static void make_printable(char text[OPENCL_TEXT_BYTES]) {
     text[OPENCL_TEXT_BYTES - 1] = '\0';
     size_t length = strlen(text);
     while (length > 0 && text[length - 1] <= ' ') {
@@ -98,9 +101,9 @@ static void clean(char text[OPENCL_TEXT_BYTES]) {
 
 static void describe(const struct opencl *cl, cl_handle platform, struct opencl_device *device) {
     const struct {
-        uint32_t what;
-        uint64_t *number;
-    } numbers[] = {
+        uint32_t name;
+        uint64_t *value;
+    } infos[] = {
         {CL_DEVICE_TYPE, &device->type},
         {CL_DEVICE_MAX_COMPUTE_UNITS, &device->units},
         {CL_DEVICE_GLOBAL_MEM_SIZE, &device->global_bytes},
@@ -110,10 +113,10 @@ static void describe(const struct opencl *cl, cl_handle platform, struct opencl_
         {CL_DEVICE_MEM_BASE_ADDR_ALIGN, &device->align_bits},
         {CL_DEVICE_IMAGE_SUPPORT, &device->images},
     };
-    /* Some are 32 bits wide, some 64: little-endian, so both fit. */
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (cl->GetDeviceInfo(device->id, numbers[i].what, 8, numbers[i].number, NULL) != 0) {
-            *numbers[i].number = 0;
+    /* Some are 32 bits wide, some 64; on a little-endian processor both can be read as 64. */
+    for (size_t i = 0; i < sizeof infos / sizeof *infos; i++) {
+        if (cl->GetDeviceInfo(device->id, infos[i].name, 8, infos[i].value, NULL) != 0) {
+            *infos[i].value = 0;
         }
     }
     const size_t room = OPENCL_TEXT_BYTES - 1;
@@ -121,10 +124,10 @@ static void describe(const struct opencl *cl, cl_handle platform, struct opencl_
     cl->GetDeviceInfo(device->id, CL_DEVICE_NAME, room, device->name, NULL);
     cl->GetDeviceInfo(device->id, CL_DEVICE_VERSION, room, device->version, NULL);
     cl->GetDeviceInfo(device->id, CL_DRIVER_VERSION, room, device->driver, NULL);
-    clean(device->platform);
-    clean(device->name);
-    clean(device->version);
-    clean(device->driver);
+    make_printable(device->platform);
+    make_printable(device->name);
+    make_printable(device->version);
+    make_printable(device->driver);
 }
 
 int opencl_devices(const struct opencl *cl, struct opencl_device device[OPENCL_DEVICES_MAX]) {
@@ -135,13 +138,13 @@ int opencl_devices(const struct opencl *cl, struct opencl_device device[OPENCL_D
         return 0;
     }
     for (uint32_t p = 0; p < platform_count && p < OPENCL_DEVICES_MAX; p++) {
-        uint32_t found = 0;
-        if (cl->GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, OPENCL_DEVICES_MAX, ids, &found) !=
-            CL_SUCCESS) {
+        uint32_t device_count = 0;
+        if (cl->GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, OPENCL_DEVICES_MAX, ids,
+                             &device_count) != CL_SUCCESS) {
             continue;
         }
-        for (uint32_t d = 0; d < found && d < OPENCL_DEVICES_MAX && count < OPENCL_DEVICES_MAX;
-             d++) {
+        for (uint32_t d = 0;
+             d < device_count && d < OPENCL_DEVICES_MAX && count < OPENCL_DEVICES_MAX; d++) {
             memset(&device[count], 0, sizeof device[count]);
             device[count].id = ids[d];
             describe(cl, platforms[p], &device[count++]);

@@ -1,7 +1,7 @@
-/* opencl.h - as much of OpenCL 1.2 as this runner speaks, by the names of the specification.
+/* opencl.h - the part of OpenCL 1.2 that this runner uses, by the names of the specification.
  *
- * No vendor's header is needed and no library is linked: library.c opens whichever the phone has and
- * fills `struct opencl`, one pointer for each function listed in OPENCL_FUNCTIONS. */
+ * No vendor header is needed and no library is linked: library.c loads the library of the phone and
+ * fills `struct opencl`, one pointer per function listed in OPENCL_FUNCTIONS. */
 #ifndef FARMHAND_OPENCL_H
 #define FARMHAND_OPENCL_H
 
@@ -60,7 +60,7 @@ struct cl_image_desc {
     cl_handle buffer;
 };
 
-/* F(answer, name, arguments); the order is that in which library.c looks them up. */
+/* F(result, name, arguments); library.c looks them up in this order. */
 #define OPENCL_FUNCTIONS(F)                                                                        \
     F(int32_t, GetPlatformIDs, (uint32_t, cl_handle *, uint32_t *))                                \
     F(int32_t, GetPlatformInfo, (cl_handle, uint32_t, size_t, void *, size_t *))                   \
@@ -80,8 +80,7 @@ struct cl_image_desc {
       (cl_handle, uint32_t, const cl_handle *, const char *, const void *, void *))                \
     F(int32_t, GetProgramBuildInfo, (cl_handle, cl_handle, uint32_t, size_t, void *, size_t *))    \
     F(cl_handle, CreateKernel, (cl_handle, const char *, int32_t *))                               \
-    F(int32_t, GetKernelWorkGroupInfo,                                                             \
-      (cl_handle, cl_handle, uint32_t, size_t, void *, size_t *))                                  \
+    F(int32_t, GetKernelWorkGroupInfo, (cl_handle, cl_handle, uint32_t, size_t, void *, size_t *)) \
     F(int32_t, SetKernelArg, (cl_handle, uint32_t, size_t, const void *))                          \
     F(int32_t, EnqueueNDRangeKernel,                                                               \
       (cl_handle, cl_handle, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t,   \
@@ -100,7 +99,7 @@ struct cl_image_desc {
     F(int32_t, GetEventProfilingInfo, (cl_handle, uint32_t, size_t, void *, size_t *))             \
     F(int32_t, ReleaseEvent, (cl_handle))
 
-#define OPENCL_POINTER(answer, name, arguments) answer(*name) arguments;
+#define OPENCL_POINTER(result, name, arguments) result(*name) arguments;
 
 struct opencl {
     OPENCL_FUNCTIONS(OPENCL_POINTER)
@@ -108,7 +107,7 @@ struct opencl {
 
 enum { OPENCL_DEVICES_MAX = 8, OPENCL_TEXT_BYTES = 128 };
 
-/* One device, as a list of devices and a tuning file know it. */
+/* One device, as `info` and tuning files identify it. */
 struct opencl_device {
     cl_handle id;
     char platform[OPENCL_TEXT_BYTES], name[OPENCL_TEXT_BYTES];
@@ -116,10 +115,10 @@ struct opencl_device {
     uint64_t type, units, global_bytes, max_alloc_bytes, local_bytes, max_group, align_bits, images;
 };
 
-/* Opens the vendor's library. False: there is none, or it lacks something; one sentence says so. */
+/* Loads the library of the vendor. False: fault. */
 bool opencl_open(struct opencl *cl, struct fault *fault);
 
-/* Every device of every platform, in the library's order; answers how many. */
+/* Lists the devices of all platforms, in the order of the library; returns how many. */
 int opencl_devices(const struct opencl *cl, struct opencl_device device[OPENCL_DEVICES_MAX]);
 
 #endif

@@ -1,103 +1,109 @@
-/* session.h - an opened device with a queue: building programs, preparing launches, keeping time.
+/* session.h - an opened device with a command queue: its programs, its prepared launches, its
+ * timing.
  *
- * What device.c does for a plan, and what tune.c does for one product, is done with this. */
+ * device.c runs a plan with it, and the command `tune` runs single products. */
 #ifndef FARMHAND_SESSION_H
 #define FARMHAND_SESSION_H
 
 #include "device.h"
-#include "recipes.h"
 
-enum { SCRATCHES = 2, DIMS = 3, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
+enum { SCRATCH_SLOTS = 2, DIMS = 3, FILE_BYTES = 32, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
+enum { PARAM_NAME_BYTES = 16 };
 
-/* What has to be set anew in every step. */
-enum moving { MOVING_NOT, MOVING_KEY, MOVING_FADES };
+/* Arguments that change in every step. */
+enum per_step { PER_STEP_NONE, PER_STEP_DROPOUT_KEY, PER_STEP_BIAS_CORRECTION };
 
-/* A kernel with its arguments, ready to be enqueued. */
+/* A kernel with its arguments set, ready to be enqueued. */
 struct launch {
     cl_handle kernel;
     int dims;
     size_t size[DIMS], group[DIMS];
-    int scratch[SCRATCHES]; /* which argument is s, which is t; -1: none */
-    enum moving moving;
-    int moving_at; /* the argument */
+    int scratch[SCRATCH_SLOTS]; /* the number of the argument; -1: none */
+    enum per_step per_step;
+    int per_step_arg; /* the number of the argument */
 };
 
 struct program {
-    char key[WORD_BYTES + OPTIONS_BYTES]; /* file and options */
+    char key[FILE_BYTES + OPTIONS_BYTES]; /* file and options */
     cl_handle built;
 };
 
 /* A record of the tuning file. */
 struct tuned {
     int32_t m, n, k;
-    bool turned_a, turned_b;
-    const char *way, *numbers;
+    bool transpose_a, transpose_b;
+    const char *variant, *params; /* params: "NAME=VALUE ..." */
 };
 
-/* One command, for the tally. */
-struct note {
+/* An enqueued command whose timestamps will be read. */
+struct timed_command {
     cl_handle event;
     enum phase phase;
-    bool copies;
+    bool is_copy;
 };
 
 struct session {
     struct opencl cl;
     struct device_facts facts;
     cl_handle context, queue;
-    const char *kernels;
+    const char *kernels; /* the folder of the .cl files */
     struct program program[PROGRAMS_MAX];
     struct launch *launch;
-    int launches, room;
-    size_t scratch_bytes[SCRATCHES], scratch_taken[SCRATCHES];
-    cl_handle scratch[SCRATCHES], image;
+    int launches, launch_room;
+    size_t scratch_bytes[SCRATCH_SLOTS], scratch_allocated[SCRATCH_SLOTS];
+    cl_handle scratch[SCRATCH_SLOTS];
     struct tuned *tuned;
     int tuned_count;
-    struct note *note;
-    int notes, note_room;
-    struct fault fault; /* of what goes wrong while a plan runs */
+    struct timed_command *timed;
+    int timed_count, timed_room;
+    struct fault fault; /* of a call that failed while a plan runs */
     cl_handle (*memory_of)(void *owner, const struct tensor *tensor);
     void *owner;
 };
 
+struct matmul;
+
 bool session_open(struct session *session, const struct device_settings *settings,
                   struct fault *fault);
 
-/* The refusal of a call that failed. */
-bool session_refuse(const struct session *session, const char *what, int32_t status,
-                    struct fault *fault);
+/* Sets the fault of an OpenCL call that failed; always false. */
+bool session_fault(const struct session *session, const char *call, int32_t status,
+                   struct fault *fault);
 
+/* Allocates a buffer on the device; NULL: fault. */
 cl_handle session_buffer(struct session *session, size_t bytes, struct fault *fault);
 
-/* Appends the launches of an operation; false: fault. *lacking: the table has none for it. */
-bool session_prepare(struct session *session, const struct op *op, bool *lacking,
-                     struct fault *fault);
+/* Appends the launches of an operation; false: fault. *lacking: the backend cannot run it. */
+bool session_add_op(struct session *session, const struct op *op, bool *lacking,
+                    struct fault *fault);
 
-/* Appends those of a product done in a way; NULL: the way that suits it best. */
-bool session_multiply(struct session *session, const struct product *product, const char *way,
-                      const char *numbers, struct fault *fault);
+/* Appends the launches of a product by the named variant (launch.h). */
+bool session_add_matmul(struct session *session, const struct matmul *matmul, const char *variant,
+                        const char *params, struct fault *fault);
+bool matmul_variant_exists(const char *name);
 
-/* Takes the memory for in between, once all launches are known, and sets it as their argument. */
-bool session_take_scratch(struct session *session, struct fault *fault);
+/* Allocates scratch memory, once all launches are known, and sets it as their argument. */
+bool session_allocate_scratch(struct session *session, struct fault *fault);
 
-/* Enqueues one launch. */
+/* Enqueues one launch; op and exec may be NULL where no argument changes per step. */
 void session_launch(struct session *session, struct launch *launch, const struct op *op,
-                    const struct scene *scene);
+                    const struct exec_context *exec);
 
-/* Copies to the device, or from it; waits for it if asked to. */
-void session_copy(struct session *session, cl_handle memory, void *host, size_t bytes, bool there,
-                  bool wait, enum phase phase);
+/* Enqueues a copy to the device or from it, and waits for it if `wait`. */
+void session_copy(struct session *session, cl_handle memory, void *host, size_t bytes,
+                  bool to_device, bool wait, enum phase phase);
 
 void session_wait(struct session *session);
-void session_tell(struct session *session, struct device_tally *tally);
+/* Sums the timestamps of all commands since the last call. */
+void session_collect_times(struct session *session, struct device_times *times);
 
-/* Reads a tuning file (runner.h). */
+/* Reads a tuning file (runner.h); false: fault. */
 bool tuned_read(struct session *session, const char *path, struct fault *fault);
 
-/* Reads the words of one record, cutting them where they lie: M N K TA TB WAY [NAME=VALUE ...]. */
-bool tuned_record(char *text, struct tuned *tuned);
+/* Parses M N K TA TB VARIANT [NAME=VALUE ...], ending words where they are; false: malformed. */
+bool tuned_parse(char *text, struct tuned *tuned);
 
-/* The record nearest to a product, or NULL. */
-const struct tuned *tuned_for(const struct session *session, const struct product *product);
+/* The record that is nearest to a product in size, with the same transposes; NULL: none. */
+const struct tuned *tuned_for(const struct session *session, const struct matmul *matmul);
 
 #endif

@@ -1,36 +1,52 @@
-/* tuned.c - the tuning file: which way to multiply, with which numbers, was fastest on this device.
+/* tuning_file.c - reads the tuning file: the fastest matmul variant and parameters per shape.
  *
- * The one rule: it holds for the device and driver that it names, and is refused on any other. */
-#include "session.h"
+ * The one rule: the file is valid for the device and driver that it names, and refused for
+ * others. */
+#include "launch.h"
 
 #ifndef RUNNER_STATIC
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../runner/system.h"
+#include "../os.h"
 
 enum { TUNED_BYTES_MAX = 1 << 20, NUMBERS = 5 };
 
-static bool refuse(struct fault *fault, const char *path, int line, const char *what) {
-    return fault_say(fault, RUNNER_UNSUPPORTED, "%.160s, line %d: %s; tune again", path, line,
-                     what);
+static bool refuse(struct fault *fault, const char *path, int line, const char *problem) {
+    return fault_set(fault, STATUS_UNSUPPORTED, "%.160s, line %d: %s; tune again", path, line,
+                     problem);
 }
 
-/* The text behind the first word of a line, if that is `name`. */
+/* The text after the first word of a line, if that word is `name`. */
 static const char *after(const char *line, const char *name) {
     size_t length = strlen(name);
     return strncmp(line, name, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
 }
 
-static bool is_this_device(const struct opencl_device *device, const char *said) {
+static bool is_this_device(const struct opencl_device *device, const char *named) {
     char ours[3 * OPENCL_TEXT_BYTES];
-    compose(ours, sizeof ours, "%s\t%s\t%s", device->name, device->version, device->driver);
-    return strcmp(ours, said) == 0;
+    format_text(ours, sizeof ours, "%s\t%s\t%s", device->name, device->version, device->driver);
+    return strcmp(ours, named) == 0;
 }
 
-/* M N K TA TB WAY [NAME=VALUE ...]; the words stay where they lie. */
-bool tuned_record(char *text, struct tuned *tuned) {
+/* Whether all words are NAME=DIGITS, as -D options and launch_matmul.c need them. */
+static bool are_params(const char *text) {
+    while (*text != '\0') {
+        size_t name = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        size_t digits = text[name] == '=' ? strspn(text + name + 1, "0123456789") : 0;
+        if (name == 0 || name >= PARAM_NAME_BYTES || digits == 0 || digits > 6) {
+            return false;
+        }
+        text += name + 1 + digits;
+        if (*text != '\0' && *text++ != ' ') {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool tuned_parse(char *text, struct tuned *tuned) {
     char *word[NUMBERS + 1], *at = text;
     double number[NUMBERS];
     for (int i = 0; i <= NUMBERS; i++) {
@@ -47,22 +63,29 @@ bool tuned_record(char *text, struct tuned *tuned) {
             return false;
         }
     }
-    *tuned = (struct tuned){(int32_t)number[0], (int32_t)number[1], (int32_t)number[2],
-                            number[3] != 0,     number[4] != 0,     word[NUMBERS],
-                            at};
-    return recipe_is_way(tuned->way);
+    *tuned = (struct tuned){
+        .m = (int32_t)number[0],
+        .n = (int32_t)number[1],
+        .k = (int32_t)number[2],
+        .transpose_a = number[3] != 0,
+        .transpose_b = number[4] != 0,
+        .variant = word[NUMBERS],
+        .params = at,
+    };
+    return matmul_variant_exists(tuned->variant) && are_params(tuned->params);
 }
 
 bool tuned_read(struct session *session, const char *path, struct fault *fault) {
     size_t size = 0;
-    char *text = read_whole(path, TUNED_BYTES_MAX, &size);
+    char *text = read_file(path, TUNED_BYTES_MAX, &size);
     if (text == NULL || size == 0 || text[size - 1] != '\n') {
-        return refuse(fault, path, 1, "there is no tuning file, or half of one");
+        return refuse(fault, path, 1, "the tuning file is missing or incomplete");
     }
     text[size - 1] = '\0';
     session->tuned = calloc(size / 10 + 1, sizeof *session->tuned);
     if (session->tuned == NULL) {
-        return fault_say(fault, RUNNER_OUT_OF_MEMORY, "no memory for the tuning file");
+        return fault_set(fault, STATUS_OUT_OF_MEMORY,
+                         "not enough memory for the tuning file; close other programs");
     }
     int number = 1;
     for (char *line = text, *next; line != NULL; line = next, number++) {
@@ -72,35 +95,36 @@ bool tuned_read(struct session *session, const char *path, struct fault *fault) 
         }
         const char *device = after(line, "device"), *record = after(line, "sgemm");
         if (number == 1 && strcmp(line, "farmhand-tuned 2") != 0) {
-            return refuse(fault, path, number, "this is no tuning file");
+            return refuse(fault, path, number, "this is not a tuning file");
         }
         if (number == 2 && (device == NULL || !is_this_device(&session->facts.device, device))) {
-            return refuse(fault, path, number, "it is for another device or driver");
+            return refuse(fault, path, number, "the file is for another device or driver");
         }
-        if (record != NULL && !tuned_record(line + (record - line),
-                                            &session->tuned[session->tuned_count++])) {
-            return refuse(fault, path, number, "this is no record of a product");
+        if (record != NULL &&
+            !tuned_parse(line + (record - line), &session->tuned[session->tuned_count++])) {
+            return refuse(fault, path, number, "this is not a record of a matrix product");
         }
     }
-    return number > 2 || refuse(fault, path, number, "it does not name its device");
+    return number > 2 || refuse(fault, path, number, "the file does not name its device");
 }
 
-/* How many times larger one is than the other. */
-static double apart(int32_t one, int32_t other) {
+/* How many times larger the larger one is. */
+static double size_ratio(int32_t one, int32_t other) {
     return one > other ? (double)one / other : (double)other / one;
 }
 
-const struct tuned *tuned_for(const struct session *session, const struct product *product) {
+const struct tuned *tuned_for(const struct session *session, const struct matmul *matmul) {
     const struct tuned *nearest = NULL;
-    double least = 0;
+    double nearest_distance = 0;
     for (int i = 0; i < session->tuned_count; i++) {
         const struct tuned *tuned = &session->tuned[i];
-        double distance = apart(tuned->m, product->m) * apart(tuned->n, product->n) *
-                          apart(tuned->k, product->k);
-        if (tuned->turned_a == product->turned_a && tuned->turned_b == product->turned_b &&
-            (nearest == NULL || distance < least)) {
+        double distance = size_ratio(tuned->m, matmul->m) * size_ratio(tuned->n, matmul->n) *
+                          size_ratio(tuned->k, matmul->k);
+        if (tuned->transpose_a == matmul->transpose_a &&
+            tuned->transpose_b == matmul->transpose_b &&
+            (nearest == NULL || distance < nearest_distance)) {
             nearest = tuned;
-            least = distance;
+            nearest_distance = distance;
         }
     }
     return nearest;

@@ -1,0 +1,323 @@
+/* launch_matmul.c - matrix products: linear layers, their biases, and the variants of sgemm.cl.
+ *
+ * A variant is one of the kernels of sgemm.cl with its parameters (MR, NR, TILE ...), which are
+ * either the defaults below or those of a tuning file. */
+#include "launch.h"
+
+#ifndef RUNNER_STATIC
+
+#include <string.h>
+
+#define SGEMM "sgemm.cl"
+
+/* ---- parameters of a variant: "NAME=VALUE NAME=VALUE ..." ---- */
+
+/* Reads the decimal digits of a value; at most 2^24. */
+static int64_t parse_value(const char *digit) {
+    int64_t value = 0;
+    for (; *digit >= '0' && *digit <= '9' && value < 1 << 24; digit++) {
+        value = value * 10 + (*digit - '0');
+    }
+    return value;
+}
+
+/* The value of a parameter, or `otherwise` where it is not given. */
+static int64_t find_param(const char *params, const char *name, int64_t otherwise) {
+    size_t length = strlen(name);
+    for (const char *at = params; *at != '\0'; at++) {
+        if ((at == params || at[-1] == ' ') && strncmp(at, name, length) == 0 &&
+            at[length] == '=') {
+            return parse_value(at + length + 1);
+        }
+    }
+    return otherwise;
+}
+
+/* A parameter that the kernel is built with. */
+static int64_t param(struct launcher *to, const char *params, const char *name, int64_t otherwise) {
+    int64_t value = find_param(params, name, otherwise);
+    define(to, name, value);
+    return value;
+}
+
+/* The same for a size, which must be positive. */
+static int64_t size_param(struct launcher *to, const char *params, const char *name,
+                          int64_t otherwise) {
+    int64_t value = param(to, params, name, otherwise);
+    if (value < 1) {
+        fault_set(to->fault, STATUS_UNSUPPORTED,
+                  "the matmul parameter %s must be at least 1; tune again", name);
+    }
+    return max_i64(value, 1);
+}
+
+/* The shape of a work group is a property of the launch: programs that differ in nothing else are
+ * the same program. */
+static bool is_group_param(const char *word) {
+    return strncmp(word, "GX=", 3) == 0 || strncmp(word, "GY=", 3) == 0;
+}
+
+static struct grid in_param_groups(struct grid grid, const char *params, int64_t x, int64_t y) {
+    return in_groups(grid, find_param(params, "GX", x), find_param(params, "GY", y), 1);
+}
+
+/* Defines the parameters of a tuning file that the variant does not name, such as WIDE or DEEP. */
+static void define_others(struct launcher *to, const char *params) {
+    for (const char *word = params; *word != '\0';) {
+        char name[PARAM_NAME_BYTES] = "", option[PARAM_NAME_BYTES + 4];
+        size_t length = strcspn(word, "=");
+        memcpy(name, word, length); /* read_tuned() limits the length */
+        format_text(option, sizeof option, "-D%s=", name);
+        if (!is_group_param(word) && strstr(to->defines, option) == NULL) {
+            define(to, name, parse_value(word + length + 1));
+        }
+        word += strcspn(word, " ");
+        word += strspn(word, " ");
+    }
+}
+
+/* ---- variants ---- */
+
+/* Arguments of the kernels that read A and B where they are. */
+#define MATRICES(p)                                                                                \
+    INT((p)->m), INT((p)->n), INT((p)->k), BUFFER((p)->a), INT((p)->lda), BUFFER((p)->b),          \
+        INT((p)->ldb), BUFFER((p)->c), INT((p)->ldc)
+
+static bool vector_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    define_others(to, params);
+    return LAUNCH(to, SGEMM, "sgemm_vector", grid2(div_up(p->n, 4), p->m), MATRICES(p));
+}
+
+static bool tiled_vector_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    int64_t tile = size_param(to, params, "TILE", 16);
+    define_others(to, params);
+    return LAUNCH(to, SGEMM, "sgemm_tiled_vector",
+                  in_groups(grid2(div_up(p->n, 4), p->m), div_up(tile, 4), tile, 1), MATRICES(p));
+}
+
+static bool direct_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    int64_t mr = size_param(to, params, "MR", 4), nr = size_param(to, params, "NR", 16);
+    define_others(to, params);
+    return LAUNCH(to, SGEMM, "sgemm_direct",
+                  in_param_groups(grid2(div_up(p->n, nr), div_up(p->m, mr)), params, 1, 1),
+                  MATRICES(p));
+}
+
+static bool dots_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    int64_t mr = size_param(to, params, "MR", 3), nc = size_param(to, params, "NC", 4);
+    define_others(to, params);
+    return LAUNCH(to, SGEMM, "sgemm_dots",
+                  in_param_groups(grid2(div_up(p->n, nc), div_up(p->m, mr)), params, 1, 1),
+                  MATRICES(p));
+}
+
+static bool packed_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    int64_t mr = size_param(to, params, "MR", 6), nr = size_param(to, params, "NR", 16);
+    int64_t panels_per_item = size_param(to, params, "PANELS", 4);
+    bool packs_a = param(to, params, "PACK_A", 1) != 0;
+    int64_t row_panels = div_up(p->m, mr), column_panels = div_up(p->n, nr);
+    define_others(to, params);
+    if (!scratch(to, SLOT_B, mul_saturated(column_panels * nr, p->k)) ||
+        (packs_a && !scratch(to, SLOT_A, mul_saturated(row_panels * mr, p->k)))) {
+        return false;
+    }
+    if (packs_a && !LAUNCH(to, SGEMM, "pack_a", grid2(p->k, row_panels), INT(p->m), INT(p->k),
+                           BUFFER(p->a), INT(p->lda), SCRATCH(SLOT_A))) {
+        return false;
+    }
+    struct arg a = packs_a ? SCRATCH(SLOT_A) : BUFFER(p->a);
+    struct grid grid = grid2(div_up(row_panels, panels_per_item), column_panels);
+    return LAUNCH(to, SGEMM, "pack_b", grid2(p->k, column_panels), INT(p->n), INT(p->k),
+                  BUFFER(p->b), INT(p->ldb), SCRATCH(SLOT_B)) &&
+           LAUNCH(to, SGEMM, "sgemm_packed", in_param_groups(grid, params, 1, 1), INT(p->m),
+                  INT(p->n), INT(p->k), a, INT(p->lda), SCRATCH(SLOT_B), BUFFER(p->c), INT(p->ldc));
+}
+
+static bool half_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    int64_t mr = size_param(to, params, "MR", 6), nr = size_param(to, params, "NR", 16);
+    int64_t row_panels = div_up(p->m, mr), column_panels = div_up(p->n, nr);
+    define_others(to, params);
+    return scratch(to, SLOT_A, div_up(mul_saturated(row_panels * mr, p->k), 2)) &&
+           scratch(to, SLOT_B, div_up(mul_saturated(column_panels * nr, p->k), 2)) &&
+           LAUNCH(to, SGEMM, "pack_a_half", grid2(p->k, row_panels), INT(p->m), INT(p->k),
+                  BUFFER(p->a), INT(p->lda), SCRATCH(SLOT_A)) &&
+           LAUNCH(to, SGEMM, "pack_b_half", grid2(p->k, column_panels), INT(p->n), INT(p->k),
+                  BUFFER(p->b), INT(p->ldb), SCRATCH(SLOT_B)) &&
+           LAUNCH(to, SGEMM, "sgemm_half",
+                  in_param_groups(grid2(row_panels, column_panels), params, 1, 1), INT(p->m),
+                  INT(p->n), INT(p->k), SCRATCH(SLOT_A), SCRATCH(SLOT_B), BUFFER(p->c),
+                  INT(p->ldc));
+}
+
+static bool image_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    struct session *session = to->session;
+    int64_t mr = size_param(to, params, "MR", 8), width = div_up(p->n, 4);
+    int32_t status = 0;
+    const struct cl_image_format format = {CL_RGBA, CL_FLOAT};
+    const struct cl_image_desc shape = {
+        .type = CL_MEM_OBJECT_IMAGE2D, .width = (size_t)width, .height = (size_t)p->k};
+    define_others(to, params);
+    cl_handle image = session->cl.CreateImage(session->context, CL_MEM_READ_WRITE, &format, &shape,
+                                              NULL, &status);
+    if (image == NULL) {
+        return fault_set(to->fault, STATUS_UNSUPPORTED,
+                         "%s has no image of %lld x %d pixels (OpenCL error %d); tune again",
+                         session->facts.device.name, (long long)width, p->k, (int)status);
+    }
+    return LAUNCH(to, SGEMM, "image_of_b", grid2(width, p->k), INT(p->n), INT(p->k), BUFFER(p->b),
+                  INT(p->ldb), IMAGE(image)) &&
+           LAUNCH(to, SGEMM, "sgemm_image",
+                  in_param_groups(grid2(width, div_up(p->m, mr)), params, 8, 1), INT(p->m),
+                  INT(p->n), INT(p->k), BUFFER(p->a), INT(p->lda), IMAGE(image), BUFFER(p->c),
+                  INT(p->ldc));
+}
+
+typedef bool variant_function(struct launcher *to, const struct matmul *p, const char *params);
+
+static const struct {
+    char name[16];
+    variant_function *launch;
+} VARIANTS[] = {
+    {"vector", vector_variant}, {"tiled_vector", tiled_vector_variant},
+    {"direct", direct_variant}, {"dots", dots_variant},
+    {"packed", packed_variant}, {"half", half_variant},
+    {"image", image_variant},
+};
+
+static variant_function *find_variant(const char *name) {
+    for (size_t i = 0; i < sizeof VARIANTS / sizeof *VARIANTS; i++) {
+        if (strcmp(VARIANTS[i].name, name) == 0) {
+            return VARIANTS[i].launch;
+        }
+    }
+    return NULL;
+}
+
+bool matmul_variant_exists(const char *name) { return find_variant(name) != NULL; }
+
+/* A rule of thumb where nothing was tuned: register tiles for CPUs, local memory tiles for other
+ * devices that have room for them. */
+static const char *usual_variant(const struct session *session, const struct matmul *p) {
+    const struct opencl_device *device = &session->facts.device;
+    if (device->type & CL_DEVICE_TYPE_CPU) {
+        int64_t macs = (int64_t)p->m * p->n * p->k;
+        if (!p->transpose_b) {
+            return macs <= 192 * 192 * 192 ? "direct" : "packed";
+        }
+        bool small = p->m <= 128 || p->n <= 128;
+        return small && !p->transpose_a ? "dots" : "packed";
+    }
+    return device->max_group >= 64 && device->local_bytes >= 2048 ? "tiled_vector" : "vector";
+}
+
+bool launch_matmul(struct launcher *to, const struct matmul *matmul, const char *variant,
+                   const char *params) {
+    const struct tuned *tuned = variant == NULL ? tuned_for(to->session, matmul) : NULL;
+    if (tuned != NULL) {
+        variant = tuned->variant;
+        params = tuned->params;
+        to->session->facts.tuned++;
+    }
+    if (variant == NULL) {
+        variant = usual_variant(to->session, matmul);
+    }
+    define(to, "TA", matmul->transpose_a);
+    define(to, "TB", matmul->transpose_b);
+    bool launched = find_variant(variant)(to, matmul, params);
+    clear_defines(to);
+    return launched;
+}
+
+/* ---- operations ---- */
+
+static int64_t columns_of(const struct tensor *x) { return x->rank > 0 ? x->dim[x->rank - 1] : 1; }
+
+bool matmul_of(struct matmul *matmul, const struct tensor *a, bool transpose_a,
+               const struct tensor *b, bool transpose_b, const struct tensor *c,
+               struct fault *fault) {
+    if (a->count > INT32_MAX || b->count > INT32_MAX || c->count > INT32_MAX) {
+        return fault_set(fault, STATUS_UNSUPPORTED,
+                         "a matrix product is too large for the device; use a smaller batch");
+    }
+    int64_t lda = columns_of(a), ldc = columns_of(c);
+    *matmul = (struct matmul){
+        .a = a,
+        .b = b,
+        .c = c,
+        .m = (int32_t)(c->count / ldc),
+        .n = (int32_t)ldc,
+        .k = (int32_t)(transpose_a ? a->count / lda : lda),
+        .lda = (int32_t)lda,
+        .ldb = (int32_t)columns_of(b),
+        .ldc = (int32_t)ldc,
+        .transpose_a = transpose_a,
+        .transpose_b = transpose_b,
+    };
+    return true;
+}
+
+static bool multiply(struct launcher *to, const struct tensor *a, bool transpose_a,
+                     const struct tensor *b, bool transpose_b, const struct tensor *c) {
+    struct matmul matmul;
+    return matmul_of(&matmul, a, transpose_a, b, transpose_b, c, to->fault) &&
+           launch_matmul(to, &matmul, NULL, "");
+}
+
+static bool sgemm(struct launcher *to, const struct op *op) {
+    return multiply(to, op->in[0], op->i[0] != 0, op->in[1], op->i[1] != 0, op->out[0]);
+}
+
+static bool add_bias(struct launcher *to, const struct tensor *bias, const struct tensor *y,
+                     int64_t channels, int64_t pixels) {
+    return LAUNCH(to, "shape_ops.cl", "add_bias", grid1(y->count), INT(y->count), INT(channels),
+                  INT(pixels), BUFFER(bias), BUFFER(y));
+}
+
+static bool linear_forward(struct launcher *to, const struct op *op) {
+    const struct tensor *y = op->out[0], *bias = op->ins > 2 ? op->in[2] : NULL;
+    return multiply(to, op->in[0], false, op->in[1], true, y) &&
+           (bias == NULL || add_bias(to, bias, y, columns_of(y), 1));
+}
+
+static bool linear_weight_gradient(struct launcher *to, const struct op *op) {
+    return multiply(to, op->in[1], true, op->in[0], false, op->out[0]);
+}
+
+static bool linear_input_gradient(struct launcher *to, const struct op *op) {
+    return multiply(to, op->in[1], false, op->in[0], false, op->out[0]);
+}
+
+static bool row_bias_gradient(struct launcher *to, const struct op *op) {
+    const struct tensor *dy = op->in[0];
+    int64_t columns = columns_of(dy);
+    return LAUNCH(to, "reductions.cl", "row_bias_gradient", grid1(columns),
+                  INT(dy->count / columns), INT(columns), BUFFER(dy), BUFFER(op->out[0]));
+}
+
+static bool channel_bias(struct launcher *to, const struct op *op) {
+    const struct tensor *y = op->out[0];
+    return in_place(op->in[0], y) ? add_bias(to, op->in[1], y, y->dim[1], values_from_axis(y, 2))
+                                  : lacks(to);
+}
+
+static bool channel_bias_gradient(struct launcher *to, const struct op *op) {
+    const struct tensor *dy = op->in[0];
+    define(to, "GROUP", to->group);
+    return LAUNCH(to, "reductions.cl", "channel_bias_gradient",
+                  in_groups(grid1(mul_saturated(dy->dim[1], to->group)), to->group, 1, 1),
+                  INT(dy->dim[0]), INT(dy->dim[1]), INT(values_from_axis(dy, 2)), BUFFER(dy),
+                  BUFFER(op->out[0]));
+}
+
+const struct launch_entry matmul_launches[] = {
+    {"sgemm", sgemm, 0},
+    {"linear_forward", linear_forward, 0},
+    {"linear_weight_gradient", linear_weight_gradient, 0},
+    {"linear_input_gradient", linear_input_gradient, 0},
+    {"row_bias_gradient", row_bias_gradient, 0},
+    {"channel_bias", channel_bias, 0},
+    {"channel_bias_gradient", channel_bias_gradient, 0},
+    {"", NULL, 0},
+};
+
+#endif
