@@ -1,4 +1,4 @@
-"""python -m agent.virtual: the same as `farm virtual`."""
+"""`python -m agent.virtual` is `farm virtual` without the rest of the farm."""
 
 from agent.virtual.cli import virtual
 

@@ -1,13 +1,13 @@
-"""What a freshly booted phone says about itself: properties and settings.
+"""System properties and settings of a freshly booted phone.
 
-Kept in memory only: a phone that is switched off forgets everything but its profile.
+They live in memory only: a reboot resets them to what the profile says.
 """
 
-from agent.virtual.profiles import Profile
+from agent.virtual.profiles import PhoneProfile
 
 
-def boot_properties(profile: Profile, serial: str) -> dict[str, str]:
-    """getprop, as after boot."""
+def boot_properties(profile: PhoneProfile, serial: str) -> dict[str, str]:
+    """Return what `getprop` prints after boot."""
     properties = {
         "ro.serialno": serial,
         "ro.boot.serialno": serial,
@@ -40,7 +40,7 @@ def boot_properties(profile: Profile, serial: str) -> dict[str, str]:
 
 
 def boot_settings() -> dict[str, dict[str, str]]:
-    """settings, as a phone out of somebody's pocket has them."""
+    """Return what `settings list` prints on a phone in everyday use."""
     return {
         "global": {
             "adb_enabled": "1",

@@ -1,4 +1,4 @@
-"""`farm virtual`: list the profiles, keep phones up until told to stop."""
+"""`farm virtual`: lists profiles and runs virtual phones until interrupted."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,26 +6,39 @@ from typing import TYPE_CHECKING
 import click
 
 from agent.virtual.mischief.cli import mischief, mischief_options
-from agent.virtual.twin.cli import calibrate_command, foresee_command, predict_command
+from agent.virtual.twin.cli import calibrate_command, estimate_durations_command, predict_command
 
 if TYPE_CHECKING:
-    from agent.virtual.shelf import PhoneAddress, ShelfPlan
+    from agent.virtual.fleet_server import FleetConfig, PhoneAddress
 
 
 @click.group(name="virtual")
 def virtual() -> None:
-    """Phones that are not there: real ADB, modelled physics."""
+    """Run virtual phones: the real ADB protocol, simulated physics.
+
+    \b
+    Examples:
+      farm virtual list
+      farm virtual up meizu-16t --speed 50
+    """
 
 
 virtual.add_command(mischief)
 virtual.add_command(predict_command)
-virtual.add_command(foresee_command)
+virtual.add_command(estimate_durations_command)
 virtual.add_command(calibrate_command)
 
 
 @virtual.command(name="list")
 def list_profiles() -> None:
-    """List the models of phone."""
+    """List the phone models.
+
+    The last column says whether a model was calibrated to measurements or extrapolated.
+
+    \b
+    Example:
+      farm virtual list
+    """
     from agent.virtual.profiles import load_profile, profile_ids
 
     for profile_id in profile_ids():
@@ -34,24 +47,28 @@ def list_profiles() -> None:
         click.echo(
             f"{profile.id:<17} {profile.name:<20} {profile.soc:<9} {cores:<6} "
             f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock':<7} "
-            f"{profile.standing}"
+            f"{profile.calibration}"
         )
 
 
 @virtual.command()
-@click.argument("profiles", nargs=-1, metavar="[PROFILE[:MANNER]..[=SERIAL]]...")
-@click.option("--all", "everything", is_flag=True, help="One of every profile.")
+@click.argument("profiles", nargs=-1, metavar="[PROFILE[:VARIANT]..[=SERIAL]]...")
+@click.option("--all", "all_profiles", is_flag=True, help="Run one phone of every profile.")
 @click.option(
     "--fleet",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="TOML list of phones: profile, serial, count, speed, stock, userdebug, native.",
+    help="TOML file with [[phone]] tables: profile, serial, count, speed and variants.",
 )
-@click.option("--phones", type=click.IntRange(1, 1000), help="So many phones of mixed models.")
+@click.option("--phones", type=click.IntRange(1, 1000), help="Number of phones of mixed models.")
 @click.option(
-    "--count", default=1, show_default=True, type=click.IntRange(1, 300), help="Phones per profile."
+    "--count",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 300),
+    help="Number of phones per profile.",
 )
-@click.option("--stock", is_flag=True, help="Unrooted phones, as they are sold.")
-@click.option("--native", is_flag=True, help="Commands really run on this host; no physics.")
+@click.option("--stock", is_flag=True, help="Run all phones unrooted, as sold.")
+@click.option("--native", is_flag=True, help="Run all commands on this host, without physics.")
 @click.option(
     "--speed",
     default=1.0,
@@ -59,29 +76,34 @@ def list_profiles() -> None:
     type=click.FloatRange(0.01, 10_000),
     help="Model seconds per second.",
 )
-@click.option("--port-base", default=0, help="First port; ephemeral ports where absent.")
+@click.option("--port-base", default=0, help="First TCP port; 0 selects ephemeral ports.")
 @click.option(
     "--journal",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for what really happened.",
+    help="Directory for the phones' own event journals.",
 )
 @click.option(
     "--adb-key",
     "adb_keys",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="An adbkey.pub; hosts with another key are unauthorized.",
+    help="Public key (adbkey.pub) of a host that may connect; all others are unauthorized.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of noise and unit spread.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Random seed for noise and differences between units.",
+)
 @click.option(
     "--ready-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON, written once all phones listen; those it names listen where they did.",
+    help="Write phone addresses here when ready; existing entries keep their ports.",
 )
 @mischief_options
 def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     profiles: tuple[str, ...],
-    everything: bool,
+    all_profiles: bool,
     fleet: Path | None,
     phones: int | None,
     count: int,
@@ -96,62 +118,69 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     mischief_script: Path | None,
     control: Path | None,
 ) -> None:
-    """Run phones until interrupted; one line each: SERIAL PROFILE ADDRESS.
+    """Run phones until interrupted.
 
-    A MANNER is stock (no root), userdebug (adb root works) or native (commands really run here).
+    Prints SERIAL PROFILE ADDRESS of each phone.
+
+    A VARIANT is stock (no root), userdebug (adb root works) or native (commands run on this host).
+
+    \b
+    Examples:
+      farm virtual up meizu-16t xiaomi-mi-9:stock --speed 50
+      farm virtual up --fleet examples/virtual_lab.toml --mischief examples/mischief.toml
     """
     import asyncio
     from dataclasses import replace
 
+    from agent.virtual.fleet_server import FleetConfig, read_ports
+    from agent.virtual.phone_specs import draw_mixed_phones, parse_phone_words, read_fleet_file
     from agent.virtual.profiles import profile_ids
-    from agent.virtual.shelf import ShelfPlan, ports_of
-    from agent.virtual.specs import mixed, read_fleet, read_words
 
     try:
-        specs = read_words(profile_ids() if everything else profiles, count)
-        specs += read_fleet(fleet) if fleet else ()
-        specs += mixed(phones, seed) if phones else ()
+        specs = parse_phone_words(profile_ids() if all_profiles else profiles, count)
+        specs += read_fleet_file(fleet) if fleet else ()
+        specs += draw_mixed_phones(phones, seed) if phones else ()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if not specs:
         raise click.UsageError(
-            "name at least one profile, or say --all, --fleet FILE or --phones N; "
-            f"there are {', '.join(profile_ids())}"
+            "no phones given; name a profile or use --all, --fleet FILE or --phones N; "
+            f"profiles are {', '.join(profile_ids())}"
         )
-    plan = ShelfPlan((), 1, speed, port_base, journal, seed, specs, stock, native)
-    plan = replace(plan, mischief=mischief_script, control=control, adb_keys=adb_keys)
+    config = FleetConfig((), 1, speed, port_base, journal, seed, specs, stock, native)
+    config = replace(config, mischief=mischief_script, control=control, adb_keys=adb_keys)
     try:
-        plan = replace(plan, ports=ports_of(ready_file) if ready_file else {})
-        asyncio.run(_serve(plan, ready_file))
+        config = replace(config, ports=read_ports(ready_file) if ready_file else {})
+        asyncio.run(_serve(config, ready_file))
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 
 
-async def _serve(plan: "ShelfPlan", ready_file: Path | None) -> None:
+async def _serve(config: "FleetConfig", ready_file: Path | None) -> None:
     import asyncio
     import signal
 
-    from agent.virtual.shelf import Shelf, write_ready_file
+    from agent.virtual.fleet_server import FleetServer, write_ready_file
 
-    shelf = Shelf(plan)
-    told = asyncio.Event()
+    fleet = FleetServer(config)
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signal_number, stop_requested.set)
     try:
-        addresses = await shelf.start()
+        addresses = await fleet.start()
         for address in addresses:
-            click.echo(address.line())
+            click.echo(address.summary())
         if ready_file is not None:
             write_ready_file(ready_file, addresses)
-        click.echo(_how_to_connect(addresses), err=True)
-        await told.wait()
+        click.echo(_connect_hint(addresses), err=True)
+        await stop_requested.wait()
     finally:
-        await shelf.stop()
+        await fleet.stop()
 
 
-def _how_to_connect(addresses: "list[PhoneAddress]") -> str:
-    one = f"adb connect {addresses[0].address}"
+def _connect_hint(addresses: "list[PhoneAddress]") -> str:
+    command = f"adb connect {addresses[0].address}"
     if len(addresses) == 1:
-        return f"connect with: {one}"
-    return f"{len(addresses)} phones; connect each by its address: {one}"
+        return f"connect with: {command}"
+    return f"{len(addresses)} phones; connect each by its address: {command}"

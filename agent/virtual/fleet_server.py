@@ -1,6 +1,6 @@
-"""A shelf of phones in one process: start them, say where they listen, stop them.
+"""Runs a fleet of virtual phones in one process and says where each listens.
 
-Tests and demos take a whole shelf as a context manager, in a thread or as a process.
+Tests and demos run a whole fleet as a context manager, in a thread or in a child process.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from agent.virtual.adb.authority import PublicKey, read_public_key
-from agent.virtual.adb.server import PhoneServer
-from agent.virtual.mischief.control import ControlSocket
-from agent.virtual.mischief.director import Mischief
-from agent.virtual.phone import Phone
+from agent.virtual.adb.host_keys import AdbPublicKey, parse_public_key
+from agent.virtual.adb.phone_server import PhoneServer
+from agent.virtual.mischief.control_socket import ControlSocket
+from agent.virtual.mischief.fleet_injector import FleetInjector
+from agent.virtual.phone_specs import PhoneSpec, parse_phone_words
 from agent.virtual.profiles import load_profile
-from agent.virtual.specs import PhoneSpec, read_words
+from agent.virtual.virtual_phone import VirtualPhone
 
 _READY_S = 20.0
 _NATIVE_BOOT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class ShelfPlan:
-    """Which phones to put on the shelf: PROFILE[:MANNER]..[=SERIAL] words, or specs."""
+class FleetConfig:
+    """Which phones to run: PROFILE[:VARIANT]..[=SERIAL] words, or specs."""
 
     profiles: tuple[str, ...] = ()
     count: int = 1
@@ -38,52 +38,54 @@ class ShelfPlan:
     journal: Path | None = None
     seed: int = 0
     phones: tuple[PhoneSpec, ...] = ()
-    stock: bool = False  # all of them
+    stock: bool = False  # every phone of the fleet
     native: bool = False
-    mischief: Path | None = None  # a script of trouble
-    control: Path | None = None  # the folder of the socket that takes more of it
-    adb_keys: tuple[Path, ...] = ()  # hosts that may come in; without any, all may
-    ports: Mapping[str, int] = field(default_factory=dict)  # by serial; the rest as they come
+    mischief: Path | None = None  # path of a mischief script
+    control: Path | None = None  # directory of the socket that accepts more mischief
+    # public keys of the hosts that may connect; if empty, every host may
+    adb_keys: tuple[Path, ...] = ()
+    # port by serial number; the others get port_base or an ephemeral port
+    ports: Mapping[str, int] = field(default_factory=dict)
 
     def specs(self) -> tuple[PhoneSpec, ...]:
-        return (*read_words(self.profiles, self.count), *self.phones)
+        return (*parse_phone_words(self.profiles, self.count), *self.phones)
 
 
 @dataclass(frozen=True, slots=True)
 class PhoneAddress:
-    """Where a phone listens."""
+    """The address that a phone listens on."""
 
     serial: str
     profile: str
     address: str
 
-    def line(self) -> str:
+    def summary(self) -> str:
         return f"{self.serial} {self.profile} {self.address}"
 
 
-class Shelf:
-    """Running phones; lives in one event loop."""
+class FleetServer:
+    """The running phones, all in one event loop."""
 
-    def __init__(self, plan: ShelfPlan) -> None:
-        phones = [_phone(spec, plan) for spec in plan.specs()]
+    def __init__(self, config: FleetConfig) -> None:
+        phones = [_make_phone(spec, config) for spec in config.specs()]
         if len({phone.serial for phone in phones}) < len(phones):
-            raise ValueError("two phones would have the same serial")
+            raise ValueError("two phones have the same serial number; give each its own")
         ports = [
-            plan.ports.get(phone.serial, plan.port_base + index if plan.port_base else 0)
+            config.ports.get(phone.serial, config.port_base + index if config.port_base else 0)
             for index, phone in enumerate(phones)
         ]
         self.servers = [PhoneServer(phone, port) for phone, port in zip(phones, ports, strict=True)]
-        if keys := [_key(path) for path in plan.adb_keys]:
+        if keys := [_read_key(path) for path in config.adb_keys]:
             for server in self.servers:
-                server.authority.give(*keys)
-        self.mischief = Mischief(self.servers, plan.seed)
-        self._script = plan.mischief
-        self._control = ControlSocket(plan.control, self.mischief) if plan.control else None
+                server.host_keys.require_keys(*keys)
+        self.mischief = FleetInjector(self.servers, config.seed)
+        self._script = config.mischief
+        self._control = ControlSocket(config.control, self.mischief) if config.control else None
 
     async def start(self) -> list[PhoneAddress]:
         for server in self.servers:
             await server.start()
-        self.mischief.begin()
+        self.mischief.bind_to_running_loop()
         if self._script is not None:
             self.mischief.run_script(self._script)
         if self._control is not None:
@@ -100,84 +102,84 @@ class Shelf:
         await asyncio.gather(*(server.stop() for server in self.servers))
 
 
-def _key(path: Path) -> PublicKey:
-    key = read_public_key(path.read_bytes())
+def _read_key(path: Path) -> AdbPublicKey:
+    key = parse_public_key(path.read_bytes())
     if key is None:
-        raise ValueError(f"{path} is no public key of adb's; it is called adbkey.pub")
+        raise ValueError(f"{path} is not an adb public key; adb writes it to adbkey.pub")
     return key
 
 
-def _phone(spec: PhoneSpec, plan: ShelfPlan) -> Phone:
+def _make_phone(spec: PhoneSpec, config: FleetConfig) -> VirtualPhone:
     profile = load_profile(spec.profile)
-    if spec.stock or plan.stock:
+    if spec.stock or config.stock:
         profile = profile.model_copy(update={"rooted": False})
     if spec.userdebug:
         build = profile.build | {"ro.debuggable": "1", "ro.build.type": "userdebug"}
         profile = profile.model_copy(update={"build": build})
-    native = spec.native or plan.native
+    native = spec.native or config.native
     if native:
         profile = profile.model_copy(update={"rooted": False, "boot_s": _NATIVE_BOOT_S})
-    speed = spec.speed or plan.speed
-    seed = plan.seed if spec.seed is None else spec.seed
-    return Phone(profile, spec.unit, speed, seed, spec.serial, plan.journal, native)
+    speed = spec.speed or config.speed
+    seed = config.seed if spec.seed is None else spec.seed
+    return VirtualPhone(profile, spec.unit, speed, seed, spec.serial, config.journal, native)
 
 
 def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:
-    """Say in one stroke that all phones listen."""
-    aside = path.with_name(path.name + ".new")
-    aside.write_text(json.dumps([asdict(address) for address in addresses], indent=1) + "\n")
-    aside.replace(path)
+    """Write the addresses of all phones, atomically."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(json.dumps([asdict(address) for address in addresses], indent=1) + "\n")
+    temporary.replace(path)
 
 
-def ports_of(ready_file: Path) -> dict[str, int]:
-    """Where the phones of before listened, so that hosts find them again; nowhere if unknown."""
+def read_ports(ready_file: Path) -> dict[str, int]:
+    """Read the ports of an earlier start, so that hosts find the phones at the same addresses."""
     if not ready_file.exists():
         return {}
     try:
-        before = [PhoneAddress(**entry) for entry in json.loads(ready_file.read_text())]
-        return {phone.serial: int(phone.address.rpartition(":")[2]) for phone in before}
+        addresses = [PhoneAddress(**entry) for entry in json.loads(ready_file.read_text())]
+        return {phone.serial: int(phone.address.rpartition(":")[2]) for phone in addresses}
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{ready_file} is no list of phones: {error}") from error
+        raise ValueError(f"{ready_file} is not a list of phones: {error}") from error
 
 
 @contextmanager
-def shelf_in_thread(plan: ShelfPlan) -> Iterator[tuple[Shelf, list[PhoneAddress]]]:
-    """Phones in a thread of this process, for tests that look inside them."""
+def serve_fleet_in_thread(config: FleetConfig) -> Iterator[tuple[FleetServer, list[PhoneAddress]]]:
+    """Run phones in a thread of this process, for tests that inspect them."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="shelf", daemon=True)
+    thread = threading.Thread(target=loop.run_forever, name="fleet", daemon=True)
     thread.start()
 
-    async def build() -> tuple[Shelf, list[PhoneAddress]]:
-        shelf = Shelf(plan)
-        return shelf, await shelf.start()
+    async def start_fleet() -> tuple[FleetServer, list[PhoneAddress]]:
+        fleet = FleetServer(config)
+        return fleet, await fleet.start()
 
-    shelf, addresses = asyncio.run_coroutine_threadsafe(build(), loop).result(_READY_S)
+    fleet, addresses = asyncio.run_coroutine_threadsafe(start_fleet(), loop).result(_READY_S)
     try:
-        yield shelf, addresses
+        yield fleet, addresses
     finally:
-        asyncio.run_coroutine_threadsafe(shelf.stop(), loop).result(_READY_S)
+        asyncio.run_coroutine_threadsafe(fleet.stop(), loop).result(_READY_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_READY_S)
         loop.close()
 
 
 @contextmanager
-def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
-    """Phones in a process of their own, as `farm virtual up` starts them."""
-    with tempfile.TemporaryDirectory(prefix="shelf-") as folder:
+def serve_fleet_in_process(config: FleetConfig) -> Iterator[list[PhoneAddress]]:
+    """Run phones in a child process, as `farm virtual up` starts them."""
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
         ready = Path(folder) / "ready.json"
-        command = [sys.executable, "-m", "agent.virtual", "up", *plan.profiles]
-        command += ["--count", str(plan.count), "--speed", str(plan.speed)]
-        command += ["--seed", str(plan.seed), "--ready-file", str(ready)]
-        command += ["--stock"] * plan.stock + ["--native"] * plan.native
-        if plan.port_base:
-            command += ["--port-base", str(plan.port_base)]
-        if plan.journal is not None:
-            command += ["--journal", str(plan.journal)]
-        if plan.mischief is not None:
-            command += ["--mischief", str(plan.mischief)]
-        if plan.control is not None:
-            command += ["--control", str(plan.control)]
+        command = [sys.executable, "-m", "agent.virtual", "up", *config.profiles]
+        command += ["--count", str(config.count), "--speed", str(config.speed)]
+        command += ["--seed", str(config.seed), "--ready-file", str(ready)]
+        command += ["--stock"] * config.stock + ["--native"] * config.native
+        if config.port_base:
+            command += ["--port-base", str(config.port_base)]
+        if config.journal is not None:
+            command += ["--journal", str(config.journal)]
+        if config.mischief is not None:
+            command += ["--mischief", str(config.mischief)]
+        if config.control is not None:
+            command += ["--control", str(config.control)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
                 yield wait_until_ready(process, ready)
@@ -185,10 +187,10 @@ def shelf_process(plan: ShelfPlan) -> Iterator[list[PhoneAddress]]:
                 process.terminate()
 
 
-def wait_until_ready(process: "subprocess.Popen[bytes]", ready: Path) -> list[PhoneAddress]:
+def wait_until_ready(process: "subprocess.Popen[bytes]", ready_file: Path) -> list[PhoneAddress]:
     deadline = time.monotonic() + _READY_S
-    while not ready.exists():
+    while not ready_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the phones did not start (exit status {process.returncode})")
         time.sleep(0.01)
-    return [PhoneAddress(**entry) for entry in json.loads(ready.read_text())]
+    return [PhoneAddress(**entry) for entry in json.loads(ready_file.read_text())]

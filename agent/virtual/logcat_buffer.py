@@ -1,4 +1,4 @@
-"""What logcat shows: the last lines that anybody logged, and the next ones to those who wait."""
+"""The log buffer behind `logcat`: keeps the last lines and wakes readers that wait for more."""
 
 import asyncio
 from collections import deque
@@ -8,38 +8,38 @@ from datetime import UTC, datetime
 _LINES_MAX = 2000
 
 
-class LogBuffer:
-    """One phone's log."""
+class LogcatBuffer:
+    """The log of one phone."""
 
-    def __init__(self, wall: Callable[[], float]) -> None:
-        self._wall = wall
+    def __init__(self, wall_time: Callable[[], float]) -> None:
+        self._wall_time = wall_time
         self._lines: deque[str] = deque(maxlen=_LINES_MAX)
         self._count = 0
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
 
     def write(self, level: str, tag: str, text: str, pid: int = 1) -> None:
-        when = datetime.fromtimestamp(self._wall(), UTC).strftime("%m-%d %H:%M:%S.%f")[:-3]
+        when = datetime.fromtimestamp(self._wall_time(), UTC).strftime("%m-%d %H:%M:%S.%f")[:-3]
         for line in text.splitlines() or [""]:
             self._lines.append(f"{when} {pid:>5} {pid:>5} {level} {tag:<8}: {line}")
             self._count += 1
-        for future in self._waiting:
+        for future in self._waiters:
             if not future.done():
                 future.set_result(None)
-        self._waiting.clear()
+        self._waiters.clear()
 
     def clear(self) -> None:
         self._lines.clear()
 
-    def since(self, count: int) -> tuple[list[str], int]:
-        """Lines after so many, as far as they are kept, and how many there were by now."""
-        missing = min(self._count - count, len(self._lines))
-        return list(self._lines)[len(self._lines) - missing :], self._count
+    def lines_after(self, count: int) -> tuple[list[str], int]:
+        """Return the kept lines after the first `count`, and how many lines there were in total."""
+        available = min(self._count - count, len(self._lines))
+        return list(self._lines)[len(self._lines) - available :], self._count
 
-    async def wait(self) -> None:
-        """Until somebody logs."""
+    async def wait_for_line(self) -> None:
+        """Wait until the next line is written."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiters.add(future)
         try:
             await future
         finally:
-            self._waiting.discard(future)
+            self._waiters.discard(future)

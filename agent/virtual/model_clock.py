@@ -1,7 +1,9 @@
-"""The phone's time: a queue of events on a clock that runs `speed` times faster than ours.
+"""The phone's clock: a queue of scheduled actions in model time, `speed` times faster than the
+host.
 
-Everything on a phone happens at an exact model time, however late the host looks: catching up
-fires what is due in order, each at its own moment, so a busy host never bends a measurement.
+Every action runs at its exact model time, however late the host looks: catching up runs all due
+actions in order, each with `now` set to its own time. A busy host therefore never distorts a
+measurement.
 """
 
 import asyncio
@@ -11,117 +13,125 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# At high speed events are closer together than a host should wake up for; they fire in batches.
+# At high speed, actions are closer together than a host should wake up for; they run in batches.
 WAKE_EVERY_S = 0.1
-# Looks closer together than this, in host time, see the same moment.
+# Two reads of the clock within this host time return the same model time.
 SAME_MOMENT_S = 0.0002
 
 
 @dataclass(slots=True)
-class Event:
-    """Something that will happen at a model time, unless it is dropped first."""
+class ScheduledAction:
+    """An action that runs at a model time unless it is cancelled first."""
 
     when: float
     action: Callable[[], None]
-    prompt: bool
-    dropped: bool = False
+    wakes_host: bool
+    is_cancelled: bool = False
 
-    def drop(self) -> None:
-        self.dropped = True
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
-class Timeline:
-    """Model seconds since the phone came into being; a speed of 0 moves only by `advance`."""
+class ModelClock:
+    """Model seconds since the phone was created; with speed 0 only `advance` moves it."""
 
     def __init__(self, speed: float = 1.0) -> None:
         self.speed = speed
         self.now = 0.0
         self._host_start = time.monotonic()
-        self._queue: list[tuple[float, int, Event]] = []
-        self._orders = itertools.count()
-        self._firing = False
-        self._end = 0.0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._queue: list[tuple[float, int, ScheduledAction]] = []
+        self._sequence = itertools.count()
+        self._is_firing = False
+        self._fire_end = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
-    def peek(self) -> float:
-        """The model time it is, without letting anything happen."""
-        if self._firing or self.speed <= 0:
+    def current_time(self) -> float:
+        """Return the model time without running any action."""
+        if self._is_firing or self.speed <= 0:
             return self.now
         return (time.monotonic() - self._host_start) * self.speed
 
     def catch_up(self) -> float:
-        """Fire what is due by the host's clock; inside an event, time stands at the event."""
-        if not self._firing:
-            now = self.peek()
+        """Run what is due by the host's clock; inside an action, do nothing."""
+        if not self._is_firing:
+            now = self.current_time()
             if now - self.now > SAME_MOMENT_S * self.speed:
                 self._fire_until(now)
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Move a clock of speed 0 by hand."""
+        """Move a clock of speed 0."""
         self._fire_until(self.now + seconds)
 
-    def at(self, when: float, action: Callable[[], None], prompt: bool = False) -> Event:
-        """Plan an event; a prompt one wakes the host in time, others may wait for company."""
-        event = Event(max(when, self.now), action, prompt)
-        heapq.heappush(self._queue, (event.when, next(self._orders), event))
-        if not self._firing:
-            self._set_alarm(event)
+    def schedule(
+        self, when: float, action: Callable[[], None], wakes_host: bool = False
+    ) -> ScheduledAction:
+        """Schedule an action; with `wakes_host` the host wakes up in time, otherwise in a batch."""
+        event = ScheduledAction(max(when, self.now), action, wakes_host)
+        heapq.heappush(self._queue, (event.when, next(self._sequence), event))
+        if not self._is_firing:
+            self._set_timer(event)
         return event
 
-    def reach(self, when: float) -> bool:
-        """Inside an event: move straight on to a moment, if nothing else is due before it."""
-        if self._firing and when <= self._end and not (self._queue and self._queue[0][0] <= when):
+    def try_jump_to(self, when: float) -> bool:
+        """Inside an action, move the time forward if nothing else is due until then."""
+        if (
+            self._is_firing
+            and when <= self._fire_end
+            and not (self._queue and self._queue[0][0] <= when)
+        ):
             self.now = max(self.now, when)
             return True
         return False
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for model seconds to pass."""
+        """Wait until model seconds have passed."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         start = self.catch_up()
-        event = self.at(start + max(seconds, 0.0), lambda: settle_future(woken), prompt=True)
+        event = self.schedule(
+            start + max(seconds, 0.0), lambda: resolve_future(woken), wakes_host=True
+        )
         try:
             await woken
         finally:
-            event.drop()
+            event.cancel()
 
     def stop(self) -> None:
-        """Forget everything planned."""
+        """Cancel everything that is scheduled."""
         self._queue.clear()
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _fire_until(self, end: float) -> None:
-        self._firing = True
-        self._end = end
+        self._is_firing = True
+        self._fire_end = end
         queue = self._queue
         fired = False
         try:
             while queue and queue[0][0] <= end:
                 when, _, event = heapq.heappop(queue)
-                if not event.dropped:
+                if not event.is_cancelled:
                     self.now = max(self.now, when)
                     event.action()
                     fired = True
             self.now = max(self.now, end)
         finally:
-            self._firing = False
-        if fired or self._alarm is None:
-            self._plan_alarm()
+            self._is_firing = False
+        if fired or self._timer is None:
+            self._schedule_wakeup()
 
-    def _plan_alarm(self) -> None:
-        """Wake up for the next event; a prompt one behind others must not wait for company."""
-        while self._queue and self._queue[0][2].dropped:
+    def _schedule_wakeup(self) -> None:
+        """Set the timer for the next action, and for every one that must wake the host in time."""
+        while self._queue and self._queue[0][2].is_cancelled:
             heapq.heappop(self._queue)
         if self._queue:
-            self._set_alarm(self._queue[0][2])
+            self._set_timer(self._queue[0][2])
             for _, _, event in self._queue:
-                if event.prompt and not event.dropped:
-                    self._set_alarm(event)
+                if event.wakes_host and not event.is_cancelled:
+                    self._set_timer(event)
 
-    def _set_alarm(self, event: Event) -> None:
+    def _set_timer(self, event: ScheduledAction) -> None:
         if self.speed <= 0:
             return
         try:
@@ -129,18 +139,18 @@ class Timeline:
         except RuntimeError:
             return
         delay = self._host_start + event.when / self.speed - time.monotonic()
-        due = loop.time() + max(delay, 0.0 if event.prompt else WAKE_EVERY_S)
-        if self._alarm is None or due < self._alarm.when():
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm = loop.call_at(due, self._ring)
+        due = loop.time() + max(delay, 0.0 if event.wakes_host else WAKE_EVERY_S)
+        if self._timer is None or due < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(due, self._on_timer)
 
-    def _ring(self) -> None:
-        self._alarm = None
-        self._fire_until(self.peek())
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._fire_until(self.current_time())
 
 
-def settle_future(future: asyncio.Future[None]) -> None:
-    """Resolve a future that its waiter may have abandoned."""
+def resolve_future(future: asyncio.Future[None]) -> None:
+    """Resolve a future unless its waiter has given up."""
     if not future.done():
         future.set_result(None)

@@ -1,15 +1,15 @@
-"""Which phones a shelf holds: words on the command line, or a small TOML file, to specs.
+"""Which phones a fleet has: parses command-line words and fleet files into specs.
 
-A fleet file is a list of tables; every key but `profile` may be left out:
+A fleet file is a list of tables; every key except `profile` is optional:
 
     [[phone]]
     profile = "meizu-16t"
-    count = 3          # units of this model; the first is nominal, the others differ a little
-    serial = "LAB01"   # only where count is 1
-    speed = 100.0      # model seconds per second; the command line's where absent
-    stock = true       # as sold: no su, and nodes that a shell may not read
+    count = 3          # units of this model; the first is nominal, the others differ slightly
+    serial = "LAB01"   # only if count is 1
+    speed = 100.0      # model seconds per second; default: the command line's
+    stock = true       # as sold: no su, and nodes that the shell may not read
     userdebug = true   # adb root works
-    native = true      # commands really run on this host; no heat, clock or battery
+    native = true      # commands run on this host; no heat, clock or battery model
 """
 
 import tomllib
@@ -18,15 +18,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agent.virtual.fleet import make_fleet
+from agent.virtual.fleet_mix import make_fleet
 from agent.virtual.profiles import profile_ids
 
-_MANNERS = ("stock", "userdebug", "native")
+_VARIANTS = ("stock", "userdebug", "native")
 
 
 @dataclass(frozen=True, slots=True)
 class PhoneSpec:
-    """One phone to be."""
+    """One phone to create."""
 
     profile: str
     serial: str | None = None
@@ -38,7 +38,7 @@ class PhoneSpec:
     seed: int | None = None
 
 
-class _Entry(BaseModel):
+class _FleetEntry(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     profile: str
@@ -50,67 +50,69 @@ class _Entry(BaseModel):
     userdebug: bool = False
 
     @model_validator(mode="after")
-    def _one_serial_names_one_phone(self) -> "_Entry":
+    def _one_serial_names_one_phone(self) -> "_FleetEntry":
         if self.serial and self.count > 1:
-            raise ValueError(f"serial {self.serial} cannot name {self.count} phones")
+            raise ValueError(
+                f"serial '{self.serial}' cannot be used for {self.count} phones; set count = 1"
+            )
         return self
 
 
-class _Fleet(BaseModel):
+class _FleetFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    phone: list[_Entry] = Field(min_length=1)
+    phone: list[_FleetEntry] = Field(min_length=1)
 
 
-def read_words(words: tuple[str, ...], count: int = 1) -> tuple[PhoneSpec, ...]:
-    """Specs of PROFILE[:MANNER]..[=SERIAL] words, so many units of each."""
+def parse_phone_words(words: tuple[str, ...], count: int = 1) -> tuple[PhoneSpec, ...]:
+    """Parse PROFILE[:VARIANT]..[=SERIAL] words, each into `count` units."""
     specs: list[PhoneSpec] = []
     for word in words:
-        head, _, serial = word.partition("=")
-        name, *manners = head.split(":")
-        if strange := [manner for manner in manners if manner not in _MANNERS]:
-            raise ValueError(f"'{strange[0]}' is no manner of a phone; say {', '.join(_MANNERS)}")
-        chosen = {manner: manner in manners for manner in _MANNERS}
-        spec = PhoneSpec(known(name), serial or None, **chosen)
+        before_serial, _, serial = word.partition("=")
+        name, *variants = before_serial.split(":")
+        if unknown := [variant for variant in variants if variant not in _VARIANTS]:
+            raise ValueError(f"unknown variant '{unknown[0]}'; use {', '.join(_VARIANTS)}")
+        flags = {variant: variant in variants for variant in _VARIANTS}
+        spec = PhoneSpec(check_profile(name), serial or None, **flags)
         specs += [replace(spec, unit=unit) for unit in range(1, count + 1)]
     return tuple(specs)
 
 
-def read_fleet(path: Path) -> tuple[PhoneSpec, ...]:
-    """Specs of a fleet file; units of one model are counted through the whole file."""
+def read_fleet_file(path: Path) -> tuple[PhoneSpec, ...]:
+    """Read a fleet file; units of one model are numbered through the whole file."""
     try:
-        fleet = _Fleet.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        fleet = _FleetFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise ValueError(f"{path}: {_first_sentence(error)}") from None
+        raise ValueError(f"{path}: {_describe_error(error)}") from None
     units: dict[str, int] = {}
     specs: list[PhoneSpec] = []
     for entry in fleet.phone:
         for _ in range(entry.count):
             units[entry.profile] = unit = units.get(entry.profile, 0) + 1
-            name = known(entry.profile)
-            facts = entry.model_dump(exclude={"profile", "count"})
-            specs.append(PhoneSpec(name, unit=unit, **facts))
+            name = check_profile(entry.profile)
+            options = entry.model_dump(exclude={"profile", "count"})
+            specs.append(PhoneSpec(name, unit=unit, **options))
     return tuple(specs)
 
 
-def mixed(count: int, seed: int) -> tuple[PhoneSpec, ...]:
-    """So many phones in the mix one meets; none of them is the nominal unit of its model."""
+def draw_mixed_phones(count: int, seed: int) -> tuple[PhoneSpec, ...]:
+    """Draw phones in the mix of the field; none of them is the nominal unit of its model."""
     return tuple(
-        PhoneSpec(each.profile, each.serial, unit=2, seed=each.seed)
-        for each in make_fleet(count, seed)
+        PhoneSpec(phone.profile, phone.serial, unit=2, seed=phone.seed)
+        for phone in make_fleet(count, seed)
     )
 
 
-def known(name: str) -> str:
-    """The profile's name, if there is such a profile."""
+def check_profile(name: str) -> str:
+    """Return the name if a profile has it."""
     if name not in profile_ids():
-        raise ValueError(f"no profile '{name}'; there are {', '.join(profile_ids())}")
+        raise ValueError(f"unknown profile '{name}'; use one of {', '.join(profile_ids())}")
     return name
 
 
-def _first_sentence(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return f"{where}: {first['msg']}"
+        location = ".".join(str(part) for part in first["loc"])
+        return f"{location}: {first['msg']}"
     return str(error)

@@ -1,6 +1,6 @@
-"""The process table: who runs, under which user, on which cores, in which session.
+"""The process table of a phone: pid, parent, user, cores, session and state of every process.
 
-A process is killed by its number; what dies with a stream is decided by session alone.
+A process is killed by its pid; which processes die with an adb stream depends on the session alone.
 """
 
 import asyncio
@@ -9,14 +9,15 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.virtual.files.nodes import ROOT, SHELL
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.files.file_nodes import ROOT, SHELL
 
 FIRST_PID = 6000
 
 
 @dataclass(eq=False, slots=True)
 class Process:
-    """One process; `vacant` while a fork has not yet become a program."""
+    """One process; `awaiting_exec` after a fork until it has become a program."""
 
     pid: int
     parent: int
@@ -24,23 +25,26 @@ class Process:
     uid: int
     mask: int
     argv: list[str]
-    started: float
-    vacant: bool = False
-    ignores_hangup: bool = False
+    started_at: float
+    awaiting_exec: bool = False
+    ignores_sighup: bool = False
     status: int | None = None
     rss_kb: int = 3400
     swapped_kb: int = 0
-    threads: dict[int, int] = field(default_factory=dict)  # further threads and their masks
+    # thread id to affinity mask, for threads other than the first
+    threads: dict[int, int] = field(default_factory=dict)
     on_signal: Callable[[int], bool] | None = None
     on_end: Callable[[], None] | None = None
-    on_mask: Callable[[int], None] | None = None
-    work: "asyncio.Task[int] | None" = None
-    cpu_s: Callable[[], float] = float  # its time on cores so far; most have hardly any
+    on_mask_change: Callable[[int], None] | None = None
+    task: "asyncio.Task[int] | None" = None
+    cpu_s: Callable[[], float] = float  # CPU time so far; most processes use hardly any
     state: str = "S"
-    running_state: str = "S"  # what it goes back to after a stop
-    stopped: "asyncio.Event | None" = None  # set again by SIGCONT
+    state_before_stop: str = "S"  # restored by SIGCONT
+    # set by SIGCONT; None while the process is not stopped
+    resume_event: "asyncio.Event | None" = None
     on_pause: Callable[[bool], None] | None = None
-    pending: list[int] = field(default_factory=list)  # signals that came while it was stopped
+    # signals that arrived while it was stopped
+    pending_signals: list[int] = field(default_factory=list)
     nice: int = 0
     cpuset: str = "/"
 
@@ -50,20 +54,20 @@ class Process:
 
 
 class ProcessTable:
-    """Every process of one phone."""
+    """All processes of one phone."""
 
     def __init__(self, all_cores: int, now: Callable[[], float]) -> None:
         self.all_cores = all_cores
         self._now = now
         self._pids = itertools.count(FIRST_PID)
         self._running: dict[int, Process] = {}
-        self.witness: Callable[..., None] = _nobody
+        self.on_change: Callable[[JournalEvent, Process], None] = _ignore_event
         self.cpusets: dict[str, int] = {"/": all_cores}
-        self.clamps: dict[str, float] = {}  # uclamp.max by group, in per cent
-        self.current = 1  # who asks for /proc/self
+        self.uclamp_max: dict[str, float] = {}  # uclamp.max by cgroup, in per cent
+        self.current_pid = 1  # the process that /proc/self refers to
 
     def boot(self, services: tuple[str, ...]) -> None:
-        """Only init and its children run."""
+        """Start with init and its services only."""
         self._running.clear()
         self._add(Process(1, 0, 1, ROOT, self.all_cores, ["init"], self._now()))
         for service in services:
@@ -83,7 +87,9 @@ class ProcessTable:
                 del self._running[process.pid]
 
     def spawn(self, parent: Process | None, argv: list[str], uid: int | None = None) -> Process:
-        """A child that inherits user, mask and session; without a parent, a new session."""
+        """Create a child with the user, mask and session of its parent; without a parent, a new
+        session.
+        """
         pid = next(self._pids)
         if parent is None:
             adbd = next((p.pid for p in self._running.values() if p.name == "adbd"), 1)
@@ -99,42 +105,42 @@ class ProcessTable:
                 parent.mask,
                 argv,
                 self._now(),
-                ignores_hangup=parent.ignores_hangup,
+                ignores_sighup=parent.ignores_sighup,
                 nice=parent.nice,
                 cpuset=parent.cpuset,
             )
-        self.witness("process_start", process)
+        self.on_change(JournalEvent.PROCESS_START, process)
         return self._add(process)
 
-    def become(self, process: Process, argv: list[str], uid: int | None = None) -> None:
-        """exec: a process becomes another program."""
-        process.vacant = False
+    def exec_program(self, process: Process, argv: list[str], uid: int | None = None) -> None:
+        """Let a process become another program, as exec does."""
+        process.awaiting_exec = False
         process.argv = argv
         process.uid = process.uid if uid is None else uid
-        self.witness("process_exec", process)
+        self.on_change(JournalEvent.PROCESS_EXEC, process)
 
     def add_thread(self, process: Process, mask: int) -> int:
-        """One more thread of a process, with a mask of its own."""
+        """Add a thread with its own affinity mask; return its id."""
         tid = next(self._pids)
         process.threads[tid] = mask
         return tid
 
-    def allowed(self, process: Process) -> int:
-        """The cores that a process's cpuset leaves it."""
+    def allowed_mask(self, process: Process) -> int:
+        """Return the cores that the cpuset of a process allows."""
         return self.cpusets[process.cpuset]
 
     def set_mask(self, process: Process, mask: int) -> None:
         """Move a running process to other cores."""
         process.mask = mask
-        self.witness("affinity", process)
-        if process.on_mask is not None:
-            process.on_mask(mask)
+        self.on_change(JournalEvent.PROCESS_AFFINITY, process)
+        if process.on_mask_change is not None:
+            process.on_mask_change(mask)
 
-    def end(self, process: Process, status: int) -> None:
-        """Take a process out of the table; its orphans go to init."""
+    def end_process(self, process: Process, status: int) -> None:
+        """Remove a process from the table; init adopts its children."""
         if process.status is None:
             process.status = status
-            self.witness("process_stop", process)
+            self.on_change(JournalEvent.PROCESS_STOP, process)
         if process.on_end is not None:
             process.on_end()
         self._running.pop(process.pid, None)
@@ -148,52 +154,59 @@ class ProcessTable:
     def all(self) -> list[Process]:
         return sorted(self._running.values(), key=lambda process: process.pid)
 
-    def kill(self, process: Process, number: int) -> None:
-        """Deliver a signal: the process's own answer first, then the default one."""
-        if process.status is not None or number == 0 or process.pid < FIRST_PID:
+    def kill(self, process: Process, signal_number: int) -> None:
+        """Deliver a signal: first the handler of the process, then the default action."""
+        if process.status is not None or signal_number == 0 or process.pid < FIRST_PID:
             return
-        if process.stopped is not None and number not in (signal.SIGKILL, signal.SIGCONT):
-            process.pending.append(number)
+        if process.resume_event is not None and signal_number not in (
+            signal.SIGKILL,
+            signal.SIGCONT,
+        ):
+            process.pending_signals.append(signal_number)
             return
-        if number != signal.SIGKILL and process.on_signal is not None and process.on_signal(number):
+        if (
+            signal_number != signal.SIGKILL
+            and process.on_signal is not None
+            and process.on_signal(signal_number)
+        ):
             return
-        if number == signal.SIGHUP and process.ignores_hangup:
+        if signal_number == signal.SIGHUP and process.ignores_sighup:
             return
-        if number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGCONT):
-            self._pause(process, number != signal.SIGCONT)
+        if signal_number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGCONT):
+            self._pause(process, signal_number != signal.SIGCONT)
             return
-        if number in (signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG):
+        if signal_number in (signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG):
             return
-        self.end(process, 128 + number)
-        if process.work is not None:
-            process.work.cancel()
+        self.end_process(process, 128 + signal_number)
+        if process.task is not None:
+            process.task.cancel()
 
     def _pause(self, process: Process, stop: bool) -> None:
-        """SIGSTOP and SIGCONT: nothing of the process moves in between."""
-        if stop == (process.stopped is not None):
+        """Handle SIGSTOP and SIGCONT: a stopped process makes no progress."""
+        if stop == (process.resume_event is not None):
             return
         if stop:
-            process.stopped = asyncio.Event()
-            process.running_state, process.state = process.state, "T"
+            process.resume_event = asyncio.Event()
+            process.state_before_stop, process.state = process.state, "T"
         else:
-            assert process.stopped is not None
-            process.stopped.set()
-            process.stopped = None
-            process.state = process.running_state
+            assert process.resume_event is not None
+            process.resume_event.set()
+            process.resume_event = None
+            process.state = process.state_before_stop
         if process.on_pause is not None:
             process.on_pause(stop)
-        pending, process.pending = process.pending, []
-        for number in pending:
-            self.kill(process, number)
+        pending_signals, process.pending_signals = process.pending_signals, []
+        for signal_number in pending_signals:
+            self.kill(process, signal_number)
 
     def hang_up(self, session: int) -> None:
-        """A stream is gone: everybody in its session hears SIGHUP."""
+        """Send SIGHUP to every process of a session whose stream has closed."""
         for process in list(self._running.values()):
             if process.session == session:
                 self.kill(process, signal.SIGHUP)
 
     def kill_all(self) -> None:
-        """The phone goes down."""
+        """Kill everything, as a power-off does."""
         for process in list(self._running.values()):
             process.on_signal = None
             self.kill(process, signal.SIGKILL)
@@ -203,5 +216,5 @@ class ProcessTable:
         return process
 
 
-def _nobody(event: str, process: Process) -> None:
-    """Nobody looks."""
+def _ignore_event(event: JournalEvent, process: Process) -> None:
+    """Default callback: ignore."""

@@ -1,94 +1,102 @@
-"""From a command's name to what runs: a command of the phone, a pushed file, or an error.
+"""Finds what a command name runs: a built-in command, a pushed file, or an error.
 
-What the phone does not have fails loudly with 127 and is journalled, so that gaps show as gaps.
+A command that the phone does not have fails with status 127 and is journalled, so that gaps in the
+simulation are visible.
 """
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from agent.virtual.commands import COMMANDS
-from agent.virtual.commands.builtins import BUILTINS
-from agent.virtual.files.nodes import Directory, File
-from agent.virtual.processes import Process
-from agent.virtual.runner.program import RUNNER_MARK, runner
-from agent.virtual.shell.call import Call, Program, decode, encode, occupy
+from agent.virtual.commands.shell_builtins import BUILTINS
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.files.file_nodes import Directory, RegularFile
+from agent.virtual.process_table import Process
+from agent.virtual.runner.runner_program import RUNNER_MARK, run_runner
+from agent.virtual.shell.command_call import (
+    CommandCall,
+    CommandFunction,
+    decode,
+    encode,
+    run_as_process,
+)
 
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
 _SYSTEM_FOLDERS = ("/system/bin", "/system/xbin", "/vendor/bin", "/bin")
 _ELF = b"\x7fELF"
-# Tools bring a busybox of their own; its applets are the phone's commands here.
+# Some tools push their own busybox; its applets run as the phone's commands.
 _BUSYBOX_MARK = b"BusyBox v"
 
 
-class PhonePrograms:
-    """The phone's commands and whatever was pushed to it."""
+class ProgramLookup:
+    """Looks up the phone's commands and the files pushed to it."""
 
-    def find(self, shell: "Shell", name: str) -> Program:
-        """What a name runs; where there is mischief, as it lets it."""
+    def find(self, shell: "Shell", name: str) -> CommandFunction:
+        """Return the function behind a name, wrapped by the fault injector if there is one."""
         program = self._find(shell, name)
         mischief = shell.phone.mischief
-        return program if mischief is None else mischief.around(program)
+        return program if mischief is None else mischief.wrap_program(program)
 
-    def _find(self, shell: "Shell", name: str) -> Program:
+    def _find(self, shell: "Shell", name: str) -> CommandFunction:
         if "/" in name:
-            return _by_path(shell, name)
+            return _program_at_path(shell, name)
         if name == "toybox":
-            return toybox
-        return COMMANDS[name] if _has(shell, name) else _missing
+            return run_toybox
+        return COMMANDS[name] if _has_command(shell, name) else _report_missing
 
     def locate(self, shell: "Shell", name: str) -> str | None:
-        """What `command -v` and `which` answer."""
+        """Return what `command -v` and `which` print."""
         if "/" in name:
             return name if shell.phone.tree.exists(name, shell.cwd) else None
-        if not _has(shell, name):
+        if not _has_command(shell, name):
             return None
         return name if name in BUILTINS else f"/system/bin/{name}"
 
 
-def _has(shell: "Shell", name: str) -> bool:
+def _has_command(shell: "Shell", name: str) -> bool:
     return name in COMMANDS and (name != "su" or shell.phone.profile.rooted)
 
 
-def _by_path(shell: "Shell", name: str) -> Program:
+def _program_at_path(shell: "Shell", name: str) -> CommandFunction:
     folder, _, leaf = name.rpartition("/")
     if folder in _SYSTEM_FOLDERS and leaf in COMMANDS and leaf not in BUILTINS:
         return COMMANDS[leaf]
     try:
         node, path = shell.phone.tree.resolve(name, shell.process.uid, shell.cwd)
     except OSError:
-        return _missing
+        return _report_missing
     if isinstance(node, Directory):
-        return _refuse("can't execute: Is a directory")
-    # The sdcard is mounted noexec, whatever the mode says.
+        return _refusal("can't execute: Is a directory")
+    # The sdcard is mounted noexec, whatever the file mode says.
     if not node.allows(shell.process.uid, 1) or path.startswith("/storage"):
-        return _refuse("can't execute: Permission denied")
-    if not isinstance(node, File):
-        return _refuse("can't execute: Permission denied")
+        return _refusal("can't execute: Permission denied")
+    if not isinstance(node, RegularFile):
+        return _refusal("can't execute: Permission denied")
     if RUNNER_MARK in node.content:
-        return runner
+        return run_runner
     if _BUSYBOX_MARK in node.content:
-        return toybox
+        return run_toybox
     if node.content.startswith(_ELF):
         bits = 32 * node.content[4] if len(node.content) > 4 else 0
-        return _refuse(f"not executable: {bits}-bit ELF file")
-    return _script
+        return _refusal(f"not executable: {bits}-bit ELF file")
+    return _run_script
 
 
-def toybox(call: Call) -> "int | Awaitable[int]":
-    """One binary with many names: toybox NAME.., or a busybox that somebody pushed."""
+def run_toybox(call: CommandCall) -> "int | Awaitable[int]":
+    """Run an applet of toybox, or of a busybox that was pushed."""
     words = call.argv[1:]
     if not words:
-        call.say(" ".join(sorted(set(COMMANDS) - set(BUILTINS))) + "\n")
+        call.print(" ".join(sorted(set(COMMANDS) - set(BUILTINS))) + "\n")
         return 0
     if words[0] not in COMMANDS or words[0] == "su":
-        return call.complain(f"Unknown command {words[0]}", 127)
-    return COMMANDS[words[0]](Call(words, call.shell, call.process, call.streams))
+        return call.fail(f"Unknown command {words[0]}", 127)
+    return COMMANDS[words[0]](CommandCall(words, call.shell, call.process, call.streams))
 
 
-async def _script(call: Call) -> int:
-    """A pushed file without a header of another kind is a shell script."""
+async def _run_script(call: CommandCall) -> int:
+    """Run a pushed file that is neither a runner nor an ELF file as a shell script."""
     content = call.phone.tree.read(call.argv[0], call.uid, call.cwd)
 
     async def body(process: Process) -> int:
@@ -97,20 +105,20 @@ async def _script(call: Call) -> int:
         shell.arguments = call.argv[1:]
         return await shell.run_text(decode(content), call.streams)
 
-    return await occupy(call, ["/system/bin/sh", *call.argv], body)
+    return await run_as_process(call, ["/system/bin/sh", *call.argv], body)
 
 
-def _missing(call: Call) -> int:
-    call.phone.journal.write("unknown_command", argv=call.argv[:20], uid=call.uid)
+def _report_missing(call: CommandCall) -> int:
+    call.phone.journal.write(JournalEvent.UNKNOWN_COMMAND, argv=call.argv[:20], uid=call.uid)
     recent = call.phone.profile.sdk >= 29
-    why = "inaccessible or not found" if recent else "not found"
-    call.streams.stderr.write(encode(f"{call.shell.name}: {call.argv[0]}: {why}\n"))
+    reason = "inaccessible or not found" if recent else "not found"
+    call.streams.stderr.write(encode(f"{call.shell.name}: {call.argv[0]}: {reason}\n"))
     return 127
 
 
-def _refuse(why: str) -> Program:
-    def refused(call: Call) -> int:
-        call.streams.stderr.write(encode(f"{call.shell.name}: {call.argv[0]}: {why}\n"))
+def _refusal(reason: str) -> CommandFunction:
+    def refuse(call: CommandCall) -> int:
+        call.streams.stderr.write(encode(f"{call.shell.name}: {call.argv[0]}: {reason}\n"))
         return 126
 
-    return refused
+    return refuse

@@ -1,6 +1,6 @@
-"""One virtual phone: profile, time, silicon, processes, files and what it remembers.
+"""One virtual phone: profile, model clock, SoC, processes, files and framework state.
 
-It knows nothing of ADB; whoever serves it is told when it goes down and comes back.
+This module knows nothing of ADB; callbacks tell the server when the phone goes down.
 """
 
 import random
@@ -10,41 +10,46 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.virtual.files.cgroup_nodes import plant_cgroup_nodes
-from agent.virtual.files.cpu_nodes import plant_cpu_nodes
-from agent.virtual.files.gpu_nodes import plant_gpu_nodes
-from agent.virtual.files.nodes import ROOT, SHELL, constant, folder, live
-from agent.virtual.files.nodes import Link as FileLink
-from agent.virtual.files.power_nodes import plant_power_nodes
-from agent.virtual.files.proc_nodes import ProcSources, plant_proc_nodes
-from agent.virtual.files.rail_nodes import plant_rail_nodes
-from agent.virtual.files.seals import seal
-from agent.virtual.files.thermal_nodes import plant_thermal_nodes
-from agent.virtual.files.tree import FileTree
-from agent.virtual.journal import Journal
-from agent.virtual.logs import LogBuffer
-from agent.virtual.native.home import NativeHome, host_properties
-from agent.virtual.network import Network
+from agent.virtual.boot_state import boot_properties, boot_settings
+from agent.virtual.event_journal import EventJournal, JournalEvent
+from agent.virtual.files.cgroup_nodes import add_cgroup_nodes
+from agent.virtual.files.cpu_nodes import add_cpu_nodes
+from agent.virtual.files.file_nodes import (
+    ROOT,
+    SHELL,
+    SymbolicLink,
+    constant_node,
+    directory_node,
+    live_node,
+)
+from agent.virtual.files.file_tree import FileTree
+from agent.virtual.files.gpu_nodes import add_gpu_nodes
+from agent.virtual.files.power_nodes import add_power_nodes
+from agent.virtual.files.proc_nodes import ProcSources, add_proc_nodes
+from agent.virtual.files.rail_nodes import add_rail_nodes
+from agent.virtual.files.selinux import deny_to_shell
+from agent.virtual.files.thermal_nodes import add_thermal_nodes
+from agent.virtual.logcat_buffer import LogcatBuffer
+from agent.virtual.model_clock import ModelClock
+from agent.virtual.native.native_folder import NativeFolder, host_properties
 from agent.virtual.physics.soc import Soc
-from agent.virtual.processes import Process, ProcessTable
-from agent.virtual.profiles import Profile
-from agent.virtual.properties import boot_properties, boot_settings
-from agent.virtual.timeline import Timeline
+from agent.virtual.process_table import Process, ProcessTable
+from agent.virtual.profiles import PhoneProfile
 
 if TYPE_CHECKING:
-    from agent.virtual.mischief.imp import Imp
+    from agent.virtual.mischief.injector import PhoneInjector
 
-# What a phone may hold in files; it lives in our memory.
+# Storage of a phone; its files live in this process's memory.
 STORAGE_BYTES = 512 * 1024 * 1024
 _LINK_MODE = 0o120777
 
 
-class Phone:
-    """A phone that is switched on from the moment it exists."""
+class VirtualPhone:
+    """A phone; it is switched on as soon as it exists."""
 
     def __init__(
         self,
-        profile: Profile,
+        profile: PhoneProfile,
         unit: int = 1,
         speed: float = 1.0,
         seed: int = 0,
@@ -54,79 +59,82 @@ class Phone:
     ) -> None:
         self.profile = profile
         self.serial = serial or f"{'NATIVE' if native else profile.serial_prefix}{unit:04d}"
-        # Real programs know no other clock than ours.
-        self.timeline = Timeline(1.0 if native else speed)
-        self.native = NativeHome(lambda: self.properties) if native else None
-        self.journal = Journal(journal, self.serial, self.timeline.peek)
+        # Real programs only know the host's clock.
+        self.model_clock = ModelClock(1.0 if native else speed)
+        self.native = NativeFolder(lambda: self.properties) if native else None
+        self.journal = EventJournal(journal, self.serial, self.model_clock.current_time)
         self._seed = f"{seed}:{self.serial}"
-        self._dice_given = 0
-        # The first of its kind is nominal; its siblings differ as units of one model do.
-        spread = self._dice("unit")
+        self._rng_count = 0
+        # The first unit of a model is nominal; the others differ as real units of one model do.
+        unit_rng = self._rng("unit")
         self.soc = Soc(
             profile,
-            self.timeline,
+            self.model_clock,
             seed=self._seed,
-            speed_spread=1.0 if unit == 1 else spread.gauss(1.0, 0.006),
-            heat_spread=1.0 if unit == 1 else spread.gauss(1.0, 0.03),
+            speed_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.006),
+            heat_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.03),
         )
-        self.soc.service_runs = lambda name: self.properties.get(f"init.svc.{name}") == "running"
+        self.soc.is_service_running = lambda name: (
+            self.properties.get(f"init.svc.{name}") == "running"
+        )
         all_cores = sum(1 << cpu for cluster in profile.cluster for cpu in cluster.cpus)
-        self.processes = ProcessTable(all_cores, lambda: self.timeline.now)
-        self.tree = FileTree(self.wall, self.timeline.catch_up, self._sysfs_written, STORAGE_BYTES)
-        self.mischief: Imp | None = None
-        self.tree.witness = self.journal.write
-        self.processes.witness = self._process_changed
-        self.network = Network()
-        self.log = LogBuffer(self.wall)
+        self.processes = ProcessTable(all_cores, lambda: self.model_clock.now)
+        self.tree = FileTree(
+            self.wall_time, self.model_clock.catch_up, self._journal_sysfs_write, STORAGE_BYTES
+        )
+        self.mischief: PhoneInjector | None = None
+        self.tree.on_change = self.journal.write
+        self.processes.on_change = self._journal_process
+        self.log = LogcatBuffer(self.wall_time)
         self.adbd_uid = SHELL
         self.on_reboot: Callable[[str], None] | None = None
         self.on_adbd_restart: Callable[[], None] | None = None
-        self.framework_battery: dict[str, str] = {}
-        self._booted_at = -self._dice("boot").uniform(900.0, 40_000.0)
-        self._plant_files()
+        self.battery_overrides: dict[str, str] = {}
+        self._booted_at = -self._rng("boot").uniform(900.0, 40_000.0)
+        self._add_files()
         self._boot()
 
     # -- time
 
     def uptime(self) -> float:
-        """CLOCK_BOOTTIME in seconds."""
-        return self.timeline.now - self._booted_at
+        """Return CLOCK_BOOTTIME in seconds."""
+        return self.model_clock.now - self._booted_at
 
     def uptime_ns(self) -> int:
         return round(self.uptime() * 1e9)
 
-    def wall(self) -> float:
-        """The phone's wall clock; it is right, which real ones often are not."""
+    def wall_time(self) -> float:
+        """Return the phone's wall clock. It is correct here; that of real phones often is not."""
         return time.time()
 
-    # -- chance
+    # -- random numbers
 
-    def dice_for_run(self) -> random.Random:
-        """A run's own noise: the same for the n-th run of a seed, whatever the runs before did."""
-        self._dice_given += 1
-        return self._dice(f"run {self._dice_given}")
+    def rng_for_run(self) -> random.Random:
+        """Return the generator of the next run; the n-th run of a seed always gets the same."""
+        self._rng_count += 1
+        return self._rng(f"run {self._rng_count}")
 
     # -- memory
 
-    def free_kb(self) -> int:
-        """What MemAvailable says."""
-        used = sum(process.rss_kb for process in self.processes.all() if process.rss_kb > 4096)
-        return max(self.profile.memory.available_kb - used, 0)
+    def mem_available_kb(self) -> int:
+        """Return MemAvailable."""
+        used_kb = sum(process.rss_kb for process in self.processes.all() if process.rss_kb > 4096)
+        return max(self.profile.memory.available_kb - used_kb, 0)
 
     # -- power
 
     def reboot(self, mode: str = "") -> None:
-        """Go down; whoever serves the phone brings it back with `boot_again`."""
-        self.journal.write("reboot", mode=mode)
+        """Go down; the server brings the phone back with `finish_reboot`."""
+        self.journal.write(JournalEvent.REBOOT, mode=mode)
         self.processes.kill_all()
         if self.native is not None:
             self.native.kill_all()
         if self.on_reboot is not None:
             self.on_reboot(mode)
 
-    def boot_again(self) -> None:
-        """Come up as after power-on: files stay, settings of the kernel do not."""
-        self._booted_at = self.timeline.catch_up()
+    def finish_reboot(self) -> None:
+        """Boot again: files are kept, kernel settings are reset."""
+        self._booted_at = self.model_clock.catch_up()
 
         def reset() -> None:
             for cluster in self.soc.clusters:
@@ -137,90 +145,89 @@ class Phone:
         self._boot()
 
     def restart_adbd(self, as_root: bool) -> str:
-        """adb root and adb unroot; what adbd says to it."""
+        """Handle `adb root` and `adb unroot`; return adbd's answer."""
         if as_root and self.properties["ro.debuggable"] != "1":
             return "adbd cannot run as root in production builds\n"
         if as_root == (self.adbd_uid == ROOT):
             return "adbd is already running as root\n" if as_root else "adbd not running as root\n"
         self.adbd_uid = ROOT if as_root else SHELL
         self.properties["service.adb.root"] = str(int(as_root))
-        self.journal.write("adbd", uid=self.adbd_uid)
+        self.journal.write(JournalEvent.ADBD_RESTART, uid=self.adbd_uid)
         if self.on_adbd_restart is not None:
             self.on_adbd_restart()
         return f"restarting adbd as {'root' if as_root else 'non root'}\n"
 
     def set_service(self, name: str, running: bool) -> None:
-        """start and stop: init's services, by name with or without `vendor.`."""
+        """Start or stop a service of init."""
         key = f"init.svc.{name}"
         if key not in self.properties:
             return
         self.properties[key] = "running" if running else "stopped"
         (self.processes.start_service if running else self.processes.stop_service)(name)
-        self.journal.write("service", name=name, running=running)
+        self.journal.write(JournalEvent.INIT_SERVICE, name=name, running=running)
 
-    def set_mode(self, name: str, on: bool) -> None:
-        """A state of the framework that no setting shows."""
-        self.modes[name] = on
-        self.journal.write("mode", name=name, on=on)
+    def set_framework_mode(self, name: str, on: bool) -> None:
+        """Set a framework state that no setting shows."""
+        self.framework_modes[name] = on
+        self.journal.write(JournalEvent.FRAMEWORK_MODE, name=name, on=on)
 
     def close(self) -> None:
-        """Switch the phone off for good."""
+        """Switch the phone off permanently."""
         self.processes.kill_all()
         if self.native is not None:
             self.native.close()
-        self.timeline.stop()
-        self.journal.write("off")
+        self.model_clock.stop()
+        self.journal.write(JournalEvent.POWER_OFF)
         self.journal.close()
 
-    # -- inside
+    # -- internals
 
-    def _dice(self, purpose: str) -> random.Random:
+    def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self._seed}:{purpose}")
 
     def _boot(self) -> None:
         self.boot_id = str(uuid.uuid4())
         self.properties = boot_properties(self.profile, self.serial)
         self.settings = boot_settings()
-        self.framework_battery.clear()
-        self.modes = {"doze": True, "data_saver": False, "dexopt": True}
+        self.battery_overrides.clear()
+        self.framework_modes = {"doze": True, "data_saver": False, "dexopt": True}
         self.adbd_uid = SHELL
-        self.network.reset()
         self.log.clear()
         self.log.write("I", "init", "Boot completed")
         self.processes.boot(self.profile.services)
         if self.native is not None:
             self.properties |= host_properties()
             self.native.boot(self.boot_id)
-        self.journal.write("boot", boot_id=self.boot_id, profile=self.profile.id)
+        self.journal.write(JournalEvent.BOOT, boot_id=self.boot_id, profile=self.profile.id)
 
-    def _plant_files(self) -> None:
+    def _add_files(self) -> None:
         tree = self.tree
-        tree.put("/dev/null", live(str, _swallow, 0o666))
-        tree.put("/data", folder(0o771, 1000, 1000))
-        tree.put("/data/local", folder(0o751))
-        tree.put("/data/local/tmp", folder(0o771, SHELL, SHELL))
-        tree.put("/storage/self/primary", folder(0o771, SHELL, 1015))
-        tree.put("/storage/self/primary/Download", folder(0o771, SHELL, 1015))
-        tree.put("/sdcard", FileLink(_LINK_MODE, target="/storage/self/primary"))
-        tree.put("/system/build.prop", constant("# see getprop\n"))
-        plant_cpu_nodes(tree, self.soc)
-        plant_thermal_nodes(tree, self.soc)
-        plant_power_nodes(tree, self.soc)
-        plant_gpu_nodes(tree, self.soc)
-        plant_rail_nodes(tree, self.soc)
+        tree.add_node("/dev/null", live_node(str, _discard, 0o666))
+        tree.add_node("/data", directory_node(0o771, 1000, 1000))
+        tree.add_node("/data/local", directory_node(0o751))
+        tree.add_node("/data/local/tmp", directory_node(0o771, SHELL, SHELL))
+        tree.add_node("/storage/self/primary", directory_node(0o771, SHELL, 1015))
+        tree.add_node("/storage/self/primary/Download", directory_node(0o771, SHELL, 1015))
+        tree.add_node("/sdcard", SymbolicLink(_LINK_MODE, target="/storage/self/primary"))
+        tree.add_node("/system/build.prop", constant_node("# see getprop\n"))
+        add_cpu_nodes(tree, self.soc)
+        add_thermal_nodes(tree, self.soc)
+        add_power_nodes(tree, self.soc)
+        add_gpu_nodes(tree, self.soc)
+        add_rail_nodes(tree, self.soc)
         sources = ProcSources(
-            self.soc, self.processes, self.uptime, lambda: self.boot_id, self.free_kb
+            self.soc, self.processes, self.uptime, lambda: self.boot_id, self.mem_available_kb
         )
-        plant_proc_nodes(tree, sources)
-        plant_cgroup_nodes(tree, self.soc, self.processes)
+        add_proc_nodes(tree, sources)
+        add_cgroup_nodes(tree, self.soc, self.processes)
         if not self.profile.rooted:
-            seal(tree)
+            deny_to_shell(tree)
 
-    def _process_changed(self, event: str, process: Process) -> None:
-        if event == "process_stop":
+    def _journal_process(self, event: JournalEvent, process: Process) -> None:
+        if event is JournalEvent.PROCESS_STOP:
             self.journal.write(event, pid=process.pid, status=process.status)
             return
-        clocks = {f"policy{each.cpus[0]}": each.clock_khz for each in self.soc.clusters}
+        clocks = {f"policy{cluster.cpus[0]}": cluster.clock_khz for cluster in self.soc.clusters}
         self.journal.write(
             event,
             pid=process.pid,
@@ -232,12 +239,14 @@ class Phone:
             clocks=clocks,
         )
 
-    def _sysfs_written(
-        self, path: str, old: str, new: str, text: str, uid: int, fault: str | None
+    def _journal_sysfs_write(
+        self, path: str, old: str, new: str, text: str, uid: int, error: str | None
     ) -> None:
-        facts = {"fault": fault} if fault else {}
-        self.journal.write("sysfs", path=path, old=old, new=new, text=text, uid=uid, **facts)
+        facts = {"error": error} if error else {}
+        self.journal.write(
+            JournalEvent.SYSFS_WRITE, path=path, old=old, new=new, text=text, uid=uid, **facts
+        )
 
 
-def _swallow(text: str) -> None:
-    """Take anything, keep nothing."""
+def _discard(text: str) -> None:
+    """Accept and drop anything, as /dev/null does."""

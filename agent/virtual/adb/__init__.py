@@ -1,1 +1,1 @@
-"""The device side of ADB over TCP: packets, streams and the services behind them."""
+"""The device side of ADB over TCP: packets, streams and services."""

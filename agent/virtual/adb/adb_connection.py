@@ -1,46 +1,49 @@
-"""One host's connection: greets it, keeps its streams apart, survives whatever it sends."""
+"""One ADB connection: handshake, authentication, and the streams that the host opens.
+
+Whatever the host sends, only its own connection can suffer.
+"""
 
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from agent.virtual.adb.authority import Authority, new_token, read_public_key
-from agent.virtual.adb.packets import (
+from agent.virtual.adb.adb_packets import (
     PAYLOAD_MAX,
     VERSION,
+    AdbCommand,
+    AdbPacket,
     MalformedPacket,
-    Packet,
-    Word,
     encode_packet,
     read_packet,
 )
-from agent.virtual.adb.stream import AdbStream, StreamClosed
+from agent.virtual.adb.adb_stream import AdbStream, StreamClosed
+from agent.virtual.adb.host_keys import HostKeys, make_token, parse_public_key
 
 Service = Callable[[AdbStream], Awaitable[None]]
 FindService = Callable[[str], Service | None]
 
-# A host has one packet in flight per stream; one that sends many without waiting is broken.
+# A host has one packet in flight per stream; a host that sends many without waiting is broken.
 _BACKLOG_MAX = 64
 _STREAMS_MAX = 512
 _TOKEN, _SIGNATURE, _PUBLIC_KEY = 1, 2, 3
 
 
-class Wire(Protocol):
-    """What may happen to packets on their way; without one they just pass."""
+class WireHook(Protocol):
+    """Lets the fault injector intercept packets; without a hook they pass unchanged."""
 
-    async def arrive(self, packet: Packet) -> None:
-        """Wait until a packet that came in may be looked at."""
+    async def delay_incoming(self, packet: AdbPacket) -> None:
+        """Wait until a received packet may be handled."""
 
-    def take(self, connection: "Connection", packet: Packet) -> bool:
-        """Answer a packet in the connection's place; say whether that was done."""
+    def answer_instead(self, connection: "AdbConnection", packet: AdbPacket) -> bool:
+        """Answer a packet instead of the connection; return whether that was done."""
 
-    def hold(self, connection: "Connection", chunks: list[bytes]) -> bool:
-        """Take over what is about to be sent; say whether that was done."""
+    def queue_outgoing(self, connection: "AdbConnection", chunks: list[bytes]) -> bool:
+        """Take over packets that are about to be sent; return whether that was done."""
 
 
-class Connection:
-    """Speaks ADB with one host until either side has enough."""
+class AdbConnection:
+    """Speaks ADB with one host until either side closes."""
 
     def __init__(
         self,
@@ -53,48 +56,49 @@ class Connection:
         self._writer = writer
         self._banner = banner
         self._find_service = find_service
-        self.wire: Wire | None = None
-        self.authority: Authority | None = None
-        self._asked: tuple[Packet, bytes] | None = None  # a greeting that waits for a signature
-        self._serving: asyncio.Task[object] | None = None
-        self._greeted = False
+        self.wire_hook: WireHook | None = None
+        self.host_keys: HostKeys | None = None
+        # the host's CNXN and the token that it must sign
+        self._pending_greeting: tuple[AdbPacket, bytes] | None = None
+        self._serve_task: asyncio.Task[object] | None = None
+        self._is_greeted = False
         self._peer_version = VERSION
         self._payload_max = PAYLOAD_MAX
-        self._locals = itertools.count(1)
+        self._next_local_ids = itertools.count(1)
         self._streams: dict[int, AdbStream] = {}
-        self._services: set[asyncio.Task[None]] = set()
+        self._service_tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Answer packets until the connection ends; leaves nothing running behind."""
-        self._serving = asyncio.current_task()
+        """Handle packets until the connection ends; stop every service that it started."""
+        self._serve_task = asyncio.current_task()
         try:
             while True:
                 packet = await read_packet(self._reader)
-                if self.wire is not None:
-                    await self.wire.arrive(packet)
-                self._answer(packet)
+                if self.wire_hook is not None:
+                    await self.wire_hook.delay_incoming(packet)
+                self._handle_packet(packet)
                 await self._writer.drain()
         except (MalformedPacket, asyncio.IncompleteReadError, OSError):
             pass
         finally:
             for stream in list(self._streams.values()):
-                stream.shut()
-            for service in list(self._services):
+                stream.mark_closed()
+            for service in list(self._service_tasks):
                 service.cancel()
-            await asyncio.gather(*self._services, return_exceptions=True)
+            await asyncio.gather(*self._service_tasks, return_exceptions=True)
             self.close()
 
     def close(self) -> None:
         self._writer.close()
 
-    def give_up(self) -> None:
-        """End even what waits for a wire that will never move again."""
+    def cancel(self) -> None:
+        """Close the connection even if it waits for a wire that never delivers again."""
         self.abort()
-        if self._serving is not None:
-            self._serving.cancel()
+        if self._serve_task is not None:
+            self._serve_task.cancel()
 
     def abort(self) -> None:
-        """Be gone at once, as when a cable is pulled."""
+        """Close at once without a goodbye, as when a cable is pulled."""
         self._writer.transport.abort()
 
     @property
@@ -103,125 +107,111 @@ class Connection:
 
     def greet(
         self,
-        packet: Packet,
+        packet: AdbPacket,
         version: int = VERSION,
         payload_max: int = PAYLOAD_MAX,
         banner: str = "",
     ) -> None:
-        """Answer a host's CNXN; as another adbd would, where version and banner are given."""
-        self._greeted = True
-        self._asked = None
-        self._peer_version = packet.first
-        self._payload_max = min(max(packet.second, 4096), payload_max)
-        self.send(Packet(Word.CNXN, version, payload_max, (banner or self._banner).encode()))
+        """Answer a host's CNXN; with version and banner, answer as another adbd would."""
+        self._is_greeted = True
+        self._pending_greeting = None
+        self._peer_version = packet.arg0
+        self._payload_max = min(max(packet.arg1, 4096), payload_max)
+        self.send(
+            AdbPacket(AdbCommand.CNXN, version, payload_max, (banner or self._banner).encode())
+        )
 
-    def send(self, packet: Packet) -> None:
+    def send(self, packet: AdbPacket) -> None:
         if not self._writer.is_closing():
             chunks = encode_packet(packet, self._peer_version)
-            if self.wire is None or not self.wire.hold(self, chunks):
+            if self.wire_hook is None or not self.wire_hook.queue_outgoing(self, chunks):
                 self._writer.writelines(chunks)
 
     # -- packets
 
-    def _answer(self, packet: Packet) -> None:
-        if self.wire is not None and self.wire.take(self, packet):
+    def _handle_packet(self, packet: AdbPacket) -> None:
+        if self.wire_hook is not None and self.wire_hook.answer_instead(self, packet):
             return
-        if packet.word == Word.CNXN:
-            if self.authority is not None and self.authority.required:
+        if packet.command == AdbCommand.CNXN:
+            if self.host_keys is not None and self.host_keys.is_required:
                 self._challenge(packet)
             else:
                 self.greet(packet)
-        elif packet.word == Word.AUTH:
-            self._weigh(packet)
-        elif not self._greeted:
-            raise MalformedPacket("a packet before the greeting")
-        elif packet.word == Word.OPEN:
-            self._open(packet)
-        elif packet.word in (Word.OKAY, Word.WRTE, Word.CLSE):
-            self._to_stream(packet)
-        elif packet.word != Word.SYNC:
-            raise MalformedPacket(f"unknown command {packet.word:08x}")
+        elif packet.command == AdbCommand.AUTH:
+            self._check_auth(packet)
+        elif not self._is_greeted:
+            raise MalformedPacket("packet before CNXN")
+        elif packet.command == AdbCommand.OPEN:
+            self._open_stream(packet)
+        elif packet.command in (AdbCommand.OKAY, AdbCommand.WRTE, AdbCommand.CLSE):
+            self._route_to_stream(packet)
+        elif packet.command != AdbCommand.SYNC:
+            raise MalformedPacket(f"unknown command {packet.command:08x}")
 
-    def _challenge(self, greeting: Packet) -> None:
-        """Ask for a signature; a host has one try per key, each with a token of its own."""
-        token = new_token()
-        self._asked = (greeting, token)
-        self.send(Packet(Word.AUTH, _TOKEN, 0, token))
+    def _challenge(self, greeting: AdbPacket) -> None:
+        """Ask for a signature; the host gets one attempt per key, each with a new token."""
+        token = make_token()
+        self._pending_greeting = (greeting, token)
+        self.send(AdbPacket(AdbCommand.AUTH, _TOKEN, 0, token))
 
-    def _weigh(self, packet: Packet) -> None:
-        if self._asked is None or self.authority is None:
+    def _check_auth(self, packet: AdbPacket) -> None:
+        if self._pending_greeting is None or self.host_keys is None:
             return
-        greeting, token = self._asked
-        if packet.first == _SIGNATURE:
-            if self.authority.knows(token, packet.payload):
+        greeting, token = self._pending_greeting
+        if packet.arg0 == _SIGNATURE:
+            if self.host_keys.accepts_signature(token, packet.payload):
                 self.greet(greeting)
             else:
                 self._challenge(greeting)
-        elif packet.first == _PUBLIC_KEY:
-            key = read_public_key(packet.payload)
+        elif packet.arg0 == _PUBLIC_KEY:
+            key = parse_public_key(packet.payload)
             if key is None:
-                raise MalformedPacket("no public key")
+                raise MalformedPacket("not a public key")
 
-            def welcome() -> None:
-                if self._asked is not None:
+            def on_accepted() -> None:
+                if self._pending_greeting is not None:
                     self.greet(greeting)
 
-            self.authority.wait(key, welcome)
+            self.host_keys.admit_when_accepted(key, on_accepted)
 
-    async def open(self, name: str) -> AdbStream | None:
-        """A stream that the phone opens at the host; None where the host refuses."""
-        stream = AdbStream(next(self._locals), 0, self.send, self._payload_max)
-        self._streams[stream.local] = stream
-        self.send(
-            Packet(Word.OPEN, stream.local, 0, name.encode("utf-8", "surrogateescape") + b"\0")
-        )
-        await stream.flushed()
-        if stream.closed.is_set():
-            self._streams.pop(stream.local, None)
-            return None
-        return stream
-
-    def _open(self, packet: Packet) -> None:
+    def _open_stream(self, packet: AdbPacket) -> None:
         name = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
         service = self._find_service(name)
-        if service is None or packet.first == 0 or len(self._streams) >= _STREAMS_MAX:
-            self.send(Packet(Word.CLSE, 0, packet.first))
+        if service is None or packet.arg0 == 0 or len(self._streams) >= _STREAMS_MAX:
+            self.send(AdbPacket(AdbCommand.CLSE, 0, packet.arg0))
             return
-        stream = AdbStream(next(self._locals), packet.first, self.send, self._payload_max)
-        self._streams[stream.local] = stream
-        self.send(Packet(Word.OKAY, stream.local, stream.remote))
-        work = asyncio.get_running_loop().create_task(self._attend(stream, service))
-        self._services.add(work)
-        work.add_done_callback(self._services.discard)
+        stream = AdbStream(next(self._next_local_ids), packet.arg0, self.send, self._payload_max)
+        self._streams[stream.local_id] = stream
+        self.send(AdbPacket(AdbCommand.OKAY, stream.local_id, stream.remote_id))
+        task = asyncio.get_running_loop().create_task(self._run_service(stream, service))
+        self._service_tasks.add(task)
+        task.add_done_callback(self._service_tasks.discard)
 
-    def _to_stream(self, packet: Packet) -> None:
-        stream = self._streams.get(packet.second)
-        if stream is not None and not stream.remote and packet.word == Word.OKAY:
-            stream.remote = packet.first
-        if stream is None or (packet.first not in (0, stream.remote)):
-            # A WRTE to a stream that is gone is told so; anything else is late news.
-            if packet.word == Word.WRTE:
-                self.send(Packet(Word.CLSE, 0, packet.first))
+    def _route_to_stream(self, packet: AdbPacket) -> None:
+        stream = self._streams.get(packet.arg1)
+        if stream is None or (packet.arg0 not in (0, stream.remote_id)):
+            # A WRTE to a closed stream is answered with CLSE; other packets arrive late and are
+            # ignored.
+            if packet.command == AdbCommand.WRTE:
+                self.send(AdbPacket(AdbCommand.CLSE, 0, packet.arg0))
             return
-        if packet.word == Word.OKAY:
+        if packet.command == AdbCommand.OKAY:
             stream.acknowledge()
-        elif packet.word == Word.CLSE:
-            stream.shut()
-            if stream.opened_here:
-                self._streams.pop(stream.local, None)
+        elif packet.command == AdbCommand.CLSE:
+            stream.mark_closed()
         else:
             stream.receive(packet.payload)
             if stream.backlog > _BACKLOG_MAX:
-                raise MalformedPacket("a host that does not wait for OKAY")
+                raise MalformedPacket("host does not wait for OKAY")
 
-    async def _attend(self, stream: AdbStream, service: Service) -> None:
+    async def _run_service(self, stream: AdbStream, service: Service) -> None:
         try:
             await service(stream)
             if not stream.closed.is_set():
-                await stream.flushed()
+                await stream.wait_flushed()
         except StreamClosed:
             pass
         finally:
-            self._streams.pop(stream.local, None)
-            self.send(Packet(Word.CLSE, stream.local, stream.remote))
-            stream.shut()
+            self._streams.pop(stream.local_id, None)
+            self.send(AdbPacket(AdbCommand.CLSE, stream.local_id, stream.remote_id))
+            stream.mark_closed()

@@ -1,4 +1,6 @@
-"""ADB packets: six little-endian words and a payload. A malformed one ends its connection."""
+"""ADB packets: a header of six little-endian words and a payload. A malformed packet ends its
+connection.
+"""
 
 import asyncio
 import struct
@@ -8,12 +10,12 @@ from enum import IntEnum
 VERSION = 0x01000001
 PAYLOAD_MAX = 1024 * 1024
 _HEADER = struct.Struct("<6I")
-# Peers below this version check the sum; newer ones send and expect zero or do not care.
-_VERSION_WITHOUT_SUM = 0x01000001
+# Peers below this version verify the checksum; newer ones send zero and ignore it.
+_VERSION_WITHOUT_CHECKSUM = 0x01000001
 
 
-class Word(IntEnum):
-    """Commands, as the four letters read little-endian."""
+class AdbCommand(IntEnum):
+    """Packet commands: four letters read as a little-endian word."""
 
     SYNC = 0x434E5953
     CNXN = 0x4E584E43
@@ -25,33 +27,33 @@ class Word(IntEnum):
 
 
 class MalformedPacket(Exception):
-    """Bytes that are no ADB packet."""
+    """The bytes are not an ADB packet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packet:
-    word: int
-    first: int
-    second: int
+class AdbPacket:
+    command: int
+    arg0: int
+    arg1: int
     payload: bytes = b""
 
 
-async def read_packet(reader: asyncio.StreamReader) -> Packet:
-    """The next packet; raises at the end of the stream."""
-    word, first, second, length, _, magic = _HEADER.unpack(await reader.readexactly(_HEADER.size))
-    if magic != word ^ 0xFFFFFFFF:
-        raise MalformedPacket(f"magic {magic:08x} does not belong to {word:08x}")
+async def read_packet(reader: asyncio.StreamReader) -> AdbPacket:
+    """Read the next packet; raise at the end of the stream."""
+    command, arg0, arg1, length, _, magic = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    if magic != command ^ 0xFFFFFFFF:
+        raise MalformedPacket(f"magic {magic:08x} does not match command {command:08x}")
     if length > PAYLOAD_MAX:
         raise MalformedPacket(f"payload of {length} bytes")
     payload = await reader.readexactly(length) if length else b""
-    return Packet(word, first, second, payload)
+    return AdbPacket(command, arg0, arg1, payload)
 
 
-def encode_packet(packet: Packet, peer_version: int) -> list[bytes]:
-    """Header and payload, ready to write."""
-    total = sum(packet.payload) & 0xFFFFFFFF if peer_version < _VERSION_WITHOUT_SUM else 0
-    magic = packet.word ^ 0xFFFFFFFF
+def encode_packet(packet: AdbPacket, peer_version: int) -> list[bytes]:
+    """Return header and payload, ready to write."""
+    checksum = sum(packet.payload) & 0xFFFFFFFF if peer_version < _VERSION_WITHOUT_CHECKSUM else 0
+    magic = packet.command ^ 0xFFFFFFFF
     header = _HEADER.pack(
-        packet.word, packet.first, packet.second, len(packet.payload), total, magic
+        packet.command, packet.arg0, packet.arg1, len(packet.payload), checksum, magic
     )
     return [header, packet.payload] if packet.payload else [header]

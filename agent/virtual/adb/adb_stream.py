@@ -1,38 +1,36 @@
-"""One stream of an ADB connection: a byte pipe with one packet in flight each way.
+"""One stream of an ADB connection: a byte pipe with one packet in flight per direction.
 
-The OKAY for a packet goes out when its consumer took the bytes: that is the back-pressure.
+The OKAY for a packet is sent when its consumer has taken the bytes: that is the back-pressure.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from agent.virtual.adb.packets import Packet, Word
+from agent.virtual.adb.adb_packets import AdbCommand, AdbPacket
 
 
 class StreamClosed(Exception):
-    """The host closed the stream, or is gone."""
+    """The host closed the stream, or the connection is gone."""
 
 
 class AdbStream:
     """The phone's end of a stream."""
 
     def __init__(
-        self, local: int, remote: int, send: Callable[[Packet], None], payload_max: int
+        self, local_id: int, remote_id: int, send: Callable[[AdbPacket], None], payload_max: int
     ) -> None:
-        self.local = local
-        self.remote = remote  # 0 until the host answers a stream that the phone opened
-        self.opened_here = not remote
+        self.local_id = local_id
+        self.remote_id = remote_id
         self.payload_max = payload_max
         self.closed = asyncio.Event()
         self._send = send
         self._inbox: deque[bytes] = deque()
         self._arrived = asyncio.Event()
         self._acknowledged = asyncio.Event()
-        if remote:
-            self._acknowledged.set()
-        self._left = b""
-        self._at = 0  # how much of what is left was taken
+        self._acknowledged.set()
+        self._unread = b""
+        self._offset = 0  # how much of _unread was returned already
 
     # -- called by the connection
 
@@ -47,8 +45,8 @@ class AdbStream:
     def acknowledge(self) -> None:
         self._acknowledged.set()
 
-    def shut(self) -> None:
-        """No more bytes either way; readers and writers wake up."""
+    def mark_closed(self) -> None:
+        """Wake up readers and writers: no more bytes in either direction."""
         self.closed.set()
         self._arrived.set()
         self._acknowledged.set()
@@ -56,10 +54,10 @@ class AdbStream:
     # -- called by services
 
     async def read(self) -> bytes:
-        """The next packet's bytes, or none once the stream is closed."""
-        if self._at < len(self._left):
-            chunk = self._left[self._at :]
-            self._left, self._at = b"", 0
+        """Return the bytes of the next packet, or none once the stream is closed."""
+        if self._offset < len(self._unread):
+            chunk = self._unread[self._offset :]
+            self._unread, self._offset = b"", 0
             return chunk
         while not self._inbox:
             if self.closed.is_set():
@@ -68,16 +66,16 @@ class AdbStream:
             await self._arrived.wait()
         chunk = self._inbox.popleft()
         if not self.closed.is_set():
-            self._send(Packet(Word.OKAY, self.local, self.remote))
-        # An empty packet is no end.
+            self._send(AdbPacket(AdbCommand.OKAY, self.local_id, self.remote_id))
+        # An empty packet does not end the stream.
         return chunk or await self.read()
 
     async def read_exactly(self, count: int) -> bytes:
-        """So many bytes, or StreamClosed."""
-        end = self._at + count
-        if end <= len(self._left):
-            chunk = self._left[self._at : end]
-            self._at = end
+        """Return exactly `count` bytes, or raise StreamClosed."""
+        end = self._offset + count
+        if end <= len(self._unread):
+            chunk = self._unread[self._offset : end]
+            self._offset = end
             return chunk
         pieces: list[bytes] = []
         missing = count
@@ -86,29 +84,27 @@ class AdbStream:
             if not piece:
                 raise StreamClosed
             if len(piece) > missing:
-                self._left, self._at = piece, missing
+                self._unread, self._offset = piece, missing
                 piece = piece[:missing]
             pieces.append(piece)
             missing -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def write(self, content: bytes) -> None:
-        """Send bytes in packets, each after the host took the one before."""
+        """Send bytes in packets, each after the host has acknowledged the previous one."""
         view = memoryview(content)
         while view:
             await self._acknowledged.wait()
             if self.closed.is_set():
                 raise StreamClosed
             self._acknowledged.clear()
-            self._send(Packet(Word.WRTE, self.local, self.remote, bytes(view[: self.payload_max])))
+            self._send(
+                AdbPacket(
+                    AdbCommand.WRTE, self.local_id, self.remote_id, bytes(view[: self.payload_max])
+                )
+            )
             view = view[self.payload_max :]
 
-    def end(self) -> None:
-        """Close a stream that the phone opened."""
-        if not self.closed.is_set():
-            self._send(Packet(Word.CLSE, self.local, self.remote))
-            self.shut()
-
-    async def flushed(self) -> None:
-        """Wait until the host took everything."""
+    async def wait_flushed(self) -> None:
+        """Wait until the host has acknowledged everything."""
         await self._acknowledged.wait()

@@ -1,71 +1,73 @@
-"""A phone's door to the world: listens on loopback, goes away and comes back on reboot."""
+"""The TCP server of one phone: listens on loopback, goes away and comes back on reboot."""
 
 import asyncio
 
-from agent.virtual.adb.authority import Authority
-from agent.virtual.adb.connection import Connection, Service, Wire
-from agent.virtual.adb.packets import PAYLOAD_MAX
-from agent.virtual.adb.reverse import Reverses
-from agent.virtual.adb.services import banner, find_service
-from agent.virtual.phone import Phone
+from agent.virtual.adb.adb_connection import AdbConnection, Service, WireHook
+from agent.virtual.adb.adb_packets import PAYLOAD_MAX
+from agent.virtual.adb.adb_services import find_service, identity_banner
+from agent.virtual.adb.host_keys import HostKeys
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.virtual_phone import VirtualPhone
 
-# adb scans these odd ports for emulators and would list a phone there twice.
+# adb scans these ports for emulators and would list a phone there twice.
 EMULATOR_PORTS = range(5554, 5586)
-_LAST_WORDS_S = 0.05
+_ADBD_RESTART_DELAY_S = 0.05
 
 
 class PhoneServer:
     """Serves one phone on 127.0.0.1."""
 
-    def __init__(self, phone: Phone, port: int = 0) -> None:
+    def __init__(self, phone: VirtualPhone, port: int = 0) -> None:
         if port in EMULATOR_PORTS:
-            raise ValueError(f"port {port} is one that adb scans for emulators; take another")
+            raise ValueError(
+                f"port {port} is in the range that adb scans for emulators; use another one"
+            )
         self.phone = phone
         self.port = port
         self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
-        self._booting: asyncio.Task[None] | None = None
-        self._plugged = True
-        self._off = False
-        self._wire: Wire | None = None
-        self.authority = Authority()
+        self._connections: set[AdbConnection] = set()
+        self._boot_task: asyncio.Task[None] | None = None
+        self._is_plugged = True
+        self._is_off = False
+        self._wire_hook: WireHook | None = None
+        self.host_keys = HostKeys()
         phone.on_reboot = self._reboot
         phone.on_adbd_restart = self._restart_adbd
 
     async def start(self) -> None:
-        """Listen; an ephemeral port is kept for good once it is known."""
-        if self._off or not self._plugged or self._server is not None:
+        """Listen; an ephemeral port is kept for all later starts."""
+        if self._is_off or not self._is_plugged or self._server is not None:
             return
         server = await asyncio.start_server(
-            self._welcome, "127.0.0.1", self.port, limit=2 * PAYLOAD_MAX
+            self._serve_host, "127.0.0.1", self.port, limit=2 * PAYLOAD_MAX
         )
         self.port = server.sockets[0].getsockname()[1]
-        if self._plugged and not self._off:
+        if self._is_plugged and not self._is_off:
             self._server = server
         else:
-            server.close()  # the cable was pulled meanwhile
+            server.close()  # unplugged in the meantime
 
     async def stop(self) -> None:
         """Close everything and switch the phone off."""
-        self._off = True
-        if self._booting is not None:
-            self._booting.cancel()
+        self._is_off = True
+        if self._boot_task is not None:
+            self._boot_task.cancel()
         await self._close()
         self.phone.close()
 
     @property
-    def wire(self) -> Wire | None:
-        """What packets go through, of every connection there is and will be."""
-        return self._wire
+    def wire_hook(self) -> WireHook | None:
+        """The hook that the packets of all present and future connections pass through."""
+        return self._wire_hook
 
-    @wire.setter
-    def wire(self, wire: Wire | None) -> None:
-        self._wire = wire
+    @wire_hook.setter
+    def wire_hook(self, wire_hook: WireHook | None) -> None:
+        self._wire_hook = wire_hook
         for connection in self._connections:
-            connection.wire = wire
+            connection.wire_hook = wire_hook
 
     @property
-    def connections(self) -> tuple[Connection, ...]:
+    def connections(self) -> tuple[AdbConnection, ...]:
         return tuple(self._connections)
 
     @property
@@ -73,21 +75,21 @@ class PhoneServer:
         return self._server
 
     def unplug(self) -> None:
-        """Pull the cable: nobody listens, and whoever was connected is cut off."""
-        self._plugged = False
+        """Pull the cable: stop listening and cut all connections."""
+        self._is_plugged = False
         if self._server is not None:
             self._server.close()
             self._server = None
-        self.drop()
+        self.drop_connections()
 
     async def plug(self) -> None:
         """Put the cable back; a phone that is still booting listens when it is up."""
-        self._plugged = True
-        if self._booting is None or self._booting.done():
+        self._is_plugged = True
+        if self._boot_task is None or self._boot_task.done():
             await self.start()
 
-    def drop(self) -> None:
-        """Cut off whoever is connected."""
+    def drop_connections(self) -> None:
+        """Cut all connections."""
         for connection in list(self._connections):
             connection.abort()
 
@@ -102,42 +104,38 @@ class PhoneServer:
                 return
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
-            connection.give_up()
+            connection.cancel()
 
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_host(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         phone = self.phone
-        connection = Connection(
-            reader, writer, banner(phone), lambda name: self._find_service(name, reverses)
-        )
-        reverses = Reverses(phone.network, connection.open)
-        connection.wire = self._wire
-        connection.authority = self.authority
+        connection = AdbConnection(reader, writer, identity_banner(phone), self._find_service)
+        connection.wire_hook = self._wire_hook
+        connection.host_keys = self.host_keys
         self._connections.add(connection)
-        phone.journal.write("connect", peer=str(writer.get_extra_info("peername")))
+        phone.journal.write(JournalEvent.ADB_CONNECT, peer=str(writer.get_extra_info("peername")))
         try:
             await connection.serve()
         finally:
-            reverses.close()
             self._connections.discard(connection)
-            phone.journal.write("disconnect")
+            phone.journal.write(JournalEvent.ADB_DISCONNECT)
 
-    def _find_service(self, name: str, reverses: Reverses) -> Service | None:
-        self.phone.journal.write("open", name=name[:400])
+    def _find_service(self, name: str) -> Service | None:
+        self.phone.journal.write(JournalEvent.ADB_SERVICE, name=name[:400])
         mischief = self.phone.mischief
         if mischief is not None and not mischief.allows_service(name):
             return None
-        return find_service(self.phone, name, reverses)
+        return find_service(self.phone, name)
 
     def _restart_adbd(self) -> None:
-        """adbd starts anew, as another user: everybody is cut off once they have read why."""
-        asyncio.get_running_loop().call_later(_LAST_WORDS_S, self.drop)
+        """Restart adbd as another user: connections are cut after the host has read the answer."""
+        asyncio.get_running_loop().call_later(_ADBD_RESTART_DELAY_S, self.drop_connections)
 
     def _reboot(self, mode: str) -> None:
-        if self._booting is None or self._booting.done():
-            self._booting = asyncio.get_running_loop().create_task(self._boot_again())
+        if self._boot_task is None or self._boot_task.done():
+            self._boot_task = asyncio.get_running_loop().create_task(self._finish_reboot())
 
-    async def _boot_again(self) -> None:
+    async def _finish_reboot(self) -> None:
         await self._close()
-        await self.phone.timeline.sleep(self.phone.profile.boot_s)
-        self.phone.boot_again()
+        await self.phone.model_clock.sleep(self.phone.profile.boot_s)
+        self.phone.finish_reboot()
         await self.start()

@@ -1,6 +1,6 @@
-"""The file service: stat, list, send and receive, in both versions.
+"""The sync service: stat, list, send and receive files, in both protocol versions.
 
-A pushed file appears under its name only when it is complete: a cut push leaves nothing.
+A pushed file appears under its name only when it is complete: an interrupted push leaves nothing.
 """
 
 import errno
@@ -8,17 +8,18 @@ import stat
 import struct
 from typing import Protocol
 
-from agent.virtual.adb.stream import AdbStream, StreamClosed
-from agent.virtual.files.nodes import Directory, Node
-from agent.virtual.files.tree import failed, strerror
-from agent.virtual.native.files import HostTree
-from agent.virtual.phone import Phone
+from agent.virtual.adb.adb_stream import AdbStream, StreamClosed
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.files.file_nodes import Directory, FileNode
+from agent.virtual.files.file_tree import error_text, os_error
+from agent.virtual.native.host_file_tree import HostFileTree
+from agent.virtual.virtual_phone import VirtualPhone
 
 _REQUEST = struct.Struct("<4sI")
 _PATH_MAX = 1024
 _CHUNK = 64 * 1024
 _NAME_MAX = 255
-_NOTED_BYTES = 200
+_JOURNALLED_BYTES_MAX = 200
 
 _STAT_V1 = struct.Struct("<4sIII")
 _STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
@@ -26,10 +27,10 @@ _DENT_V1 = struct.Struct("<4sIIII")
 _DENT_V2 = struct.Struct("<4sIQQIIIIQqqqI")
 
 
-async def serve_sync(phone: Phone, stream: AdbStream) -> None:
-    """Answer requests until QUIT or a request that makes no sense."""
-    session = _Session(phone, stream)
-    verbs = {
+async def serve_sync(phone: VirtualPhone, stream: AdbStream) -> None:
+    """Handle requests until QUIT or an invalid request."""
+    session = _SyncSession(phone, stream)
+    handlers = {
         b"STAT": session.stat_v1,
         b"LSTA": session.stat_v1,
         b"STA2": session.stat_v2,
@@ -42,30 +43,32 @@ async def serve_sync(phone: Phone, stream: AdbStream) -> None:
         b"RCV2": session.receive_v2,
     }
     while True:
-        word, length = _REQUEST.unpack(await stream.read_exactly(_REQUEST.size))
-        if word == b"QUIT":
+        request_id, length = _REQUEST.unpack(await stream.read_exactly(_REQUEST.size))
+        if request_id == b"QUIT":
             return
-        if word not in verbs or length > _PATH_MAX:
-            await session.fail(
-                f"unknown command {word.hex()}" if word not in verbs else "path too long"
+        if request_id not in handlers or length > _PATH_MAX:
+            await session.send_failure(
+                f"unknown command {request_id.hex()}"
+                if request_id not in handlers
+                else "path too long"
             )
             return
         path = (await stream.read_exactly(length)).decode("utf-8", "surrogateescape")
-        await verbs[word](path)
+        await handlers[request_id](path)
 
 
 class SyncTree(Protocol):
-    """What the service needs of a file tree."""
+    """The part of a file tree that the sync service uses."""
 
     @property
-    def capacity(self) -> int: ...
+    def capacity_bytes(self) -> int: ...
 
     @property
-    def used(self) -> int: ...
+    def used_bytes(self) -> int: ...
 
     def resolve(
         self, path: str, uid: int = ..., cwd: str = ..., follow: bool = ...
-    ) -> tuple[Node, str]: ...
+    ) -> tuple[FileNode, str]: ...
 
     def names(self, path: str, uid: int = ..., cwd: str = ...) -> list[str]: ...
 
@@ -75,21 +78,21 @@ class SyncTree(Protocol):
 
     def make_link(self, path: str, target: str, uid: int, cwd: str = ...) -> None: ...
 
-    def touch(self, path: str, mtime: float) -> None: ...
+    def set_mtime(self, path: str, mtime: float) -> None: ...
 
 
-class _Session:
-    def __init__(self, phone: Phone, stream: AdbStream) -> None:
+class _SyncSession:
+    def __init__(self, phone: VirtualPhone, stream: AdbStream) -> None:
         self._phone = phone
-        self._tree: SyncTree = phone.tree if phone.native is None else HostTree(phone.native)
+        self._tree: SyncTree = phone.tree if phone.native is None else HostFileTree(phone.native)
         self._stream = stream
         self._uid = phone.adbd_uid
 
-    async def fail(self, text: str) -> None:
+    async def send_failure(self, text: str) -> None:
         raw = text.encode("utf-8", "surrogateescape")
         await self._stream.write(_REQUEST.pack(b"FAIL", len(raw)) + raw)
 
-    # -- looking
+    # -- stat and list
 
     async def stat_v1(self, path: str) -> None:
         try:
@@ -105,13 +108,13 @@ class _Session:
     async def lstat_v2(self, path: str) -> None:
         await self._stat_v2(b"LST2", path, follow=False)
 
-    async def _stat_v2(self, word: bytes, path: str, follow: bool) -> None:
+    async def _stat_v2(self, request_id: bytes, path: str, follow: bool) -> None:
         try:
             node, _ = self._tree.resolve(path, self._uid, follow=follow)
-            answer = (0, *_facts(node))
+            answer = (0, *_stat_fields(node))
         except OSError as error:
             answer = (error.errno or errno.EIO, *([0] * 10))
-        await self._stream.write(_STAT_V2.pack(word, *answer))
+        await self._stream.write(_STAT_V2.pack(request_id, *answer))
 
     async def list_v1(self, path: str) -> None:
         entries = b"".join(
@@ -125,95 +128,101 @@ class _Session:
 
     async def list_v2(self, path: str) -> None:
         entries = b"".join(
-            _DENT_V2.pack(b"DNT2", 0, *_facts(node), len(name)) + name
+            _DENT_V2.pack(b"DNT2", 0, *_stat_fields(node), len(name)) + name
             for name, node in self._entries(path)
         )
         await self._stream.write(entries + _DENT_V2.pack(b"DONE", *([0] * 12)))
 
-    def _entries(self, path: str) -> list[tuple[bytes, Node]]:
+    def _entries(self, path: str) -> list[tuple[bytes, FileNode]]:
         try:
             folder, _ = self._tree.resolve(path, self._uid)
             names = self._tree.names(path, self._uid)
         except OSError:
             return []
-        found: list[tuple[bytes, Node]] = []
+        entries: list[tuple[bytes, FileNode]] = []
         if isinstance(folder, Directory):
-            found = [(b".", folder), (b"..", folder)]
+            entries = [(b".", folder), (b"..", folder)]
             for name in names:
                 node = self._child(folder, path, name)
                 raw = name.encode("utf-8", "surrogateescape")
                 if node is not None and len(raw) <= _NAME_MAX:
-                    found.append((raw, node))
-        return found
+                    entries.append((raw, node))
+        return entries
 
-    def _child(self, folder: Directory, path: str, name: str) -> Node | None:
+    def _child(self, folder: Directory, path: str, name: str) -> FileNode | None:
         try:
             return folder.child(name) or self._tree.resolve(f"{path}/{name}", follow=False)[0]
         except OSError:
             return None
 
-    # -- to the phone
+    # -- push
 
     async def send_v1(self, request: str) -> None:
         path, _, mode = request.rpartition(",")
         number = int(mode) if path and mode.isdigit() else 0o100644
-        await self._take(path or request, number)
+        await self._receive_file(path or request, number)
 
     async def send_v2(self, path: str) -> None:
         _, mode, flags = struct.unpack("<4sII", await self._stream.read_exactly(12))
         if flags & 0x7FFFFFFF:
-            await self.fail("compression was never offered")
+            await self.send_failure("compression is not supported")
             raise StreamClosed
-        await self._take(path, mode)
+        await self._receive_file(path, mode)
 
-    async def _take(self, path: str, mode: int) -> None:
-        self._phone.journal.write("push", path=path)
+    async def _receive_file(self, path: str, mode: int) -> None:
+        self._phone.journal.write(JournalEvent.PUSH_START, path=path)
         chunks: list[bytes] = []
         size = 0
-        trouble: str | None = None
-        room = self._tree.capacity - self._tree.used
+        error: str | None = None
+        free_bytes = self._tree.capacity_bytes - self._tree.used_bytes
         while True:
-            word, number = _REQUEST.unpack(await self._stream.read_exactly(_REQUEST.size))
-            if word == b"DONE":
+            request_id, number = _REQUEST.unpack(await self._stream.read_exactly(_REQUEST.size))
+            if request_id == b"DONE":
                 break
-            if word != b"DATA" or number > _CHUNK:
-                await self.fail("invalid data message")
+            if request_id != b"DATA" or number > _CHUNK:
+                await self.send_failure("invalid data message")
                 raise StreamClosed
             chunk = await self._stream.read_exactly(number)
-            if size + number > room:
-                trouble = f"write failed: {strerror(failed(errno.ENOSPC))}"
+            if size + number > free_bytes:
+                error = f"write failed: {error_text(os_error(errno.ENOSPC))}"
                 chunks.clear()
-            elif trouble is None:
+            elif error is None:
                 chunks.append(chunk)
                 size += number
         content = b"".join(chunks)
         chunks.clear()
-        text = content[:_NOTED_BYTES].decode("utf-8", "replace") if size <= _NOTED_BYTES else ""
-        trouble = trouble or self._place(path, mode, content, number)
-        self._phone.journal.write("pushed", path=path, bytes=size, fault=trouble, text=text)
-        if trouble:
-            await self.fail(trouble)
+        text = (
+            content[:_JOURNALLED_BYTES_MAX].decode("utf-8", "replace")
+            if size <= _JOURNALLED_BYTES_MAX
+            else ""
+        )
+        error = error or self._store_file(path, mode, content, number)
+        self._phone.journal.write(
+            JournalEvent.PUSH_END, path=path, bytes=size, error=error, text=text
+        )
+        if error:
+            await self.send_failure(error)
         else:
             await self._stream.write(_REQUEST.pack(b"OKAY", 0))
 
-    def _place(self, path: str, mode: int, content: bytes, mtime: int) -> str | None:
-        """Put a complete file in its place; say what is wrong if it cannot be."""
+    def _store_file(self, path: str, mode: int, content: bytes, mtime: int) -> str | None:
+        """Store a complete file; return an error message if that fails."""
         try:
             if stat.S_ISLNK(mode):
                 self._tree.make_link(path, content.decode("utf-8", "surrogateescape"), self._uid)
                 return None
             self._tree.write(path, content, self._uid, stat.S_IMODE(mode) & 0o777)
-            self._tree.touch(path, float(mtime))
+            self._tree.set_mtime(path, float(mtime))
         except OSError as error:
-            return f"couldn't create file: {strerror(error)}"
+            return f"couldn't create file: {error_text(error)}"
         return None
 
-    # -- from the phone
+    # -- pull
 
     async def receive_v2(self, path: str) -> None:
         _, flags = _REQUEST.unpack(await self._stream.read_exactly(_REQUEST.size))
         if flags & 0x7FFFFFFF:
-            await self.fail("compression was never offered")
+            await self.send_failure("compression is not supported")
             return
         await self.receive_v1(path)
 
@@ -221,7 +230,7 @@ class _Session:
         try:
             content = self._tree.read(path, self._uid)
         except OSError as error:
-            await self.fail(f"open failed: {strerror(error)}")
+            await self.send_failure(f"open failed: {error_text(error)}")
             return
         for start in range(0, len(content), _CHUNK * 8):
             block = content[start : start + _CHUNK * 8]
@@ -234,8 +243,8 @@ class _Session:
         await self._stream.write(_REQUEST.pack(b"DONE", 0))
 
 
-def _facts(node: Node) -> tuple[int, ...]:
-    """dev, ino, mode, nlink, uid, gid, size, atime, mtime, ctime"""
+def _stat_fields(node: FileNode) -> tuple[int, ...]:
+    """Return dev, ino, mode, nlink, uid, gid, size, atime, mtime and ctime."""
     links = 2 if isinstance(node, Directory) else 1
     when = int(node.mtime)
     return (64, node.inode or 1, node.mode, links, node.uid, node.gid, node.size, when, when, when)

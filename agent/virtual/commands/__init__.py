@@ -1,30 +1,28 @@
-"""What the phone's shell can run, by name. A name that is not here is not on the phone."""
+"""The commands of the phone's shell, by name. A name that is not here is not on the phone."""
 
-from agent.virtual.commands.android import ANDROID
-from agent.virtual.commands.awk import AWK
-from agent.virtual.commands.builtins import BUILTINS
-from agent.virtual.commands.files import FILES
-from agent.virtual.commands.filters import FILTERS
-from agent.virtual.commands.finding import FINDING
-from agent.virtual.commands.monitors import MONITORS
-from agent.virtual.commands.netcat import NETCAT
-from agent.virtual.commands.processes import PROCESSES
-from agent.virtual.commands.sed import SED
-from agent.virtual.commands.system import SYSTEM
-from agent.virtual.commands.texts import TEXTS
-from agent.virtual.shell.call import Program
+from agent.virtual.commands.android_commands import ANDROID_COMMANDS
+from agent.virtual.commands.awk import AWK_COMMANDS
+from agent.virtual.commands.disk_commands import DISK_COMMANDS
+from agent.virtual.commands.file_commands import FILE_COMMANDS
+from agent.virtual.commands.monitor_commands import MONITOR_COMMANDS
+from agent.virtual.commands.process_commands import PROCESS_COMMANDS
+from agent.virtual.commands.sed import SED_COMMANDS
+from agent.virtual.commands.shell_builtins import BUILTINS
+from agent.virtual.commands.system_commands import SYSTEM_COMMANDS
+from agent.virtual.commands.text_commands import TEXT_COMMANDS
+from agent.virtual.commands.text_filters import TEXT_FILTERS
+from agent.virtual.shell.command_call import CommandFunction
 
-COMMANDS: dict[str, Program] = {
-    **ANDROID,
-    **AWK,
-    **FILES,
-    **FILTERS,
-    **FINDING,
-    **MONITORS,
-    **NETCAT,
-    **PROCESSES,
-    **SED,
-    **SYSTEM,
-    **TEXTS,
+COMMANDS: dict[str, CommandFunction] = {
+    **ANDROID_COMMANDS,
+    **AWK_COMMANDS,
+    **FILE_COMMANDS,
+    **TEXT_FILTERS,
+    **DISK_COMMANDS,
+    **MONITOR_COMMANDS,
+    **PROCESS_COMMANDS,
+    **SED_COMMANDS,
+    **SYSTEM_COMMANDS,
+    **TEXT_COMMANDS,
     **BUILTINS,
 }

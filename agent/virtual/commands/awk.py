@@ -1,26 +1,26 @@
-"""awk at work: fields, patterns, variables, arrays and the usual functions, line by line."""
+"""awk: fields, patterns, variables, arrays and the usual functions, applied line by line."""
 
 import operator
 import re
 from collections.abc import Callable
 
-from agent.virtual.commands.awk_words import BadAwk, Node, Reader
-from agent.virtual.commands.inputs import input_lines
-from agent.virtual.commands.patterns import compiled
-from agent.virtual.commands.texts import formatted, unescape
-from agent.virtual.shell.call import Call, Program
+from agent.virtual.commands.awk_parser import AwkError, AwkNode, AwkParser
+from agent.virtual.commands.command_input import read_input_lines
+from agent.virtual.commands.posix_regex import compile_posix
+from agent.virtual.commands.text_commands import format_printf, unescape
+from agent.virtual.shell.command_call import CommandCall, CommandFunction
 
 Value = str | float
 _NUMBER = re.compile(r"\s*[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
-_TURNS_MAX = 1_000_000
-_MATHS: dict[str, Callable[[float, float], float]] = {
+_STEPS_MAX = 1_000_000
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
     "%": lambda a, b: a - b * int(a / b),
 }
-_ORDERS: dict[str, Callable[[Value, Value], bool]] = {
+_COMPARISONS: dict[str, Callable[[Value, Value], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     "==": operator.eq,
@@ -30,8 +30,8 @@ _ORDERS: dict[str, Callable[[Value, Value], bool]] = {
 }
 
 
-class _Jump(Exception):
-    """next, exit, break or continue."""
+class _AwkJump(Exception):
+    """next, exit, break or continue was executed."""
 
     def __init__(self, kind: str, status: int = 0) -> None:
         super().__init__(kind)
@@ -39,76 +39,78 @@ class _Jump(Exception):
         self.status = status
 
 
-class _Machine:
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+class _AwkMachine:
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
         self.variables: dict[str, Value] = {"FS": " ", "OFS": " ", "ORS": "\n", "NR": 0.0}
         self._arrays: dict[str, dict[str, Value]] = {}
         self._record = ""
         self._fields: list[str] = []
-        self._turns = 0
+        self._step_count = 0
 
-    def take(self, record: str) -> None:
+    def set_record(self, record: str) -> None:
         self._record = record
-        mark = str(self.variables["FS"])
-        if mark == " ":
+        separator = str(self.variables["FS"])
+        if separator == " ":
             self._fields = record.split()
         elif not record:
             self._fields = []
         else:
-            plain = len(mark) == 1
-            self._fields = record.split(mark) if plain else re.split(mark, record)
+            is_single = len(separator) == 1
+            self._fields = record.split(separator) if is_single else re.split(separator, record)
         self.variables["NF"] = float(len(self._fields))
 
     # -- statements
 
-    def run(self, node: Node) -> None:
-        self._turns += 1
-        if self._turns > _TURNS_MAX:
-            raise BadAwk("it never ends")
+    def run(self, node: AwkNode) -> None:
+        self._step_count += 1
+        if self._step_count > _STEPS_MAX:
+            raise AwkError("too many steps")
         match node.kind:
             case "block":
                 for part in node.parts:
                     self.run(part)
             case "print":
-                words = [_text(self.value(part)) for part in node.parts] or [self._record]
-                self._say(str(self.variables["OFS"]).join(words) + str(self.variables["ORS"]))
+                words = [_to_text(self.evaluate(part)) for part in node.parts] or [self._record]
+                self._write(str(self.variables["OFS"]).join(words) + str(self.variables["ORS"]))
             case "printf":
-                shape, *rest = [_text(self.value(part)) for part in node.parts]
-                self._say(formatted(shape, rest)[0])
+                template, *rest = [_to_text(self.evaluate(part)) for part in node.parts]
+                self._write(format_printf(template, rest)[0])
             case "if":
-                branch = 1 if _true(self.value(node.parts[0])) else 2
+                branch = 1 if _is_true(self.evaluate(node.parts[0])) else 2
                 if branch < len(node.parts):
                     self.run(node.parts[branch])
-            case "while" | "for" | "each":
+            case "while" | "for" | "for_in":
                 self._loop(node)
             case "do":
-                self.value(node.parts[0])
+                self.evaluate(node.parts[0])
             case _:
-                status = int(_number(self.value(node.parts[0]))) if node.parts else 0
-                raise _Jump(node.kind, status)
+                status = int(_to_number(self.evaluate(node.parts[0]))) if node.parts else 0
+                raise _AwkJump(node.kind, status)
 
-    def _loop(self, node: Node) -> None:
-        if node.kind == "each":
+    def _loop(self, node: AwkNode) -> None:
+        if node.kind == "for_in":
             name, array = node.text.split()
             for key in list(self._arrays.get(array, {})):
                 self.variables[name] = key
-                if not self._turn(node.parts[0]):
+                if not self._run_loop_body(node.parts[0]):
                     return
             return
-        nothing = Node("block")
+        empty_block = AwkNode("block")
         parts = (
-            node.parts if node.kind == "for" else (nothing, node.parts[0], nothing, node.parts[1])
+            node.parts
+            if node.kind == "for"
+            else (empty_block, node.parts[0], empty_block, node.parts[1])
         )
         first, test, step, body = parts
         self.run(first)
-        while _true(self.value(test)) and self._turn(body):
+        while _is_true(self.evaluate(test)) and self._run_loop_body(body):
             self.run(step)
 
-    def _turn(self, body: Node) -> bool:
+    def _run_loop_body(self, body: AwkNode) -> bool:
         try:
             self.run(body)
-        except _Jump as jump:
+        except _AwkJump as jump:
             if jump.kind not in ("break", "continue"):
                 raise
             return jump.kind == "continue"
@@ -116,157 +118,169 @@ class _Machine:
 
     # -- expressions
 
-    def value(self, node: Node) -> Value:
+    def evaluate(self, node: AwkNode) -> Value:
         match node.kind:
             case "number":
                 return float(node.text)
             case "string":
                 return unescape(node.text)
             case "regex":
-                return float(compiled(node.text, extended=True).search(self._record) is not None)
+                return float(
+                    compile_posix(node.text, extended=True).search(self._record) is not None
+                )
             case "name" | "$" | "[":
-                return self._place(node)
+                return self._read_variable(node)
             case "group":
-                return self.value(node.parts[0])
+                return self.evaluate(node.parts[0])
             case "concat":
-                return "".join(_text(self.value(part)) for part in node.parts)
+                return "".join(_to_text(self.evaluate(part)) for part in node.parts)
             case "?":
-                return self.value(node.parts[1 if _true(self.value(node.parts[0])) else 2])
+                return self.evaluate(node.parts[1 if _is_true(self.evaluate(node.parts[0])) else 2])
             case "call":
-                return self._call(node)
+                return self._call_function(node)
             case _:
-                return self._operation(node)
+                return self._evaluate_operation(node)
 
-    def _place(self, node: Node) -> Value:
+    def _read_variable(self, node: AwkNode) -> Value:
         if node.kind == "name":
             return self.variables.get(node.text, "")
-        inner = self.value(node.parts[0])
+        inner = self.evaluate(node.parts[0])
         if node.kind == "$":
-            return self._field(int(_number(inner)))
-        return self._arrays.setdefault(node.text, {}).setdefault(_text(inner), "")
+            return self._get_field(int(_to_number(inner)))
+        return self._arrays.setdefault(node.text, {}).setdefault(_to_text(inner), "")
 
-    def _change(self, node: Node) -> Value:
-        """Assignments and steps of one."""
+    def _assign_or_step(self, node: AwkNode) -> Value:
+        """Evaluate an assignment, ++ or --."""
         if node.kind == "set":
-            new = self.value(node.parts[1])
+            new = self.evaluate(node.parts[1])
             if node.text != "=":
-                old = _number(self.value(node.parts[0]))
-                new = _MATHS[node.text[0]](old, _number(new))
+                old = _to_number(self.evaluate(node.parts[0]))
+                new = _ARITHMETIC[node.text[0]](old, _to_number(new))
             self._assign(node.parts[0], new)
             return new
-        old = _number(self.value(node.parts[0]))
+        old = _to_number(self.evaluate(node.parts[0]))
         stepped = old + (1 if node.text == "++" else -1)
         self._assign(node.parts[0], stepped)
         return stepped if node.kind == "unary" else old
 
-    def _unary(self, node: Node) -> Value:
+    def _unary(self, node: AwkNode) -> Value:
         if node.text in ("++", "--"):
-            return self._change(node)
-        value = self.value(node.parts[0])
+            return self._assign_or_step(node)
+        value = self.evaluate(node.parts[0])
         if node.text == "!":
-            return float(not _true(value))
-        return -_number(value) if node.text == "-" else _number(value)
+            return float(not _is_true(value))
+        return -_to_number(value) if node.text == "-" else _to_number(value)
 
-    def _operation(self, node: Node) -> Value:
+    def _evaluate_operation(self, node: AwkNode) -> Value:
         match node.kind, node.text:
             case "unary", _:
                 return self._unary(node)
             case "set" | "after", _:
-                return self._change(node)
+                return self._assign_or_step(node)
             case "op", "&&":
-                return float(all(_true(self.value(part)) for part in node.parts))
+                return float(all(_is_true(self.evaluate(part)) for part in node.parts))
             case "op", "||":
-                return float(any(_true(self.value(part)) for part in node.parts))
+                return float(any(_is_true(self.evaluate(part)) for part in node.parts))
             case "op", ("~" | "!~"):
-                found = self._pattern(node.parts[1]).search(_text(self.value(node.parts[0])))
-                return float((found is not None) == (node.text == "~"))
-        left, right = self.value(node.parts[0]), self.value(node.parts[1])
-        if node.text in _ORDERS:
-            both = _looks_numeric(left) and _looks_numeric(right)
-            pair = (_number(left), _number(right)) if both else (_text(left), _text(right))
-            return float(_ORDERS[node.text](*pair))
-        if node.text in "/%" and _number(right) == 0:
-            raise BadAwk("division by zero")
-        return _MATHS[node.text](_number(left), _number(right))
+                match = self._compile_pattern(node.parts[1]).search(
+                    _to_text(self.evaluate(node.parts[0]))
+                )
+                return float((match is not None) == (node.text == "~"))
+        left, right = self.evaluate(node.parts[0]), self.evaluate(node.parts[1])
+        if node.text in _COMPARISONS:
+            are_numbers = _looks_numeric(left) and _looks_numeric(right)
+            pair = (
+                (_to_number(left), _to_number(right))
+                if are_numbers
+                else (_to_text(left), _to_text(right))
+            )
+            return float(_COMPARISONS[node.text](*pair))
+        if node.text in "/%" and _to_number(right) == 0:
+            raise AwkError("division by zero")
+        return _ARITHMETIC[node.text](_to_number(left), _to_number(right))
 
-    def _pattern(self, node: Node) -> re.Pattern[str]:
-        text = node.text if node.kind == "regex" else _text(self.value(node))
-        return compiled(text, extended=True)
+    def _compile_pattern(self, node: AwkNode) -> re.Pattern[str]:
+        text = node.text if node.kind == "regex" else _to_text(self.evaluate(node))
+        return compile_posix(text, extended=True)
 
-    def _field(self, index: int) -> str:
+    def _get_field(self, index: int) -> str:
         if index == 0:
             return self._record
         return self._fields[index - 1] if 0 < index <= len(self._fields) else ""
 
-    def _assign(self, target: Node, value: Value) -> None:
+    def _assign(self, target: AwkNode, value: Value) -> None:
         if target.kind == "name":
             self.variables[target.text] = value
         elif target.kind == "[":
-            key = _text(self.value(target.parts[0]))
+            key = _to_text(self.evaluate(target.parts[0]))
             self._arrays.setdefault(target.text, {})[key] = value
         elif target.kind == "$":
-            index = int(_number(self.value(target.parts[0])))
+            index = int(_to_number(self.evaluate(target.parts[0])))
             if index == 0:
-                self.take(_text(value))
+                self.set_record(_to_text(value))
                 return
             self._fields += [""] * (min(index, 10_000) - len(self._fields))
-            self._fields[index - 1] = _text(value)
+            self._fields[index - 1] = _to_text(value)
             self._record = str(self.variables["OFS"]).join(self._fields)
 
-    def _call(self, node: Node) -> Value:
+    def _call_function(self, node: AwkNode) -> Value:
         name = node.text
         if name in ("sub", "gsub"):
             return self._substitute(node)
         if name == "split":
-            mark = _text(self.value(node.parts[2])) if len(node.parts) > 2 else " "
-            text = _text(self.value(node.parts[0]))
-            pieces = text.split() if mark == " " else re.split(re.escape(mark), text)
-            numbered = {str(place): piece for place, piece in enumerate(pieces, 1)}
-            self._arrays[node.parts[1].text] = dict(numbered)
+            separator = _to_text(self.evaluate(node.parts[2])) if len(node.parts) > 2 else " "
+            text = _to_text(self.evaluate(node.parts[0]))
+            pieces = text.split() if separator == " " else re.split(re.escape(separator), text)
+            by_index = {str(index): piece for index, piece in enumerate(pieces, 1)}
+            self._arrays[node.parts[1].text] = dict(by_index)
             return float(len(pieces))
         if name == "match":
-            found = self._pattern(node.parts[1]).search(_text(self.value(node.parts[0])))
-            return float(found.start() + 1 if found else 0)
-        words = [self.value(part) for part in node.parts]
+            match = self._compile_pattern(node.parts[1]).search(
+                _to_text(self.evaluate(node.parts[0]))
+            )
+            return float(match.start() + 1 if match else 0)
+        words = [self.evaluate(part) for part in node.parts]
         if name == "length":
-            return float(len(_text(words[0]) if words else self._record))
+            return float(len(_to_text(words[0]) if words else self._record))
         if name == "substr":
-            start = int(_number(words[1])) - 1
-            end = start + int(_number(words[2])) if len(words) > 2 else None
-            return _text(words[0])[max(start, 0) : end]
+            start = int(_to_number(words[1])) - 1
+            end = start + int(_to_number(words[2])) if len(words) > 2 else None
+            return _to_text(words[0])[max(start, 0) : end]
         if name == "index":
-            return float(_text(words[0]).find(_text(words[1])) + 1)
+            return float(_to_text(words[0]).find(_to_text(words[1])) + 1)
         if name == "sprintf":
-            return formatted(_text(words[0]), [_text(word) for word in words[1:]])[0]
+            return format_printf(_to_text(words[0]), [_to_text(word) for word in words[1:]])[0]
         simple: dict[str, Callable[[Value], Value]] = {
-            "int": lambda word: float(int(_number(word))),
-            "tolower": lambda word: _text(word).lower(),
-            "toupper": lambda word: _text(word).upper(),
-            "strtonum": lambda word: float(int(_text(word), 0)),
+            "int": lambda word: float(int(_to_number(word))),
+            "tolower": lambda word: _to_text(word).lower(),
+            "toupper": lambda word: _to_text(word).upper(),
+            "strtonum": lambda word: float(int(_to_text(word), 0)),
         }
         if name not in simple:
-            raise BadAwk(f"no function {name}")
+            raise AwkError(f"no function {name}")
         return simple[name](words[0])
 
-    def _substitute(self, node: Node) -> float:
-        target = node.parts[2] if len(node.parts) > 2 else Node("$", parts=(Node("number", "0"),))
-        new = _text(self.value(node.parts[1]))
-        text, count = self._pattern(node.parts[0]).subn(
-            lambda match: new.replace("&", match[0]),
-            _text(self.value(target)),
+    def _substitute(self, node: AwkNode) -> float:
+        target = (
+            node.parts[2] if len(node.parts) > 2 else AwkNode("$", parts=(AwkNode("number", "0"),))
+        )
+        replacement = _to_text(self.evaluate(node.parts[1]))
+        text, count = self._compile_pattern(node.parts[0]).subn(
+            lambda match: replacement.replace("&", match[0]),
+            _to_text(self.evaluate(target)),
             count=0 if node.text == "gsub" else 1,
         )
         self._assign(target, text)
         return float(count)
 
 
-def _text(value: Value) -> str:
+def _to_text(value: Value) -> str:
     if isinstance(value, float):
         return str(int(value)) if value == int(value) else f"{value:.6g}"
     return value
 
 
-def _number(value: Value) -> float:
+def _to_number(value: Value) -> float:
     if isinstance(value, float):
         return value
     match = _NUMBER.match(value)
@@ -277,12 +291,12 @@ def _looks_numeric(value: Value) -> bool:
     return isinstance(value, float) or not value or _NUMBER.fullmatch(value.strip()) is not None
 
 
-def _true(value: Value) -> bool:
-    return _number(value) != 0 if _looks_numeric(value) else bool(value)
+def _is_true(value: Value) -> bool:
+    return _to_number(value) != 0 if _looks_numeric(value) else bool(value)
 
 
-async def awk(call: Call) -> int:
-    machine = _Machine(call.say)
+async def awk(call: CommandCall) -> int:
+    machine = _AwkMachine(call.print)
     words = call.argv[1:]
     while words and words[0].startswith("-") and len(words[0]) > 1:
         letter, value = words[0][1], words.pop(0)[2:]
@@ -295,47 +309,54 @@ async def awk(call: Call) -> int:
             name, _, text = value.partition("=")
             machine.variables[name] = unescape(text)
     try:
-        rules = Reader(words[0]).rules()
+        rules = AwkParser(words[0]).parse_rules()
         return await _run(call, machine, rules, words[1:])
-    except (BadAwk, re.error) as error:
-        return call.complain(str(error), 2)
+    except (AwkError, re.error) as error:
+        return call.fail(str(error), 2)
 
 
 async def _run(
-    call: Call, machine: _Machine, rules: list[tuple[Node | None, Node | None]], names: list[str]
+    call: CommandCall,
+    machine: _AwkMachine,
+    rules: list[tuple[AwkNode | None, AwkNode | None]],
+    names: list[str],
 ) -> int:
-    def special(name: str) -> list[Node]:
-        wanted = Node("name", name)
-        return [action for pattern, action in rules if pattern == wanted and action is not None]
+    def actions_for(name: str) -> list[AwkNode]:
+        rule_name = AwkNode("name", name)
+        return [action for pattern, action in rules if pattern == rule_name and action is not None]
 
-    others = [rule for rule in rules if rule[0] not in (Node("name", "BEGIN"), Node("name", "END"))]
+    main_rules = [
+        rule for rule in rules if rule[0] not in (AwkNode("name", "BEGIN"), AwkNode("name", "END"))
+    ]
     status = 0
     try:
-        for action in special("BEGIN"):
+        for action in actions_for("BEGIN"):
             machine.run(action)
-        lines, status = await input_lines(call, names) if others or special("END") else ([], 0)
+        lines, status = (
+            await read_input_lines(call, names) if main_rules or actions_for("END") else ([], 0)
+        )
         for number, line in enumerate(lines, 1):
             machine.variables["NR"] = float(number)
-            machine.take(line)
-            _apply(machine, others)
-    except _Jump as jump:
+            machine.set_record(line)
+            _apply(machine, main_rules)
+    except _AwkJump as jump:
         status = jump.status
     try:
-        for action in special("END"):
+        for action in actions_for("END"):
             machine.run(action)
-    except _Jump as jump:
+    except _AwkJump as jump:
         status = jump.status
     return status
 
 
-def _apply(machine: _Machine, rules: list[tuple[Node | None, Node | None]]) -> None:
+def _apply(machine: _AwkMachine, rules: list[tuple[AwkNode | None, AwkNode | None]]) -> None:
     try:
         for pattern, action in rules:
-            if pattern is None or _true(machine.value(pattern)):
-                machine.run(action or Node("print"))
-    except _Jump as jump:
+            if pattern is None or _is_true(machine.evaluate(pattern)):
+                machine.run(action or AwkNode("print"))
+    except _AwkJump as jump:
         if jump.kind != "next":
             raise
 
 
-AWK: dict[str, Program] = {"awk": awk}
+AWK_COMMANDS: dict[str, CommandFunction] = {"awk": awk}

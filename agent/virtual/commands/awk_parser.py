@@ -1,4 +1,4 @@
-"""awk's text to a tree: tokens, expressions by precedence, statements. Reads, never runs."""
+"""Parses awk programs: tokens, expressions by precedence, statements."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ _TOKEN = re.compile(
     |(?P<mark>\+\+|--|\+=|-=|\*=|/=|%=|==|!=|<=|>=|&&|\|\||!~|[-+*/%^!<>~?:=$(){}\[\],;\n])""",
     re.VERBOSE,
 )
-# Before one of these a slash divides; anywhere else it opens a pattern.
+# After one of these a slash divides; anywhere else it starts a regular expression.
 _VALUE_ENDS = {"number", "string", "name"}
-_LEVELS: tuple[tuple[str, ...], ...] = (
+_PRECEDENCE: tuple[tuple[str, ...], ...] = (
     ("||",),
     ("&&",),
     ("~", "!~"),
@@ -22,162 +22,162 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("+", "-"),
     ("*", "/", "%"),
 )
-_ASSIGNS = ("=", "+=", "-=", "*=", "/=", "%=")
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=")
 
 
-class BadAwk(ValueError):
-    """No program that is understood here."""
+class AwkError(ValueError):
+    """The program is invalid or uses what is not supported here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """An expression or a statement: its kind, a word, and what it is made of."""
+class AwkNode:
+    """An expression or a statement: its kind, its text and its parts."""
 
     kind: str
     text: str = ""
-    parts: tuple["Node", ...] = field(default=())
+    parts: tuple["AwkNode", ...] = field(default=())
 
 
-def tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    at = 0
-    while at < len(text):
-        before = found[-1] if found else ("mark", "")
-        divides = before[0] in _VALUE_ENDS or before[1] in (")", "]", "$")
-        if text[at] == "/" and not divides:
-            end = at + 1
+def tokenize(text: str) -> list[tuple[str, str]]:
+    tokens: list[tuple[str, str]] = []
+    position = 0
+    while position < len(text):
+        previous = tokens[-1] if tokens else ("mark", "")
+        divides = previous[0] in _VALUE_ENDS or previous[1] in (")", "]", "$")
+        if text[position] == "/" and not divides:
+            end = position + 1
             while end < len(text) and text[end] != "/":
                 end += 2 if text[end] == "\\" else 1
-            found.append(("regex", text[at + 1 : end].replace("\\/", "/")))
-            at = end + 1
+            tokens.append(("regex", text[position + 1 : end].replace("\\/", "/")))
+            position = end + 1
             continue
-        match = _TOKEN.match(text, at)
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise BadAwk(f"unexpected '{text[at]}'")
-        at = match.end()
+            raise AwkError(f"unexpected '{text[position]}'")
+        position = match.end()
         if match.lastgroup != "blank":
-            found.append((str(match.lastgroup), match[0]))
-    return found
+            tokens.append((str(match.lastgroup), match[0]))
+    return tokens
 
 
-class Reader:
-    """Reads rules: (pattern, action) pairs."""
+class AwkParser:
+    """Parses rules: (pattern, action) pairs."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = tokens(text)
-        self._at = 0
+        self._tokens = tokenize(text)
+        self._position = 0
 
-    def rules(self) -> list[tuple[Node | None, Node | None]]:
-        rules: list[tuple[Node | None, Node | None]] = []
+    def parse_rules(self) -> list[tuple[AwkNode | None, AwkNode | None]]:
+        rules: list[tuple[AwkNode | None, AwkNode | None]] = []
         while True:
             self._skip_ends()
-            if self._at >= len(self._tokens):
+            if self._position >= len(self._tokens):
                 return rules
-            pattern = None if self._peek() == "{" else self._expression()
-            rules.append((pattern, self._block() if self._peek() == "{" else None))
+            pattern = None if self._peek() == "{" else self._parse_expression()
+            rules.append((pattern, self._parse_block() if self._peek() == "{" else None))
 
     # -- statements
 
-    def _block(self) -> Node:
+    def _parse_block(self) -> AwkNode:
         self._expect("{")
-        parts: list[Node] = []
+        parts: list[AwkNode] = []
         self._skip_ends()
         while not self._take("}"):
-            parts.append(self._statement())
+            parts.append(self._parse_statement())
             self._skip_ends()
-        return Node("block", parts=tuple(parts))
+        return AwkNode("block", parts=tuple(parts))
 
-    def _statement(self) -> Node:
+    def _parse_statement(self) -> AwkNode:
         word = self._peek()
         if word == "{":
-            return self._block()
+            return self._parse_block()
         if word in ("print", "printf"):
-            self._at += 1
-            return Node(word, parts=tuple(self._list(";", "\n", "}")))
+            self._position += 1
+            return AwkNode(word, parts=tuple(self._parse_list(";", "\n", "}")))
         if word in ("next", "exit", "break", "continue"):
-            self._at += 1
+            self._position += 1
             ended = self._peek() in (";", "\n", "}", "")
-            return Node(word, parts=() if ended else (self._expression(),))
+            return AwkNode(word, parts=() if ended else (self._parse_expression(),))
         if word == "if":
-            return self._if()
+            return self._parse_if()
         if word == "while":
-            self._at += 1
-            return Node("while", parts=(self._in_parentheses(), self._body()))
+            self._position += 1
+            return AwkNode("while", parts=(self._parse_parenthesized(), self._parse_body()))
         if word == "for":
-            return self._for()
-        return Node("do", parts=(self._expression(),))
+            return self._parse_for()
+        return AwkNode("do", parts=(self._parse_expression(),))
 
-    def _if(self) -> Node:
-        self._at += 1
-        condition, body = self._in_parentheses(), self._body()
-        at = self._at
+    def _parse_if(self) -> AwkNode:
+        self._position += 1
+        condition, body = self._parse_parenthesized(), self._parse_body()
+        position = self._position
         self._skip_ends()
         if self._take("else"):
-            return Node("if", parts=(condition, body, self._body()))
-        self._at = at
-        return Node("if", parts=(condition, body))
+            return AwkNode("if", parts=(condition, body, self._parse_body()))
+        self._position = position
+        return AwkNode("if", parts=(condition, body))
 
-    def _for(self) -> Node:
-        self._at += 1
+    def _parse_for(self) -> AwkNode:
+        self._position += 1
         self._expect("(")
-        if self._tokens[self._at + 1 : self._at + 2] == [("name", "in")]:
+        if self._tokens[self._position + 1 : self._position + 2] == [("name", "in")]:
             name = self._next()[1]
-            self._at += 1
+            self._position += 1
             array = self._next()[1]
             self._expect(")")
-            return Node("each", f"{name} {array}", (self._body(),))
-        first = Node("block") if self._peek() == ";" else self._statement()
+            return AwkNode("for_in", f"{name} {array}", (self._parse_body(),))
+        first = AwkNode("block") if self._peek() == ";" else self._parse_statement()
         self._expect(";")
-        test = Node("number", "1") if self._peek() == ";" else self._expression()
+        test = AwkNode("number", "1") if self._peek() == ";" else self._parse_expression()
         self._expect(";")
-        step = Node("block") if self._peek() == ")" else self._statement()
+        step = AwkNode("block") if self._peek() == ")" else self._parse_statement()
         self._expect(")")
-        return Node("for", parts=(first, test, step, self._body()))
+        return AwkNode("for", parts=(first, test, step, self._parse_body()))
 
-    def _body(self) -> Node:
+    def _parse_body(self) -> AwkNode:
         self._skip_ends()
-        return self._statement()
+        return self._parse_statement()
 
-    def _in_parentheses(self) -> Node:
+    def _parse_parenthesized(self) -> AwkNode:
         self._expect("(")
-        inner = self._expression()
+        inner = self._parse_expression()
         self._expect(")")
         return inner
 
-    def _list(self, *ends: str) -> list[Node]:
-        parts: list[Node] = []
+    def _parse_list(self, *ends: str) -> list[AwkNode]:
+        parts: list[AwkNode] = []
         while self._peek() not in (*ends, ""):
-            parts.append(self._expression())
+            parts.append(self._parse_expression())
             if not self._take(","):
                 break
         return parts
 
     # -- expressions
 
-    def _expression(self) -> Node:
-        left = self._level(0)
+    def _parse_expression(self) -> AwkNode:
+        left = self._parse_level(0)
         if self._take("?"):
-            yes = self._expression()
+            yes = self._parse_expression()
             self._expect(":")
-            return Node("?", parts=(left, yes, self._expression()))
-        if self._peek() in _ASSIGNS and left.kind in ("name", "$", "["):
+            return AwkNode("?", parts=(left, yes, self._parse_expression()))
+        if self._peek() in _ASSIGNMENTS and left.kind in ("name", "$", "["):
             sign = self._next()[1]
-            return Node("set", sign, (left, self._expression()))
+            return AwkNode("set", sign, (left, self._parse_expression()))
         return left
 
-    def _level(self, depth: int) -> Node:
-        if depth == len(_LEVELS):
-            return self._unary()
-        signs = _LEVELS[depth]
-        left = self._level(depth + 1)
+    def _parse_level(self, depth: int) -> AwkNode:
+        if depth == len(_PRECEDENCE):
+            return self._parse_unary()
+        signs = _PRECEDENCE[depth]
+        left = self._parse_level(depth + 1)
         while True:
             if signs == ("concat",):
                 if not self._starts_value():
                     return left
-                left = Node("concat", parts=(left, self._level(depth + 1)))
+                left = AwkNode("concat", parts=(left, self._parse_level(depth + 1)))
             elif self._kind() == "mark" and self._peek() in signs:
                 sign = self._next()[1]
-                left = Node("op", sign, (left, self._level(depth + 1)))
+                left = AwkNode("op", sign, (left, self._parse_level(depth + 1)))
             else:
                 return left
 
@@ -186,62 +186,62 @@ class Reader:
         kind, text = self._kind(), self._peek()
         return (kind in ("number", "string", "name") and text not in words) or text in ("$", "(")
 
-    def _unary(self) -> Node:
+    def _parse_unary(self) -> AwkNode:
         for sign in ("!", "-", "+", "++", "--"):
             if self._take(sign):
-                return Node("unary", sign, (self._unary(),))
-        value = self._value()
+                return AwkNode("unary", sign, (self._parse_unary(),))
+        value = self._parse_value()
         while self._kind() == "mark" and self._peek() in ("++", "--"):
-            value = Node("after", self._next()[1], (value,))
+            value = AwkNode("after", self._next()[1], (value,))
         return value
 
-    def _value(self) -> Node:
+    def _parse_value(self) -> AwkNode:
         kind, text = self._next()
         if kind in ("number", "regex"):
-            return Node(kind, text)
+            return AwkNode(kind, text)
         if kind == "string":
-            return Node("string", text[1:-1])
+            return AwkNode("string", text[1:-1])
         if text == "$":
-            return Node("$", parts=(self._value(),))
+            return AwkNode("$", parts=(self._parse_value(),))
         if text == "(":
-            inner = self._expression()
+            inner = self._parse_expression()
             self._expect(")")
-            return Node("group", parts=(inner,))
+            return AwkNode("group", parts=(inner,))
         if kind != "name":
-            raise BadAwk(f"unexpected '{text or 'end'}'")
+            raise AwkError(f"unexpected '{text or 'end'}'")
         if self._take("("):
-            arguments = self._list(")")
+            arguments = self._parse_list(")")
             self._expect(")")
-            return Node("call", text, tuple(arguments))
+            return AwkNode("call", text, tuple(arguments))
         if self._take("["):
-            index = self._expression()
+            index = self._parse_expression()
             self._expect("]")
-            return Node("[", text, (index,))
-        return Node("call", text) if text == "length" else Node("name", text)
+            return AwkNode("[", text, (index,))
+        return AwkNode("call", text) if text == "length" else AwkNode("name", text)
 
-    # -- small steps
+    # -- tokens
 
     def _kind(self) -> str:
-        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
+        return self._tokens[self._position][0] if self._position < len(self._tokens) else ""
 
     def _peek(self) -> str:
-        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
+        return self._tokens[self._position][1] if self._position < len(self._tokens) else ""
 
     def _next(self) -> tuple[str, str]:
-        token = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
-        self._at += 1
+        token = self._tokens[self._position] if self._position < len(self._tokens) else ("", "")
+        self._position += 1
         return token
 
     def _take(self, text: str) -> bool:
         if self._peek() == text and self._kind() in ("mark", "name"):
-            self._at += 1
+            self._position += 1
             return True
         return False
 
     def _expect(self, text: str) -> None:
         if not self._take(text):
-            raise BadAwk(f"'{text}' is missing before '{self._peek() or 'end'}'")
+            raise AwkError(f"'{text}' is missing before '{self._peek() or 'end'}'")
 
     def _skip_ends(self) -> None:
         while self._peek() in (";", "\n") and self._kind() == "mark":
-            self._at += 1
+            self._position += 1

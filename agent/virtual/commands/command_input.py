@@ -1,18 +1,18 @@
-"""How commands read: files by name, or stdin; what cannot be read is said and skipped."""
+"""Reads the input of commands: named files or stdin; an unreadable file is reported and skipped."""
 
 from collections.abc import AsyncIterator
 
-from agent.virtual.files.tree import strerror
-from agent.virtual.shell.call import Call, decode
-from agent.virtual.shell.streams import read_all
+from agent.virtual.files.file_tree import error_text
+from agent.virtual.shell.byte_streams import read_all
+from agent.virtual.shell.command_call import CommandCall, decode
 
 STDIN = "(standard input)"
 
 
-async def inputs(
-    call: Call, names: list[str], silent: bool = False
+async def read_inputs(
+    call: CommandCall, names: list[str], is_silent: bool = False
 ) -> AsyncIterator[tuple[str, bytes | None]]:
-    """Each named file's bytes, or stdin's; nothing for one that cannot be read."""
+    """Yield the bytes of each named file or of stdin; None for a file that cannot be read."""
     for name in names or ["-"]:
         if name == "-":
             yield STDIN, await read_all(call.streams.stdin)
@@ -20,23 +20,23 @@ async def inputs(
         try:
             yield name, call.phone.tree.read(name, call.uid, call.cwd)
         except OSError as error:
-            if not silent:
-                call.complain(f"{name}: {strerror(error)}")
+            if not is_silent:
+                call.fail(f"{name}: {error_text(error)}")
             yield name, None
 
 
-def lines_of(content: bytes) -> list[str]:
+def split_lines(content: bytes) -> list[str]:
     lines = decode(content).split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
-async def input_lines(call: Call, names: list[str]) -> tuple[list[str], int]:
-    """All lines of all inputs, and 1 if one of them could not be read."""
+async def read_input_lines(call: CommandCall, names: list[str]) -> tuple[list[str], int]:
+    """Return all lines of all inputs, and status 1 if one of them could not be read."""
     lines: list[str] = []
     status = 0
-    async for _, content in inputs(call, names):
+    async for _, content in read_inputs(call, names):
         if content is None:
             status = 1
         else:
-            lines += lines_of(content)
+            lines += split_lines(content)
     return lines, status

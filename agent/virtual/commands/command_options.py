@@ -1,8 +1,8 @@
-"""Options the way toybox reads them: bundled letters, some with a value, `--` ends them."""
+"""Parses options as toybox does: bundled letters, some with a value, up to `--`."""
 
 
 def split_options(arguments: list[str], valued: str = "") -> tuple[dict[str, str], list[str]]:
-    """Letters (with their values) and what is left."""
+    """Return the options with their values, and the remaining arguments."""
     options: dict[str, str] = {}
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":

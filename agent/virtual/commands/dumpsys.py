@@ -1,16 +1,18 @@
-"""dumpsys: the framework's view, which may lie about the battery when told to."""
+"""dumpsys: the framework's view of battery, idle mode and temperatures; battery values can be
+overridden.
+"""
 
-from agent.virtual.files.power_nodes import battery_status, battery_tenths
+from agent.virtual.files.power_nodes import battery_status, battery_tenths_c
 from agent.virtual.files.thermal_nodes import cooling_state
-from agent.virtual.phone import Phone
-from agent.virtual.shell.call import Call
+from agent.virtual.shell.command_call import CommandCall
+from agent.virtual.virtual_phone import VirtualPhone
 
 _STATUS = {"Charging": 2, "Discharging": 3, "Not charging": 4, "Full": 5}
 # Temperature types of the thermal HAL.
 _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
 
-# Services that always say the same, in the lines that tools look for.
-_FIXED = {
+# Services with a fixed output, reduced to the lines that tools look for.
+_FIXED_OUTPUT = {
     "deviceidle": "  mState=ACTIVE\n  mLightState=ACTIVE\n",
     "input": "  Viewport: orientation=0, isActive=1\n",
     "power": "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n",
@@ -18,42 +20,46 @@ _FIXED = {
 }
 
 
-def dumpsys(call: Call) -> int:
+def dumpsys(call: CommandCall) -> int:
     words = call.argv[1:]
-    call.phone.timeline.catch_up()
+    call.phone.model_clock.catch_up()
     match words:
         case ["battery", "unplug"]:
-            call.phone.framework_battery |= {"USB powered": "false", "status": "3"}
+            call.phone.battery_overrides |= {"USB powered": "false", "status": "3"}
         case ["battery", "set", name, value]:
-            call.phone.framework_battery[name] = value
+            call.phone.battery_overrides[name] = value
         case ["battery", "reset"]:
-            call.phone.framework_battery.clear()
+            call.phone.battery_overrides.clear()
         case ["battery"]:
-            call.say(_battery(call.phone))
+            call.print(_battery_text(call.phone))
         case ["deviceidle", verb, *_]:
-            call.say(_doze(call.phone, verb))
+            call.print(_handle_deviceidle(call.phone, verb))
         case ["thermalservice"] if call.phone.profile.sdk >= 29:
-            call.say(_thermal(call.phone))
+            call.print(_thermal_text(call.phone))
         case ["-l"]:
-            names = sorted({*_FIXED, "battery"})
-            call.say("Currently running services:\n" + "".join(f"  {name}\n" for name in names))
-        case [name, *_] if name in _FIXED:
-            call.say(_FIXED[name])
+            names = sorted({*_FIXED_OUTPUT, "battery"})
+            call.print("Currently running services:\n" + "".join(f"  {name}\n" for name in names))
+        case [name, *_] if name in _FIXED_OUTPUT:
+            call.print(_FIXED_OUTPUT[name])
         case [name, *_]:
-            call.say(f"Can't find service: {name}\n")
+            call.print(f"Can't find service: {name}\n")
         case _:
             return 0
     return 0
 
 
-def _doze(phone: Phone, verb: str) -> str:
+def _handle_deviceidle(phone: VirtualPhone, verb: str) -> str:
     if verb in ("enable", "disable"):
-        phone.set_mode("doze", verb == "enable")
+        phone.set_framework_mode("doze", verb == "enable")
         return f"Deep idle mode {verb}d\nLight idle mode {verb}d\n"
-    return f"{int(phone.modes['doze'])}\n" if verb == "enabled" else _FIXED["deviceidle"]
+    return (
+        f"{int(phone.framework_modes['doze'])}\n"
+        if verb == "enabled"
+        else _FIXED_OUTPUT["deviceidle"]
+    )
 
 
-def _battery(phone: Phone) -> str:
+def _battery_text(phone: VirtualPhone) -> str:
     battery = phone.soc.battery
     facts = {
         "AC powered": "false",
@@ -68,23 +74,25 @@ def _battery(phone: Phone) -> str:
         "level": str(int(battery.percent + 0.05)),
         "scale": "100",
         "voltage": str(round(battery.volts() * 1000)),
-        "temperature": str(battery_tenths(phone.soc)),
+        "temperature": str(battery_tenths_c(phone.soc)),
         "technology": "Li-ion",
     }
-    note = "  (UPDATES STOPPED -- use 'reset' to restart)\n" if phone.framework_battery else ""
-    facts |= phone.framework_battery
+    override_note = (
+        "  (UPDATES STOPPED -- use 'reset' to restart)\n" if phone.battery_overrides else ""
+    )
+    facts |= phone.battery_overrides
     rows = "".join(f"  {name}: {value}\n" for name, value in facts.items())
-    return f"Current Battery Service state:\n{note}{rows}"
+    return f"Current Battery Service state:\n{override_note}{rows}"
 
 
-def _thermal(phone: Phone) -> str:
+def _thermal_text(phone: VirtualPhone) -> str:
     soc = phone.soc
     rows = []
     for zone in soc.zones:
-        kind = _CPU if zone.profile.cluster else _kind(zone.profile.type)
-        if kind is not None:
-            value = soc.zone_mc(zone) / 1000
-            facts = f"mValue={value:.1f}, mType={kind}, mName={zone.profile.type}, mStatus=0"
+        hal_type = _CPU if zone.profile.cluster else _hal_type(zone.profile.type)
+        if hal_type is not None:
+            value = soc.read_zone_mc(zone) / 1000
+            facts = f"mValue={value:.1f}, mType={hal_type}, mName={zone.profile.type}, mStatus=0"
             rows.append(f"\tTemperature{{{facts}}}\n")
     states = [(cooling.type, cooling_state(soc, cooling)) for cooling in phone.profile.cooling]
     cooling_rows = [
@@ -99,7 +107,7 @@ def _thermal(phone: Phone) -> str:
     )
 
 
-def _kind(zone_type: str) -> int | None:
+def _hal_type(zone_type: str) -> int | None:
     for word, kind in (("cpu", _CPU), ("gpu", _GPU), ("battery", _BATTERY), ("skin", _SKIN)):
         if word in zone_type:
             return kind

@@ -1,19 +1,19 @@
-"""Commands that list, make, move and remove files."""
+"""Commands that list, create, move and remove files."""
 
 import errno
 import os
 import stat
 from datetime import UTC, datetime
 
-from agent.virtual.commands.options import split_options
-from agent.virtual.files.nodes import Directory, File, Link, Node
-from agent.virtual.files.tree import failed, strerror
-from agent.virtual.shell.call import Call, Program
+from agent.virtual.commands.command_options import split_options
+from agent.virtual.files.file_nodes import Directory, FileNode, RegularFile, SymbolicLink
+from agent.virtual.files.file_tree import error_text, os_error
+from agent.virtual.shell.command_call import CommandCall, CommandFunction
 
 _OWNERS = {0: "root", 1000: "system", 1015: "sdcard_rw", 2000: "shell"}
 
 
-def ls(call: Call) -> int:
+def ls(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:])
     status = 0
     tree = call.phone.tree
@@ -21,47 +21,47 @@ def ls(call: Call) -> int:
         try:
             node, _ = tree.resolve(name, call.uid, call.cwd, follow="l" not in options)
             if not isinstance(node, Directory) or "d" in options:
-                call.say(_listed(name, node, options))
+                call.print(_format_entry(name, node, options))
                 continue
             if len(names) > 1:
-                call.say(f"{name}:\n")
-            inner = tree.names(name, call.uid, call.cwd)
+                call.print(f"{name}:\n")
+            entries = tree.names(name, call.uid, call.cwd)
         except OSError as error:
-            status = call.complain(f"{name}: {strerror(error)}")
+            status = call.fail(f"{name}: {error_text(error)}")
             continue
-        shown = [entry for entry in inner if "a" in options or not entry.startswith(".")]
+        visible = [entry for entry in entries if "a" in options or not entry.startswith(".")]
         if "l" in options:
-            call.say("total 0\n")
-        for entry in shown:
+            call.print("total 0\n")
+        for entry in visible:
             child = node.child(entry)
             if child is not None:
-                call.say(_listed(entry, child, options))
+                call.print(_format_entry(entry, child, options))
     return status
 
 
-def _listed(name: str, node: Node, options: dict[str, str]) -> str:
+def _format_entry(name: str, node: FileNode, options: dict[str, str]) -> str:
     if "l" not in options:
         return f"{name}\n"
     when = datetime.fromtimestamp(node.mtime, UTC).strftime("%Y-%m-%d %H:%M")
-    arrow = f" -> {node.target}" if isinstance(node, Link) else ""
+    arrow = f" -> {node.target}" if isinstance(node, SymbolicLink) else ""
     owner, group = _OWNERS.get(node.uid, str(node.uid)), _OWNERS.get(node.gid, str(node.gid))
     return f"{stat.filemode(node.mode)} 1 {owner} {group} {node.size:>8} {when} {name}{arrow}\n"
 
 
-def stat_file(call: Call) -> int:
+def stat_file(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:], valued="c")
     status = 0
     for name in names:
         try:
             node, _ = call.phone.tree.resolve(name, call.uid, call.cwd, follow="L" in options)
         except OSError as error:
-            status = call.complain(f"'{name}': {strerror(error)}")
+            status = call.fail(f"'{name}': {error_text(error)}")
             continue
-        call.say(_described(name, node, options.get("c")))
+        call.print(_format_stat(name, node, options.get("c")))
     return status
 
 
-def _described(name: str, node: Node, shape: str | None) -> str:
+def _format_stat(name: str, node: FileNode, template: str | None) -> str:
     facts = {
         "%s": str(node.size),
         "%Y": str(int(node.mtime)),
@@ -76,69 +76,69 @@ def _described(name: str, node: Node, shape: str | None) -> str:
         "%i": str(node.inode),
         "%f": f"{node.mode:x}",
     }
-    if shape is None:
+    if template is None:
         return (
             f"  File: {name}\n  Size: {facts['%s']}\n"
             f"Access: ({facts['%a']}/{facts['%A']})\tUid: {facts['%u']}\nModify: {facts['%y']}\n"
         )
-    for mark, value in facts.items():
-        shape = shape.replace(mark, value)
-    return f"{shape}\n"
+    for field, value in facts.items():
+        template = template.replace(field, value)
+    return f"{template}\n"
 
 
-def mkdir(call: Call) -> int:
+def mkdir(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:], valued="m")
     status = 0
     for name in names:
         try:
-            call.phone.tree.make_folder(name, call.uid, call.cwd, parents="p" in options)
+            call.phone.tree.make_directory(name, call.uid, call.cwd, parents="p" in options)
         except OSError as error:
-            status = call.complain(f"'{name}': {strerror(error)}")
+            status = call.fail(f"'{name}': {error_text(error)}")
     return status
 
 
-def rm(call: Call) -> int:
+def rm(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:])
     status = 0
     for name in names:
         try:
             recursive = "r" in options or "R" in options
-            call.phone.tree.remove(name, call.uid, call.cwd, folders=recursive)
+            call.phone.tree.remove(name, call.uid, call.cwd, recursive=recursive)
         except OSError as error:
             if error.errno != errno.ENOENT or "f" not in options:
-                status = call.complain(f"{name}: {strerror(error)}")
+                status = call.fail(f"{name}: {error_text(error)}")
     return status
 
 
-def rmdir(call: Call) -> int:
+def rmdir(call: CommandCall) -> int:
     status = 0
     for name in split_options(call.argv[1:])[1]:
         try:
             if call.phone.tree.names(name, call.uid, call.cwd):
-                raise failed(errno.ENOTEMPTY, name)
-            call.phone.tree.remove(name, call.uid, call.cwd, folders=True)
+                raise os_error(errno.ENOTEMPTY, name)
+            call.phone.tree.remove(name, call.uid, call.cwd, recursive=True)
         except OSError as error:
-            status = call.complain(f"'{name}': {strerror(error)}")
+            status = call.fail(f"'{name}': {error_text(error)}")
     return status
 
 
-def mv(call: Call) -> int:
+def mv(call: CommandCall) -> int:
     _, names = split_options(call.argv[1:])
     if len(names) < 2:
-        return call.complain("Needs 2 arguments")
+        return call.fail("Needs 2 arguments")
     status = 0
     for name in names[:-1]:
         try:
             call.phone.tree.rename(name, names[-1], call.uid, call.cwd)
         except OSError as error:
-            status = call.complain(f"bad '{name}': {strerror(error)}")
+            status = call.fail(f"bad '{name}': {error_text(error)}")
     return status
 
 
-def cp(call: Call) -> int:
+def cp(call: CommandCall) -> int:
     _, names = split_options(call.argv[1:])
     if len(names) < 2:
-        return call.complain("Needs 2 arguments")
+        return call.fail("Needs 2 arguments")
     tree = call.phone.tree
     status = 0
     for name in names[:-1]:
@@ -152,67 +152,73 @@ def cp(call: Call) -> int:
                 target = f"{target}/{name.rpartition('/')[2]}"
             node = tree.open_for_writing(target, call.uid, call.cwd)
             tree.append(node, content, call.uid)
-            tree.note(target, "write", content, call.uid, call.cwd)
-            if isinstance(node, File):
+            tree.report_write(target, "write", content, call.uid, call.cwd)
+            if isinstance(node, RegularFile):
                 node.mode = stat.S_IFREG | stat.S_IMODE(source.mode)
         except OSError as error:
-            status = call.complain(f"bad '{name}': {strerror(error)}")
+            status = call.fail(f"bad '{name}': {error_text(error)}")
     return status
 
 
-def touch(call: Call) -> int:
+def touch(call: CommandCall) -> int:
     status = 0
     for name in split_options(call.argv[1:], valued="tdr")[1]:
         try:
             node = call.phone.tree.open_for_writing(name, call.uid, call.cwd, append=True)
-            node.mtime = call.phone.wall()
-            call.phone.tree.note(name, "touch", b"", call.uid, call.cwd)
+            node.mtime = call.phone.wall_time()
+            call.phone.tree.report_write(name, "touch", b"", call.uid, call.cwd)
         except OSError as error:
-            status = call.complain(f"'{name}': {strerror(error)}")
+            status = call.fail(f"'{name}': {error_text(error)}")
     return status
 
 
-def chmod(call: Call) -> int:
+def chmod(call: CommandCall) -> int:
     names = [word for word in call.argv[1:] if word not in ("-R", "-f")]
     if len(names) < 2:
-        return call.complain("Needs 2 arguments")
+        return call.fail("Needs 2 arguments")
     status = 0
     for name in names[1:]:
         try:
             node, _ = call.phone.tree.resolve(name, call.uid, call.cwd)
             if call.uid not in (0, node.uid):
-                raise failed(errno.EPERM, name)
-            node.mode = stat.S_IFMT(node.mode) | _mode(names[0], stat.S_IMODE(node.mode))
+                raise os_error(errno.EPERM, name)
+            node.mode = stat.S_IFMT(node.mode) | _parse_mode(names[0], stat.S_IMODE(node.mode))
         except OSError as error:
-            status = call.complain(f"'{name}' to {names[0]}: {strerror(error)}")
+            status = call.fail(f"'{name}' to {names[0]}: {error_text(error)}")
         except ValueError:
-            status = call.complain(f"bad mode '{names[0]}'")
+            status = call.fail(f"bad mode '{names[0]}'")
     return status
 
 
-def _mode(text: str, old: int) -> int:
+def _parse_mode(text: str, old: int) -> int:
     if text.isdigit():
         return int(text, 8) & 0o7777
-    who, sign, what = text.partition("+" if "+" in text else "-")
-    bits = sum({"r": 0o444, "w": 0o222, "x": 0o111}[letter] for letter in what if letter in "rwx")
-    if not sign or not what:
+    classes, sign, permissions = text.partition("+" if "+" in text else "-")
+    bits = sum(
+        {"r": 0o444, "w": 0o222, "x": 0o111}[letter] for letter in permissions if letter in "rwx"
+    )
+    if not sign or not permissions:
         raise ValueError(text)
-    chosen = {"u": 0o700, "g": 0o070, "o": 0o007, "a": 0o777}
-    bits &= sum(chosen[letter] for letter in set(who)) if who and "a" not in who else 0o777
+    class_bits = {"u": 0o700, "g": 0o070, "o": 0o007, "a": 0o777}
+    bits &= (
+        sum(class_bits[letter] for letter in set(classes))
+        if classes and "a" not in classes
+        else 0o777
+    )
     return old | bits if sign == "+" else old & ~bits
 
 
-def chown(call: Call) -> int:
-    return 0 if call.uid == 0 else call.complain("Operation not permitted")
+def chown(call: CommandCall) -> int:
+    return 0 if call.uid == 0 else call.fail("Operation not permitted")
 
 
-def ln(call: Call) -> int:
+def ln(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:])
     if len(names) != 2 or "s" not in options:
-        return call.complain("Needs -s and 2 arguments")
+        return call.fail("Needs -s and 2 arguments")
     tree = call.phone.tree
     if tree.exists(names[1], call.cwd) and "f" not in options:
-        return call.complain(
+        return call.fail(
             f"cannot create symbolic link from '{names[0]}' to '{names[1]}': "
             f"{os.strerror(errno.EEXIST)}"
         )
@@ -220,49 +226,51 @@ def ln(call: Call) -> int:
     return 0
 
 
-def readlink(call: Call) -> int:
+def readlink(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:])
     for name in names:
         try:
             if "f" in options:
-                call.say(call.phone.tree.resolve(name, call.uid, call.cwd)[1] + "\n")
+                call.print(call.phone.tree.resolve(name, call.uid, call.cwd)[1] + "\n")
                 continue
             node, _ = call.phone.tree.resolve(name, call.uid, call.cwd, follow=False)
         except OSError:
             return 1
-        if not isinstance(node, Link):
+        if not isinstance(node, SymbolicLink):
             return 1
-        call.say(f"{node.target}\n")
+        call.print(f"{node.target}\n")
     return 0
 
 
-def df(call: Call) -> int:
+def df(call: CommandCall) -> int:
     tree = call.phone.tree
-    total, used = tree.capacity // 1024, tree.used // 1024
-    call.say("Filesystem      1K-blocks    Used Available Use% Mounted on\n")
-    percent = round(100 * used / total)
-    call.say(f"/dev/block/sda17 {total:>8} {used:>7} {total - used:>9} {percent:>3}% /data\n")
+    total_kb, used_kb = tree.capacity_bytes // 1024, tree.used_bytes // 1024
+    call.print("Filesystem      1K-blocks    Used Available Use% Mounted on\n")
+    percent = round(100 * used_kb / total_kb)
+    call.print(
+        f"/dev/block/sda17 {total_kb:>8} {used_kb:>7} {total_kb - used_kb:>9} {percent:>3}% /data\n"
+    )
     return 0
 
 
-def basename(call: Call) -> int:
-    call.say(call.argv[-1].rstrip("/").rpartition("/")[2] + "\n")
+def basename(call: CommandCall) -> int:
+    call.print(call.argv[-1].rstrip("/").rpartition("/")[2] + "\n")
     return 0
 
 
-def dirname(call: Call) -> int:
-    call.say((call.argv[-1].rstrip("/").rpartition("/")[0] or "/") + "\n")
+def dirname(call: CommandCall) -> int:
+    call.print((call.argv[-1].rstrip("/").rpartition("/")[0] or "/") + "\n")
     return 0
 
 
-def mount(call: Call) -> int:
-    call.say("/dev/block/dm-0 on / type ext4 (ro,seclabel,relatime)\n")
-    call.say("/dev/block/sda17 on /data type f2fs (rw,lazytime,seclabel,nosuid,nodev)\n")
-    call.say("/data/media on /storage/emulated type sdcardfs (rw,nosuid,nodev,noexec,noatime)\n")
+def mount(call: CommandCall) -> int:
+    call.print("/dev/block/dm-0 on / type ext4 (ro,seclabel,relatime)\n")
+    call.print("/dev/block/sda17 on /data type f2fs (rw,lazytime,seclabel,nosuid,nodev)\n")
+    call.print("/data/media on /storage/emulated type sdcardfs (rw,nosuid,nodev,noexec,noatime)\n")
     return 0
 
 
-FILES: dict[str, Program] = {
+FILE_COMMANDS: dict[str, CommandFunction] = {
     "basename": basename,
     "chmod": chmod,
     "chown": chown,

@@ -1,4 +1,4 @@
-"""Regular expressions as grep, sed and awk write them, turned into Python's."""
+"""Converts POSIX regular expressions, as grep, sed and awk use them, to Python's."""
 
 import re
 
@@ -16,15 +16,16 @@ _CLASSES = {
 _BASIC_MARK = re.compile(r"\\([(){}|+?])|([(){}|+?])|(\\.)|(\[\^?\]?(?:\[:\w+:\]|[^]])*\])")
 
 
-def basic(shape: str) -> str:
-    """A basic expression as an extended one: the escaped operators change places."""
+def basic_to_extended(expression: str) -> str:
+    """Convert a basic expression to an extended one: escaped operators swap with plain ones."""
     return _BASIC_MARK.sub(
-        lambda mark: mark[1] or (f"\\{mark[2]}" if mark[2] else mark[3] or mark[4]), shape
+        lambda match: match[1] or (f"\\{match[2]}" if match[2] else match[3] or match[4]),
+        expression,
     )
 
 
-def compiled(shape: str, extended: bool, ignore_case: bool = False) -> re.Pattern[str]:
-    """A pattern to search with; raises re.error for what is none."""
-    source = shape if extended else basic(shape)
-    source = re.sub(r"\[:(\w+):\]", lambda name: _CLASSES.get(name[1], name[0]), source)
-    return re.compile(source, re.IGNORECASE if ignore_case else 0)
+def compile_posix(expression: str, extended: bool, ignore_case: bool = False) -> re.Pattern[str]:
+    """Compile an expression; raise re.error if it is invalid."""
+    pattern = expression if extended else basic_to_extended(expression)
+    pattern = re.sub(r"\[:(\w+):\]", lambda name: _CLASSES.get(name[1], name[0]), pattern)
+    return re.compile(pattern, re.IGNORECASE if ignore_case else 0)

@@ -1,108 +1,114 @@
-"""Commands about processes: start them elsewhere, see them, wait, kill."""
+"""Commands for processes: sleep, taskset, setsid, nohup, nice, sh, su, ps, pidof and kill."""
 
 import re
 import signal
 
-from agent.virtual.commands.options import split_options
-from agent.virtual.processes import Process
-from agent.virtual.shell.call import Call, Program, decode, encode, occupy
+from agent.virtual.commands.command_options import split_options
+from agent.virtual.process_table import Process
+from agent.virtual.shell.command_call import (
+    CommandCall,
+    CommandFunction,
+    decode,
+    encode,
+    run_as_process,
+)
 
 USERS = {0: "root", 1000: "system", 2000: "shell"}
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-async def sleep(call: Call) -> int:
+async def sleep(call: CommandCall) -> int:
     total = 0.0
     for word in call.argv[1:]:
         match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)([smhd]?)", word)
         if match is None:
-            return call.complain(f"Unknown suffix '{word}'")
+            return call.fail(f"Unknown suffix '{word}'")
         total += float(match[1]) * _UNITS[match[2]]
     if len(call.argv) < 2:
-        return call.complain("Needs 1 argument")
+        return call.fail("Needs 1 argument")
 
     async def body(process: Process) -> int:
-        await call.phone.timeline.sleep(total)
+        await call.phone.model_clock.sleep(total)
         return 0
 
-    return await occupy(call, call.argv, body)
+    return await run_as_process(call, call.argv, body)
 
 
-async def taskset(call: Call) -> int:
-    """taskset MASK COMMAND.., or -p [MASK] PID; the mask is bare hex, as toybox wants it."""
+async def taskset(call: CommandCall) -> int:
+    """Handle taskset MASK COMMAND.. and -p [MASK] PID; toybox wants the mask in hex without 0x."""
     options, rest = split_options(call.argv[1:])
     if not rest:
-        return call.complain("Needs 1 argument")
+        return call.fail("Needs 1 argument")
     try:
         mask = int(rest[0], 16) & call.phone.processes.all_cores
     except ValueError:
-        return call.complain(f"bad mask '{rest[0]}'")
+        return call.fail(f"bad mask '{rest[0]}'")
     if "p" in options:
         return _taskset_pid(call, rest)
-    mask &= call.phone.processes.allowed(call.process)
+    mask &= call.phone.processes.allowed_mask(call.process)
     if mask == 0:
-        return call.complain("sched_setaffinity: Invalid argument")
+        return call.fail("sched_setaffinity: Invalid argument")
     if len(rest) == 1:
-        return call.complain("Needs 2 arguments")
+        return call.fail("Needs 2 arguments")
 
     async def body(process: Process) -> int:
         call.phone.processes.set_mask(process, mask)
-        process.vacant = True
+        process.awaiting_exec = True
         return await call.shell.invoke(rest[1:], call.streams, process)
 
-    return await occupy(call, rest, body)
+    return await run_as_process(call, rest, body)
 
 
-def _taskset_pid(call: Call, words: list[str]) -> int:
+def _taskset_pid(call: CommandCall, words: list[str]) -> int:
     process = call.phone.processes.find(int(words[-1])) if words[-1].isdigit() else None
     if process is None:
-        return call.complain("sched_getaffinity: No such process")
-    call.say(f"pid {process.pid}'s current affinity mask: {process.mask:x}\n")
+        return call.fail("sched_getaffinity: No such process")
+    call.print(f"pid {process.pid}'s current affinity mask: {process.mask:x}\n")
     if len(words) == 2:
-        mask = int(words[0], 16) & call.phone.processes.allowed(process)
+        mask = int(words[0], 16) & call.phone.processes.allowed_mask(process)
         if mask == 0:
-            return call.complain(f"sched_setaffinity {process.pid}: Invalid argument")
+            return call.fail(f"sched_setaffinity {process.pid}: Invalid argument")
         if call.uid not in (0, process.uid):
-            return call.complain(f"sched_setaffinity {process.pid}: Operation not permitted")
+            return call.fail(f"sched_setaffinity {process.pid}: Operation not permitted")
         call.phone.processes.set_mask(process, mask)
-        call.say(f"pid {process.pid}'s new affinity mask: {process.mask:x}\n")
+        call.print(f"pid {process.pid}'s new affinity mask: {process.mask:x}\n")
     return 0
 
 
-async def setsid(call: Call) -> int:
+async def setsid(call: CommandCall) -> int:
     words = call.argv[1:]
     while words and words[0] in ("-d", "-w", "-c"):
         words.pop(0)
     if not words:
-        return call.complain("Needs 1 argument")
+        return call.fail("Needs 1 argument")
 
     async def body(process: Process) -> int:
         process.session = process.pid
-        process.vacant = True
+        process.awaiting_exec = True
         return await call.shell.invoke(words, call.streams, process)
 
-    return await occupy(call, words, body)
+    return await run_as_process(call, words, body)
 
 
-async def nohup(call: Call) -> int:
+async def nohup(call: CommandCall) -> int:
     if len(call.argv) < 2:
-        return call.complain("Needs 1 argument")
+        return call.fail("Needs 1 argument")
 
     async def body(process: Process) -> int:
-        process.ignores_hangup = True
-        process.vacant = True
+        process.ignores_sighup = True
+        process.awaiting_exec = True
         return await call.shell.invoke(call.argv[1:], call.streams, process)
 
-    return await occupy(call, call.argv[1:], body)
+    return await run_as_process(call, call.argv[1:], body)
 
 
-async def nice(call: Call) -> int:
+async def nice(call: CommandCall) -> int:
     words = split_options(call.argv[1:], valued="n")[1]
     return await call.shell.invoke(words, call.streams, call.process) if words else 0
 
 
-async def sh(call: Call) -> int:
-    """sh, sh -c TEXT [NAME ARG..], sh FILE [ARG..]"""
+async def sh(call: CommandCall) -> int:
+    """Handle sh, sh -c TEXT [NAME ARG..] and sh FILE [ARG..]."""
     options, rest = split_options(call.argv[1:], valued="c")
 
     async def body(process: Process) -> int:
@@ -114,18 +120,20 @@ async def sh(call: Call) -> int:
         if rest:
             content = call.phone.tree.read(rest[0], call.uid, call.cwd)
             if b"farmhand-runner" in content:
-                process.vacant = True
+                process.awaiting_exec = True
                 return await shell.invoke([*rest], call.streams, process)
             shell.name = rest[0]
             return await shell.run_text(decode(content), call.streams)
         shell.name = call.argv[0]
-        return await shell.run_source(call.streams.stdin, call.streams)
+        return await shell.run_lines(call.streams.stdin, call.streams)
 
-    return await occupy(call, call.argv, body)
+    return await run_as_process(call, call.argv, body)
 
 
-async def su(call: Call) -> int:
-    """su, su -c TEXT, su 0 COMMAND..: root, without a question, as a granted Magisk does."""
+async def su(call: CommandCall) -> int:
+    """Handle su, su -c TEXT and su 0 COMMAND..: becomes root without a prompt, as Magisk does once
+    root is granted.
+    """
     words = call.argv[1:]
     uid = 0
     if words and words[0] in ("0", "root", "2000", "shell"):
@@ -142,22 +150,22 @@ async def su(call: Call) -> int:
         if text is not None:
             return await shell.run_text(text, call.streams)
         if words:
-            process.vacant = True
+            process.awaiting_exec = True
             return await shell.invoke(words, call.streams, process)
-        return await shell.run_source(call.streams.stdin, call.streams)
+        return await shell.run_lines(call.streams.stdin, call.streams)
 
-    return await occupy(call, ["su"] if text is None else ["sh", "-c", text], body, uid)
+    return await run_as_process(call, ["su"] if text is None else ["sh", "-c", text], body, uid)
 
 
-def ps(call: Call) -> int:
+def ps(call: CommandCall) -> int:
     options, rest = split_options(call.argv[1:], valued="opu")
     fields = options["o"].lower().split(",") if "o" in options else []
     fields = fields or ["user", "pid", "ppid", "vsz", "rss", "wchan", "addr", "s", "name"]
-    chosen = {int(word) for word in options.get("p", "").split(",") if word.isdigit()}
-    everyone = bool({"A", "e"} & set(options)) or call.uid == 0 or bool(chosen)
-    call.say(" ".join(field.upper() for field in fields) + "\n")
+    pids = {int(word) for word in options.get("p", "").split(",") if word.isdigit()}
+    shows_all = bool({"A", "e"} & set(options)) or call.uid == 0 or bool(pids)
+    call.print(" ".join(field.upper() for field in fields) + "\n")
     for process in call.phone.processes.all():
-        if (chosen and process.pid not in chosen) or (not everyone and process.uid != call.uid):
+        if (pids and process.pid not in pids) or (not shows_all and process.uid != call.uid):
             continue
         facts = {
             "user": USERS.get(process.uid, str(process.uid)),
@@ -176,58 +184,58 @@ def ps(call: Call) -> int:
             "args": " ".join(process.argv),
             "cmd": " ".join(process.argv),
         }
-        call.say(" ".join(facts.get(field, "-") for field in fields) + "\n")
+        call.print(" ".join(facts.get(field, "-") for field in fields) + "\n")
     return 0 if not rest else 1
 
 
-def pidof(call: Call) -> int:
+def pidof(call: CommandCall) -> int:
     names = set(split_options(call.argv[1:])[1])
-    found = [
+    pids = [
         str(process.pid)
         for process in call.phone.processes.all()
         if process.argv and {process.argv[0], process.name} & names
     ]
-    if found:
-        call.say(" ".join(reversed(found)) + "\n")
-    return int(not found)
+    if pids:
+        call.print(" ".join(reversed(pids)) + "\n")
+    return int(not pids)
 
 
-def kill(call: Call) -> int:
+def kill(call: CommandCall) -> int:
     words = call.argv[1:]
-    number = int(signal.SIGTERM)
+    signal_value = int(signal.SIGTERM)
     if words and words[0] == "-l":
-        call.say(" ".join(item.name.removeprefix("SIG") for item in signal.Signals) + "\n")
+        call.print(" ".join(item.name.removeprefix("SIG") for item in signal.Signals) + "\n")
         return 0
     if words[:1] == ["-s"] and len(words) > 1:
         words = [f"-{words[1]}", *words[2:]]
     if words and re.fullmatch(r"-[A-Za-z0-9]+", words[0]):
-        found = signal_number(words[0][1:])
-        if found is None:
-            return _shell_complaint(call, f"{words[0]}: bad signal", 1)
-        number, words = found, words[1:]
+        parsed = signal_number(words[0][1:])
+        if parsed is None:
+            return _fail_as_shell(call, f"{words[0]}: bad signal", 1)
+        signal_value, words = parsed, words[1:]
     if words[:1] == ["--"]:
         words = words[1:]
     status = 0
     for word in words:
-        status = _kill_one(call, word, number) or status
+        status = _kill_one(call, word, signal_value) or status
     return status
 
 
-def _kill_one(call: Call, word: str, number: int) -> int:
+def _kill_one(call: CommandCall, word: str, signal_value: int) -> int:
     if not re.fullmatch(r"-?\d+", word):
-        return _shell_complaint(call, f"{word}: arguments must be jobs or process IDs", 1)
+        return _fail_as_shell(call, f"{word}: arguments must be jobs or process IDs", 1)
     table = call.phone.processes
     if word.startswith("-"):
         targets = [process for process in table.all() if process.session == -int(word)]
     else:
-        one = table.find(int(word))
-        targets = [one] if one else []
+        target = table.find(int(word))
+        targets = [target] if target else []
     if not targets:
-        return _shell_complaint(call, f"{word}: No such process", 1)
+        return _fail_as_shell(call, f"{word}: No such process", 1)
     for process in targets:
         if call.uid not in (0, process.uid):
-            return _shell_complaint(call, f"{word}: Operation not permitted", 1)
-        table.kill(process, number)
+            return _fail_as_shell(call, f"{word}: Operation not permitted", 1)
+        table.kill(process, signal_value)
     return 0
 
 
@@ -238,13 +246,13 @@ def signal_number(word: str) -> int | None:
     return int(signal.Signals[name]) if name in signal.Signals.__members__ else None
 
 
-def _shell_complaint(call: Call, text: str, status: int) -> int:
-    """kill is the shell's own command and speaks in the shell's name."""
+def _fail_as_shell(call: CommandCall, text: str, status: int) -> int:
+    """Print an error in the shell's name, because kill is a built-in of the shell."""
     call.streams.stderr.write(encode(f"{call.shell.name}: kill: {text}\n"))
     return status
 
 
-PROCESSES: dict[str, Program] = {
+PROCESS_COMMANDS: dict[str, CommandFunction] = {
     "kill": kill,
     "nice": nice,
     "nohup": nohup,

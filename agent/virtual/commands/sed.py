@@ -1,152 +1,154 @@
-"""sed: s///, p, d, q, a, i, c, =; addresses by line, pattern and range. The rest is refused."""
+"""sed: s///, p, d, q, a, i, c and =; addresses by line, pattern and range. Other commands are
+errors.
+"""
 
 import re
 import stat
 from dataclasses import dataclass
 
-from agent.virtual.commands.inputs import input_lines
-from agent.virtual.commands.patterns import compiled
-from agent.virtual.files.nodes import File
-from agent.virtual.shell.call import Call, Program, encode
+from agent.virtual.commands.command_input import read_input_lines
+from agent.virtual.commands.posix_regex import compile_posix
+from agent.virtual.files.file_nodes import RegularFile
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, encode
 
 Address = int | str | re.Pattern[str]
 
 
 @dataclass(slots=True)
-class _Step:
+class _SedCommand:
     """One command of a script."""
 
     addresses: list[Address]
     verb: str
-    negated: bool = False
-    wanted: re.Pattern[str] | None = None
+    is_negated: bool = False
+    pattern: re.Pattern[str] | None = None
     text: str = ""
     flags: str = ""
-    inside: bool = False  # within a range
+    in_range: bool = False  # between the two addresses of a range
 
 
-class _Script:
-    """A cursor over a script's text."""
+class _SedParser:
+    """A cursor over a script."""
 
     def __init__(self, text: str, extended: bool) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
         self.extended = extended
 
-    def steps(self) -> list[_Step]:
-        steps: list[_Step] = []
+    def parse(self) -> list[_SedCommand]:
+        commands: list[_SedCommand] = []
         while True:
             self._skip(" \t\n;")
-            if self.at >= len(self.text):
-                return steps
-            steps.append(self._step())
+            if self.position >= len(self.text):
+                return commands
+            commands.append(self._parse_command())
 
-    def _step(self) -> _Step:
+    def _parse_command(self) -> _SedCommand:
         addresses: list[Address] = []
-        while (address := self._address()) is not None:
+        while (address := self._parse_address()) is not None:
             addresses.append(address)
             self._skip(" \t")
             if not self._take(","):
                 break
         self._skip(" \t")
-        negated = self._take("!")
+        is_negated = self._take("!")
         self._skip(" \t")
-        step = _Step(addresses, self._next(), negated)
-        if step.verb == "s":
-            mark = self._next()
-            step.wanted = self._pattern(self._until(mark))
-            step.text = self._until(mark)
-            step.flags = self._word()
-            if "I" in step.flags or "i" in step.flags:
-                step.wanted = re.compile(step.wanted.pattern, re.IGNORECASE)
-        elif step.verb in "aic":
+        command = _SedCommand(addresses, self._next(), is_negated)
+        if command.verb == "s":
+            delimiter = self._next()
+            command.pattern = self._compile_pattern(self._read_until(delimiter))
+            command.text = self._read_until(delimiter)
+            command.flags = self._read_flags()
+            if "I" in command.flags or "i" in command.flags:
+                command.pattern = re.compile(command.pattern.pattern, re.IGNORECASE)
+        elif command.verb in "aic":
             self._skip(" \t\\\n")
-            end = self.text.find("\n", self.at)
+            end = self.text.find("\n", self.position)
             end = len(self.text) if end < 0 else end
-            step.text, self.at = self.text[self.at : end], end
-        elif step.verb not in ("p", "d", "q", "="):
-            raise ValueError(f"bad pattern '{self.text}'@{self.at} ({step.verb})")
-        return step
+            command.text, self.position = self.text[self.position : end], end
+        elif command.verb not in ("p", "d", "q", "="):
+            raise ValueError(f"bad pattern '{self.text}'@{self.position} ({command.verb})")
+        return command
 
-    def _address(self) -> Address | None:
+    def _parse_address(self) -> Address | None:
         self._skip(" \t")
         if self._take("$"):
             return "$"
         if self._take("/"):
-            return self._pattern(self._until("/"))
-        digits = re.compile(r"\d+").match(self.text, self.at)
+            return self._compile_pattern(self._read_until("/"))
+        digits = re.compile(r"\d+").match(self.text, self.position)
         if digits is None:
             return None
-        self.at = digits.end()
+        self.position = digits.end()
         return int(digits[0])
 
-    def _pattern(self, shape: str) -> re.Pattern[str]:
+    def _compile_pattern(self, expression: str) -> re.Pattern[str]:
         try:
-            return compiled(shape, self.extended)
+            return compile_posix(expression, self.extended)
         except re.error:
-            raise ValueError(f"bad regex '{shape}'") from None
+            raise ValueError(f"bad regex '{expression}'") from None
 
-    def _until(self, mark: str) -> str:
+    def _read_until(self, delimiter: str) -> str:
         text = ""
-        while self.at < len(self.text):
+        while self.position < len(self.text):
             letter = self._next()
-            if letter == mark:
+            if letter == delimiter:
                 return text
-            if letter == "\\" and self.at < len(self.text):
+            if letter == "\\" and self.position < len(self.text):
                 following = self._next()
-                text += following if following == mark else f"\\{following}"
+                text += following if following == delimiter else f"\\{following}"
             else:
                 text += letter
-        raise ValueError(f"no closing {mark}")
+        raise ValueError(f"no closing {delimiter}")
 
-    def _word(self) -> str:
-        flags = re.compile(r"[gpiI0-9]*").match(self.text, self.at)
+    def _read_flags(self) -> str:
+        flags = re.compile(r"[gpiI0-9]*").match(self.text, self.position)
         assert flags is not None
-        self.at = flags.end()
+        self.position = flags.end()
         return flags[0]
 
     def _next(self) -> str:
-        letter = self.text[self.at : self.at + 1]
-        self.at += 1
+        letter = self.text[self.position : self.position + 1]
+        self.position += 1
         return letter
 
-    def _take(self, mark: str) -> bool:
-        if self.text.startswith(mark, self.at):
-            self.at += 1
+    def _take(self, delimiter: str) -> bool:
+        if self.text.startswith(delimiter, self.position):
+            self.position += 1
             return True
         return False
 
     def _skip(self, letters: str) -> None:
-        while self.at < len(self.text) and self.text[self.at] in letters:
-            self.at += 1
+        while self.position < len(self.text) and self.text[self.position] in letters:
+            self.position += 1
 
 
-async def sed(call: Call) -> int:
-    letters, scripts, names = _arguments(call.argv[1:])
+async def sed(call: CommandCall) -> int:
+    letters, scripts, names = _split_arguments(call.argv[1:])
     text = "\n".join(scripts) if scripts else names.pop(0) if names else ""
     try:
-        steps = _Script(text, bool({"E", "r"} & letters)).steps()
+        commands = _SedParser(text, bool({"E", "r"} & letters)).parse()
     except ValueError as error:
-        return call.complain(str(error))
+        return call.fail(str(error))
     if "i" in letters:
         for name in names:
-            lines, _ = await input_lines(call, [name])
-            node, _ = call.phone.tree.resolve(name, call.uid, call.cwd)
-            mode = stat.S_IMODE(node.mode)
-            told = _edited(steps, lines, "n" in letters)
-            fresh = call.phone.tree.open_for_writing(name, call.uid, call.cwd)
-            call.phone.tree.append(fresh, encode(told), call.uid)
-            call.phone.tree.note(name, "write", encode(told), call.uid, call.cwd)
-            if isinstance(fresh, File):
-                fresh.mode = stat.S_IFREG | mode
+            lines, _ = await read_input_lines(call, [name])
+            original, _ = call.phone.tree.resolve(name, call.uid, call.cwd)
+            mode = stat.S_IMODE(original.mode)
+            output = _edit_lines(commands, lines, "n" in letters)
+            node = call.phone.tree.open_for_writing(name, call.uid, call.cwd)
+            call.phone.tree.append(node, encode(output), call.uid)
+            call.phone.tree.report_write(name, "write", encode(output), call.uid, call.cwd)
+            if isinstance(node, RegularFile):
+                node.mode = stat.S_IFREG | mode
         return 0
-    lines, status = await input_lines(call, names)
-    call.say(_edited(steps, lines, "n" in letters))
+    lines, status = await read_input_lines(call, names)
+    call.print(_edit_lines(commands, lines, "n" in letters))
     return status
 
 
-def _arguments(words: list[str]) -> tuple[set[str], list[str], list[str]]:
-    """Letters, the texts of every -e, and what is left."""
+def _split_arguments(words: list[str]) -> tuple[set[str], list[str], list[str]]:
+    """Return the option letters, the scripts of every -e, and the remaining arguments."""
     letters: set[str] = set()
     scripts: list[str] = []
     names: list[str] = []
@@ -156,93 +158,97 @@ def _arguments(words: list[str]) -> tuple[set[str], list[str], list[str]]:
         if not word.startswith("-") or word == "-":
             names.append(word)
             continue
-        bundle, takes, value = word[1:].partition("e")
+        bundle, has_script, value = word[1:].partition("e")
         letters |= set(bundle)
-        if takes:
+        if has_script:
             scripts.append(value or (rest.pop(0) if rest else ""))
     return letters, scripts, names
 
 
-def _edited(steps: list[_Step], lines: list[str], silent: bool) -> str:
-    told: list[str] = []
+def _edit_lines(commands: list[_SedCommand], lines: list[str], is_silent: bool) -> str:
+    output_lines: list[str] = []
     for number, line in enumerate(lines, 1):
-        edited = _edit_line(steps, line, number, number == len(lines), told)
-        if not silent and edited.kept is not None:
-            told.append(edited.kept)
-        told += edited.after
-        if edited.last:
+        edited = _edit_line(commands, line, number, number == len(lines), output_lines)
+        if not is_silent and edited.output is not None:
+            output_lines.append(edited.output)
+        output_lines += edited.appended
+        if edited.quits:
             break
-    return "".join(f"{line}\n" for line in told)
+    return "".join(f"{line}\n" for line in output_lines)
 
 
 @dataclass(slots=True)
-class _Edited:
-    """What became of a line."""
+class _EditedLine:
+    """The result of editing one line."""
 
-    kept: str | None
-    after: list[str]
-    last: bool = False
+    output: str | None
+    appended: list[str]
+    quits: bool = False
 
 
-def _edit_line(steps: list[_Step], line: str, number: int, final: bool, told: list[str]) -> _Edited:
-    after: list[str] = []
-    for step in steps:
-        if not _meant(step, number, line, final):
+def _edit_line(
+    commands: list[_SedCommand], line: str, number: int, is_last: bool, output_lines: list[str]
+) -> _EditedLine:
+    appended: list[str] = []
+    for command in commands:
+        if not _is_selected(command, number, line, is_last):
             continue
-        if step.verb == "s":
-            line, printed = _substituted(step, line)
-            told += [line] if printed else []
-        elif step.verb == "a":
-            after.append(step.text)
-        elif step.verb in "dcq":
-            told += [step.text] if step.verb == "c" else []
-            return _Edited(line if step.verb == "q" else None, after, step.verb == "q")
+        if command.verb == "s":
+            line, is_printed = _substitute(command, line)
+            output_lines += [line] if is_printed else []
+        elif command.verb == "a":
+            appended.append(command.text)
+        elif command.verb in "dcq":
+            output_lines += [command.text] if command.verb == "c" else []
+            return _EditedLine(line if command.verb == "q" else None, appended, command.verb == "q")
         else:
-            told.append({"p": line, "=": str(number), "i": step.text}[step.verb])
-    return _Edited(line, after)
+            output_lines.append({"p": line, "=": str(number), "i": command.text}[command.verb])
+    return _EditedLine(line, appended)
 
 
-def _meant(step: _Step, number: int, line: str, last: bool) -> bool:
-    def hits(address: Address) -> bool:
+def _is_selected(command: _SedCommand, number: int, line: str, is_last: bool) -> bool:
+    def matches(address: Address) -> bool:
         if isinstance(address, int):
             return number == address
-        return last if isinstance(address, str) else address.search(line) is not None
+        return is_last if isinstance(address, str) else address.search(line) is not None
 
-    if len(step.addresses) == 2:
-        first, second = step.addresses
-        if step.inside:
-            done = number >= second if isinstance(second, int) else hits(second)
-            step.inside = not done
-            found = True
+    if len(command.addresses) == 2:
+        first, second = command.addresses
+        if command.in_range:
+            range_ends = number >= second if isinstance(second, int) else matches(second)
+            command.in_range = not range_ends
+            is_selected = True
         else:
-            found = hits(first)
-            step.inside = found and not (isinstance(second, int) and second <= number)
+            is_selected = matches(first)
+            command.in_range = is_selected and not (isinstance(second, int) and second <= number)
     else:
-        found = hits(step.addresses[0]) if step.addresses else True
-    return found != step.negated
+        is_selected = matches(command.addresses[0]) if command.addresses else True
+    return is_selected != command.is_negated
 
 
-def _substituted(step: _Step, line: str) -> tuple[str, bool]:
-    assert step.wanted is not None
+def _substitute(command: _SedCommand, line: str) -> tuple[str, bool]:
+    assert command.pattern is not None
 
-    def new(match: re.Match[str]) -> str:
-        def one(mark: re.Match[str]) -> str:
-            code = mark[0][-1]
-            if mark[0] == "&":
+    def replacement(match: re.Match[str]) -> str:
+        def expand_reference(reference: re.Match[str]) -> str:
+            code = reference[0][-1]
+            if reference[0] == "&":
                 return match[0]
             if code.isdigit():
                 return match[int(code)] or ""
             return {"n": "\n", "t": "\t"}.get(code, code)
 
-        return re.sub(r"\\.|&", one, step.text)
+        return re.sub(r"\\.|&", expand_reference, command.text)
 
-    if nth := int(re.sub(r"\D", "", step.flags) or "0"):
-        found = list(step.wanted.finditer(line))[nth - 1 : None if "g" in step.flags else nth]
-        for match in reversed(found):
-            line = line[: match.start()] + new(match) + line[match.end() :]
-        return line, bool(found) and "p" in step.flags
-    line, count = step.wanted.subn(new, line, count=0 if "g" in step.flags else 1)
-    return line, bool(count) and "p" in step.flags
+    if nth := int(re.sub(r"\D", "", command.flags) or "0"):
+        matches = list(command.pattern.finditer(line))[
+            nth - 1 : None if "g" in command.flags else nth
+        ]
+        for match in reversed(matches):
+            line = line[: match.start()] + replacement(match) + line[match.end() :]
+        return line, bool(matches) and "p" in command.flags
+    line, count = command.pattern.subn(replacement, line, count=0 if "g" in command.flags else 1)
+    return line, bool(count) and "p" in command.flags
 
 
-SED: dict[str, Program] = {"sed": sed}
+SED_COMMANDS: dict[str, CommandFunction] = {"sed": sed}

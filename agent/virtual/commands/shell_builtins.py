@@ -1,4 +1,4 @@
-"""Commands that belong to the shell itself: variables, folders, conditions, jumps."""
+"""Built-in commands of the shell: variables, working directory, conditions, jumps."""
 
 import asyncio
 import errno
@@ -8,51 +8,51 @@ from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
-from agent.virtual.commands.options import split_options
-from agent.virtual.files.nodes import Directory, Node
-from agent.virtual.files.tree import failed
-from agent.virtual.processes import Process
-from agent.virtual.shell.call import Call, Program, decode, encode
-from agent.virtual.shell.expansion import arithmetic
-from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
-from agent.virtual.shell.parser import parse
+from agent.virtual.commands.command_options import split_options
+from agent.virtual.files.file_nodes import Directory, FileNode
+from agent.virtual.files.file_tree import os_error
+from agent.virtual.process_table import Process
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, decode, encode
+from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
+from agent.virtual.shell.shell_parser import parse
+from agent.virtual.shell.word_expansion import evaluate_arithmetic
 
 
-def true(call: Call) -> int:
+def true(call: CommandCall) -> int:
     return 0
 
 
-def false(call: Call) -> int:
+def false(call: CommandCall) -> int:
     return 1
 
 
-def exit_shell(call: Call) -> int:
-    raise ShellExit(_number(call, default=call.shell.status) & 255)
+def exit_shell(call: CommandCall) -> int:
+    raise ShellExit(_first_number(call, default=call.shell.status) & 255)
 
 
-def break_loop(call: Call) -> int:
-    raise LoopJump(again=False, levels=_number(call, default=1))
+def break_loop(call: CommandCall) -> int:
+    raise LoopJump(is_continue=False, levels=_first_number(call, default=1))
 
 
-def continue_loop(call: Call) -> int:
-    raise LoopJump(again=True, levels=_number(call, default=1))
+def continue_loop(call: CommandCall) -> int:
+    raise LoopJump(is_continue=True, levels=_first_number(call, default=1))
 
 
-def cd(call: Call) -> int:
+def cd(call: CommandCall) -> int:
     target = call.argv[1] if len(call.argv) > 1 else call.shell.variables.get("HOME", "/")
     node, path = call.phone.tree.resolve(target, call.uid, call.cwd)
     if not isinstance(node, Directory):
-        raise failed(errno.ENOTDIR, target)
+        raise os_error(errno.ENOTDIR, target)
     call.shell.cwd = path
     return 0
 
 
-def pwd(call: Call) -> int:
-    call.say(f"{call.cwd}\n")
+def pwd(call: CommandCall) -> int:
+    call.print(f"{call.cwd}\n")
     return 0
 
 
-def export(call: Call) -> int:
+def export(call: CommandCall) -> int:
     for item in call.argv[1:]:
         name, equals, value = item.partition("=")
         if equals:
@@ -60,23 +60,23 @@ def export(call: Call) -> int:
     return 0
 
 
-def unset(call: Call) -> int:
+def unset(call: CommandCall) -> int:
     for name in call.argv[1:]:
         call.shell.variables.pop(name, None)
     return 0
 
 
-def shift(call: Call) -> int:
-    del call.shell.arguments[: _number(call, default=1)]
+def shift(call: CommandCall) -> int:
+    del call.shell.arguments[: _first_number(call, default=1)]
     return 0
 
 
-def set_options(call: Call) -> int:
-    """set -e, +e, -o pipefail, -- a b c; letters without an effect here are kept all the same."""
+def set_options(call: CommandCall) -> int:
+    """Handle set -e, +e, -o pipefail and -- a b c; options without an effect are stored too."""
     words = call.argv[1:]
     if not words:
         variables = sorted(call.shell.variables.items())
-        call.say("".join(f"{name}={value}\n" for name, value in variables))
+        call.print("".join(f"{name}={value}\n" for name, value in variables))
     while words and words[0][:1] in ("-", "+") and len(words[0]) > 1:
         word = words.pop(0)
         if word == "--":
@@ -94,12 +94,12 @@ def set_options(call: Call) -> int:
     return 0
 
 
-def return_from(call: Call) -> int:
-    raise Return(_number(call, default=call.shell.status) & 255)
+def return_from(call: CommandCall) -> int:
+    raise FunctionReturn(_first_number(call, default=call.shell.status) & 255)
 
 
-def local(call: Call) -> int:
-    """local x=1 y; outside a function it only assigns."""
+def local(call: CommandCall) -> int:
+    """Handle local x=1 y; outside a function it only assigns."""
     for item in call.argv[1:]:
         if item.startswith("-"):
             continue
@@ -111,11 +111,11 @@ def local(call: Call) -> int:
     return 0
 
 
-def trap(call: Call) -> int:
-    """Remembered; only EXIT ever comes to pass."""
+def trap(call: CommandCall) -> int:
+    """Store a trap; only EXIT is ever run."""
     words = [word for word in call.argv[1:] if word != "--"]
     if not words:
-        call.say("".join(f"trap -- '{text}' {name}\n" for name, text in call.shell.traps.items()))
+        call.print("".join(f"trap -- '{text}' {name}\n" for name, text in call.shell.traps.items()))
     for word in words[1:] or words[:1]:
         name = "EXIT" if word == "0" else word.upper().removeprefix("SIG")
         if len(words) == 1 or words[0] == "-":
@@ -125,19 +125,19 @@ def trap(call: Call) -> int:
     return 0
 
 
-def let(call: Call) -> int:
-    """let x=1+2 y: true if the last is not 0."""
+def let(call: CommandCall) -> int:
+    """Handle let x=1+2 y; true if the last value is not 0."""
     value = 0
     for item in call.argv[1:]:
         name, equals, text = item.partition("=")
-        value = arithmetic(text if equals else item, call.shell.variables)
+        value = evaluate_arithmetic(text if equals else item, call.shell.variables)
         if equals:
             call.shell.variables[name] = str(value)
     return int(value == 0)
 
 
-def env(call: Call) -> "int | Awaitable[int]":
-    """env, or env NAME=VALUE.. COMMAND.."""
+def env(call: CommandCall) -> "int | Awaitable[int]":
+    """Handle env, and env NAME=VALUE.. COMMAND..."""
     words = [word for word in call.argv[1:] if word not in ("-i", "-")]
     variables = dict(call.shell.variables) if len(words) == len(call.argv) - 1 else {}
     while words and "=" in words[0]:
@@ -146,119 +146,125 @@ def env(call: Call) -> "int | Awaitable[int]":
         shell = call.shell.copy(call.process)
         shell.variables = variables
         return shell.invoke(words, call.streams, call.process)
-    call.say("".join(f"{name}={value}\n" for name, value in variables.items()))
+    call.print("".join(f"{name}={value}\n" for name, value in variables.items()))
     return 0
 
 
-async def read(call: Call) -> int:
+async def read(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:], valued="ptndu")
     if "p" in options:
         call.streams.stderr.write(encode(options["p"]))
     line = await call.streams.stdin.read_line()
     text = decode(line).rstrip("\n")
     text = text if "r" in options else re.sub(r"\\(.)", r"\1", text)
-    marks = call.shell.variables.get("IFS", " \t\n")
-    for name, value in zip_longest(names or ["REPLY"], _split(text, marks, len(names) or 1)):
+    separators = call.shell.variables.get("IFS", " \t\n")
+    for name, value in zip_longest(
+        names or ["REPLY"], _split_fields(text, separators, len(names) or 1)
+    ):
         call.shell.variables[name] = value or ""
     return 0 if line.endswith(b"\n") else 1
 
 
-def _split(text: str, marks: str, count: int) -> list[str]:
-    """So many words, the last one with all that is left."""
-    if not marks:
+def _split_fields(text: str, separators: str, count: int) -> list[str]:
+    """Split into at most `count` words; the last one is the rest."""
+    if not separators:
         return [text]
-    blanks = "".join(mark for mark in marks if mark.isspace())
+    blanks = "".join(character for character in separators if character.isspace())
     text = text.strip(blanks) if blanks else text
     if not text:
         return []
     blank = f"[{re.escape(blanks)}]" if blanks else r"(?!)"
-    others = "".join(mark for mark in marks if not mark.isspace())
-    cut = f"{blank}*[{re.escape(others)}]{blank}*|{blank}+" if others else f"{blank}+"
+    other_separators = "".join(character for character in separators if not character.isspace())
+    cut = (
+        f"{blank}*[{re.escape(other_separators)}]{blank}*|{blank}+"
+        if other_separators
+        else f"{blank}+"
+    )
     return re.split(cut, text, maxsplit=count - 1) if count > 1 else [text]
 
 
-async def evaluate(call: Call) -> int:
-    return await call.shell.run_sequence(parse(" ".join(call.argv[1:])), call.streams)
+async def evaluate(call: CommandCall) -> int:
+    return await call.shell.run_list(parse(" ".join(call.argv[1:])), call.streams)
 
 
-async def source_file(call: Call) -> int:
+async def source_file(call: CommandCall) -> int:
     text = decode(call.phone.tree.read(call.argv[1], call.uid, call.cwd))
     try:
-        return await call.shell.run_sequence(parse(text), call.streams)
-    except Return as back:
-        return back.status
+        return await call.shell.run_list(parse(text), call.streams)
+    except FunctionReturn as return_request:
+        return return_request.status
 
 
-async def execute(call: Call) -> int:
-    """exec: the shell becomes the command."""
+async def execute(call: CommandCall) -> int:
+    """Handle exec: the shell becomes the command."""
     if len(call.argv) == 1:
         return 0
-    call.process.vacant = True
+    call.process.awaiting_exec = True
     raise ShellExit(await call.shell.invoke(call.argv[1:], call.streams, call.process))
 
 
-async def wait(call: Call) -> int:
-    """Wait for background processes, by number or all of this shell's."""
-    wanted = {int(word) for word in call.argv[1:] if word.isdigit()}
+async def wait(call: CommandCall) -> int:
+    """Wait for background processes, by pid or all of this shell's."""
+    pids = {int(word) for word in call.argv[1:] if word.isdigit()}
     status = 0
     for process in list(call.shell.children):
-        if process.pid in wanted or (not wanted and process.status is None):
-            status = await _finish(process)
+        if process.pid in pids or (not pids and process.status is None):
+            status = await _wait_for(process)
     return status
 
 
-async def _finish(process: Process) -> int:
-    if process.work is not None:
-        await asyncio.wait([process.work])
+async def _wait_for(process: Process) -> int:
+    if process.task is not None:
+        await asyncio.wait([process.task])
     return process.status or 0
 
 
-def command(call: Call) -> int:
-    """command -v NAME"""
-    found = 0
+def command(call: CommandCall) -> int:
+    """Handle command -v NAME."""
+    status = 0
     for name in call.argv[1:]:
         if name.startswith("-"):
             continue
-        path = call.shell.where(name)
+        path = call.shell.find_command_path(name)
         if path is None:
-            found = 1
+            status = 1
         else:
-            call.say(f"{path}\n")
-    return found
+            call.print(f"{path}\n")
+    return status
 
 
-def test(call: Call) -> int:
+def test(call: CommandCall) -> int:
     arguments = call.argv[1:]
     if call.name in ("[", "[["):
         closing = "]" * len(call.name)
         if not arguments or arguments[-1] != closing:
-            return call.complain(f"missing {closing}", 2)
+            return call.fail(f"missing {closing}", 2)
         arguments = arguments[:-1]
     try:
-        return int(not _holds(call, arguments))
+        return int(not _evaluate_test(call, arguments))
     except ValueError:
-        return call.complain("bad number", 2)
+        return call.fail("bad number", 2)
 
 
-def _holds(call: Call, words: list[str]) -> bool:
+def _evaluate_test(call: CommandCall, words: list[str]) -> bool:
     if "-o" in words[1:-1]:
         cut = words.index("-o", 1)
-        return _holds(call, words[:cut]) or _holds(call, words[cut + 1 :])
+        return _evaluate_test(call, words[:cut]) or _evaluate_test(call, words[cut + 1 :])
     if "-a" in words[1:-1]:
         cut = words.index("-a", 1)
-        return _holds(call, words[:cut]) and _holds(call, words[cut + 1 :])
+        return _evaluate_test(call, words[:cut]) and _evaluate_test(call, words[cut + 1 :])
     if words[:1] == ["!"] and len(words) > 1:
-        return not _holds(call, words[1:])
+        return not _evaluate_test(call, words[1:])
     if len(words) == 3:
         if call.name == "[[" and words[1] in ("=", "==", "!="):
             return fnmatchcase(words[0], words[2]) == (words[1] != "!=")
-        return _compares(*words)
+        return _compare(*words)
     if len(words) == 2:
-        return _is(call, words[0], words[1])
+        return _check_file(call, words[0], words[1])
     return bool(words and words[0])
 
 
-def _compares(left: str, sign: str, right: str) -> bool:
+def _compare(left: str, sign: str, right: str) -> bool:
     texts: dict[str, Callable[[str, str], bool]] = {
         "=": lambda a, b: a == b,
         "==": lambda a, b: a == b,
@@ -277,14 +283,14 @@ def _compares(left: str, sign: str, right: str) -> bool:
     return numbers[sign](int(left), int(right)) if sign in numbers else False
 
 
-def _is(call: Call, sign: str, word: str) -> bool:
+def _check_file(call: CommandCall, sign: str, word: str) -> bool:
     if sign in ("-n", "-z"):
         return bool(word) == (sign == "-n")
     try:
         node, _ = call.phone.tree.resolve(word, call.uid, call.cwd, follow=sign not in ("-L", "-h"))
     except OSError:
         return False
-    checks: dict[str, Callable[[Node], bool]] = {
+    checks: dict[str, Callable[[FileNode], bool]] = {
         "-e": lambda _: True,
         "-f": lambda node: stat.S_ISREG(node.mode),
         "-d": lambda node: stat.S_ISDIR(node.mode),
@@ -298,12 +304,12 @@ def _is(call: Call, sign: str, word: str) -> bool:
     return sign in checks and checks[sign](node)
 
 
-def _number(call: Call, default: int) -> int:
+def _first_number(call: CommandCall, default: int) -> int:
     word = call.argv[1] if len(call.argv) > 1 else ""
     return int(word) if word.lstrip("-").isdigit() else default
 
 
-BUILTINS: dict[str, Program] = {
+BUILTINS: dict[str, CommandFunction] = {
     ":": true,
     ".": source_file,
     "[": test,

@@ -1,33 +1,34 @@
-"""Commands about the phone as a Linux machine: who, what, when, properties, services."""
+"""Commands for the system: id, uname, date, uptime, properties, services, reboot, logcat."""
 
 from datetime import UTC, datetime
 
-from agent.virtual.commands.options import split_options
-from agent.virtual.processes import Process
-from agent.virtual.shell.call import Call, Program, occupy
+from agent.virtual.commands.command_options import split_options
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.process_table import Process
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, run_as_process
 
 _GROUPS = "2000(shell),1004(input),1007(log),1015(sdcard_rw),3001(net_bt_admin),3009(readproc)"
 
 
-def identity(call: Call) -> int:
+def id_command(call: CommandCall) -> int:
     options, _ = split_options(call.argv[1:])
-    root = call.uid == 0
+    is_root = call.uid == 0
     if "u" in options or "g" in options:
-        name = "root" if root else "shell"
-        call.say(f"{name if 'n' in options else call.uid}\n")
-    elif root:
-        call.say("uid=0(root) gid=0(root) groups=0(root) context=u:r:magisk:s0\n")
+        name = "root" if is_root else "shell"
+        call.print(f"{name if 'n' in options else call.uid}\n")
+    elif is_root:
+        call.print("uid=0(root) gid=0(root) groups=0(root) context=u:r:magisk:s0\n")
     else:
-        call.say(f"uid=2000(shell) gid=2000(shell) groups={_GROUPS} context=u:r:shell:s0\n")
+        call.print(f"uid=2000(shell) gid=2000(shell) groups={_GROUPS} context=u:r:shell:s0\n")
     return 0
 
 
-def whoami(call: Call) -> int:
-    call.say("root\n" if call.uid == 0 else "shell\n")
+def whoami(call: CommandCall) -> int:
+    call.print("root\n" if call.uid == 0 else "shell\n")
     return 0
 
 
-def uname(call: Call) -> int:
+def uname(call: CommandCall) -> int:
     options, _ = split_options(call.argv[1:])
     release = call.phone.profile.kernel.release
     facts = {
@@ -37,50 +38,50 @@ def uname(call: Call) -> int:
         "v": "#1 SMP PREEMPT",
         "m": "aarch64",
     }
-    chosen = list(facts) if "a" in options else [key for key in facts if key in options] or ["s"]
-    tail = " Android" if "a" in options else ""
-    call.say(" ".join(facts[key] for key in chosen) + f"{tail}\n")
+    fields = list(facts) if "a" in options else [key for key in facts if key in options] or ["s"]
+    suffix = " Android" if "a" in options else ""
+    call.print(" ".join(facts[key] for key in fields) + f"{suffix}\n")
     return 0
 
 
-def date(call: Call) -> int:
+def date(call: CommandCall) -> int:
     words = [word for word in call.argv[1:] if word.startswith("+")]
-    now = datetime.fromtimestamp(call.phone.wall(), UTC)
+    now = datetime.fromtimestamp(call.phone.wall_time(), UTC)
     if words:
-        shape = words[0][1:].replace("%s", str(int(now.timestamp())))
-        shape = shape.replace("%N", f"{now.microsecond * 1000:09d}")
-        call.say(now.strftime(shape) + "\n")
+        template = words[0][1:].replace("%s", str(int(now.timestamp())))
+        template = template.replace("%N", f"{now.microsecond * 1000:09d}")
+        call.print(now.strftime(template) + "\n")
     else:
-        call.say(now.strftime("%a %b %e %H:%M:%S UTC %Y") + "\n")
+        call.print(now.strftime("%a %b %e %H:%M:%S UTC %Y") + "\n")
     return 0
 
 
-def uptime(call: Call) -> int:
-    call.phone.timeline.catch_up()
+def uptime(call: CommandCall) -> int:
+    call.phone.model_clock.catch_up()
     minutes = int(call.phone.uptime() // 60)
-    clock = datetime.fromtimestamp(call.phone.wall(), UTC).strftime("%H:%M:%S")
-    call.say(f" {clock} up {minutes // 60}:{minutes % 60:02d},  0 users\n")
+    clock = datetime.fromtimestamp(call.phone.wall_time(), UTC).strftime("%H:%M:%S")
+    call.print(f" {clock} up {minutes // 60}:{minutes % 60:02d},  0 users\n")
     return 0
 
 
-def getprop(call: Call) -> int:
+def getprop(call: CommandCall) -> int:
     properties = call.phone.properties
     if len(call.argv) > 1:
         default = call.argv[2] if len(call.argv) > 2 else ""
-        call.say(properties.get(call.argv[1], default) + "\n")
+        call.print(properties.get(call.argv[1], default) + "\n")
     else:
-        call.say("".join(f"[{key}]: [{properties[key]}]\n" for key in sorted(properties)))
+        call.print("".join(f"[{key}]: [{properties[key]}]\n" for key in sorted(properties)))
     return 0
 
 
-def setprop(call: Call) -> int:
+def setprop(call: CommandCall) -> int:
     if len(call.argv) != 3:
-        return call.complain("Needs 2 arguments")
+        return call.fail("Needs 2 arguments")
     name, value = call.argv[1:]
-    system = not name.startswith(("debug.", "log.", "persist.log."))
-    if name.startswith("ro.") or (system and call.uid != 0):
-        return call.complain(f"failed to set property '{name}' to '{value}'")
-    call.phone.journal.write("property", name=name, new=value)
+    is_protected = not name.startswith(("debug.", "log.", "persist.log."))
+    if name.startswith("ro.") or (is_protected and call.uid != 0):
+        return call.fail(f"failed to set property '{name}' to '{value}'")
+    call.phone.journal.write(JournalEvent.PROPERTY_WRITE, name=name, new=value)
     if name in ("ctl.stop", "ctl.start"):
         call.phone.set_service(value, running=name == "ctl.start")
     else:
@@ -88,95 +89,95 @@ def setprop(call: Call) -> int:
     return 0
 
 
-def stop(call: Call) -> int:
-    return _service(call, running=False)
+def stop(call: CommandCall) -> int:
+    return _set_services(call, running=False)
 
 
-def start(call: Call) -> int:
-    return _service(call, running=True)
+def start(call: CommandCall) -> int:
+    return _set_services(call, running=True)
 
 
-def _service(call: Call, running: bool) -> int:
+def _set_services(call: CommandCall, running: bool) -> int:
     if call.uid != 0:
-        return call.complain("must be root")
+        return call.fail("must be root")
     for name in call.argv[1:]:
         call.phone.set_service(name, running)
     return 0
 
 
-def which(call: Call) -> int:
-    found = 0
+def which(call: CommandCall) -> int:
+    status = 0
     for name in call.argv[1:]:
-        path = call.shell.where(name)
+        path = call.shell.find_command_path(name)
         if path is None:
-            found = 1
+            status = 1
         else:
-            call.say(f"{path}\n")
-    return found
+            call.print(f"{path}\n")
+    return status
 
 
-def getenforce(call: Call) -> int:
-    call.say("Enforcing\n")
+def getenforce(call: CommandCall) -> int:
+    call.print("Enforcing\n")
     return 0
 
 
-def reboot(call: Call) -> int:
+def reboot(call: CommandCall) -> int:
     call.phone.reboot(call.argv[1] if len(call.argv) > 1 else "")
     return 0
 
 
-def nothing(call: Call) -> int:
-    """A command that has nothing to do here and says so by succeeding."""
+def do_nothing(call: CommandCall) -> int:
+    """Succeed without effect."""
     return 0
 
 
-def log(call: Call) -> int:
-    """log [-p LEVEL] [-t TAG] TEXT.."""
+def log(call: CommandCall) -> int:
+    """Handle log [-p LEVEL] [-t TAG] TEXT..."""
     options, words = split_options(call.argv[1:], valued="pt")
     level = (options.get("p") or "i")[:1].upper()
     call.phone.log.write(level, options.get("t") or "log", " ".join(words), call.process.pid)
     return 0
 
 
-async def logcat(call: Call) -> int:
-    """logcat [-c] [-d] [-t N]; without -d it goes on until somebody ends it."""
+async def logcat(call: CommandCall) -> int:
+    """Handle logcat [-c] [-d] [-t N]; without -d it runs until it is killed."""
     options, words = split_options(call.argv[1:], valued="tTbvsfrnGem")
     buffer = call.phone.log
     if "c" in options:
         buffer.clear()
         return 0
     tags = {word.partition(":")[0] for word in words if word not in ("*:S", "*:V")}
-    lines, seen = buffer.since(0)
+    lines, line_count = buffer.lines_after(0)
     lines = lines[-int(options["t"] or 0) :] if options.get("t", "").isdigit() else lines
-    call.say("--------- beginning of main\n")
+    call.print("--------- beginning of main\n")
 
     async def body(process: Process) -> int:
-        nonlocal lines, seen
+        nonlocal lines, line_count
         while True:
-            shown = [line for line in lines if not tags or line.split()[5].rstrip(":") in tags]
-            call.say("".join(f"{line}\n" for line in shown))
+            visible = [line for line in lines if not tags or line.split()[5].rstrip(":") in tags]
+            call.print("".join(f"{line}\n" for line in visible))
             await call.streams.drain()
             if {"d", "t"} & set(options):
                 return 0
-            await buffer.wait()
-            lines, seen = buffer.since(seen)
+            await buffer.wait_for_line()
+            lines, line_count = buffer.lines_after(line_count)
 
-    return await occupy(call, call.argv, body)
+    return await run_as_process(call, call.argv, body)
 
 
-SYSTEM: dict[str, Program] = {
+SYSTEM_COMMANDS: dict[str, CommandFunction] = {
     "date": date,
     "getenforce": getenforce,
     "getprop": getprop,
-    "id": identity,
+    "id": id_command,
     "log": log,
     "logcat": logcat,
     "reboot": reboot,
     "setprop": setprop,
     "start": start,
     "stop": stop,
-    "fsync": nothing,
-    "sync": nothing,
+    "fsync": do_nothing,
+    "sync": do_nothing,
     "uname": uname,
     "uptime": uptime,
     "which": which,

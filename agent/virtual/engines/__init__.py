@@ -1,7 +1,7 @@
-"""How a training engine turns arithmetic into time, one TOML file per engine.
+"""Models of training engines: how an engine turns arithmetic into time, one TOML file per engine.
 
-The silicon says what is possible; an engine says which share of it is reached, how often a byte is
-moved, and what every operation costs besides. Nothing here knows any phone.
+The SoC limits what is possible; an engine decides which share of it is reached, how often a byte is
+moved, and what an operation costs besides. Nothing here depends on a phone.
 """
 
 import tomllib
@@ -13,37 +13,41 @@ from pydantic import BaseModel, ConfigDict
 _FOLDER = Path(__file__).parent
 
 
-class Engine(BaseModel):
-    """The habits of one engine."""
+class EngineModel(BaseModel):
+    """The figures of one engine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    fitted: bool = False  # to measurements; else invented, and no phone's error covers it
-    workloads: tuple[str, ...]  # what it runs: names, or beginnings that end in *
-    gemm_share: float  # of a good matrix product's rate, for every kind that is one inside
-    kind_share: dict[str, float]  # of the above, for the other kinds
-    traffic: float  # how often a byte of an operand is really moved: packing, layouts, copies
+    # to measurements; otherwise the figures are invented and have no known error
+    fitted: bool = False
+    # names of the workloads that it runs; a trailing * matches any suffix
+    workloads: tuple[str, ...]
+    gemm_share: float  # share of a good matrix product's rate, for kinds that contain one
+    kind_share: dict[str, float]  # relative to gemm_share, by kind of operation
+    traffic: float  # how often a byte of an operand is moved: packing, layouts, copies
     update_traffic: float  # the same for the optimizer's pass
-    serial_kinds: tuple[str, ...]  # what the first thread does alone
-    overlap: float  # 1: memory hides behind arithmetic; 0: one after the other
-    launch_kcycles: float  # the first thread's work for every operation
-    sync_kcycles: float  # what the other threads wait and spin for every shared operation
-    parallel_loss: float  # share lost for every further core
-    crowding: float  # speed left when there are more threads than cores
-    takes_all_first: bool = False  # memory: before the first step, or as it goes
-    memory_base_mb: float = 0.0  # of the process, before any model
-    parameter_copies: float = 1.0  # of parameters, gradients and optimizer state
-    activation_copies: float = 1.0  # of what the backward pass needs
-    written_copies: float = 0.0  # of all that operations write, for an engine that frees it late
-    in_place_kinds: tuple[str, ...] = ()  # what it writes where it read
-    columns_mb_per_gflop: float = 0.0  # windows of convolutions, unrolled for the matrix product
+    serial_kinds: tuple[str, ...]  # kinds that the first thread does alone
+    overlap: float  # 1: memory time is hidden behind arithmetic; 0: one after the other
+    launch_kcycles: float  # work of the first thread per operation
+    sync_kcycles: float  # time that the other threads wait and spin per shared operation
+    parallel_loss: float  # share of speed lost per additional core
+    oversubscribed_speed: float  # share of speed left with more threads than cores
+    allocates_upfront: bool = False  # memory: before the first step instead of on demand
+    memory_base_mb: float = 0.0  # of the process without a model
+    parameter_copies: float = 1.0  # copies of parameters, gradients and optimizer state
+    activation_copies: float = 1.0  # copies of what the backward pass needs
+    output_copies: float = 0.0  # copies of all outputs, for an engine that frees them late
+    in_place_kinds: tuple[str, ...] = ()  # kinds that overwrite their input
+    im2col_mb_per_gflop: float = 0.0  # im2col buffers of convolutions
 
 
 @cache
-def load_engine(engine_id: str) -> Engine:
+def load_engine(engine_id: str) -> EngineModel:
     """Read one engine by its id."""
-    return Engine.model_validate(tomllib.loads(engine_path(engine_id).read_text(encoding="utf-8")))
+    return EngineModel.model_validate(
+        tomllib.loads(engine_path(engine_id).read_text(encoding="utf-8"))
+    )
 
 
 def engine_path(engine_id: str) -> Path:
@@ -51,11 +55,11 @@ def engine_path(engine_id: str) -> Path:
 
 
 @cache
-def engine_for(workload: str) -> Engine:
-    """The engine that runs a workload; ours where no other claims it."""
+def engine_for(workload: str) -> EngineModel:
+    """Return the engine that runs a workload; the farm's own if no other lists it."""
     for path in sorted(_FOLDER.glob("*.toml")):
         engine = load_engine(path.stem)
         for name in engine.workloads:
             if workload == name or (name.endswith("*") and workload.startswith(name[:-1])):
                 return engine
-    return load_engine("own")
+    return load_engine("farmhand")

@@ -1,1 +1,1 @@
-"""The phone's file tree: real bytes under /data, live nodes under /sys and /proc."""
+"""The phone's file tree: regular files under /data, live nodes under /sys and /proc."""

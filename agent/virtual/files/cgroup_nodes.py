@@ -1,6 +1,6 @@
-"""/dev/cpuset and /dev/cpuctl: groups that narrow where processes run, and clamps that are kept.
+"""/dev/cpuset and /dev/cpuctl: cgroups that restrict cores and clamp utilisation.
 
-Moving a process into a cpuset gives it that set's cores; its own mask can only choose among them.
+A process in a cpuset gets that set's cores; its own affinity mask can only select among them.
 """
 
 import errno
@@ -8,66 +8,69 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from agent.virtual.files.cpu_nodes import cpu_list
-from agent.virtual.files.nodes import Live, live
-from agent.virtual.files.tree import FileTree, failed
+from agent.virtual.files.cpu_nodes import format_cpu_list
+from agent.virtual.files.file_nodes import LiveNode, live_node
+from agent.virtual.files.file_tree import FileTree, os_error
 from agent.virtual.physics.soc import Soc
-from agent.virtual.processes import ProcessTable
+from agent.virtual.process_table import ProcessTable
 
 _GROUPS = ("", "background", "foreground", "restricted", "system-background", "top-app")
 
 
-def plant_cgroup_nodes(tree: FileTree, soc: Soc, table: ProcessTable) -> None:
-    """Put both hierarchies into the tree; background work starts on the small cores."""
+def add_cgroup_nodes(tree: FileTree, soc: Soc, table: ProcessTable) -> None:
+    """Add both hierarchies; background groups start on the little cores."""
     little = sum(1 << cpu for cpu in soc.clusters[0].cpus)
     for name in _GROUPS:
         group = f"/{name}"
         table.cpusets[group] = little if "background" in name else table.all_cores
         folder = f"/dev/cpuset{group}".rstrip("/")
-        for leaf, node in _cpuset(table, group).items():
-            tree.put(f"{folder}/{leaf}", node)
+        for leaf, node in _cpuset_nodes(table, group).items():
+            tree.add_node(f"{folder}/{leaf}", node)
         folder = f"/dev/cpuctl{group}".rstrip("/")
-        tree.put(f"{folder}/cpu.shares", _kept("1024", r"\d+"))
+        tree.add_node(f"{folder}/cpu.shares", _stored_node("1024", r"\d+"))
         if name and soc.profile.sdk >= 29:
-            tree.put(f"{folder}/cpu.uclamp.min", _clamp("0.00"))
-            tree.put(f"{folder}/cpu.uclamp.max", _clamp("max", partial(_tell, table, group)))
+            tree.add_node(f"{folder}/cpu.uclamp.min", _uclamp_node("0.00"))
+            tree.add_node(
+                f"{folder}/cpu.uclamp.max",
+                _uclamp_node("max", partial(_set_uclamp_max, table, group)),
+            )
 
 
-def _cpuset(table: ProcessTable, group: str) -> dict[str, Live]:
+def _cpuset_nodes(table: ProcessTable, group: str) -> dict[str, LiveNode]:
     def cores() -> str:
         mask = table.cpusets[group]
-        return cpu_list(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1) + "\n"
+        return format_cpu_list(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1) + "\n"
 
-    def members() -> str:
+    def member_pids() -> str:
         return "".join(f"{p.pid}\n" for p in table.all() if p.cpuset == group)
 
-    def narrow(text: str) -> None:
-        mask = read_cpu_list(text)
+    def set_cpus(text: str) -> None:
+        mask = parse_cpu_list(text)
         if not mask or mask & ~table.all_cores:
-            raise failed(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         table.cpusets[group] = mask
         for process in table.all():
             if process.cpuset == group:
                 table.set_mask(process, mask)
 
-    def join(text: str) -> None:
+    def move_process(text: str) -> None:
         process = table.find(int(text)) if text.strip().isdigit() else None
         if process is None:
-            raise failed(errno.ESRCH)
+            raise os_error(errno.ESRCH)
         process.cpuset = group
         table.set_mask(process, table.cpusets[group])
 
     return {
-        "cpus": live(cores, narrow if group != "/" else None),
-        "effective_cpus": live(cores),
-        "mems": live(lambda: "0\n"),
-        "tasks": live(members, join),
-        "cgroup.procs": live(members, join),
+        "cpus": live_node(cores, set_cpus if group != "/" else None),
+        "effective_cpus": live_node(cores),
+        "mems": live_node(lambda: "0\n"),
+        "tasks": live_node(member_pids, move_process),
+        "cgroup.procs": live_node(member_pids, move_process),
     }
 
 
-def read_cpu_list(text: str) -> int:
-    """0-3,5 as a mask; 0 for what is no list."""
+def parse_cpu_list(text: str) -> int:
+    """Parse a list such as 0-3,5 into a mask; return 0 if it is not a list."""
     mask = 0
     for span in text.strip().split(","):
         match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", span)
@@ -78,33 +81,33 @@ def read_cpu_list(text: str) -> int:
     return mask
 
 
-def _kept(start: str, shape: str) -> Live:
+def _stored_node(start: str, pattern: str) -> LiveNode:
     value = [start]
 
     def write(text: str) -> None:
-        if not re.fullmatch(shape, text.strip()):
-            raise failed(errno.EINVAL)
+        if not re.fullmatch(pattern, text.strip()):
+            raise os_error(errno.EINVAL)
         value[0] = text.strip()
 
-    return live(lambda: f"{value[0]}\n", write)
+    return live_node(lambda: f"{value[0]}\n", write)
 
 
-def _tell(table: ProcessTable, group: str, word: str) -> None:
-    """Let the scheduler know the clamp of a group; processes of its cpuset are in it."""
-    table.clamps[group] = 100.0 if word == "max" else float(word)
+def _set_uclamp_max(table: ProcessTable, group: str, value: str) -> None:
+    """Store the clamp of a group; it applies to the processes of the cpuset with the same name."""
+    table.uclamp_max[group] = 100.0 if value == "max" else float(value)
 
 
-def _clamp(start: str, tell: Callable[[str], None] | None = None) -> Live:
-    value = [start]
+def _uclamp_node(start: str, on_write: Callable[[str], None] | None = None) -> LiveNode:
+    stored = [start]
 
     def write(text: str) -> None:
-        word = text.strip()
-        if word != "max":
-            if not re.fullmatch(r"\d{1,3}(\.\d{1,2})?", word) or float(word) > 100:
-                raise failed(errno.ERANGE)
-            word = f"{float(word):.2f}"
-        value[0] = word
-        if tell is not None:
-            tell(word)
+        value = text.strip()
+        if value != "max":
+            if not re.fullmatch(r"\d{1,3}(\.\d{1,2})?", value) or float(value) > 100:
+                raise os_error(errno.ERANGE)
+            value = f"{float(value):.2f}"
+        stored[0] = value
+        if on_write is not None:
+            on_write(value)
 
-    return live(lambda: f"{value[0]}\n", write)
+    return live_node(lambda: f"{stored[0]}\n", write)

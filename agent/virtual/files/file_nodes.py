@@ -1,6 +1,6 @@
-"""The things a file tree is made of.
+"""The nodes of a file tree: regular files, links, directories and live nodes.
 
-A live node has no bytes: reading asks the phone, writing tells it, at that very moment.
+A live node stores no bytes: reading and writing it call functions of the phone.
 """
 
 import stat
@@ -14,21 +14,21 @@ _SHELL_GROUPS = frozenset({SHELL, 1004, 1007, 1011, 1015, 1028, 3001, 3003, 3009
 
 
 @dataclass(eq=False, slots=True)
-class Node:
-    """What every file has."""
+class FileNode:
+    """What all nodes have in common."""
 
     mode: int
     uid: int = ROOT
     gid: int = ROOT
     mtime: float = 0.0
     inode: int = 0
-    sealed: bool = False  # closed to all but root, whatever the mode says
+    selinux_denied: bool = False  # denied to everyone but root, whatever the mode says
 
-    def allows(self, uid: int, wanted: int) -> bool:
+    def allows(self, uid: int, access: int) -> bool:
         """Check permission bits (4 read, 2 write, 1 execute) for a user."""
         if uid == ROOT:
-            return wanted != 1 or stat.S_ISDIR(self.mode) or bool(self.mode & 0o111)
-        if self.sealed:
+            return access != 1 or stat.S_ISDIR(self.mode) or bool(self.mode & 0o111)
+        if self.selinux_denied:
             return False
         if uid == self.uid:
             bits = self.mode >> 6
@@ -36,7 +36,7 @@ class Node:
             bits = self.mode >> 3
         else:
             bits = self.mode
-        return bits & 7 & wanted == wanted
+        return bits & 7 & access == access
 
     @property
     def size(self) -> int:
@@ -44,8 +44,8 @@ class Node:
 
 
 @dataclass(eq=False, slots=True)
-class File(Node):
-    """Real bytes."""
+class RegularFile(FileNode):
+    """A file with contents."""
 
     content: bytearray = field(default_factory=bytearray)
 
@@ -55,7 +55,7 @@ class File(Node):
 
 
 @dataclass(eq=False, slots=True)
-class Link(Node):
+class SymbolicLink(FileNode):
     """A symbolic link."""
 
     target: str = ""
@@ -66,27 +66,27 @@ class Link(Node):
 
 
 @dataclass(eq=False, slots=True)
-class Live(Node):
-    """A node of sysfs or procfs; without `write` nobody may write it, not even root."""
+class LiveNode(FileNode):
+    """A node of sysfs or procfs; without `write` not even root may write it."""
 
     read: Callable[[], str] = str
     write: Callable[[str], None] | None = None
-    number: Callable[[], int] | None = None  # the same as an integer, where it is always one
+    number: Callable[[], int] | None = None  # the value, if it is always an integer
     path: str = ""
 
     @property
     def size(self) -> int:
-        # sysfs says a page, procfs says nothing.
+        # sysfs reports a page, procfs reports 0.
         return 4096 if self.path.startswith("/sys/") else 0
 
 
 @dataclass(eq=False, slots=True)
-class Directory(Node):
-    """Names to nodes."""
+class Directory(FileNode):
+    """A directory."""
 
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, FileNode] = field(default_factory=dict)
 
-    def child(self, name: str) -> Node | None:
+    def child(self, name: str) -> FileNode | None:
         return self.children.get(name)
 
     def names(self) -> Iterable[str]:
@@ -99,37 +99,39 @@ class Directory(Node):
 
 @dataclass(eq=False, slots=True)
 class LiveDirectory(Directory):
-    """A folder with entries that come and go by themselves, such as /proc."""
+    """A directory whose entries come and go, such as /proc."""
 
-    find: Callable[[str], Node | None] = lambda _: None
-    extra: Callable[[], Iterable[str]] = tuple
+    find_child: Callable[[str], FileNode | None] = lambda _: None
+    extra_names: Callable[[], Iterable[str]] = tuple
 
-    def child(self, name: str) -> Node | None:
-        return self.children.get(name) or self.find(name)
+    def child(self, name: str) -> FileNode | None:
+        return self.children.get(name) or self.find_child(name)
 
     def names(self) -> Iterable[str]:
-        return [*self.children, *self.extra()]
+        return [*self.children, *self.extra_names()]
 
 
-def live(
+def live_node(
     read: Callable[[], str], write: Callable[[str], None] | None = None, mode: int | None = None
-) -> Live:
-    """A live node with the mode sysfs would give it."""
+) -> LiveNode:
+    """Make a live node with the mode that sysfs would give it."""
     bits = mode if mode is not None else (0o644 if write else 0o444)
-    return Live(stat.S_IFREG | bits, read=read, write=write)
+    return LiveNode(stat.S_IFREG | bits, read=read, write=write)
 
 
-def live_number(number: Callable[[], int], write: Callable[[str], None] | None = None) -> Live:
-    """A live node that always reads as an integer."""
-    node = live(lambda: f"{number()}\n", write)
+def live_number_node(
+    number: Callable[[], int], write: Callable[[str], None] | None = None
+) -> LiveNode:
+    """Make a live node that always reads as an integer."""
+    node = live_node(lambda: f"{number()}\n", write)
     node.number = number
     return node
 
 
-def constant(text: str) -> Live:
-    """A live node that never changes."""
-    return live(lambda: text)
+def constant_node(text: str) -> LiveNode:
+    """Make a live node that never changes."""
+    return live_node(lambda: text)
 
 
-def folder(mode: int = 0o755, uid: int = ROOT, gid: int = ROOT) -> Directory:
+def directory_node(mode: int = 0o755, uid: int = ROOT, gid: int = ROOT) -> Directory:
     return Directory(stat.S_IFDIR | mode, uid, gid)

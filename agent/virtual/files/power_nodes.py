@@ -1,111 +1,113 @@
-"""/sys/class/power_supply: the gauge with its vendor's sign, unit and period, and the charger.
+"""/sys/class/power_supply: the fuel gauge with its vendor's sign, unit and period, and the charger.
 
-A gauge shows the value it last sampled, so two looks within its period read the same.
+The gauge shows its last sample, so two reads within its period return the same value.
 """
 
 import errno
 import stat
 from zlib import crc32
 
-from agent.virtual.files.nodes import Link, Live, live, live_number
-from agent.virtual.files.tree import FileTree, failed
-from agent.virtual.physics.battery import Battery
+from agent.virtual.files.file_nodes import LiveNode, SymbolicLink, live_node, live_number_node
+from agent.virtual.files.file_tree import FileTree, os_error
+from agent.virtual.physics.battery_model import BatteryModel
 from agent.virtual.physics.soc import Soc
 
 _SUPPLY = "/sys/devices/platform/soc/power_supply"
 
 
-class Gauge:
-    """The battery as its chip sees it, sampled once a period."""
+class BatteryGauge:
+    """The battery as the gauge chip reports it, sampled once per period."""
 
     def __init__(self, soc: Soc) -> None:
         self._soc = soc
-        self._taken = float("-inf")
-        self._seen: tuple[int, int, int] = (0, 0, 0)
+        self._sampled_at = float("-inf")
+        self._sample: tuple[int, int, int] = (0, 0, 0)
 
-    def look(self) -> tuple[int, int, int]:
-        """Current (vendor's sign and unit), voltage in µV, charge in µAh."""
-        now = self._soc.timeline.now
+    def read_sample(self) -> tuple[int, int, int]:
+        """Return current (vendor's sign and unit), voltage in µV and charge in µAh."""
+        now = self._soc.model_clock.now
         battery = self._soc.battery
-        if now - self._taken >= battery.profile.gauge_period_s:
-            self._soc.settle()
-            self._taken = now
+        if now - self._sampled_at >= battery.profile.gauge_period_s:
+            self._soc.update()
+            self._sampled_at = now
             volts = round(battery.volts() * 1000) * 1000
-            # A shunt of some milliohms: the last per cent of a current is noise.
+            # The shunt has a few milliohms: the last per cent of the current is noise.
             noise = crc32(f"{now:.3f}".encode()) % 2001 / 1000 - 1
             current = round(battery.gauge_current() * (1 + 0.01 * noise))
-            self._seen = (current, volts, round(battery.charge_uah))
-        return self._seen
+            self._sample = (current, volts, round(battery.charge_uah))
+        return self._sample
 
 
-def battery_status(battery: Battery) -> str:
-    """The word the framework and sysfs use."""
+def battery_status(battery: BatteryModel) -> str:
+    """Return the status as the framework and sysfs name it."""
     if battery.power_w > 0.005 or not battery.charging_allowed:
         return "Discharging"
-    return "Full" if battery.full else "Charging"
+    return "Full" if battery.is_full else "Charging"
 
 
-def battery_tenths(soc: Soc) -> int:
-    """Battery temperature in tenths of a degree."""
-    soc.settle()
+def battery_tenths_c(soc: Soc) -> int:
+    """Return the battery temperature in tenths of a degree."""
+    soc.update()
     return round(soc.heat.node("battery") * 10)
 
 
-def plant_power_nodes(tree: FileTree, soc: Soc) -> None:
-    """Put battery and charger into the tree."""
+def add_power_nodes(tree: FileTree, soc: Soc) -> None:
+    """Add battery and charger to the tree."""
     supplies = {"battery": _battery_nodes(soc), "usb": _usb_nodes(soc)}
     for supply, nodes in supplies.items():
         for leaf, node in nodes.items():
-            tree.put(f"{_SUPPLY}/{supply}/{leaf}", node)
+            tree.add_node(f"{_SUPPLY}/{supply}/{leaf}", node)
         target = f"../../devices/platform/soc/power_supply/{supply}"
-        tree.put(f"/sys/class/power_supply/{supply}", Link(stat.S_IFLNK | 0o777, target=target))
+        tree.add_node(
+            f"/sys/class/power_supply/{supply}", SymbolicLink(stat.S_IFLNK | 0o777, target=target)
+        )
 
 
-def _battery_nodes(soc: Soc) -> dict[str, Live]:
+def _battery_nodes(soc: Soc) -> dict[str, LiveNode]:
     battery = soc.battery
-    gauge = Gauge(soc)
+    gauge = BatteryGauge(soc)
     nodes = {
-        "type": live(lambda: "Battery\n"),
-        "present": live(lambda: "1\n"),
-        "health": live(lambda: "Good\n"),
-        "technology": live(lambda: "Li-ion\n"),
-        "capacity": live(lambda: f"{int(battery.percent + 0.05)}\n"),
-        "status": live(lambda: f"{battery_status(battery)}\n"),
-        "temp": live_number(lambda: battery_tenths(soc)),
-        "current_now": live_number(lambda: gauge.look()[0]),
-        "voltage_now": live_number(lambda: gauge.look()[1]),
-        "charge_counter": live_number(lambda: gauge.look()[2]),
-        "charge_full": live(lambda: f"{battery.profile.capacity_uah}\n"),
-        "charge_full_design": live(lambda: f"{battery.profile.capacity_uah}\n"),
-        "cycle_count": live(lambda: "211\n"),
+        "type": live_node(lambda: "Battery\n"),
+        "present": live_node(lambda: "1\n"),
+        "health": live_node(lambda: "Good\n"),
+        "technology": live_node(lambda: "Li-ion\n"),
+        "capacity": live_node(lambda: f"{int(battery.percent + 0.05)}\n"),
+        "status": live_node(lambda: f"{battery_status(battery)}\n"),
+        "temp": live_number_node(lambda: battery_tenths_c(soc)),
+        "current_now": live_number_node(lambda: gauge.read_sample()[0]),
+        "voltage_now": live_number_node(lambda: gauge.read_sample()[1]),
+        "charge_counter": live_number_node(lambda: gauge.read_sample()[2]),
+        "charge_full": live_node(lambda: f"{battery.profile.capacity_uah}\n"),
+        "charge_full_design": live_node(lambda: f"{battery.profile.capacity_uah}\n"),
+        "cycle_count": live_node(lambda: "211\n"),
     }
-    if battery.profile.switch == "input_suspend":
-        nodes["input_suspend"] = _switch(soc, allowed_when="0")
-    elif battery.profile.switch == "charging_enabled":
-        nodes["charging_enabled"] = _switch(soc, allowed_when="1")
+    if battery.profile.charging_switch == "input_suspend":
+        nodes["input_suspend"] = _charging_switch_node(soc, allowed_value="0")
+    elif battery.profile.charging_switch == "charging_enabled":
+        nodes["charging_enabled"] = _charging_switch_node(soc, allowed_value="1")
     return nodes
 
 
-def _usb_nodes(soc: Soc) -> dict[str, Live]:
+def _usb_nodes(soc: Soc) -> dict[str, LiveNode]:
     battery = soc.battery
     usb_v = battery.profile.usb_v
     return {
-        "type": live(lambda: "USB\n"),
-        "present": live(lambda: "1\n"),
-        "online": live(lambda: f"{int(battery.charging_allowed)}\n"),
-        "current_max": live(lambda: f"{round(battery.profile.usb_a * 1e6)}\n"),
-        "voltage_now": live(lambda: f"{round(battery.profile.usb_v * 1e6)}\n"),
-        "input_current_now": live(lambda: f"{round(battery.usb_w / usb_v * 1e6)}\n"),
+        "type": live_node(lambda: "USB\n"),
+        "present": live_node(lambda: "1\n"),
+        "online": live_node(lambda: f"{int(battery.charging_allowed)}\n"),
+        "current_max": live_node(lambda: f"{round(battery.profile.usb_a * 1e6)}\n"),
+        "voltage_now": live_node(lambda: f"{round(battery.profile.usb_v * 1e6)}\n"),
+        "input_current_now": live_node(lambda: f"{round(battery.usb_w / usb_v * 1e6)}\n"),
     }
 
 
-def _switch(soc: Soc, allowed_when: str) -> Live:
+def _charging_switch_node(soc: Soc, allowed_value: str) -> LiveNode:
     battery = soc.battery
-    refused_when = "1" if allowed_when == "0" else "0"
+    cut_value = "1" if allowed_value == "0" else "0"
 
     def write(text: str) -> None:
         if text.strip() not in ("0", "1"):
-            raise failed(errno.EINVAL)
-        soc.change(lambda: setattr(battery, "charging_allowed", text.strip() == allowed_when))
+            raise os_error(errno.EINVAL)
+        soc.change(lambda: setattr(battery, "charging_allowed", text.strip() == allowed_value))
 
-    return live(lambda: f"{allowed_when if battery.charging_allowed else refused_when}\n", write)
+    return live_node(lambda: f"{allowed_value if battery.charging_allowed else cut_value}\n", write)

@@ -1,9 +1,9 @@
-"""Meters on the board: Pixels count each rail's energy, Tegra boards tell its power."""
+"""Power meters on the board: Pixels count the energy of a rail, Tegra boards report its power."""
 
 from functools import partial
 
-from agent.virtual.files.nodes import constant, live, live_number
-from agent.virtual.files.tree import FileTree
+from agent.virtual.files.file_nodes import constant_node, live_node, live_number_node
+from agent.virtual.files.file_tree import FileTree
 from agent.virtual.physics.soc import Soc
 
 _ODPM = "/sys/bus/iio/devices/iio:device0"
@@ -25,30 +25,30 @@ _INA3221_RAILS = {
 }
 
 
-def plant_rail_nodes(tree: FileTree, soc: Soc) -> None:
-    """Put the meters into the tree, where the board has any."""
+def add_rail_nodes(tree: FileTree, soc: Soc) -> None:
+    """Add the meters to the tree, if the board has any."""
     if soc.profile.rails == "odpm":
-        tree.put(f"{_ODPM}/name", constant("s2mpg12-odpm\n"))
-        tree.put(f"{_ODPM}/energy_value", live(lambda: _energies(soc)))
+        tree.add_node(f"{_ODPM}/name", constant_node("s2mpg12-odpm\n"))
+        tree.add_node(f"{_ODPM}/energy_value", live_node(lambda: _odpm_text(soc)))
     elif soc.profile.rails == "ina3221":
         for folder, rails in _INA3221_RAILS.items():
             for number, (name, parts) in enumerate(rails):
-                tree.put(f"{_INA3221}/{folder}/rail_name_{number}", constant(f"{name}\n"))
-                node = live_number(partial(_milliwatts, soc, parts))
-                tree.put(f"{_INA3221}/{folder}/in_power{number}_input", node)
+                tree.add_node(f"{_INA3221}/{folder}/rail_name_{number}", constant_node(f"{name}\n"))
+                node = live_number_node(partial(_milliwatts, soc, parts))
+                tree.add_node(f"{_INA3221}/{folder}/in_power{number}_input", node)
 
 
-def _energies(soc: Soc) -> str:
-    soc.settle()
-    moment = int(soc.timeline.now * 1000)
+def _odpm_text(soc: Soc) -> str:
+    soc.update()
+    now_ms = int(soc.model_clock.now * 1000)
     rows = [
-        f"CH{number}(T={moment})[{name}], {int(soc.rails_j.get(part, 0.0) * 1e6)}\n"
+        f"CH{number}(T={now_ms})[{name}], {int(soc.rails_j.get(part, 0.0) * 1e6)}\n"
         for number, (name, part) in enumerate(_ODPM_RAILS.items())
     ]
-    return f"t={moment}\n{''.join(rows)}"
+    return f"t={now_ms}\n{''.join(rows)}"
 
 
 def _milliwatts(soc: Soc, parts: tuple[str, ...]) -> int:
-    soc.settle()
-    drawn = soc.rails_w()
-    return round(1000 * sum(drawn.get(part, 0.0) for part in parts))
+    soc.update()
+    rail_watts = soc.rails_w()
+    return round(1000 * sum(rail_watts.get(part, 0.0) for part in parts))

@@ -1,12 +1,13 @@
-"""What a phone as sold keeps from its shell: SELinux says no, whatever the mode bits say."""
+"""The nodes that SELinux denies to the shell of an unrooted phone, whatever the mode bits say."""
 
 import re
 
-from agent.virtual.files.nodes import Directory, Node
-from agent.virtual.files.tree import FileTree
+from agent.virtual.files.file_nodes import Directory
+from agent.virtual.files.file_tree import FileTree
 
-# Zones and trips, the gauge's live figures, load and scheduler internals; clocks stay readable.
-_SEALED = re.compile(
+# Thermal zones and trips, live figures of the gauge, load and scheduler internals; clocks stay
+# readable.
+_DENIED_PATHS = re.compile(
     r"/sys/devices/virtual/thermal/thermal_zone\d+/.*"
     r"|/sys/devices/virtual/thermal/cooling_device\d+/(?!type$).*"
     r"|/sys/.*/power_supply/battery/(current_now|voltage_now|charge_counter|input_suspend)"
@@ -16,20 +17,15 @@ _SEALED = re.compile(
 )
 
 
-def seal(tree: FileTree) -> None:
-    """Close those nodes to everybody but root."""
-    _seal_below(tree.root, "")
+def deny_to_shell(tree: FileTree) -> None:
+    """Deny those nodes to everyone but root."""
+    _deny_below(tree.root, "")
 
 
-def _seal_below(folder: Directory, path: str) -> None:
-    for name, node in folder.children.items():
-        here = f"{path}/{name}"
+def _deny_below(directory: Directory, path: str) -> None:
+    for name, node in directory.children.items():
+        node_path = f"{path}/{name}"
         if isinstance(node, Directory):
-            _seal_below(node, here)
-        else:
-            _seal_one(node, here)
-
-
-def _seal_one(node: Node, path: str) -> None:
-    if _SEALED.fullmatch(path):
-        node.sealed = True
+            _deny_below(node, node_path)
+        elif _DENIED_PATHS.fullmatch(node_path):
+            node.selinux_denied = True

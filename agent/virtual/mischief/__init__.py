@@ -1,1 +1,5 @@
-"""Scripted trouble, told out of band: nothing of it passes through adb, so nobody sees it come."""
+"""Fault injection for virtual phones ("mischief").
+
+Faults are requested through a script or a control socket, never through adb, so the program under
+test cannot see them coming.
+"""

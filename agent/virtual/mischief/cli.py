@@ -1,4 +1,4 @@
-"""`farm virtual mischief`: make trouble on phones that run, list it, take it back."""
+"""`farm virtual mischief`: injects faults into running virtual phones, lists and clears them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,114 +13,176 @@ CONTROL = click.option(
     required=True,
     envvar="FARM_VIRTUAL_CONTROL",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder that the phones were started with (--control).",
+    help="Directory that the phones were started with (farm virtual up --control).",
 )
 
 
 def mischief_options(command: Command) -> Command:
-    """What a command that starts phones takes for their mischief."""
+    """Add the options --mischief and --control to a command that starts phones."""
     script = click.option(
         "--mischief",
         "mischief_script",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="TOML file of scripted trouble.",
+        help="TOML file with the faults to inject.",
     )
     control = click.option(
         "--control",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Folder for the socket that `farm virtual mischief` speaks to.",
+        help="Directory for the socket that `farm virtual mischief` connects to.",
     )
     return script(control(command))
 
 
 @click.group(name="mischief")
 def mischief() -> None:
-    """Make trouble on virtual phones that run, out of band."""
+    """Inject faults into running virtual phones.
+
+    \b
+    Examples:
+      farm virtual mischief kinds
+      farm virtual mischief add hang --control DIR for_host=5
+    """
 
 
 @mischief.command()
 def kinds() -> None:
-    """List every kind of trouble with its options."""
+    """List the kinds of faults.
+
+    Each kind is printed with its options and their defaults.
+
+    \b
+    Example:
+      farm virtual mischief kinds
+    """
     from dataclasses import fields
 
-    from agent.virtual.mischief.kinds import KINDS
+    from agent.virtual.mischief.fault_registry import FAULT_TYPES
 
-    for name, kind in KINDS.items():
-        said = " ".join((kind.__doc__ or "").split())
-        options = " ".join(f"{each.name}={each.default}" for each in fields(kind) if each.init)
-        click.echo(f"{name:<17} {said}" + (f"\n{'':<17} {options}" if options else ""))
+    for name, fault_type in FAULT_TYPES.items():
+        description = " ".join((fault_type.__doc__ or "").split())
+        options = " ".join(
+            f"{option.name}={option.default}" for option in fields(fault_type) if option.init
+        )
+        click.echo(f"{name:<17} {description}" + (f"\n{'':<17} {options}" if options else ""))
 
 
 @mischief.command()
 @CONTROL
 @click.argument("kind")
 @click.argument("options", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--phone", "phones", multiple=True, help="Serial or glob; every phone if absent.")
-@click.option("--at", help="EVENT[:GLOB][#N] or run@50%: service, write, push, command, boot, ...")
-@click.option("--after", type=float, help="Seconds of the phone's clock.")
-@click.option("--for", "for_", type=float, help="Seconds of the phone's clock; else until cleared.")
+@click.option(
+    "--phone", "phones", multiple=True, help="Serial number or glob. Default: every phone."
+)
+@click.option(
+    "--at",
+    "trigger",
+    help="Trigger: EVENT[:GLOB][#N] or run@50%. Events: service, write, push, command, boot, ...",
+)
+@click.option("--after", type=float, help="Delay in seconds of the phone's clock.")
+@click.option(
+    "--for",
+    "for_",
+    type=float,
+    help="Duration in seconds of the phone's clock. Default: until cleared.",
+)
 def add(
     control: Path,
     kind: str,
     options: tuple[str, ...],
     phones: tuple[str, ...],
-    at: str | None,
+    trigger: str | None,
     after: float | None,
     for_: float | None,
 ) -> None:
-    """Make trouble; all other words of a script (for_host, some, chance, ...) are options too."""
-    words: dict[str, object] = {}
+    """Inject one fault.
+
+    Options of the fault and other keys of a script (for_host, some, chance) are NAME=VALUE.
+
+    \b
+    Examples:
+      farm virtual mischief add unplug --control DIR --at run@50% for_host=3
+      farm virtual mischief add sensor --control DIR value=frozen zone='cpu*'
+    """
+    entry: dict[str, object] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
             raise click.UsageError(f"'{option}' is not NAME=VALUE")
-        words[name] = value
-    words |= {"kind": kind, "phones": list(phones) or ["*"], "at": at, "after": after, "for": for_}
-    said = _ask(control, {"do": "add", **words})
-    click.echo(f"mischief {said['id']}")
+        entry[name] = value
+    entry |= {
+        "kind": kind,
+        "phones": list(phones) or ["*"],
+        "at": trigger,
+        "after": after,
+        "for": for_,
+    }
+    response = _request(control, {"action": "add", **entry})
+    click.echo(f"mischief {response['id']}")
 
 
 @mischief.command(name="list")
 @CONTROL
 def list_mischief(control: Path) -> None:
-    """List what is armed, at work and over."""
-    listed = _ask(control, {"do": "list"})["mischief"]
-    assert isinstance(listed, list)
-    for each in listed:
-        options = " ".join(f"{name}={value}" for name, value in each["options"].items())
-        when = f"at {each['at']} " if each["at"] else ""
+    """List faults and their states.
+
+    A fault is armed (waits for its trigger), waiting (for its delay), active or done.
+
+    \b
+    Example:
+      farm virtual mischief list --control DIR
+    """
+    faults = _request(control, {"action": "list"})["mischief"]
+    assert isinstance(faults, list)
+    for fault in faults:
+        options = " ".join(f"{name}={value}" for name, value in fault["options"].items())
+        when = f"at {fault['at']} " if fault["at"] else ""
         click.echo(
-            f"{each['id']:>3} {each['phone']} {each['kind']} {each['state']} {when}{options}"
+            f"{fault['id']:>3} {fault['phone']} {fault['kind']} {fault['state']} {when}{options}"
         )
 
 
 @mischief.command()
 @CONTROL
 @click.argument("number", type=int, required=False)
-@click.option("--phone", help="Only on this phone.")
+@click.option("--phone", help="Clear the faults of this phone only.")
 def clear(control: Path, number: int | None, phone: str | None) -> None:
-    """Take one trouble back, or all."""
-    click.echo(f"cleared {_ask(control, {'do': 'clear', 'id': number, 'phone': phone})['cleared']}")
+    """Stop one fault by its NUMBER, or all.
+
+    \b
+    Examples:
+      farm virtual mischief clear 2 --control DIR
+      farm virtual mischief clear --control DIR --phone VM16T0001
+    """
+    click.echo(
+        f"cleared {_request(control, {'action': 'clear', 'id': number, 'phone': phone})['cleared']}"
+    )
 
 
 @mischief.command()
 @CONTROL
 @click.argument("phone")
-@click.option("--lines", default=20, show_default=True)
+@click.option("--lines", default=20, show_default=True, help="Number of lines.")
 def journal(control: Path, phone: str, lines: int) -> None:
-    """Show the end of a phone's journal."""
+    """Print the end of a phone's journal.
+
+    One JSON object per line.
+
+    \b
+    Example:
+      farm virtual mischief journal VM16T0001 --control DIR --lines 5
+    """
     import json
 
-    told = _ask(control, {"do": "journal", "phone": phone, "lines": lines})["journal"]
-    assert isinstance(told, list)
-    for line in told:
-        click.echo(json.dumps(line, ensure_ascii=True))
+    events = _request(control, {"action": "journal", "phone": phone, "lines": lines})["journal"]
+    assert isinstance(events, list)
+    for event in events:
+        click.echo(json.dumps(event, ensure_ascii=True))
 
 
-def _ask(control: Path, request: Mapping[str, object]) -> dict[str, object]:
-    from agent.virtual.mischief.control import ask_control
+def _request(control: Path, request: Mapping[str, object]) -> dict[str, object]:
+    from agent.virtual.mischief.control_socket import send_control_request
 
     try:
-        return ask_control(control, request)
+        return send_control_request(control, request)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{control}: {error}") from error

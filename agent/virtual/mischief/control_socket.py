@@ -1,6 +1,6 @@
-"""The control socket: JSON lines over a unix socket that only its owner can open.
+"""The control socket: accepts mischief requests as JSON lines; only its owner can open it.
 
-It has nothing to do with adb; whoever drives the phones cannot find it.
+It is independent of adb; the program that drives the phones does not know it.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.virtual.mischief.director import Mischief
-from agent.virtual.mischief.effect import BadMischief
+from agent.virtual.mischief.fault_type import InvalidMischief
+from agent.virtual.mischief.fleet_injector import FleetInjector
 
 _LINE_MAX = 64 * 1024
-_WAIT_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 def socket_path(folder: Path) -> Path:
@@ -21,9 +21,9 @@ def socket_path(folder: Path) -> Path:
 
 
 class ControlSocket:
-    """Listens in a folder, for as long as the phones run."""
+    """Listens in a directory as long as the phones run."""
 
-    def __init__(self, folder: Path, mischief: Mischief) -> None:
+    def __init__(self, folder: Path, mischief: FleetInjector) -> None:
         self._path = socket_path(folder)
         self._mischief = mischief
         self._server: asyncio.Server | None = None
@@ -42,25 +42,27 @@ class ControlSocket:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(json.dumps(self._answer(line)).encode() + b"\n")
+                writer.write(json.dumps(self._respond(line)).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
-            pass  # gone, or a line without end
+            pass  # the client is gone, or its line is too long
         finally:
             writer.close()
 
-    def _answer(self, line: bytes) -> dict[str, object]:
+    def _respond(self, line: bytes) -> dict[str, object]:
         try:
             request = json.loads(line)
-            return {"ok": True, **self._obey(request)}
-        except (BadMischief, ValueError, TypeError, AttributeError) as error:
-            return {"ok": False, "error": str(error)}
+            return {"ok": True, **self._handle(request)}
+        except InvalidMischief as error:
+            return {"ok": False, "error": str(error), "key": error.key}
+        except (ValueError, TypeError, AttributeError) as error:
+            return {"ok": False, "error": str(error), "key": ""}
 
-    def _obey(self, request: dict[str, object]) -> dict[str, object]:
-        do = request.pop("do", None)
-        match do:
+    def _handle(self, request: dict[str, object]) -> dict[str, object]:
+        action = request.pop("action", None)
+        match action:
             case "add":
-                return {"id": self._mischief.ask(request)}
+                return {"id": self._mischief.add_entry(request)}
             case "clear":
                 number, phone = request.get("id"), request.get("phone")
                 cleared = self._mischief.clear(
@@ -69,22 +71,26 @@ class ControlSocket:
                 )
                 return {"cleared": cleared}
             case "list":
-                return {"mischief": self._mischief.list()}
+                return {"mischief": self._mischief.describe_faults()}
             case "journal":
                 lines = int(str(request.get("lines", 20)))
-                return {"journal": self._mischief.tail(str(request.get("phone")), lines)}
+                return {"journal": self._mischief.journal_tail(str(request.get("phone")), lines)}
             case _:
-                raise BadMischief(f"do={do!r}: say add, clear, list or journal")
+                raise InvalidMischief(
+                    f"unknown action {action!r}; use add, clear, list or journal", key="action"
+                )
 
 
-def ask_control(folder: Path, request: Mapping[str, object]) -> dict[str, object]:
-    """Send one request to the phones whose control socket lies in a folder."""
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(_WAIT_S)
-        line.connect(str(socket_path(folder)))
-        line.sendall(json.dumps(request).encode() + b"\n")
-        answer = line.makefile("rb").readline()
-    said = json.loads(answer)
-    if not isinstance(said, dict) or not said.get("ok"):
-        raise BadMischief(str(said.get("error")) if isinstance(said, dict) else "no answer")
-    return said
+def send_control_request(folder: Path, request: Mapping[str, object]) -> dict[str, object]:
+    """Send one request to the phones whose control socket is in a directory."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_TIMEOUT_S)
+        connection.connect(str(socket_path(folder)))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        reply = connection.makefile("rb").readline()
+    response = json.loads(reply)
+    if not isinstance(response, dict):
+        raise InvalidMischief("the control socket did not answer with an object")
+    if not response.get("ok"):
+        raise InvalidMischief(str(response.get("error")), str(response.get("key", "")))
+    return response

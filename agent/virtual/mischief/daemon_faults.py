@@ -1,6 +1,6 @@
-"""Troubles by those who mean well: cores off, threads moved, other work, sleep.
+"""Faults by other software on the phone: cores switched off, threads moved, other load, suspend.
 
-Seconds here are the phone's own.
+Seconds are model seconds.
 """
 
 import signal
@@ -8,138 +8,142 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from agent.virtual.engines import load_engine
-from agent.virtual.mischief.effect import BadMischief, Effect, Victim
-from agent.virtual.physics.placement import Load
-from agent.virtual.processes import Process
-from agent.virtual.timeline import Event
+from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
+from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.physics.thread_placement import CoreLoad
+from agent.virtual.process_table import Process
 
 _SYSTEM = 1000
 
 
 @dataclass(eq=False)
-class Hotplug(Effect):
-    """Every `every_s` seconds core `cpu` is switched off.
+class Hotplug(FaultType):
+    """Core `cpu` is switched off every `every_s` seconds.
 
-    By init's `service` while that runs, or by the kernel's `core_ctl` while it promises fewer cores
-    than the cluster has.
+    By init's `service` while that runs, or by the kernel's `core_ctl` while its min_cpus is below
+    the number of cores of the cluster.
     """
 
     cpu: int = 7
     every_s: float = 2.0
     service: str = "core_ctl"
-    _event: Event | None = field(default=None, init=False, repr=False)
+    _next_switch: ScheduledAction | None = field(default=None, init=False, repr=False)
 
-    def start(self, victim: Victim) -> None:
-        if self.cpu >= victim.phone.profile.cores:
-            raise BadMischief(f"cpu={self.cpu}: there are {victim.phone.profile.cores}")
-        self._meddle(victim)
+    def start(self, target: InjectionTarget) -> None:
+        if self.cpu >= target.phone.profile.cores:
+            raise InvalidMischief(
+                f"cpu={self.cpu}: the phone has {target.phone.profile.cores} cores"
+            )
+        self._switch_off(target)
 
-    def stop(self, victim: Victim) -> None:
-        if self._event is not None:
-            self._event.drop()
+    def stop(self, target: InjectionTarget) -> None:
+        if self._next_switch is not None:
+            self._next_switch.cancel()
 
-    def _meddle(self, victim: Victim) -> None:
-        phone = victim.phone
+    def _switch_off(self, target: InjectionTarget) -> None:
+        phone = target.phone
         cluster = phone.soc.cluster_of(self.cpu)
-        free = (
-            cluster.kept_cores < len(cluster.cpus)
+        may_switch_off = (
+            cluster.core_ctl_min_cpus < len(cluster.cpus)
             if self.service == "core_ctl"
-            else phone.soc.service_runs(self.service)
+            else phone.soc.is_service_running(self.service)
         )
-        if free and self.cpu in cluster.online and len(phone.soc.online()) > 1:
+        if may_switch_off and self.cpu in cluster.online and len(phone.soc.online_cpus()) > 1:
             node, _ = phone.tree.resolve(f"/sys/devices/system/cpu/cpu{self.cpu}/online")
             phone.tree.append(node, b"0\n", _SYSTEM)
-        when = phone.timeline.now + self.every_s
-        self._event = phone.timeline.at(when, lambda: self._meddle(victim), prompt=True)
+        when = phone.model_clock.now + self.every_s
+        self._next_switch = phone.model_clock.schedule(
+            when, lambda: self._switch_off(target), wakes_host=True
+        )
 
 
 @dataclass(eq=False)
-class Migrate(Effect):
-    """Threads of processes whose command line is like `command` get the cores of `mask`."""
+class Migrate(FaultType):
+    """Processes whose command line matches `command` are moved to the cores of `mask`."""
 
-    lasting = False
-    abrupt = False
+    is_lasting = False
+    starts_inside_trigger = False
     command: str = "*runner* run *"
     mask: str = "ff"
 
-    def start(self, victim: Victim) -> None:
-        mask = int(self.mask, 16) & victim.phone.processes.all_cores
+    def start(self, target: InjectionTarget) -> None:
+        mask = int(self.mask, 16) & target.phone.processes.all_cores
         if not mask:
-            raise BadMischief(f"mask={self.mask} names no core of this phone")
-        for process in victim.phone.processes.all():
+            raise InvalidMischief(f"mask={self.mask} contains no core of this phone")
+        for process in target.phone.processes.all():
             if fnmatchcase(" ".join(process.argv), self.command):
-                victim.phone.processes.set_mask(process, mask)
+                target.phone.processes.set_mask(process, mask)
 
 
 @dataclass(eq=False)
-class OtherWork(Effect):
-    """Somebody else works on the cores of `mask` with so many `threads`."""
+class OtherWork(FaultType):
+    """Another program keeps the cores of `mask` busy with `threads` threads."""
 
     mask: str = "0f"
     threads: int = 4
-    _load: Load | None = field(default=None, init=False, repr=False)
+    _load: CoreLoad | None = field(default=None, init=False, repr=False)
 
-    def start(self, victim: Victim) -> None:
-        mask = int(self.mask, 16) & victim.phone.processes.all_cores
+    def start(self, target: InjectionTarget) -> None:
+        mask = int(self.mask, 16) & target.phone.processes.all_cores
         if not mask:
-            raise BadMischief(f"mask={self.mask} names no core of this phone")
-        self._load = Load(mask, self.threads, load_engine("mnn"), lambda _: None)
-        victim.phone.soc.attach(self._load)
+            raise InvalidMischief(f"mask={self.mask} contains no core of this phone")
+        self._load = CoreLoad(mask, self.threads, load_engine("mnn"), lambda _: None)
+        target.phone.soc.attach(self._load)
 
-    def stop(self, victim: Victim) -> None:
+    def stop(self, target: InjectionTarget) -> None:
         if self._load is not None:
-            victim.phone.soc.detach(self._load)
+            target.phone.soc.detach(self._load)
 
 
 @dataclass(eq=False)
-class Sleep(Effect):
-    """The phone sleeps for a while: nothing works, no core counts, and the clock of boot goes on.
+class Sleep(FaultType):
+    """The phone is suspended: nothing runs, no CPU time is counted, CLOCK_BOOTTIME continues.
 
-    It lasts as long as the mischief does (`for`).
+    It resumes when the fault stops (`for`).
     """
 
-    abrupt = False
+    starts_inside_trigger = False
     command: str = "*runner* run *"
     _paused: list[Process] = field(default_factory=list, init=False, repr=False)
 
-    def start(self, victim: Victim) -> None:
-        phone = victim.phone
+    def start(self, target: InjectionTarget) -> None:
+        phone = target.phone
         self._paused = [
             p for p in phone.processes.all() if fnmatchcase(" ".join(p.argv), self.command)
         ]
         for process in self._paused:
             phone.processes.kill(process, signal.SIGSTOP)
-        phone.soc.sleep(True)
+        phone.soc.set_suspended(True)
 
-    def stop(self, victim: Victim) -> None:
-        phone = victim.phone
-        phone.soc.sleep(False)
+    def stop(self, target: InjectionTarget) -> None:
+        phone = target.phone
+        phone.soc.set_suspended(False)
         for process in self._paused:
             phone.processes.kill(process, signal.SIGCONT)
 
 
 @dataclass(eq=False)
-class ChargerReturns(Effect):
-    """Somebody lets the charger in again, behind the back of whoever cut it off."""
+class ChargerReturns(FaultType):
+    """Another program switches charging on again after it was cut off."""
 
-    lasting = False
-    abrupt = False
+    is_lasting = False
+    starts_inside_trigger = False
 
-    def start(self, victim: Victim) -> None:
-        soc = victim.phone.soc
+    def start(self, target: InjectionTarget) -> None:
+        soc = target.phone.soc
         soc.change(lambda: setattr(soc.battery, "charging_allowed", True))
 
 
 @dataclass(eq=False)
-class HiddenLimit(Effect):
-    """A limiter below all nodes: the silicon does only a `share` of what its clocks say."""
+class HiddenLimit(FaultType):
+    """A limiter without a sysfs node: the cores reach only a `share` of what their clocks allow."""
 
     share: float = 0.8
 
-    def start(self, victim: Victim) -> None:
-        soc = victim.phone.soc
-        soc.change(lambda: setattr(soc, "hidden_share", self.share))
+    def start(self, target: InjectionTarget) -> None:
+        soc = target.phone.soc
+        soc.change(lambda: setattr(soc, "hidden_speed_share", self.share))
 
-    def stop(self, victim: Victim) -> None:
-        soc = victim.phone.soc
-        soc.change(lambda: setattr(soc, "hidden_share", 1.0))
+    def stop(self, target: InjectionTarget) -> None:
+        soc = target.phone.soc
+        soc.change(lambda: setattr(soc, "hidden_speed_share", 1.0))

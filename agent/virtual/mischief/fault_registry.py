@@ -1,6 +1,14 @@
-"""Every kind of trouble by its name."""
+"""All kinds of faults by name."""
 
-from agent.virtual.mischief.body_kinds import (
+from agent.virtual.mischief.daemon_faults import (
+    ChargerReturns,
+    HiddenLimit,
+    Hotplug,
+    Migrate,
+    OtherWork,
+    Sleep,
+)
+from agent.virtual.mischief.device_faults import (
     BatteryDrains,
     DiskFull,
     DuplicateSerial,
@@ -9,16 +17,8 @@ from agent.virtual.mischief.body_kinds import (
     Reboot,
     ThrottleNow,
 )
-from agent.virtual.mischief.daemon_kinds import (
-    ChargerReturns,
-    HiddenLimit,
-    Hotplug,
-    Migrate,
-    OtherWork,
-    Sleep,
-)
-from agent.virtual.mischief.effect import BadMischief, Effect, make_effect
-from agent.virtual.mischief.link_kinds import (
+from agent.virtual.mischief.fault_type import FaultType, InvalidMischief, build_fault
+from agent.virtual.mischief.link_faults import (
     Flap,
     Hang,
     Offline,
@@ -28,10 +28,10 @@ from agent.virtual.mischief.link_kinds import (
     Unplug,
     VersionClash,
 )
-from agent.virtual.mischief.node_kinds import ClockIgnored, ClockReset, Sensor
-from agent.virtual.mischief.output_kinds import Endless, Hostile, HostileNames, Truncated
+from agent.virtual.mischief.output_faults import Endless, Hostile, HostileNames, Truncated
+from agent.virtual.mischief.sysfs_faults import ClockIgnored, ClockReset, Sensor
 
-KINDS: dict[str, type[Effect]] = {
+FAULT_TYPES: dict[str, type[FaultType]] = {
     "unplug": Unplug,
     "flap": Flap,
     "hang": Hang,
@@ -63,8 +63,9 @@ KINDS: dict[str, type[Effect]] = {
 }
 
 
-def make(kind: str, options: dict[str, object]) -> Effect:
-    """One effect of a kind; a name or an option that does not exist is refused."""
-    if kind not in KINDS:
-        raise BadMischief(f"no mischief is called '{kind}'; there are {', '.join(KINDS)}")
-    return make_effect(KINDS[kind], options)
+def make_fault(kind: str, options: dict[str, object]) -> FaultType:
+    """Make a fault of a kind; an unknown kind or option is an error."""
+    if kind not in FAULT_TYPES:
+        text = f"unknown kind '{kind}'; use one of {', '.join(FAULT_TYPES)}"
+        raise InvalidMischief(text, key="kind")
+    return build_fault(FAULT_TYPES[kind], options)

@@ -1,6 +1,7 @@
-"""What is planned: which trouble, on which phones, when, for how long. Pure.
+"""Mischief scripts: which fault to inject into which phones, when, and for how long.
 
-The same words serve the script file, the control socket and the command line.
+A TOML file, the control socket and the command line use the same keys. This module only parses
+and checks; the injectors act.
 """
 
 import re
@@ -10,19 +11,29 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from agent.virtual.mischief.effect import BadMischief
-from agent.virtual.mischief.kinds import make
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.mischief.fault_registry import make_fault
+from agent.virtual.mischief.fault_type import InvalidMischief
 
 _RUN_SHARE = re.compile(r"run@(\d+(?:\.\d+)?)%")
-_EVENT = re.compile(r"[a-z_]+")
-# People say service and write; the journal says open and sysfs.
-_ALIASES = {"service": "open", "write": "sysfs"}
-_NUMBERS = ("after", "after_host", "jitter", "for", "for_host", "some", "chance", "times")
+# A trigger names an event of the journal, by one of these short names or in full. Commands are not
+# in the journal, but can trigger a fault as well.
+COMMAND = "command"
+_SHORT_EVENTS = {
+    COMMAND: COMMAND,
+    "service": JournalEvent.ADB_SERVICE,
+    "write": JournalEvent.SYSFS_WRITE,
+    "push": JournalEvent.PUSH_START,
+    "setting": JournalEvent.SETTING_WRITE,
+    "property": JournalEvent.PROPERTY_WRITE,
+}
+_EVENTS = {**{event.value: event for event in JournalEvent}, **_SHORT_EVENTS}
+_NUMBER_KEYS = ("after", "after_host", "jitter", "for", "for_host", "some", "chance", "times")
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """The n-th event of a kind with a fact like a pattern, or a share of a run."""
+    """The n-th event of a kind with a fact that matches a glob, or a share of a run."""
 
     event: str
     pattern: str = "*"
@@ -40,54 +51,59 @@ class Trigger:
 def parse_trigger(text: str) -> Trigger:
     """Read EVENT[:GLOB][#N] or run@X%."""
     if share := _RUN_SHARE.fullmatch(text):
-        return Trigger("run_start", run_share=float(share[1]) / 100)
-    rest, mark, number = text.rpartition("#")
-    nth = int(number) if mark and number.isdigit() else 1
-    event, _, pattern = (rest if mark and number.isdigit() else text).partition(":")
-    if not _EVENT.fullmatch(event) or nth < 1:
-        raise BadMischief(f"at='{text}' is no trigger; say EVENT[:GLOB][#N] or run@50%")
-    return Trigger(_ALIASES.get(event, event), pattern or "*", nth)
+        return Trigger(JournalEvent.RUN_START, run_share=float(share[1]) / 100)
+    before, hash_sign, number = text.rpartition("#")
+    is_numbered = bool(hash_sign) and number.isdigit()
+    nth = int(number) if is_numbered else 1
+    event, _, pattern = (before if is_numbered else text).partition(":")
+    if event not in _EVENTS or nth < 1:
+        raise InvalidMischief(
+            f"at='{text}' is not a trigger; write EVENT[:GLOB][#N] or run@50%, "
+            f"where EVENT is one of {', '.join(sorted(_EVENTS))}",
+            key="at",
+        )
+    return Trigger(_EVENTS[event], pattern or "*", nth)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One trouble as somebody planned it."""
+class MischiefPlan:
+    """One fault to inject, and when."""
 
     kind: str
     options: Mapping[str, object] = field(default_factory=dict)
     phones: tuple[str, ...] = ("*",)
-    some: float = 1.0  # share of those phones, drawn by the seed
-    at: str = ""
-    after_s: float = 0.0  # of the phone's clock
-    after_host_s: float = 0.0
-    jitter_s: float = 0.0  # up to so many of the phone's seconds more, drawn by the seed
-    for_s: float | None = None
-    for_host_s: float | None = None
-    times: int = 1  # 0: whenever the trigger comes
-    chance: float = 1.0  # of each time, drawn by the seed
+    some: float = 1.0  # share of those phones that gets the fault, drawn with the seed
+    trigger_text: str = ""
+    after_s: float = 0.0  # delay in model seconds
+    after_host_s: float = 0.0  # delay in host seconds
+    jitter_s: float = 0.0  # extra delay of at most this many model seconds, drawn with the seed
+    for_s: float | None = None  # duration in model seconds
+    for_host_s: float | None = None  # duration in host seconds
+    times: int = 1  # how often the trigger may start the fault; 0: without limit
+    chance: float = 1.0  # that a trigger starts the fault, drawn with the seed
 
     @property
     def trigger(self) -> Trigger | None:
-        return parse_trigger(self.at) if self.at else None
+        return parse_trigger(self.trigger_text) if self.trigger_text else None
 
-    def is_for(self, serial: str) -> bool:
+    def matches_phone(self, serial: str) -> bool:
         return any(fnmatchcase(serial, pattern) for pattern in self.phones)
 
 
-def read_plan(words: Mapping[str, object]) -> Plan:
-    """Check what somebody asks for; what is no word of the plan is an option of its kind."""
-    left = dict(words)
-    kind = str(left.pop("kind", "")).replace("-", "_")
-    phones = left.pop("phones", left.pop("phone", "*"))
-    at = str(left.pop("at", "") or "")
-    numbers = {name: _number(name, left.pop(name, None)) for name in _NUMBERS}
+def parse_plan(entry: Mapping[str, object]) -> MischiefPlan:
+    """Parse one entry; keys that are not listed here are options of the fault."""
+    options = dict(entry)
+    kind = str(options.pop("kind", "")).replace("-", "_")
+    phones = options.pop("phones", options.pop("phone", "*"))
+    trigger_text = str(options.pop("at", "") or "")
+    numbers = {name: _parse_number(name, options.pop(name, None)) for name in _NUMBER_KEYS}
     times = numbers["times"]
-    plan = Plan(
+    plan = MischiefPlan(
         kind=kind,
-        options=left,
+        options=options,
         phones=tuple(map(str, phones)) if isinstance(phones, list | tuple) else (str(phones),),
         some=1.0 if numbers["some"] is None else numbers["some"],
-        at=at,
+        trigger_text=trigger_text,
         after_s=numbers["after"] or 0.0,
         after_host_s=numbers["after_host"] or 0.0,
         jitter_s=numbers["jitter"] or 0.0,
@@ -96,32 +112,32 @@ def read_plan(words: Mapping[str, object]) -> Plan:
         times=1 if times is None else int(times),
         chance=1.0 if numbers["chance"] is None else numbers["chance"],
     )
-    make(plan.kind, left)
+    make_fault(plan.kind, options)
     if plan.trigger is None and plan.times != 1:
-        raise BadMischief("times needs a trigger to come again; say at=...")
+        raise InvalidMischief("times needs a trigger; add at=EVENT", key="times")
     return plan
 
 
-def read_script(path: Path) -> tuple[list[Plan], int | None]:
-    """The plans of a file, and its seed where it names one."""
+def read_mischief_script(path: Path) -> tuple[list[MischiefPlan], int | None]:
+    """Read the plans of a file, and its seed if it names one."""
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadMischief(f"{path}: {error}") from None
+        raise InvalidMischief(f"{path}: {error}") from None
     seed = content.pop("seed", None)
     entries = content.pop("mischief", [])
     if content or not isinstance(entries, list) or not isinstance(seed, int | None):
-        raise BadMischief(f"{path}: holds [[mischief]] tables and perhaps a seed, nothing else")
+        raise InvalidMischief(f"{path}: only [[mischief]] tables and a seed are allowed")
     plans = []
     for number, entry in enumerate(entries, 1):
         try:
-            plans.append(read_plan(entry))
-        except BadMischief as error:
-            raise BadMischief(f"{path}: mischief {number}: {error}") from None
+            plans.append(parse_plan(entry))
+        except InvalidMischief as error:
+            raise InvalidMischief(f"{path}: mischief {number}: {error}", error.key) from None
     return plans, seed
 
 
-def _number(name: str, value: object) -> float | None:
+def _parse_number(name: str, value: object) -> float | None:
     if value is None:
         return None
     try:
@@ -129,5 +145,5 @@ def _number(name: str, value: object) -> float | None:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e9:
-        raise BadMischief(f"{name}={value} is not a number of at least 0")
+        raise InvalidMischief(f"{name}={value} is not a number of at least 0", key=name)
     return number

@@ -1,6 +1,6 @@
-"""Troubles of kernel nodes: writes that do not take, values that are not true.
+"""Faults of kernel nodes: writes without effect and wrong values.
 
-A node is lied about by exchanging what reads and writes it; the truth goes on behind.
+A fault replaces the functions that read and write a node; the model behind it is unchanged.
 """
 
 import errno
@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from agent.virtual.files.nodes import Directory, Live
-from agent.virtual.files.tree import FileTree, failed
-from agent.virtual.mischief.effect import BadMischief, Effect, Victim
-from agent.virtual.timeline import Event
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.files.file_nodes import Directory, LiveNode
+from agent.virtual.files.file_tree import FileTree, os_error
+from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
+from agent.virtual.model_clock import ScheduledAction
 
 _POLICIES = "/sys/devices/system/cpu/cpufreq/policy*"
 _ZONES = "/sys/devices/virtual/thermal/thermal_zone*"
@@ -21,71 +22,71 @@ _SYSTEM = 1000  # the user that vendors' daemons run as
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
-class _Truth(NamedTuple):
-    """How a node was before it was lied about."""
+class _OriginalNode(NamedTuple):
+    """The functions of a node before a fault replaced them."""
 
     read: Callable[[], str]
     write: Callable[[str], None] | None
     number: Callable[[], int] | None
 
 
-def nodes_at(tree: FileTree, pattern: str) -> list[Live]:
-    """The live nodes behind a glob."""
-    found = (tree.resolve(path)[0] for path in tree.match(pattern, 0, "/"))
-    return [node for node in found if isinstance(node, Live)]
+def find_live_nodes(tree: FileTree, pattern: str) -> list[LiveNode]:
+    """Return the live nodes that match a glob."""
+    nodes = (tree.resolve(path)[0] for path in tree.expand_glob(pattern, 0, "/"))
+    return [node for node in nodes if isinstance(node, LiveNode)]
 
 
 @dataclass(eq=False)
-class _Lies(Effect):
-    """Keeps the truth of every node it changes."""
+class _NodeFault(FaultType):
+    """Restores every node that it changed."""
 
-    _truths: dict[Live, _Truth] = field(default_factory=dict, init=False, repr=False)
+    _originals: dict[LiveNode, _OriginalNode] = field(default_factory=dict, init=False, repr=False)
 
-    def remember(self, node: Live) -> None:
-        self._truths[node] = _Truth(node.read, node.write, node.number)
+    def save(self, node: LiveNode) -> None:
+        self._originals[node] = _OriginalNode(node.read, node.write, node.number)
 
-    def stop(self, victim: Victim) -> None:
-        for node, truth in self._truths.items():
-            node.read, node.write, node.number = truth
-        self._truths.clear()
+    def stop(self, target: InjectionTarget) -> None:
+        for node, original in self._originals.items():
+            node.read, node.write, node.number = original
+        self._originals.clear()
 
 
 @dataclass(eq=False)
-class ClockIgnored(_Lies):
-    """Clock nodes (`leaf`, a glob) take every write and change nothing.
+class ClockIgnored(_NodeFault):
+    """Clock nodes (`leaf`, a glob) accept every write and change nothing.
 
-    With `shown` they read back what was written, and the silicon still does as it likes.
+    With `shown` they read back what was written, although the clock does not follow.
     """
 
     leaf: str = "scaling_m??_freq"
     shown: bool = False
 
-    def start(self, victim: Victim) -> None:
-        for node in nodes_at(victim.phone.tree, f"{_POLICIES}/{self.leaf}"):
+    def start(self, target: InjectionTarget) -> None:
+        for node in find_live_nodes(target.phone.tree, f"{_POLICIES}/{self.leaf}"):
             if node.write is not None:
-                self.remember(node)
-                node.write = _Deaf(node) if self.shown else _swallow
+                self.save(node)
+                node.write = _ShowWritten(node) if self.shown else _discard
 
 
-class _Deaf:
-    """Takes a value for show."""
+class _ShowWritten:
+    """Shows the written value without applying it."""
 
-    def __init__(self, node: Live) -> None:
+    def __init__(self, node: LiveNode) -> None:
         self._node = node
 
     def __call__(self, text: str) -> None:
-        shown = text.strip()
-        self._node.read = lambda: f"{shown}\n"
-        self._node.number = (lambda: int(shown)) if shown.isdigit() else None
+        written = text.strip()
+        self._node.read = lambda: f"{written}\n"
+        self._node.number = (lambda: int(written)) if written.isdigit() else None
 
 
-def _swallow(text: str) -> None:
-    """Take anything, keep nothing."""
+def _discard(text: str) -> None:
+    """Accept and drop a value."""
 
 
 @dataclass(eq=False)
-class ClockReset(Effect):
-    """A daemon sets clock nodes (`leaf`) as at boot, so many seconds after each write to them.
+class ClockReset(FaultType):
+    """A daemon resets clock nodes (`leaf`) to their boot values `after_s` seconds after each write.
 
     With `service` it is init's service of that name, and does nothing while that is stopped.
     """
@@ -93,89 +94,95 @@ class ClockReset(Effect):
     after_s: float = 7.0
     leaf: str = "scaling_*"
     service: str = ""
-    _planned: list[Event] = field(default_factory=list, init=False, repr=False)
+    _pending_resets: list[ScheduledAction] = field(default_factory=list, init=False, repr=False)
 
-    def start(self, victim: Victim) -> None:
-        self._planned.clear()
+    def start(self, target: InjectionTarget) -> None:
+        self._pending_resets.clear()
 
-    def stop(self, victim: Victim) -> None:
-        for event in self._planned:
-            event.drop()
-        self._planned.clear()
+    def stop(self, target: InjectionTarget) -> None:
+        for event in self._pending_resets:
+            event.cancel()
+        self._pending_resets.clear()
 
-    def heard(self, victim: Victim, event: str, facts: dict[str, object]) -> None:
+    def observe(self, target: InjectionTarget, event: str, facts: dict[str, object]) -> None:
         path = str(facts.get("path", ""))
-        ours = event == "sysfs" and fnmatchcase(path, f"{_POLICIES}/{self.leaf}")
-        if not ours or facts.get("uid") == _SYSTEM or "fault" in facts:
+        is_clock_write = event == JournalEvent.SYSFS_WRITE and fnmatchcase(
+            path, f"{_POLICIES}/{self.leaf}"
+        )
+        if not is_clock_write or facts.get("uid") == _SYSTEM or "error" in facts:
             return
-        wanted = _as_at_boot(victim, path)
-        timeline, tree = victim.phone.timeline, victim.phone.tree
+        boot_value = _boot_value(target, path)
+        model_clock, tree = target.phone.model_clock, target.phone.tree
 
-        def undo() -> None:
-            if self.service and not victim.phone.soc.service_runs(self.service):
+        def reset_node() -> None:
+            if self.service and not target.phone.soc.is_service_running(self.service):
                 return
             node, _ = tree.resolve(path)
             try:
-                tree.append(node, f"{wanted}\n".encode(), _SYSTEM)
+                tree.append(node, f"{boot_value}\n".encode(), _SYSTEM)
             except OSError:
-                return  # a core that is off cannot be told
+                return  # the node of an offline core cannot be written
 
-        self._planned.append(timeline.at(timeline.now + self.after_s, undo, prompt=True))
+        self._pending_resets.append(
+            model_clock.schedule(model_clock.now + self.after_s, reset_node, wakes_host=True)
+        )
 
 
-def _as_at_boot(victim: Victim, path: str) -> str:
+def _boot_value(target: InjectionTarget, path: str) -> str:
     folder, _, leaf = path.rpartition("/")
-    cluster = victim.phone.soc.cluster_of(int(folder.rpartition("policy")[2]))
+    cluster = target.phone.soc.cluster_of(int(folder.rpartition("policy")[2]))
     if leaf == "scaling_governor":
-        return str(victim.phone.profile.kernel.governor)
+        return str(target.phone.profile.kernel.governor)
     return str(cluster.ladder[0] if leaf == "scaling_min_freq" else cluster.ladder[-1])
 
 
 @dataclass(eq=False)
-class Sensor(_Lies):
-    """Zones of a `zone` type (a glob) say `value`: degrees, `frozen`, `missing` or any text."""
+class Sensor(_NodeFault):
+    """Zones whose type matches `zone` read `value`: degrees, `frozen`, `missing` or any text."""
 
     zone: str = "*"
     value: str = "frozen"
-    _gone: list[tuple[Directory, str, Live]] = field(default_factory=list, init=False, repr=False)
+    _removed: list[tuple[Directory, str, LiveNode]] = field(
+        default_factory=list, init=False, repr=False
+    )
 
-    def start(self, victim: Victim) -> None:
-        tree = victim.phone.tree
-        chosen = [
+    def start(self, target: InjectionTarget) -> None:
+        tree = target.phone.tree
+        zone_paths = [
             path.rpartition("/")[0]
-            for path in tree.match(f"{_ZONES}/type", 0, "/")
+            for path in tree.expand_glob(f"{_ZONES}/type", 0, "/")
             if fnmatchcase(tree.read(path).decode().strip(), self.zone)
         ]
-        if not chosen:
-            raise BadMischief(f"no zone is of a type like '{self.zone}'")
-        for path in chosen:
+        if not zone_paths:
+            raise InvalidMischief(f"no thermal zone has a type that matches '{self.zone}'")
+        for path in zone_paths:
             node, _ = tree.resolve(f"{path}/temp")
-            assert isinstance(node, Live)
-            self.remember(node)
+            assert isinstance(node, LiveNode)
+            self.save(node)
             index = int(path.rpartition("thermal_zone")[2])
-            self._lie(tree, path, node, victim.phone.soc.zones[index].profile.per_degree)
+            self._falsify(tree, path, node, target.phone.soc.zones[index].profile.per_degree)
 
-    def stop(self, victim: Victim) -> None:
-        super().stop(victim)
-        for folder, name, node in self._gone:
+    def stop(self, target: InjectionTarget) -> None:
+        super().stop(target)
+        for folder, name, node in self._removed:
             folder.children[name] = node
-        self._gone.clear()
+        self._removed.clear()
 
-    def _lie(self, tree: FileTree, path: str, node: Live, per_degree: float) -> None:
+    def _falsify(self, tree: FileTree, path: str, node: LiveNode, per_degree: float) -> None:
         if self.value == "missing":
-            node.read, node.number = _missing, None
+            node.read, node.number = _raise_missing, None
             folder, _ = tree.resolve(path)
             assert isinstance(folder, Directory)
-            self._gone.append((folder, "temp", node))
+            self._removed.append((folder, "temp", node))
             del folder.children["temp"]
-            tree.forget_known()
+            tree.clear_path_cache()
             return
-        said = node.read().strip() if self.value == "frozen" else self.value
-        if self.value != "frozen" and _NUMBER.fullmatch(said):
-            said = str(round(float(said) * per_degree))
-        node.read = lambda: f"{said}\n"
-        node.number = (lambda: int(said)) if _NUMBER.fullmatch(said) else None
+        shown = node.read().strip() if self.value == "frozen" else self.value
+        if self.value != "frozen" and _NUMBER.fullmatch(shown):
+            shown = str(round(float(shown) * per_degree))
+        node.read = lambda: f"{shown}\n"
+        node.number = (lambda: int(shown)) if _NUMBER.fullmatch(shown) else None
 
 
-def _missing() -> str:
-    raise failed(errno.ENODEV)
+def _raise_missing() -> str:
+    raise os_error(errno.ENODEV)

@@ -1,1 +1,1 @@
-"""A phone whose commands really run on this host, in a folder of its own; it has no physics."""
+"""A phone whose commands really run on this host, in a private directory and without physics."""

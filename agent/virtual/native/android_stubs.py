@@ -1,6 +1,6 @@
-"""Android's own commands for a native phone: one script with many names.
+"""Android's own commands on a native phone: one shell script with many names.
 
-They keep properties and settings; of heat, clocks and charge they have nothing to tell.
+They store properties and settings; they know nothing about heat, clocks and charge.
 """
 
 STUB_NAMES = (

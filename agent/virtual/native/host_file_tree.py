@@ -1,19 +1,19 @@
-"""The file service's view of a native phone: nodes made from real files as they are asked for."""
+"""The sync service's view of a native phone: nodes made from real files when they are requested."""
 
 import errno
 import os
 import stat
 from pathlib import Path
 
-from agent.virtual.files.nodes import ROOT, Directory, Node
-from agent.virtual.files.tree import failed
-from agent.virtual.native.home import NativeHome, mode_bits
+from agent.virtual.files.file_nodes import ROOT, Directory, FileNode
+from agent.virtual.files.file_tree import os_error
+from agent.virtual.native.native_folder import NativeFolder, mode_bits
 
-_CAPACITY = 4 << 30
+_CAPACITY_BYTES = 4 << 30
 
 
-class HostNode(Node):
-    """A real file's facts."""
+class HostFileNode(FileNode):
+    """The metadata of a real file."""
 
     length: int = 0
 
@@ -22,72 +22,74 @@ class HostNode(Node):
         return self.length
 
 
-class HostTree:
-    """What the file service needs of a tree, over a real folder."""
+class HostFileTree:
+    """The part of a file tree that the sync service uses, over a real directory."""
 
-    capacity: int = _CAPACITY
+    capacity_bytes: int = _CAPACITY_BYTES
 
-    def __init__(self, home: NativeHome) -> None:
-        self._home = home
+    def __init__(self, native_folder: NativeFolder) -> None:
+        self._native_folder = native_folder
 
     @property
-    def used(self) -> int:
+    def used_bytes(self) -> int:
         return 0
 
     def resolve(
         self, path: str, uid: int = ROOT, cwd: str = "/", follow: bool = True
-    ) -> tuple[Node, str]:
-        return _node(self._place(path), follow), path
+    ) -> tuple[FileNode, str]:
+        return _stat_node(self._host_path(path), follow), path
 
     def names(self, path: str, uid: int = ROOT, cwd: str = "/") -> list[str]:
-        return sorted(entry.name for entry in self._place(path).iterdir())
+        return sorted(entry.name for entry in self._host_path(path).iterdir())
 
     def read(self, path: str, uid: int = ROOT, cwd: str = "/") -> bytes:
-        found = self._place(path)
-        if not found.resolve().is_relative_to(self._home.root.resolve()):
-            raise failed(errno.EACCES, path)
-        return found.read_bytes()
+        host_path = self._host_path(path)
+        if not host_path.resolve().is_relative_to(self._native_folder.root.resolve()):
+            raise os_error(errno.EACCES, path)
+        return host_path.read_bytes()
 
     def write(self, path: str, content: bytes, uid: int = ROOT, mode: int = 0o644) -> None:
-        """A whole file in one stroke, by the phone's user."""
-        found = self._place(path)
-        self._make_parents(found.parent)
-        aside = found.with_name(f".{found.name}.new")
-        aside.write_bytes(content)
-        aside.chmod(mode_bits(mode))
-        self._home.give(aside)
-        aside.replace(found)
+        """Replace a whole file in one step, owned by the phone's user."""
+        host_path = self._host_path(path)
+        self._make_parents(host_path.parent)
+        temporary = host_path.with_name(f".{host_path.name}.new")
+        temporary.write_bytes(content)
+        temporary.chmod(mode_bits(mode))
+        self._native_folder.give_to_phone_user(temporary)
+        temporary.replace(host_path)
 
     def make_link(self, path: str, target: str, uid: int, cwd: str = "/") -> None:
-        found = self._place(path)
-        inside = self._home.inward(os.fsencode(target)).decode("utf-8", "surrogateescape")
-        found.unlink(missing_ok=True)
-        found.symlink_to(inside)
+        host_path = self._host_path(path)
+        host_target = self._native_folder.to_host_paths(os.fsencode(target)).decode(
+            "utf-8", "surrogateescape"
+        )
+        host_path.unlink(missing_ok=True)
+        host_path.symlink_to(host_target)
 
-    def touch(self, path: str, mtime: float) -> None:
-        os.utime(self._place(path), (mtime, mtime))
+    def set_mtime(self, path: str, mtime: float) -> None:
+        os.utime(self._host_path(path), (mtime, mtime))
 
-    def _place(self, path: str) -> Path:
+    def _host_path(self, path: str) -> Path:
         try:
-            return self._home.host_path(path)
+            return self._native_folder.host_path(path)
         except PermissionError:
-            raise failed(errno.EACCES, path) from None
+            raise os_error(errno.EACCES, path) from None
 
     def _make_parents(self, folder: Path) -> None:
         if not folder.exists():
             self._make_parents(folder.parent)
             folder.mkdir()
-            self._home.give(folder)
-        writable = self._home.root / "data", self._home.root / "sdcard"
-        if not any(folder.is_relative_to(place) for place in writable):
-            raise failed(errno.EACCES, str(folder))
+            self._native_folder.give_to_phone_user(folder)
+        writable = self._native_folder.root / "data", self._native_folder.root / "sdcard"
+        if not any(folder.is_relative_to(root) for root in writable):
+            raise os_error(errno.EACCES, str(folder))
 
 
-def _node(path: Path, follow: bool) -> Node:
-    facts = path.stat() if follow else path.lstat()
-    common = (facts.st_mode, facts.st_uid, facts.st_gid, facts.st_mtime, facts.st_ino)
-    if stat.S_ISDIR(facts.st_mode):
+def _stat_node(path: Path, follow: bool) -> FileNode:
+    status = path.stat() if follow else path.lstat()
+    common = (status.st_mode, status.st_uid, status.st_gid, status.st_mtime, status.st_ino)
+    if stat.S_ISDIR(status.st_mode):
         return Directory(*common, children={})
-    node = HostNode(*common)
-    node.length = facts.st_size
+    node = HostFileNode(*common)
+    node.length = status.st_size
     return node

@@ -1,7 +1,8 @@
-"""The private folder behind a native phone: paths of the phone become paths below it.
+"""The private directory of a native phone, and the user and processes in it.
 
-What runs there is never root: where we are, it becomes nobody. Whatever was started dies with the
-phone, detached or not, found by a mark in its environment.
+Paths of the phone become paths below the directory. Programs never run as root: if this process is
+root, they run as nobody. Everything that was started ends with the phone, detached or not; it is
+found by a variable in its environment.
 """
 
 import os
@@ -17,14 +18,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from agent.virtual.files.cpu_nodes import cpu_list
-from agent.virtual.native.stubs import STUB, STUB_NAMES
-from agent.virtual.native.vendor import vendor_environment
+from agent.virtual.files.cpu_nodes import format_cpu_list
+from agent.virtual.native.android_stubs import STUB, STUB_NAMES
+from agent.virtual.native.opencl_library import opencl_environment
 
 _NOBODY = 65534
-_MARK = "FARMHAND_NATIVE_PHONE"
+# Also read by the runner (kernels/runner/runner.h): where it is set, figures are the host's.
+_PHONE_ID_VARIABLE = "FARMHAND_NATIVE_PHONE"
 _ABIS = {"x86_64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a"}
-# Where a path of the phone begins: at the start of a word, of a value or of a quoted text.
+# A path of the phone starts a word, a value or a quoted text.
 _PHONE_PATH = re.compile(
     rb"(?<![\w./~-])/(?=(?:data|sdcard|storage|sys|system|vendor|dev/cpuset)(?:[/\s'\";:)&|<>]|$))"
 )
@@ -32,12 +34,14 @@ _BOOT_ID = b"/proc/sys/kernel/random/boot_id"
 
 
 def host_cpus() -> list[int]:
-    """The cores of this host that its processes may use."""
+    """Return the cores that processes of this host may use."""
     return sorted(os.sched_getaffinity(0))
 
 
 def host_properties() -> dict[str, str]:
-    """What getprop says of a phone that is this host: no maker's name over another's numbers."""
+    """Return the properties of a phone that is this host, so that no maker's name appears over its
+    figures.
+    """
     return {
         "ro.product.cpu.abi": host_abi(),
         "ro.product.cpu.abilist": host_abi(),
@@ -46,11 +50,11 @@ def host_properties() -> dict[str, str]:
         "ro.product.model": platform.machine(),
         "ro.product.marketname": "",
         "ro.config.marketing_name": "",
-        "ro.soc.model": _processor(),
+        "ro.soc.model": _processor_name(),
     }
 
 
-def _processor() -> str:
+def _processor_name() -> str:
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")
@@ -60,22 +64,22 @@ def _processor() -> str:
 
 
 def host_abi() -> str:
-    """What getprop says of this host's processor."""
+    """Return the Android name of this host's processor architecture."""
     return _ABIS.get(platform.machine(), platform.machine())
 
 
-class NativeHome:
-    """One phone's folder, the user that lives in it, and what runs there."""
+class NativeFolder:
+    """One phone's directory, the user that owns it, and the processes in it."""
 
     def __init__(self, properties: Callable[[], dict[str, str]]) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="farmhand-native-"))
-        self.mark = uuid.uuid4().hex
-        self.user = _NOBODY if os.geteuid() == 0 else None
+        self.phone_id = uuid.uuid4().hex
+        self.uid = _NOBODY if os.geteuid() == 0 else None
         self._properties = properties
         self.root.chmod(0o755)
         for folder in ("data/local/tmp", "sdcard/Download", "storage", "system/bin", "vendor"):
             (self.root / folder).mkdir(parents=True)
-        self._plant_cores()
+        self._add_cores()
         stub = self.root / "system" / "bin" / "stub"
         stub.write_text(STUB.replace("@ROOT@", str(self.root)))
         stub.chmod(0o755)
@@ -83,52 +87,52 @@ class NativeHome:
             (self.root / "system" / "bin" / name).symlink_to("stub")
         (self.root / "system" / "bin" / "sh").symlink_to("/bin/sh")
         for folder in ("data", "data/local", "data/local/tmp", "sdcard", "sdcard/Download"):
-            self.give(self.root / folder)
+            self.give_to_phone_user(self.root / folder)
 
     def boot(self, boot_id: str) -> None:
-        """As after power-on: a new boot id, fresh properties, nothing running."""
+        """Reset as after power-on: a new boot id, new properties, no processes."""
         self.kill_all()
         (self.root / "system" / "boot_id").write_text(f"{boot_id}\n")
         rows = [f"{key}={value}\n" for key, value in sorted(self._properties().items())]
         (self.root / "system" / "build.prop").write_text("".join(rows))
         self.settings_folder.mkdir(exist_ok=True)
-        self.give(self.settings_folder)
+        self.give_to_phone_user(self.settings_folder)
 
     @property
     def settings_folder(self) -> Path:
         return self.root / "data" / "settings"
 
     def close(self) -> None:
-        """Nothing is left, neither processes nor files."""
+        """Kill all processes and delete all files."""
         self.kill_all()
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def give(self, path: Path) -> None:
-        """Let the phone's user own a file."""
-        if self.user is not None:
-            os.chown(path, self.user, self.user, follow_symlinks=False)
+    def give_to_phone_user(self, path: Path) -> None:
+        """Make the phone's user the owner of a file."""
+        if self.uid is not None:
+            os.chown(path, self.uid, self.uid, follow_symlinks=False)
 
     # -- paths
 
-    def inward(self, text: bytes) -> bytes:
-        """A script with the phone's paths turned into ours."""
-        base = str(self.root).encode()
-        text = text.replace(_BOOT_ID, base + b"/system/boot_id")
-        return _PHONE_PATH.sub(base + b"/", text)
+    def to_host_paths(self, text: bytes) -> bytes:
+        """Replace the phone's paths in a script by host paths."""
+        root = str(self.root).encode()
+        text = text.replace(_BOOT_ID, root + b"/system/boot_id")
+        return _PHONE_PATH.sub(root + b"/", text)
 
-    def outward(self, text: bytes) -> bytes:
-        """What was printed, with our paths turned back."""
-        base = str(self.root).encode()
-        return text.replace(base, b"") if base in text else text
+    def to_phone_paths(self, text: bytes) -> bytes:
+        """Replace host paths in output by the phone's paths."""
+        root = str(self.root).encode()
+        return text.replace(root, b"") if root in text else text
 
     def host_path(self, path: str) -> Path:
-        """Where a path of the phone lies; never outside the folder."""
-        inside = posixpath.normpath("/" + path).lstrip("/")
-        found = self.root / inside
-        parent = found.parent.resolve()
+        """Return the host path of a phone's path; it never lies outside the directory."""
+        relative = posixpath.normpath("/" + path).lstrip("/")
+        host_path = self.root / relative
+        parent = host_path.parent.resolve()
         if not parent.is_relative_to(self.root.resolve()):
-            raise PermissionError(f"{path} leads out of the phone")
-        return found
+            raise PermissionError(f"{path} is outside the phone's directory")
+        return host_path
 
     # -- processes
 
@@ -140,25 +144,25 @@ class NativeHome:
             "EXTERNAL_STORAGE": str(self.root / "sdcard"),
             "ANDROID_DATA": str(self.root / "data"),
             "LC_ALL": "C",
-            _MARK: self.mark,
-            **vendor_environment(),
+            _PHONE_ID_VARIABLE: self.phone_id,
+            **opencl_environment(),
         }
 
     def kill_all(self) -> None:
-        """End everything that carries the phone's mark."""
-        wanted = f"{_MARK}={self.mark}".encode()
+        """Kill every process with the phone's id in its environment."""
+        phone_variable = f"{_PHONE_ID_VARIABLE}={self.phone_id}".encode()
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                if phone_variable in (folder / "environ").read_bytes().split(b"\0"):
                     os.kill(int(folder.name), signal.SIGKILL)
 
-    def _plant_cores(self) -> None:
-        """Cores, and nothing about their clocks: a computer's are no phone's."""
+    def _add_cores(self) -> None:
+        """Add the cores without their clocks: a computer's clocks are not a phone's."""
         cpu = self.root / "sys" / "devices" / "system" / "cpu"
         cpu.mkdir(parents=True)
         cores = host_cpus()
         for name in ("online", "possible", "present"):
-            (cpu / name).write_text(cpu_list(cores) + "\n")
+            (cpu / name).write_text(format_cpu_list(cores) + "\n")
         for number in cores:
             (cpu / f"cpu{number}").mkdir()
         for name in ("thermal", "power_supply"):
@@ -166,5 +170,5 @@ class NativeHome:
 
 
 def mode_bits(mode: int) -> int:
-    """Permissions that a pushed file may have here."""
+    """Return the permissions that a pushed file may have here."""
     return stat.S_IMODE(mode) & 0o777

@@ -1,6 +1,7 @@
-"""The shell services of a native phone: a real sh for every stream, in a group of its own.
+"""The shell services of a native phone: a real sh per stream, in its own process group.
 
-A stream that ends takes its group with it; what called setsid stays until the phone goes.
+When a stream ends, its process group is killed; processes that called setsid live until the phone
+ends.
 """
 
 import asyncio
@@ -9,131 +10,138 @@ import signal
 import struct
 from contextlib import suppress
 
-from agent.virtual.adb.stream import AdbStream, StreamClosed
-from agent.virtual.native.home import NativeHome
-from agent.virtual.phone import Phone
+from agent.virtual.adb.adb_stream import AdbStream, StreamClosed
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.native.native_folder import NativeFolder
+from agent.virtual.virtual_phone import VirtualPhone
 
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = struct.Struct("<BI")
 _CHUNK = 64 * 1024
 _GRACE_S = 0.2
-_endings: set["asyncio.Task[None]"] = set()
+_end_tasks: set["asyncio.Task[None]"] = set()
 
 
 async def serve_native_shell(
-    phone: Phone, home: NativeHome, stream: AdbStream, command: str, packed: bool
+    phone: VirtualPhone, native_folder: NativeFolder, stream: AdbStream, command: str, is_v2: bool
 ) -> None:
-    """Run until the shell has ended or the host is gone."""
-    raw = command.encode("utf-8", "surrogateescape")
-    words: list[bytes | str] = ["/bin/sh", "-c", home.inward(raw)] if command else ["/bin/sh"]
-    merged = asyncio.subprocess.PIPE if packed else asyncio.subprocess.STDOUT
+    """Run until the shell ends or the host is gone."""
+    script = command.encode("utf-8", "surrogateescape")
+    argv: list[bytes | str] = (
+        ["/bin/sh", "-c", native_folder.to_host_paths(script)] if command else ["/bin/sh"]
+    )
+    stderr = asyncio.subprocess.PIPE if is_v2 else asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(
-        *words,
+        *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=merged,
-        cwd=home.root / "data" / "local" / "tmp",
-        env=home.environment(),
+        stderr=stderr,
+        cwd=native_folder.root / "data" / "local" / "tmp",
+        env=native_folder.environment(),
         start_new_session=True,
-        user=home.user,
-        group=home.user,
-        extra_groups=[] if home.user is not None else None,
+        user=native_folder.uid,
+        group=native_folder.uid,
+        extra_groups=[] if native_folder.uid is not None else None,
     )
-    phone.journal.write("process_start", pid=process.pid, argv=["sh", "-c", command], native=True)
-    session = _Session(home, stream, process, packed, bool(command))
+    phone.journal.write(
+        JournalEvent.PROCESS_START, pid=process.pid, argv=["sh", "-c", command], native=True
+    )
+    session = _NativeSession(native_folder, stream, process, is_v2, bool(command))
     loop = asyncio.get_running_loop()
-    work = loop.create_task(session.speak())
-    feeding = loop.create_task(session.feed())
-    gone = loop.create_task(stream.closed.wait())
+    output_task = loop.create_task(session.send_output())
+    input_task = loop.create_task(session.forward_input())
+    closed_task = loop.create_task(stream.closed.wait())
     try:
-        await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            # What the shell left behind gets the time to call setsid, as on a busy phone.
-            ending = loop.create_task(_end_group(process, _GRACE_S))
-            _endings.add(ending)
-            ending.add_done_callback(_endings.discard)
+        await asyncio.wait([output_task, closed_task], return_when=asyncio.FIRST_COMPLETED)
+        if output_task.done():
+            # Processes that the shell left behind get time to call setsid, as on a busy phone.
+            end_task = loop.create_task(_end_group(process, _GRACE_S))
+            _end_tasks.add(end_task)
+            end_task.add_done_callback(_end_tasks.discard)
     finally:
-        if not work.done():
+        if not output_task.done():
             await _end_group(process)
-        for task in (work, feeding, gone):
+        for task in (output_task, input_task, closed_task):
             task.cancel()
-        await asyncio.gather(work, feeding, gone, return_exceptions=True)
-        phone.journal.write("process_stop", pid=process.pid, status=process.returncode, native=True)
+        await asyncio.gather(output_task, input_task, closed_task, return_exceptions=True)
+        phone.journal.write(
+            JournalEvent.PROCESS_STOP, pid=process.pid, status=process.returncode, native=True
+        )
 
 
-async def _end_group(process: asyncio.subprocess.Process, after_s: float = 0.0) -> None:
-    """SIGHUP as a phone would, and SIGKILL for those who do not listen."""
-    await asyncio.sleep(after_s)
-    for number in (signal.SIGHUP, signal.SIGKILL):
+async def _end_group(process: asyncio.subprocess.Process, delay_s: float = 0.0) -> None:
+    """Send SIGHUP as a phone would, then SIGKILL to those that ignore it."""
+    await asyncio.sleep(delay_s)
+    for signal_number in (signal.SIGHUP, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+            os.killpg(process.pid, signal_number)
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GRACE_S)
 
 
-class _Session:
+class _NativeSession:
     def __init__(
         self,
-        home: NativeHome,
+        native_folder: NativeFolder,
         stream: AdbStream,
         process: asyncio.subprocess.Process,
-        packed: bool,
-        commanded: bool,
+        is_v2: bool,
+        has_command: bool,
     ) -> None:
-        self._home = home
+        self._folder = native_folder
         self._stream = stream
         self._process = process
-        self._packed = packed
-        self._commanded = commanded
+        self._is_v2 = is_v2
+        self._has_command = has_command
         self._sending = asyncio.Lock()
 
-    async def speak(self) -> None:
-        """Carry output to the host, then the status."""
+    async def send_output(self) -> None:
+        """Send the output to the host, then the exit status."""
         process = self._process
         assert process.stdout is not None
-        readers = [self._carry(process.stdout, _STDOUT)]
+        readers = [self._forward(process.stdout, _STDOUT)]
         if process.stderr is not None:
-            readers.append(self._carry(process.stderr, _STDERR))
+            readers.append(self._forward(process.stderr, _STDERR))
         await asyncio.gather(*readers)
         status = await process.wait()
-        if self._packed:
+        if self._is_v2:
             code = status if status >= 0 else 128 - status
             await self._stream.write(_PACKET.pack(_EXIT, 1) + bytes([code & 255]))
-        await self._stream.flushed()
+        await self._stream.wait_flushed()
 
-    async def _carry(self, source: asyncio.StreamReader, kind: int) -> None:
+    async def _forward(self, source: asyncio.StreamReader, stream_id: int) -> None:
         while chunk := await source.read(_CHUNK):
-            told = self._home.outward(chunk)
+            content = self._folder.to_phone_paths(chunk)
             async with self._sending:
-                header = _PACKET.pack(kind, len(told)) if self._packed else b""
-                await self._stream.write(header + told)
+                header = _PACKET.pack(stream_id, len(content)) if self._is_v2 else b""
+                await self._stream.write(header + content)
 
-    async def feed(self) -> None:
-        """Carry stdin in; a shell that reads its commands gets the phone's paths as ours."""
+    async def forward_input(self) -> None:
+        """Copy stdin; a shell without a command gets the phone's paths replaced by host paths."""
         stdin = self._process.stdin
         assert stdin is not None
         pending = b""
         try:
-            while (chunk := await self._next()) is not None:
-                if not self._commanded:
-                    # Whole lines only: a path must not be cut in two.
+            while (chunk := await self._next_input()) is not None:
+                if not self._has_command:
+                    # Whole lines only, so that no path is split.
                     pending += chunk
                     lines, newline, pending = pending.rpartition(b"\n")
-                    chunk = self._home.inward(lines + newline)
+                    chunk = self._folder.to_host_paths(lines + newline)
                 stdin.write(chunk)
                 await stdin.drain()
-            stdin.write(self._home.inward(pending))
+            stdin.write(self._folder.to_host_paths(pending))
         except (StreamClosed, OSError):
             return
         finally:
             with suppress(OSError):
                 stdin.close()
 
-    async def _next(self) -> bytes | None:
-        if not self._packed:
+    async def _next_input(self) -> bytes | None:
+        if not self._is_v2:
             return await self._stream.read() or None
-        kind, length = _PACKET.unpack(await self._stream.read_exactly(_PACKET.size))
+        stream_id, length = _PACKET.unpack(await self._stream.read_exactly(_PACKET.size))
         content = await self._stream.read_exactly(length)
-        if kind == _CLOSE_STDIN:
+        if stream_id == _CLOSE_STDIN:
             return None
-        return content if kind == _STDIN else b""
+        return content if stream_id == _STDIN else b""

@@ -1,1 +1,1 @@
-"""What the silicon does: clocks, work, power, heat, throttling, charge."""
+"""The physical model of a phone: clocks, step times, power, heat, throttling, memory, battery."""

@@ -1,15 +1,23 @@
-"""The battery and its gauge: what the charger cannot give, the battery gives.
+"""The battery: gives the power that the charger cannot give, and charges with the rest.
 
-The gauge has the vendor's sign, unit and laziness; the state behind it has none of these.
+The gauge adds the vendor's sign, unit and sampling period; the state here has none of these.
 """
 
 from agent.virtual.profiles import BatteryProfile
 
 # Open-circuit voltage of a lithium cell by charge: flat in the middle, steep at the ends.
-_SHAPE = ((0.0, 0.0), (0.1, 0.27), (0.3, 0.40), (0.5, 0.48), (0.7, 0.63), (0.9, 0.86), (1.0, 1.0))
+_OPEN_CIRCUIT_CURVE = (
+    (0.0, 0.0),
+    (0.1, 0.27),
+    (0.3, 0.40),
+    (0.5, 0.48),
+    (0.7, 0.63),
+    (0.9, 0.86),
+    (1.0, 1.0),
+)
 
 
-class Battery:
+class BatteryModel:
     """Charge in µAh, power in W; `power_w` is positive while discharging."""
 
     def __init__(self, profile: BatteryProfile, start_percent: float) -> None:
@@ -17,7 +25,7 @@ class Battery:
         self.charge_uah = profile.capacity_uah * start_percent / 100.0
         self.charging_allowed = True
         self.power_w = 0.0
-        self._open_v = self.open_v()
+        self._open_circuit_v = self.open_circuit_v()
         self.usb_w = 0.0
         self.loss_w = 0.0
 
@@ -26,48 +34,50 @@ class Battery:
         return 100.0 * self.charge_uah / self.profile.capacity_uah
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self.percent >= 99.9
 
-    def open_v(self) -> float:
-        """Voltage at rest."""
+    def open_circuit_v(self) -> float:
+        """Return the voltage at rest."""
         level = min(max(self.percent / 100.0, 0.0), 1.0)
-        below = [point for point in _SHAPE if point[0] <= level][-1]
-        above = next(point for point in _SHAPE if point[0] >= level)
-        width = above[0] - below[0]
-        place = below[1] + (above[1] - below[1]) * ((level - below[0]) / width if width else 0.0)
-        return self.profile.empty_v + (self.profile.full_v - self.profile.empty_v) * place
+        lower = [point for point in _OPEN_CIRCUIT_CURVE if point[0] <= level][-1]
+        upper = next(point for point in _OPEN_CIRCUIT_CURVE if point[0] >= level)
+        width = upper[0] - lower[0]
+        fraction = lower[1] + (upper[1] - lower[1]) * ((level - lower[0]) / width if width else 0.0)
+        return self.profile.empty_v + (self.profile.full_v - self.profile.empty_v) * fraction
 
     def volts(self) -> float:
-        return self._open_v - self.amps() * self.profile.resistance_ohm
+        return self._open_circuit_v - self.amps() * self.profile.resistance_ohm
 
     def amps(self) -> float:
-        """Current out of the battery."""
-        return self.power_w / self._open_v
+        """Return the current out of the battery."""
+        return self.power_w / self._open_circuit_v
 
-    def draw(self, system_w: float) -> None:
-        """Split what the phone needs between charger and battery."""
-        self._open_v = self.open_v()
+    def split_power(self, system_w: float) -> None:
+        """Split the phone's power between charger and battery."""
+        self._open_circuit_v = self.open_circuit_v()
         limit = self.profile.usb_a * self.profile.usb_v if self.charging_allowed else 0.0
-        if system_w >= limit or self.full:
+        if system_w >= limit or self.is_full:
             self.usb_w = min(system_w, limit)
             self.power_w = system_w - self.usb_w
         else:
-            charging_w = 0.9 * (limit - system_w) * self._appetite()
+            charging_w = 0.9 * (limit - system_w) * self._charge_acceptance()
             self.usb_w = system_w + charging_w / 0.9
             self.power_w = -charging_w
         self.loss_w = self.amps() ** 2 * self.profile.resistance_ohm + 0.05 * max(-self.power_w, 0)
 
     def advance(self, seconds: float) -> None:
-        """Move charge for a while at the present power."""
-        moved = self.amps() * 1e6 * seconds / 3600.0
-        self.charge_uah = min(max(self.charge_uah - moved, 0.0), float(self.profile.capacity_uah))
+        """Move charge for some seconds at the present power."""
+        moved_uah = self.amps() * 1e6 * seconds / 3600.0
+        self.charge_uah = min(
+            max(self.charge_uah - moved_uah, 0.0), float(self.profile.capacity_uah)
+        )
 
     def gauge_current(self) -> int:
-        """current_now, with the vendor's sign and unit."""
+        """Return current_now, with the vendor's sign and unit."""
         scale = 1e6 if self.profile.current_unit == "uA" else 1e3
         return round(self.amps() * scale * self.profile.discharge_sign)
 
-    def _appetite(self) -> float:
-        """A cell takes less and less above 85 %."""
+    def _charge_acceptance(self) -> float:
+        """Return the share of full charging power: a cell accepts less and less above 85 %."""
         return min(1.0, max(0.05, (100.0 - self.percent) / 15.0))

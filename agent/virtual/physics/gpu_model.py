@@ -1,16 +1,16 @@
-"""The graphics processor: a ladder with a cap, and the time and power of a step on it.
+"""The GPU: a frequency ladder with limits, and the time and power of a step on it.
 
-A step on a GPU is launches and copies first; arithmetic comes last.
+Most of a training step on a GPU is launches and copies; arithmetic is the smaller part.
 """
 
-from agent.virtual.physics.roofline import OpTable, StepCost
+from agent.virtual.physics.step_timing import OpTable, StepTiming
 from agent.virtual.profiles import GpuProfile
 
 _GOVERNOR = {"kgsl": "msm-adreno-tz", "mali": "simple_ondemand", "nvgpu": "nvhost_podgov"}
 
 
-class Gpu:
-    """Clock, limits and work of one GPU; clocks in kHz."""
+class GpuModel:
+    """Clock, limits and load of one GPU; clocks in kHz."""
 
     def __init__(self, profile: GpuProfile) -> None:
         self.profile = profile
@@ -20,7 +20,7 @@ class Gpu:
         self.reset()
 
     def reset(self) -> None:
-        """As after boot."""
+        """Reset to the state after boot."""
         self.governor = _GOVERNOR[self.profile.driver]
         self.user_min_khz, self.user_max_khz = self.ladder[0], self.ladder[-1]
 
@@ -30,7 +30,7 @@ class Gpu:
 
     @property
     def cap_khz(self) -> int:
-        """What heat allows."""
+        """Return the highest clock that throttling allows."""
         return self.ladder[max(len(self.ladder) - 1 - self.throttle_state, 0)]
 
     @property
@@ -43,34 +43,38 @@ class Gpu:
 
     @property
     def clock_khz(self) -> int:
-        """Full speed while there is work, the floor while there is none."""
-        runs = self.governor == "performance" or (self.busy > 0 and self.governor != "powersave")
-        wish = self.max_khz if runs else self.min_khz
-        return max((rung for rung in self.ladder if rung <= wish), default=self.ladder[0])
+        """Return the highest allowed clock while there is work, otherwise the lowest."""
+        is_running = self.governor == "performance" or (
+            self.busy > 0 and self.governor != "powersave"
+        )
+        wanted_khz = self.max_khz if is_running else self.min_khz
+        return max((rung for rung in self.ladder if rung <= wanted_khz), default=self.ladder[0])
 
     def watts(self, die_c: float) -> float:
-        """Power of switching and leaking; an idle GPU is switched off."""
+        """Return dynamic and leakage power; an idle GPU is switched off."""
         if self.busy <= 0:
             return 0.0
         low, high = self.profile.volts
         span = self.ladder[-1] - self.ladder[0]
-        place = (self.clock_khz - self.ladder[0]) / span if span else 1.0
-        volts = (low + (high - low) * float(place**1.5)) / high
+        fraction = (self.clock_khz - self.ladder[0]) / span if span else 1.0
+        volts = (low + (high - low) * float(fraction**1.5)) / high
         dynamic = self.profile.dyn_w * self.busy * self.clock_khz / self.ladder[-1] * volts**2
         return dynamic + self.profile.leak_w * volts * float(2.0 ** ((die_c - 60.0) / 35.0))
 
-    def step_cost(self, table: OpTable, tuned: bool = True) -> StepCost:
-        """One step: every operand is copied in and out, every operation is a launch."""
+    def time_step(self, table: OpTable, is_tuned: bool = True) -> StepTiming:
+        """Time one step: every operand is copied in and out, every operation is a launch."""
         profile = self.profile
-        share = profile.gemm_share if tuned else profile.naive_share
-        gflops = profile.peak_gflops * self.clock_khz / self.ladder[-1] * share
-        compute = float((table.flops / (gflops * 1e9 * table.share)).sum())
-        # A single product keeps its buffers and is timed by its own event; the engine of a network
-        # queues, copies and waits around every operation.
-        alone = len(table.bytes) == 1
-        moved = 0.0 if alone else float(table.bytes.sum())
-        copies = moved / (profile.copy_gbs * 1e9)
-        launches = 0.0 if alone else len(table.bytes) * profile.launch_us * 1e-6
-        total = max(compute + copies + launches, 1e-9)
-        waiting = (copies + launches) / total
-        return StepCost(total, 0.3 + 0.4 * waiting, 0.0, moved / 1e9 / total, waiting)
+        peak_share = profile.gemm_share if is_tuned else profile.naive_share
+        gflops = profile.peak_gflops * self.clock_khz / self.ladder[-1] * peak_share
+        compute_s = float((table.flops / (gflops * 1e9 * table.rate_share)).sum())
+        # A single matrix product keeps its buffers and is timed by its own event; the engine of a
+        # network queues, copies and waits around every operation.
+        is_single_product = len(table.bytes) == 1
+        moved_bytes = 0.0 if is_single_product else float(table.bytes.sum())
+        copies_s = moved_bytes / (profile.copy_gbs * 1e9)
+        launches_s = 0.0 if is_single_product else len(table.bytes) * profile.launch_us * 1e-6
+        total_s = max(compute_s + copies_s + launches_s, 1e-9)
+        waiting_share = (copies_s + launches_s) / total_s
+        return StepTiming(
+            total_s, 0.3 + 0.4 * waiting_share, 0.0, moved_bytes / 1e9 / total_s, waiting_share
+        )

@@ -1,6 +1,6 @@
-"""Heat: die, body and battery as three capacities joined by resistances.
+"""Heat flow: die, body and battery as three heat capacities joined by thermal resistances.
 
-Solved exactly by its three exponentials, so the size of a time step never shapes the answer.
+Solved exactly by its three exponentials, so the result does not depend on the time step.
 """
 
 from math import exp
@@ -9,9 +9,9 @@ import numpy as np
 
 from agent.virtual.profiles import HeatNode, HeatProfile
 
-PLACE: dict[HeatNode, int] = {"die": 0, "body": 1, "battery": 2}
+NODE_INDEX: dict[HeatNode, int] = {"die": 0, "body": 1, "battery": 2}
 
-Triple = tuple[float, float, float]
+NodeTriple = tuple[float, float, float]
 
 
 class HeatNetwork:
@@ -29,25 +29,27 @@ class HeatNetwork:
                 [0.0, -body_battery, body_battery],
             ]
         )
-        roots = np.sqrt([profile.die_j_per_k, profile.body_j_per_k, profile.battery_j_per_k])
-        # Scaled by the roots of the capacities the system is symmetric: real rates, no surprises.
-        rates, modes = np.linalg.eigh(conductance / np.outer(roots, roots))
+        capacity_roots = np.sqrt(
+            [profile.die_j_per_k, profile.body_j_per_k, profile.battery_j_per_k]
+        )
+        # Scaled by the square roots of the capacities the system is symmetric: all rates are real.
+        rates, modes = np.linalg.eigh(conductance / np.outer(capacity_roots, capacity_roots))
         self._rates = [float(rate) for rate in rates]
-        self._into = _triples(modes.T * roots)
-        self._back = _triples((modes.T / roots).T)
-        self._resistance = _triples(np.linalg.inv(conductance))
-        self.temps: Triple = (ambient_c, ambient_c, ambient_c)
+        self._to_modes = _to_triples(modes.T * capacity_roots)
+        self._from_modes = _to_triples((modes.T / capacity_roots).T)
+        self._resistance = _to_triples(np.linalg.inv(conductance))
+        self.temps: NodeTriple = (ambient_c, ambient_c, ambient_c)
 
     @property
-    def slowest_s(self) -> float:
-        """The time constant of the slowest mode: the body against the air."""
+    def slowest_time_constant_s(self) -> float:
+        """Return the time constant of the slowest mode: the body against the air."""
         return 1.0 / min(self._rates)
 
     def node(self, name: HeatNode) -> float:
-        return self.temps[PLACE[name]]
+        return self.temps[NODE_INDEX[name]]
 
-    def rest(self, watts: Triple) -> Triple:
-        """Where the nodes settle under constant power."""
+    def steady_state(self, watts: NodeTriple) -> NodeTriple:
+        """Return the temperatures that constant power leads to."""
         ambient = self.ambient_c
         first, second, third = self._resistance
         return (
@@ -56,28 +58,28 @@ class HeatNetwork:
             ambient + _dot(third, watts),
         )
 
-    def advance(self, seconds: float, watts: Triple) -> None:
-        """Let heat flow for a while under constant power."""
-        rest = self.rest(watts)
+    def advance(self, seconds: float, watts: NodeTriple) -> None:
+        """Let heat flow for some seconds under constant power."""
+        target = self.steady_state(watts)
         temps = self.temps
-        above = (temps[0] - rest[0], temps[1] - rest[1], temps[2] - rest[2])
-        rates, into, back = self._rates, self._into, self._back
+        difference = (temps[0] - target[0], temps[1] - target[1], temps[2] - target[2])
+        rates, to_modes, from_modes = self._rates, self._to_modes, self._from_modes
         modes = (
-            exp(-rates[0] * seconds) * _dot(into[0], above),
-            exp(-rates[1] * seconds) * _dot(into[1], above),
-            exp(-rates[2] * seconds) * _dot(into[2], above),
+            exp(-rates[0] * seconds) * _dot(to_modes[0], difference),
+            exp(-rates[1] * seconds) * _dot(to_modes[1], difference),
+            exp(-rates[2] * seconds) * _dot(to_modes[2], difference),
         )
         self.temps = (
-            rest[0] + _dot(back[0], modes),
-            rest[1] + _dot(back[1], modes),
-            rest[2] + _dot(back[2], modes),
+            target[0] + _dot(from_modes[0], modes),
+            target[1] + _dot(from_modes[1], modes),
+            target[2] + _dot(from_modes[2], modes),
         )
 
 
-def _dot(left: Triple, right: Triple) -> float:
-    # Written out: this runs for every reading of every phone.
+def _dot(left: NodeTriple, right: NodeTriple) -> float:
+    # Written out because it runs for every reading of every phone.
     return left[0] * right[0] + left[1] * right[1] + left[2] * right[2]
 
 
-def _triples(matrix: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> list[Triple]:
+def _to_triples(matrix: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> list[NodeTriple]:
     return [(float(row[0]), float(row[1]), float(row[2])) for row in matrix]

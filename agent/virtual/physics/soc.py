@@ -1,102 +1,105 @@
-"""The silicon and the body around it: loads set clocks, clocks set power, power sets heat.
+"""The SoC and the body around it: loads set clocks, clocks set power, power sets temperatures.
 
-Between two changes everything is constant, so the state is brought forward only when somebody
-looks or something changes, by exactly the model time that passed.
+Between two changes everything is constant, so the state is only advanced when it is read or
+something changes, by exactly the model time that has passed.
 """
 
 from collections.abc import Callable
 from functools import partial
 
-from agent.virtual.physics.battery import Battery
-from agent.virtual.physics.cluster import Cluster
-from agent.virtual.physics.gpu import Gpu
-from agent.virtual.physics.heat import HeatNetwork, Triple
-from agent.virtual.physics.placement import Load, place
-from agent.virtual.physics.roofline import Pace
-from agent.virtual.physics.throttle import Throttle
-from agent.virtual.physics.zone import Zone
-from agent.virtual.profiles import Profile
-from agent.virtual.timeline import Event, Timeline
+from agent.virtual.model_clock import ModelClock, ScheduledAction
+from agent.virtual.physics.battery_model import BatteryModel
+from agent.virtual.physics.cpu_cluster import CpuCluster
+from agent.virtual.physics.gpu_model import GpuModel
+from agent.virtual.physics.heat_network import HeatNetwork, NodeTriple
+from agent.virtual.physics.step_timing import ComputeSpeed
+from agent.virtual.physics.thermal_throttle import ThermalThrottle
+from agent.virtual.physics.thread_placement import CoreLoad, place_threads
+from agent.virtual.physics.zone_sensor import ZoneSensor
+from agent.virtual.profiles import PhoneProfile
 
 AMBIENT_C = 25.0
-_MEASURE_EVERY_S = 1.0
+_POWER_UPDATE_S = 1.0
 _CHARGE_STEP_S = 30.0
-_IDLE_BUSY = 0.06  # housekeeping keeps the little cores this busy
+_IDLE_LITTLE_BUSY = 0.06  # load of the little cores by background work
 
 
 class Soc:
-    """One phone's physics, in °C, W, kHz and model seconds."""
+    """The physics of one phone, in °C, W, kHz and model seconds."""
 
     def __init__(
         self,
-        profile: Profile,
-        timeline: Timeline,
+        profile: PhoneProfile,
+        model_clock: ModelClock,
         seed: str = "",
         speed_spread: float = 1.0,
         heat_spread: float = 1.0,
         ambient_c: float = AMBIENT_C,
     ) -> None:
         self.profile = profile
-        self.timeline = timeline
-        self.clusters = [Cluster(part, profile.kernel) for part in profile.cluster]
-        self.gpu = Gpu(profile.gpu) if profile.gpu else None
+        self.model_clock = model_clock
+        self.clusters = [CpuCluster(part, profile.kernel) for part in profile.cluster]
+        self.gpu = GpuModel(profile.gpu) if profile.gpu else None
         self.heat = HeatNetwork(profile.heat, ambient_c, heat_spread)
-        self.battery = Battery(profile.battery, profile.battery.start_percent)
-        self.throttles = [Throttle(part) for part in profile.throttle]
-        self.zones = [Zone(part, seed) for part in profile.zone]
-        self.loads: list[Load] = []
-        self.version = 0  # changes whenever a clock or a limit may have
-        self.forced_steps: dict[str, int] = {}  # rungs below the top by role, whatever the heat
-        self.service_runs: Callable[[str], bool] = lambda _: True
+        self.battery = BatteryModel(profile.battery, profile.battery.start_percent)
+        self.throttles = [ThermalThrottle(part) for part in profile.throttle]
+        self.zones = [ZoneSensor(part, seed) for part in profile.zone]
+        self.loads: list[CoreLoad] = []
+        self.version = 0  # increases whenever a clock or a limit may have changed
+        # rungs below the top, by cluster role, set by the fault injector
+        self.forced_throttle_steps: dict[str, int] = {}
+        self.is_service_running: Callable[[str], bool] = lambda _: True
         self._speed_spread = speed_spread
-        self.hidden_share = 1.0  # what a limiter that no node shows leaves of the speed
-        self._settled = timeline.now
-        self._polls: dict[int, Event] = {}
+        self.hidden_speed_share = 1.0  # speed that a limiter without a sysfs node leaves
+        self._updated_at = model_clock.now
+        self._polls: dict[int, ScheduledAction] = {}
         self._cluster_w: dict[str, float] = {}
         self._soc_w = 0.0
         self.gpu_w = 0.0
-        self._measured = timeline.now
-        self._heat_inputs: Triple = (0.0, 0.0, 0.0)
-        self._busy: set[int] = set()
-        self._counted = timeline.now
-        self._asleep = False
+        self._power_updated_at = model_clock.now
+        self.heat_watts: NodeTriple = (0.0, 0.0, 0.0)
+        self._busy_cpus: set[int] = set()
+        self._counted_at = model_clock.now
+        self._is_suspended = False
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
         self.busy_s = dict(self.idle_s)
-        self.rails_j: dict[str, float] = {}  # since boot, where the board counts
-        self.refresh()
-        self.heat.temps = self.heat.rest(self._heat_inputs)
+        self.rails_j: dict[str, float] = {}  # since boot, if the board has energy counters
+        self.recompute()
+        self.heat.temps = self.heat.steady_state(self.heat_watts)
 
-    # -- what others read
+    # -- reading
 
-    def cluster_of(self, cpu: int) -> Cluster:
+    def cluster_of(self, cpu: int) -> CpuCluster:
         return next(cluster for cluster in self.clusters if cpu in cluster.cpus)
 
-    def by_role(self, role: str) -> Cluster:
+    def cluster_by_role(self, role: str) -> CpuCluster:
         return next(cluster for cluster in self.clusters if cluster.profile.role == role)
 
-    def online(self) -> list[int]:
+    def online_cpus(self) -> list[int]:
         return sorted(cpu for cluster in self.clusters for cpu in cluster.online)
 
-    def zone_mc(self, zone: Zone) -> int:
-        """What a thermal zone reads now, in milli-degrees."""
-        now = self.timeline.now
-        if now > self._settled:
-            self.settle()
+    def read_zone_mc(self, zone: ZoneSensor) -> int:
+        """Return what a thermal zone reads now, in milli-degrees."""
+        now = self.model_clock.now
+        if now > self._updated_at:
+            self.update()
         watts = self._soc_w if zone.role is None else self._cluster_w[zone.role]
-        return zone.read_mc(self.heat.temps[zone.place], watts, now)
+        return zone.read_mc(self.heat.temps[zone.node_index], watts, now)
 
-    def pinned(self, mask: int) -> bool:
-        """Whether every core of a mask is held at one clock."""
-        used = [c for c in self.clusters if any(mask >> cpu & 1 for cpu in c.cpus)]
-        held = ("userspace", "performance", "powersave")
-        return all(c.user_min_khz == c.user_max_khz or c.governor in held for c in used)
+    def is_pinned(self, mask: int) -> bool:
+        """Return whether every core of a mask is pinned to one clock."""
+        clusters = [c for c in self.clusters if any(mask >> cpu & 1 for cpu in c.cpus)]
+        pinning_governors = ("userspace", "performance", "powersave")
+        return all(
+            c.user_min_khz == c.user_max_khz or c.governor in pinning_governors for c in clusters
+        )
 
     def system_w(self) -> float:
-        """What the whole phone draws."""
+        """Return the power of the whole phone."""
         return self.profile.heat.idle_w + self._soc_w
 
     def rails_w(self) -> dict[str, float]:
-        """What parts of the board draw: each cluster by its role, gpu, memory, and all of it."""
+        """Return the power of the clusters by role, of gpu and memory, and of the whole board."""
         return {
             **self._cluster_w,
             "gpu": self.gpu_w,
@@ -104,184 +107,190 @@ class Soc:
             "board": self.system_w(),
         }
 
-    # -- what others change
+    # -- changing
 
-    def attach(self, load: Load) -> None:
+    def attach(self, load: CoreLoad) -> None:
         self.change(lambda: self.loads.append(load))
 
-    def detach(self, load: Load) -> None:
+    def detach(self, load: CoreLoad) -> None:
         if load in self.loads:
             self.change(lambda: self.loads.remove(load))
 
-    def change(self, mutate: Callable[[], None]) -> None:
-        """Apply a change of settings at this very moment."""
-        self.settle()
-        self.count()
-        mutate()
-        self.refresh()
+    def change(self, apply: Callable[[], None]) -> None:
+        """Apply a change of settings at this moment."""
+        self.update()
+        self.update_counters()
+        apply()
+        self.recompute()
 
-    def hold_steady(self, steady: bool) -> None:
-        """The framework's fixed-performance mode: one clock that the phone can keep for good."""
+    def set_fixed_performance(self, is_enabled: bool) -> None:
+        """Switch the framework's fixed-performance mode: one clock that the phone can sustain."""
 
-        def mutate() -> None:
+        def set_clusters() -> None:
             for cluster in self.clusters:
-                cluster.steady = steady
+                cluster.fixed_performance = is_enabled
 
-        self.change(mutate)
+        self.change(set_clusters)
 
-    def settle(self) -> None:
-        """Bring heat and charge forward to now."""
-        while (left := self.timeline.now - self._settled) > 0:
-            # A charger gives less as the cell fills, so a long charge is taken in steps.
-            seconds = left if self.battery.power_w >= 0 else min(left, _CHARGE_STEP_S)
-            self._settled = self.timeline.now if seconds == left else self._settled + seconds
-            self._pass(seconds)
+    def update(self) -> None:
+        """Advance heat and charge to now."""
+        while (remaining_s := self.model_clock.now - self._updated_at) > 0:
+            # The charging power falls as the cell fills, so a long charge is advanced in steps.
+            seconds = remaining_s if self.battery.power_w >= 0 else min(remaining_s, _CHARGE_STEP_S)
+            self._updated_at = (
+                self.model_clock.now if seconds == remaining_s else self._updated_at + seconds
+            )
+            self._advance(seconds)
 
-    def count(self) -> None:
-        """Bring the time spent at each clock, busy and idle, forward to now."""
-        seconds = 0.0 if self._asleep else self.timeline.now - self._counted
-        self._counted = self.timeline.now
+    def update_counters(self) -> None:
+        """Advance the time spent per clock, busy and idle, to now."""
+        seconds = 0.0 if self._is_suspended else self.model_clock.now - self._counted_at
+        self._counted_at = self.model_clock.now
         for cluster in self.clusters:
             if cluster.online:
                 cluster.residency_s[cluster.rung] += seconds
             for cpu in cluster.online:
-                (self.busy_s if cpu in self._busy else self.idle_s)[cpu] += seconds
+                (self.busy_s if cpu in self._busy_cpus else self.idle_s)[cpu] += seconds
         for load in self.loads:
             load.cpu_s += seconds * sum(load.shares.values())
 
-    def sleep(self, asleep: bool) -> None:
-        """Fall asleep or wake up; time goes uncounted in between, however often somebody looks."""
-        self.settle()
-        self.count()
-        self._asleep = asleep
+    def set_suspended(self, is_suspended: bool) -> None:
+        """Suspend or resume the phone; suspended time is not counted."""
+        self.update()
+        self.update_counters()
+        self._is_suspended = is_suspended
 
-    def refresh(self) -> None:
-        """Work out placement, clocks, paces and power from the present settings."""
+    def recompute(self) -> None:
+        """Recompute placement, clocks, speeds and power from the present settings."""
         self.version += 1
-        speeds = {cpu: self._top_speed(cpu) for cpu in self.online()}
-        place(self.loads, speeds)
-        self._busy = {cpu for load in self.loads for cpu in load.shares}
+        speeds = {cpu: self._top_gflops(cpu) for cpu in self.online_cpus()}
+        place_threads(self.loads, speeds)
+        self._busy_cpus = {cpu for load in self.loads for cpu in load.shares}
         for cluster in self.clusters:
-            loaded = not self._busy.isdisjoint(cluster.cpus)
-            idle = _IDLE_BUSY if cluster.profile.role == "little" else 0.0
-            cluster.busy = 1.0 if loaded else idle
-            cluster.pick_clock()
+            is_loaded = not self._busy_cpus.isdisjoint(cluster.cpus)
+            idle_busy = _IDLE_LITTLE_BUSY if cluster.profile.role == "little" else 0.0
+            cluster.busy = 1.0 if is_loaded else idle_busy
+            cluster.choose_clock()
         if self.gpu is not None:
             self.gpu.busy = max((load.gpu_busy for load in self.loads), default=0.0)
         for load in list(self.loads):
-            load.on_pace(self._pace(load))
-        self._measure_power()
-        self._plan_polls()
+            load.on_speed_change(self._compute_speed(load))
+        self._update_power()
+        self._schedule_polls()
 
-    # -- inside
+    # -- internals
 
-    def _pass(self, seconds: float) -> None:
+    def _advance(self, seconds: float) -> None:
         if self.profile.rails == "odpm":
             for rail, watts in self.rails_w().items():
                 self.rails_j[rail] = self.rails_j.get(rail, 0.0) + watts * seconds
-        self.heat.advance(seconds, self._heat_inputs)
+        self.heat.advance(seconds, self.heat_watts)
         self.battery.advance(seconds)
-        if seconds >= _MEASURE_EVERY_S:
-            self._measure_power()
+        if seconds >= _POWER_UPDATE_S:
+            self._update_power()
 
-    def _top_speed(self, cpu: int) -> float:
+    def _top_gflops(self, cpu: int) -> float:
         cluster = self.cluster_of(cpu)
         return cluster.max_khz / 1e6 * cluster.profile.flops_per_cycle
 
-    def _pace(self, load: Load) -> Pace:
-        profile, memory, engine = self.profile, self.profile.memory, load.engine
-        used = [(self.cluster_of(cpu), share) for cpu, share in load.shares.items()]
-        gflops = sum(share * c.clock_khz / 1e6 * c.profile.flops_per_cycle for c, share in used)
+    def _compute_speed(self, load: CoreLoad) -> ComputeSpeed:
+        memory, engine = self.profile.memory, load.engine
+        shares = [(self.cluster_of(cpu), share) for cpu, share in load.shares.items()]
+        clusters = [cluster for cluster, _ in shares]
+        gflops = sum(
+            share * cluster.clock_khz / 1e6 * cluster.profile.flops_per_cycle
+            for cluster, share in shares
+        )
         threads = max(load.threads, 1)
-        together = 1.0 / (1.0 + engine.parallel_loss * (min(len(used), threads) - 1))
-        crowded = 1.0 if threads <= len(used) else engine.crowding
-        # The memory clock follows the highest vote; a core by itself cannot use all of it.
-        voted = memory.bandwidth_gbs * max(cluster.vote() for cluster, _ in used)
-        best_ipc = max(cluster.ipc for cluster in self.clusters)
-        lone = self.cluster_of(load.first)
-        strength = lone.ipc / best_ipc
-        pull = sum(memory.core_gbs * cluster.ipc / best_ipc * cluster.pace for cluster, _ in used)
-        return Pace(
-            gflops=gflops * together * crowded * self._speed_spread * self.hidden_share,
-            bandwidth_gbs=min(voted, pull) / len(self.loads),
+        parallel_share = 1.0 / (1.0 + engine.parallel_loss * (min(len(shares), threads) - 1))
+        oversubscription = 1.0 if threads <= len(shares) else engine.oversubscribed_speed
+        speed_factor = self._speed_spread * self.hidden_speed_share
+        # The memory clock follows the highest vote; a single core cannot use all of the bandwidth.
+        voted_gbs = memory.bandwidth_gbs * max(cluster.bandwidth_vote() for cluster in clusters)
+        core_speeds = [self._relative_ipc(cluster) * cluster.clock_share for cluster in clusters]
+        first = self.cluster_of(load.first_cpu)
+        first_ghz = first.clock_khz / 1e6 * self._relative_ipc(first) * self.profile.scalar_ipc
+        first_gbs = memory.core_gbs * self._relative_ipc(first) * first.clock_share
+        return ComputeSpeed(
+            gflops=gflops * parallel_share * oversubscription * speed_factor,
+            bandwidth_gbs=min(voted_gbs, memory.core_gbs * sum(core_speeds)) / len(self.loads),
             cache_kb=memory.cache_kb,
-            cache_gbs=memory.cache_gbs * max(c.ipc / best_ipc * c.pace for c, _ in used),
-            lone_ghz=lone.clock_khz
-            / 1e6
-            * strength
-            * profile.scalar_ipc
-            * self._speed_spread
-            * self.hidden_share,
-            lone_gbs=min(voted, memory.core_gbs * strength * lone.pace) / len(self.loads),
+            cache_gbs=memory.cache_gbs * max(core_speeds),
+            first_thread_ghz=first_ghz * speed_factor,
+            first_thread_gbs=min(voted_gbs, first_gbs) / len(self.loads),
             threads=threads,
-            stalled=profile.heat.stalled_share,
-            scalar=profile.heat.scalar_share,
+            stalled_power_share=self.profile.heat.stalled_share,
+            scalar_power_share=self.profile.heat.scalar_share,
         )
 
-    def _measure_power(self) -> None:
-        busy: dict[int, float] = {}
+    def _relative_ipc(self, cluster: CpuCluster) -> float:
+        """Return the scalar work per cycle of a cluster's cores, relative to the best kind."""
+        return cluster.capacity_per_khz / max(other.capacity_per_khz for other in self.clusters)
+
+    def _update_power(self) -> None:
+        cpu_activity: dict[int, float] = {}
         for load in self.loads:
             for cpu, share in load.shares.items():
-                busy[cpu] = busy.get(cpu, 0.0) + share * load.activity(cpu)
+                cpu_activity[cpu] = cpu_activity.get(cpu, 0.0) + share * load.activity(cpu)
         die_c = self.heat.node("die")
         heat = self.profile.heat
-        awake = 0.0
+        uncore_share = 0.0
         for cluster in self.clusters:
-            cores = sum(busy.get(cpu, 0.0) for cpu in cluster.online)
-            watts = cluster.dynamic_w(cores, heat.vector_factor)
-            # An idle cluster is power-gated: its leakage is part of the idle figure.
-            watts += cluster.leak_w(die_c) if cores else 0.0
-            awake = max(awake, cluster.shared_share() if cores else 0.0)
+            busy_cores = sum(cpu_activity.get(cpu, 0.0) for cpu in cluster.online)
+            watts = cluster.dynamic_w(busy_cores, heat.vector_factor)
+            # An idle cluster is power-gated: its leakage is part of the idle power.
+            watts += cluster.leak_w(die_c) if busy_cores else 0.0
+            uncore_share = max(uncore_share, cluster.uncore_share() if busy_cores else 0.0)
             self._cluster_w[cluster.profile.role] = watts
         memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
         self.gpu_w = self.gpu.watts(die_c) if self.gpu else 0.0
         self._memory_w = memory_w
-        shared_w = memory_w + heat.uncore_w * awake + self.gpu_w
+        shared_w = memory_w + heat.uncore_w * uncore_share + self.gpu_w
         self._soc_w = sum(self._cluster_w.values()) + shared_w
-        self.battery.draw(self.system_w())
-        self._heat_inputs = (
+        self.battery.split_power(self.system_w())
+        self.heat_watts = (
             self._soc_w + heat.idle_w * heat.idle_die_share,
             heat.idle_w * (1 - heat.idle_die_share),
             self.battery.loss_w,
         )
-        self._measured = self.timeline.now
+        self._power_updated_at = self.model_clock.now
 
-    def _plan_polls(self) -> None:
-        """Trips are looked at while there is work or a cap; an idle cool phone sleeps."""
+    def _schedule_polls(self) -> None:
+        """Schedule polls of the trips while there is load or throttling, and none otherwise."""
         for index, throttle in enumerate(self.throttles):
             if index not in self._polls and (self.loads or throttle.state):
-                when = self.timeline.now + throttle.next_look_s
-                self._polls[index] = self.timeline.at(when, partial(self._poll, index))
+                when = self.model_clock.now + throttle.poll_interval_s
+                self._polls[index] = self.model_clock.schedule(when, partial(self._poll, index))
 
     def _poll(self, index: int) -> None:
         del self._polls[index]
         throttle = self.throttles[index]
         zone = next(zone for zone in self.zones if zone.profile.type == throttle.profile.zone)
-        temp_c = self.zone_mc(zone) / 1000
+        temp_c = self.read_zone_mc(zone) / 1000
         service = throttle.profile.service
         changed = (
             throttle.poll(temp_c)
-            if service is None or self.service_runs(service)
+            if service is None or self.is_service_running(service)
             else throttle.release()
         )
         if changed:
             self.change(self.apply_caps)
             return
-        if self.timeline.now - self._measured >= _MEASURE_EVERY_S:
-            self._measure_power()  # leakage follows the die, and charge the voltage
-        self._plan_polls()
+        if self.model_clock.now - self._power_updated_at >= _POWER_UPDATE_S:
+            self._update_power()  # leakage follows the die temperature, voltage follows the charge
+        self._schedule_polls()
 
     def apply_caps(self) -> None:
-        """Cap each cluster as deep as its strictest throttle says, or as mischief does."""
+        """Cap each cluster by its strictest throttle, or by what the fault injector demands."""
         for cluster in self.clusters:
-            states = [self.forced_steps.get(cluster.profile.role, 0)] + [
+            states = [self.forced_throttle_steps.get(cluster.profile.role, 0)] + [
                 throttle.state
                 for throttle in self.throttles
                 if cluster.profile.role in throttle.profile.clusters
             ]
             cluster.throttle_state = min(max(states), len(cluster.ladder) - 1)
         if self.gpu is not None:
-            states = [self.forced_steps.get("gpu", 0)] + [
+            states = [self.forced_throttle_steps.get("gpu", 0)] + [
                 t.state for t in self.throttles if "gpu" in t.profile.clusters
             ]
             self.gpu.throttle_state = min(max(states), len(self.gpu.ladder) - 1)

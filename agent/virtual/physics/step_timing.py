@@ -1,6 +1,6 @@
-"""How long one step of work takes: per operation arithmetic, memory, and what the engine adds.
+"""How long one training step takes: per operation arithmetic, memory traffic and engine overhead.
 
-Times come from the plan's own counts and the pace of the cores; nothing is executed.
+Times follow from the counts in the plan and the speed of the cores; nothing is executed.
 """
 
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.virtual.engines import Engine
+from agent.virtual.engines import EngineModel
 
-_OTHER_SHARE = 0.4
+_DEFAULT_RATE_SHARE = 0.4
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class SimulatedOp:
     """One operation of a step, as the plan lists it."""
 
     name: str
@@ -28,129 +28,146 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """What a piece of work may use just now; `lone` is what its first thread has by itself."""
+class ComputeSpeed:
+    """The speed available to a load at this moment, and what its first thread has alone."""
 
     gflops: float
     bandwidth_gbs: float
     cache_kb: float
     cache_gbs: float
-    lone_ghz: float  # clock times what this kind of core does in a cycle, the fastest kind being 1
-    lone_gbs: float
+    # clock times the work per cycle of this kind of core, relative to the fastest kind
+    first_thread_ghz: float
+    first_thread_gbs: float
     threads: int = 1
-    stalled: float = 0.55  # share of its switching power that a core draws waiting for memory
-    scalar: float = 0.6  # the same in the engine's own scalar code
+    # share of its dynamic power that a core draws while it waits for memory
+    stalled_power_share: float = 0.55
+    scalar_power_share: float = 0.6  # the same in the engine's scalar code
 
 
 @dataclass(frozen=True, slots=True)
-class StepCost:
-    """One step: how long, how hard the first core and the others work, how much memory moves."""
+class StepTiming:
+    """One step: its duration, how busy the first and the other cores are, its memory traffic."""
 
     seconds: float
-    lead: float  # activity of the first thread's core: 1 is arithmetic without a pause
-    others: float  # activity of the other cores
+    # of the first thread's core; 1 is uninterrupted arithmetic
+    first_core_activity: float
+    other_cores_activity: float  # activity of the cores of the other threads
     gbs: float
-    serial_share: float  # of the time in which the first thread is alone
+    serial_share: float  # share of the time in which only the first thread works
 
-    def slower(self, factor: float) -> "StepCost":
-        """The same step with the cores waiting for something else meanwhile."""
-        return StepCost(
+    def slowed_down(self, factor: float) -> "StepTiming":
+        """Return the same step with the cores waiting for something else in between."""
+        return StepTiming(
             self.seconds * factor,
-            self.lead / factor,
-            self.others / factor,
+            self.first_core_activity / factor,
+            self.other_cores_activity / factor,
             self.gbs / factor,
             self.serial_share,
         )
 
 
 class OpTable:
-    """The operations of a step as columns, so that a step of a thousand is priced at once."""
+    """The operations of a step as columns, so that a thousand operations are timed at once."""
 
-    def __init__(self, ops: Iterable[Op], engine: Engine) -> None:
-        listed = tuple(ops)
+    def __init__(self, ops: Iterable[SimulatedOp], engine: EngineModel) -> None:
+        op_list = tuple(ops)
         self.engine = engine
-        self.flops = np.array([op.flops for op in listed])
-        self.bytes = np.array([op.read_bytes + op.write_bytes for op in listed])
-        self._kinds = [op.kind for op in listed]
+        self.flops = np.array([op.flops for op in op_list])
+        self.bytes = np.array([op.read_bytes + op.write_bytes for op in op_list])
+        self._kinds = [op.kind for op in op_list]
 
     @cached_property
-    def share(self) -> Array:
-        """Share of a good matrix product's rate that each operation reaches."""
+    def rate_share(self) -> Array:
+        """The share of a good matrix product's rate that each operation reaches."""
         engine = self.engine
         shares = {"matmul": 1.0, **engine.kind_share}
         return engine.gemm_share * np.array(
-            [shares.get(kind, _OTHER_SHARE) for kind in self._kinds]
+            [shares.get(kind, _DEFAULT_RATE_SHARE) for kind in self._kinds]
         )
 
     @cached_property
     def traffic(self) -> Array:
         """How often each operation moves its bytes."""
         engine = self.engine
-        often = dict.fromkeys(engine.serial_kinds, engine.update_traffic)
-        return np.array([often.get(kind, engine.traffic) for kind in self._kinds])
+        traffic_by_kind = dict.fromkeys(engine.serial_kinds, engine.update_traffic)
+        return np.array([traffic_by_kind.get(kind, engine.traffic) for kind in self._kinds])
 
     @cached_property
-    def serial(self) -> NDArray[np.bool_]:
+    def is_serial(self) -> NDArray[np.bool_]:
         return np.array([kind in self.engine.serial_kinds for kind in self._kinds], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """What each operation's time is made of."""
+class _OpTimes:
+    """The parts of each operation's time."""
 
     arithmetic: Array
     memory: Array
-    hidden: Array  # of the memory's time, behind arithmetic
-    hits: Array
+    overlapped: Array  # memory time that overlaps with arithmetic
+    cache_hit_share: Array
     moved_gb: Array
-    launch_s: float  # of every operation
-    sync_s: float  # of every operation that threads share
+    launch_s: float  # per operation
+    sync_s: float  # per operation that several threads share
 
     def seconds(self, serial: NDArray[np.bool_]) -> Array:
-        """The time of each operation."""
+        """Return the time of each operation."""
         return (
             self.arithmetic
             + self.memory
-            - self.hidden
+            - self.overlapped
             + self.launch_s
             + np.where(serial, 0.0, self.sync_s)
         )
 
 
-def step_cost(table: OpTable, pace: Pace) -> StepCost:
+def time_step(table: OpTable, speed: ComputeSpeed) -> StepTiming:
     """Add up the operations of one step."""
-    serial, parts = table.serial, _parts(table, pace)
-    arithmetic, memory, hidden = parts.arithmetic, parts.memory, parts.hidden
-    sync_s = int((~serial).sum()) * parts.sync_s
-    busy_s, stalled_s = float(arithmetic.sum()), float((memory - hidden).sum())
-    launch_s = len(serial) * parts.launch_s
-    alone_s = launch_s + float(memory[serial].sum())
-    total = max(busy_s + stalled_s + sync_s + launch_s, 1e-9)
-    together = total - alone_s
-    waits = float(((memory - hidden)[~serial]).sum())
-    lead = busy_s + pace.stalled * stalled_s + pace.scalar * (launch_s + sync_s)
-    others = busy_s + pace.stalled * waits + pace.scalar * sync_s
-    dram_gb = float((parts.moved_gb * (1.0 - parts.hits)).sum())
-    return StepCost(
-        total, lead / total, min(others, together) / total, dram_gb / total, alone_s / total
+    serial, times = table.is_serial, _op_times(table, speed)
+    arithmetic, memory, overlapped = times.arithmetic, times.memory, times.overlapped
+    sync_s = int((~serial).sum()) * times.sync_s
+    arithmetic_s, stall_s = float(arithmetic.sum()), float((memory - overlapped).sum())
+    launch_s = len(serial) * times.launch_s
+    first_thread_only_s = launch_s + float(memory[serial].sum())
+    total_s = max(arithmetic_s + stall_s + sync_s + launch_s, 1e-9)
+    shared_s = total_s - first_thread_only_s
+    shared_stall_s = float(((memory - overlapped)[~serial]).sum())
+    first_core_activity = (
+        arithmetic_s
+        + speed.stalled_power_share * stall_s
+        + speed.scalar_power_share * (launch_s + sync_s)
+    )
+    other_cores_activity = (
+        arithmetic_s
+        + speed.stalled_power_share * shared_stall_s
+        + speed.scalar_power_share * sync_s
+    )
+    dram_gb = float((times.moved_gb * (1.0 - times.cache_hit_share)).sum())
+    return StepTiming(
+        total_s,
+        first_core_activity / total_s,
+        min(other_cores_activity, shared_s) / total_s,
+        dram_gb / total_s,
+        first_thread_only_s / total_s,
     )
 
 
-def op_shares(table: OpTable, pace: Pace) -> Array:
-    """Which share of a step each operation takes."""
-    seconds = _parts(table, pace).seconds(table.serial)
+def op_time_shares(table: OpTable, speed: ComputeSpeed) -> Array:
+    """Return the share of a step that each operation takes."""
+    seconds = _op_times(table, speed).seconds(table.is_serial)
     return np.asarray(seconds / max(float(seconds.sum()), 1e-12))
 
 
-def _parts(table: OpTable, pace: Pace) -> _Parts:
-    engine, serial = table.engine, table.serial
-    hits = np.minimum(1.0, pace.cache_kb * 1024 / np.maximum(table.bytes, 1.0))
-    moved = table.bytes * table.traffic / 1e9
-    arithmetic = table.flops / (pace.gflops * 1e9 * table.share)
-    far = np.where(serial, pace.lone_gbs, pace.bandwidth_gbs)
-    memory = moved * (hits / np.maximum(pace.cache_gbs, far) + (1.0 - hits) / far)
-    arithmetic = np.where(serial, 0.0, arithmetic)  # a serial pass is bound by its memory
-    hidden = engine.overlap * np.minimum(arithmetic, memory)
-    launch_s = engine.launch_kcycles / 1e6 / pace.lone_ghz
-    sync_s = engine.sync_kcycles / 1e6 / pace.lone_ghz if pace.threads > 1 else 0.0
-    return _Parts(arithmetic, memory, hidden, hits, moved, launch_s, sync_s)
+def _op_times(table: OpTable, speed: ComputeSpeed) -> _OpTimes:
+    engine, serial = table.engine, table.is_serial
+    cache_hit_share = np.minimum(1.0, speed.cache_kb * 1024 / np.maximum(table.bytes, 1.0))
+    moved_gb = table.bytes * table.traffic / 1e9
+    arithmetic = table.flops / (speed.gflops * 1e9 * table.rate_share)
+    dram_gbs = np.where(serial, speed.first_thread_gbs, speed.bandwidth_gbs)
+    memory = moved_gb * (
+        cache_hit_share / np.maximum(speed.cache_gbs, dram_gbs) + (1.0 - cache_hit_share) / dram_gbs
+    )
+    arithmetic = np.where(serial, 0.0, arithmetic)  # a serial pass is limited by memory
+    overlapped = engine.overlap * np.minimum(arithmetic, memory)
+    launch_s = engine.launch_kcycles / 1e6 / speed.first_thread_ghz
+    sync_s = engine.sync_kcycles / 1e6 / speed.first_thread_ghz if speed.threads > 1 else 0.0
+    return _OpTimes(arithmetic, memory, overlapped, cache_hit_share, moved_gb, launch_s, sync_s)

@@ -1,46 +1,50 @@
-"""Who runs where: threads spread over the cores of their mask, idlest and fastest first."""
+"""Places threads on the cores of their affinity mask: least loaded first, then fastest."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from agent.virtual.engines import Engine
-from agent.virtual.physics.roofline import Pace, StepCost
+from agent.virtual.engines import EngineModel
+from agent.virtual.physics.step_timing import ComputeSpeed, StepTiming
 
 
 @dataclass(eq=False, slots=True)
-class Load:
-    """Work on the cores: what it may use, what it draws, and who hears of a change of pace."""
+class CoreLoad:
+    """A load on the cores: what it may use, what it draws, and a callback for changes of speed."""
 
     mask: int
     threads: int
-    engine: Engine
-    on_pace: Callable[[Pace], None]
-    lead: float = 1.0  # activity of the first thread's core
-    others: float = 1.0
+    engine: EngineModel
+    on_speed_change: Callable[[ComputeSpeed], None]
+    first_core_activity: float = 1.0  # of the first thread's core
+    other_cores_activity: float = 1.0
     gbs: float = 0.0
-    first: int = 0  # the core of the first thread
-    gpu_busy: float = 0.0  # above 0 for work whose arithmetic is the GPU's
+    first_cpu: int = 0  # core of the first thread
+    gpu_busy: float = 0.0  # above 0 if the GPU does the arithmetic
     shares: dict[int, float] = field(default_factory=dict)
-    cpu_s: float = 0.0  # of all its threads, as far as it was counted
+    cpu_s: float = 0.0  # CPU time of all threads so far
 
-    def take(self, cost: StepCost) -> None:
-        """Work as hard as a step says."""
-        self.lead, self.others, self.gbs = cost.lead, cost.others, cost.gbs
+    def apply_timing(self, timing: StepTiming) -> None:
+        """Adopt the activity and memory traffic of a step."""
+        self.first_core_activity, self.other_cores_activity, self.gbs = (
+            timing.first_core_activity,
+            timing.other_cores_activity,
+            timing.gbs,
+        )
 
     def activity(self, cpu: int) -> float:
-        """How hard a core works for this load."""
-        if cpu == self.first:
-            return self.lead
-        return self.others
+        """Return how busy this load keeps a core."""
+        if cpu == self.first_cpu:
+            return self.first_core_activity
+        return self.other_cores_activity
 
 
-def place(loads: Iterable[Load], speeds: dict[int, float]) -> None:
+def place_threads(loads: Iterable[CoreLoad], speeds: dict[int, float]) -> None:
     """Give each load its shares of cores.
 
-    `speeds` names the online cores. A mask without an online core falls back to all of them, as
-    the kernel does when it breaks an affinity it can no longer honour.
+    `speeds` has the online cores. A mask without an online core falls back to all of them, as the
+    kernel does when it breaks an affinity that it can no longer honour.
     """
-    threads_on: dict[int, list[Load]] = {cpu: [] for cpu in speeds}
+    threads_on: dict[int, list[CoreLoad]] = {cpu: [] for cpu in speeds}
     for load in loads:
         allowed = [cpu for cpu in speeds if load.mask >> cpu & 1] or list(speeds)
         load.shares = {}
@@ -48,7 +52,7 @@ def place(loads: Iterable[Load], speeds: dict[int, float]) -> None:
             best = min(allowed, key=lambda cpu: (len(threads_on[cpu]), -speeds[cpu]))
             threads_on[best].append(load)
             if thread == 0:
-                load.first = best
+                load.first_cpu = best
     for cpu, threads in threads_on.items():
         for load in threads:
             load.shares[cpu] = load.shares.get(cpu, 0.0) + 1.0 / len(threads)

@@ -1,6 +1,6 @@
-"""What each model of phone is made of, one TOML file per model, read and checked here.
+"""Profiles of phone models: reads and checks one TOML file per model.
 
-Every figure in a profile says where it comes from; the code holds no figure of any phone.
+Every figure in a profile names its source; the code contains no figure of any phone.
 """
 
 import tomllib
@@ -16,11 +16,11 @@ _FOLDER = Path(__file__).parent
 HeatNode = Literal["die", "body", "battery"]
 
 
-class _Part(BaseModel):
+class _ProfilePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ClusterProfile(_Part):
+class ClusterProfile(_ProfilePart):
     """Cores that share a clock."""
 
     role: Literal["little", "mid", "big", "prime"]
@@ -28,28 +28,28 @@ class ClusterProfile(_Part):
     cpus: tuple[int, ...]
     part: int  # CPU part as /proc/cpuinfo prints it
     ladder_khz: tuple[int, ...]
-    capacity: int  # what cpu_capacity reads, 1024 for the fastest core of the SoC
+    capacity: int  # as cpu_capacity reads; 1024 is the fastest core of the SoC
     flops_per_cycle: float  # single precision, reached by a good matrix product
     dyn_uw_per_mhz_v2: float
     leak_w: float  # whole cluster at full voltage and 60 °C
-    volts: tuple[float, float]  # at the lowest and at the highest clock
-    ddr_mbs: tuple[int, ...] = ()  # memory bandwidth that each rung votes for, where it is known
-    ddr_top_mbs: int = 1  # what the whole SoC can vote for
+    volts: tuple[float, float]  # at the lowest and the highest clock
+    ddr_mbs: tuple[int, ...] = ()  # memory bandwidth that each rung votes for, if known
+    ddr_top_mbs: int = 1  # highest vote of the whole SoC
 
 
-class MemoryProfile(_Part):
+class MemoryProfile(_ProfilePart):
     total_kb: int
-    available_kb: int  # at rest
+    available_kb: int  # with nothing running
     swap_kb: int
-    bandwidth_gbs: float  # all cores together, at the highest clock
-    core_gbs: float  # what one core alone can pull
+    bandwidth_gbs: float  # of all cores together, at the highest clock
+    core_gbs: float  # of one core alone
     cache_kb: float
     cache_gbs: float
     watts_per_gbs: float
 
 
-class HeatProfile(_Part):
-    """Three heat capacities and the resistances between them."""
+class HeatProfile(_ProfilePart):
+    """Three heat capacities and the thermal resistances between them."""
 
     die_j_per_k: float
     die_body_k_per_w: float
@@ -57,49 +57,49 @@ class HeatProfile(_Part):
     body_ambient_k_per_w: float
     battery_j_per_k: float
     body_battery_k_per_w: float
-    idle_w: float  # the whole phone, screen at its dimmest, nothing running
+    idle_w: float  # whole phone, screen at its dimmest, nothing running
     idle_die_share: float = 0.35
-    vector_factor: float = 1.0  # how much more than its coefficient a core draws in NEON code
-    stalled_share: float = 0.55  # of that, while a core waits for memory
-    scalar_share: float = 0.6  # of that, in scalar code
-    uncore_w: float = 0.0  # caches, interconnect and memory awake, at the highest vote
+    vector_factor: float = 1.0  # power of a core in NEON code relative to its coefficient
+    stalled_share: float = 0.55  # relative to that, while a core waits for memory
+    scalar_share: float = 0.6  # relative to that, in scalar code
+    uncore_w: float = 0.0  # caches, interconnect and memory, at the highest vote
 
 
-class ZoneProfile(_Part):
-    """One thermal zone: where it sits and how it reads."""
+class ZoneProfile(_ProfilePart):
+    """One thermal zone: where it is and how it reads."""
 
     type: str
     node: HeatNode
     offset_c: float = 0.0
-    hot_k_per_w: float = 0.0  # local rise over the node per watt of `cluster`
-    cluster: str | None = None  # role; the whole SoC where absent
+    hotspot_k_per_w: float = 0.0  # local rise above the node per watt of `cluster`
+    cluster: str | None = None  # role; None: the whole SoC
     step_mc: int = 100
-    per_degree: Literal[1, 10, 1000] = 1000  # what one degree reads as
+    per_degree: Literal[1, 10, 1000] = 1000  # what the zone reads per degree
     trip_c: float | None = None
-    frozen_mc: int | None = None  # sensors that vendors left unconnected read a constant
+    frozen_mc: int | None = None  # vendors leave sensors unconnected, which read a constant
 
 
-class CoolingProfile(_Part):
-    """A cooling device; one with a role caps that cluster, the others only exist."""
+class CoolingProfile(_ProfilePart):
+    """A cooling device; with a role it caps that cluster, without one it only exists."""
 
     type: str
     cluster: str | None = None
     max_state: int = 0
 
 
-class ThrottleProfile(_Part):
-    """A trip: while `zone` is above it, the cap of the clusters goes down the ladder."""
+class ThrottleProfile(_ProfilePart):
+    """A trip: while `zone` is above it, the cap of the clusters moves down the ladder."""
 
     zone: str
     trip_c: float
     hysteresis_c: float
     poll_s: float
     clusters: tuple[str, ...]
-    deepest: int  # how many rungs down it may go
-    service: str | None = None  # the daemon that enforces it; None is the kernel
+    max_steps: int  # rungs below the top, at most
+    service: str | None = None  # daemon that enforces it; None: the kernel
 
 
-class BatteryProfile(_Part):
+class BatteryProfile(_ProfilePart):
     capacity_uah: int
     start_percent: float
     full_v: float
@@ -110,44 +110,46 @@ class BatteryProfile(_Part):
     discharge_sign: Literal[-1, 1]  # sign of current_now while discharging
     current_unit: Literal["uA", "mA"] = "uA"
     gauge_period_s: float = 1.0
-    switch: Literal["input_suspend", "charging_enabled", "none"] = "none"
+    charging_switch: Literal["input_suspend", "charging_enabled", "none"] = "none"
 
 
-class GpuProfile(_Part):
-    """The graphics processor: its ladder, what it reaches, what it draws."""
+class GpuProfile(_ProfilePart):
+    """The GPU: its frequency ladder, speed and power."""
 
     name: str
     driver: Literal["kgsl", "mali", "nvgpu"]
     ladder_khz: tuple[int, ...]
     peak_gflops: float  # single precision, at the highest clock
-    gemm_share: float  # of the peak, by a tiled matrix product
-    naive_share: float  # of the peak, by one output a thread
+    gemm_share: float  # share of the peak that a tiled matrix product reaches
+    naive_share: float  # share of the peak with one output element per thread
     volts: tuple[float, float]
     dyn_w: float  # all units busy at the highest clock
     leak_w: float
-    copy_gbs: float  # between an engine's buffers and its own
+    copy_gbs: float  # between the engine's buffers and the GPU's
     launch_us: float  # for an engine to queue a kernel, wait for it and map its result
 
 
-class FittedBlock(_Part):
-    """What `farm virtual calibrate --write` found: values over the figures above, and how wrong."""
+class FittedBlock(_ProfilePart):
+    """Result of `farm virtual calibrate --write`: values that override the figures above, and
+    errors.
+    """
 
-    measured_at: str  # the data, by name
-    room_c: float = 25.0  # of the place where it was measured
-    error_rel: dict[str, float]  # by family of metrics: leave-one-out, not fit
+    measurements_file: str  # path of the data
+    room_c: float = 25.0  # temperature of the room of the measurements
+    error_rel: dict[str, float]  # by family of metrics: leave-one-out error, not fit error
     values: dict[str, float] = {}  # by path, such as "heat.body_j_per_k" or "cluster.big.leak_w"
 
 
-class KernelProfile(_Part):
+class KernelProfile(_ProfilePart):
     release: str
     governors: tuple[str, ...]
     governor: str
-    limits: Literal["refuse", "clamp"] = "refuse"  # scaling_max_freq below scaling_min_freq
-    hertz: int = 100
+    # if scaling_max_freq is below scaling_min_freq
+    limit_conflict: Literal["refuse", "clamp"] = "refuse"
 
 
-class Profile(_Part):
-    """A model of phone."""
+class PhoneProfile(_ProfilePart):
+    """A phone model."""
 
     id: str
     name: str
@@ -168,11 +170,12 @@ class Profile(_Part):
     throttle: tuple[ThrottleProfile, ...]
     battery: BatteryProfile
     gpu: GpuProfile | None = None
-    rails: Literal["odpm", "ina3221"] | None = None  # meters on the board
-    levels: dict[str, dict[str, int]] = {}  # high, mid, low: kHz by role, where a study fixed them
+    rails: Literal["odpm", "ina3221"] | None = None  # power meters on the board
+    # kHz by role for high, mid and low, if a study defined them
+    levels: dict[str, dict[str, int]] = {}
     sources: tuple[str, ...] = Field(min_length=1)
     tier: Literal["low", "mid", "high", "board"]
-    scalar_ipc: float = 1.0  # work a cycle of the fastest core in scalar code; an A76 is 1
+    scalar_ipc: float = 1.0  # scalar work per cycle of the fastest core; 1 is a Cortex-A76
     fitted: FittedBlock | None = None
 
     @property
@@ -180,26 +183,26 @@ class Profile(_Part):
         return sum(len(cluster.cpus) for cluster in self.cluster)
 
     @property
-    def standing(self) -> str:
-        """How its figures came about."""
+    def calibration(self) -> str:
+        """Return whether the figures were fitted to measurements."""
         return "extrapolated" if self.fitted is None else "calibrated"
 
-    def with_values(self, values: Mapping[str, float]) -> "Profile":
-        """The same phone with some figures replaced, each named by its path."""
-        tree = self.model_dump()
+    def with_values(self, values: Mapping[str, float]) -> "PhoneProfile":
+        """Return the same phone with some figures replaced, each named by its path."""
+        figures = self.model_dump()
         for path, value in values.items():
-            _plant(tree, path, value)
-        return Profile.model_validate(tree)
+            _set_figure(figures, path, value)
+        return PhoneProfile.model_validate(figures)
 
 
 @cache
-def load_profile(profile_id: str) -> Profile:
+def load_profile(profile_id: str) -> PhoneProfile:
     """Read one profile by its id."""
     path = _FOLDER / f"{profile_id}.toml"
     if profile_id not in profile_ids():
         known = ", ".join(profile_ids())
-        raise KeyError(f"no profile '{profile_id}'; there are {known}")
-    profile = Profile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        raise KeyError(f"unknown profile '{profile_id}'; use one of {known}")
+    profile = PhoneProfile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     return profile.with_values(profile.fitted.values) if profile.fitted else profile
 
 
@@ -207,23 +210,23 @@ def profile_path(profile_id: str) -> Path:
     return _FOLDER / f"{profile_id}.toml"
 
 
-def _plant(tree: dict[str, Any], path: str, value: float) -> None:
-    """Set one figure; a list on the way is entered by role or by place."""
-    *way, leaf = path.split(".")
-    here: Any = tree
-    for word in way:
-        if isinstance(here, list | tuple):
-            here = here[int(word)] if word.isdigit() else _by_role(here, word)
+def _set_figure(tree: dict[str, Any], path: str, value: float) -> None:
+    """Set one figure; lists on the path are indexed by role or position."""
+    *parents, leaf = path.split(".")
+    part: Any = tree
+    for key in parents:
+        if isinstance(part, list | tuple):
+            part = part[int(key)] if key.isdigit() else _by_role(part, key)
         else:
-            if isinstance(here[word], tuple):
-                here[word] = list(here[word])
-            here = here[word]
-    if isinstance(here, list):
-        here[int(leaf)] = value
-    elif leaf not in here:
+            if isinstance(part[key], tuple):
+                part[key] = list(part[key])
+            part = part[key]
+    if isinstance(part, list):
+        part[int(leaf)] = value
+    elif leaf not in part:
         raise KeyError(f"a profile has no figure '{path}'")
     else:
-        here[leaf] = value
+        part[leaf] = value
 
 
 def _by_role(parts: Sequence[dict[str, Any]], role: str) -> dict[str, Any]:
@@ -232,5 +235,5 @@ def _by_role(parts: Sequence[dict[str, Any]], role: str) -> dict[str, Any]:
 
 @cache
 def profile_ids() -> tuple[str, ...]:
-    """The ids of all profiles, in order."""
+    """Return the ids of all profiles, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))

@@ -1,1 +1,1 @@
-"""The phone's own runner, which obeys kernels/runner/runner.h with model time for time."""
+"""The phone's runner: obeys kernels/runner/runner.h, with model time instead of real time."""

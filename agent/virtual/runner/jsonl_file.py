@@ -1,28 +1,37 @@
-"""A file of lines in the runner's folder; what cannot be written is the fault io."""
+"""A JSON-lines file in the runner's folder; a failed write is the fault `io`."""
 
-from agent.virtual.files.tree import strerror
-from agent.virtual.phone import Phone
-from agent.virtual.runner.contract import Exit, Line, RunnerFault, encode_line
+from agent.virtual.files.file_tree import error_text
+from agent.virtual.runner.runner_contract import (
+    RunnerExit,
+    RunnerFailure,
+    RunnerRecord,
+    encode_record,
+)
+from agent.virtual.virtual_phone import VirtualPhone
 
 
-class Lines:
-    """An open file; lines are whole or absent."""
+class JsonlFile:
+    """An open file; every line is whole or absent."""
 
-    def __init__(self, phone: Phone, path: str, uid: int, append: bool = False) -> None:
+    def __init__(self, phone: VirtualPhone, path: str, uid: int, append: bool = False) -> None:
         self._phone = phone
         self._path = path
         self._uid = uid
         try:
             self._node = phone.tree.open_for_writing(path, uid, append=append)
         except OSError as error:
-            raise RunnerFault(Exit.IO, f"cannot write {path}: {strerror(error)}") from None
+            raise RunnerFailure(
+                RunnerExit.IO, f"cannot write {path}: {error_text(error)}"
+            ) from None
 
-    def say(self, line: Line) -> None:
-        self.say_text(encode_line(line))
+    def write(self, record: RunnerRecord) -> None:
+        self.write_text(encode_record(record))
 
-    def say_text(self, line: str) -> None:
-        """Append a line that is JSON already."""
+    def write_text(self, line: str) -> None:
+        """Append a line that is already JSON."""
         try:
             self._phone.tree.append(self._node, f"{line}\n".encode(), self._uid)
         except OSError as error:
-            raise RunnerFault(Exit.IO, f"cannot write {self._path}: {strerror(error)}") from None
+            raise RunnerFailure(
+                RunnerExit.IO, f"cannot write {self._path}: {error_text(error)}"
+            ) from None

@@ -1,69 +1,69 @@
-"""The runner's command line: info, run, sample, guard, as kernels/runner/runner.h has them.
+"""The command line of the runner: info, run, sample and guard, as kernels/runner/runner.h has them.
 
-A fault before the first step is said on stdout as well, for whoever started us by hand.
+A fault before the first step is also printed to stdout, for a person who runs it by hand.
 """
 
 import asyncio
 import signal
 from collections.abc import Callable
 
-from agent.virtual.files.nodes import Directory
-from agent.virtual.files.tree import strerror
-from agent.virtual.processes import Process
-from agent.virtual.runner.contract import (
+from agent.virtual.files.file_nodes import Directory
+from agent.virtual.files.file_tree import error_text
+from agent.virtual.process_table import Process
+from agent.virtual.runner.jsonl_file import JsonlFile
+from agent.virtual.runner.node_sampler import NodeSampler, has_node_list, make_sampler
+from agent.virtual.runner.plan_header import read_plan_header
+from agent.virtual.runner.runner_contract import (
     CONTRACT,
     VERSION,
-    Exit,
-    RunnerFault,
+    RunnerExit,
+    RunnerFailure,
     RunSettings,
-    encode_line,
-    read_options,
+    encode_record,
+    parse_options,
 )
-from agent.virtual.runner.guard import Guard
-from agent.virtual.runner.lines import Lines
-from agent.virtual.runner.plan import read_plan
-from agent.virtual.runner.sampler import Sampler, has_nodes, sampler_for
-from agent.virtual.runner.work import Work
-from agent.virtual.shell.call import Call, occupy
-from agent.virtual.twin.provenance import provenance_of
+from agent.virtual.runner.simulated_run import SimulatedRun
+from agent.virtual.runner.virtual_watchdog import VirtualWatchdog
+from agent.virtual.shell.command_call import CommandCall, run_as_process
+from agent.virtual.twin.simulated_provenance import provenance_by_family
 
-# A pushed file that holds these bytes is a runner, whatever else it is.
+# A pushed file that contains these bytes is a runner, whatever else it contains.
 RUNNER_MARK = b"farmhand-runner"
 
-# What a run is told in words; a simulated phone has no OpenCL, and says so when a plan asks for it.
-_TEXTS = frozenset({"--data", "--kernels", "--tuned", "--device", "--fallback"})
+# Options of `run` with text values. A simulated phone has no OpenCL; a plan for it is refused.
+_TEXT_OPTIONS = frozenset({"--data", "--kernels", "--tuned", "--device", "--fallback"})
 
 
-async def runner(call: Call) -> int:
-    """Run one verb as a process of its own."""
+async def run_runner(call: CommandCall) -> int:
+    """Run one command of the runner as a process."""
 
     async def body(process: Process) -> int:
         try:
-            call.phone.timeline.catch_up()
+            call.phone.model_clock.catch_up()
             match call.argv[1:]:
                 case ["info"]:
-                    return _info(call)
+                    return _print_info(call)
                 case ["run", plan, folder, *options]:
-                    return await _run(call, process, plan, _absolute(call, folder), options)
+                    return await _run_plan(call, process, plan, _absolute(call, folder), options)
                 case ["sample", folder, *options]:
-                    return await _sample(call, process, _absolute(call, folder), options)
+                    return await _run_sampler(call, process, _absolute(call, folder), options)
                 case ["guard", folder, *options]:
-                    return await _guard(call, process, _absolute(call, folder), options)
+                    return await _run_watchdog(call, process, _absolute(call, folder), options)
                 case ["dump", _, _, *_]:
-                    text = "a phone that computes nothing has no tensors to dump; ask a real one"
-                    raise RunnerFault(Exit.UNSUPPORTED, text)
+                    text = "a virtual phone computes nothing; dump tensors on a real phone"
+                    raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
                 case _:
-                    raise RunnerFault(
-                        Exit.USAGE, "say info, run, sample, guard, dump; see runner.h"
+                    raise RunnerFailure(
+                        RunnerExit.USAGE, "use info, run, sample, guard or dump; see runner.h"
                     )
-        except RunnerFault as fault:
-            call.say(encode_line(fault.line()) + "\n")
+        except RunnerFailure as fault:
+            call.print(encode_record(fault.record()) + "\n")
             return int(fault.exit_code)
 
-    return await occupy(call, call.argv, body)
+    return await run_as_process(call, call.argv, body)
 
 
-def _info(call: Call) -> int:
+def _print_info(call: CommandCall) -> int:
     line = {
         "line": "info",
         "contract": CONTRACT,
@@ -72,15 +72,17 @@ def _info(call: Call) -> int:
         "backends": ["cpu"],
         "features": ["asimd"],
         "opencl": [],
-        "provenance": provenance_of(call.phone.profile, None),
+        "provenance": provenance_by_family(call.phone.profile, None),
     }
-    call.say(encode_line(line) + "\n")
-    return int(Exit.DONE)
+    call.print(encode_record(line) + "\n")
+    return int(RunnerExit.DONE)
 
 
-async def _run(call: Call, process: Process, plan_path: str, folder: str, words: list[str]) -> int:
+async def _run_plan(
+    call: CommandCall, process: Process, plan_path: str, folder: str, arguments: list[str]
+) -> int:
     defaults = RunSettings()
-    known = {
+    option_defaults = {
         "--warmup": float(defaults.warmup),
         "--steps": float(defaults.steps),
         "--seconds": defaults.seconds,
@@ -89,7 +91,7 @@ async def _run(call: Call, process: Process, plan_path: str, folder: str, words:
         "--period-ms": defaults.period_ms,
         "--trace-steps": float(defaults.trace_steps),
     }
-    options = read_options(words, known, _TEXTS)
+    options = parse_options(arguments, option_defaults, _TEXT_OPTIONS)
     settings = RunSettings(
         int(options["--warmup"]),
         int(options["--steps"]),
@@ -99,113 +101,119 @@ async def _run(call: Call, process: Process, plan_path: str, folder: str, words:
         options["--period-ms"],
         int(options["--trace-steps"]),
     )
-    lines = Lines(call.phone, f"{folder}/out.jsonl", process.uid)
+    output = JsonlFile(call.phone, f"{folder}/out.jsonl", process.uid)
     try:
-        return await _work(call, process, plan_path, folder, settings, lines)
-    except RunnerFault as fault:
-        lines.say(fault.line())
+        return await _start_run(call, process, plan_path, folder, settings, output)
+    except RunnerFailure as fault:
+        output.write(fault.record())
         raise
 
 
-async def _work(
-    call: Call,
+async def _start_run(
+    call: CommandCall,
     process: Process,
     plan_path: str,
     folder: str,
     settings: RunSettings,
-    lines: Lines,
+    output: JsonlFile,
 ) -> int:
     try:
         content = call.phone.tree.read(plan_path, process.uid, call.cwd)
     except OSError as error:
-        raise RunnerFault(Exit.BAD_PLAN, f"{plan_path}: {strerror(error)}") from None
-    plan = read_plan(content)
-    work = Work(call.phone, process, plan, settings, lines)
+        raise RunnerFailure(RunnerExit.BAD_PLAN, f"{plan_path}: {error_text(error)}") from None
+    plan = read_plan_header(content)
+    run = SimulatedRun(call.phone, process, plan, settings, output)
     for _ in range(plan.threads - 1):
         call.phone.processes.add_thread(process, process.mask)
-    if has_nodes(call.phone, folder, process.uid):
-        work.sampler = Sampler(call.phone, folder, process, settings.period_s, work.fail)
-        everyone = call.phone.processes.all_cores
-        call.phone.processes.add_thread(process, everyone & ~process.mask or everyone)
+    if has_node_list(call.phone, folder, process.uid):
+        run.sampler = NodeSampler(call.phone, folder, process, settings.period_s, run.fail)
+        all_cores = call.phone.processes.all_cores
+        call.phone.processes.add_thread(process, all_cores & ~process.mask or all_cores)
 
-    def on_signal(number: int) -> bool:
-        if number != signal.SIGTERM:
+    def on_signal(signal_number: int) -> bool:
+        if signal_number != signal.SIGTERM:
             return False
-        work.stop_soon()
+        run.request_stop()
         return True
 
     process.on_signal = on_signal
-    process.on_end = work.release
-    process.on_mask = work.set_mask
-    process.on_pause = work.pause
+    process.on_end = run.release
+    process.on_mask_change = run.set_mask
+    process.on_pause = run.pause
     try:
-        # The first look takes host time; the work must not run away from its sampler meanwhile.
-        if work.sampler is not None:
-            work.sampler.start()
-        work.begin()
-        return await work.outcome
+        # The first sample takes host time; start it before the work, so that no window precedes it.
+        if run.sampler is not None:
+            run.sampler.start()
+        run.start()
+        return await run.outcome
     finally:
-        work.release()
+        run.release()
 
 
-async def _sample(call: Call, process: Process, folder: str, words: list[str]) -> int:
-    options = read_options(words, {"--period-ms": 200.0, "--seconds": 60.0})
-    _require_folder(call, folder)
+async def _run_sampler(
+    call: CommandCall, process: Process, folder: str, arguments: list[str]
+) -> int:
+    options = parse_options(arguments, {"--period-ms": 200.0, "--seconds": 60.0})
+    _require_directory(call, folder)
     outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def finish(status: int) -> None:
         if not outcome.done():
-            sampler.stop()  # at this very moment, however late we come to look
+            sampler.stop()  # at this model time, however late the host wakes up
             outcome.set_result(status)
 
-    def on_fault(fault: RunnerFault) -> None:
+    def on_fault(fault: RunnerFailure) -> None:
         finish(int(fault.exit_code))
 
     period_s = RunSettings(period_ms=options["--period-ms"]).period_s
-    sampler = sampler_for(call.phone, folder, process, period_s, on_fault)
-    timeline = call.phone.timeline
+    sampler = make_sampler(call.phone, folder, process, period_s, on_fault)
+    model_clock = call.phone.model_clock
     process.on_end = sampler.stop
-    process.on_signal = lambda number: _stops(number, finish)
-    end = timeline.at(timeline.now + options["--seconds"], lambda: finish(0), prompt=True)
+    process.on_signal = lambda signal_number: _handle_sigterm(signal_number, finish)
+    end = model_clock.schedule(
+        model_clock.now + options["--seconds"], lambda: finish(0), wakes_host=True
+    )
     sampler.start()
     try:
         status = await outcome
     finally:
-        end.drop()
+        end.cancel()
         sampler.stop()
-    if status == Exit.DONE:
-        call.say(encode_line(sampler.cost()) + "\n")
+    if status == RunnerExit.DONE:
+        call.print(encode_record(sampler.cost_record()) + "\n")
     return status
 
 
-async def _guard(call: Call, process: Process, folder: str, words: list[str]) -> int:
-    options = read_options(words, {"--silence-s": 60.0})
-    _require_folder(call, folder)
-    guard = Guard(call.phone, process, folder, options["--silence-s"])
-    process.on_end = guard.release
-    guard.begin()
+async def _run_watchdog(
+    call: CommandCall, process: Process, folder: str, arguments: list[str]
+) -> int:
+    options = parse_options(arguments, {"--silence-s": 60.0})
+    _require_directory(call, folder)
+    watchdog = VirtualWatchdog(call.phone, process, folder, options["--silence-s"])
+    process.on_end = watchdog.cancel
+    watchdog.start()
     try:
-        return await guard.outcome
+        return await watchdog.outcome
     finally:
-        guard.release()
+        watchdog.cancel()
 
 
-def _stops(number: int, finish: Callable[[int], None]) -> bool:
-    """SIGTERM ends a verb without further words."""
-    if number == signal.SIGTERM:
-        finish(int(Exit.STOPPED))
+def _handle_sigterm(signal_number: int, finish: Callable[[int], None]) -> bool:
+    """End a command on SIGTERM without further output."""
+    if signal_number == signal.SIGTERM:
+        finish(int(RunnerExit.STOPPED))
         return True
     return False
 
 
-def _require_folder(call: Call, folder: str) -> None:
+def _require_directory(call: CommandCall, folder: str) -> None:
     try:
         node, _ = call.phone.tree.resolve(folder, call.process.uid)
     except OSError as error:
-        raise RunnerFault(Exit.IO, f"{folder}: {strerror(error)}") from None
+        raise RunnerFailure(RunnerExit.IO, f"{folder}: {error_text(error)}") from None
     if not isinstance(node, Directory):
-        raise RunnerFault(Exit.IO, f"{folder} is not a folder")
+        raise RunnerFailure(RunnerExit.IO, f"{folder} is not a directory")
 
 
-def _absolute(call: Call, path: str) -> str:
+def _absolute(call: CommandCall, path: str) -> str:
     return path if path.startswith("/") else f"{call.cwd.rstrip('/')}/{path}"

@@ -1,66 +1,72 @@
-"""`guard`: the dead-man. Puts the phone back when the agent has been silent for too long, or when
-the phone is hotter than it may be."""
+"""`runner guard`: the on-phone watchdog (dead-man's switch).
+
+It restores the phone's settings when the agent's heartbeat stops or a temperature limit is
+exceeded.
+"""
 
 import asyncio
 import json
 import signal
 
-from agent.virtual.phone import Phone
-from agent.virtual.processes import Process
-from agent.virtual.runner.contract import Exit
-from agent.virtual.timeline import Event
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.process_table import Process
+from agent.virtual.runner.runner_contract import RunnerExit
+from agent.virtual.virtual_phone import VirtualPhone
 
-_LOOK_EVERY_S = 1.0
-_WORK = "work"  # where a foreign program lies within DIR
+_CHECK_PERIOD_S = 1.0
+_PROGRAM_FOLDER = "work"  # folder of a foreign program within DIR
 
 
-class Guard:
-    """Watches DIR/alive and DIR/restore in the phone's own time."""
+class VirtualWatchdog:
+    """Watches the files of DIR in model time."""
 
-    def __init__(self, phone: Phone, process: Process, folder: str, silence_s: float) -> None:
+    def __init__(
+        self, phone: VirtualPhone, process: Process, folder: str, timeout_s: float
+    ) -> None:
         self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._phone = phone
         self._process = process
         self._folder = folder
-        self._silence_s = silence_s
-        self._heard = phone.timeline.now
-        self._alive = self._read("alive")
-        self._event: Event | None = None
+        self._timeout_s = timeout_s
+        self._heartbeat_at = phone.model_clock.now
+        self._last_heartbeat = self._read("alive")
+        self._next_check: ScheduledAction | None = None
         self._too_hot_since: float | None = None
 
-    def begin(self) -> None:
-        self._look()
+    def start(self) -> None:
+        self._check()
 
-    def release(self) -> None:
-        if self._event is not None:
-            self._event.drop()
-            self._event = None
+    def cancel(self) -> None:
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
 
-    def _look(self) -> None:
-        now = self._phone.timeline.now
+    def _check(self) -> None:
+        now = self._phone.model_clock.now
         restore = self._read("restore")
         if restore is None:
-            self.outcome.set_result(int(Exit.DONE))
+            self.outcome.set_result(int(RunnerExit.DONE))
             return
-        alive = self._read("alive")
-        if alive != self._alive:
-            self._alive, self._heard = alive, now
-        if now - self._heard >= self._silence_s or self._stays_too_hot(now):
-            self._put_back(restore.decode("utf-8", "replace"))
+        heartbeat = self._read("alive")
+        if heartbeat != self._last_heartbeat:
+            self._last_heartbeat, self._heartbeat_at = heartbeat, now
+        if now - self._heartbeat_at >= self._timeout_s or self._stays_too_hot(now):
+            self._restore(restore.decode("utf-8", "replace"))
             return
-        due = min(now + _LOOK_EVERY_S, self._heard + self._silence_s)
-        self._event = self._phone.timeline.at(due, self._look)
+        due = min(now + _CHECK_PERIOD_S, self._heartbeat_at + self._timeout_s)
+        self._next_check = self._phone.model_clock.schedule(due, self._check)
 
     def _stays_too_hot(self, now: float) -> bool:
-        """Whether a limit is passed at two looks in a row, a second apart."""
-        if not self._above_ceiling():
+        """Return whether a limit was exceeded in two checks in a row, a second apart."""
+        if not self._is_above_limit():
             self._too_hot_since = None
             return False
         if self._too_hot_since is None:
             self._too_hot_since = now
-        return now - self._too_hot_since >= _LOOK_EVERY_S - 1e-6
+        return now - self._too_hot_since >= _CHECK_PERIOD_S - 1e-6
 
-    def _above_ceiling(self) -> bool:
+    def _is_above_limit(self) -> bool:
         for line in (self._read("ceiling") or b"").decode("utf-8", "replace").splitlines():
             path, _, limit = line.partition("\t")
             try:
@@ -71,8 +77,10 @@ class Guard:
                 continue
         return False
 
-    def _put_back(self, restore: str) -> None:
-        self._phone.journal.write("guard_restores", folder=self._folder, pid=self._process.pid)
+    def _restore(self, restore: str) -> None:
+        self._phone.journal.write(
+            JournalEvent.WATCHDOG_RESTORE, folder=self._folder, pid=self._process.pid
+        )
         self._kill_runner()
         tree, uid = self._phone.tree, self._process.uid
         for line in reversed(restore.splitlines()):
@@ -81,9 +89,9 @@ class Guard:
                 try:
                     tree.append(tree.open_for_writing(path, uid), f"{value}\n".encode(), uid)
                 except OSError:
-                    continue  # one stubborn node must not keep the others changed
+                    continue  # one node that refuses must not keep the others changed
         tree.rename(f"{self._folder}/restore", f"{self._folder}/restored", uid)
-        self.outcome.set_result(int(Exit.GUARD_RESTORED))
+        self.outcome.set_result(int(RunnerExit.GUARD_RESTORED))
 
     def _kill_runner(self) -> None:
         first = (self._read("out.jsonl") or b"").partition(b"\n")[0]
@@ -92,9 +100,10 @@ class Guard:
         except (ValueError, KeyError, TypeError):
             return
         runner = self._phone.processes.find(pid)
-        foreign = f"{self._folder}/{_WORK}/"
+        program_prefix = f"{self._folder}/{_PROGRAM_FOLDER}/"
         if runner is not None and (
-            "run" in runner.argv[1:2] or any(word.startswith(foreign) for word in runner.argv)
+            "run" in runner.argv[1:2]
+            or any(word.startswith(program_prefix) for word in runner.argv)
         ):
             self._phone.processes.kill(runner, signal.SIGKILL)
 

@@ -1,1 +1,1 @@
-"""The phone's shell: text to tree, words to fields, tree to effects."""
+"""The phone's shell, a subset of mksh: lexer, parser, word expansion and interpreter."""

@@ -1,96 +1,97 @@
-"""Where bytes come from and go to: pipes, files and nothing at all.
+"""Byte sources and sinks of commands: pipes, files and buffers.
 
-Writing never waits; whoever wrote much drains. A closed reader is EPIPE for its writer.
+Writing never blocks; a command that has written much awaits `drain`. Writing to a pipe whose reader
+is closed raises EPIPE.
 """
 
 import asyncio
 import errno
 from typing import Protocol
 
-from agent.virtual.files.nodes import File, Node
-from agent.virtual.files.tree import FileTree, failed
+from agent.virtual.files.file_nodes import FileNode, RegularFile
+from agent.virtual.files.file_tree import FileTree, os_error
 
 _PIPE_MAX = 1 << 20
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Something to read from."""
 
     async def read(self) -> bytes:
-        """Some bytes, or none at the end."""
+        """Return some bytes, or none at the end."""
 
     async def read_line(self) -> bytes:
-        """One line with its newline, or what is left at the end."""
+        """Return one line with its newline, or the rest at the end."""
 
 
-class Sink(Protocol):
-    """Something to write to; holders keep it open."""
+class ByteSink(Protocol):
+    """Something to write to; it stays open as long as a process retains it."""
 
     def write(self, chunk: bytes) -> None: ...
 
     async def drain(self) -> None: ...
 
-    def hold(self) -> None: ...
+    def retain(self) -> None: ...
 
     def release(self) -> None: ...
 
 
-async def read_all(source: Source) -> bytes:
-    """Everything up to the end."""
+async def read_all(source: ByteSource) -> bytes:
+    """Read everything up to the end."""
     chunks = []
     while chunk := await source.read():
         chunks.append(chunk)
     return b"".join(chunks)
 
 
-class Bytes:
-    """A source with everything already there; empty, it is /dev/null."""
+class BufferedSource:
+    """A source with fixed contents; an empty one is /dev/null."""
 
     def __init__(self, content: bytes = b"") -> None:
-        self._left = content
+        self._remaining = content
 
     async def read(self) -> bytes:
-        chunk, self._left = self._left, b""
+        chunk, self._remaining = self._remaining, b""
         return chunk
 
     async def read_line(self) -> bytes:
-        end = self._left.find(b"\n") + 1 or len(self._left)
-        line, self._left = self._left[:end], self._left[end:]
+        end = self._remaining.find(b"\n") + 1 or len(self._remaining)
+        line, self._remaining = self._remaining[:end], self._remaining[end:]
         return line
 
 
-class Pipe:
-    """Bytes between a writer and a reader; also what captures the output of $( .. )."""
+class BytePipe:
+    """Bytes between a writer and a reader; it also captures the output of $( .. )."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._holders = 1
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._reader_gone = False
+        self._reader_closed = False
 
     def write(self, chunk: bytes) -> None:
-        if self._reader_gone:
-            raise failed(errno.EPIPE)
+        if self._reader_closed:
+            raise os_error(errno.EPIPE)
         self._buffer += chunk
         self._changed.set()
 
     async def drain(self) -> None:
-        # Large amounts wait for the reader's turn, so that a pipeline takes bounded memory.
-        while len(self._buffer) > _PIPE_MAX and not self._reader_gone:
+        # A large amount waits for the reader, so that a pipeline needs bounded memory.
+        while len(self._buffer) > _PIPE_MAX and not self._reader_closed:
             self._taken.clear()
             await self._taken.wait()
 
-    def hold(self) -> None:
+    def retain(self) -> None:
         self._holders += 1
 
     def release(self) -> None:
         self._holders -= 1
         self._changed.set()
 
-    def leave(self) -> None:
-        """The reader goes away."""
-        self._reader_gone = True
+    def close_reader(self) -> None:
+        """Note that the reader is gone."""
+        self._reader_closed = True
         self._buffer.clear()
         self._taken.set()
 
@@ -120,22 +121,24 @@ class Pipe:
 class FileSink:
     """A file that was opened for writing."""
 
-    def __init__(self, tree: FileTree, node: Node, uid: int, path: str = "", how: str = "") -> None:
+    def __init__(
+        self, tree: FileTree, node: FileNode, uid: int, path: str = "", operation: str = ""
+    ) -> None:
         self._tree = tree
         self._node = node
         self._uid = uid
         self._path = path
-        self._how = how
+        self._operation = operation
 
     def write(self, chunk: bytes) -> None:
         self._tree.append(self._node, chunk, self._uid)
-        if isinstance(self._node, File):
-            self._tree.note(self._path, self._how, chunk, self._uid)
+        if isinstance(self._node, RegularFile):
+            self._tree.report_write(self._path, self._operation, chunk, self._uid)
 
     async def drain(self) -> None:
         return
 
-    def hold(self) -> None:
+    def retain(self) -> None:
         return
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""What a command is given, and how it becomes a process of its own."""
+"""The call of a command: its arguments and streams, and how it runs as a process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,53 +6,53 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent.virtual.processes import Process
-from agent.virtual.shell.streams import Sink, Source
+from agent.virtual.process_table import Process
+from agent.virtual.shell.byte_streams import ByteSink, ByteSource
 
 if TYPE_CHECKING:
-    from agent.virtual.phone import Phone
     from agent.virtual.shell.interpreter import Shell
+    from agent.virtual.virtual_phone import VirtualPhone
 
 
-class Streams(NamedTuple):
-    """Descriptors 0, 1 and 2."""
+class StdStreams(NamedTuple):
+    """File descriptors 0, 1 and 2."""
 
-    stdin: Source
-    stdout: Sink
-    stderr: Sink
+    stdin: ByteSource
+    stdout: ByteSink
+    stderr: ByteSink
 
     async def drain(self) -> None:
         await self.stdout.drain()
         await self.stderr.drain()
 
 
-class Holding:
-    """A background process keeps the output it inherited open, until it ends or redirects."""
+class RetainedOutput:
+    """The output that a background process keeps open until it ends or redirects it."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: StdStreams) -> None:
         self._sinks = [streams.stdout, streams.stderr]
         for sink in self._sinks:
-            sink.hold()
+            sink.retain()
 
-    def keep(self, *wanted: Sink) -> None:
-        """Let go of everything else."""
+    def keep_only(self, *kept_sinks: ByteSink) -> None:
+        """Release all other sinks."""
         for sink in self._sinks:
-            if sink not in wanted:
+            if sink not in kept_sinks:
                 sink.release()
-        self._sinks = [sink for sink in self._sinks if sink in wanted]
+        self._sinks = [sink for sink in self._sinks if sink in kept_sinks]
 
 
 @dataclass(slots=True)
-class Call:
-    """One command at work."""
+class CommandCall:
+    """One running command."""
 
     argv: list[str]
     shell: "Shell"
     process: Process
-    streams: Streams
+    streams: StdStreams
 
     @property
-    def phone(self) -> "Phone":
+    def phone(self) -> "VirtualPhone":
         return self.shell.phone
 
     @property
@@ -67,17 +67,17 @@ class Call:
     def cwd(self) -> str:
         return self.shell.cwd
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         self.streams.stdout.write(encode(text))
 
-    def complain(self, text: str, status: int = 1) -> int:
-        """Say what is wrong the way toybox does, and return the status."""
-        with suppress(OSError):  # a full disk or a closed pipe does not hear of it
+    def fail(self, text: str, status: int = 1) -> int:
+        """Print an error as toybox does, and return the status."""
+        with suppress(OSError):  # the disk may be full or the pipe closed
             self.streams.stderr.write(encode(f"{self.name}: {text}\n"))
         return status
 
 
-Program = Callable[[Call], int | Awaitable[int]]
+CommandFunction = Callable[[CommandCall], int | Awaitable[int]]
 
 
 def encode(text: str) -> bytes:
@@ -88,28 +88,32 @@ def decode(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-async def occupy(
-    call: Call, argv: list[str], body: Callable[[Process], Awaitable[int]], uid: int | None = None
+async def run_as_process(
+    call: CommandCall,
+    argv: list[str],
+    body: Callable[[Process], Awaitable[int]],
+    uid: int | None = None,
 ) -> int:
-    """Run a body as a process: in the vacant one, as exec does, or else in a child."""
+    """Run a body as a process: in one that awaits exec, otherwise in a child."""
     processes = call.phone.processes
-    if call.process.vacant:
-        processes.become(call.process, argv, uid)
+    if call.process.awaiting_exec:
+        processes.exec_program(call.process, argv, uid)
         return await body(call.process)
     child = processes.spawn(call.process, argv, uid)
     status = 129
-    child.work = asyncio.ensure_future(_as_int(body, child))
+    child.task = asyncio.ensure_future(_run_body(body, child))
     try:
-        status = await child.work
+        status = await child.task
     except asyncio.CancelledError:
-        # Killed alone, the child is a status; killed with us, it is our end too.
+        # If only the child was killed, it has a status; if this process was killed too, it ends as
+        # well.
         if child.status is None or call.process.status is not None:
             raise
         status = child.status
     finally:
-        processes.end(child, status)
+        processes.end_process(child, status)
     return status
 
 
-async def _as_int(body: Callable[[Process], Awaitable[int]], process: Process) -> int:
+async def _run_body(body: Callable[[Process], Awaitable[int]], process: Process) -> int:
     return await body(process)

@@ -1,86 +1,94 @@
-"""Compound commands: groups, if, loops, case. Redirections are applied before they come here."""
+"""Runs compound commands: groups, if, loops and case. Their redirections are applied before."""
 
 import asyncio
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from agent.virtual.shell import expansion
-from agent.virtual.shell.call import Streams
-from agent.virtual.shell.grammar import Case, For, Group, If, Loop
-from agent.virtual.shell.jumps import LoopJump, ShellExit
+from agent.virtual.shell import word_expansion
+from agent.virtual.shell.command_call import StdStreams
+from agent.virtual.shell.control_flow import LoopJump, ShellExit
+from agent.virtual.shell.syntax_tree import (
+    CaseCommand,
+    ForCommand,
+    GroupCommand,
+    IfCommand,
+    LoopCommand,
+)
 
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
 
 async def run_compound(
-    shell: "Shell", command: Group | If | Loop | For | Case, streams: Streams
+    shell: "Shell",
+    command: GroupCommand | IfCommand | LoopCommand | ForCommand | CaseCommand,
+    streams: StdStreams,
 ) -> int:
     match command:
-        case Group():
-            return await _group(shell, command, streams)
-        case If():
-            return await _if(shell, command, streams)
-        case Loop():
-            return await _loop(shell, command, streams)
-        case For():
-            return await _for(shell, command, streams)
-        case Case():
-            return await _case(shell, command, streams)
+        case GroupCommand():
+            return await _run_group(shell, command, streams)
+        case IfCommand():
+            return await _run_if(shell, command, streams)
+        case LoopCommand():
+            return await _run_loop(shell, command, streams)
+        case ForCommand():
+            return await _run_for(shell, command, streams)
+        case CaseCommand():
+            return await _run_case(shell, command, streams)
 
 
-async def _group(shell: "Shell", group: Group, streams: Streams) -> int:
-    if not group.copied:
-        return await shell.run_sequence(group.body, streams)
+async def _run_group(shell: "Shell", group: GroupCommand, streams: StdStreams) -> int:
+    if not group.is_subshell:
+        return await shell.run_list(group.body, streams)
     try:
-        return await shell.copy(shell.process).run_sequence(group.body, streams)
-    except ShellExit as leaving:
-        return leaving.status
+        return await shell.copy(shell.process).run_list(group.body, streams)
+    except ShellExit as exit_request:
+        return exit_request.status
 
 
-async def _if(shell: "Shell", command: If, streams: Streams) -> int:
+async def _run_if(shell: "Shell", command: IfCommand, streams: StdStreams) -> int:
     for condition, body in command.branches:
         if await shell.run_condition(condition, streams) == 0:
-            return await shell.run_sequence(body, streams)
+            return await shell.run_list(body, streams)
     shell.status = 0
     if command.otherwise is None:
         return 0
-    return await shell.run_sequence(command.otherwise, streams)
+    return await shell.run_list(command.otherwise, streams)
 
 
-async def _loop(shell: "Shell", loop: Loop, streams: Streams) -> int:
+async def _run_loop(shell: "Shell", loop: LoopCommand, streams: StdStreams) -> int:
     status = 0
-    while (await shell.run_condition(loop.condition, streams) == 0) != loop.stop_on:
+    while (await shell.run_condition(loop.condition, streams) == 0) != loop.is_until:
         try:
-            status = await shell.run_sequence(loop.body, streams)
+            status = await shell.run_list(loop.body, streams)
         except LoopJump as jump:
-            if not jump.stays():
+            if not jump.continues_loop():
                 break
-        # A loop that never waits must not starve the other phones.
+        # A busy loop must not starve the other phones.
         await asyncio.sleep(0)
     return status
 
 
-async def _for(shell: "Shell", loop: For, streams: Streams) -> int:
+async def _run_for(shell: "Shell", loop: ForCommand, streams: StdStreams) -> int:
     values: list[str] = []
     for word in loop.words:
-        values += await expansion.fields(shell, word, streams)
+        values += await word_expansion.expand_fields(shell, word, streams)
     status = 0
     for value in values:
         shell.variables[loop.name] = value
         try:
-            status = await shell.run_sequence(loop.body, streams)
+            status = await shell.run_list(loop.body, streams)
         except LoopJump as jump:
-            if not jump.stays():
+            if not jump.continues_loop():
                 break
         await asyncio.sleep(0)
     return status
 
 
-async def _case(shell: "Shell", case: Case, streams: Streams) -> int:
-    subject = await expansion.single(shell, case.subject, streams)
+async def _run_case(shell: "Shell", case: CaseCommand, streams: StdStreams) -> int:
+    subject = await word_expansion.expand_single(shell, case.subject, streams)
     for patterns, body in case.branches:
         for word in patterns:
-            if fnmatchcase(subject, await expansion.pattern(shell, word, streams)):
-                return await shell.run_sequence(body, streams)
+            if fnmatchcase(subject, await word_expansion.expand_pattern(shell, word, streams)):
+                return await shell.run_list(body, streams)
     return 0

@@ -1,16 +1,16 @@
-"""Ways out of the middle of a script."""
+"""Exceptions that leave the middle of a script: exit, return, break and continue."""
 
 
 class ShellExit(Exception):
-    """`exit` was said."""
+    """`exit` was executed."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
 
 
-class Return(Exception):
-    """`return` was said."""
+class FunctionReturn(Exception):
+    """`return` was executed."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -18,15 +18,15 @@ class Return(Exception):
 
 
 class LoopJump(Exception):
-    """`break` or `continue` was said."""
+    """`break` or `continue` was executed."""
 
-    def __init__(self, again: bool, levels: int) -> None:
-        super().__init__(again, levels)
-        self.again = again
+    def __init__(self, is_continue: bool, levels: int) -> None:
+        super().__init__(is_continue, levels)
+        self.is_continue = is_continue
         self.levels = levels
 
-    def stays(self) -> bool:
-        """Whether this loop goes on; a jump for an outer loop travels on."""
+    def continues_loop(self) -> bool:
+        """Return whether this loop continues; a jump out of several loops is raised again."""
         if self.levels > 1:
-            raise LoopJump(self.again, self.levels - 1)
-        return self.again
+            raise LoopJump(self.is_continue, self.levels - 1)
+        return self.is_continue

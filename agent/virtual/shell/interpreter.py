@@ -1,6 +1,6 @@
-"""The shell at work: runs what the parser read, one command after another, for hours.
+"""The shell interpreter: runs parsed commands, one after another.
 
-Each shell belongs to a process; what it starts inherits user, cores and session from there.
+Each shell belongs to a process; what it starts inherits user, cores and session from that process.
 """
 
 import asyncio
@@ -10,36 +10,48 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from agent.virtual.files.tree import strerror
-from agent.virtual.processes import Process
-from agent.virtual.shell import expansion
-from agent.virtual.shell.call import Call, Holding, Program, Streams, encode
-from agent.virtual.shell.compounds import run_compound
-from agent.virtual.shell.functions import call_function, leave, only_read, put_back, special
-from agent.virtual.shell.grammar import (
-    Chain,
-    Command,
-    Function,
+from agent.virtual.files.file_tree import error_text
+from agent.virtual.process_table import Process
+from agent.virtual.shell import word_expansion
+from agent.virtual.shell.byte_streams import BufferedSource, BytePipe, ByteSource
+from agent.virtual.shell.command_call import (
+    CommandCall,
+    CommandFunction,
+    RetainedOutput,
+    StdStreams,
+    encode,
+)
+from agent.virtual.shell.compound_commands import run_compound
+from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
+from agent.virtual.shell.redirection import apply_redirects, redirect_error
+from agent.virtual.shell.shell_parser import IncompleteScript, ShellSyntaxError, parse
+from agent.virtual.shell.shell_state import (
+    call_function,
+    file_substitution,
+    restore_variables,
+    run_exit_trap,
+    special_parameter,
+)
+from agent.virtual.shell.syntax_tree import (
+    AndOrList,
+    CommandList,
+    FunctionDefinition,
     Pipeline,
     Redirect,
-    Sequence,
-    Simple,
-    Substitution,
-    Word,
+    ShellCommand,
+    ShellWord,
+    SimpleCommand,
+    SubstitutionPart,
 )
-from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
-from agent.virtual.shell.parser import BadSyntax, Unfinished, parse
-from agent.virtual.shell.redirection import redirected, refusal
-from agent.virtual.shell.streams import Bytes, Pipe, Source
 
 if TYPE_CHECKING:
-    from agent.virtual.phone import Phone
+    from agent.virtual.virtual_phone import VirtualPhone
 
 
-class Programs(Protocol):
-    """What a phone can run, asked by name."""
+class ProgramFinder(Protocol):
+    """Finds what a phone can run, by name."""
 
-    def find(self, shell: "Shell", name: str) -> Program: ...
+    def find(self, shell: "Shell", name: str) -> CommandFunction: ...
 
     def locate(self, shell: "Shell", name: str) -> str | None: ...
 
@@ -49,10 +61,14 @@ _DEPTH_MAX = 40
 
 
 class Shell:
-    """One shell: its variables, its folder, its last status."""
+    """One shell: its variables, working directory and last status."""
 
     def __init__(
-        self, phone: "Phone", process: Process, programs: Programs, name: str = "/system/bin/sh"
+        self,
+        phone: "VirtualPhone",
+        process: Process,
+        programs: ProgramFinder,
+        name: str = "/system/bin/sh",
     ) -> None:
         self.phone = phone
         self.process = process
@@ -60,17 +76,19 @@ class Shell:
         self.name = name
         self.cwd = "/"
         self.status = 0
-        self.background: int | None = None
-        self.children: deque[Process] = deque(maxlen=64)  # in the background, the dead ones too
+        self.last_background_pid: int | None = None
+        # background processes, including ended ones
+        self.children: deque[Process] = deque(maxlen=64)
         self.arguments: list[str] = []
         self.depth = 0
-        self.prompted = False  # a person reads along
-        self.holding: Holding | None = None
-        self.functions: dict[str, Command] = {}
-        self.options: set[str] = set()  # letters of set -e and the like
+        self.is_interactive = False  # prints prompts
+        self.retained_output: RetainedOutput | None = None
+        self.functions: dict[str, ShellCommand] = {}
+        self.options: set[str] = set()  # letters of `set -e` and others
         self.traps: dict[str, str] = {}
-        self.locals: list[dict[str, str | None]] = []  # what each function call hides
-        self.excused = 0  # inside a condition, where -e looks away
+        # outer values of the variables of each function call
+        self.locals: list[dict[str, str | None]] = []
+        self.errexit_suspended = 0  # above 0 inside a condition, where -e does not apply
         user = "root" if process.uid == 0 else "shell"
         self.variables = {
             "PATH": "/product/bin:/system/bin:/system/xbin:/vendor/bin",
@@ -83,96 +101,102 @@ class Shell:
         }
 
     def copy(self, process: Process) -> "Shell":
-        """A shell for ( .. ), $( .. ) and &: same state, changes stay inside."""
+        """Return a shell for ( .. ), $( .. ) or &: it has the same state, and its changes stay
+        inside.
+        """
         child = Shell(self.phone, process, self.programs, self.name)
-        child.cwd, child.status, child.background = self.cwd, self.status, self.background
+        child.cwd, child.status, child.last_background_pid = (
+            self.cwd,
+            self.status,
+            self.last_background_pid,
+        )
         child.variables = dict(self.variables)
         child.arguments = list(self.arguments)
         child.depth = self.depth + 1
-        child.prompted = self.prompted
+        child.is_interactive = self.is_interactive
         child.functions = dict(self.functions)
         child.options = set(self.options)
-        child.excused = self.excused
+        child.errexit_suspended = self.errexit_suspended
         child.locals = [{} for _ in self.locals]
         if child.depth > _DEPTH_MAX:
-            raise BadSyntax("too deeply nested")
+            raise ShellSyntaxError("too deeply nested")
         return child
 
-    # -- the ways in
+    # -- entry points
 
-    async def run_text(self, text: str, streams: Streams) -> int:
-        """sh -c TEXT, or a script's text."""
+    async def run_text(self, text: str, streams: StdStreams) -> int:
+        """Run the text of `sh -c TEXT` or of a script."""
         try:
-            status = await self.run_sequence(parse(text), streams)
-        except (ShellExit, Return) as leaving:
-            status = leaving.status
+            status = await self.run_list(parse(text), streams)
+        except (ShellExit, FunctionReturn) as exit_request:
+            status = exit_request.status
         except LoopJump:
-            status = 0  # a break without a loop
-        except (BadSyntax, RecursionError) as error:
-            self._complain(streams, str(error))
+            status = 0  # break outside a loop
+        except (ShellSyntaxError, RecursionError) as error:
+            self._write_error(streams, str(error))
             status = 1
-        return await leave(self, status, streams)
+        return await run_exit_trap(self, status, streams)
 
-    async def run_source(self, source: Source, streams: Streams) -> int:
-        """Read commands line by line and run each before the next line is read."""
+    async def run_lines(self, source: ByteSource, streams: StdStreams) -> int:
+        """Read commands line by line, and run each before the next line is read."""
         pending = ""
         name = self.name
         number = 0
-        self._prompt(streams, pending)
+        self._write_prompt(streams, pending)
         while line := await source.read_line():
             number += 1
             self.name = f"{name}: <stdin>[{number}]"
             pending += line.decode("utf-8", "surrogateescape")
             try:
                 script = parse(pending)
-            except Unfinished:
-                self._prompt(streams, pending)
+            except IncompleteScript:
+                self._write_prompt(streams, pending)
                 continue
-            except (BadSyntax, RecursionError) as error:
-                self._complain(streams, str(error))
-                if not self.prompted:
+            except (ShellSyntaxError, RecursionError) as error:
+                self._write_error(streams, str(error))
+                if not self.is_interactive:
                     return 1
-                script = Sequence()
+                script = CommandList()
             pending = ""
             try:
-                self.status = await self.run_sequence(script, streams)
-            except ShellExit as leaving:
-                return await leave(self, leaving.status, streams)
-            except (LoopJump, Return):
+                self.status = await self.run_list(script, streams)
+            except ShellExit as exit_request:
+                return await run_exit_trap(self, exit_request.status, streams)
+            except (LoopJump, FunctionReturn):
                 self.status = 0
-            except (BadSyntax, RecursionError) as error:
-                self._complain(streams, str(error))
+            except (ShellSyntaxError, RecursionError) as error:
+                self._write_error(streams, str(error))
                 self.status = 1
-            self._prompt(streams, pending)
+            self._write_prompt(streams, pending)
             await streams.drain()
         if pending.strip():
-            self._complain(streams, "syntax error: unexpected end of file")
+            self._write_error(streams, "syntax error: unexpected end of file")
             return 1
-        return await leave(self, self.status, streams)
+        return await run_exit_trap(self, self.status, streams)
 
-    async def capture(self, body: Sequence, streams: Streams) -> bytes:
-        """The output of $( .. )."""
-        pipe = Pipe()
+    async def capture_output(self, body: CommandList, streams: StdStreams) -> bytes:
+        """Return the output of $( .. )."""
+        pipe = BytePipe()
         child = self.copy(self.process)
-        if (path := only_read(body)) is not None:
-            name = await expansion.single(self, path, streams)
+        if (path := file_substitution(body)) is not None:
+            name = await word_expansion.expand_single(self, path, streams)
             return self.phone.tree.read(name, self.process.uid, self.cwd)
         try:
-            self.status = await child.run_sequence(body, streams._replace(stdout=pipe))
-        except (ShellExit, Return) as leaving:
-            self.status = leaving.status
+            self.status = await child.run_list(body, streams._replace(stdout=pipe))
+        except (ShellExit, FunctionReturn) as exit_request:
+            self.status = exit_request.status
         return pipe.content()
 
     async def invoke(
-        self, argv: list[str], streams: Streams, process: Process | None = None
+        self, argv: list[str], streams: StdStreams, process: Process | None = None
     ) -> int:
         """Run one command with its fields expanded."""
         if argv[0] in self.functions:
             return await call_function(self, argv, streams)
-        call = Call(argv, self, process or self.process, streams)
-        if call.process.stopped is not None:
-            await call.process.stopped.wait()
-        self.phone.processes.current = call.process.pid
+        call = CommandCall(argv, self, process or self.process, streams)
+        if call.process.resume_event is not None:
+            await call.process.resume_event.wait()
+        self.phone.processes.current_pid = call.process.pid
         try:
             outcome = self.programs.find(self, argv[0])(call)
             status = outcome if isinstance(outcome, int) else await outcome
@@ -180,83 +204,83 @@ class Shell:
             if error.errno == errno.EPIPE:
                 return _BROKEN_PIPE
             where = f"{error.filename}: " if error.filename else ""
-            return call.complain(f"{where}{strerror(error)}")
+            return call.fail(f"{where}{error_text(error)}")
         except (LookupError, ValueError, OverflowError):
-            # Arguments that a command was not made for end the command, never the shell.
-            return call.complain("bad arguments")
+            # Unexpected arguments end the command, not the shell.
+            return call.fail("bad arguments")
         await streams.drain()
         return status
 
-    def where(self, name: str) -> str | None:
-        """Where a command lives, if the phone has it."""
+    def find_command_path(self, name: str) -> str | None:
+        """Return where a command is, if the phone has it."""
         if name in self.functions:
             return name
         return self.programs.locate(self, name)
 
-    def parameter(self, name: str) -> str | None:
-        """The value behind $NAME."""
-        value = special(self, name)
+    def get_parameter(self, name: str) -> str | None:
+        """Return the value of $NAME."""
+        value = special_parameter(self, name)
         if value is not None:
             return value
         if name.isdigit():
-            place = int(name) - 1
-            return self.arguments[place] if place < len(self.arguments) else None
+            index = int(name) - 1
+            return self.arguments[index] if index < len(self.arguments) else None
         return self.variables.get(name)
 
     # -- lists
 
-    async def run_sequence(self, sequence: Sequence, streams: Streams) -> int:
-        """Run chains one after another; the status of the last is theirs."""
-        for chain in sequence.chains:
-            if chain.background:
-                self._start_in_background(chain, streams)
+    async def run_list(self, commands: CommandList, streams: StdStreams) -> int:
+        """Run the commands of a list; the status is that of the last."""
+        for and_or_list in commands.and_or_lists:
+            if and_or_list.is_background:
+                self._start_in_background(and_or_list, streams)
                 self.status = 0
             else:
-                self.status = await self._chain(chain, streams)
+                self.status = await self._run_and_or(and_or_list, streams)
         return self.status
 
-    async def run_condition(self, sequence: Sequence, streams: Streams) -> int:
-        """Run what is only asked for its status: -e does not apply."""
-        self.excused += 1
+    async def run_condition(self, commands: CommandList, streams: StdStreams) -> int:
+        """Run a list for its status only: -e does not apply."""
+        self.errexit_suspended += 1
         try:
-            return await self.run_sequence(sequence, streams)
+            return await self.run_list(commands, streams)
         finally:
-            self.excused -= 1
+            self.errexit_suspended -= 1
 
-    async def _chain(self, chain: Chain, streams: Streams) -> int:
-        parts = (("&&", chain.first), *chain.rest)
-        for index, (joint, pipeline) in enumerate(parts):
-            if index and (joint == "&&") != (self.status == 0):
+    async def _run_and_or(self, and_or_list: AndOrList, streams: StdStreams) -> int:
+        parts = (("&&", and_or_list.first), *and_or_list.rest)
+        for index, (operator, pipeline) in enumerate(parts):
+            if index and (operator == "&&") != (self.status == 0):
                 continue
-            tested = pipeline.negated or index < len(parts) - 1
-            self.excused += tested
+            tested = pipeline.is_negated or index < len(parts) - 1
+            self.errexit_suspended += tested
             try:
-                self.status = await self._pipeline(pipeline, streams)
+                self.status = await self._run_pipeline(pipeline, streams)
             finally:
-                self.excused -= tested
-            if self.status and "e" in self.options and not (self.excused or tested):
+                self.errexit_suspended -= tested
+            if self.status and "e" in self.options and not (self.errexit_suspended or tested):
                 raise ShellExit(self.status)
         return self.status
 
-    async def _pipeline(self, pipeline: Pipeline, streams: Streams) -> int:
+    async def _run_pipeline(self, pipeline: Pipeline, streams: StdStreams) -> int:
         if len(pipeline.commands) == 1:
             status = await self.run_command(pipeline.commands[0], streams)
         else:
-            status = await self._piped(pipeline.commands, streams)
-        return int(status == 0) if pipeline.negated else status
+            status = await self._run_piped(pipeline.commands, streams)
+        return int(status == 0) if pipeline.is_negated else status
 
-    async def _piped(self, commands: tuple[Command, ...], streams: Streams) -> int:
-        pipes = [Pipe() for _ in commands[1:]]
+    async def _run_piped(self, commands: tuple[ShellCommand, ...], streams: StdStreams) -> int:
+        pipes = [BytePipe() for _ in commands[1:]]
 
         async def member(index: int) -> int:
             stdin = pipes[index - 1] if index else streams.stdin
             stdout = pipes[index] if index < len(pipes) else streams.stdout
             try:
-                inner = Streams(stdin, stdout, streams.stderr)
-                return await self.copy(self.process)._contained(commands[index], inner)
+                inner = StdStreams(stdin, stdout, streams.stderr)
+                return await self.copy(self.process)._run_in_subshell(commands[index], inner)
             finally:
                 if index:
-                    pipes[index - 1].leave()
+                    pipes[index - 1].close_reader()
                 if index < len(pipes):
                     pipes[index].release()
 
@@ -267,102 +291,107 @@ class Shell:
             return next((status for status in reversed(statuses) if status), 0)
         return statuses[-1]
 
-    async def _contained(self, command: Command, streams: Streams) -> int:
+    async def _run_in_subshell(self, command: ShellCommand, streams: StdStreams) -> int:
         """Run in a copy of the shell: exit and jumps end here."""
         try:
             return await self.run_command(command, streams)
-        except (ShellExit, Return) as leaving:
-            return leaving.status
+        except (ShellExit, FunctionReturn) as exit_request:
+            return exit_request.status
         except LoopJump:
             return 0
         except BrokenPipeError:
             return 128 + signal.SIGPIPE
-        except BadSyntax as error:
-            self._complain(streams, str(error))
+        except ShellSyntaxError as error:
+            self._write_error(streams, str(error))
             return 1
 
-    def _start_in_background(self, chain: Chain, streams: Streams) -> None:
-        alone = not chain.rest and len(chain.first.commands) == 1
+    def _start_in_background(self, and_or_list: AndOrList, streams: StdStreams) -> None:
+        is_single = not and_or_list.rest and len(and_or_list.first.commands) == 1
         process = self.phone.processes.spawn(self.process, list(self.process.argv))
-        # The fork of a single command becomes that command: $! is its number.
-        process.vacant = alone and isinstance(chain.first.commands[0], Simple)
+        # The fork of a single command becomes that command, so that $! is its pid.
+        process.awaiting_exec = is_single and isinstance(
+            and_or_list.first.commands[0], SimpleCommand
+        )
         child = self.copy(process)
-        quiet = streams._replace(stdin=Bytes())
-        holding = Holding(streams)
-        child.holding = holding if alone else None
+        background_streams = streams._replace(stdin=BufferedSource())
+        retained_output = RetainedOutput(streams)
+        child.retained_output = retained_output if is_single else None
 
         async def work() -> int:
             status = 129
             try:
-                status = await child._chain(chain, quiet)
-            except (ShellExit, Return) as leaving:
-                status = leaving.status
-            except (BadSyntax, LoopJump, OSError):
+                status = await child._run_and_or(and_or_list, background_streams)
+            except (ShellExit, FunctionReturn) as exit_request:
+                status = exit_request.status
+            except (ShellSyntaxError, LoopJump, OSError):
                 status = 1
             finally:
-                holding.keep()
-                self.phone.processes.end(process, status)
+                retained_output.keep_only()
+                self.phone.processes.end_process(process, status)
             return status
 
-        process.work = asyncio.get_running_loop().create_task(work())
-        self.background = process.pid
+        process.task = asyncio.get_running_loop().create_task(work())
+        self.last_background_pid = process.pid
         self.children.append(process)
 
     # -- commands
 
-    async def run_command(self, command: Command, streams: Streams) -> int:
-        if isinstance(command, Simple):
-            return await self._simple(command, streams)
-        if isinstance(command, Function):
+    async def run_command(self, command: ShellCommand, streams: StdStreams) -> int:
+        if isinstance(command, SimpleCommand):
+            return await self._run_simple(command, streams)
+        if isinstance(command, FunctionDefinition):
             self.functions[command.name] = command.body
             return 0
         try:
-            inner = await self._redirect(command.redirects, streams)
+            inner = await self._redirect_streams(command.redirects, streams)
         except OSError as error:
-            self._complain(streams, refusal(error))
+            self._write_error(streams, redirect_error(error))
             return 1
         return await run_compound(self, command, inner)
 
-    async def _simple(self, command: Simple, streams: Streams) -> int:
+    async def _run_simple(self, command: SimpleCommand, streams: StdStreams) -> int:
         argv: list[str] = []
         for word in command.words:
-            argv += await expansion.fields(self, word, streams)
+            argv += await word_expansion.expand_fields(self, word, streams)
         before = {name: self.variables.get(name) for name, _ in command.assignments}
         for name, word in command.assignments:
-            self.variables[name] = await expansion.single(self, word, streams)
+            self.variables[name] = await word_expansion.expand_single(self, word, streams)
         try:
-            inner = await self._redirect(command.redirects, streams)
+            inner = await self._redirect_streams(command.redirects, streams)
         except OSError as error:
-            self._complain(streams, refusal(error))
+            self._write_error(streams, redirect_error(error))
             return 1
         if not argv:
-            # VAR=$(false) is false, VAR=x is true, and VAR=$? has looked before.
+            # VAR=$(false) is false and VAR=x is true; the status of the substitution is already
+            # set.
             words = (word for _, word in command.assignments)
-            return self.status if any(map(_substitutes, words)) else 0
+            return self.status if any(map(_has_substitution, words)) else 0
         if not before:
             return await self.invoke(argv, inner)
         try:
             return await self.invoke(argv, inner)
         finally:
-            put_back(self.variables, before)
+            restore_variables(self.variables, before)
 
-    async def _redirect(self, redirects: tuple[Redirect, ...], streams: Streams) -> Streams:
-        inner = await redirected(self, redirects, streams)
-        if self.holding is not None:
-            self.holding.keep(inner.stdout, inner.stderr)
-            self.holding = None
+    async def _redirect_streams(
+        self, redirects: tuple[Redirect, ...], streams: StdStreams
+    ) -> StdStreams:
+        inner = await apply_redirects(self, redirects, streams)
+        if self.retained_output is not None:
+            self.retained_output.keep_only(inner.stdout, inner.stderr)
+            self.retained_output = None
         return inner
 
-    def _prompt(self, streams: Streams, pending: str) -> None:
-        if self.prompted:
-            home = self.phone.properties["ro.product.device"]
-            mark = "#" if self.process.uid == 0 else "$"
-            streams.stdout.write(encode("> " if pending else f"{home}:{self.cwd} {mark} "))
+    def _write_prompt(self, streams: StdStreams, pending: str) -> None:
+        if self.is_interactive:
+            device = self.phone.properties["ro.product.device"]
+            prompt_sign = "#" if self.process.uid == 0 else "$"
+            streams.stdout.write(encode("> " if pending else f"{device}:{self.cwd} {prompt_sign} "))
 
-    def _complain(self, streams: Streams, text: str) -> None:
-        with suppress(OSError):  # nobody may be listening any more
+    def _write_error(self, streams: StdStreams, text: str) -> None:
+        with suppress(OSError):  # the host may be gone
             streams.stderr.write(encode(f"{self.name}: {text}\n"))
 
 
-def _substitutes(word: Word) -> bool:
-    return any(isinstance(part, Substitution) for part in word.parts)
+def _has_substitution(word: ShellWord) -> bool:
+    return any(isinstance(part, SubstitutionPart) for part in word.parts)

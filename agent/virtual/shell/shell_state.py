@@ -1,13 +1,20 @@
-"""What a shell remembers while it works: functions, their local variables, traps, $-parameters."""
+"""State of a running shell: special parameters, function calls with local variables, exit traps."""
 
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from agent.virtual.shell.call import Streams
-from agent.virtual.shell.grammar import Chain, Pipeline, Redirect, Sequence, Simple, Word
-from agent.virtual.shell.jumps import LoopJump, Return, ShellExit
-from agent.virtual.shell.parser import BadSyntax, parse
+from agent.virtual.shell.command_call import StdStreams
+from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
+from agent.virtual.shell.shell_parser import ShellSyntaxError, parse
+from agent.virtual.shell.syntax_tree import (
+    AndOrList,
+    CommandList,
+    Pipeline,
+    Redirect,
+    ShellWord,
+    SimpleCommand,
+)
 
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
@@ -15,15 +22,15 @@ if TYPE_CHECKING:
 _CALLS_MAX = 50
 
 
-def special(shell: "Shell", name: str) -> str | None:
-    """The value of a parameter that is no variable, if it is one."""
+def special_parameter(shell: "Shell", name: str) -> str | None:
+    """Return the value of a special parameter such as $?, or None if it is a variable."""
     match name:
         case "?":
             return str(shell.status)
         case "$":
             return str(shell.process.pid)
         case "!":
-            return "" if shell.background is None else str(shell.background)
+            return "" if shell.last_background_pid is None else str(shell.last_background_pid)
         case "#":
             return str(len(shell.arguments))
         case "@" | "*":
@@ -33,10 +40,10 @@ def special(shell: "Shell", name: str) -> str | None:
         case "PWD":
             return shell.cwd
         case _:
-            return _rarely_asked(shell, name)
+            return _rare_parameter(shell, name)
 
 
-def _rarely_asked(shell: "Shell", name: str) -> str | None:
+def _rare_parameter(shell: "Shell", name: str) -> str | None:
     match name:
         case "-":
             return "".join(sorted(letter for letter in shell.options if len(letter) == 1))
@@ -45,30 +52,30 @@ def _rarely_asked(shell: "Shell", name: str) -> str | None:
         case "RANDOM":
             return str(random.randrange(32768))
         case "SECONDS":
-            return str(int(shell.phone.timeline.catch_up() - shell.process.started))
+            return str(int(shell.phone.model_clock.catch_up() - shell.process.started_at))
         case "USER_ID":
             return str(shell.process.uid)
         case _:
             return None
 
 
-async def call_function(shell: "Shell", argv: list[str], streams: Streams) -> int:
-    """Run a function's body with arguments and locals of its own."""
+async def call_function(shell: "Shell", argv: list[str], streams: StdStreams) -> int:
+    """Run a function's body with its own arguments and local variables."""
     if len(shell.locals) >= _CALLS_MAX:
-        raise BadSyntax(f"{argv[0]}: too deeply nested")
+        raise ShellSyntaxError(f"{argv[0]}: too deeply nested")
     outer, shell.arguments = shell.arguments, argv[1:]
     shell.locals.append({})
     try:
         return await shell.run_command(shell.functions[argv[0]], streams)
-    except Return as back:
-        return back.status
+    except FunctionReturn as return_request:
+        return return_request.status
     finally:
         shell.arguments = outer
-        put_back(shell.variables, shell.locals.pop())
+        restore_variables(shell.variables, shell.locals.pop())
 
 
-def put_back(variables: dict[str, str], before: dict[str, str | None]) -> None:
-    """Undo assignments; None is what was not there."""
+def restore_variables(variables: dict[str, str], before: dict[str, str | None]) -> None:
+    """Undo assignments; None means that the variable did not exist."""
     for name, value in before.items():
         if value is None:
             variables.pop(name, None)
@@ -76,22 +83,26 @@ def put_back(variables: dict[str, str], before: dict[str, str | None]) -> None:
             variables[name] = value
 
 
-async def leave(shell: "Shell", status: int, streams: Streams) -> int:
-    """The shell ends: what `trap .. EXIT` asked for comes last."""
+async def run_exit_trap(shell: "Shell", status: int, streams: StdStreams) -> int:
+    """Run the EXIT trap of a shell that ends; return the final status."""
     text = shell.traps.pop("EXIT", "")
     if text:
         shell.status = status
         try:
-            with suppress(LoopJump, Return, BadSyntax):
-                await shell.run_sequence(parse(text), streams)
-        except ShellExit as leaving:
-            return leaving.status
+            with suppress(LoopJump, FunctionReturn, ShellSyntaxError):
+                await shell.run_list(parse(text), streams)
+        except ShellExit as exit_request:
+            return exit_request.status
     return status
 
 
-def only_read(body: Sequence) -> Word | None:
-    """The file of $(< FILE), where that is all there is."""
-    match body.chains:
-        case (Chain(Pipeline((Simple((), (), (Redirect(0, "<", path),)),), False), (), False),):
+def file_substitution(body: CommandList) -> ShellWord | None:
+    """Return the file of $(< FILE) if the substitution is only that."""
+    match body.and_or_lists:
+        case (
+            AndOrList(
+                Pipeline((SimpleCommand((), (), (Redirect(0, "<", path),)),), False), (), False
+            ),
+        ):
             return path
     return None

@@ -1,147 +1,159 @@
-"""The shape of a shell script once it is read: words made of parts, commands made of words."""
+"""The syntax tree of a shell script: words consist of parts, commands of words."""
 
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """Literal characters; quoted ones neither split nor glob."""
+class TextPart:
+    """Literal characters; quoted ones are neither split nor expanded as globs."""
 
     value: str
-    quoted: bool = False
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """$NAME, ${NAME}, ${NAME:-word} and its relatives."""
+class ParameterPart:
+    """$NAME, ${NAME}, ${NAME:-word} and the other operators."""
 
     name: str
-    quoted: bool = False
+    is_quoted: bool = False
     operator: str = ""
-    word: "Word | None" = None
+    word: "ShellWord | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Substitution:
+class SubstitutionPart:
     """$( .. ) or backquotes."""
 
-    body: "Sequence"
-    quoted: bool = False
+    body: "CommandList"
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class ArithmeticPart:
     """$(( .. ))"""
 
-    expression: "Word"
-    quoted: bool = False
+    expression: "ShellWord"
+    is_quoted: bool = False
 
 
-Part = Text | Parameter | Substitution | Arithmetic
+WordPart = TextPart | ParameterPart | SubstitutionPart | ArithmeticPart
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """Parts that stand together without a blank."""
+class ShellWord:
+    """Parts without a blank in between."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[WordPart, ...]
 
     @property
     def literal(self) -> str | None:
-        """The word as plain unquoted text, if it is just that."""
-        if len(self.parts) == 1 and isinstance(self.parts[0], Text) and not self.parts[0].quoted:
+        """The word as plain unquoted text, if it is only that."""
+        if (
+            len(self.parts) == 1
+            and isinstance(self.parts[0], TextPart)
+            and not self.parts[0].is_quoted
+        ):
             return self.parts[0].value
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """N> word, N>> word, N< word, N>& word; N<< has its text for a target"""
+    """N> word, N>> word, N< word, N>& word; the target of N<< is the text of the document."""
 
     descriptor: int
     operator: Literal[">", ">>", "<", ">&", "<<"]
-    target: Word
+    target: ShellWord
 
 
 @dataclass(frozen=True, slots=True)
-class Simple:
+class SimpleCommand:
     """Assignments, then a command with its arguments."""
 
-    assignments: tuple[tuple[str, Word], ...]
-    words: tuple[Word, ...]
+    assignments: tuple[tuple[str, ShellWord], ...]
+    words: tuple[ShellWord, ...]
     redirects: tuple[Redirect, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """{ ..; } in this shell, or ( .. ) in a copy of it."""
+class GroupCommand:
+    """{ ..; } in this shell, or ( .. ) in a subshell."""
 
-    body: "Sequence"
-    copied: bool
+    body: "CommandList"
+    is_subshell: bool
     redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class If:
-    branches: tuple[tuple["Sequence", "Sequence"], ...]
-    otherwise: "Sequence | None"
+class IfCommand:
+    branches: tuple[tuple["CommandList", "CommandList"], ...]
+    otherwise: "CommandList | None"
     redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """while, or until where `stop_on` is true."""
+class LoopCommand:
+    """while, or until if `is_until`."""
 
-    condition: "Sequence"
-    body: "Sequence"
-    stop_on: bool
+    condition: "CommandList"
+    body: "CommandList"
+    is_until: bool
     redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class ForCommand:
     name: str
-    words: tuple[Word, ...]
-    body: "Sequence"
+    words: tuple[ShellWord, ...]
+    body: "CommandList"
     redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    subject: Word
-    branches: tuple[tuple[tuple[Word, ...], "Sequence"], ...]
+class CaseCommand:
+    subject: ShellWord
+    branches: tuple[tuple[tuple[ShellWord, ...], "CommandList"], ...]
     redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """NAME() command: remembered, not run."""
+class FunctionDefinition:
+    """NAME() command: stored, not run."""
 
     name: str
-    body: "Command"
+    body: "ShellCommand"
 
 
-Command = Union[Simple, Group, If, Loop, For, Case, Function]  # noqa: UP007 (quoted members)
+ShellCommand = (
+    SimpleCommand
+    | GroupCommand
+    | IfCommand
+    | LoopCommand
+    | ForCommand
+    | CaseCommand
+    | FunctionDefinition
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    commands: tuple[Command, ...]
-    negated: bool = False
+    commands: tuple[ShellCommand, ...]
+    is_negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class AndOrList:
     """Pipelines joined by && and ||."""
 
     first: Pipeline
     rest: tuple[tuple[Literal["&&", "||"], Pipeline], ...] = ()
-    background: bool = False
+    is_background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
-    """Chains, one after another."""
+class CommandList:
+    """Commands, one after another."""
 
-    chains: tuple[Chain, ...] = field(default=())
+    and_or_lists: tuple[AndOrList, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""Words to fields: parameters, substitutions, splitting and globs, in the shell's order."""
+"""Word expansion: parameters, substitutions, field splitting and globs, in the shell's order."""
 
 import ast
 import operator
@@ -7,9 +7,16 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING
 
-from agent.virtual.shell.call import Streams, decode
-from agent.virtual.shell.grammar import Arithmetic, Parameter, Part, Substitution, Text, Word
-from agent.virtual.shell.reader import BadSyntax
+from agent.virtual.shell.command_call import StdStreams, decode
+from agent.virtual.shell.shell_lexer import ShellSyntaxError
+from agent.virtual.shell.syntax_tree import (
+    ArithmeticPart,
+    ParameterPart,
+    ShellWord,
+    SubstitutionPart,
+    TextPart,
+    WordPart,
+)
 
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
@@ -39,151 +46,163 @@ _COMPARE: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
 }
 
 
-async def fields(shell: "Shell", word: Word, streams: Streams) -> list[str]:
-    """The fields a word becomes: none, one or many."""
+async def expand_fields(shell: "Shell", word: ShellWord, streams: StdStreams) -> list[str]:
+    """Return the fields that a word expands to: none, one or many."""
     literal = word.literal
     if literal is not None and not _GLOB.search(literal) and not literal.startswith("~"):
         return [literal]
-    gathered = _Fields()
+    builder = _FieldBuilder()
     for part in word.parts:
-        if isinstance(part, Parameter) and part.name == "@" and part.quoted:
-            gathered.add_each(shell.arguments)
-        elif part.quoted or isinstance(part, Text):
-            gathered.add(Text(await _value(shell, part, streams), part.quoted))
+        if isinstance(part, ParameterPart) and part.name == "@" and part.is_quoted:
+            builder.add_arguments(shell.arguments)
+        elif part.is_quoted or isinstance(part, TextPart):
+            builder.add(TextPart(await _expand_part(shell, part, streams), part.is_quoted))
         else:
-            value = await _value(shell, part, streams)
-            gathered.add_split(value, shell.variables.get("IFS"))
-    return [name for field in gathered.made for name in _globbed(shell, field)]
+            value = await _expand_part(shell, part, streams)
+            builder.add_split(value, shell.variables.get("IFS"))
+    return [name for field in builder.fields for name in _expand_globs(shell, field)]
 
 
-class _Fields:
-    """Fields in the making; the last one is open until a blank closes it."""
+class _FieldBuilder:
+    """Collects fields; the last one is open until a separator closes it."""
 
     def __init__(self) -> None:
-        self.made: list[list[Text]] = []
-        self._open = False
+        self.fields: list[list[TextPart]] = []
+        self._is_open = False
 
-    def add(self, text: Text) -> None:
-        if not self._open:
-            self.made.append([])
-            self._open = True
-        self.made[-1].append(text)
+    def add(self, text: TextPart) -> None:
+        if not self._is_open:
+            self.fields.append([])
+            self._is_open = True
+        self.fields[-1].append(text)
 
-    def add_each(self, arguments: list[str]) -> None:
-        """ "$@": every argument a field of its own."""
+    def add_arguments(self, arguments: list[str]) -> None:
+        """Add the fields of "$@": one per argument."""
         for index, argument in enumerate(arguments):
-            self._open = self._open and index == 0
-            self.add(Text(argument, quoted=True))
+            self._is_open = self._is_open and index == 0
+            self.add(TextPart(argument, is_quoted=True))
 
-    def add_split(self, value: str, marks: str | None) -> None:
-        """An unquoted value: blanks close fields, or whatever IFS names."""
-        if marks is not None and marks.strip():
-            value = re.sub(f"[{re.escape(marks)}]", " ", value)
-        elif marks == "":
-            self.add(Text(value))
+    def add_split(self, value: str, separators: str | None) -> None:
+        """Add an unquoted value: blanks, or the characters of IFS, separate fields."""
+        if separators is not None and separators.strip():
+            value = re.sub(f"[{re.escape(separators)}]", " ", value)
+        elif separators == "":
+            self.add(TextPart(value))
             return
         if value[:1].isspace():
-            self._open = False
+            self._is_open = False
         for index, piece in enumerate(value.split()):
-            self._open = self._open and index == 0
-            self.add(Text(piece))
+            self._is_open = self._is_open and index == 0
+            self.add(TextPart(piece))
         if value[-1:].isspace():
-            self._open = False
+            self._is_open = False
 
 
-async def single(shell: "Shell", word: Word, streams: Streams) -> str:
-    """A word as one text, as in assignments and redirections."""
-    return "".join([await _value(shell, part, streams) for part in word.parts])
+async def expand_single(shell: "Shell", word: ShellWord, streams: StdStreams) -> str:
+    """Expand a word to one text, as in assignments and redirections."""
+    return "".join([await _expand_part(shell, part, streams) for part in word.parts])
 
 
-async def pattern(shell: "Shell", word: Word, streams: Streams) -> str:
-    """A word as a pattern: quoted characters stand for themselves."""
-    parts = [(await _value(shell, part, streams), part.quoted) for part in word.parts]
-    return "".join(_escape(text) if quoted else text for text, quoted in parts)
+async def expand_pattern(shell: "Shell", word: ShellWord, streams: StdStreams) -> str:
+    """Expand a word to a pattern: quoted characters are literal."""
+    parts = [(await _expand_part(shell, part, streams), part.is_quoted) for part in word.parts]
+    return "".join(_escape_glob(text) if is_quoted else text for text, is_quoted in parts)
 
 
-async def _value(shell: "Shell", part: Part, streams: Streams) -> str:
-    if isinstance(part, Text):
+async def _expand_part(shell: "Shell", part: WordPart, streams: StdStreams) -> str:
+    if isinstance(part, TextPart):
         return part.value
-    if isinstance(part, Parameter):
-        return await _parameter(shell, part, streams)
-    if isinstance(part, Substitution):
-        output = await shell.capture(part.body, streams)
+    if isinstance(part, ParameterPart):
+        return await _expand_parameter(shell, part, streams)
+    if isinstance(part, SubstitutionPart):
+        output = await shell.capture_output(part.body, streams)
         return decode(output).rstrip("\n").replace("\0", "")
-    if isinstance(part, Arithmetic):
-        return str(arithmetic(await single(shell, part.expression, streams), shell.variables))
+    if isinstance(part, ArithmeticPart):
+        return str(
+            evaluate_arithmetic(
+                await expand_single(shell, part.expression, streams), shell.variables
+            )
+        )
     raise AssertionError(part)
 
 
-async def _parameter(shell: "Shell", part: Parameter, streams: Streams) -> str:
-    value = shell.parameter(part.name)
-    kind = part.operator
-    if kind == "length":
+async def _expand_parameter(shell: "Shell", part: ParameterPart, streams: StdStreams) -> str:
+    value = shell.get_parameter(part.name)
+    operator = part.operator
+    if operator == "length":
         return str(len(value or ""))
-    if not kind or part.word is None:
+    if not operator or part.word is None:
         return value or ""
-    if kind in ("#", "##", "%", "%%"):
-        return _trimmed(value or "", await pattern(shell, part.word, streams), kind)
-    if kind in ("/", "//", ":"):
-        return _changed(value or "", await single(shell, part.word, streams), kind, shell)
-    missing = value is None or (kind.startswith(":") and not value)
-    if kind.endswith("+"):
-        return "" if missing else await single(shell, part.word, streams)
-    if not missing:
+    if operator in ("#", "##", "%", "%%"):
+        return _trim_pattern(value or "", await expand_pattern(shell, part.word, streams), operator)
+    if operator in ("/", "//", ":"):
+        return _replace_or_slice(
+            value or "", await expand_single(shell, part.word, streams), operator, shell
+        )
+    is_missing = value is None or (operator.startswith(":") and not value)
+    if operator.endswith("+"):
+        return "" if is_missing else await expand_single(shell, part.word, streams)
+    if not is_missing:
         return value or ""
-    word = await single(shell, part.word, streams)
-    if kind.endswith("="):
+    word = await expand_single(shell, part.word, streams)
+    if operator.endswith("="):
         shell.variables[part.name] = word
-    if kind.endswith("?"):
-        raise BadSyntax(f"{part.name}: {word or 'parameter null or not set'}")
+    if operator.endswith("?"):
+        raise ShellSyntaxError(f"{part.name}: {word or 'parameter null or not set'}")
     return word
 
 
-def _trimmed(value: str, shape: str, kind: str) -> str:
-    cuts = range(len(value) + 1)
-    if kind.startswith("#"):
-        ends = [cut for cut in cuts if fnmatchcase(value[:cut], shape)]
-        return value[(min if kind == "#" else max)(ends) :] if ends else value
-    starts = [cut for cut in cuts if fnmatchcase(value[cut:], shape)]
-    return value[: (max if kind == "%" else min)(starts)] if starts else value
+def _trim_pattern(value: str, pattern: str, operator: str) -> str:
+    positions = range(len(value) + 1)
+    if operator.startswith("#"):
+        ends = [position for position in positions if fnmatchcase(value[:position], pattern)]
+        return value[(min if operator == "#" else max)(ends) :] if ends else value
+    starts = [position for position in positions if fnmatchcase(value[position:], pattern)]
+    return value[: (max if operator == "%" else min)(starts)] if starts else value
 
 
-def _changed(value: str, word: str, kind: str, shell: "Shell") -> str:
-    """${x/shape/text}, ${x//shape/text} and ${x:start:length}."""
-    if kind == ":":
+def _replace_or_slice(value: str, word: str, operator: str, shell: "Shell") -> str:
+    """Evaluate ${x/pattern/text}, ${x//pattern/text} and ${x:start:length}."""
+    if operator == ":":
         start_text, cut, length_text = word.partition(":")
-        start = arithmetic(start_text, shell.variables)
+        start = evaluate_arithmetic(start_text, shell.variables)
         start = max(len(value) + start, 0) if start < 0 else start
-        length = arithmetic(length_text, shell.variables) if cut else len(value)
+        length = evaluate_arithmetic(length_text, shell.variables) if cut else len(value)
         return value[start : start + length] if length >= 0 else value[start:length]
-    shape, _, text = word.partition("/")
-    wanted = re.compile(translate(shape).removesuffix(r"\Z"))
-    return wanted.sub(lambda _: text, value, count=0 if kind == "//" else 1) if shape else value
+    pattern, _, text = word.partition("/")
+    regex = re.compile(translate(pattern).removesuffix(r"\Z"))
+    return (
+        regex.sub(lambda _: text, value, count=0 if operator == "//" else 1) if pattern else value
+    )
 
 
-def _globbed(shell: "Shell", field: list[Text]) -> list[str]:
+def _expand_globs(shell: "Shell", field: list[TextPart]) -> list[str]:
     text = "".join(part.value for part in field)
-    if not any(_GLOB.search(part.value) and not part.quoted for part in field):
-        if text.startswith("~") and not field[0].quoted:
+    if not any(_GLOB.search(part.value) and not part.is_quoted for part in field):
+        if text.startswith("~") and not field[0].is_quoted:
             return [shell.variables.get("HOME", "/") + text[1:]]
         return [text]
-    shape = "".join(_escape(part.value) if part.quoted else part.value for part in field)
-    return shell.phone.tree.match(shape, shell.process.uid, shell.cwd) or [text]
+    pattern = "".join(_escape_glob(part.value) if part.is_quoted else part.value for part in field)
+    return shell.phone.tree.expand_glob(pattern, shell.process.uid, shell.cwd) or [text]
 
 
-def _escape(text: str) -> str:
-    return _GLOB.sub(lambda mark: f"[{mark[0]}]", text)
+def _escape_glob(text: str) -> str:
+    return _GLOB.sub(lambda match: f"[{match[0]}]", text)
 
 
-def arithmetic(expression: str, variables: dict[str, str]) -> int:
-    """Evaluate $(( .. )): whole numbers, variables, the usual operators."""
+def evaluate_arithmetic(expression: str, variables: dict[str, str]) -> int:
+    """Evaluate $(( .. )): integers, variables and the usual operators."""
 
     def lookup(match: re.Match[str]) -> str:
         if match[1] is None:
             return match[0]
         value = variables.get(match[1], "").strip() or "0"
-        found = re.fullmatch(r"(-?)(0[xX][0-9a-fA-F]+|\d+)", value)
-        return f"({int(found[1] + found[2], 16 if 'x' in value.lower() else 10)})" if found else "0"
+        literal = re.fullmatch(r"(-?)(0[xX][0-9a-fA-F]+|\d+)", value)
+        return (
+            f"({int(literal[1] + literal[2], 16 if 'x' in value.lower() else 10)})"
+            if literal
+            else "0"
+        )
 
     numeric = _NAME.sub(lookup, expression).strip() or "0"
     numeric = re.sub(r"\b0+(?=\d)", "", numeric)
@@ -193,7 +212,7 @@ def arithmetic(expression: str, variables: dict[str, str]) -> int:
     try:
         return _evaluate(ast.parse(python, mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, KeyError) as error:
-        raise BadSyntax(f"{expression}: bad arithmetic") from error
+        raise ShellSyntaxError(f"{expression}: bad arithmetic") from error
 
 
 def _evaluate(node: ast.expr) -> int:

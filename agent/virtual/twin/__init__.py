@@ -1,1 +1,1 @@
-"""The twin: what a virtual phone would say, and how far that is from what was measured."""
+"""The twin: what a virtual phone would measure, and how far that is from measurements."""

@@ -1,6 +1,6 @@
-"""Calibration: fit a phone to what was measured on it, say how well, and write it down if told.
+"""Calibration: fits a phone to measurements, reports the errors, and writes the result if asked to.
 
-The error that is written is the leave-one-out one: what the model misses where it was not shown.
+The error that is written is the leave-one-out error: that of rows which the fit has not seen.
 """
 
 import re
@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agent.virtual.engines import Engine, engine_path, load_engine
-from agent.virtual.profiles import Profile, load_profile, profile_path
+from agent.virtual.engines import EngineModel, engine_path, load_engine
+from agent.virtual.profiles import PhoneProfile, load_profile, profile_path
 from agent.virtual.twin.fit_gemm import fit_gemm
-from agent.virtual.twin.fit_heat import fit_heat, room_for
+from agent.virtual.twin.fit_heat import fit_heat, with_rest_temperature
 from agent.virtual.twin.fit_memory import fit_memory
 from agent.virtual.twin.fit_power import fit_power
+from agent.virtual.twin.fit_result import FitResult
 from agent.virtual.twin.fit_time import fit_time, with_values
-from agent.virtual.twin.measured import measured_on
-from agent.virtual.twin.report import Fit
+from agent.virtual.twin.measurements import load_measurements
 
-_BLOCK = "\n# What `farm virtual calibrate --write` found."
+_BLOCK_HEADING = "\n# Written by `farm virtual calibrate --write`."
 _FAMILIES = ("time", "energy", "heat", "clock")
 
 
-def calibrate(profile_id: str) -> list[Fit]:
-    """Fit everything that was measured on one phone."""
+def calibrate(profile_id: str) -> list[FitResult]:
+    """Fit every quantity that was measured on one phone."""
     profile = load_profile(profile_id)
-    measured = measured_on(profile_id)
-    fits: list[Fit] = []
+    measured = load_measurements(profile_id)
+    fits: list[FitResult] = []
     if measured.step:
         fits += _fit_training(profile, load_engine("mnn"))
     if measured.battery_c:
@@ -36,59 +36,69 @@ def calibrate(profile_id: str) -> list[Fit]:
     return fits
 
 
-def _fit_training(profile: Profile, engine: Engine) -> list[Fit]:
-    """Time first: how hard the cores work decides what they draw."""
-    measured = measured_on(profile.id)
+def _fit_training(profile: PhoneProfile, engine: EngineModel) -> list[FitResult]:
+    """Fit times first: power depends on how busy the cores are."""
+    measured = load_measurements(profile.id)
     fits = fit_time(profile, engine, measured)
-    found = {**fits[0].values, **{f"engine.{key}": v for key, v in fits[0].engine.items()}}
-    timed, fitted_engine = with_values(profile, engine, found)
-    power = fit_power(timed, fitted_engine, measured)
+    values = {**fits[0].values, **{f"engine.{key}": v for key, v in fits[0].engine.items()}}
+    timed_profile, fitted_engine = with_values(profile, engine, values)
+    power = fit_power(timed_profile, fitted_engine, measured)
     if measured.rest_c is not None:
-        resting = room_for(timed, measured.rest_c).fitted
-        power[0] = replace(power[0], room_c=resting.room_c if resting else None)
+        fitted_room = with_rest_temperature(timed_profile, measured.rest_c).fitted
+        power[0] = replace(power[0], room_c=fitted_room.room_c if fitted_room else None)
     return [*fits, *power, fit_memory(fitted_engine, measured)]
 
 
-def lines_of(fits: Sequence[Fit]) -> list[str]:
-    """The table that a person reads."""
+def format_fits(fits: Sequence[FitResult]) -> list[str]:
+    """Return the table for people."""
     lines = [f"{'quantity':<20} {'rows':>4} {'fit error':>10}  left out"]
     for fit in fits:
-        left = ", ".join(f"{_error(fit, e)} by {what}" for what, e in fit.left_out.items())
-        error = _error(fit, fit.fit_error)
-        lines.append(f"{fit.quantity:<20} {fit.rows:>4} {error:>10}  {left or 'nothing left out'}")
+        left_out = [
+            f"{_format_error(fit, error)} by {group}" for group, error in fit.left_out.items()
+        ]
+        lines.append(
+            f"{fit.quantity:<20} {fit.rows:>4} {_format_error(fit, fit.fit_error):>10}  "
+            f"{', '.join(left_out) or 'nothing left out'}"
+        )
     return lines
 
 
-def write_down(profile_id: str, fits: Sequence[Fit]) -> list[Path]:
-    """Put what was found into the profile's fitted block and into the engine's file."""
+def write_fits(profile_id: str, fits: Sequence[FitResult]) -> list[Path]:
+    """Write the values into the profile's fitted block and into the engine's file."""
     path = profile_path(profile_id)
-    text = path.read_text(encoding="utf-8").partition(_BLOCK)[0].rstrip() + "\n"
-    path.write_text(text + _block_of(profile_id, fits), encoding="utf-8")
-    habits = {key: value for fit in fits for key, value in fit.engine.items()}
-    if not habits:
+    text = path.read_text(encoding="utf-8").partition(_BLOCK_HEADING)[0].rstrip() + "\n"
+    path.write_text(text + _fitted_block(profile_id, fits), encoding="utf-8")
+    engine_values = {key: value for fit in fits for key, value in fit.engine.items()}
+    if not engine_values:
         return [path]
     engine = engine_path("mnn")
-    engine.write_text(_with_habits(engine.read_text(encoding="utf-8"), habits), encoding="utf-8")
+    engine.write_text(
+        _with_engine_values(engine.read_text(encoding="utf-8"), engine_values), encoding="utf-8"
+    )
     return [path, engine]
 
 
-def error_rel(fit: Fit, rise: float = 11.8) -> float | None:
-    """The leave-one-out error as a share; of a temperature, of the rise that was measured."""
+def relative_error(fit: FitResult, rise: float = 11.8) -> float | None:
+    """Return the leave-one-out error as a share; of a temperature, of the measured rise."""
     worst = fit.worst_left_out
     if worst is None:
         return None
     return worst / rise if fit.unit == "K" else worst
 
 
-def _block_of(profile_id: str, fits: Sequence[Fit]) -> str:
+def _fitted_block(profile_id: str, fits: Sequence[FitResult]) -> str:
     rooms = [fit.room_c for fit in fits if fit.room_c is not None]
     values = {path: value for fit in fits for path, value in fit.values.items()}
-    lines = [_BLOCK, "[fitted]", f'measured_at = "agent/virtual/twin/measured/{profile_id}.toml"']
+    lines = [
+        _BLOCK_HEADING,
+        "[fitted]",
+        f'measurements_file = "agent/virtual/twin/measurements/{profile_id}.toml"',
+    ]
     if rooms:
         lines.append(f"room_c = {rooms[0]:.2f}")
     lines += ["", "[fitted.error_rel]"]
     for fit in fits:
-        share = error_rel(fit)
+        share = relative_error(fit)
         if fit.family in _FAMILIES and share is not None:
             lines.append(f"{fit.family} = {share:.3f}")
     lines += ["", "[fitted.values]"]
@@ -96,13 +106,13 @@ def _block_of(profile_id: str, fits: Sequence[Fit]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_habits(text: str, habits: dict[str, float]) -> str:
-    for path, value in habits.items():
+def _with_engine_values(text: str, engine_values: dict[str, float]) -> str:
+    for path, value in engine_values.items():
         name = path.rpartition(".")[2]
         start = rf"(\b{name} = )" if "." in path else rf"(?m)(^{name} = )"
         text = re.sub(start + r"[\d.]+", rf"\g<1>{value:.5g}", text, count=1)
     return text
 
 
-def _error(fit: Fit, error: float) -> str:
+def _format_error(fit: FitResult, error: float) -> str:
     return f"{error:.2f} K" if fit.unit == "K" else f"{error:.1%}"

@@ -1,26 +1,38 @@
-"""`farm virtual predict`, `farm virtual foresee` and `farm virtual calibrate`."""
+"""`farm virtual predict`, `calibrate` and `estimate-durations`: questions to the physical model."""
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from agent.virtual.twin.predict import Prediction
 
 
 @click.command(name="predict")
 @click.argument("phone")
-@click.option("--workload", required=True, help="As `farm workloads` lists them.")
-@click.option("--batch", type=click.IntRange(1), help="Samples a step.")
-@click.option("--cores", default="big4", show_default=True, help="big1..4, little1..4, all8.")
-@click.option("--freq", help="kHz, high, mid or low; the default governor where absent.")
+@click.option("--workload", required=True, help="Workload, see 'farm workload list'.")
+@click.option("--batch", type=click.IntRange(1), help="Samples per step.")
+@click.option(
+    "--cores", default="big4", show_default=True, help="Core set: big1..4, little1..4, all8."
+)
+@click.option("--freq", help="Clock: kHz, high, mid or low. Default: the governor's.")
 @click.option(
     "--minutes",
     default=0.0,
     show_default=True,
     type=click.FloatRange(0, 600),
-    help="Minutes of sustained work before temperature and clock are told.",
+    help="Minutes of sustained work before temperatures and clock are reported.",
 )
-@click.option("--backend", default="cpu", show_default=True, type=click.Choice(["cpu", "opencl"]))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option(
+    "--backend",
+    default="cpu",
+    show_default=True,
+    type=click.Choice(["cpu", "opencl"]),
+    help="Processor that computes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     phone: str,
     workload: str,
@@ -31,72 +43,94 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
     backend: str,
     as_json: bool,
 ) -> None:
-    """Say what PHONE would measure in a condition, without running it."""
-    from agent.virtual.profiles import profile_ids
-    from agent.virtual.twin.predict import Asked, predict
+    """Predict what PHONE would measure.
 
-    if phone not in profile_ids():
-        raise click.UsageError(f"no profile '{phone}'; there are {', '.join(profile_ids())}")
+    The prediction comes from the physical model; nothing is run.
+
+    \b
+    Examples:
+      farm virtual predict meizu-16t --workload emdl-alexnet --batch 16
+      farm virtual predict oneplus-6 --workload mlp-2 --backend opencl --minutes 10 --json
+    """
+    from agent.virtual.phone_specs import check_profile
+    from agent.virtual.twin.predict import PredictionQuery, predict
+
     try:
-        said = predict(phone, Asked(workload, batch, cores, freq, minutes, backend))
-    except Exception as error:
-        if type(error).__name__ not in ("Refused", "UnknownCondition"):
-            raise
+        query = PredictionQuery(workload, batch, cores, freq, minutes, backend)
+        prediction = predict(check_profile(phone), query)
+    except ValueError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
-        click.echo(json.dumps(said.as_json()))
-        return
+        click.echo(json.dumps(prediction.as_json()))
+    else:
+        _print_prediction(prediction)
+
+
+def _print_prediction(prediction: "Prediction") -> None:
     click.echo(
-        f"{said.step_ms:.4g} ms a step, {said.power_w:.2f} W ({said.power_basis}), "
-        f"{said.energy_j_per_step:.4g} J a step, {said.peak_mb:.0f} MB ({said.memory}); "
-        f"after {minutes:g} min: battery {said.temp_c:.1f} °C, big cores {said.big_khz} kHz, "
-        f"{said.sustained_step_ms:.4g} ms a step"
+        f"{prediction.step_ms:.4g} ms per step, {prediction.power_w:.2f} W "
+        f"({prediction.power_basis}), {prediction.energy_j_per_step:.4g} J per step, "
+        f"{prediction.peak_mb:.0f} MB ({prediction.memory_outcome}); "
+        f"after {prediction.minutes:g} min: battery {prediction.temp_c:.1f} °C, "
+        f"big cores {prediction.big_khz} kHz, {prediction.sustained_step_ms:.4g} ms per step"
     )
-    for family, source in said.provenance.items():
-        error_rel = f", error {source['error_rel']:.0%}" if "error_rel" in source else ""
-        click.echo(f"  {family}: simulated, {source['model']}{error_rel}")
+    for family, provenance in prediction.provenance.items():
+        error = f", error {provenance['error_rel']:.0%}" if "error_rel" in provenance else ""
+        click.echo(f"  {family}: simulated, {provenance['model']}{error}")
 
 
-@click.command(name="foresee")
-def foresee_command() -> None:
-    """Say how long runs would take, in the phone's time.
+@click.command(name="estimate-durations", hidden=True)
+def estimate_durations_command() -> None:
+    """Estimate how long runs take, in seconds of the phone's clock.
 
-    On stdin a JSON list of {"model", "runs"}; on stdout for each a list of [measuring, cooling],
-    with null for a run that the twin cannot make sense of.
+    Reads a JSON list of {"model", "runs"} from stdin. Prints, for each model, a list of
+    [measuring, cooling] per run, or null for a run that the phone does not support.
+
+    \b
+    Example:
+      farm virtual estimate-durations < runs.json
     """
-    from agent.virtual.twin.foresee import Wanted, foresee, profile_of
+    from agent.virtual.twin.durations import RunSpec, estimate_duration, profile_for_model
 
     try:
-        asked = [
-            (phone["model"], [Wanted(**run) for run in phone["runs"]])
-            for phone in json.load(sys.stdin)
+        runs_by_model = [
+            (entry["model"], [RunSpec(**run) for run in entry["runs"]])
+            for entry in json.load(sys.stdin)
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise click.UsageError(f"stdin is not the question it should be: {error}") from error
+        raise click.UsageError(f"stdin is not a list of models and runs: {error}") from error
     answers = []
-    for model, runs in asked:
-        profile = profile_of(model)
-        found = [foresee(profile, run) if profile else None for run in runs]
-        answers.append([[each.measured_s, each.cooled_s] if each else None for each in found])
+    for model, runs in runs_by_model:
+        profile = profile_for_model(model)
+        durations = [estimate_duration(profile, run) if profile else None for run in runs]
+        answers.append([[d.measured_s, d.cooled_s] if d else None for d in durations])
     click.echo(json.dumps(answers))
 
 
 @click.command(name="calibrate")
 @click.argument("phones", nargs=-1, metavar="[PHONE]...")
-@click.option("--write", is_flag=True, help="Put what was found into the profile.")
+@click.option("--write", is_flag=True, help="Write the fitted values to the profile.")
 def calibrate_command(phones: tuple[str, ...], write: bool) -> None:
-    """Fit phones to what was measured; print the errors of the fit and of what it was not shown."""
-    from agent.virtual.twin.calibrate import calibrate, lines_of, write_down
-    from agent.virtual.twin.measured import measured_ids
+    """Fit phones to measurements.
 
-    unknown = [name for name in phones if name not in measured_ids()]
+    Prints the error of the fit, and its error on rows that were left out.
+
+    \b
+    Examples:
+      farm virtual calibrate samsung-s8-plus
+      farm virtual calibrate --write
+    """
+    from agent.virtual.twin.calibrate import calibrate, format_fits, write_fits
+    from agent.virtual.twin.measurements import measured_profile_ids
+
+    unknown = [name for name in phones if name not in measured_profile_ids()]
     if unknown:
-        known = ", ".join(measured_ids())
-        raise click.UsageError(f"nothing was measured on '{unknown[0]}'; there are {known}")
-    for name in phones or measured_ids():
+        known = ", ".join(measured_profile_ids())
+        raise click.UsageError(f"no measurements of '{unknown[0]}'; use one of {known}")
+    for name in phones or measured_profile_ids():
         fits = calibrate(name)
         click.echo(name)
-        for line in lines_of(fits):
+        for line in format_fits(fits):
             click.echo(f"  {line}")
-        for path in write_down(name, fits) if write else ():
+        for path in write_fits(name, fits) if write else ():
             click.echo(f"  written to {path.name}")

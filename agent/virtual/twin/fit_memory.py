@@ -1,53 +1,57 @@
-"""Peak memory: a process, some copies of the parameters, some of what backward needs."""
+"""Fits peak memory: the process, copies of the parameters and of the operations' outputs."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agent.virtual.engines import Engine
-from agent.virtual.physics.memory import needs_kb
-from agent.virtual.twin.bench import job_named
-from agent.virtual.twin.measured import Measured, MemoryRow
-from agent.virtual.twin.report import Fit, leave_out, mean_error
-from agent.virtual.twin.solve import Array, Prior, Values, solve
+from agent.virtual.engines import EngineModel
+from agent.virtual.physics.memory_pressure import peak_memory_kb
+from agent.virtual.twin.fit_result import FitResult, leave_out, mean_error
+from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
+from agent.virtual.twin.measurements import MemoryRow, PhoneMeasurements
+from agent.virtual.twin.offline_model import bind_workload
 
 PRIORS = {
     "memory_base_mb": Prior(60.0, 0.4),
     "parameter_copies": Prior(1.8, 0.5),
-    "written_copies": Prior(3.0, 0.6),
-    "columns_mb_per_gflop": Prior(5.0, 0.8),
+    "output_copies": Prior(3.0, 0.6),
+    "im2col_mb_per_gflop": Prior(5.0, 0.8),
 }
 _SPREAD = 0.08
 
 
-def peak_mb(engine: Engine, row: MemoryRow) -> float:
-    job = job_named(row.workload, row.batch)
-    return needs_kb(engine, job.ops, job.parameter_bytes, job.activation_bytes) / 1024
+def peak_mb(engine: EngineModel, row: MemoryRow) -> float:
+    step = bind_workload(row.workload, row.batch)
+    return peak_memory_kb(engine, step.ops, step.parameter_bytes, step.activation_bytes) / 1024
 
 
-def fit_memory(engine: Engine, measured: Measured) -> Fit:
-    """Fit all rows at once; then without each model."""
+def fit_memory(engine: EngineModel, measured: PhoneMeasurements) -> FitResult:
+    """Fit all rows at once; then once without each model."""
     rows = measured.memory
 
-    def solved(kept: Sequence[MemoryRow]) -> Values:
+    def fit_rows(fitted_rows: Sequence[MemoryRow]) -> Values:
         def residuals(values: Values) -> Array:
-            tried = engine.model_copy(update=values)
-            ratios = [peak_mb(tried, row) / row.peak_mb for row in kept]
+            candidate = engine.model_copy(update=values)
+            ratios = [peak_mb(candidate, row) / row.peak_mb for row in fitted_rows]
             return np.asarray(np.log(np.array(ratios)) / _SPREAD)
 
-        return solve(residuals, PRIORS)
+        return solve_least_squares(residuals, PRIORS)
 
-    def without(kept: Sequence[MemoryRow]) -> Callable[[MemoryRow], float]:
-        fitted = engine.model_copy(update=solved(kept))
+    def predictor_without(fitted_rows: Sequence[MemoryRow]) -> Callable[[MemoryRow], float]:
+        fitted = engine.model_copy(update=fit_rows(fitted_rows))
         return lambda row: peak_mb(fitted, row)
 
-    values = solved(rows)
+    values = fit_rows(rows)
     best = engine.model_copy(update=values)
-    return Fit(
+    return FitResult(
         "peak memory",
         "memory",
         len(rows),
         mean_error([peak_mb(best, row) for row in rows], [row.peak_mb for row in rows]),
-        {"model": leave_out(rows, lambda row: row.workload, without, lambda row: row.peak_mb)},
+        {
+            "model": leave_out(
+                rows, lambda row: row.workload, predictor_without, lambda row: row.peak_mb
+            )
+        },
         engine=values,
     )

@@ -1,17 +1,17 @@
-"""Power of the Meizu 16T: the whole phone under schedutil, and above idle by core set."""
+"""Fits the power of the Meizu 16T: the whole phone under schedutil, and above idle by core set."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agent.virtual.engines import Engine
-from agent.virtual.profiles import Profile
-from agent.virtual.twin.bench import Bench, job_named
-from agent.virtual.twin.measured import CoreSetRow, Measured, PowerRow
-from agent.virtual.twin.report import Fit, leave_out, mean_error
-from agent.virtual.twin.solve import Array, Prior, Values, solve
+from agent.virtual.engines import EngineModel
+from agent.virtual.profiles import PhoneProfile
+from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
+from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
+from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, PowerRow
+from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 
-# Believed before: the device tree's coefficients within a factor, voltages of a 7 nm phone.
+# Priors: the coefficients of the device tree within a factor, voltages of a 7 nm phone.
 PRIORS = {
     "heat.vector_factor": Prior(0.8, 0.5),
     "heat.stalled_share": Prior(0.55, 0.4),
@@ -29,89 +29,80 @@ _SPREAD = 0.08
 _SETTLE_S = 10.0  # the die is warm, the body is not
 
 
-def whole_w(profile: Profile, engine: Engine, rows: Sequence[PowerRow]) -> list[float]:
-    """The phone's power in each row, a while into the phase."""
+def whole_phone_w(
+    profile: PhoneProfile, engine: EngineModel, rows: Sequence[PowerRow]
+) -> list[float]:
+    """Return the phone's power in each row, some seconds into the phase."""
     return [
-        working(Bench(profile, job_named(row.workload, row.batch), engine=engine)).soc.system_w()
+        warm_up_die(
+            OfflineModel(profile, bind_workload(row.workload, row.batch), engine=engine)
+        ).soc.system_w()
         for row in rows
     ]
 
 
-def above_idle_w(profile: Profile, engine: Engine, rows: Sequence[CoreSetRow]) -> list[float]:
-    job = job_named("emdl-cpuconf")
-    benches = [working(Bench(profile, job, row.cores, row.freq, engine)) for row in rows]
-    return [bench.soc.system_w() - bench.idle_w for bench in benches]
+def above_idle_w(
+    profile: PhoneProfile, engine: EngineModel, rows: Sequence[CoreSetRow]
+) -> list[float]:
+    step = bind_workload("emdl-cpuconf")
+    models = [warm_up_die(OfflineModel(profile, step, row.cores, row.freq, engine)) for row in rows]
+    return [model.soc.system_w() - model.idle_w for model in models]
 
 
-def working(bench: Bench) -> Bench:
-    """A bench whose die has had time to warm."""
-    bench.advance(_SETTLE_S)
-    return bench
+def warm_up_die(model: OfflineModel) -> OfflineModel:
+    """Advance the model until the die is warm."""
+    model.advance(_SETTLE_S)
+    return model
 
 
-def fit_power(profile: Profile, engine: Engine, measured: Measured) -> list[Fit]:
-    """Fit all rows at once; then without each row."""
-    profile = profile.model_copy(update={"throttle": ()})  # phases too short for any trip
+def fit_power(
+    profile: PhoneProfile, engine: EngineModel, measured: PhoneMeasurements
+) -> list[FitResult]:
+    """Fit all rows at once; then once without each row."""
+    profile = profile.model_copy(update={"throttle": ()})  # the phases are too short for any trip
 
-    def solved(whole: Sequence[PowerRow], sets: Sequence[CoreSetRow]) -> Profile:
-        found = solve(_Residuals(profile, engine, whole, sets), PRIORS)
-        return profile.with_values(found)
+    def fit_rows(whole: Sequence[PowerRow], sets: Sequence[CoreSetRow]) -> PhoneProfile:
+        values = solve_least_squares(_PowerResiduals(profile, engine, whole, sets), PRIORS)
+        return profile.with_values(values)
 
-    def without_whole(rows: Sequence[PowerRow]) -> Callable[[PowerRow], float]:
-        fitted = solved(rows, measured.core_set)
-        return lambda row: whole_w(fitted, engine, [row])[0]
+    def predictor_of_whole(rows: Sequence[PowerRow]) -> Callable[[PowerRow], float]:
+        fitted = fit_rows(rows, measured.core_set)
+        return lambda row: whole_phone_w(fitted, engine, [row])[0]
 
-    def without_sets(rows: Sequence[CoreSetRow]) -> Callable[[CoreSetRow], float]:
-        fitted = solved(measured.power, rows)
+    def predictor_of_sets(rows: Sequence[CoreSetRow]) -> Callable[[CoreSetRow], float]:
+        fitted = fit_rows(measured.power, rows)
         return lambda row: above_idle_w(fitted, engine, [row])[0]
 
-    values = solve(_Residuals(profile, engine, measured.power, measured.core_set), PRIORS)
+    whole, sets = measured.power, measured.core_set
+    values = solve_least_squares(_PowerResiduals(profile, engine, whole, sets), PRIORS)
     best = profile.with_values(values)
+    whole_error = mean_error(whole_phone_w(best, engine, whole), [row.power_w for row in whole])
+    sets_error = mean_error(above_idle_w(best, engine, sets), [row.power_w for row in sets])
+    whole_left_out = leave_out_each(
+        whole,
+        {"model": lambda row: row.workload, "batch": lambda row: row.batch},
+        predictor_of_whole,
+        lambda row: row.power_w,
+    )
+    sets_left_out = leave_out_each(
+        sets,
+        {"core set": lambda row: (row.cores, row.freq)},
+        predictor_of_sets,
+        lambda row: row.power_w,
+    )
     return [
-        Fit(
-            "power",
-            "energy",
-            len(measured.power),
-            mean_error(
-                whole_w(best, engine, measured.power), [row.power_w for row in measured.power]
-            ),
-            {
-                "model": leave_out(
-                    measured.power, lambda row: row.workload, without_whole, lambda r: r.power_w
-                ),
-                "batch": leave_out(
-                    measured.power, lambda row: row.batch, without_whole, lambda r: r.power_w
-                ),
-            },
-            values=values,
-        ),
-        Fit(
-            "power by core set",
-            "core sets",
-            len(measured.core_set),
-            mean_error(
-                above_idle_w(best, engine, measured.core_set),
-                [row.power_w for row in measured.core_set],
-            ),
-            {
-                "core set": leave_out(
-                    measured.core_set,
-                    lambda r: (r.cores, r.freq),
-                    without_sets,
-                    lambda r: r.power_w,
-                )
-            },
-        ),
+        FitResult("power", "energy", len(whole), whole_error, whole_left_out, values=values),
+        FitResult("power by core set", "core sets", len(sets), sets_error, sets_left_out),
     ]
 
 
-class _Residuals:
-    """How far a set of values is from the rows, in standard deviations."""
+class _PowerResiduals:
+    """Differences between model and rows, in standard deviations."""
 
     def __init__(
         self,
-        profile: Profile,
-        engine: Engine,
+        profile: PhoneProfile,
+        engine: EngineModel,
         whole: Sequence[PowerRow],
         sets: Sequence[CoreSetRow],
     ) -> None:
@@ -119,9 +110,11 @@ class _Residuals:
         self._whole, self._sets = whole, sets
 
     def __call__(self, values: Values) -> Array:
-        tried = self._profile.with_values(values)
-        said = whole_w(tried, self._engine, self._whole)
-        said += above_idle_w(tried, self._engine, self._sets)
-        seen = [row.power_w for row in self._whole] + [row.power_w for row in self._sets]
+        candidate = self._profile.with_values(values)
+        predicted = whole_phone_w(candidate, self._engine, self._whole)
+        predicted += above_idle_w(candidate, self._engine, self._sets)
+        measured = [row.power_w for row in self._whole] + [row.power_w for row in self._sets]
         weights = [1.0] * len(self._whole) + [row.weight for row in self._sets]
-        return np.asarray(np.array(weights) * np.log(np.array(said) / np.array(seen)) / _SPREAD)
+        return np.asarray(
+            np.array(weights) * np.log(np.array(predicted) / np.array(measured)) / _SPREAD
+        )

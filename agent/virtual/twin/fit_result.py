@@ -1,6 +1,6 @@
-"""What a fit found, how well it fits, and how well it says what it was not shown."""
+"""The result of a fit: its values, its error, and its error on rows that were left out."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -10,16 +10,16 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """One fitted quantity; errors are means of absolute relative errors, temperatures in kelvin."""
+class FitResult:
+    """One fitted quantity; errors are mean absolute relative errors, for temperatures in kelvin."""
 
     quantity: str
     family: str  # of metrics, or "memory"
     rows: int
     fit_error: float
-    left_out: dict[str, float]  # by what was left out
+    left_out: dict[str, float]  # error by what was left out
     unit: str = ""
-    values: dict[str, float] = field(default_factory=dict)  # of the profile
+    values: dict[str, float] = field(default_factory=dict)  # of the profile, by path
     engine: dict[str, float] = field(default_factory=dict)
     room_c: float | None = None
 
@@ -28,9 +28,9 @@ class Fit:
         return max(self.left_out.values(), default=None)
 
 
-def mean_error(said: Sequence[float], seen: Sequence[float]) -> float:
-    """Mean of absolute relative errors."""
-    ratios = np.array(said) / np.array(seen) - 1.0
+def mean_error(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Return the mean of the absolute relative errors."""
+    ratios = np.array(predicted) / np.array(measured) - 1.0
     return float(np.mean(np.abs(ratios)))
 
 
@@ -38,15 +38,25 @@ def leave_out(
     rows: Sequence[Row],
     key: Callable[[Row], Hashable],
     refit: Callable[[Sequence[Row]], Callable[[Row], float]],
-    seen: Callable[[Row], float],
+    measured_value: Callable[[Row], float],
 ) -> float:
-    """Fit without each group in turn and predict it; the mean error over all rows."""
-    said: list[float] = []
-    real: list[float] = []
+    """Fit without each group in turn and predict it; return the mean error over all rows."""
+    predicted: list[float] = []
+    measured: list[float] = []
     for group in sorted({key(row) for row in rows}, key=str):
         predict = refit([row for row in rows if key(row) != group])
         for row in rows:
             if key(row) == group:
-                said.append(predict(row))
-                real.append(seen(row))
-    return mean_error(said, real)
+                predicted.append(predict(row))
+                measured.append(measured_value(row))
+    return mean_error(predicted, measured)
+
+
+def leave_out_each(
+    rows: Sequence[Row],
+    keys: Mapping[str, Callable[[Row], Hashable]],
+    refit: Callable[[Sequence[Row]], Callable[[Row], float]],
+    measured_value: Callable[[Row], float],
+) -> dict[str, float]:
+    """Return the leave-one-out error for several ways to group the rows, by name."""
+    return {name: leave_out(rows, key, refit, measured_value) for name, key in keys.items()}

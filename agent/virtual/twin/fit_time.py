@@ -1,20 +1,23 @@
-"""Step times of the Meizu 16T: one engine and one memory system for all models and core sets."""
+"""Fits the step times of the Meizu 16T: one engine and one memory system for all models and core
+sets.
+"""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from agent.virtual.engines import Engine
-from agent.virtual.physics.roofline import OpTable, StepCost, step_cost
-from agent.virtual.profiles import Profile
-from agent.virtual.twin.bench import Bench, job_named
-from agent.virtual.twin.measured import CoreSetRow, Measured, StepRow
-from agent.virtual.twin.report import Fit, leave_out, mean_error
-from agent.virtual.twin.solve import Array, Prior, Values, solve
+from agent.virtual.engines import EngineModel
+from agent.virtual.physics.step_timing import OpTable, StepTiming, time_step
+from agent.virtual.profiles import PhoneProfile
+from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
+from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
+from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, StepRow
+from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 
-_JOB = "emdl-cpuconf"
-# Believed before: half of a good product's rate, some passes for packing, a tenth of a
-# millisecond an operation, and the caches as data sheets have them.
+_CORE_SET_WORKLOAD = "emdl-cpuconf"
+_ENGINE = "engine."  # prefix of the paths of engine figures
+# Priors: half of a good matrix product's rate, some passes for packing, a tenth of a millisecond
+# per operation, and caches as in data sheets.
 PRIORS = {
     "engine.gemm_share": Prior(0.55, 0.4),
     "engine.traffic": Prior(7.0, 0.5),
@@ -31,104 +34,131 @@ PRIORS = {
 _TIME_SPREAD, _BUSY_SPREAD, _SET_SPREAD = 0.05, 0.05, 0.07
 
 
-def with_values(profile: Profile, engine: Engine, values: Values) -> tuple[Profile, Engine]:
-    """Phone and engine with some figures replaced."""
+def with_values(
+    profile: PhoneProfile, engine: EngineModel, values: Values
+) -> tuple[PhoneProfile, EngineModel]:
+    """Return phone and engine with some figures replaced."""
     shares = dict(engine.kind_share)
-    plain: dict[str, object] = {}
+    engine_values: dict[str, object] = {}
     for path, value in values.items():
         if path.startswith("engine.kind_share."):
             shares[path.rpartition(".")[2]] = value
-        elif path.startswith("engine."):
-            plain[path.removeprefix("engine.")] = value
-    changed = engine.model_copy(update={**plain, "kind_share": shares})
-    own = {path: value for path, value in values.items() if not path.startswith("engine.")}
-    return profile.with_values(own), changed
+        elif path.startswith(_ENGINE):
+            engine_values[path.removeprefix(_ENGINE)] = value
+    changed_engine = engine.model_copy(update={**engine_values, "kind_share": shares})
+    return profile.with_values(_profile_values(values)), changed_engine
 
 
-def step_costs(profile: Profile, engine: Engine, rows: Sequence[StepRow]) -> list[StepCost]:
-    """Each row's step, on four big cores under the default governor."""
+def step_timings(
+    profile: PhoneProfile, engine: EngineModel, rows: Sequence[StepRow]
+) -> list[StepTiming]:
+    """Time each row's step on four big cores under the default governor."""
     if not rows:
         return []
-    pace = Bench(profile, job_named(rows[0].workload, rows[0].batch), engine=engine).pace
-    jobs = [job_named(row.workload, row.batch) for row in rows]
-    return [step_cost(OpTable(job.ops, engine), pace) for job in jobs]
+    speed = OfflineModel(
+        profile, bind_workload(rows[0].workload, rows[0].batch), engine=engine
+    ).speed
+    workload_steps = [bind_workload(row.workload, row.batch) for row in rows]
+    return [time_step(OpTable(step.ops, engine), speed) for step in workload_steps]
 
 
-def set_costs(profile: Profile, engine: Engine, rows: Sequence[CoreSetRow]) -> list[StepCost]:
-    job = job_named(_JOB)
-    return [Bench(profile, job, row.cores, row.freq, engine).cost for row in rows]
+def core_set_timings(
+    profile: PhoneProfile, engine: EngineModel, rows: Sequence[CoreSetRow]
+) -> list[StepTiming]:
+    step = bind_workload(_CORE_SET_WORKLOAD)
+    return [OfflineModel(profile, step, row.cores, row.freq, engine).timing for row in rows]
 
 
-def fit_time(profile: Profile, engine: Engine, measured: Measured) -> list[Fit]:
-    """Fit all rows at once; then without each model, each batch, each core set."""
+def fit_time(
+    profile: PhoneProfile, engine: EngineModel, measured: PhoneMeasurements
+) -> list[FitResult]:
+    """Fit all rows at once; then once without each model, each batch and each core set."""
 
-    def solved(steps: Sequence[StepRow], sets: Sequence[CoreSetRow]) -> tuple[Profile, Engine]:
-        return with_values(profile, engine, solve(_Residuals(profile, engine, steps, sets), PRIORS))
+    def fit_rows(
+        steps: Sequence[StepRow], sets: Sequence[CoreSetRow]
+    ) -> tuple[PhoneProfile, EngineModel]:
+        return with_values(
+            profile,
+            engine,
+            solve_least_squares(_TimeResiduals(profile, engine, steps, sets), PRIORS),
+        )
 
-    def without_steps(steps: Sequence[StepRow]) -> Callable[[StepRow], float]:
-        fitted = solved(steps, measured.core_set)
-        return lambda row: step_costs(*fitted, [row])[0].seconds * 1e3
+    def predictor_of_steps(steps: Sequence[StepRow]) -> Callable[[StepRow], float]:
+        fitted = fit_rows(steps, measured.core_set)
+        return lambda row: step_timings(*fitted, [row])[0].seconds * 1e3
 
-    def without_sets(sets: Sequence[CoreSetRow]) -> Callable[[CoreSetRow], float]:
-        fitted = solved(measured.step, sets)
-        return lambda row: set_costs(*fitted, [row])[0].seconds
+    def predictor_of_sets(sets: Sequence[CoreSetRow]) -> Callable[[CoreSetRow], float]:
+        fitted = fit_rows(measured.step, sets)
+        return lambda row: core_set_timings(*fitted, [row])[0].seconds
 
-    values = solve(_Residuals(profile, engine, measured.step, measured.core_set), PRIORS)
+    steps, sets = measured.step, measured.core_set
+    values = solve_least_squares(_TimeResiduals(profile, engine, steps, sets), PRIORS)
     best = with_values(profile, engine, values)
-    steps = [cost.seconds * 1e3 for cost in step_costs(*best, measured.step)]
-    sets = [cost.seconds for cost in set_costs(*best, measured.core_set)]
-    own = {path: value for path, value in values.items() if not path.startswith("engine.")}
-    habits = {p.removeprefix("engine."): v for p, v in values.items() if p not in own}
+    step_ms = [timing.seconds * 1e3 for timing in step_timings(*best, steps)]
+    set_s = [timing.seconds for timing in core_set_timings(*best, sets)]
+    steps_left_out = leave_out_each(
+        steps,
+        {"model": lambda row: row.workload, "batch": lambda row: row.batch},
+        predictor_of_steps,
+        lambda row: row.step_ms,
+    )
+    sets_left_out = leave_out_each(
+        sets,
+        {"core set": lambda row: (row.cores, row.freq)},
+        predictor_of_sets,
+        lambda row: row.seconds,
+    )
+    engine_values = {
+        path.removeprefix(_ENGINE): value
+        for path, value in values.items()
+        if path.startswith(_ENGINE)
+    }
+    step_error = mean_error(step_ms, [row.step_ms for row in steps])
+    set_error = mean_error(set_s, [row.seconds for row in sets])
     return [
-        Fit(
+        FitResult(
             "step time",
             "time",
             len(steps),
-            mean_error(steps, [row.step_ms for row in measured.step]),
-            {
-                "model": leave_out(
-                    measured.step, lambda row: row.workload, without_steps, lambda r: r.step_ms
-                ),
-                "batch": leave_out(
-                    measured.step, lambda row: row.batch, without_steps, lambda row: row.step_ms
-                ),
-            },
-            values=own,
-            engine=habits,
+            step_error,
+            steps_left_out,
+            values=_profile_values(values),
+            engine=engine_values,
         ),
-        Fit(
-            "time by core set",
-            "core sets",
-            len(sets),
-            mean_error(sets, [row.seconds for row in measured.core_set]),
-            {
-                "core set": leave_out(
-                    measured.core_set,
-                    lambda r: (r.cores, r.freq),
-                    without_sets,
-                    lambda r: r.seconds,
-                )
-            },
-        ),
+        FitResult("time by core set", "core sets", len(sets), set_error, sets_left_out),
     ]
 
 
-class _Residuals:
-    """How far a set of values is from the rows, in standard deviations."""
+def _profile_values(values: Values) -> Values:
+    return {path: value for path, value in values.items() if not path.startswith(_ENGINE)}
+
+
+class _TimeResiduals:
+    """Differences between model and rows, in standard deviations."""
 
     def __init__(
-        self, profile: Profile, engine: Engine, steps: Sequence[StepRow], sets: Sequence[CoreSetRow]
+        self,
+        profile: PhoneProfile,
+        engine: EngineModel,
+        steps: Sequence[StepRow],
+        sets: Sequence[CoreSetRow],
     ) -> None:
         self._base = (profile, engine)
         self._steps, self._sets = steps, sets
 
     def __call__(self, values: Values) -> Array:
-        tried = with_values(*self._base, values)
-        found: list[float] = []
-        for cost, row in zip(step_costs(*tried, self._steps), self._steps, strict=True):
-            found.append(float(np.log(cost.seconds * 1e3 / row.step_ms)) / _TIME_SPREAD)
+        candidate = with_values(*self._base, values)
+        residuals: list[float] = []
+        for timing, row in zip(step_timings(*candidate, self._steps), self._steps, strict=True):
+            residuals.append(float(np.log(timing.seconds * 1e3 / row.step_ms)) / _TIME_SPREAD)
             if row.others_busy is not None:
-                found.append((1.0 - cost.serial_share - row.others_busy) / _BUSY_SPREAD)
-        for cost, spot in zip(set_costs(*tried, self._sets), self._sets, strict=True):
-            found.append(spot.weight * float(np.log(cost.seconds / spot.seconds)) / _SET_SPREAD)
-        return np.array(found)
+                residuals.append((1.0 - timing.serial_share - row.others_busy) / _BUSY_SPREAD)
+        for timing, core_set_row in zip(
+            core_set_timings(*candidate, self._sets), self._sets, strict=True
+        ):
+            residuals.append(
+                core_set_row.weight
+                * float(np.log(timing.seconds / core_set_row.seconds))
+                / _SET_SPREAD
+            )
+        return np.array(residuals)

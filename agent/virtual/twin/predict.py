@@ -1,32 +1,32 @@
-"""Prediction: what a phone would measure in a condition, from the physics that it runs on."""
+"""Predicts what a phone would measure in a condition, with the physics of the virtual phone."""
 
 from dataclasses import asdict, dataclass
 
 from agent.virtual.engines import engine_for
 from agent.virtual.profiles import load_profile
-from agent.virtual.twin.bench import Bench, job_named
-from agent.virtual.twin.provenance import provenance_of
+from agent.virtual.twin.offline_model import OfflineModel, bind_workload
+from agent.virtual.twin.simulated_provenance import provenance_by_family
 
-# The study of this job subtracted the idle power; everywhere else power is the whole phone's.
+# The study of this workload subtracted the idle power; everywhere else power is the whole phone's.
 _ABOVE_IDLE = ("emdl-cpuconf",)
 _SETTLE_S = 10.0  # the die is warm, the body is not
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A condition."""
+class PredictionQuery:
+    """A workload in a condition."""
 
     workload: str
     batch: int | None = None
     cores: str = "big4"
-    freq: str | None = None  # None: the default governor rules
+    freq: str | None = None  # None: the default governor
     minutes: float = 0.0
-    backend: str = "cpu"  # or opencl: the GPU, with the first core launching
+    backend: str = "cpu"  # or opencl: the GPU computes, the first core launches
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Figures from the start of the work; temperature and clock after the minutes asked for."""
+    """Figures at the start of the work; temperatures and clock after the given minutes."""
 
     phone: str
     workload: str
@@ -42,7 +42,7 @@ class Prediction:
     temp_c: float  # of the battery, which is what studies read
     big_khz: int
     power_basis: str
-    memory: str  # fits, swaps, killed, never starts
+    memory_outcome: str  # fits, swaps, killed, never starts
     sustained_step_ms: float
     sustained_power_w: float
     skin_c: float
@@ -54,57 +54,61 @@ class Prediction:
         return asdict(self)
 
 
-def predict(profile_id: str, asked: Asked) -> Prediction:
-    """Ask a phone's twin."""
+def predict(profile_id: str, query: PredictionQuery) -> Prediction:
+    """Predict one condition."""
     profile = load_profile(profile_id)
-    job = job_named(asked.workload, asked.batch)
-    bench = Bench(profile, job, asked.cores, asked.freq, on_gpu=asked.backend == "opencl")
-    engine = engine_for(asked.workload) if asked.backend == "cpu" else None
-    step_s = bench.cost.seconds
-    lead = bench.soc.cluster_of(_watched(bench))
-    if asked.minutes == 0:
-        temps, khz, late = bench.soc.heat.temps, lead.clock_khz, step_s
-        bench.advance(_SETTLE_S)
-        power = late_power = _power(bench, asked)
+    step = bind_workload(query.workload, query.batch)
+    model = OfflineModel(profile, step, query.cores, query.freq, on_gpu=query.backend == "opencl")
+    engine = engine_for(query.workload) if query.backend == "cpu" else None
+    step_s = model.timing.seconds
+    cluster = model.soc.cluster_of(_reported_cpu(model))
+    if query.minutes == 0:
+        temps, khz, sustained_s = model.soc.heat.temps, cluster.clock_khz, step_s
+        model.advance(_SETTLE_S)
+        power = sustained_w = _power(model, query)
     else:
-        bench.advance(_SETTLE_S)
-        power = _power(bench, asked)
-        bench.advance(max(asked.minutes * 60 - _SETTLE_S, 0.0))
-        temps, khz, late = bench.soc.heat.temps, lead.clock_khz, bench.cost.seconds
-        late_power = _power(bench, asked)
+        model.advance(_SETTLE_S)
+        power = _power(model, query)
+        model.advance(max(query.minutes * 60 - _SETTLE_S, 0.0))
+        temps, khz, sustained_s = model.soc.heat.temps, cluster.clock_khz, model.timing.seconds
+        sustained_w = _power(model, query)
     return Prediction(
         phone=profile_id,
-        workload=asked.workload,
-        batch=asked.batch,
-        cores=asked.cores,
-        freq=asked.freq,
-        minutes=asked.minutes,
-        backend=asked.backend,
+        workload=query.workload,
+        batch=query.batch,
+        cores=query.cores,
+        freq=query.freq,
+        minutes=query.minutes,
+        backend=query.backend,
         step_ms=round(step_s * 1e3, 4),
         power_w=round(power, 4),
         energy_j_per_step=round(power * step_s, 6),
-        peak_mb=round(bench.needed_kb / 1024, 1),
+        peak_mb=round(model.needed_kb / 1024, 1),
         temp_c=round(temps[2], 2),
         big_khz=khz,
-        power_basis="above idle" if asked.workload in _ABOVE_IDLE else "whole phone",
-        memory=bench.pressure.outcome,
-        sustained_step_ms=round(late * 1e3, 4),
-        sustained_power_w=round(late_power, 4),
+        power_basis="above idle" if query.workload in _ABOVE_IDLE else "whole phone",
+        memory_outcome=model.pressure.outcome,
+        sustained_step_ms=round(sustained_s * 1e3, 4),
+        sustained_power_w=round(sustained_w, 4),
         skin_c=round(temps[1], 2),
         die_c=round(temps[0], 2),
-        room_c=round(bench.soc.heat.ambient_c, 2),
-        provenance=provenance_of(profile, engine),
+        room_c=round(model.soc.heat.ambient_c, 2),
+        provenance=provenance_by_family(profile, engine),
     )
 
 
-def _power(bench: Bench, asked: Asked) -> float:
-    whole = bench.soc.system_w()
-    return whole - bench.idle_w if asked.workload in _ABOVE_IDLE else whole
+def _power(model: OfflineModel, query: PredictionQuery) -> float:
+    whole_phone_w = model.soc.system_w()
+    return whole_phone_w - model.idle_w if query.workload in _ABOVE_IDLE else whole_phone_w
 
 
-def _watched(bench: Bench) -> int:
-    """The core whose clock is told: the first of the fast ones at work, or of all at work."""
-    used = sorted(bench.load.shares)
-    least = min(cluster.profile.capacity for cluster in bench.soc.clusters)
-    fast = [cpu for cpu in used if bench.soc.cluster_of(cpu).profile.capacity > least]
-    return (fast or used)[0]
+def _reported_cpu(model: OfflineModel) -> int:
+    """Return the core whose clock is reported: the first of the fast cores in use, otherwise of
+    all.
+    """
+    cpus = sorted(model.load.shares)
+    lowest_capacity = min(cluster.profile.capacity for cluster in model.soc.clusters)
+    fast_cpus = [
+        cpu for cpu in cpus if model.soc.cluster_of(cpu).profile.capacity > lowest_capacity
+    ]
+    return (fast_cpus or cpus)[0]

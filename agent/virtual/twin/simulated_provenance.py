@@ -1,21 +1,23 @@
-"""Where each family of a phone's figures comes from: fitted with its error, or extrapolated."""
+"""The provenance of simulated figures by family: fitted with its error, or extrapolated."""
 
-from agent.virtual.engines import Engine
-from agent.virtual.profiles import Profile
+from agent.virtual.engines import EngineModel
+from agent.virtual.profiles import PhoneProfile
 
 FAMILIES = ("time", "clock", "heat", "energy")
-ENGINES_OWN = ("time", "energy")  # what an engine has its part in, beside the phone
+_ENGINE_FAMILIES = ("time", "energy")  # families that depend on the engine as well as on the phone
 
 
-def provenance_of(profile: Profile, engine: Engine | None) -> dict[str, dict[str, object]]:
-    """By family, for what an engine runs, or (None) for whatever may be run.
+def provenance_by_family(
+    profile: PhoneProfile, engine: EngineModel | None
+) -> dict[str, dict[str, object]]:
+    """Return the provenance by family of metrics for an engine, or for any engine (None).
 
-    The error is the leave-one-out one. It holds for the engine that the phone was fitted with: of
-    another engine's times and joules nothing is known.
+    The error is the leave-one-out error. It holds for the engine that the phone was fitted with;
+    for another engine, the errors of time and energy are unknown.
     """
     errors = dict(profile.fitted.error_rel) if profile.fitted else {}
     if engine is None or not engine.fitted:
-        for family in ENGINES_OWN:
+        for family in _ENGINE_FAMILIES:
             errors.pop(family, None)
     return {
         family: (

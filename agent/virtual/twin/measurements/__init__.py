@@ -1,4 +1,4 @@
-"""What was measured on real phones, one TOML file per phone, each with its source."""
+"""Measurements of real phones, one TOML file per phone, each with its source."""
 
 import tomllib
 from functools import cache
@@ -9,20 +9,20 @@ from pydantic import BaseModel, ConfigDict
 _FOLDER = Path(__file__).parent
 
 
-class _Row(BaseModel):
+class _MeasuredRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StepRow(_Row):
+class StepRow(_MeasuredRow):
     """The time of one step, with four threads on the four big cores under the default governor."""
 
     workload: str
     batch: int
     step_ms: float
-    others_busy: float | None = None  # of the three cores that help the first
+    others_busy: float | None = None  # of the three cores besides the first
 
 
-class PowerRow(_Row):
+class PowerRow(_MeasuredRow):
     """The mean power of the whole phone over a phase."""
 
     workload: str
@@ -31,13 +31,13 @@ class PowerRow(_Row):
     seconds: float
 
 
-class MemoryRow(_Row):
+class MemoryRow(_MeasuredRow):
     workload: str
     batch: int
     peak_mb: float
 
 
-class CoreSetRow(_Row):
+class CoreSetRow(_MeasuredRow):
     """One job on a set of cores at a clock; power is above idle."""
 
     cores: str
@@ -47,15 +47,15 @@ class CoreSetRow(_Row):
     weight: float = 1.0
 
 
-class GemmRow(_Row):
+class GemmRow(_MeasuredRow):
     n: int
     gpu_naive_gflops: float
     gpu_gflops: float
     cpu_gflops: float
 
 
-class Measured(_Row):
-    """All that is known of one phone."""
+class PhoneMeasurements(_MeasuredRow):
+    """Everything that was measured on one phone."""
 
     step: tuple[StepRow, ...] = ()
     power: tuple[PowerRow, ...] = ()
@@ -69,11 +69,11 @@ class Measured(_Row):
 
 
 @cache
-def measured_on(profile_id: str) -> Measured:
+def load_measurements(profile_id: str) -> PhoneMeasurements:
     text = (_FOLDER / f"{profile_id}.toml").read_text(encoding="utf-8")
-    return Measured.model_validate(tomllib.loads(text))
+    return PhoneMeasurements.model_validate(tomllib.loads(text))
 
 
 @cache
-def measured_ids() -> tuple[str, ...]:
+def measured_profile_ids() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))

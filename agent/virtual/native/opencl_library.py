@@ -1,0 +1,39 @@
+"""The OpenCL library that a native phone finds as its vendor's: the one that FARMHAND_OPENCL names.
+
+By default a native phone has no OpenCL: building kernels takes seconds, and a farm that does not
+use OpenCL should not pay for it. The value `pocl` names the library of `pyopencl[pocl]`.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+LIBRARY_VARIABLE = "FARMHAND_OPENCL"
+POCL = "pocl"
+_INHERITED_VARIABLES = (LIBRARY_VARIABLE, "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "PYOPENCL_HOME")
+
+
+def opencl_environment() -> dict[str, str]:
+    """Return what the processes of a native phone inherit from this process's environment."""
+    library = os.environ.get(LIBRARY_VARIABLE)
+    if not library:
+        return {}
+    if library == POCL:
+        return pocl_environment() or {}
+    return {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+
+
+def pocl_environment() -> dict[str, str] | None:
+    """Return what a process needs to find PyPI's PoCL; None if it is not installed."""
+    spec = find_spec("pyopencl")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    loaders = sorted(package.glob(".libs/libOpenCL*"))
+    if not loaders or not list(package.glob(".libs/libpocl*")):
+        return None
+    return {
+        LIBRARY_VARIABLE: str(loaders[0]),
+        "LD_LIBRARY_PATH": str(package / ".libs"),
+        "PYOPENCL_HOME": str(package),
+    }

@@ -1,0 +1,366 @@
+"""`runner run`: simulated steps at the speed that the model allows, reported in windows.
+
+If the speed changes during a step, the rest of the step runs at the new speed; no step is lost or
+counted twice.
+"""
+
+import asyncio
+import signal
+from contextlib import suppress
+from math import ceil
+
+from agent.virtual.event_journal import JournalEvent
+from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.physics.memory_pressure import (
+    MemoryPressure,
+    PressureOutcome,
+    assess_memory,
+    peak_memory_kb,
+)
+from agent.virtual.physics.step_timing import (
+    Array,
+    ComputeSpeed,
+    OpTable,
+    op_time_shares,
+    time_step,
+)
+from agent.virtual.physics.thread_placement import CoreLoad
+from agent.virtual.process_table import Process
+from agent.virtual.runner.jsonl_file import JsonlFile
+from agent.virtual.runner.node_sampler import NodeSampler
+from agent.virtual.runner.plan_header import PlanHeader
+from agent.virtual.runner.run_records import (
+    done_record,
+    hello_record,
+    phase_index,
+    trace_records,
+)
+from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunSettings
+from agent.virtual.runner.step_noise import StepNoise
+from agent.virtual.virtual_phone import VirtualPhone
+
+_KILLED_AFTER_S = 2.5  # memory and swap fill up before the kernel kills the largest process
+
+
+class SimulatedRun:
+    """One run from hello to done or fault; `outcome` becomes the exit status."""
+
+    def __init__(
+        self,
+        phone: VirtualPhone,
+        process: Process,
+        plan: PlanHeader,
+        settings: RunSettings,
+        output: JsonlFile,
+    ) -> None:
+        self.phone = phone
+        self.process = process
+        self.plan = plan
+        self.settings = settings
+        self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.sampler: NodeSampler | None = None
+        self._output = output
+        self._window_s = settings.window_s
+        self._table = OpTable(plan.ops, plan.engine)
+        self._load = CoreLoad(process.mask, plan.threads, plan.engine, self._on_speed_change)
+        process.cpu_s = self._cpu_s
+        self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(process.mask))
+        self._is_warmup = settings.warmup > 0
+        self._stop_requested = False
+        self._is_paused = False
+        self._measured_steps = 0  # in closed windows
+        self._measured_ns = 0
+        self._measuring_since = 0.0
+        self._step_s = 1.0  # at the present speed, without the noise of the window
+        self._step_s_range = (1.0, 1.0)  # within this window
+        self._progress = 0.0  # steps of this window, with a fraction
+        self._progress_at = 0.0  # when progress was last updated
+        self._window_steps = 1  # steps after which the window closes
+        self._window_end = 0.0  # when that will be
+        self._window_opened = 0.0
+        self._window_opened_ns = 0
+        self._window_event: ScheduledAction | None = None
+        self._kill_event: ScheduledAction | None = None
+        self._pressure = MemoryPressure(PressureOutcome.FITS)
+        self._speed: ComputeSpeed | None = None
+        self._op_shares: Array | None = None  # time of each operation at the present speed
+        self._phase_shares = (0.0, 0.0)  # backward and update; forward is the rest
+        self._trace_count = 0
+
+    # -- called by the runner program
+
+    def start(self) -> None:
+        """Allocate memory, write hello, and start the work."""
+        self._allocate()
+        self.process.state = "R"
+        self._output.write(hello_record(self.phone, self.process, self.plan))
+        self._output.write({"line": "memory", **self.plan.memory})
+        self._progress_at = self._measuring_since = self.phone.model_clock.now
+        self.phone.soc.attach(self._load)
+        self._open_window()
+        self._schedule_window_end()
+        settings = self.settings
+        steps_s = (settings.warmup + settings.steps) * self._step_s
+        self.phone.journal.write(
+            JournalEvent.RUN_START,
+            case=self.plan.case,
+            mask=f"{self.process.mask:x}",
+            pid=self.process.pid,
+            threads=self.plan.threads,
+            expected_s=round(min(max(steps_s, settings.seconds), settings.max_seconds), 3),
+        )
+
+    def request_stop(self) -> None:
+        """Stop at the end of the current step, as SIGTERM asks for."""
+        if not self._stop_requested:
+            self._stop_requested = True
+            self._update_progress()
+            self._schedule_window_end()
+
+    def set_mask(self, mask: int) -> None:
+        """Move the run to other cores."""
+        self.phone.soc.change(lambda: setattr(self._load, "mask", mask))
+
+    def pause(self, stop: bool) -> None:
+        """Handle SIGSTOP and SIGCONT: the current step waits and its cores are free."""
+        if stop == self._is_paused:  # stopped before there was any work
+            return
+        self._is_paused = stop
+        if not stop:
+            self._progress_at = self.phone.model_clock.now
+            self.phone.soc.attach(self._load)
+            if self.sampler is not None:
+                self.sampler.sample()
+            return
+        self._update_progress()
+        self._cancel_window_event()
+        if self.sampler is not None:
+            self.sampler.stop()
+        self.phone.soc.detach(self._load)
+
+    def fail(self, failure: RunnerFailure) -> None:
+        """End with a fault as the last line, if it can still be written."""
+        if not self.outcome.done():
+            self.release(failure.exit_code.name.lower())
+            # If writing failed, the fault cannot be written either.
+            with suppress(RunnerFailure):
+                self._output.write(failure.record())
+            self.outcome.set_result(int(failure.exit_code))
+
+    def release(self, reason: str = "killed") -> None:
+        """Release cores and memory; nothing is written afterwards."""
+        is_running = self._load in self.phone.soc.loads or self._window_event is not None
+        if self._is_paused or is_running:
+            self._is_paused = False
+            self.phone.journal.write(JournalEvent.RUN_STOP, pid=self.process.pid, reason=reason)
+        self._cancel_window_event()
+        if self._kill_event is not None:
+            self._kill_event.cancel()
+        if self.sampler is not None:
+            self.sampler.stop()
+        self.phone.soc.detach(self._load)
+
+    # -- memory and speed
+
+    def _allocate(self) -> None:
+        plan, available_kb = self.plan, self.phone.mem_available_kb()
+        needed_kb = peak_memory_kb(
+            plan.engine, plan.ops, plan.parameter_bytes, plan.activation_bytes
+        )
+        self._pressure = assess_memory(
+            self.phone.profile.memory, available_kb, needed_kb, plan.engine.allocates_upfront
+        )
+        if self._pressure.outcome is PressureOutcome.NEVER_STARTS:
+            text = f"needs {needed_kb} kB of {available_kb} kB; use a smaller batch"
+            raise RunnerFailure(RunnerExit.OUT_OF_MEMORY, text)
+        if self._pressure.outcome is PressureOutcome.KILLED:
+            when = self.phone.model_clock.now + _KILLED_AFTER_S
+            self._kill_event = self.phone.model_clock.schedule(when, self._kill_for_memory)
+        self.process.rss_kb = min(needed_kb, available_kb)
+        if self._pressure.outcome is PressureOutcome.SWAPS:
+            self.process.swapped_kb = self._pressure.swapped_kb
+
+    def _kill_for_memory(self) -> None:
+        self.phone.journal.write(JournalEvent.LOW_MEMORY_KILL, pid=self.process.pid)
+        self.phone.processes.kill(self.process, signal.SIGKILL)
+
+    def _cpu_s(self) -> float:
+        self.phone.soc.update_counters()
+        return self._load.cpu_s
+
+    def _on_speed_change(self, speed: ComputeSpeed) -> None:
+        self._update_progress()
+        timing = time_step(self._table, speed)
+        self._speed, self._op_shares = speed, None
+        if self._pressure.extra_s:
+            timing = timing.slowed_down(1.0 + self._pressure.extra_s / timing.seconds)
+        self._load.apply_timing(timing)
+        self._step_s = timing.seconds * self._noise.run_factor
+        self._step_s_range = (
+            min(self._step_s_range[0], self._step_s),
+            max(self._step_s_range[1], self._step_s),
+        )
+        self._schedule_window_end()
+
+    # -- windows
+
+    def _noisy_step_s(self) -> float:
+        return self._step_s * self._noise.window_factor
+
+    def _update_progress(self) -> None:
+        """Advance the progress to now."""
+        now = self.phone.model_clock.now
+        self._progress += (now - self._progress_at) / self._noisy_step_s()
+        self._progress_at = now
+
+    def _cancel_window_event(self) -> None:
+        if self._window_event is not None:
+            self._window_event.cancel()
+            self._window_event = None
+
+    def _schedule_window_end(self) -> None:
+        self._cancel_window_event()
+        self._choose_window_end()
+        self._window_event = self.phone.model_clock.schedule(self._window_end, self._close_windows)
+
+    def _choose_window_end(self) -> None:
+        """Decide at which step boundary this window closes, and when that is."""
+        step_s = self._noisy_step_s()
+        next_boundary = int(self._progress + 1e-9) + 1
+        if self._stop_requested:
+            self._window_steps = next_boundary
+        elif self._is_warmup:
+            self._window_steps = self.settings.warmup
+        else:
+            steps = ceil(self._progress + self._remaining_window_s() / step_s - 1e-9)
+            self._window_steps = max(next_boundary, steps)
+        self._window_end = self._progress_at + (self._window_steps - self._progress) * step_s
+
+    def _remaining_window_s(self) -> float:
+        """Return how long this window may stay open: until it is full or enough is measured."""
+        settings = self.settings
+        missing_steps = settings.steps - self._measured_steps - self._progress
+        enough_s = max(
+            missing_steps * self._noisy_step_s(),
+            self._measuring_since + settings.seconds - self._progress_at,
+        )
+        latest_s = self._measuring_since + settings.max_seconds - self._progress_at
+        return min(self._window_opened + self._window_s - self._progress_at, enough_s, latest_s)
+
+    def _open_window(self) -> None:
+        self._window_opened = self._progress_at = self.phone.model_clock.now
+        self._window_opened_ns = self.phone.uptime_ns()
+        self._progress = 0.0
+        self._step_s_range = (self._step_s, self._step_s)
+        self._noise.draw_window(max(1.0, self._window_s / self._step_s), self._is_warmup)
+
+    def _close_windows(self) -> None:
+        """Close this window, and the next ones as long as nothing else is due in between."""
+        self._window_event = None
+        while self._close_window():
+            self._open_window()
+            self._choose_window_end()
+            if not self.phone.model_clock.try_jump_to(self._window_end):
+                self._window_event = self.phone.model_clock.schedule(
+                    self._window_end, self._close_windows
+                )
+                return
+
+    def _close_window(self) -> bool:
+        """Write what was measured; return whether the run continues."""
+        try:
+            if self._is_warmup:
+                self._is_warmup = False
+                self._measuring_since = self.phone.model_clock.now
+            else:
+                self._write_window()
+            if self._stop_requested:
+                raise RunnerFailure(RunnerExit.STOPPED, "stopped by SIGTERM at a step boundary")
+            if self._has_measured_enough():
+                self._finish()
+                return False
+        except RunnerFailure as failure:
+            self.fail(failure)
+            return False
+        return True
+
+    def _has_measured_enough(self) -> bool:
+        elapsed_s = self.phone.model_clock.now - self._measuring_since + 1e-9
+        settings = self.settings
+        if self._measured_steps == 0:
+            return False
+        return elapsed_s >= settings.max_seconds or (
+            self._measured_steps >= settings.steps and elapsed_s >= settings.seconds
+        )
+
+    # -- output
+
+    def _write_window(self) -> None:
+        steps = self._window_steps
+        length_ns = self.phone.uptime_ns() - self._window_opened_ns
+        mean_ns = length_ns / steps
+        min_ns, max_ns = self._step_extremes(steps, mean_ns)
+        op_shares = self._current_op_shares()
+        backward_ns, update_ns = (int(length_ns * share) for share in self._phase_shares)
+        # Formatted by hand because a long run writes thousands of these.
+        self._output.write_text(
+            f'{{"line":"window","first":{self._measured_steps},"n":{steps},'
+            f'"t_ns":{self._window_opened_ns},'
+            f'"ns":{length_ns},"ns_min":{min_ns},"ns_max":{max_ns},'
+            f'"phases_ns":[0,{length_ns - backward_ns - update_ns},{backward_ns},{update_ns}]}}'
+        )
+        self._write_traces(op_shares, steps, mean_ns)
+        self._measured_steps += steps
+        self._measured_ns += length_ns
+
+    def _step_extremes(self, steps: int, mean_ns: float) -> tuple[int, int]:
+        """Return the expected fastest and slowest of some steps with normal noise."""
+        if steps == 1:
+            return round(mean_ns), round(mean_ns)
+        spread = self._noise.expected_extreme(steps)
+        factor = self._noise.window_factor
+        fastest = min(mean_ns, self._step_s_range[0] * 1e9 * factor) * (1 - spread)
+        slowest = max(mean_ns, self._step_s_range[1] * 1e9 * factor)
+        slowest *= 1 + spread + self._noise.interruption_steps
+        return round(fastest), round(slowest)
+
+    def _current_op_shares(self) -> Array:
+        """Return the share of each operation in a step, computed once per speed."""
+        if self._op_shares is None:
+            assert self._speed is not None
+            self._op_shares = op_time_shares(self._table, self._speed)
+            phases = [phase_index(op) for op in self.plan.ops]
+            shares = list(zip(self._op_shares, phases, strict=True))
+            self._phase_shares = (
+                sum(share for share, phase in shares if phase == 1),
+                sum(share for share, phase in shares if phase == 2),
+            )
+        return self._op_shares
+
+    def _write_traces(self, op_shares: Array, steps: int, step_ns: float) -> None:
+        """Write when the operations of this window's traced steps ended."""
+        settings = self.settings
+        while self._trace_count < settings.trace_steps:
+            expected_s = min(settings.seconds, settings.max_seconds)
+            expected_steps = max(settings.steps, int(expected_s / self._step_s))
+            distance = max(1, expected_steps // settings.trace_steps)
+            step = self._trace_count * distance
+            if step >= self._measured_steps + steps:
+                return
+            offset = max(step - self._measured_steps, 0)
+            started_ns = self._window_opened_ns + round(offset * step_ns)
+            for record in trace_records(
+                self._measured_steps + offset, started_ns, op_shares * step_ns
+            ):
+                self._output.write(record)
+            self._trace_count += 1
+
+    def _finish(self) -> None:
+        if self.sampler is not None:
+            self._output.write(self.sampler.cost_record())
+        now_ns, peak_rss_kb = self.phone.uptime_ns(), self.process.rss_kb
+        self._output.write(
+            done_record(self._measured_steps, self._measured_ns, now_ns, peak_rss_kb)
+        )
+        self.release("done")
+        self.outcome.set_result(int(RunnerExit.DONE))
