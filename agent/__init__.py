@@ -1,1 +1,1 @@
-"""What runs beside the phones."""
+"""The agent: one process per host; it drives the phones that are attached to this host."""

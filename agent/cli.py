@@ -1,15 +1,15 @@
-"""`farm agent`: the agent of a host with phones."""
+"""`farm agent run`: the agent of a host with phones."""
 
 import fcntl
-import logging
 import os
 import signal
 from pathlib import Path
 
 import click
 
-from workloads.fault import FarmTrouble
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
+from workloads.logging_setup import configure_logging
+from workloads.protocol.faults import FarmTrouble
 
 
 @click.group()
@@ -25,13 +25,13 @@ def agent() -> None:
     default=Path("lab"),
     envvar="FARM_LAB",
     show_default=True,
-    help="The lab folder: settings, and where this agent keeps what must survive it.",
+    help="Use this lab folder for settings and for the agent's state.",
 )
-@click.option("--broker", default="", help="The broker's URL, if the lab is on another host.")
-@click.option("--host", default="", help="Name of this host (default: the machine's name).")
-@click.option("--connect", multiple=True, help="A phone reached over TCP (ADDRESS:PORT).")
-@click.option("--adb-port", type=int, default=None, help="Port of the shared adb server.")
-@click.option("--private-adb", is_flag=True, help="Run an adb server of our own, without USB.")
+@click.option("--broker", default="", help="Use this broker URL instead of the lab's.")
+@click.option("--host", default="", help="Set the name of this host (default: its host name).")
+@click.option("--connect", multiple=True, help="Connect a phone over TCP (ADDRESS:PORT).")
+@click.option("--adb-port", type=int, default=None, help="Use the shared adb server on this port.")
+@click.option("--private-adb", is_flag=True, help="Run a private adb server, without USB.")
 def run(
     lab_folder: Path,
     broker: str,
@@ -42,39 +42,44 @@ def run(
 ) -> None:
     """Run the agent of this host until Ctrl-C.
 
-    Phones over USB are picked up by themselves, phones over TCP are named with --connect.
+    Phones on USB are found automatically; phones on TCP are named with --connect.
+
+    \b
+    Examples:
+      farm agent run
+      farm agent run --broker rediss://agent:SECRET@lab:6379 --connect 192.168.0.7:5555
     """
     from agent.host import HostSettings
     from agent.phone.adb import AdbServer
     from agent.worker import serve
 
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level="INFO")
+    configure_logging()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if broker and not broker.startswith(("redis://", "rediss://", "unix://")):
-        raise click.UsageError("--broker begins with redis://, rediss:// or unix://")
+        raise click.UsageError("--broker has to begin with redis://, rediss:// or unix://")
     lab = Lab.read(lab_folder, {**os.environ, **({"FARM_BROKER": broker} if broker else {})})
-    said = lab.settings.agent
+    agent_settings = lab.settings.agent
     name = lab.host_name(host)
     folder = lab.agent_folder(name)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _lock(folder, name)
-    port = 0 if private_adb else adb_port or said.adb_port
+    _lock_folder(folder, name)
+    port = 0 if private_adb else adb_port or agent_settings.adb_port
     server = AdbServer(folder / "adb", private=private_adb, port=port)
     settings = HostSettings(
         host=name,
         broker=lab.broker_url,
         state_dir=folder,
-        connect=(*said.connect, *connect),
-        slots=said.slots,
+        connect=(*agent_settings.connect, *connect),
+        max_parallel=agent_settings.max_parallel,
         files=lab.files_folder,
     )
     serve(settings, server)
 
 
-def _lock(folder: Path, name: str) -> None:
-    """Hold the agent's folder for the life of the process.
+def _lock_folder(folder: Path, name: str) -> None:
+    """Lock the agent's folder for the life of the process.
 
-    A second agent would take the first one's runs for those of a dead predecessor.
+    A second agent would report the first one's runs as interrupted.
     """
     try:
         fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,7 @@
-"""A deadline is a value: handed down a chain of calls, it keeps nested waits from adding up."""
+"""A point in time after which waiting is pointless; passed down, it bounds a chain of calls.
+
+Nested waits that each had a timeout of their own would add up.
+"""
 
 import time
 from dataclasses import dataclass
@@ -7,25 +10,25 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment of the host's monotonic clock after which waiting is pointless."""
+    """A moment of the host's monotonic clock."""
 
-    at: float
+    monotonic_s: float
 
     @classmethod
     def after(cls, seconds: float) -> Self:
-        """Set a deadline that many seconds from now."""
+        """Return the deadline that many seconds from now."""
         return cls(time.monotonic() + seconds)
 
     @property
     def remaining(self) -> float:
         """Seconds left; never negative."""
-        return max(0.0, self.at - time.monotonic())
+        return max(0.0, self.monotonic_s - time.monotonic())
 
     @property
     def expired(self) -> bool:
         """Whether the moment has passed."""
-        return time.monotonic() >= self.at
+        return time.monotonic() >= self.monotonic_s
 
     def within(self, seconds: float) -> "Deadline":
-        """The earlier of this deadline and one that many seconds from now."""
-        return min(self, Deadline.after(seconds), key=lambda deadline: deadline.at)
+        """Return the earlier of this deadline and one that many seconds from now."""
+        return min(self, Deadline.after(seconds), key=lambda deadline: deadline.monotonic_s)

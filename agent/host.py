@@ -1,25 +1,28 @@
-"""The agent of a host: spool, post, roster and heartbeat put together, and what a job does here."""
+"""HostAgent: the agent of one host; it joins spool, outbox, phone registry and heartbeat."""
 
 import fcntl
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.broker import Broker
-from agent.control.health import check_up, put_back_by_hand
-from agent.desk import Desk, Outcome
-from agent.lane import attempt, case_digest
+from agent.host_broker import HostBroker
+from agent.lane import case_digest, run_attempt
+from agent.lane_context import LaneContext, LaneResult
+from agent.launch.opencl_tuning import tune_phone
+from agent.outbox import Outbox
 from agent.phone.adb import AdbServer
-from agent.post import Post
-from agent.roster import Place, Roster
-from agent.run.tuning import tune_phone
+from agent.phone_registry import PhoneRegistry, PhoneSlot
+from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.spool import Spool
-from kernels.manifest import runner_for
-from workloads.fault import (
+from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from kernels.runner_builds import runner_for
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.faults import (
     BrokerDown,
     Cancelled,
     FarmError,
@@ -27,48 +30,44 @@ from workloads.fault import (
     LeaseLost,
     PhoneAway,
 )
-from workloads.messages import (
-    FILE_MARK,
-    JOB_BYTES_MAX,
+from workloads.protocol.limits import JOB_BYTES_MAX
+from workloads.protocol.messages import (
     AnyParcel,
     BadMessage,
-    ByHand,
-    Checkup,
     Chunk,
     Command,
+    CommandKind,
+    CommandResult,
+    HostHeartbeat,
     Job,
-    Presence,
+    PhoneAnnouncement,
     Report,
     RunId,
-    Sighting,
-    chunks_of,
     decode,
+    split_into_chunks,
 )
-from workloads.noun import digest_of_bytes
+from workloads.protocol.stage import Stage
 
 log = logging.getLogger("farm.agent")
 
-BEAT_S = 1.0
-BEAT_GAP_S = 0.1
-DRAIN_S = 3.0
-CANCELLED_MAX = 200  # they are told again and again; only those that wait for a lane matter
-LANE_PATIENCE_S = 2.0  # a glance at an idle phone holds its lane for a moment
+CANCELLED_MAX = 200  # cancels are repeated; only those of jobs that wait for a lane matter
 
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What an agent needs to know."""
+    """The settings of an agent."""
 
     host: str
     broker: str
     state_dir: Path
     connect: tuple[str, ...] = ()
-    slots: int = 60
+    max_parallel: int = 60
     files: Path | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 class HostAgent:
-    """Everything an agent does, apart from taking messages."""
+    """Everything an agent does, except receiving messages."""
 
     def __init__(
         self,
@@ -77,205 +76,235 @@ class HostAgent:
         send: Callable[[Sequence[str]], None],
     ) -> None:
         self.settings = settings
+        self._timeouts = settings.timeouts
         self._server = server
-        self._broker = Broker(settings.broker, settings.host)
+        self._broker = HostBroker(settings.broker, settings.host)
         self._spool = Spool(settings.state_dir / "spool.db")
-        self._post = Post(self._spool, Broker(settings.broker, settings.host), send)
-        self._roster = Roster(server, settings.connect, settings.state_dir, self._announce)
+        confirmations = HostBroker(settings.broker, settings.host)
+        self._outbox = Outbox(self._spool, confirmations, send, settings.timeouts)
+        self._registry = PhoneRegistry(
+            server, settings.connect, settings.state_dir, self._announce, settings.timeouts
+        )
         self._stop = threading.Event()
-        self._leaving = False
+        self._stopping = False
         self._cancelled: list[RunId] = []
         self._changed = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._heartbeat = threading.Thread(
+            target=self._send_heartbeats, name="heartbeat", daemon=True
+        )
 
     def start(self) -> None:
-        """Tell what a predecessor left undone, then begin."""
+        """Report the runs that an earlier agent did not finish, then begin."""
         self._server.start()
-        for text in self._spool.interrupted():
+        for text in self._spool.interrupted_jobs():
             try:
                 job = decode(Job, text, JOB_BYTES_MAX)
-            except BadMessage as error:  # of another version: its lease runs out by itself
-                log.warning("a run of before cannot be told of: %s", error)
+            except BadMessage as error:  # written by another version: its lease expires
+                log.warning("cannot report an interrupted run: %s", error)
                 continue
-            self._finish(job.run, failed(self.settings.host, job, Interrupted(), "running"))
-        self._post.start()
-        self._roster.start()
-        self._beating.start()
+            self._finish(job, failed_result(self.settings.host, job, Interrupted(), Stage.UNKNOWN))
+        self._outbox.start()
+        self._registry.start()
+        self._heartbeat.start()
+        log.info("agent started host=%s", self.settings.host)
 
     def stop(self) -> None:
-        """Take nothing new, cancel what runs, put phones back, send what can be sent, and go."""
-        self._leaving = True
+        """Accept nothing new, cancel what runs, restore phones, send what can be sent, and end."""
+        log.info("agent is stopping host=%s", self.settings.host)
+        self._stopping = True
         self._changed.set()
-        for place in self._roster.places():
-            place.cancel.set()
-        for place in self._roster.places():
-            place.lane.acquire(timeout=30)
-        self._post.drained(DRAIN_S)
+        for slot in self._registry.slots():
+            slot.cancel.set()
+        for slot in self._registry.slots():
+            slot.lane.acquire(timeout=self._timeouts.lane_shutdown_timeout_s)
+        self._outbox.wait_until_empty(self._timeouts.outbox_drain_timeout_s)
         self._stop.set()
         self._changed.set()
-        self._beating.join()
-        self._post.stop()
-        self._roster.stop()
+        self._heartbeat.join()
+        self._outbox.stop()
+        self._registry.stop()
         self._spool.close()
         self._server.stop()
 
     def run(self, job: Job) -> None:
-        """Make one run and see to it that its report arrives. A doubled job is dropped here."""
-        if not self._spool.begin(job.run, job.model_dump_json()):
-            log.info("%s was started before: dropped", job.run)
+        """Make one run and make sure that its report arrives. A doubled job is dropped here."""
+        if not self._spool.record_start(job.run, job.model_dump_json()):
+            log.info("dropped a job that was started before run=%s phone=%s", job.run, job.phone)
             return
-        place = self._roster.place(job.phone)
-        if place is None or not place.here:
-            away = PhoneAway(f"{job.phone} is not at this host now")
-            self._finish(job.run, failed(self.settings.host, job, away, "starting"))
-            return
+        host = self.settings.host
+        log.info("attempt started run=%s phone=%s host=%s", job.run, job.phone, host)
+        started = time.monotonic()
+        slot = self._registry.slot(job.phone)
         try:
-            with self._in_lane(place, job):
-                self._finish(job.run, self._attempt(place, job))
+            if slot is None or not slot.here:
+                raise PhoneAway(f"{job.phone} is not connected to {host} now")
+            with self._lane_of(slot, job):
+                result = self._attempt(slot, job)
+                self._finish(job, result)
         except FarmError as error:
-            self._finish(job.run, failed(self.settings.host, job, error, "starting"))
+            result = failed_result(host, job, error, Stage.START)
+            self._finish(job, result)
+        text = "attempt ended run=%s phone=%s host=%s outcome=%s seconds=%.1f"
+        seconds = time.monotonic() - started
+        log.info(text, job.run, job.phone, host, outcome_of(result.report), seconds)
 
     def command(self, command: Command) -> None:
-        """Do what is asked; doing it twice is doing it once."""
-        if command.verb == "announce":
-            for place in self._roster.places():
-                self._announce(place)
-        elif command.verb == "cancel":
+        """Execute a command; executing it twice has the same effect as once."""
+        if command.kind is CommandKind.RESEND_FACTS:
+            for slot in self._registry.slots():
+                self._announce(slot)
+            log.info("command done command=%s", command.kind)
+        elif command.kind is CommandKind.CANCEL:
             if command.run is not None:
                 self._cancel(command.run)
         elif command.phone is not None and command.id:
-            self._look_after(command.phone, command.verb, command)
+            self._execute_on_phone(command.phone, command)
 
     def _cancel(self, run: RunId) -> None:
-        """Stop a run that is under way; one that has not begun will not begin."""
-        self._cancelled = [*self._cancelled[-CANCELLED_MAX:], run]  # before the look, as in a lane
-        for place in self._roster.places():
-            if place.job is not None and place.job.run == run:
-                place.cancel.set()
+        """Stop a run; a run that has not begun will not begin."""
+        if run not in self._cancelled:  # cancels are repeated until the run has ended
+            log.info("command done command=%s run=%s", CommandKind.CANCEL, run)
+        # Before the slots are checked: a lane checks the two in the opposite order.
+        self._cancelled = [*self._cancelled[-CANCELLED_MAX:], run]
+        for slot in self._registry.slots():
+            if slot.job is not None and slot.job.run == run:
+                slot.cancel.set()
 
-    def _look_after(self, serial: str, verb: ByHand, command: Command) -> None:
-        """Restore, check or tune a phone by hand, and answer; one at work is left to its work."""
-        good, text, file = self._looked_after(serial, command)
+    def _execute_on_phone(self, serial: str, command: Command) -> None:
+        """Restore, test or tune a phone, and send the result; a busy phone is not disturbed."""
+        succeeded, text, file = self._result_on_phone(serial, command)
+        outcome = "ok" if succeeded else "failed"
+        log.info("command done command=%s phone=%s outcome=%s", command.kind, serial, outcome)
         blob = (file or "").encode()
         digest = digest_of_bytes(blob)
-        found = Checkup(
+        result = CommandResult(
             host=self.settings.host,
             phone=serial,
             id=command.id,
-            verb=verb,
-            at=datetime.now(UTC),
-            good=good,
-            text=f"{text} {FILE_MARK}{digest}" if file else text,
+            command=command.kind,
+            finished_at=datetime.now(UTC),
+            succeeded=succeeded,
+            text=text,
+            file=digest if file else None,
         )
-        parcels: list[AnyParcel] = [*(chunks_of(digest, blob) if file else []), found]
-        self._spool.add(parcels)
-        self._post.post(parcels)
+        parcels: list[AnyParcel] = [*(split_into_chunks(digest, blob) if file else []), result]
+        self._spool.add_parcels(parcels)
+        self._outbox.post(parcels)
 
-    def _looked_after(self, serial: str, command: Command) -> tuple[bool, str, str | None]:
-        place = self._roster.place(serial)
-        if place is None or not place.here:
-            return False, f"{serial} is not at {self.settings.host} now.", None
-        if not place.lane.acquire(timeout=LANE_PATIENCE_S):
-            return False, f"{serial} is at work; cancel its run first.", None
+    def _result_on_phone(self, serial: str, command: Command) -> tuple[bool, str, str | None]:
+        slot = self._registry.slot(serial)
+        if slot is None or not slot.here:
+            return False, f"{serial} is not connected to {self.settings.host} now", None
+        if not slot.lane.acquire(timeout=self._timeouts.lane_free_timeout_s):
+            return False, f"{serial} is busy; cancel its run first", None
         state_dir = self.settings.state_dir
         try:
             with lane_lock(state_dir, serial):
-                if command.verb == "restore":
-                    return *put_back_by_hand(place.phone, state_dir), None
-                if command.verb == "tune":
-                    return tune_phone(place.phone, state_dir, runner_for, command.sizes)
-                found = check_up(place.phone, state_dir, runner_for)
-                place.forgive()
-                return *found, None
+                if command.kind is CommandKind.RESTORE:
+                    return *restore_on_request(slot.phone, state_dir), None
+                if command.kind is CommandKind.TUNE:
+                    return tune_phone(slot.phone, state_dir, runner_for, command.sizes)
+                result = run_selftest(slot.phone, state_dir, runner_for)
+                slot.clear_losses()
+                return *result, None
         except FarmError as error:
             return False, str(error), None
         finally:
-            place.lane.release()
+            slot.lane.release()
 
-    def _attempt(self, place: Place, job: Job) -> Outcome:
-        desk = Desk(
+    def _attempt(self, slot: PhoneSlot, job: Job) -> LaneResult:
+        context = LaneContext(
             host=self.settings.host,
             state_dir=self.settings.state_dir,
             runner_for=runner_for,
-            cancel=place.cancel,
-            view=place.view,
+            cancel=slot.cancel,
+            status=slot.status,
             files=self.settings.files,
+            timeouts=self._timeouts,
         )
-        outcome = attempt(job, place.phone, desk)
-        if place.learn(place.phone.known):  # a first run teaches how the gauge speaks
-            self._announce(place)
-        return outcome
+        result = run_attempt(job, slot.phone, context)
+        if slot.update_facts(slot.phone.facts):  # a first run calibrates the fuel gauge
+            self._announce(slot)
+        return result
 
     @contextmanager
-    def _in_lane(self, place: Place, job: Job) -> Iterator[None]:
-        """Hold the phone's lane: in this process, and against any other of this host."""
-        if not place.lane.acquire(timeout=job.lease_s):
-            raise LeaseLost(f"the lane of {job.phone} did not get free within the lease")
+    def _lane_of(self, slot: PhoneSlot, job: Job) -> Iterator[None]:
+        """Hold the phone's lane: in this process, and against any other process of this host."""
+        if not slot.lane.acquire(timeout=job.lease_timeout_s):
+            raise LeaseLost(f"the lane of {job.phone} was not free within the lease")
         try:
             with lane_lock(self.settings.state_dir, job.phone):
-                place.cancel.clear()
-                if self._leaving:  # set before every cancel, so one of the two is seen
-                    raise Interrupted("The agent is stopping.")
-                place.job = job
+                slot.cancel.clear()
+                if self._stopping:  # set before every cancel, so one of the two is noticed
+                    raise Interrupted("the agent is stopping")
+                slot.job = job
                 if job.run in self._cancelled:
                     raise Cancelled
                 self._changed.set()
                 yield
         finally:
-            place.job = None
+            slot.job = None
             self._changed.set()
-            place.lane.release()
+            slot.lane.release()
 
-    def _finish(self, run: RunId, outcome: Outcome) -> None:
-        """Keep the report and what belongs to it, then send it: in this order."""
+    def _finish(self, job: Job, result: LaneResult) -> None:
+        """Store the report and its telemetry, then send them: in this order."""
         parcels: list[Report | Chunk] = []
-        if outcome.telemetry is not None and outcome.report.telemetry is not None:
-            parcels += chunks_of(outcome.report.telemetry, outcome.telemetry)
-        parcels.append(outcome.report)
-        self._spool.end(run, parcels)
-        self._post.post(parcels)
+        if result.telemetry is not None and result.report.telemetry is not None:
+            parcels += split_into_chunks(result.report.telemetry, result.telemetry)
+        parcels.append(result.report)
+        self._spool.record_end(job.run, parcels)
+        self._outbox.post(parcels)
 
-    def _announce(self, place: Place) -> None:
-        sighting = Sighting(
-            host=self.settings.host, facts=place.facts, facts_digest=place.facts_digest
+    def _announce(self, slot: PhoneSlot) -> None:
+        announcement = PhoneAnnouncement(
+            host=self.settings.host, facts=slot.facts, facts_digest=slot.facts_digest
         )
-        self._spool.add([sighting])
-        self._post.post([sighting])
+        self._spool.add_parcels([announcement])
+        self._outbox.post([announcement])
         self._changed.set()
 
-    def _beat(self) -> None:
-        """Show life every second, and at once when something changed."""
-        deaf = False
+    def _send_heartbeats(self) -> None:
+        """Send a heartbeat every second, and at once if something changed."""
+        broker_down = False
+        pause_s = self._timeouts.heartbeat_min_interval_s
         while not self._stop.is_set():
             self._changed.clear()
             try:
-                self._broker.beat(self._presence())
-                deaf = False
+                self._broker.publish_heartbeat(self._current_heartbeat())
+                broker_down = False
             except BrokerDown as error:
-                if not deaf:
+                if not broker_down:
                     log.warning("%s", error)
-                deaf = True
-            except Exception:  # one odd phone must not silence the whole host
-                log.exception("no heartbeat")
-            self._stop.wait(BEAT_GAP_S)
-            self._changed.wait(BEAT_S - BEAT_GAP_S)
+                broker_down = True
+            except Exception:  # one broken phone must not stop the heartbeat of the whole host
+                log.exception("the heartbeat failed")
+            self._stop.wait(pause_s)
+            self._changed.wait(self._timeouts.heartbeat_interval_s - pause_s)
         try:
-            self._broker.leave()
+            self._broker.withdraw_heartbeat()
         except BrokerDown:
-            log.info("the broker is gone; the heartbeat expires by itself")
+            log.info("the broker is not reachable; the heartbeat expires by itself")
 
-    def _presence(self) -> Presence:
-        places = [] if self._leaving else self._roster.places()
-        return Presence(
+    def _current_heartbeat(self) -> HostHeartbeat:
+        slots = [] if self._stopping else self._registry.slots()
+        return HostHeartbeat(
             host=self.settings.host,
-            at=datetime.now(UTC),
-            slots=self.settings.slots,
-            phones=tuple(place.presence() for place in places),
+            sent_at=datetime.now(UTC),
+            max_parallel=self.settings.max_parallel,
+            phones=tuple(slot.phone_status() for slot in slots),
         )
 
 
-def failed(host: str, job: Job, error: FarmError, stage: str) -> Outcome:
-    """A report that only says why there is nothing to report."""
+def outcome_of(report: Report) -> str:
+    """The validity of a run, or the kind of its fault."""
+    if report.fault is not None:
+        return report.fault.kind.value
+    return report.verdict.validity.value if report.verdict is not None else "none"
+
+
+def failed_result(host: str, job: Job, error: FarmError, stage: Stage) -> LaneResult:
+    """A result that contains only the fault."""
     now = datetime.now(UTC)
     report = Report(
         run=job.run,
@@ -287,12 +316,12 @@ def failed(host: str, job: Job, error: FarmError, stage: str) -> Outcome:
         ended_at=now,
         fault=error.fault(stage),
     )
-    return Outcome(report=report, telemetry=None)
+    return LaneResult(report)
 
 
 @contextmanager
 def lane_lock(state_dir: Path, serial: str) -> Iterator[None]:
-    """Lock a phone against other processes: a frozen agent keeps its lock, so nobody overtakes."""
+    """Lock a phone against other processes; a frozen agent keeps its lock and is not overtaken."""
     folder = state_dir / "lanes"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / serial.replace(":", "_")).open("w") as file:

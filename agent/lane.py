@@ -1,226 +1,226 @@
-"""The lane: the way of one job over one phone, from the fence to the outcome.
+"""The lane: one attempt at one job on one phone, from the fence to the report.
 
-Nothing gets out of it but an Outcome, and whatever it changed on the phone is put back.
+Every failure becomes a report with a fault, and everything that was changed on the phone is
+restored.
 """
 
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from agent.control.arrival import arrive
-from agent.control.charge import charge_up
-from agent.control.clocks import can_pin
-from agent.control.cooldown import Glance, cool_down
-from agent.control.custody import Custody
-from agent.control.fence import unless_overtaken
-from agent.control.journal import restore_leftovers
-from agent.control.pin import pin
-from agent.control.placement import Placement, look_at_threads
-from agent.control.quiet import hush
-from agent.control.resolve import resolve
-from agent.desk import Desk, Outcome
-from agent.phone.install import install_runner
-from agent.phone.link import LINK_LOST
-from agent.phone.memory import remember
-from agent.phone.phone import Phone, whole_nodes
-from agent.run.canary import NO_CANARY, first_canary, second_canary
-from agent.run.energy import POWER_NODES, Points
-from agent.run.external import launch_program, watch_program
-from agent.run.lines import Output
-from agent.run.meter import metered
-from agent.run.prepare import prepare
-from agent.run.runner import Ask, Progress, launch, watch
-from agent.run.scene import Beside, Harvest, Scene, Snapshot, set_scene, weigh
-from agent.run.telemetry import bring_in, rest_readings
-from agent.stages import LAST, Stages
+from agent.collect.energy import POWER_NODES
+from agent.collect.readings import fetch_readings, readings_from_snapshots
+from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
+from agent.collect.runner_output import RunnerOutput
+from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
+from agent.judge.run_observation import AgentObservations, observe
+from agent.judge.run_result import RunResult, evaluate_run
+from agent.lane_context import LaneContext, LaneResult
+from agent.lane_stages import LAST_STAGE, LaneStages
+from agent.launch.canary import NO_CANARY, run_canary, run_second_canary
+from agent.launch.external_process import launch_program, watch_program
+from agent.launch.launch_files import prepare_launch
+from agent.launch.launch_spec import LaunchSpec
+from agent.launch.runner_process import RunProgress, launch_runner, watch_runner
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_memory import save_phone_memory
+from agent.phone.runner_install import install_runner
+from agent.phone.shell_command import parse_complete_nodes
+from agent.phone.shell_link import LINK_LOST
+from agent.prepare.charge import charge_battery
+from agent.prepare.cooldown import cool_down
+from agent.prepare.pinning import pin_phone, resolve_condition
+from agent.prepare.quiesce import quiesce
+from agent.restore.fence import blame_lease_loss
+from agent.restore.restore_leftovers import restore_leftovers
+from agent.restore.restore_session import RestoreSession
+from agent.restore.take_phone import take_phone
 from workloads.catalogue import Case, is_known, workload_of
-from workloads.fault import FarmError, FarmTrouble, Fault, Refused
-from workloads.measure import Standing, Verdict
-from workloads.messages import Job, Report, Resolved, chunks_of
-from workloads.noun import digest_of
-from workloads.phone import CoreSet
+from workloads.protocol.base import digest_of
+from workloads.protocol.faults import FarmError, FarmTrouble, Fault, InvalidRequest
+from workloads.protocol.messages import AppliedCondition, Job, Report, split_into_chunks
+from workloads.protocol.phone_facts import CoreSet
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import safe_text
 
 
-def attempt(job: Job, phone: Phone, desk: Desk) -> Outcome:
-    """Do one job. Never raises: every failure is a report with its fault."""
-    return _Lane(job, phone, desk).outcome()
+def run_attempt(job: Job, phone: Phone, context: LaneContext) -> LaneResult:
+    """Run one attempt at a job. Never raises: every failure is a report with its fault."""
+    return _Lane(job, phone, context).run()
 
 
 class _Lane:
-    """One job on its way; `_measure` is its story."""
+    """One job on its way through the stages; `_measure` shows all of them in order."""
 
-    def __init__(self, job: Job, phone: Phone, desk: Desk) -> None:
+    def __init__(self, job: Job, phone: Phone, context: LaneContext) -> None:
         self.job = job
         self.phone = phone
-        self.desk = desk
-        self.custody = Custody(phone, job.fence, desk.state_dir, desk.silence_s)
-        self.stages = Stages(desk.view, desk.cancel, self.custody.feed, desk.silence_s / 4)
+        self.context = context
+        phone.timeouts = context.timeouts
+        self.session = RestoreSession(phone, job.fence, context.state_dir)
+        heartbeat_s = context.timeouts.watchdog_timeout_s / 4
+        self.stages = LaneStages(
+            context.status, context.cancel, self.session.send_heartbeat, heartbeat_s
+        )
         self.started_at = datetime.now(UTC)
         self.boot_id: str | None = None
-        self.resolved = Resolved()
+        self.applied = AppliedCondition()
         self.pid: int | None = None
-        self.placement: Placement | None = None
+        self.affinity: ThreadAffinity | None = None
         self.canary = NO_CANARY
-        self.metered: Points = []
-        self.harvest: Harvest | None = None
+        self.result: RunResult | None = None
         self.verdict: Verdict | None = None
-        self.left_changed = ""
+        self.restore_error: str | None = None
 
     def _measure(self) -> None:
         job, phone, stage = self.job, self.phone, self.stages
-        with stage("resolve"):
-            cores, self.resolved = resolve(phone.known, job.case, job.condition)
+        with stage(Stage.RESOLVE):
+            cores, self.applied = resolve_condition(phone.facts, job.case, job.condition)
         try:
-            with stage("fence"):
-                build = self.desk.runner_for(phone.known.abi).which(phone.known.runner)
-                found = arrive(phone, job.fence, self.desk.host, build)
-                restore_leftovers(phone, self.desk.state_dir, ours=True, seen=found.left)
-            with stage("install"):
-                runner = install_runner(phone, build, seen=found.runner)
-            with stage("guard"):
-                self.boot_id = found.boot_id
-                self.custody.begin(runner, found.boot_id)
-            with stage("charge"):
-                charge_up(phone, job.condition, stage.sleep, self._tell)
-            with stage("quiet"):
-                hush(phone, self.custody.journal)
-            with stage("prepare"):
-                scene, ask = self._prepare(runner, cores)
-            with stage("cool"):
-                self._cool_down(scene)
-            with stage("pin"):
-                self._pin(scene)
-            with stage("canary"):
-                first_ms = first_canary(phone, runner, cores) if self.desk.canary else None
-            with stage("run"):
-                before, output = self._run(scene, ask)
-            with stage("canary_after"):
-                clocks = self.resolved.clocks_khz
-                self.canary = second_canary(phone, runner, cores, clocks, first_ms)
-            with stage("harvest"):
-                self.harvest = self._harvest(scene, before, output)
-                self.verdict = self.harvest.verdict
+            with stage(Stage.FENCE):
+                build = self.context.runner_for(phone.facts.abi).with_digest(phone.facts.runner)
+                taken = take_phone(phone, job.fence, self.context.host, build)
+                restore_leftovers(phone, self.context.state_dir, True, taken.leftovers)
+            with stage(Stage.INSTALL):
+                runner = install_runner(phone, build, digest=taken.runner_digest)
+            with stage(Stage.WATCHDOG):
+                self.boot_id = taken.boot_id
+                self.session.begin(runner, taken.boot_id)
+            with stage(Stage.CHARGE):
+                show = self.context.status.show_snapshot
+                charge_battery(phone, job.condition, stage.sleep, show)
+            with stage(Stage.QUIESCE):
+                quiesce(phone, self.session.journal)
+            with stage(Stage.PREPARE):
+                probe, spec = self._prepare(runner, cores)
+            with stage(Stage.COOL):
+                self._cool_down(probe)
+            with stage(Stage.PIN):
+                self._pin(probe)
+            with stage(Stage.CANARY_BEFORE):
+                first_ms = run_canary(phone, runner, cores) if self.context.canary else None
+            with stage(Stage.RUN):
+                before, output = self._run(probe, spec)
+            with stage(Stage.CANARY_AFTER):
+                clocks = self.applied.clocks_khz
+                self.canary = run_second_canary(phone, runner, cores, clocks, first_ms)
+            with stage(Stage.COLLECT):
+                self.result = self._collect(probe, before, output)
+                self.verdict = self.result.verdict
         finally:
             self._restore()
-            remember(self.desk.state_dir, phone.known.serial, phone.memory)
+            save_phone_memory(self.context.state_dir, phone.facts.serial, phone.memory)
 
-    def _prepare(self, runner: str, cores: CoreSet) -> tuple[Scene, Ask]:
-        scene = set_scene(self.phone, cores, self.resolved, self.boot_id or "")
-        folders = self.desk.shelf, self.desk.state_dir
-        return scene, prepare(self.phone, self.job, runner, scene, *folders)
+    def _prepare(self, runner: str, cores: CoreSet) -> tuple[RunProbe, LaunchSpec]:
+        probe = build_run_probe(self.phone, cores, self.applied, self.boot_id or "")
+        folders = self.context.files_dir, self.context.state_dir
+        return probe, prepare_launch(self.phone, self.job, runner, probe, *folders)
 
-    def _cool_down(self, scene: Scene) -> None:
-        looking = (scene.coolers.keys(), POWER_NODES)
-        cool_down(self.phone, self.job.condition, self.stages.sleep, self._tell, *looking)
+    def _cool_down(self, probe: RunProbe) -> None:
+        nodes = (probe.coolers.keys(), POWER_NODES)
+        show = self.context.status.show_snapshot
+        cool_down(self.phone, self.job.condition, self.stages.sleep, show, *nodes)
 
-    def _pin(self, scene: Scene) -> None:
-        condition, journal = self.job.condition, self.custody.journal
-        pin(self.phone, condition, scene.cores, self.resolved, scene.coolers, journal)
-        locked = self.resolved.clocks_khz if can_pin(self.phone.known) else {}
-        self.desk.view.locked_khz = dict(locked)
+    def _pin(self, probe: RunProbe) -> None:
+        condition, journal = self.job.condition, self.session.journal
+        pin_phone(self.phone, condition, probe.cores, self.applied, probe.coolers, journal)
+        locked = self.applied.clocks_khz if self.phone.facts.clocks_writable else {}
+        self.context.status.locked_khz = dict(locked)
 
-    def _run(self, scene: Scene, ask: Ask) -> tuple[Snapshot, Output]:
+    def _run(self, probe: RunProbe, spec: LaunchSpec) -> tuple[ProbeSnapshot, RunnerOutput]:
         phone, sleep = self.phone, self.stages.sleep
-        self.custody.check()
-        phone.heat.disturbed()
-        foreign = ask.case.manifest is not None
-        start, follow = (launch_program, watch_program) if foreign else (launch, watch)
-        self.custody.working = True
-        seen, self.pid = start(phone, ask, before=scene.looking())
-        with (
-            metered(self.desk.meter, phone.clock) as self.metered,
-            unless_overtaken(phone, self.job.fence),
-        ):
-            output = follow(phone, ask, self.pid, self.boot_id, sleep, self._progress)
-        self.custody.working = False
-        return scene.snapshot(whole_nodes(seen.text)), output
+        self.session.check()
+        phone.cooling.finish_trace()
+        is_external = spec.case.manifest is not None
+        launch = launch_program if is_external else launch_runner
+        watch = watch_program if is_external else watch_runner
+        self.session.runner_alive = True
+        before, self.pid = launch(phone, spec, probe.snapshot_command())
+        with blame_lease_loss(phone, self.job.fence):
+            output = watch(phone, spec, self.pid, self.boot_id, sleep, self._show_progress)
+        self.session.runner_alive = False
+        return probe.parse_snapshot(parse_complete_nodes(before.text)), output
 
-    def _harvest(self, scene: Scene, before: Snapshot, output: Output) -> Harvest:
-        job = self.job
-        nodes, readings = bring_in(self.phone, scene.looking(), job.fence)
-        snapshots = (before, scene.snapshot(nodes))
-        rest, idle_w = rest_readings(self.phone.rest_looks), self.phone.memory.idle_w
-        beside = Beside(self.placement, self.canary, rest, idle_w, self.metered)
-        found = weigh(scene, job.case, job.condition, snapshots, output, readings, beside)
-        self.phone.note_power(found.gauge, found.idle_w)
-        return found
+    def _collect(self, probe: RunProbe, before: ProbeSnapshot, output: RunnerOutput) -> RunResult:
+        job, phone = self.job, self.phone
+        nodes, readings = fetch_readings(phone, probe.snapshot_command(), job.fence)
+        snapshots = (before, probe.parse_snapshot(nodes))
+        idle, idle_w = readings_from_snapshots(phone.idle_samples), phone.memory.idle_w
+        agent = AgentObservations(self.affinity, self.canary, idle, idle_w)
+        observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
+        phone.remember_power(observation.gauge, observation.idle_w)
+        return evaluate_run(observation)
 
     def _restore(self) -> None:
-        if not self.custody.held:
+        if not self.session.has_begun:
             return
-        failed_stage = self.stages.now
+        failed_stage = self.stages.current
         try:
-            with self.stages(LAST):
-                error = self.custody.end()
+            with self.stages(LAST_STAGE):
+                error = self.session.end()
         finally:
-            self.stages.now = failed_stage
+            self.stages.current = failed_stage
         if error is None:
             return
-        left = f"not put back: {safe_text(error, 300)}"
-        if self.verdict is not None:  # the figures stand
-            reasons = (*self.verdict.reasons, left)
-            self.verdict = self.verdict.model_copy(update={"reasons": reasons})
-        elif not isinstance(error, LINK_LOST):  # who is away is put back when it returns
-            self.left_changed = f" ({left})"
+        # A phone that disappeared is restored when it returns.
+        if self.verdict is not None or not isinstance(error, LINK_LOST):
+            self.restore_error = safe_text(error, 300)
 
-    def _tell(self, seen: Glance, ready_s: tuple[float, float, float] | None) -> None:
-        view = self.desk.view
-        view.temp_c, view.battery_pct, view.ready_s = seen.temp_c, seen.battery_pct, ready_s
+    def _show_progress(self, progress: RunProgress) -> None:
+        self.context.status.show_progress(progress)
+        if self.affinity is None and self.pid is not None:
+            with suppress(*LINK_LOST):  # the next command on the phone reports the loss
+                self.affinity = read_thread_affinity(self.phone, self.pid)
 
-    def _progress(self, now: Progress) -> None:
-        self.desk.view.follow(now)
-        if self.placement is None and self.pid is not None:
-            with suppress(*LINK_LOST):  # whoever looks at the phone next finds out
-                self.placement = look_at_threads(self.phone, self.pid)
-
-    def outcome(self) -> Outcome:
-        """Do the job, and tell what became of it."""
+    def run(self) -> LaneResult:
+        """Do the job, and report on it."""
         fault: Fault | None = None
         try:
             if not is_known(self.job.case):
-                raise Refused(f"This agent does not know the workload '{self.job.case.workload}'.")
+                raise InvalidRequest(
+                    f"this agent does not know the workload '{self.job.case.workload}'; update it"
+                )
             if workload_of(self.job.case).on_phone:
                 self._measure()
             else:
-                self.verdict = Verdict(standing=Standing.VALID)
+                self.verdict = Verdict(validity=Validity.VALID)
         except FarmError as error:
-            fault = error.fault(self.stages.now)
-        except Exception as error:  # noqa: BLE001 - a lane answers, whatever breaks in it
+            fault = error.fault(self.stages.current)
+        except Exception as error:  # noqa: BLE001 - a lane reports, whatever fails in it
             text = f"{type(error).__name__}: {safe_text(error)}"
-            fault = FarmTrouble(text).fault(self.stages.now)
-        self.desk.view.end()
-        if fault is not None:
-            fault = fault.model_copy(update={"text": fault.text + self.left_changed})
+            fault = FarmTrouble(text).fault(self.stages.current)
+        self.context.status.end()
         report = self._report(fault)
-        telemetry = self.harvest.telemetry if self.harvest and report.telemetry else None
-        return Outcome(report, telemetry)
+        telemetry = self.result.telemetry if self.result and report.telemetry else None
+        return LaneResult(report, telemetry, self.result.observation if self.result else None)
 
     def _report(self, fault: Fault | None) -> Report:
-        facts = self.phone.facts
-        harvest = self.harvest if fault is None else None
-        kept = harvest if self.job.telemetry else None
+        facts = self.phone.facts if self.phone.is_probed else None
+        result = self.result if fault is None else None
+        sent = result if self.job.telemetry else None
         return Report(
             run=self.job.run,
-            host=self.desk.host,
+            host=self.context.host,
             phone=self.job.phone,
             case_digest=case_digest(self.job.case),
             condition_digest=self.job.condition.digest,
             started_at=self.started_at,
             ended_at=datetime.now(UTC),
-            stage_s=self.stages.took_s,
+            stage_seconds=self.stages.seconds,
             control=facts.control if facts else None,
             boot_id=self.boot_id,
             runner=facts.runner if facts else None,
-            resolved=self.resolved,
-            metrics=harvest.metrics if harvest else (),
+            applied=self.applied,
+            metrics=result.metrics if result else (),
             verdict=self.verdict if fault is None else None,
             fault=fault,
-            curve=harvest.curve if harvest else (),
-            telemetry=kept.digest if kept else None,
-            chunks=len(chunks_of(kept.digest, kept.telemetry)) if kept else 0,
+            restore_error=self.restore_error,
+            step_time_curve=result.step_time_curve if result else (),
+            telemetry=sent.telemetry_digest if sent else None,
+            chunks=len(split_into_chunks(sent.telemetry_digest, sent.telemetry)) if sent else 0,
         )
 
 
 def case_digest(case: Case) -> str:
-    """A case's identity, also where this agent does not know its workload."""
+    """A case's digest, also if this agent does not know its workload."""
     return case.digest if is_known(case) else digest_of(case.model_dump(mode="json"))

@@ -1,40 +1,40 @@
-"""The desk of a lane: what it is given beside job and phone, and what it answers with."""
+"""LaneContext: all that a lane needs besides job and phone; LaneResult: what it returns."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.control.guard import SILENCE_S
-from agent.lane_view import LaneView
-from agent.run.meter import PowerMeter
-from kernels.manifest import RunnerBuild, runner_for
-from workloads.messages import Report
+from agent.judge.run_observation import RunObservation
+from agent.lane_status import LaneStatus
+from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from kernels.runner_builds import RunnerBuild, runner_for
+from workloads.protocol.messages import Report
 
 
 @dataclass
-class Desk:
-    """What a lane is given beside job and phone."""
+class LaneContext:
+    """The surroundings of a lane on its host."""
 
     host: str
     state_dir: Path
     cancel: threading.Event = field(default_factory=threading.Event)
-    view: LaneView = field(default_factory=LaneView)
+    status: LaneStatus = field(default_factory=LaneStatus)
     runner_for: Callable[[str], RunnerBuild] = runner_for
-    silence_s: float = SILENCE_S
     canary: bool = True
-    meter: PowerMeter | None = None
-    files: Path | None = None  # of foreign programs, by digest; None: beside the state
+    files: Path | None = None  # of external programs, by digest; None: in state_dir
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
     @property
-    def shelf(self) -> Path:
-        """Where the files of foreign programs lie."""
+    def files_dir(self) -> Path:
+        """The folder of data files and external programs."""
         return self.files or self.state_dir / "files"
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a job: the report, and the telemetry that it names."""
+class LaneResult:
+    """The report of an attempt, the telemetry that it names, and the observation behind it."""
 
     report: Report
     telemetry: bytes | None = None
+    observation: RunObservation | None = None

@@ -1,8 +1,8 @@
-"""The post: sends what the spool holds, and again until the centre confirms it.
+"""Outbox: sends the parcels of the spool, and sends them again until the centre confirms them.
 
-The first parcel goes at once. While a delivery is on its way, further ones gather and go together
-when it is confirmed, or shortly after: a busy host sends few large deliveries, an idle one waits
-for nothing.
+The first parcel goes at once. While a delivery is under way, further parcels gather and go together
+when it is confirmed, or shortly after: a busy host sends few large deliveries, an idle one does not
+wait.
 """
 
 import logging
@@ -10,149 +10,151 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from agent.broker import Broker
+from agent.host_broker import HostBroker
 from agent.spool import Spool
-from workloads.fault import FarmTrouble
-from workloads.messages import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX, AnyParcel
+from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from workloads.protocol.faults import FarmTrouble
+from workloads.protocol.limits import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX
+from workloads.protocol.messages import AnyParcel
 
-log = logging.getLogger("farm.post")
-
-RESEND_S = 5.0
-RESEND_MAX_S = 60.0
-GATHER_S = 0.05
-TROUBLE_PAUSE_S = 0.5
+log = logging.getLogger("farm.outbox")
 
 
-class Post:
-    """Two threads: one sends, one listens for confirmations."""
+class Outbox:
+    """Two threads: one sends, one receives confirmations."""
 
     def __init__(
         self,
         spool: Spool,
-        broker: Broker,
+        broker: HostBroker,
         send: Callable[[Sequence[str]], None],
-        resend_s: float = RESEND_S,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._spool = spool
         self._broker = broker
         self._send = send
-        self._resend_s = resend_s
+        self._timeouts = timeouts
         self._stop = threading.Event()
         self._changed = threading.Condition()
-        # id -> (when to send it, how often it was sent); bodies stay on disk
-        self._due: dict[str, tuple[float, int]] = dict.fromkeys(spool.waiting(), (0.0, 0))
+        # id -> (when to send it, how often it was sent); the bodies stay on disk
+        self._due: dict[str, tuple[float, int]] = dict.fromkeys(spool.unconfirmed_ids(), (0.0, 0))
         self._under_way: set[str] = set()
         self._sent_at = 0.0
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True)
-            for name, target in (("post-send", self._sender), ("post-listen", self._listener))
+            for name, target in (
+                ("outbox-send", self._send_parcels),
+                ("outbox-confirm", self._receive_confirmations),
+            )
         ]
 
     def start(self) -> None:
-        """Begin sending."""
+        """Begin to send."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Stop sending; what is not confirmed waits in the spool for the next start."""
+        """Stop sending; unconfirmed parcels stay in the spool for the next start."""
         self._stop.set()
-        self._wake()
+        with self._changed:
+            self._changed.notify_all()
 
     def post(self, parcels: Sequence[AnyParcel]) -> None:
         """Send parcels that the spool already has."""
         with self._changed:
-            self._due.update(dict.fromkeys([parcel.parcel for parcel in parcels], (0.0, 0)))
+            self._due.update(dict.fromkeys([parcel.parcel_id for parcel in parcels], (0.0, 0)))
             self._changed.notify_all()
 
-    def drained(self, timeout_s: float) -> bool:
+    def wait_until_empty(self, timeout_s: float) -> bool:
         """Wait until everything is confirmed, or the time is up."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._due, timeout_s)
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def _sender(self) -> None:
-        trouble = False
+    def _send_parcels(self) -> None:
+        failing = False
         while not self._stop.is_set():
             ids = self._next_batch()
             if not ids:
                 continue
             try:
-                if bodies := self._fitting(ids):
+                if bodies := self._bodies_for_delivery(ids):
                     self._send(bodies)
-                trouble = False
+                failing = False
             except FarmTrouble as error:
-                if not trouble:
+                if not failing:
                     log.warning("%s", error)
-                trouble = True
-                self._not_sent(ids)
-                self._stop.wait(TROUBLE_PAUSE_S)
+                failing = True
+                self._mark_unsent(ids)
+                self._stop.wait(self._timeouts.outbox_retry_interval_s)
 
-    def _not_sent(self, ids: Sequence[str]) -> None:
-        """They never left: as soon as the broker is back they go, without the wait of a resend."""
+    def _mark_unsent(self, ids: Sequence[str]) -> None:
+        """Make parcels due at once that never left: they need not wait like a resend."""
         with self._changed:
-            for name in ids:
-                if name in self._due:
-                    self._due[name] = (0.0, max(0, self._due[name][1] - 1))
+            for parcel_id in ids:
+                if parcel_id in self._due:
+                    self._due[parcel_id] = (0.0, max(0, self._due[parcel_id][1] - 1))
 
     def _next_batch(self) -> list[str]:
-        """Wait for parcels that are due; each next try of a parcel waits longer."""
+        """Wait for parcels that are due; each further attempt at a parcel waits longer."""
+        timeouts = self._timeouts
         with self._changed:
             now = time.monotonic()
-            due = [name for name, (at, _) in self._due.items() if at <= now]
+            due = [parcel_id for parcel_id, (due_at, _) in self._due.items() if due_at <= now]
             if not due:
-                later = min((at for at, _ in self._due.values()), default=now + RESEND_MAX_S)
-                self._changed.wait(max(0.01, later - now))
+                latest = now + timeouts.outbox_resend_interval_max_s
+                next_at = min((due_at for due_at, _ in self._due.values()), default=latest)
+                self._changed.wait(max(0.01, next_at - now))
                 return []
-            gathering = self._sent_at + GATHER_S - now
-            if self._under_way and gathering > 0 and len(due) < DELIVERY_PARCELS_MAX:
-                self._changed.wait(gathering)
+            gather_s = self._sent_at + timeouts.outbox_batch_interval_s - now
+            if self._under_way and gather_s > 0 and len(due) < DELIVERY_PARCELS_MAX:
+                self._changed.wait(gather_s)
                 return []
-            chosen = due[:DELIVERY_PARCELS_MAX]
-            self._under_way, self._sent_at = set(chosen), now
-            for name in chosen:
-                count = self._due[name][1]
-                self._due[name] = (now + min(self._resend_s * 2**count, RESEND_MAX_S), count + 1)
-            return chosen
+            batch = due[:DELIVERY_PARCELS_MAX]
+            self._under_way, self._sent_at = set(batch), now
+            for parcel_id in batch:
+                count = self._due[parcel_id][1]
+                resend_s = timeouts.outbox_resend_interval_s * 2**count
+                pause_s = min(resend_s, timeouts.outbox_resend_interval_max_s)
+                due_at = now + pause_s  # guard: resend-report
+                self._due[parcel_id] = (due_at, count + 1)
+            return batch
 
-    def _fitting(self, ids: Sequence[str]) -> list[str]:
-        """Bodies that fit one delivery; the rest is due again at once."""
-        bodies = self._spool.bodies(ids)
+    def _bodies_for_delivery(self, ids: Sequence[str]) -> list[str]:
+        """The bodies that fit into one delivery; the rest is due again at once."""
+        bodies = self._spool.parcel_bodies(ids)
         with self._changed:
-            for name in set(ids) - bodies.keys():
-                self._due.pop(name, None)  # confirmed meanwhile
+            for parcel_id in set(ids) - bodies.keys():
+                self._due.pop(parcel_id, None)  # confirmed meanwhile
         fitting: list[str] = []
         size = 0
-        for name, body in bodies.items():
+        for parcel_id, body in bodies.items():
             size += len(body)
             if fitting and size > DELIVERY_BYTES_MAX:
                 with self._changed:
-                    if name in self._due:
-                        self._due[name] = (0.0, 0)
+                    if parcel_id in self._due:
+                        self._due[parcel_id] = (0.0, 0)
             else:
                 fitting.append(body)
         return fitting
 
-    def _listener(self) -> None:
+    def _receive_confirmations(self) -> None:
         while not self._stop.is_set():
             try:
-                ids = self._broker.confirmed(wait_s=1)
+                ids = self._broker.take_confirmations(wait_s=1)
                 if ids:
-                    self._arrived(ids)
-                    self._spool.confirm(ids)
-            except FarmTrouble:  # no broker, or no room on the disk: it will be confirmed again
-                self._stop.wait(TROUBLE_PAUSE_S)
+                    self._allow_next_delivery(ids)
+                    self._spool.delete_confirmed(ids)
+            except FarmTrouble:  # no broker, or a full disk: the centre confirms again
+                self._stop.wait(self._timeouts.outbox_retry_interval_s)
                 continue
             if ids:
                 with self._changed:
-                    for name in ids:
-                        self._due.pop(name, None)
+                    for parcel_id in ids:
+                        self._due.pop(parcel_id, None)
                     self._changed.notify_all()
 
-    def _arrived(self, ids: Sequence[str]) -> None:
-        """The next delivery may go, while the disk still forgets this one."""
+    def _allow_next_delivery(self, ids: Sequence[str]) -> None:
+        """Let the next delivery go while the disk still deletes this one."""
         with self._changed:
             self._under_way.difference_update(ids)
             self._changed.notify_all()

@@ -1,7 +1,7 @@
-"""The spool: what an agent must not forget, in one SQLite file that survives it.
+"""Spool: the durable state of an agent (started runs, unconfirmed parcels) in one SQLite file.
 
 A run is written here before it starts and its report before it is sent; both stay until the centre
-confirms. Writers wait for the disk together: one fsync serves every lane that asked meanwhile.
+confirms. Writes are committed in groups: one fsync serves every lane that wrote meanwhile.
 """
 
 import queue
@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from workloads.fault import FarmTrouble
-from workloads.messages import AnyParcel, Chunk, Report, RunId
+from workloads.protocol.faults import FarmTrouble
+from workloads.protocol.messages import AnyParcel, Chunk, Report, RunId
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS started (
@@ -24,129 +24,132 @@ CREATE TABLE IF NOT EXISTS parcel (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
 """
 
-REMEMBER_S = 7 * 86400  # a message that is older than this cannot be delivered any more
+STARTED_KEPT_S = 7 * 86400  # an older message cannot be delivered any more
 
-Change = Callable[[sqlite3.Connection], Any]
+SpoolWrite = Callable[[sqlite3.Connection], Any]
 
 
 class Spool:
-    """Durable memory with one writer thread; every call returns when the disk has it."""
+    """Durable state with one writer thread; every call returns after its commit."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._file = _opened(path)
-        self._changes: queue.SimpleQueue[tuple[Change, Future[Any]] | None] = queue.SimpleQueue()
+        self._file = _open_database(path)
+        self._writes: queue.SimpleQueue[tuple[SpoolWrite, Future[Any]] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
         self._writer.start()
-        self._reader = _opened(path)  # what is sent does not wait for what is written
+        self._reader = _open_database(path)  # sending does not wait for commits
         self._reading = threading.Lock()
         self._apply(lambda connection: connection.executescript(_SCHEMA))
-        old = (time.time() - REMEMBER_S,)
-        forget = "DELETE FROM started WHERE ended = 1 AND at < ?"
-        self._apply(lambda connection: connection.execute(forget, old).rowcount)
+        oldest = (time.time() - STARTED_KEPT_S,)
+        statement = "DELETE FROM started WHERE ended = 1 AND at < ?"
+        self._apply(lambda connection: connection.execute(statement, oldest).rowcount)
 
-    def begin(self, run: RunId, job: str) -> bool:
-        """Note that a run is about to start; False when it was started before."""
+    def record_start(self, run: RunId, job: str) -> bool:
+        """Record that a run starts; False if it was started before."""
         statement = "INSERT INTO started (run, job, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         row = (str(run), job, time.time())
-        count = self._apply(lambda it: it.execute(statement, row).rowcount)
-        return bool(count)
+        count = self._apply(lambda connection: connection.execute(statement, row).rowcount)
+        return bool(count)  # guard: job-starts-once
 
-    def end(self, run: RunId, parcels: Sequence[Report | Chunk]) -> None:
-        """Note that a run has ended, with everything that has to be told of it."""
+    def record_end(self, run: RunId, parcels: Sequence[Report | Chunk]) -> None:
+        """Record that a run has ended, with its report and telemetry."""
 
-        def change(connection: sqlite3.Connection) -> None:
+        def write(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE started SET ended = 1, job = '' WHERE run = ?", (str(run),))
             _insert(connection, parcels)
 
-        self._apply(change)
+        self._apply(write)
 
-    def add(self, parcels: Sequence[AnyParcel]) -> None:
-        """Keep parcels that belong to no run."""
+    def add_parcels(self, parcels: Sequence[AnyParcel]) -> None:
+        """Store parcels that belong to no run."""
         self._apply(lambda connection: _insert(connection, parcels))
 
-    def interrupted(self) -> list[str]:
+    def interrupted_jobs(self) -> list[str]:
         """The jobs of runs that were started and never ended: their agent died."""
-        rows = self._apply(
-            lambda it: it.execute("SELECT job FROM started WHERE ended = 0 ORDER BY at").fetchall()
-        )
+        statement = "SELECT job FROM started WHERE ended = 0 ORDER BY at"  # guard: interrupted-job
+        rows = self._apply(lambda connection: connection.execute(statement).fetchall())
         return [row[0] for row in rows]
 
-    def waiting(self) -> list[str]:
-        """Ids of all parcels that are not confirmed, oldest first."""
-        rows = self._apply(lambda it: it.execute("SELECT id FROM parcel ORDER BY seq").fetchall())
+    def unconfirmed_ids(self) -> list[str]:
+        """The ids of all unconfirmed parcels, oldest first."""
+        statement = "SELECT id FROM parcel ORDER BY seq"
+        rows = self._apply(lambda connection: connection.execute(statement).fetchall())
         return [row[0] for row in rows]
 
-    def bodies(self, ids: Sequence[str]) -> dict[str, str]:
-        """The texts of parcels that are still waiting."""
-        marks = ",".join("?" * len(ids))
-        statement = f"SELECT id, body FROM parcel WHERE id IN ({marks}) ORDER BY seq"
+    def parcel_bodies(self, ids: Sequence[str]) -> dict[str, str]:
+        """The bodies of those parcels that are still unconfirmed."""
+        placeholders = ",".join("?" * len(ids))
+        statement = f"SELECT id, body FROM parcel WHERE id IN ({placeholders}) ORDER BY seq"
         try:
             with self._reading:
                 return dict(self._reader.execute(statement, tuple(ids)).fetchall())
         except sqlite3.Error as error:
-            raise FarmTrouble(f"the spool failed: {error}") from error
+            raise FarmTrouble(f"the spool cannot be read: {error}") from error
 
-    def confirm(self, ids: Sequence[str]) -> None:
-        """Forget parcels that the centre has stored for good."""
-        rows = [(name,) for name in ids]
-        self._apply(lambda it: it.executemany("DELETE FROM parcel WHERE id = ?", rows))
+    def delete_confirmed(self, ids: Sequence[str]) -> None:
+        """Delete parcels that the centre has stored."""
+        rows = [(parcel_id,) for parcel_id in ids]
+        statement = "DELETE FROM parcel WHERE id = ?"
+        self._apply(lambda connection: connection.executemany(statement, rows))
 
     def close(self) -> None:
-        """Finish what is waiting and close the file."""
-        self._changes.put(None)
+        """Finish pending writes and close the file."""
+        self._writes.put(None)
         self._writer.join()
         with self._reading:
             self._reader.close()
 
-    def _apply(self, change: Change) -> Any:
+    def _apply(self, write: SpoolWrite) -> Any:
         if not self._writer.is_alive():
             raise FarmTrouble("the spool is closed")
         done: Future[Any] = Future()
-        self._changes.put((change, done))
+        self._writes.put((write, done))
         return done.result()
 
     def _write(self) -> None:
         connection = self._file
-        while (first := self._changes.get()) is not None:
-            batch: list[tuple[Change, Future[Any]] | None] = [first]
-            while not self._changes.empty():
-                batch.append(self._changes.get())
+        while (first := self._writes.get()) is not None:
+            batch: list[tuple[SpoolWrite, Future[Any]] | None] = [first]
+            while not self._writes.empty():
+                batch.append(self._writes.get())
             _commit(connection, [item for item in batch if item is not None])
             if None in batch:
                 break
         connection.close()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open the file here, so that a broken one is known before anything starts."""
+def _open_database(path: Path) -> sqlite3.Connection:
+    """Open the file; a broken one fails here, before anything starts."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
     except sqlite3.Error as error:
-        raise FarmTrouble(f"the spool {path} cannot be used: {error}") from error
+        raise FarmTrouble(f"the spool {path} cannot be opened: {error}") from error
     return connection
 
 
-def _commit(connection: sqlite3.Connection, batch: Sequence[tuple[Change, Future[Any]]]) -> None:
-    """Apply a batch in one transaction; callers hear of it only after the commit."""
-    outcomes: list[Any] = []
+def _commit(
+    connection: sqlite3.Connection, batch: Sequence[tuple[SpoolWrite, Future[Any]]]
+) -> None:
+    """Apply a batch in one transaction; the callers get their results after the commit."""
+    results: list[Any] = []
     try:
         connection.execute("BEGIN IMMEDIATE")
-        outcomes = [change(connection) for change, _ in batch]
+        results = [write(connection) for write, _ in batch]
         if connection.in_transaction:
             connection.execute("COMMIT")
-    except Exception as error:  # noqa: BLE001 - whoever asked must hear of it, and the writer live
+    except Exception as error:  # noqa: BLE001 - every caller gets the error, and the thread survives
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         for _, done in batch:
-            done.set_exception(FarmTrouble(f"the spool failed: {error}"))
+            done.set_exception(FarmTrouble(f"the spool cannot be written: {error}"))
         return
-    for (_, done), outcome in zip(batch, outcomes, strict=True):
-        done.set_result(outcome)
+    for (_, done), result in zip(batch, results, strict=True):
+        done.set_result(result)
 
 
 def _insert(connection: sqlite3.Connection, parcels: Sequence[AnyParcel]) -> None:
-    rows = [(parcel.parcel, parcel.model_dump_json()) for parcel in parcels]
+    rows = [(parcel.parcel_id, parcel.model_dump_json()) for parcel in parcels]
     connection.executemany("INSERT OR REPLACE INTO parcel (id, body) VALUES (?, ?)", rows)

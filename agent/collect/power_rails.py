@@ -1,7 +1,7 @@
-"""Power rails: meters on the board that tell what parts of it draw, where a phone has them. Pure.
+"""Power rails: on-board meters that show what parts of a phone draw, where it has them. Pure.
 
-Two kinds are known. Pixels count energy (ODPM: one node of several lines, micro-watt-seconds since
-boot); Tegra boards tell power (INA3221: one node a rail, milliwatts).
+Two kinds are known. Pixels count energy (ODPM: one node with several lines, micro-watt-seconds
+since boot); Tegra boards give power (INA3221: one node per rail, milliwatts).
 """
 
 import re
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agent.run.activity import WHOLE_MARK
-from agent.run.telemetry import Readings
+from agent.collect.cpu_usage import WHOLE_MARK
+from agent.collect.readings import Readings, Span
+from workloads.protocol.telemetry import RAIL, CumulativeSeries, integrate
 from workloads.text import safe_text
-from workloads.timeline import RAIL, Course, course_of
 
 RAIL_NODES = (
     "/sys/bus/iio/devices/*/energy_value",
@@ -24,59 +24,58 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 
 @dataclass(frozen=True)
-class Meter:
-    """A node to sample; without a rail's name it lists several."""
+class RailMeter:
+    """A node to sample; without a rail's name it lists several rails."""
 
     path: str
     rail: str = ""
 
     @property
-    def sampled(self) -> str:
-        """As the runner's list of nodes wants it."""
+    def sampled_node(self) -> str:
+        """The entry in the runner's list of nodes."""
         return self.path if self.rail else f"{self.path}{WHOLE_MARK}"
 
 
-def parse_meters(nodes: Mapping[str, str]) -> tuple[Meter, ...]:
+def find_rail_meters(nodes: Mapping[str, str]) -> tuple[RailMeter, ...]:
     """Find the meters among nodes that were read."""
     meters = []
     for path, text in sorted(nodes.items()):
         if path.endswith("/energy_value") and _CHANNEL.search(text):
-            meters.append(Meter(path))
+            meters.append(RailMeter(path))
         folder, mark, number = path.rpartition("/rail_name_")
         if mark and number.isdecimal() and _NAME.fullmatch(name := safe_text(text, 41).strip()):
-            meters.append(Meter(f"{folder}/in_power{number}_input", name))
+            meters.append(RailMeter(f"{folder}/in_power{number}_input", name))
     return tuple(meters[:RAILS_MAX])
 
 
-def rail_courses(readings: Readings, meters: Iterable[Meter]) -> dict[str, Course]:
-    """The energy of every rail in joules, as it adds up."""
-    counted: dict[str, list[tuple[int, float]]] = {}
-    drawn: dict[str, list[tuple[int, float]]] = {}
+def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, CumulativeSeries]:
+    """The cumulative energy of every rail in joules."""
+    counted_j: dict[str, list[tuple[int, float]]] = {}
+    power_w: dict[str, list[tuple[int, float]]] = {}
     for meter in meters:
-        column = readings.columns.get(meter.path, [])
-        for t_ns, value in zip(readings.t_ns, column, strict=False):
+        for t_ns, value in zip(readings.t_ns, readings.column(meter.path), strict=False):
             if type(value) is int and meter.rail:
-                drawn.setdefault(meter.rail, []).append((t_ns, value / 1e3))
+                power_w.setdefault(meter.rail, []).append((t_ns, value / 1e3))
             elif isinstance(value, str) and not meter.rail:
                 for rail, micro in _CHANNEL.findall(value):
-                    counted.setdefault(rail, []).append((t_ns, int(micro) / 1e6))
-    courses = {rail: course_of(points) for rail, points in drawn.items()}
-    courses |= {
-        rail: Course([t_ns for t_ns, _ in points], [joules for _, joules in points])
-        for rail, points in counted.items()
+                    counted_j.setdefault(rail, []).append((t_ns, int(micro) / 1e6))
+    series = {rail: integrate(points) for rail, points in power_w.items()}
+    series |= {
+        rail: CumulativeSeries([t_ns for t_ns, _ in points], [joules for _, joules in points])
+        for rail, points in counted_j.items()
         if all(later >= sooner for (_, sooner), (_, later) in pairwise(points))
     }
-    whole = {rail: course for rail, course in courses.items() if len(course.t_ns) > 1}
-    return {f"{RAIL}{rail}": course for rail, course in sorted(whole.items())[:RAILS_MAX]}
+    usable = {rail: values for rail, values in series.items() if len(values.t_ns) > 1}
+    return {f"{RAIL}{rail}": values for rail, values in sorted(usable.items())[:RAILS_MAX]}
 
 
-def rails_w(courses: Mapping[str, Course], span: tuple[int, int]) -> dict[str, float]:
-    """Mean power of every rail over what was sampled of a span."""
-    found = {}
-    for name, course in courses.items():
+def mean_rail_power_w(series: Mapping[str, CumulativeSeries], span: Span) -> dict[str, float]:
+    """Mean power of every rail over the sampled part of a span."""
+    power_w = {}
+    for name, values in series.items():
         if name.startswith(RAIL):
-            start, end = max(span[0], course.t_ns[0]), min(span[1], course.t_ns[-1])
-            joules = course.between(start, end) if end > start else None
+            start, end = max(span[0], values.t_ns[0]), min(span[1], values.t_ns[-1])
+            joules = values.between(start, end) if end > start else None
             if joules is not None:
-                found[name.removeprefix(RAIL)] = joules * 1e9 / (end - start)
-    return found
+                power_w[name.removeprefix(RAIL)] = joules * 1e9 / (end - start)
+    return power_w

@@ -1,141 +1,168 @@
-"""Telemetry: what the phone's sampler wrote, as columns, and the blob that travels."""
+"""Readings: the samples of a phone's nodes as columns over time, and a run's telemetry blob."""
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agent.control.fence import fenced, refuse_newer
-from agent.control.guard import lane_file
+from agent.collect.runner_output import LINE_BYTES_MAX, RunnerOutput, StepWindow
 from agent.deadline import Deadline
-from agent.phone.nodes import first_number
-from agent.phone.phone import PUSH_S, Answer, Command, Phone, whole_nodes
-from agent.run.lines import LINE_BYTES_MAX, Output, Window
-from workloads.fault import ShellFailed
-from workloads.noun import digest_of_bytes
+from agent.phone.kernel_nodes import first_number, plausible_temp_c
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import READINGS, lane_file
+from agent.phone.shell_command import ShellCommand, ShellResult, parse_complete_nodes
+from agent.restore.fence import fenced_command, raise_if_overtaken
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.faults import ShellFailed
+from workloads.protocol.phone_facts import ThermalZone
+from workloads.protocol.telemetry import CumulativeSeries, pack_telemetry
+from workloads.step_cost import Op
 from workloads.text import safe_text
-from workloads.timeline import Course, write_blob
-from workloads.work import Op
 
 READINGS_BYTES_MAX = 16 * 1024 * 1024
-Value = int | str | None
+NodeValue = int | str | None
+Span = tuple[int, int]  # first and last moment, in ns of the phone's clock
 T = TypeVar("T")
 
 
 @dataclass
 class Readings:
-    """Sampled nodes: one moment of the phone's clock a row, one column a node."""
+    """Sampled nodes: one row per moment of the phone's clock (ascending), one column per node."""
 
     paths: tuple[str, ...] = ()
     t_ns: list[int] = field(default_factory=list)
-    columns: dict[str, list[Value]] = field(default_factory=dict)
-    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    columns: dict[str, list[NodeValue]] = field(default_factory=dict)
+    _parsed: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    _whole: "tuple[Readings, slice] | None" = field(default=None, repr=False, compare=False)
+
+    def within(self, span: Span) -> "Readings":
+        """The rows within a span."""
+        rows = slice(bisect_left(self.t_ns, span[0]), bisect_right(self.t_ns, span[1]))
+        columns = {path: column[rows] for path, column in self.columns.items()}
+        return Readings(self.paths, self.t_ns[rows], columns, _whole=(self, rows))
+
+    def column(self, path: str) -> list[NodeValue]:
+        """The values of a node, one per row; empty if the node was not sampled."""
+        return self.columns.get(path, [])
 
     def numbers(self, path: str) -> list[int | None]:
-        """A column of a numeric node; what is no number is None."""
-        return [value if type(value) is int else None for value in self.columns.get(path, [])]
+        """The values of a numeric node, one per row; None where it is not a number."""
+        return [value if type(value) is int else None for value in self.column(path)]
 
-    def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Something that is made of these readings: made once, however many ask for it."""
-        if what not in self._made:
-            self._made[what] = make()
-        made: T = self._made[what]
-        return made
+    def series(self, path: str) -> list[tuple[int, int]]:
+        """The moments at which a node had a number, with the number."""
+        pairs = zip(self.t_ns, self.column(path), strict=False)
+        return [(t_ns, value) for t_ns, value in pairs if type(value) is int]
+
+    def parsed(self, path: str, parse: Callable[[NodeValue], T]) -> list[T]:
+        """The parsed values of a node, one per row; each is parsed only once, also for parts."""
+        if self._whole is not None:
+            whole, rows = self._whole
+            return whole.parsed(path, parse)[rows]
+        if (path, parse) not in self._parsed:
+            self._parsed[path, parse] = [parse(value) for value in self.column(path)]
+        values: list[T] = self._parsed[path, parse]
+        return values
+
+    def hottest_c(self, zones: Sequence[ThermalZone]) -> list[tuple[int, float]]:
+        """The highest plausible temperature of some zones at each moment that has one."""
+        columns = [(self.numbers(zone.path), zone.scale) for zone in zones]
+        temps = []
+        for row, t_ns in enumerate(self.t_ns):
+            row_temps = [
+                plausible_temp_c(column[row], scale) for column, scale in columns if column
+            ]
+            plausible = [temp_c for temp_c in row_temps if temp_c is not None]
+            if plausible:
+                temps.append((t_ns, max(plausible)))
+        return temps
 
 
-def bring_in(phone: Phone, look: Command, fence: int) -> tuple[dict[str, str], Readings]:
-    """Look at nodes and fetch what was sampled, unless the phone is another's by now.
+def fetch_readings(
+    phone: Phone, snapshot: ShellCommand, fence: int
+) -> tuple[dict[str, str], Readings]:
+    """Read some nodes and fetch the sampler's file, unless another lane holds the phone by now.
 
-    Nothing that was read before can be another's then: a fence only rises.
+    A fence only rises, so everything that was read before the fetch is ours as well.
     """
-    cat = fenced(fence, ["cat", lane_file("readings.jsonl")])
-    seen, file = phone.exchange([look, cat], Deadline.after(PUSH_S), READINGS_BYTES_MAX)
+    path = lane_file(READINGS)
+    cat = fenced_command(fence, ["cat", path])  # guard: overtaken-lane-collects-nothing
+    deadline = Deadline.after(phone.timeouts.transfer_timeout_s)
+    nodes, file = phone.shell_batch_raw([snapshot, cat], deadline, READINGS_BYTES_MAX)
     if file.status != 0:
-        answer = Answer(file.status, file.output[:400].decode(errors="replace"))
-        refuse_newer(answer, fence)
-        raise ShellFailed(f"The readings cannot be fetched: {safe_text(answer.text)}")
-    return whole_nodes(seen.output.decode(errors="replace")), parse_readings(file.output)
+        result = ShellResult(file.status, file.output[:400].decode(errors="replace"))
+        raise_if_overtaken(result, fence)
+        raise ShellFailed(f"the readings cannot be fetched: {safe_text(result.text)}")
+    return parse_complete_nodes(nodes.output.decode(errors="replace")), parse_readings(file.output)
 
 
 def parse_readings(content: bytes) -> Readings:
-    """Read DIR/readings.jsonl. A row that is torn or of another width is left out."""
+    """Parse DIR/readings.jsonl. A row that is torn or has another width is skipped."""
     readings = Readings()
     for line in content.split(b"\n"):
         if not line or len(line) > LINE_BYTES_MAX:
             continue
         try:
-            said = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not isinstance(said, dict):
+        if not isinstance(record, dict):
             continue
-        if said.get("line") == "nodes" and isinstance(said.get("paths"), list):
-            readings = Readings(paths=tuple(str(path) for path in said["paths"]))
+        if record.get("line") == "nodes" and isinstance(record.get("paths"), list):
+            readings = Readings(paths=tuple(str(path) for path in record["paths"]))
             readings.columns = {path: [] for path in readings.paths}
-        elif said.get("line") == "reading":
-            _add_row(readings, said.get("t_ns"), said.get("v"))
+        elif record.get("line") == "reading":
+            _add_row(readings, record.get("t_ns"), record.get("v"))
     return readings
 
 
-def rest_readings(looks: Sequence[tuple[float, Mapping[str, str]]]) -> Readings:
-    """What the agent read itself while the phone rested, in the form of the sampler's readings."""
-    paths = tuple(sorted({path for _, nodes in looks for path in nodes}))
-    columns: dict[str, list[Value]] = {
-        path: [_value(nodes.get(path)) for _, nodes in looks] for path in paths
+def readings_from_snapshots(samples: Sequence[tuple[float, Mapping[str, str]]]) -> Readings:
+    """Bring nodes that the agent itself read into the form of the sampler's readings."""
+    paths = tuple(sorted({path for _, nodes in samples for path in nodes}))
+    columns: dict[str, list[NodeValue]] = {
+        path: [_node_value(nodes.get(path)) for _, nodes in samples] for path in paths
     }
-    return Readings(paths=paths, t_ns=[round(t_s * 1e9) for t_s, _ in looks], columns=columns)
+    return Readings(paths=paths, t_ns=[round(t_s * 1e9) for t_s, _ in samples], columns=columns)
 
 
-def _value(text: str | None) -> Value:
+def _node_value(text: str | None) -> NodeValue:
     if text is None:
         return None
     number = first_number(text)
     return number if number is not None else safe_text(text, 64)
 
 
-def within(readings: Readings, span: tuple[int, int]) -> Readings:
-    """The rows that fall into a span."""
-    rows = [at for at, t_ns in enumerate(readings.t_ns) if span[0] <= t_ns <= span[1]]
-    return Readings(
-        paths=readings.paths,
-        t_ns=[readings.t_ns[at] for at in rows],
-        columns={
-            path: [column[at] for at in rows if at < len(column)]
-            for path, column in readings.columns.items()
-        },
-    )
-
-
-def pack(
-    output: Output,
+def build_telemetry(
+    output: RunnerOutput,
     readings: Readings,
     ops: Sequence[Op] = (),
-    courses: Mapping[str, Course] | None = None,
+    series: Mapping[str, CumulativeSeries] | None = None,
     cores: int = 1,
 ) -> tuple[str, bytes]:
-    """Make the blob of a run: (digest, compressed JSON in columns).
+    """Build the telemetry blob of a run: (digest, compressed JSON in columns).
 
-    With the traces go the names of the operations and the courses that they are joined with, so
-    that the blob explains itself wherever it is read.
+    It contains the names of the operations and the series that traces are joined with, so that
+    the blob can be read without the plan.
     """
     content = {
         "version": 2,
         "windows": {
             name: [getattr(window, name) for window in output.windows]
-            for name in Window.model_fields
+            for name in StepWindow.model_fields
         },
         "readings": {
             "paths": list(readings.paths),
             "t_ns": readings.t_ns,
             "columns": [readings.columns[path] for path in readings.paths],
         },
-        "evaluations": [each.model_dump() for each in output.evaluations],
+        "evaluations": [evaluation.model_dump() for evaluation in output.evaluations],
         "ops": {"name": [op.name for op in ops], "kind": [op.kind for op in ops]},
         "traces": output.trace_tuples,
-        "courses": {name: course._asdict() for name, course in (courses or {}).items()},
+        "series": {name: values._asdict() for name, values in (series or {}).items()},
         "cores": cores,
     }
-    blob = write_blob(content)
+    blob = pack_telemetry(content)
     return digest_of_bytes(blob), blob
 
 
@@ -147,8 +174,8 @@ def _add_row(readings: Readings, t_ns: object, values: object) -> None:
     readings.t_ns.append(t_ns)
     for path, value in zip(readings.paths, values, strict=True):
         plain = type(value) is int and -(2**63) < value < 2**63
-        readings.columns[path].append(value if plain else _clean(value))
+        readings.columns[path].append(value if plain else _safe_value(value))
 
 
-def _clean(value: object) -> Value:
+def _safe_value(value: object) -> NodeValue:
     return safe_text(value, 1024) if isinstance(value, str) else None

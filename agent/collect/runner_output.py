@@ -1,36 +1,37 @@
-"""The runner's lines, read strictly by its contract (kernels/runner/runner.h). Pure."""
+"""Strict parser for the runner's records; kernels/runner/runner.h is their contract. Pure."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import ConfigDict, Field, Strict, ValidationError, model_validator
 
-from workloads.fault import BadOutput
-from workloads.measure import Provenances
-from workloads.noun import Noun
+from workloads.protocol.base import WireModel
+from workloads.protocol.faults import BadOutput
+from workloads.protocol.metrics import Provenances
 from workloads.text import safe_text
 
 LINE_BYTES_MAX = 65536
 WINDOWS_MAX = 4096
-TRACED_MAX = 500_000  # stamps of all traced steps together
+TRACE_STAMPS_MAX = 500_000  # of all traced steps together
 EVALUATIONS_MAX = 4096
 INT_MAX = 2**63 - 1
 
 Count = Annotated[int, Field(ge=0, le=INT_MAX)]
-# JSON knows lists only; what is in them is read as strictly as everything else.
+# JSON has lists only; their elements are validated as strictly as everything else.
 Phases = Annotated[tuple[Count, Count, Count, Count], Strict(False)]
 DeviceTimes = Annotated[tuple[Count, Count, Count], Strict(False)]
 Stamps = Annotated[tuple[Annotated[int, Field(ge=-1, le=INT_MAX)], ...], Strict(False)]
 
 
-class Line(Noun):
-    """Readers ignore members they do not know."""
+class RunnerRecord(WireModel):
+    """One JSON line of the runner; unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Hello(Line):
-    """The runner's first word: who it is and on which cores it finds itself."""
+class HelloRecord(RunnerRecord):
+    """The first record: the runner's pid, case and cores."""
 
     contract: int = Field(ge=1, le=1)
     pid: int = Field(ge=2, le=2**22)
@@ -41,8 +42,8 @@ class Hello(Line):
     provenance: Provenances | None = None
 
 
-class Memory(Line):
-    """Bytes that the runner took before its first step, by what they are for."""
+class MemoryRecord(RunnerRecord):
+    """Bytes that the runner allocated before its first step, by purpose."""
 
     parameter: Count
     gradient: Count
@@ -53,8 +54,8 @@ class Memory(Line):
     dataset: Count
 
 
-class OpenCLLine(Line):
-    """The OpenCL device that computes, and what it took to make it ready."""
+class OpenCLRecord(RunnerRecord):
+    """The OpenCL device that computes, and the cost of preparing it."""
 
     platform: str = Field(max_length=256)
     device: str = Field(max_length=256)
@@ -66,8 +67,8 @@ class OpenCLLine(Line):
     tuned: Count
 
 
-class Window(Line):
-    """Some consecutive steps, timed together."""
+class StepWindow(RunnerRecord):
+    """Consecutive steps that were timed together."""
 
     first: Count
     n: int = Field(ge=1, le=INT_MAX)
@@ -76,24 +77,24 @@ class Window(Line):
     ns_min: Count
     ns_max: Count
     phases_ns: Phases | None = None
-    device_ns: DeviceTimes | None = None  # copy, queue, compute; of an OpenCL device only
+    device_ns: DeviceTimes | None = None  # copy, queue, compute; OpenCL only
 
     @property
     def step_ms(self) -> float:
-        """Mean time of a step in this window."""
+        """Mean step time of this window."""
         return self.ns / self.n / 1e6
 
     @model_validator(mode="after")
-    def _times_agree(self) -> Self:
-        inside = self.ns_min * self.n <= self.ns <= self.ns_max * self.n
-        told = max(sum(self.phases_ns or ()), sum(self.device_ns or ()))
-        if not inside or told > self.ns:
-            raise ValueError(f"the times at step {self.first} contradict themselves")
+    def _check_times(self) -> Self:
+        plausible = self.ns_min * self.n <= self.ns <= self.ns_max * self.n
+        parts_ns = max(sum(self.phases_ns or ()), sum(self.device_ns or ()))
+        if not plausible or parts_ns > self.ns:
+            raise ValueError(f"the times at step {self.first} contradict each other")
         return self
 
 
-class Trace(Line):
-    """When some consecutive operations of one step ended, counted from when the first began."""
+class TraceRecord(RunnerRecord):
+    """The ends of consecutive operations of one step, relative to the start of the first."""
 
     step: Count
     t_ns: Count
@@ -101,15 +102,15 @@ class Trace(Line):
     ends_ns: Stamps = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _time_goes_on(self) -> Self:
-        seen = [end for end in self.ends_ns if end >= 0]
-        if seen != sorted(seen):
-            raise ValueError(f"the stamps of step {self.step} go back in time")
+    def _check_order(self) -> Self:
+        ends = [end for end in self.ends_ns if end >= 0]
+        if ends != sorted(ends):
+            raise ValueError(f"the time stamps of step {self.step} are not ascending")
         return self
 
 
-class Evaluation(Line):
-    """How well the model did after so many steps."""
+class EvaluationRecord(RunnerRecord):
+    """The accuracy of the model after a step."""
 
     step: Count
     t_ns: Count
@@ -117,8 +118,8 @@ class Evaluation(Line):
     accuracy: float = Field(ge=0, le=1)
 
 
-class SamplerCost(Line):
-    """What sampling cost: processor time, and how late readings were."""
+class SamplerRecord(RunnerRecord):
+    """The cost of sampling: processor time, and how late readings were."""
 
     readings: Count
     cpu_ns: Count
@@ -128,8 +129,8 @@ class SamplerCost(Line):
     core: int = Field(ge=-1, le=1024)
 
 
-class Done(Line):
-    """The runner's last word when all went well; None for what it does not know."""
+class DoneRecord(RunnerRecord):
+    """The final record of a successful run; None for what the runner does not know."""
 
     steps: Count
     ns: Count
@@ -146,42 +147,42 @@ class Done(Line):
     answer_error: float | None = None
 
 
-class RunnerFault(Line):
-    """The runner's last word when something went wrong."""
+class FaultRecord(RunnerRecord):
+    """The final record of a failed run."""
 
     code: str = Field(max_length=64)
     text: str
 
 
-L = TypeVar("L", bound=Line)
+R = TypeVar("R", bound=RunnerRecord)
 
 
-class Output:
-    """DIR/out.jsonl as it grows: fed in pieces, kept in order, checked line by line."""
+class RunnerOutput:
+    """DIR/out.jsonl as it grows: fed in pieces, checked record by record."""
 
     def __init__(self, case: str) -> None:
         self.case = case
-        self.hello: Hello | None = None
-        self.memory: Memory | None = None
-        self.device: OpenCLLine | None = None
-        self.windows: list[Window] = []
-        self.traces: list[Trace] = []
-        self.evaluations: list[Evaluation] = []
-        self.sampler: SamplerCost | None = None
-        self.done: Done | None = None
-        self.fault: RunnerFault | None = None
+        self.hello: HelloRecord | None = None
+        self.memory: MemoryRecord | None = None
+        self.device: OpenCLRecord | None = None
+        self.windows: list[StepWindow] = []
+        self.traces: list[TraceRecord] = []
+        self.evaluations: list[EvaluationRecord] = []
+        self.sampler: SamplerRecord | None = None
+        self.done: DoneRecord | None = None
+        self.fault: FaultRecord | None = None
         self.bytes_read = 0
         self._tail = b""
-        self._traced = 0
+        self._trace_stamps = 0
 
     @property
-    def speaker(self) -> int | None:
-        """Whose death without a last word is one: the runner's pid, once it said hello."""
+    def writer_pid(self) -> int | None:
+        """The process that writes the final record: the runner, once its first record is here."""
         return self.hello.pid if self.hello else None
 
     @property
     def ended(self) -> bool:
-        """Whether the last word was said."""
+        """Whether the final record is here."""
         return self.done is not None or self.fault is not None
 
     @property
@@ -191,108 +192,120 @@ class Output:
 
     @property
     def trace_tuples(self) -> list[tuple[int, int, int, tuple[int, ...]]]:
-        """The traces as whoever joins them with readings wants them."""
+        """The traces as tuples, as op_telemetry joins them with readings."""
         return [(trace.step, trace.t_ns, trace.first, trace.ends_ns) for trace in self.traces]
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes of the file; a line that is not whole yet waits for the rest."""
+        """Take the next bytes of the file; an incomplete line waits for its rest."""
         self.bytes_read += len(piece)
         *lines, self._tail = (self._tail + piece).split(b"\n")
         if len(self._tail) > LINE_BYTES_MAX:
-            raise BadOutput("The runner wrote a line that does not end.")
+            raise BadOutput(f"the runner wrote a line of more than {LINE_BYTES_MAX} bytes")
         for line in lines:
             self._take(line)
 
     def _take(self, line: bytes) -> None:
         if self.ended:
-            raise BadOutput("The runner wrote on after its last word.")
-        said = _object(line)
-        match said.get("line"):
+            raise BadOutput("the runner wrote on after its final record")
+        members = _parse_object(line)
+        match members.get("line"):
             case "hello" if self.hello is None:
-                self.hello = read_line(Hello, said)
+                self.hello = parse_record(HelloRecord, members)
                 if self.hello.case != self.case:
-                    raise BadOutput("The runner says that it runs another case.")
+                    raise BadOutput("the runner reports another case than it was given")
             case "fault":
-                self.fault = read_line(RunnerFault, said)
+                self.fault = parse_record(FaultRecord, members)
             case kind if self.hello is not None:
-                self._take_after_hello(kind, said)
+                self._take_after_hello(kind, members)
             case kind:
-                raise out_of_turn(kind)
+                raise unexpected_record(kind)
 
-    def _take_after_hello(self, kind: object, said: dict[str, Any]) -> None:
+    def _take_after_hello(self, kind: object, members: dict[str, Any]) -> None:
         match kind:
             case "memory" if self.memory is None and not self.windows:
-                self.memory = read_line(Memory, said)
+                self.memory = parse_record(MemoryRecord, members)
             case "device" if self.device is None and not self.windows:
-                self.device = read_line(OpenCLLine, said)
+                self.device = parse_record(OpenCLRecord, members)
             case "window" if self.sampler is None:
-                self._take_window(read_line(Window, said))
+                self._take_window(parse_record(StepWindow, members))
             case "trace":
-                self._take_trace(read_line(Trace, said))
+                self._take_trace(parse_record(TraceRecord, members))
             case "evaluation" if len(self.evaluations) < EVALUATIONS_MAX:
-                self.evaluations.append(read_line(Evaluation, said))
+                self.evaluations.append(parse_record(EvaluationRecord, members))
             case "sampler" if self.sampler is None:
-                self.sampler = read_line(SamplerCost, said)
+                self.sampler = parse_record(SamplerRecord, members)
             case "done":
-                self.done = read_line(Done, said)
+                self.done = parse_record(DoneRecord, members)
                 if self.done.steps != self.steps:
-                    raise BadOutput(f"{self.done.steps} steps done, {self.steps} in windows.")
+                    text = f"{self.done.steps} steps are done, but {self.steps} are in windows"
+                    raise BadOutput(text)
             case _:
-                raise out_of_turn(kind)
+                raise unexpected_record(kind)
 
-    def _take_window(self, window: Window) -> None:
+    def _take_window(self, window: StepWindow) -> None:
         if window.first != self.steps_end or len(self.windows) >= WINDOWS_MAX:
-            raise BadOutput(f"The window at step {window.first} does not follow the last one.")
+            raise BadOutput(f"the window at step {window.first} does not follow the last one")
         self.windows.append(window)
 
-    def _take_trace(self, trace: Trace) -> None:
-        self._traced += len(trace.ends_ns)
+    def _take_trace(self, trace: TraceRecord) -> None:
+        self._trace_stamps += len(trace.ends_ns)
         last = self.traces[-1] if self.traces else None
-        goes_on = last is not None and (last.step, last.first + len(last.ends_ns)) == (
+        continues = last is not None and (last.step, last.first + len(last.ends_ns)) == (
             trace.step,
             trace.first,
         )
-        begins = trace.first == 0 and (last is None or trace.step > last.step)
-        if not (goes_on or begins) or self._traced > TRACED_MAX:
-            raise BadOutput(f"The trace of step {trace.step} does not follow the last one.")
+        starts = trace.first == 0 and (last is None or trace.step > last.step)
+        if not (continues or starts) or self._trace_stamps > TRACE_STAMPS_MAX:
+            raise BadOutput(f"the trace of step {trace.step} does not follow the last one")
         self.traces.append(trace)
 
     @property
     def steps_end(self) -> int:
-        """The number that the next window has to begin with."""
+        """The step that the next window has to begin with."""
         return self.windows[-1].first + self.windows[-1].n if self.windows else 0
 
 
-def out_of_turn(kind: object) -> BadOutput:
-    """The error of a line that does not belong where it stands."""
-    return BadOutput(f"The runner wrote '{safe_text(kind, 40)}' out of turn.")
+def unexpected_record(kind: object) -> BadOutput:
+    """The error for a record that must not come at this point."""
+    return BadOutput(f"the runner wrote a '{safe_text(kind, 40)}' record where none is allowed")
 
 
-def hello_pid(line: str) -> int | None:
-    """The pid of a runner, from the first line it left; None when it left none."""
+def _parse_object(line: bytes) -> dict[str, Any]:
     try:
-        return read_line(Hello, _object(line.strip().encode())).pid
-    except BadOutput:
-        return None
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        said = json.loads(line[: LINE_BYTES_MAX + 1])
+        members = json.loads(line[: LINE_BYTES_MAX + 1])
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        raise BadOutput(
-            f"The runner wrote no JSON: '{safe_text(line.decode(errors='replace'), 80)}'."
-        )
-    return said
+        members = None
+    if not isinstance(members, dict):
+        text = safe_text(line.decode(errors="replace"), 80)
+        raise BadOutput(f"the runner wrote a line that is not a JSON object: '{text}'")
+    return members
 
 
-def read_line(kind: type[L], said: dict[str, Any]) -> L:
-    """Read one line of a kind; BadOutput names the member that breaks the contract."""
+def parse_record(kind: type[R], members: dict[str, Any]) -> R:
+    """Validate one record; BadOutput names the member that breaks the contract."""
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(members)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise BadOutput(f"The line '{kind.__name__.lower()}': {where}: {first['msg']}.") from error
+        name = safe_text(members.get("line"), 40)
+        raise BadOutput(f"the runner's '{name}' record: {where}: {first['msg']}") from error
+
+
+def span_ns(windows: Sequence[StepWindow]) -> tuple[int, int]:
+    """The first and last moment of some windows."""
+    return windows[0].t_ns, windows[-1].t_ns + windows[-1].ns
+
+
+def median_step_ms(windows: Sequence[StepWindow]) -> float:
+    """The median step time, where each step takes the mean of its window."""
+    ordered = sorted((window.step_ms, window.n) for window in windows)
+    half = sum(n for _, n in ordered) / 2
+    counted = 0
+    for index, (step_ms, n) in enumerate(ordered):
+        counted += n
+        if counted == half:
+            return (step_ms + ordered[index + 1][0]) / 2
+        if counted > half:
+            return step_ms
+    raise ValueError("no windows")

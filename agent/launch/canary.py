@@ -1,33 +1,32 @@
-"""The canary: the same small product before and after a run, which tells of the phone alone.
+"""The canary: the same small matrix product before and after a run; it shows changes of the phone.
 
-No sensor and no root is needed for it: a hidden limiter, a tired battery or a daemon that came to
-life in between makes it slower, whatever the nodes say.
+It needs neither a sensor nor root: a hidden limiter, an aged battery or a daemon that woke up in
+between makes it slower, whatever the nodes show.
 """
 
 from dataclasses import dataclass
 from functools import cache
 
-from agent.control.guard import LANE_DIR
+from agent.collect.runner_output import RunnerOutput, median_step_ms
 from agent.deadline import Deadline
-from agent.phone.phone import HOME, Command, Phone
-from agent.run.figures import median_step_ms
-from agent.run.lines import Output
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME, LANE_DIR, OUTPUT
+from agent.phone.shell_command import ShellCommand
 from workloads.catalogue import bind, lower
-from workloads.fault import FarmError
-from workloads.noun import digest_of_bytes
-from workloads.phone import CoreSet
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.faults import FarmError
+from workloads.protocol.phone_facts import CoreSet
 
 SECONDS, STEPS, WARMUP = 0.25, 10, 3
-CALL_S = 20.0
-CHANGE_MAX, AGED_MAX = 0.05, 0.08  # what a phone may differ from itself within and between runs
-KEPT_SHARE = 0.8  # of the old record, when a new canary is added to it
+CHANGE_MAX, DRIFT_MAX = 0.05, 0.08  # normal variation of a phone within and between runs
+OLD_WEIGHT = 0.8  # of the record, when a new canary is added to it
 _CASE = bind("sgemm-square", {"n": 256})
 _DIR = f"{LANE_DIR}/canary"
 
 
 @dataclass(frozen=True)
-class Canary:
-    """Times of one step before and after, in ms, and what this phone took before on such clocks."""
+class CanaryTimes:
+    """Step times in ms before and after a run, and the phone's record with the same clocks."""
 
     before_ms: float | None = None
     after_ms: float | None = None
@@ -35,32 +34,32 @@ class Canary:
 
     @property
     def change(self) -> float | None:
-        """How much longer it took after the run, as a share."""
-        return _ratio(self.after_ms, self.before_ms)
+        """How much longer it took after the run than before, as a fraction."""
+        return _relative_change(self.after_ms, self.before_ms)
 
     @property
-    def aged(self) -> float | None:
-        """How much longer it took before the run than the phone's own record, as a share."""
-        return _ratio(self.before_ms, self.record_ms)
+    def drift(self) -> float | None:
+        """How much longer it took before the run than the phone's record, as a fraction."""
+        return _relative_change(self.before_ms, self.record_ms)
 
     @property
-    def is_sound(self) -> bool:
-        """Whether this one may be added to the phone's record."""
+    def is_stable(self) -> bool:
+        """Whether these times may be added to the phone's record."""
         return self.change is not None and abs(self.change) <= CHANGE_MAX
 
 
-NO_CANARY = Canary()
+NO_CANARY = CanaryTimes()
 
 
-def canary_key(cores: CoreSet, clocks_khz: dict[int, int]) -> str:
-    """Under what a phone's record is kept: other cores or clocks, other record."""
+def canary_record_key(cores: CoreSet, clocks_khz: dict[int, int]) -> str:
+    """The key of a phone's record: each set of cores and clocks has its own."""
     clocks = ",".join(f"{policy}:{khz}" for policy, khz in sorted(clocks_khz.items()))
     return f"{cores.mask:x}@{clocks}"
 
 
 def updated_record(old_ms: float | None, new_ms: float) -> float:
-    """The record with one more canary."""
-    return new_ms if old_ms is None else KEPT_SHARE * old_ms + (1 - KEPT_SHARE) * new_ms
+    """The record after one more canary."""
+    return new_ms if old_ms is None else OLD_WEIGHT * old_ms + (1 - OLD_WEIGHT) * new_ms
 
 
 @cache
@@ -68,51 +67,56 @@ def _plan_for(cores: int) -> bytes:
     return lower(_CASE, cores)
 
 
-def first_canary(phone: Phone, runner: str, cores: CoreSet) -> float | None:
-    """Let the canary work for a moment; its step in ms, or None: it is a witness, no judge."""
-    return _run(phone, runner, _bring(phone, cores), cores)
+def run_canary(phone: Phone, runner: str, cores: CoreSet) -> float | None:
+    """Run the canary and return its step time in ms.
 
-
-def second_canary(
-    phone: Phone, runner: str, cores: CoreSet, clocks_khz: dict[int, int], first_ms: float | None
-) -> Canary:
-    """The same after a run that had a first one, and the phone's record; a sound one joins it."""
-    if first_ms is None:
-        return NO_CANARY
-    key = canary_key(cores, clocks_khz)
-    record_ms = phone.memory.canary_ms.get(key)
-    canary = Canary(first_ms, first_canary(phone, runner, cores), record_ms)
-    if canary.is_sound:
-        phone.note_canary(key, updated_record(record_ms, first_ms))
-    return canary
-
-
-def _bring(phone: Phone, cores: CoreSet) -> str:
-    """Have the canary's plan on the phone and answer its path; pushed once for a count of cores."""
-    plan = _plan_for(len(cores.cpus))
-    path = f"{HOME}/canary-{digest_of_bytes(plan)[:12]}"
-    there, _ = phone.batch([Command(["test", "-s", path]), Command(["mkdir", "-p", _DIR])])
-    if there.status != 0:
-        phone.push(plan, path)
-    return path
-
-
-def _run(phone: Phone, runner: str, plan: str, cores: CoreSet) -> float | None:
+    Returns None on failure; a failed canary never fails the run.
+    """
+    plan = _install_plan(phone, cores)
     words = ["taskset", f"{cores.mask:x}", runner, "run", plan, _DIR]
     words += ["--warmup", str(WARMUP), "--steps", str(STEPS), "--seconds", f"{SECONDS:g}"]
     words += ["--max-seconds", "2"]
-    lines = f"{_DIR}/out.jsonl"
-    commands = [Command(words, into="/dev/null"), Command(["cat", lines])]
-    ran, said = phone.exchange(commands, Deadline.after(CALL_S))
-    output = Output(_CASE.digest)
+    commands = [
+        ShellCommand(words, into="/dev/null"),
+        ShellCommand(["cat", f"{_DIR}/{OUTPUT}"]),
+    ]
+    deadline = Deadline.after(phone.timeouts.canary_timeout_s)
+    process, records = phone.shell_batch_raw(commands, deadline)
+    output = RunnerOutput(_CASE.digest)
     try:
-        output.feed(said.output)
+        output.feed(records.output)
     except FarmError:
         return None
-    if ran.status != 0 or output.done is None or not output.windows:
+    if process.status != 0 or output.done is None or not output.windows:
         return None
     return median_step_ms(output.windows)
 
 
-def _ratio(now_ms: float | None, then_ms: float | None) -> float | None:
+def run_second_canary(
+    phone: Phone, runner: str, cores: CoreSet, clocks_khz: dict[int, int], first_ms: float | None
+) -> CanaryTimes:
+    """Run the canary after a run that had a first one; stable times update the phone's record."""
+    if first_ms is None:
+        return NO_CANARY
+    key = canary_record_key(cores, clocks_khz)
+    record_ms = phone.memory.canary_ms.get(key)
+    times = CanaryTimes(first_ms, run_canary(phone, runner, cores), record_ms)
+    if times.is_stable:
+        phone.remember_canary(key, updated_record(record_ms, first_ms))
+    return times
+
+
+def _install_plan(phone: Phone, cores: CoreSet) -> str:
+    """Push the canary's plan unless the phone has it, and return its path."""
+    plan = _plan_for(len(cores.cpus))
+    path = f"{HOME}/canary-{digest_of_bytes(plan)[:12]}"
+    exists, _ = phone.shell_batch(
+        [ShellCommand(["test", "-s", path]), ShellCommand(["mkdir", "-p", _DIR])]
+    )
+    if exists.status != 0:
+        phone.push(plan, path)
+    return path
+
+
+def _relative_change(now_ms: float | None, then_ms: float | None) -> float | None:
     return now_ms / then_ms - 1 if now_ms is not None and then_ms else None

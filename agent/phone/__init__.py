@@ -1,1 +1,1 @@
-"""The phone: its door (adb), its one interface, its kernel nodes, and what a probe learns."""
+"""Access to one phone over adb: its shell, its kernel nodes, and what a probe finds out."""

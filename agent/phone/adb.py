@@ -1,6 +1,6 @@
-"""The door to adb: the only file that knows adbutils, and where its failures become ours.
+"""AdbServer: the only module that uses adbutils, and where its errors become faults of the farm.
 
-adbutils starts a server by itself on the default port when it finds none; here it may not.
+adbutils starts a server on the default port if it finds none; that is prevented here.
 """
 
 import importlib.resources
@@ -25,19 +25,18 @@ from adbutils.errors import (  # type: ignore[import-untyped]
 )
 
 from agent.deadline import Deadline
-from agent.phone.link import AdbDown, Link
-from workloads.fault import FarmError, FarmTrouble, Hung, PhoneTrouble, Unreachable
+from agent.phone.shell_link import AdbDown, ShellLink
+from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from workloads.protocol.faults import FarmError, FarmTrouble, Hung, PhoneTrouble, Unreachable
 from workloads.text import safe_text
 
 SHARED_PORT = 5037
-READY = "device"  # adb's word for a phone that takes commands
-SERVER_START_S = 20.0  # a server that looks for USB phones needs 3 s and more
-HOST_CALL_S = 5.0
+READY = "device"  # the state in which a phone accepts commands
 NO_ADB = (
-    "There is no adb on this host: install it (Debian: apt install adb; others: Android SDK "
-    "platform-tools) or name it in ADBUTILS_ADB_PATH."
+    "adb was not found on this host; install it (Debian: apt install adb; others: Android SDK "
+    "platform-tools) or set ADBUTILS_ADB_PATH to its path"
 )
-# PR_SET_PDEATHSIG outlives exec, so adb itself dies with the agent, even after kill -9.
+# PR_SET_PDEATHSIG survives exec, so that adb dies with the agent, even after kill -9.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 15)\n"
@@ -46,8 +45,8 @@ _DIE_WITH_PARENT = (
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn whatever adbutils and its sockets raise into a fault of ours."""
+def translate_adb_errors(what: str) -> Iterator[None]:
+    """Turn every error of adbutils and its sockets into a fault of the farm."""
     try:
         yield
     except FarmError:
@@ -59,42 +58,42 @@ def translated(what: str) -> Iterator[None]:
     except (AdbError, EOFError, OSError) as error:
         raise Unreachable(f"{what}: {safe_text(error) or 'the link was lost'}") from error
     except (ValueError, struct.error, AssertionError) as error:
-        raise PhoneTrouble(f"{what}: adb's answer makes no sense ({safe_text(error)})") from error
+        raise PhoneTrouble(f"{what}: adb sent an invalid reply ({safe_text(error)})") from error
 
 
 def find_adb(private: bool, named: Path | None = None) -> Path:
-    """Find an adb. A private server prefers the bundled one: its version is the tested one."""
+    """Find an adb. A private server prefers the bundled one, whose version is tested."""
     chosen = named or os.environ.get("ADBUTILS_ADB_PATH")
     if chosen:
         if not os.access(chosen, os.X_OK):
-            raise FarmTrouble(f"There is no adb at {chosen}, which the settings name.")
+            raise FarmTrouble(f"{chosen} is not an executable adb; correct ADBUTILS_ADB_PATH")
         return Path(chosen)
     bundled = Path(str(importlib.resources.files("adbutils.binaries") / "adb"))
     on_path = shutil.which("adb")
-    found = [Path(on_path)] if on_path else []
-    found = [bundled, *found] if private else [*found, bundled]
-    for adb in found:
+    candidates = [Path(on_path)] if on_path else []
+    candidates = [bundled, *candidates] if private else [*candidates, bundled]
+    for adb in candidates:
         if os.access(adb, os.X_OK):
             return adb
     raise FarmTrouble(NO_ADB)
 
 
-def parse_states(text: str) -> dict[str, str]:
-    """Read adb's list of phones: address and state, one a line."""
+def parse_phone_states(text: str) -> dict[str, str]:
+    """Parse adb's list of phones: one line per phone, with address and state."""
     lines = (line.split("\t") for line in text.splitlines())
     return {parts[0]: parts[1] for parts in lines if len(parts) == 2}
 
 
 class _Connection(AdbConnection):  # type: ignore[misc]
-    """A connection to the server that fails when there is none, instead of starting one."""
+    """A connection that fails if there is no server, instead of starting one."""
 
     def _safe_connect(self) -> socket.socket:
-        made: socket.socket = self._create_socket()
-        return made
+        connected: socket.socket = self._create_socket()
+        return connected
 
 
 class AdbServer:
-    """An adb server: our own child when private, else the one all tools on this host share."""
+    """An adb server: a private child process, or the one that all tools of this host share."""
 
     def __init__(
         self,
@@ -104,15 +103,17 @@ class AdbServer:
         port: int = 0,
         usb: bool = False,
         adb: Path | None = None,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self.home = home
         self.private = private
         self.usb = usb
         self.port = port or (_free_port() if private else SHARED_PORT)
         self._adb = find_adb(private, adb)
+        self._timeouts = timeouts
         self._addresses: set[str] = set()
         self._stopping = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._supervisor: threading.Thread | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "AdbServer":
@@ -123,75 +124,88 @@ class AdbServer:
         self.stop()
 
     def start(self) -> None:
-        """Have a server that answers; a shared one is started if absent and never stopped."""
+        """Make sure that a server answers; a shared one is started if absent and never stopped."""
         if self.private:
             self.home.mkdir(parents=True, exist_ok=True)
-            # The kernel signals the child when the thread that made it ends: this one never does.
-            self._keeper = threading.Thread(target=self._keep, name="adb-server", daemon=True)
-            self._keeper.start()
+            # The kernel signals the child when the thread that started it ends; this one stays.
+            self._supervisor = threading.Thread(
+                target=self._supervise, name="adb-server", daemon=True
+            )
+            self._supervisor.start()
         elif not self._answers():
             command = [str(self._adb), "-P", str(self.port), "start-server"]
-            with translated("adb start-server"):
-                subprocess.run(command, check=False, capture_output=True, timeout=SERVER_START_S)
-        deadline = Deadline.after(SERVER_START_S)
+            limit_s = self._timeouts.adb_start_timeout_s
+            with translate_adb_errors("adb start-server"):
+                subprocess.run(command, check=False, capture_output=True, timeout=limit_s)
+        deadline = Deadline.after(self._timeouts.adb_start_timeout_s)
         while not self._answers():
             if deadline.expired:
-                raise FarmTrouble(f"The adb server did not start on port {self.port}.")
+                raise FarmTrouble(f"the adb server did not start on port {self.port}")
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """End our own server; leave a shared one alone."""
+        """Stop a private server; leave a shared one running."""
         self._stopping.set()
         if self._child is not None:
             self._child.terminate()
-        if self._keeper is not None:
-            self._keeper.join(timeout=HOST_CALL_S)
+        if self._supervisor is not None:
+            self._supervisor.join(timeout=self._timeouts.adb_request_timeout_s)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of a private server; None while there is none."""
+        return None if self._child is None else self._child.pid
+
+    def kill(self) -> None:
+        """Kill a private server, which is then started again."""
+        assert self._child is not None, "only a private server that was started can be killed"
+        self._child.kill()
 
     def connect(self, address: str, deadline: Deadline) -> str:
-        """Bring a phone in over TCP and answer its state; adb's own words are not to be trusted."""
+        """Connect a phone over TCP and return its state; what adb prints is not reliable."""
         self._addresses.add(address)
         state = self.list().get(address, "absent")
         if state == READY:
             return state
-        with translated(f"connecting {address}"):
-            # A stale entry blocks its own address, and adb never drops it by itself.
-            self._ask(f"host:disconnect:{address}", deadline, may_fail=True)
-            self._ask(f"host:connect:{address}", deadline)
-        # 'failed to authenticate' is said 10 ms before the phone is there.
+        with translate_adb_errors(f"connecting {address}"):
+            # A stale entry blocks its address, and adb never removes it by itself.
+            self._request(f"host:disconnect:{address}", deadline, may_fail=True)
+            self._request(f"host:connect:{address}", deadline)
+        # adb prints 'failed to authenticate' 10 ms before the phone is ready.
         settled = deadline.within(0.5)
         while (state := self.list().get(address, "absent")) != READY and not settled.expired:
             time.sleep(0.02)
         return state
 
     def disconnect(self, address: str) -> None:
-        """Let a TCP phone go."""
+        """Disconnect a TCP phone."""
         self._addresses.discard(address)
-        with translated(f"disconnecting {address}"):
-            self._ask(f"host:disconnect:{address}", Deadline.after(HOST_CALL_S), may_fail=True)
+        with translate_adb_errors(f"disconnecting {address}"):
+            self._request(f"host:disconnect:{address}", self._soon(), may_fail=True)
 
     def list(self) -> dict[str, str]:
-        """Every phone that the server knows: address and state."""
-        with translated("listing phones"):
-            return parse_states(self._ask("host:devices", Deadline.after(HOST_CALL_S)))
+        """The address and state of every phone that the server knows."""
+        with translate_adb_errors("listing phones"):
+            return parse_phone_states(self._request("host:devices", self._soon()))
 
     def track(self, stop: threading.Event) -> Iterator[dict[str, str]]:
-        """Yield the full list whenever it changes, over every failure, until told to stop."""
+        """Yield the full list whenever it changes, despite any failure, until `stop` is set."""
         while not stop.is_set():
             try:
                 yield from self._track_once(stop)
             except FarmError:
                 stop.wait(0.2)
 
-    def open(self, address: str) -> Link:
-        """Make the link to a phone; nothing is sent before it is used."""
-        return Link(address, self.service)
+    def open(self, address: str, *, use_root: bool = True) -> ShellLink:
+        """Return the link to a phone; nothing is sent before its first use."""
+        return ShellLink(address, self.service, self._timeouts, use_root=use_root)
 
     def service(self, address: str, name: str, deadline: Deadline) -> socket.socket:
-        """Open a service of the phone and hand out the bare socket.
+        """Open a service of the phone and return the bare socket.
 
         adbutils sleeps 10 ms whenever it closes a connection; a bare socket closes at once.
         """
-        with translated(f"phone at {address}"):
+        with translate_adb_errors(f"phone at {address}"):
             connection = self._dial(deadline)
             try:
                 connection.send_command(f"host:tport:serial:{address}")
@@ -202,47 +216,50 @@ class AdbServer:
             except BaseException:
                 connection.conn.close()
                 raise
-            made: socket.socket = connection.conn
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return made
+            stream: socket.socket = connection.conn
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return stream
 
     def _dial(self, deadline: Deadline) -> AdbConnection:
         connection = _Connection("127.0.0.1", self.port)
         connection.conn.settimeout(max(deadline.remaining, 0.001))
         return connection
 
-    def _ask(self, request: str, deadline: Deadline, may_fail: bool = False) -> str:
+    def _soon(self) -> Deadline:
+        return Deadline.after(self._timeouts.adb_request_timeout_s)
+
+    def _request(self, request: str, deadline: Deadline, may_fail: bool = False) -> str:
         connection = self._dial(deadline)
         with closing(connection.conn):
             connection.send_command(request)
             try:
                 connection.check_okay()
-                answer: str = connection.read_string_block()
+                reply: str = connection.read_string_block()
             except AdbError:
                 if may_fail:
                     return ""
                 raise
-            return answer
+            return reply
 
     def _track_once(self, stop: threading.Event) -> Iterator[dict[str, str]]:
-        with translated("watching phones"):
-            connection = self._dial(Deadline.after(HOST_CALL_S))
+        with translate_adb_errors("watching phones"):
+            connection = self._dial(self._soon())
             with closing(connection.conn), DefaultSelector() as selector:
                 connection.send_command("host:track-devices")
                 connection.check_okay()
                 selector.register(connection.conn, EVENT_READ)
                 while not stop.is_set():
                     if selector.select(timeout=0.5):
-                        yield parse_states(connection.read_string_block())
+                        yield parse_phone_states(connection.read_string_block())
 
     def _answers(self) -> bool:
         try:
-            return bool(self._ask("host:version", Deadline.after(HOST_CALL_S)))
+            return bool(self._request("host:version", self._soon()))
         except (AdbError, EOFError, OSError, ValueError):
             return False
 
-    def _keep(self) -> None:
-        """Run our server, and run it again when it dies; it forgets its TCP phones then."""
+    def _supervise(self) -> None:
+        """Run the private server, and restart it when it dies; it forgets its TCP phones then."""
         environment = os.environ | {
             "HOME": str(self.home),
             "ANDROID_ADB_LOG_PATH": str(self.home / "adb.log"),
@@ -258,19 +275,19 @@ class AdbServer:
                 )
             if self._stopping.is_set():
                 self._child.terminate()
-            threading.Thread(target=self._bring_back, daemon=True).start()
+            threading.Thread(target=self._reconnect_phones, daemon=True).start()
             self._child.wait()
             self._stopping.wait(0.1)
 
-    def _bring_back(self) -> None:
-        deadline = Deadline.after(SERVER_START_S)
+    def _reconnect_phones(self) -> None:
+        deadline = Deadline.after(self._timeouts.adb_start_timeout_s)
         while not self._answers() and not deadline.expired:
             time.sleep(0.02)
         for address in tuple(self._addresses):
             try:
-                self.connect(address, Deadline.after(HOST_CALL_S))
+                self.connect(address, self._soon())
             except FarmError:
-                continue  # whoever watches the list tries again
+                continue  # the phone registry tries again
 
 
 def _free_port() -> int:

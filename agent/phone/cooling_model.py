@@ -1,10 +1,10 @@
-"""The heat model: how a phone cools, fitted from what it did, for all who ask.
+"""Bayesian model of how a phone cools, fitted to its temperatures; predicts when it is cool.
 
-A phone at rest cools as  T(t) = rest + A exp(-t / fast) + B exp(-t / slow):  the die gives its heat
-to the body in seconds, the body to the air in minutes. For a pair of time constants the other three
-are a straight regression, solved with what was known before; so a grid of pairs, each weighed by
-how well it explains this and all earlier coolings, is the whole posterior. Little data leaves many
-pairs standing, and their answers disagree: that is the interval.
+A phone at rest cools as  T(t) = rest + A exp(-t / fast) + B exp(-t / slow):  the die passes its
+heat to the body in seconds, the body to the air in minutes. For a given pair of time constants the
+other three parameters are a linear regression with a prior. A grid of pairs, each weighted by how
+well it explains this and all earlier coolings, therefore is the whole posterior. With little data
+many pairs stay likely, and the spread of their predictions is the interval.
 """
 
 import math
@@ -14,89 +14,90 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workloads.noun import Noun
+from workloads.protocol.base import WireModel
+from workloads.protocol.condition import DEFAULT_REST_TEMP_C
 
 FAST_S = (14.0, 40.0)
 SLOW_S = tuple(60.0 * 1.09**step for step in range(44))  # 1 min .. 40 min
 PAIRS = tuple((fast, slow) for fast in FAST_S for slow in SLOW_S)
-SENSOR_NOISE_C = 0.15  # most zones step by 0.1 to 1 °C; a perfect fit would be an illusion
-DIE_NOISE_C, DIE_NOISE_S = 3.0, 35.0  # how wrong two exponentials are while the die still falls
-REST_C, REST_SPREAD_C = 28.0, 8.0  # any phone in any room
-REST_DRIFT_C = 0.2  # how far the room's temperature goes between two coolings
+SENSOR_NOISE_C = 0.15  # most zones have steps of 0.1 to 1 °C; no fit can be better than that
+DIE_NOISE_C, DIE_NOISE_S = 3.0, 35.0  # error of two exponentials while the die still cools
+REST_SPREAD_C = 8.0  # prior: any phone in any room
+REST_DRIFT_C = 0.2  # how much the room's temperature changes between two coolings
 AMPLITUDE_C = 40.0
 READINGS_MIN, READINGS_MAX = 4, 48
 BODY_NOISE_C = 0.6
-WITNESSES = 20.0
+INDEPENDENT_READINGS = 20.0  # neighbouring readings share the model's error
 FALL_MIN_C = 0.4
-FORGET = 0.9  # what an old cooling still weighs after the next one: cases and shelves change
+FORGET = 0.9  # weight that old coolings keep after each new one: cases and places change
 HORIZON_S = 6 * 3600.0
 DRAWS = 8
 _TAUS = np.array(PAIRS)
-_NORMALS = np.random.default_rng(0).standard_normal((DRAWS, 3))
+_STANDARD_NORMALS = np.random.default_rng(0).standard_normal((DRAWS, 3))
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-class Reading(NamedTuple):
-    """The CPU's temperature at a moment of the phone's own clock, and its body's where known."""
+class TempReading(NamedTuple):
+    """The CPU temperature at a moment of the phone's own clock, and the body's where known."""
 
     t_s: float
     temp_c: float
     body_c: float | None = None
 
 
-class ReadyIn(NamedTuple):
-    """Seconds of the phone's time until it may start: likeliest, and an interval of nine in ten."""
+class TimeToCool(NamedTuple):
+    """Seconds of the phone's clock until it is cool enough: median and 90 % interval."""
 
     likely_s: float
     earliest_s: float
     latest_s: float
 
 
-class Cooled(Noun):
-    """What a phone's coolings have taught: how likely each pair is, and where it comes to rest."""
+class CoolingPosterior(WireModel):
+    """What is known after all coolings: the weight of each pair, and the resting temperature."""
 
     log_weights: tuple[float, ...] = (0.0,) * len(PAIRS)
-    rest_c: float = REST_C
+    rest_c: float = DEFAULT_REST_TEMP_C
     rest_spread_c: float = REST_SPREAD_C
-    lead_c: float | None = None  # of the CPU over the body, at rest
+    lead_c: float | None = None  # CPU minus body temperature at rest
     coolings: int = 0
 
     @property
     def slow_s(self) -> float:
-        """The likeliest time constant of the body, by all that was seen."""
+        """The most likely time constant of the body after all coolings."""
         return PAIRS[max(range(len(PAIRS)), key=self.log_weights.__getitem__)][1]
 
 
-NEVER_SEEN = Cooled()
+PRIOR = CoolingPosterior()
 
 
 @dataclass(frozen=True)
 class CoolingFit:
-    """The present cooling as each pair explains it, all of them weighed."""
+    """The present cooling as explained by each pair of time constants, with weights."""
 
-    weights: Array  # by pair, together 1
-    means: Array  # by pair: rest, A, B at the last reading
-    spreads: Array  # by pair: a root of their covariance
-    evidence: Array  # by pair: how well it explains this trace alone, as a logarithm
-    ahead_c: float  # of the CPU over the body, beyond what it is at rest
+    weights: Array  # per pair, sum 1
+    means: Array  # per pair: rest, A, B at the last reading
+    spreads: Array  # per pair: a square root of their covariance
+    evidence: Array  # per pair: log evidence of this trace alone
+    excess_lead_c: float  # CPU minus body temperature, beyond its value at rest
     error_c: float
-    lead_c: float | None  # of the CPU over the body, in the later part of this trace
+    lead_c: float | None  # CPU minus body temperature in the later part of this trace
 
     @property
     def rest(self) -> tuple[float, float]:
-        """Where it will come to rest, and how sure that is (one standard deviation)."""
+        """The temperature at which the phone will settle, and its standard deviation."""
         mean = float(self.weights @ self.means[:, 0])
-        inside = (self.spreads[:, 0, :] ** 2).sum(axis=1) + (self.means[:, 0] - mean) ** 2
-        return mean, math.sqrt(float(self.weights @ inside))
+        variances = (self.spreads[:, 0, :] ** 2).sum(axis=1) + (self.means[:, 0] - mean) ** 2
+        return mean, math.sqrt(float(self.weights @ variances))
 
     @property
     def slow_s(self) -> float:
-        """The likeliest time constant of the body."""
+        """The most likely time constant of the body."""
         return float(_TAUS[int(self.weights.argmax()), -1])
 
 
-def slope_c_per_min(readings: Sequence[Reading]) -> float:
-    """Least-squares slope of a short trace; 0 for fewer than two moments."""
+def slope_c_per_min(readings: Sequence[TempReading]) -> float:
+    """Least-squares slope of a short trace; 0 for fewer than two readings."""
     mean_t = sum(reading.t_s for reading in readings) / max(len(readings), 1)
     mean_c = sum(reading.temp_c for reading in readings) / max(len(readings), 1)
     spread = sum((reading.t_s - mean_t) ** 2 for reading in readings)
@@ -106,79 +107,97 @@ def slope_c_per_min(readings: Sequence[Reading]) -> float:
     return 60.0 * along / spread
 
 
-def fit_cooling(readings: Sequence[Reading], known: Cooled = NEVER_SEEN) -> CoolingFit | None:
-    """Explain a trace by cooling, or say None when it holds too little to say anything.
+class _Trace(NamedTuple):
+    """A cooling as the regression needs it."""
 
-    Where the body has a thermometer of its own, the body is what is fitted: it is spared the fall
-    of the die, which says nothing about the minutes that follow.
+    times: Array
+    temps: Array  # of the body where all readings have it, else of the CPU
+    noise: Array
+    rest_c: float  # prior mean of the resting temperature of `temps`
+    lead_c: float  # CPU minus `temps` at the last reading
+    rest_lead_c: float  # the same at rest
+
+
+def fit_cooling(
+    readings: Sequence[TempReading], prior: CoolingPosterior = PRIOR
+) -> CoolingFit | None:
+    """Fit a cooling to a trace; None if the trace is too short or does not fall.
+
+    Where the body has its own thermometer, the body is fitted: the fall of the die contains no
+    information about the minutes that follow.
     """
-    few = len(readings) < READINGS_MIN
-    if few or readings[0].temp_c - min(r.temp_c for r in readings[-3:]) < FALL_MIN_C:
+    if len(readings) < READINGS_MIN:
         return None
-    readings = thinned(readings)
+    if readings[0].temp_c - min(reading.temp_c for reading in readings[-3:]) < FALL_MIN_C:
+        return None
+    readings = thin_readings(readings)
+    trace = _trace(readings, prior)
+    # Amplitudes are those at the last reading, so that a prediction needs no other time.
+    ages = trace.times[-1] - trace.times
+    basis = np.ones((len(PAIRS), len(ages), 3))
+    basis[:, :, 1:] = np.exp(np.minimum(ages[None, :, None] / _TAUS[:, None, :], 40.0))
+    weighted = basis / trace.noise[None, :, None]
+    target = (trace.temps - trace.rest_c) / trace.noise
+    # At the first reading an amplitude is a few dozen degrees at most; it has decayed since.
+    decayed = AMPLITUDE_C * np.exp(-np.minimum(ages[0] / _TAUS, 40.0))
+    precision = np.zeros((len(PAIRS), 3, 3))
+    precision[:, 0, 0] = prior.rest_spread_c**-2
+    precision[:, [1, 2], [1, 2]] = decayed**-2
+    inner = np.einsum("gni,gnj->gij", weighted, weighted) + precision
+    projected = np.einsum("gni,n->gi", weighted, target)
+    means = np.linalg.solve(inner, projected[:, :, None])[:, :, 0]
+    residual = float(target @ target) - (projected * means).sum(axis=1)
+    _, log_volume = np.linalg.slogdet(inner)
+    log_prior = np.log(precision[:, [0, 1, 2], [0, 1, 2]]).sum(axis=1)
+    evidence = -0.5 * residual + 0.5 * (log_prior - log_volume)
+    evidence /= max(1.0, len(ages) / INDEPENDENT_READINGS)
+    weights = _normalize(evidence + np.array(prior.log_weights))
+    spreads = np.linalg.inv(np.linalg.cholesky(inner)).transpose(0, 2, 1)
+    means[:, 0] += trace.rest_c
+    best = int(weights.argmax())
+    error_c = float(np.sqrt(((trace.temps - basis[best] @ means[best]) ** 2).mean()))
+    means[:, 0] += trace.rest_lead_c
+    excess_c = trace.lead_c - trace.rest_lead_c
+    return CoolingFit(weights, means, spreads, evidence, excess_c, error_c, _lead(readings))
+
+
+def _trace(readings: Sequence[TempReading], prior: CoolingPosterior) -> _Trace:
     times = np.array([reading.t_s for reading in readings])
     bodies = [reading.body_c for reading in readings if reading.body_c is not None]
     by_body = len(bodies) == len(readings)
     temps = np.array(bodies if by_body else [reading.temp_c for reading in readings])
     lead_c = readings[-1].temp_c - float(temps[-1])
-    rest_lead_c = known.lead_c if by_body and known.lead_c is not None else lead_c
-    rest_c = known.rest_c - rest_lead_c
+    rest_lead_c = prior.lead_c if by_body and prior.lead_c is not None else lead_c
     early = BODY_NOISE_C if by_body else DIE_NOISE_C
     noise = SENSOR_NOISE_C + early * np.exp(-(times - times[0]) / DIE_NOISE_S)
-    # Amplitudes are those of the last moment, so that a prediction needs no other time.
-    ages = times[-1] - times
-    basis = np.ones((len(PAIRS), len(times), 3))
-    basis[:, :, 1:] = np.exp(np.minimum(ages[None, :, None] / _TAUS[:, None, :], 40.0))
-    weighed = basis / noise[None, :, None]
-    target = (temps - rest_c) / noise
-    # At the first moment an amplitude is a few dozen degrees at most; it has decayed since.
-    decayed = AMPLITUDE_C * np.exp(-np.minimum(ages[0] / _TAUS, 40.0))
-    precision = np.zeros((len(PAIRS), 3, 3))
-    precision[:, 0, 0] = known.rest_spread_c**-2
-    precision[:, [1, 2], [1, 2]] = decayed**-2
-    inner = np.einsum("gni,gnj->gij", weighed, weighed) + precision
-    along = np.einsum("gni,n->gi", weighed, target)
-    means = np.linalg.solve(inner, along[:, :, None])[:, :, 0]
-    missed = float(target @ target) - (along * means).sum(axis=1)
-    _, volume = np.linalg.slogdet(inner)
-    before = np.log(precision[:, [0, 1, 2], [0, 1, 2]]).sum(axis=1)
-    # Neighbouring readings share what the model gets wrong: they are not so many witnesses.
-    evidence = (-0.5 * missed + 0.5 * (before - volume)) / max(1.0, len(times) / WITNESSES)
-    weights = _normalised(evidence + np.array(known.log_weights))
-    spreads = np.linalg.inv(np.linalg.cholesky(inner)).transpose(0, 2, 1)
-    means[:, 0] += rest_c
-    best = int(weights.argmax())
-    error_c = float(np.sqrt(((temps - basis[best] @ means[best]) ** 2).mean()))
-    means[:, 0] += rest_lead_c
-    ahead = lead_c - rest_lead_c
-    return CoolingFit(weights, means, spreads, evidence, ahead, error_c, _lead(readings))
+    return _Trace(times, temps, noise, prior.rest_c - rest_lead_c, lead_c, rest_lead_c)
 
 
-def thinned(readings: Sequence[Reading]) -> Sequence[Reading]:
-    """A trace with few enough readings for a quick fit: the ends, and some between."""
+def thin_readings(readings: Sequence[TempReading]) -> Sequence[TempReading]:
+    """Reduce a trace to few enough readings for a quick fit: both ends, and some in between."""
     if len(readings) <= READINGS_MAX:
         return readings
     last = len(readings) - 1
-    return [readings[round(at * last / (READINGS_MAX - 1))] for at in range(READINGS_MAX)]
+    return [readings[round(n * last / (READINGS_MAX - 1))] for n in range(READINGS_MAX)]
 
 
-def _lead(readings: Sequence[Reading]) -> float | None:
-    """How much warmer the CPU is than the body, once the die has fallen."""
+def _lead(readings: Sequence[TempReading]) -> float | None:
+    """How much warmer the CPU is than the body, once the die has cooled."""
     late = [r for r in readings if r.t_s >= readings[0].t_s + 4 * FAST_S[0]]
     leads = sorted(r.temp_c - r.body_c for r in late if r.body_c is not None)
     return leads[len(leads) // 2] if leads else None
 
 
-def learn(known: Cooled, fit: CoolingFit) -> Cooled:
-    """What is known after one more cooling; the room may have changed until the next one."""
+def update_posterior(prior: CoolingPosterior, fit: CoolingFit) -> CoolingPosterior:
+    """Return what is known after one more cooling; the room may change until the next one."""
     mean, spread = fit.rest
-    weights = FORGET * np.array(known.log_weights) + fit.evidence
-    return Cooled(
+    weights = FORGET * np.array(prior.log_weights) + fit.evidence
+    return CoolingPosterior(
         log_weights=tuple(float(weight) for weight in weights - weights.max()),
         rest_c=mean,
         rest_spread_c=min(math.hypot(spread, REST_DRIFT_C), REST_SPREAD_C),
-        lead_c=known.lead_c if fit.lead_c is None else _blend(known.lead_c, fit.lead_c),
-        coolings=known.coolings + 1,
+        lead_c=prior.lead_c if fit.lead_c is None else _blend(prior.lead_c, fit.lead_c),
+        coolings=prior.coolings + 1,
     )
 
 
@@ -186,46 +205,47 @@ def _blend(old: float | None, new: float) -> float:
     return new if old is None else 0.7 * old + 0.3 * new
 
 
-def predict_ready(
+def predict_time_to_cool(
     fit: CoolingFit, target_c: float, slope_max_c_per_min: float = math.inf
-) -> ReadyIn | None:
-    """When a phone is as cool and as steady as asked, from its last reading on; None for never."""
-    standing = np.flatnonzero(fit.weights > 1e-3 * fit.weights.max())
-    drawn = fit.means[standing, None, :] + np.einsum("gij,dj->gdi", fit.spreads[standing], _NORMALS)
+) -> TimeToCool | None:
+    """Predict when a phone is as cool and as steady as requested; None if it never will be."""
+    likely = np.flatnonzero(fit.weights > 1e-3 * fit.weights.max())
+    draws = np.einsum("gij,dj->gdi", fit.spreads[likely], _STANDARD_NORMALS)
+    draws += fit.means[likely, None, :]
     # The mean of each pair counts as much as all its draws together.
-    drawn = np.concatenate([fit.means[standing, None, :], drawn], axis=1)
-    shares = np.repeat(fit.weights[standing, None], 1 + DRAWS, axis=1)
+    draws = np.concatenate([fit.means[likely, None, :], draws], axis=1)
+    shares = np.repeat(fit.weights[likely, None], 1 + DRAWS, axis=1)
     shares[:, 1:] /= DRAWS
-    # The die's own lead is a part that falls as well.
-    ahead = np.full((*drawn.shape[:2], 1), fit.ahead_c)
-    drawn = np.concatenate([drawn, ahead], axis=2)
-    taus = np.insert(_TAUS[standing], 2, FAST_S[0], axis=1)[:, None, :]
-    times = _ready_s(drawn, taus, target_c, slope_max_c_per_min / 60.0)
+    # The lead of the die over the body is one more component that decays.
+    excess = np.full((*draws.shape[:2], 1), fit.excess_lead_c)
+    draws = np.concatenate([draws, excess], axis=2)
+    taus = np.insert(_TAUS[likely], 2, FAST_S[0], axis=1)[:, None, :]
+    times = _cool_after_s(draws, taus, target_c, slope_max_c_per_min / 60.0)
     order = np.argsort(times, axis=None)
-    summed = np.cumsum(shares.ravel()[order])
-    summed /= summed[-1]
-    likely, earliest, latest = (
-        float(times.ravel()[order][min(int(np.searchsorted(summed, share)), len(order) - 1)])
+    cumulative = np.cumsum(shares.ravel()[order])
+    cumulative /= cumulative[-1]
+    median, earliest, latest = (
+        float(times.ravel()[order][min(int(np.searchsorted(cumulative, share)), len(order) - 1)])
         for share in (0.5, 0.05, 0.95)
     )
-    return None if likely >= HORIZON_S else ReadyIn(likely, earliest, latest)
+    return None if median >= HORIZON_S else TimeToCool(median, earliest, latest)
 
 
-def _ready_s(lines: Array, taus: Array, target_c: float, slope_max: float) -> Array:
-    """The first moment, by halving, at which a curve is low and flat enough; HORIZON_S is never."""
-    low = np.zeros(lines.shape[:2])
-    high = np.full(lines.shape[:2], HORIZON_S)
-    at = low
+def _cool_after_s(curves: Array, taus: Array, target_c: float, slope_max: float) -> Array:
+    """When each curve is low and flat for the first time, by bisection; HORIZON_S means never."""
+    low = np.zeros(curves.shape[:2])
+    high = np.full(curves.shape[:2], HORIZON_S)
+    t_s = low
     for _ in range(24):
-        falls = lines[:, :, 1:] * np.exp(-at[:, :, None] / taus)
-        cool = lines[:, :, 0] + falls.sum(axis=2) <= target_c
-        good = cool & (np.abs((falls / taus).sum(axis=2)) <= slope_max)
-        high, low = np.where(good, at, high), np.where(good, low, at)
-        at = (low + high) / 2
+        excess = curves[:, :, 1:] * np.exp(-t_s[:, :, None] / taus)
+        cool = curves[:, :, 0] + excess.sum(axis=2) <= target_c
+        done = cool & (np.abs((excess / taus).sum(axis=2)) <= slope_max)
+        high, low = np.where(done, t_s, high), np.where(done, low, t_s)
+        t_s = (low + high) / 2
     return np.where(high <= 1e-2, 0.0, high)
 
 
-def _normalised(logarithms: Array) -> Array:
+def _normalize(logarithms: Array) -> Array:
     weights = np.exp(logarithms - logarithms.max())
-    found: Array = weights / weights.sum()
-    return found
+    normalized: Array = weights / weights.sum()
+    return normalized

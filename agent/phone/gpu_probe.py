@@ -1,13 +1,13 @@
-"""The graphics processor as its driver shows it: Adreno by kgsl, Mali and others by devfreq. Pure.
+"""Find the GPU and its clock steps in kernel nodes: Adreno by kgsl, others by devfreq. Pure.
 
-Ladders are in Hz, and ascend or descend as the vendor liked.
+Steps are in Hz, in ascending or descending order depending on the vendor.
 """
 
 import re
 from collections.abc import Mapping
 
-from agent.phone.nodes import STEPS_MAX, numbers
-from workloads.phone import Gpu
+from agent.phone.kernel_nodes import STEPS_MAX, all_numbers
+from workloads.protocol.phone_facts import Gpu
 from workloads.text import safe_text
 
 KGSL = "/sys/class/kgsl/kgsl-3d0"
@@ -23,11 +23,11 @@ GPU_NODES = (
 
 
 def parse_gpu(nodes: Mapping[str, str]) -> Gpu | None:
-    """Find the GPU among the nodes that a probe read; whether it can be written is found later."""
+    """Find the GPU among the nodes that a probe read; whether it is writable is checked later."""
     ladders = {path: text for path, text in nodes.items() if _LADDER.fullmatch(path)}
-    # kgsl shows the same clock twice; its own folder is there on every Adreno.
+    # An Adreno shows the same clock twice; the kgsl folder exists on every Adreno.
     for path in sorted(ladders, key=lambda path: (not path.startswith(KGSL), path)):
-        steps = sorted({hertz // 1000 for hertz in numbers(ladders[path])} - {0})[:STEPS_MAX]
+        steps = sorted({hertz // 1000 for hertz in all_numbers(ladders[path])} - {0})[:STEPS_MAX]
         if steps:
             folder = path.removesuffix(f"/{_STEPS}")
             return Gpu(name=_name(nodes, folder), folder=folder, ladder_khz=tuple(steps))
@@ -35,7 +35,7 @@ def parse_gpu(nodes: Mapping[str, str]) -> Gpu | None:
 
 
 def _name(nodes: Mapping[str, str], folder: str) -> str:
-    said = next((nodes[path] for path in _NAMES if nodes.get(path, "").strip()), "")
-    # Mali adds its count of cores and its revision: 'Mali-G76 10 cores r0p0 0x72110000'.
-    words = safe_text(said, 64).split(" cores", maxsplit=1)[0]
-    return words or safe_text(folder.rpartition("/")[2], 64)
+    text = next((nodes[path] for path in _NAMES if nodes.get(path, "").strip()), "")
+    # Mali appends its number of cores and its revision: 'Mali-G76 10 cores r0p0 0x72110000'.
+    name = safe_text(text, 64).split(" cores", maxsplit=1)[0]
+    return name or safe_text(folder.rpartition("/")[2], 64)

@@ -1,51 +1,43 @@
-"""Texts of kernel nodes turned into values. Pure: whatever a phone prints, nothing here fails."""
+"""Parsers for kernel nodes (clocks, thermal zones, battery). Pure: no input makes them fail."""
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from workloads.phone import Cluster, ThermalZone
+from workloads.protocol.phone_facts import Cluster, CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 CPU = "/sys/devices/system/cpu"
 THERMAL = "/sys/class/thermal"
 SUPPLY = "/sys/class/power_supply"
-FULL_CAPACITY = 1024  # what the kernel calls its strongest core
+FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
 
-# More than any phone has; whoever prints more does not describe a phone.
+# More than any phone has; longer lists are cut.
 STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 16, 256
 _NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
 _TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
-# What sensors say when they say nothing, in any unit.
+# Values that sensors give when they measure nothing, in any unit.
 _SENTINELS = {-40000, -40, -400, 0, 125, 1250, 125000, 65535, -273, -273150}
-# Vendors' names for sensors at the CPU; the rest (modem, charger, camera) tells other stories.
+# Vendors' names for sensors at the CPU; the others are at the modem, charger, camera and so on.
 _CPU_ZONE = re.compile(r"cpu|^soc|tsens|cluster|^apc|\bbig\b|\blittle\b|\bmid\b|gold|silver|prime")
 _NOT_CPU_ZONE = re.compile(r"gpu|step$|pmic|batt|skin|modem|camera|chg|usb|wlan|ddr|virtual")
-# The slow state of the phone: the best witness first.
-_SLOW_ZONES = ("skin", "shell", "back", "quiet", "batt")
-
-
-class Battery(NamedTuple):
-    """What the battery says of itself; None where it does not."""
-
-    level_pct: int | None
-    discharging: bool | None
+# Zones that show the temperature of the body, the best first.
+_BODY_ZONES = ("skin", "shell", "back", "quiet", "batt")
 
 
 def first_number(text: str) -> int | None:
-    """The whole number that a node begins with."""
+    """The integer that a node begins with."""
     match = re.match(r"\s*(-?\d+)", text)
     return int(match[1]) if match and len(match[1]) < 19 else None
 
 
-def numbers(text: str) -> list[int]:
-    """Every whole number of a node, in its order."""
+def all_numbers(text: str) -> list[int]:
+    """Every non-negative integer of a node, in order."""
     return [int(word) for word in text.split() if word.isdecimal() and len(word) < 19]
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Read a list of CPUs: '0 1 2 3' (related_cpus), '0-3', '0,2-3' (everywhere else)."""
+    """Parse a list of CPUs: '0 1 2 3' (related_cpus), '0-3', '0,2-3' (everywhere else)."""
     cpus: set[int] = set()
     for word in re.split(r"[\s,]+", text.strip()):
         match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", word)
@@ -55,8 +47,8 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def parse_ladder(available: str, time_in_state: str = "") -> tuple[int, ...]:
-    """Clock steps in kHz, ascending; kernels without the list still count time per step."""
-    steps = numbers(available) or list(parse_time_in_state(time_in_state))
+    """Clock steps in kHz, ascending; kernels without the list still count the time per step."""
+    steps = all_numbers(available) or list(parse_time_in_state(time_in_state))
     return tuple(sorted(set(steps)))[:STEPS_MAX]
 
 
@@ -64,21 +56,26 @@ def parse_time_in_state(text: str) -> dict[int, int]:
     """Ticks of 10 ms spent at each clock, in kHz."""
     ticks: dict[int, int] = {}
     for line in text.splitlines():
-        pair = numbers(line)
+        pair = all_numbers(line)
         if len(pair) == 2:
             ticks[pair[0]] = pair[1]
     return ticks
 
 
 def ticks_between(before: str, after: str) -> dict[int, int]:
-    """Ticks that passed at each clock between two looks; empty when the counter was reset."""
+    """Ticks at each clock between two readings; empty if the counter was reset."""
     first, last = parse_time_in_state(before), parse_time_in_state(after)
-    passed = {khz: ticks - first.get(khz, 0) for khz, ticks in last.items()}
-    return {} if any(ticks < 0 for ticks in passed.values()) else passed
+    elapsed = {khz: ticks - first.get(khz, 0) for khz, ticks in last.items()}
+    return {} if any(ticks < 0 for ticks in elapsed.values()) else elapsed
+
+
+def policy_node(policy: int, name: str) -> str:
+    """The path of a node of a cpufreq policy."""
+    return f"{CPUFREQ}/policy{policy}/{name}"
 
 
 def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
-    """Group the cores as the kernel does; weight them by capacity, or by top clock without it."""
+    """Group the cores as the kernel does, with their capacity or, without one, their top clock."""
     policies: dict[int, dict[str, str]] = {}
     for path, text in nodes.items():
         match = _NODE.fullmatch(path)
@@ -98,28 +95,33 @@ def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
     return tuple(clusters[:CLUSTERS_MAX])
 
 
+def used_clusters(facts: PhoneFacts, cores: CoreSet) -> tuple[Cluster, ...]:
+    """The clusters that the requested cores belong to."""
+    return tuple(cluster for cluster in facts.clusters if set(cluster.cpus) & set(cores.cpus))
+
+
 def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
-    """The cores of a kernel that shows no clocks: one cluster a capacity, without a ladder."""
-    alike: dict[int, list[int]] = {}
+    """The cores of a kernel that shows no clocks: one cluster per capacity, without a ladder."""
+    by_capacity: dict[int, list[int]] = {}
     for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")):
         capacity = first_number(nodes.get(f"{CPU}/cpu{cpu}/cpu_capacity", ""))
-        alike.setdefault(capacity or FULL_CAPACITY, []).append(cpu)
+        by_capacity.setdefault(capacity or FULL_CAPACITY, []).append(cpu)
     return tuple(
         Cluster(policy=cpus[0], cpus=tuple(cpus), capacity=capacity, ladder_khz=())
-        for capacity, cpus in sorted(alike.items())
+        for capacity, cpus in sorted(by_capacity.items())
     )
 
 
 def zone_scale(raw: int) -> float | None:
-    """Guess a sensor's unit from one value: thousandths, tenths or whole degrees."""
+    """Infer the unit of a sensor from one value: thousandths, tenths or whole degrees."""
     for scale, least in ((0.001, 1000), (0.1, 150), (1.0, 1)):
         if abs(raw) >= least:
-            return scale if believable(raw, scale) is not None else None
+            return scale if plausible_temp_c(raw, scale) is not None else None
     return None
 
 
-def believable(raw: int | None, scale: float) -> float | None:
-    """The temperature in °C, or None for a sentinel or what no running phone can have."""
+def plausible_temp_c(raw: int | None, scale: float) -> float | None:
+    """The temperature in °C; None for a sentinel and for values that no running phone has."""
     if raw is None or raw in _SENTINELS:
         return None
     temp_c = raw * scale
@@ -127,7 +129,7 @@ def believable(raw: int | None, scale: float) -> float | None:
 
 
 def parse_zones(nodes: Mapping[str, str]) -> tuple[ThermalZone, ...]:
-    """Every zone with a type and a believable temperature."""
+    """Every zone with a type and a plausible temperature."""
     zones = []
     for path, text in nodes.items():
         match = _NODE.fullmatch(path)
@@ -142,7 +144,7 @@ def parse_zones(nodes: Mapping[str, str]) -> tuple[ThermalZone, ...]:
 
 
 def choose_cpu_zones(zones: tuple[ThermalZone, ...]) -> tuple[ThermalZone, ...]:
-    """The zones at the CPU, by type: zone numbers move between builds and boots."""
+    """The zones at the CPU, by type: zone numbers change between builds and boots."""
 
     def at_cpu(zone: ThermalZone) -> bool:
         name = zone.type.lower()
@@ -151,23 +153,23 @@ def choose_cpu_zones(zones: tuple[ThermalZone, ...]) -> tuple[ThermalZone, ...]:
     return tuple(zone for zone in zones if at_cpu(zone))
 
 
-def choose_slow_zone(zones: tuple[ThermalZone, ...]) -> ThermalZone | None:
-    """The zone that tells the slow state of the phone: skin, or else the battery."""
-    for wanted in _SLOW_ZONES:
+def choose_body_zone(zones: tuple[ThermalZone, ...]) -> ThermalZone | None:
+    """The zone that shows the temperature of the body: skin, or else the battery."""
+    for wanted in _BODY_ZONES:
         for zone in zones:
             if wanted in zone.type.lower():
                 return zone
     return None
 
 
-def hottest(zones: tuple[ThermalZone, ...], nodes: Mapping[str, str]) -> float | None:
-    """The highest believable temperature of some zones; None when none can be believed."""
-    temps = [believable(first_number(nodes.get(zone.path, "")), zone.scale) for zone in zones]
+def hottest_c(zones: tuple[ThermalZone, ...], nodes: Mapping[str, str]) -> float | None:
+    """The highest plausible temperature of some zones; None if there is none."""
+    temps = [plausible_temp_c(first_number(nodes.get(zone.path, "")), zone.scale) for zone in zones]
     return max((temp for temp in temps if temp is not None), default=None)
 
 
 def parse_cpu_coolers(nodes: Mapping[str, str]) -> dict[str, str]:
-    """The cooling devices that act on the CPUs: path of their state, and their type."""
+    """The cooling devices that limit the CPUs: the path of their state, and their type."""
     coolers = {}
     for path, text in nodes.items():
         match = _NODE.fullmatch(path)
@@ -178,20 +180,13 @@ def parse_cpu_coolers(nodes: Mapping[str, str]) -> dict[str, str]:
     return coolers
 
 
-def parse_battery(nodes: Mapping[str, str]) -> Battery:
-    """Read the battery's nodes."""
-    status = nodes.get(f"{SUPPLY}/battery/status", "").strip().lower()
-    level = first_number(nodes.get(f"{SUPPLY}/battery/capacity", ""))
-    known = {"discharging": True, "charging": False, "full": False, "not charging": True}
-    return Battery(_percent(level), known.get(status))
-
-
-def parse_dumpsys_battery(text: str) -> Battery:
-    """Read `dumpsys battery`, for phones that hide the nodes from the shell."""
-    fields = dict(re.findall(r"^\s+([A-Za-z ]+): (\S+)", text, re.MULTILINE))
-    status = {"2": False, "3": True, "4": True, "5": False}.get(fields.get("status", ""))
-    return Battery(_percent(first_number(fields.get("level", ""))), status)
-
-
-def _percent(level: int | None) -> int | None:
+def parse_level_pct(text: str) -> int | None:
+    """The battery level in per cent; None if the text gives none."""
+    level = first_number(text)
     return level if level is not None and 0 <= level <= 100 else None
+
+
+def dumpsys_battery_level_pct(text: str) -> int | None:
+    """The level that `dumpsys battery` prints, for phones that hide the nodes from the shell."""
+    level = re.search(r"^\s+level: (\S+)", text, re.MULTILINE)
+    return parse_level_pct(level[1]) if level else None

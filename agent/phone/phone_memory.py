@@ -1,80 +1,80 @@
-"""What is remembered of a phone from one run to the next, and over a restart of its agent."""
+"""What is remembered about a phone from one run to the next, and across restarts of its agent."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from workloads.heat import (
-    NEVER_SEEN,
+from agent.phone.cooling_model import (
+    PRIOR,
     REST_DRIFT_C,
-    Cooled,
     CoolingFit,
-    Reading,
+    CoolingPosterior,
+    TempReading,
     fit_cooling,
-    learn,
     slope_c_per_min,
+    update_posterior,
 )
-from workloads.noun import Noun
-from workloads.phone import Gauge
+from workloads.protocol.base import WireModel
+from workloads.protocol.phone_facts import FuelGauge
 
 TRACE_MAX = 120
-RESTED_S = 300.0  # a phone that stands still for so long shows where it comes to rest
+RESTED_S = 300.0  # a temperature that is constant for this long is the resting temperature
 RESTED_C_PER_MIN = 0.1
 
 
-class Remembered(Noun):
-    """What outlives the agent: how the phone cools, how its gauge speaks, what it draws at rest."""
+class PhoneMemory(WireModel):
+    """What survives the agent: how the phone cools, its gauge's calibration, its idle power."""
 
-    cooled: Cooled = NEVER_SEEN
-    gauge: Gauge | None = None
+    cooling: CoolingPosterior = PRIOR
+    gauge: FuelGauge | None = None
     idle_w: float | None = Field(default=None, ge=0)
     canary_ms: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
 
 
-class HeatMemory:
-    """The trace since the phone was last disturbed, and what all its coolings have taught."""
+class CoolingHistory:
+    """The temperatures since the phone last worked, and the posterior of all earlier coolings."""
 
-    def __init__(self, known: Cooled = NEVER_SEEN) -> None:
-        self.trace: list[Reading] = []
-        self.known = known
+    def __init__(self, posterior: CoolingPosterior = PRIOR) -> None:
+        self.trace: list[TempReading] = []
+        self.posterior = posterior
 
     def record(self, t_s: float, temp_c: float, body_c: float | None = None) -> None:
-        """Take a reading; a clock that went back means a reboot, and a new trace."""
+        """Add a reading; a clock that went back means a reboot and starts a new trace."""
         if self.trace and t_s < self.trace[-1].t_s:
             self.trace.clear()
         if not self.trace or t_s > self.trace[-1].t_s:
-            self.trace.append(Reading(t_s, temp_c, body_c))
+            self.trace.append(TempReading(t_s, temp_c, body_c))
         if len(self.trace) > TRACE_MAX:
-            # The past is kept at half the detail; the last minute decides about the slope.
+            # The older half is kept at half the detail; the last minute decides about the slope.
             half = TRACE_MAX // 2
             self.trace[:half] = self.trace[:half:2]
 
     def fit(self) -> CoolingFit | None:
-        """Explain how the phone cools, as far as the trace and the past allow."""
-        return fit_cooling(cooling_part(self.trace), self.known)
+        """Fit the present cooling, as far as the trace and earlier coolings allow."""
+        return fit_cooling(cooling_section(self.trace), self.posterior)
 
-    def disturbed(self) -> None:
+    def finish_trace(self) -> None:
         """Learn from the trace and start a new one: the phone is about to work."""
         fit = self.fit()
         if fit is not None:
-            self.known = learn(self.known, fit)
-        elif (rest_c := rested_c(self.trace)) is not None:
+            self.posterior = update_posterior(self.posterior, fit)
+        elif (rest_c := resting_temp_c(self.trace)) is not None:
             changes = {"rest_c": rest_c, "rest_spread_c": REST_DRIFT_C}
-            self.known = self.known.model_copy(update=changes)
+            self.posterior = self.posterior.model_copy(update=changes)
         self.trace.clear()
 
 
-def cooling_part(trace: Sequence[Reading]) -> Sequence[Reading]:
+def cooling_section(trace: Sequence[TempReading]) -> Sequence[TempReading]:
     """The part of a trace in which the phone cools: from its peak on."""
     if not trace:
         return trace
-    peak = max(range(len(trace)), key=lambda at: trace[at].temp_c)
+    peak = max(range(len(trace)), key=lambda index: trace[index].temp_c)
     return trace[peak:]
 
 
-def rested_c(trace: Sequence[Reading]) -> float | None:
-    """Where a phone that stood still came to rest; None for one that did not."""
+def resting_temp_c(trace: Sequence[TempReading]) -> float | None:
+    """The temperature at which a phone settled; None if it was not constant for long enough."""
     late = [reading for reading in trace if trace[-1].t_s - reading.t_s <= RESTED_S]
     if len(late) < 4 or late[-1].t_s - late[0].t_s < RESTED_S / 2:
         return None
@@ -83,16 +83,16 @@ def rested_c(trace: Sequence[Reading]) -> float | None:
     return sum(reading.temp_c for reading in late) / len(late)
 
 
-def recall(state_dir: Path, serial: str) -> Remembered:
-    """What an earlier agent of this host knew of a phone; nothing where it knew nothing."""
+def load_phone_memory(state_dir: Path, serial: str) -> PhoneMemory:
+    """Load what an earlier agent of this host knew about a phone; empty where there is nothing."""
     try:
-        return Remembered.model_validate_json(_file(state_dir, serial).read_bytes())
+        return PhoneMemory.model_validate_json(_file(state_dir, serial).read_bytes())
     except (OSError, ValidationError):
-        return Remembered()
+        return PhoneMemory()
 
 
-def remember(state_dir: Path, serial: str, memory: Remembered) -> None:
-    """Keep what is known of a phone; losing it costs a few wider intervals and nothing else."""
+def save_phone_memory(state_dir: Path, serial: str, memory: PhoneMemory) -> None:
+    """Save what is known about a phone; losing it costs a few wider intervals and nothing else."""
     file = _file(state_dir, serial)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")

@@ -1,21 +1,21 @@
-"""The probe: what a phone is and how much of it the farm can hold. It changes nothing but files
-of its own."""
+"""Probe: find out what a phone is and what the farm can control on it.
+
+It installs the runner and changes nothing else.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.deadline import Deadline
-from agent.phone.daemons import find_opponents
-from agent.phone.framework import framework_zones
-from agent.phone.gpu import GPU_NODES, parse_gpu
-from agent.phone.install import install_one_that_starts
-from agent.phone.nodes import (
+from agent.phone.capabilities import Capabilities, summarize_control
+from agent.phone.gpu_probe import GPU_NODES, parse_gpu
+from agent.phone.kernel_nodes import (
     CPU,
     CPUFREQ,
     SUPPLY,
     THERMAL,
+    choose_body_zone,
     choose_cpu_zones,
-    choose_slow_zone,
     first_number,
     parse_clusters,
     parse_cores,
@@ -23,26 +23,29 @@ from agent.phone.nodes import (
     parse_zones,
     zone_scale,
 )
-from agent.phone.phone import UPTIME, Command, Phone, phone_clock_ratio
-from agent.phone.reach import Reach, judge_control
-from kernels.manifest import RunnerBuild
-from workloads.fault import PhoneTrouble
-from workloads.phone import Gpu, PhoneFacts, Switch, ThermalZone
+from agent.phone.phone_driver import Phone, measure_clock_ratio
+from agent.phone.phone_paths import UPTIME
+from agent.phone.runner_install import install_working_runner
+from agent.phone.shell_command import ShellCommand
+from agent.phone.thermalservice import thermalservice_zones
+from agent.phone.vendor_daemons import find_perf_daemons
+from kernels.runner_builds import RunnerBuild
+from workloads.protocol.faults import PhoneTrouble
+from workloads.protocol.phone_facts import ChargingSwitch, Cluster, Gpu, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
-PROBE_S = 60.0
 SDK_FIXED_PERFORMANCE = 30
 _BATTERY = f"{SUPPLY}/battery"
-# Vendors' ways to keep the charger out while the cable stays in, surest first.
+# Vendors' switches that stop charging while the cable stays connected, the most reliable first.
 CHARGING_SWITCHES = (
-    Switch(path=f"{_BATTERY}/input_suspend", off="1", on="0"),
-    Switch(path=f"{_BATTERY}/charge_disable", off="1", on="0"),
-    Switch(path=f"{_BATTERY}/batt_slate_mode", off="1", on="0"),
-    Switch(path=f"{_BATTERY}/charging_enabled", off="0", on="1"),
-    Switch(path=f"{_BATTERY}/battery_charging_enabled", off="0", on="1"),
+    ChargingSwitch(path=f"{_BATTERY}/input_suspend", off="1", on="0"),
+    ChargingSwitch(path=f"{_BATTERY}/charge_disable", off="1", on="0"),
+    ChargingSwitch(path=f"{_BATTERY}/batt_slate_mode", off="1", on="0"),
+    ChargingSwitch(path=f"{_BATTERY}/charging_enabled", off="0", on="1"),
+    ChargingSwitch(path=f"{_BATTERY}/battery_charging_enabled", off="0", on="1"),
 )
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_ODD = re.compile(r"[^\w .,:()/+'-]")
+_UNUSUAL = re.compile(r"[^\w .,:()/+'-]")
 _PROPERTIES = (
     "ro.serialno",
     "ro.boot.serialno",
@@ -78,85 +81,101 @@ _NODES = (
 def probe(
     phone: Phone, runner_for: Callable[[str], RunnerBuild], deadline: Deadline | None = None
 ) -> PhoneFacts:
-    """Learn what a phone is, install the runner of its ABI, and keep the facts on the phone."""
-    deadline = deadline or Deadline.after(PROBE_S)
+    """Find out what a phone is, install the runner of its ABI, and set the phone's facts."""
+    deadline = deadline or Deadline.after(phone.timeouts.probe_timeout_s)
     properties = read_properties(phone, deadline)
     nodes = phone.find_nodes(_NODES, deadline)
     clusters = parse_clusters(nodes) or parse_cores(nodes)
     if not clusters:
         raise PhoneTrouble(f"{phone.address} shows no cores under {CPU}")
+    capabilities, zones, body_zone = _find_capabilities(
+        phone, properties, nodes, clusters, deadline
+    )
+    control = summarize_control(capabilities)
+    first = runner_for(properties["ro.product.cpu.abi"])
+    build, info = install_working_runner(phone, first, deadline)
+    measure_clock_ratio(phone, deadline)
+    phone.facts = PhoneFacts(
+        serial=parse_serial(properties, phone.address),
+        model=_model_name(properties),
+        soc=properties["ro.soc.model"] or properties["ro.board.platform"] or "unknown",
+        abi=properties["ro.product.cpu.abi"],
+        android=properties["ro.build.version.release"] or "unknown",
+        ram_mb=(first_number(memory_total_kb(nodes)) or 0) // 1024,
+        clusters=clusters,
+        cpu_zones=capabilities.cpu_zones,
+        body_zone=body_zone,
+        zones=zones,
+        gpu=capabilities.gpu,
+        charging=capabilities.charging,
+        shell_cpus=capabilities.shell_cpus,
+        fixed_performance=capabilities.fixed_performance,
+        perf_daemons=find_perf_daemons(phone.shell(["getprop"], deadline).text),
+        rooted=capabilities.root,
+        clocks_writable=capabilities.clocks_writable,
+        control=control.level,
+        controlled=control.controlled,
+        uncontrolled=control.uncontrolled,
+        runner=build.digest,
+        runner_error=info if isinstance(info, str) else None,
+        provenance=None if isinstance(info, str) else info.provenance,
+    )
+    return phone.facts
+
+
+def _find_capabilities(
+    phone: Phone,
+    properties: Mapping[str, str],
+    nodes: Mapping[str, str],
+    clusters: Sequence[Cluster],
+    deadline: Deadline,
+) -> tuple[Capabilities, tuple[ThermalZone, ...], ThermalZone | None]:
+    """What can be read and written, every thermal zone, and the zone of the body."""
     zones = parse_zones(nodes)
-    cpu_zones, slow_zone = choose_cpu_zones(zones), choose_slow_zone(zones)
+    cpu_zones, body_zone = choose_cpu_zones(zones), choose_body_zone(zones)
     if not cpu_zones:
-        cpu_zones, slow_zone = _closed_zones(phone, nodes, deadline)
+        cpu_zones, body_zone = _hidden_zones(phone, nodes, deadline)
     limits = [f"{CPUFREQ}/policy{cluster.policy}/scaling_max_freq" for cluster in clusters]
     gpu = parse_gpu(nodes)
-    writable = _writable(phone, [*limits, *_knobs(gpu)], deadline)
-    gpu = gpu and gpu.model_copy(update={"writable": writable.issuperset(_knobs(gpu))})
-    reach = Reach(
+    writable = _writable_nodes(phone, [*limits, *_gpu_limits(gpu)], deadline)
+    gpu = gpu and gpu.model_copy(update={"writable": writable.issuperset(_gpu_limits(gpu))})
+    capabilities = Capabilities(
         root=phone.link.root,
         clocks_writable=writable.issuperset(limits),
         cpu_zones=cpu_zones,
         cpus=tuple(cpu for cluster in clusters for cpu in cluster.cpus),
         shell_cpus=_shell_cpus(nodes),
         gpu=gpu,
-        charging=next((each for each in CHARGING_SWITCHES if each.path in writable), None),
+        charging=next((switch for switch in CHARGING_SWITCHES if switch.path in writable), None),
         gauge_readable=bool(nodes.get(f"{_BATTERY}/current_now", "").strip()),
         fixed_performance=_offers_fixed_performance(phone, properties, deadline),
     )
-    control = judge_control(reach)
-    first = runner_for(properties["ro.product.cpu.abi"])
-    build, info = install_one_that_starts(phone, first, deadline)
-    phone_clock_ratio(phone, deadline)
-    phone.facts = PhoneFacts(
-        serial=serial_of(properties, phone.address),
-        model=_model(properties),
-        soc=properties["ro.soc.model"] or properties["ro.board.platform"] or "unknown",
-        abi=properties["ro.product.cpu.abi"],
-        android=properties["ro.build.version.release"] or "unknown",
-        ram_mb=(first_number(memory_total(nodes)) or 0) // 1024,
-        clusters=clusters,
-        cpu_zones=cpu_zones,
-        slow_zone=slow_zone,
-        zones=zones,
-        gpu=gpu,
-        charging=reach.charging,
-        shell_cpus=reach.shell_cpus,
-        fixed_performance=reach.fixed_performance,
-        opponents=find_opponents(phone.shell(["getprop"], deadline).text),
-        rooted=phone.link.root,
-        control=control.level,
-        controlled=control.held,
-        uncontrolled=control.missing,
-        runner=build.digest,
-        runner_absent=info if isinstance(info, str) else None,
-        provenance=None if isinstance(info, str) else info.provenance,
-    )
-    return phone.facts
+    return capabilities, zones, body_zone
 
 
 def read_properties(phone: Phone, deadline: Deadline) -> dict[str, str]:
-    """Read the properties that name the phone; unset ones are empty."""
-    answers = phone.batch([Command(["getprop", name]) for name in _PROPERTIES], deadline)
-    texts = [_plain(answer.text) if answer.status == 0 else "" for answer in answers]
+    """Read the properties that identify the phone; unset ones are empty."""
+    commands = [ShellCommand(["getprop", name]) for name in _PROPERTIES]
+    results = phone.shell_batch(commands, deadline)
+    texts = [plain_property(result.text) if result.status == 0 else "" for result in results]
     return dict(zip(_PROPERTIES, texts, strict=True))
 
 
-def _plain(text: str) -> str:
-    """A property in letters, digits and the few signs that names are made of."""
-    return _ODD.sub("?", safe_text(text, 64))
+def plain_property(text: str) -> str:
+    """A property reduced to letters, digits and the punctuation that names contain."""
+    return _UNUSUAL.sub("?", safe_text(text, 64))
 
 
-def serial_of(properties: Mapping[str, str], address: str) -> str:
-    """The phone's own serial; an address moves with the cable, so it never stands in."""
+def parse_serial(properties: Mapping[str, str], address: str) -> str:
+    """The phone's own serial; the adb address changes with the cable, so it is no substitute."""
     serial = properties["ro.serialno"] or properties["ro.boot.serialno"]
     if _SERIAL.fullmatch(serial) is None:
         raise PhoneTrouble(f"{address} has no usable serial: '{safe_text(serial)}'")
     return serial
 
 
-def memory_total(nodes: Mapping[str, str]) -> str:
-    """The MemTotal line's number, in kB."""
+def memory_total_kb(nodes: Mapping[str, str]) -> str:
+    """The value of MemTotal."""
     for line in nodes.get("/proc/meminfo", "").splitlines():
         name, _, value = line.partition(":")
         if name == "MemTotal":
@@ -164,44 +183,46 @@ def memory_total(nodes: Mapping[str, str]) -> str:
     return ""
 
 
-def _model(properties: Mapping[str, str]) -> str:
-    """The name people know, where the maker tells it; else the maker's code, TAS-AL00 and such."""
+def _model_name(properties: Mapping[str, str]) -> str:
+    """The marketing name where the phone has it; else the maker's code, such as TAS-AL00."""
     maker = properties["ro.product.manufacturer"]
-    told = properties["ro.product.marketname"] or properties["ro.config.marketing_name"]
-    model = told or properties["ro.product.model"]
+    marketing = properties["ro.product.marketname"] or properties["ro.config.marketing_name"]
+    model = marketing or properties["ro.product.model"]
     if maker and not model.lower().startswith(maker.lower()):
         return f"{maker} {model}".strip()
     return model or "unknown"
 
 
-def _closed_zones(
+def _hidden_zones(
     phone: Phone, nodes: Mapping[str, str], deadline: Deadline
 ) -> tuple[tuple[ThermalZone, ...], ThermalZone | None]:
-    """The zones of a phone that hides them: the framework's, and the battery's own thermometer."""
-    told = phone.shell(["dumpsys", "thermalservice"], deadline)
-    cpu_zones, slow_zone = framework_zones(told.text)
-    # The sampler cannot ask the framework, so a slow node is worth more than a slow service.
+    """The zones of a phone that hides its nodes: the framework's, and the battery's thermometer."""
+    dump = phone.shell(["dumpsys", "thermalservice"], deadline)
+    cpu_zones, body_zone = thermalservice_zones(dump.text)
+    # The sampler on the phone cannot call the framework, so a node is better than a service.
     raw = first_number(nodes.get(f"{_BATTERY}/temp", ""))
     scale = zone_scale(raw) if raw is not None else None
     if scale is not None:
-        slow_zone = ThermalZone(path=f"{_BATTERY}/temp", type="battery", scale=scale)
-    return cpu_zones, slow_zone
+        body_zone = ThermalZone(path=f"{_BATTERY}/temp", type="battery", scale=scale)
+    return cpu_zones, body_zone
 
 
 def _shell_cpus(nodes: Mapping[str, str]) -> tuple[int, ...]:
-    """The cores that a child of the shell may run on: what its cpuset leaves."""
-    found = re.search(r"^Cpus_allowed_list:\s*(\S+)", nodes.get("/proc/self/status", ""), re.M)
-    return parse_cpus(found[1]) if found else ()
+    """The cores that a child of the shell may run on: those in its cpuset."""
+    status = nodes.get("/proc/self/status", "")
+    allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
+    return parse_cpus(allowed[1]) if allowed else ()
 
 
-def _knobs(gpu: Gpu | None) -> list[str]:
+def _gpu_limits(gpu: Gpu | None) -> list[str]:
     return [f"{gpu.folder}/{name}" for name in ("min_freq", "max_freq")] if gpu else []
 
 
-def _writable(phone: Phone, nodes: Sequence[str], deadline: Deadline) -> set[str]:
+def _writable_nodes(phone: Phone, nodes: Sequence[str], deadline: Deadline) -> set[str]:
     paths = [*nodes, *(switch.path for switch in CHARGING_SWITCHES)]
-    answers = phone.batch([Command(["test", "-w", path]) for path in paths], deadline)
-    return {path for path, answer in zip(paths, answers, strict=True) if answer.status == 0}
+    tests = [ShellCommand(["test", "-w", path]) for path in paths]
+    results = phone.shell_batch(tests, deadline)
+    return {path for path, result in zip(paths, results, strict=True) if result.status == 0}
 
 
 def _offers_fixed_performance(
@@ -209,5 +230,5 @@ def _offers_fixed_performance(
 ) -> bool:
     if (first_number(properties["ro.build.version.sdk"]) or 0) < SDK_FIXED_PERFORMANCE:
         return False
-    help_ = phone.shell(["cmd", "power", "help"], deadline)
-    return "set-fixed-performance-mode-enabled" in help_.text
+    usage = phone.shell(["cmd", "power", "help"], deadline)
+    return "set-fixed-performance-mode-enabled" in usage.text

@@ -1,20 +1,22 @@
-"""The runner on the phone: pushed when its digest is not there yet, asked who it is."""
+"""Install the runner on a phone if its digest differs, and read its version and backends."""
 
 import json
 
 from pydantic import Field
 
 from agent.deadline import Deadline
-from agent.phone.phone import HOME, Answer, Command, Phone
-from kernels.manifest import RunnerBuild
-from workloads.fault import BadOutput
-from workloads.measure import Provenances
-from workloads.noun import Noun
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME
+from agent.phone.shell_command import ShellCommand, ShellResult
+from kernels.runner_builds import RunnerBuild
+from workloads.protocol.base import WireModel
+from workloads.protocol.faults import BadOutput
+from workloads.protocol.metrics import Provenances
 from workloads.text import safe_text
 
 
-class RunnerInfo(Noun):
-    """What the runner says of itself and of where this phone's numbers come from."""
+class RunnerInfo(WireModel):
+    """What `runner info` prints: contract, ABI, backends, and the sources of this phone's data."""
 
     contract: int = Field(ge=1, le=1)
     runner: str
@@ -24,56 +26,56 @@ class RunnerInfo(Noun):
 
 
 def runner_path(build: RunnerBuild) -> str:
-    """Where a runner lives on every phone."""
+    """The path of a runner, the same on every phone."""
     return f"{HOME}/{build.file_name}"
 
 
-def looking_for(build: RunnerBuild) -> Command:
-    """The command that shows whether this very runner is on the phone."""
-    return Command(["sha256sum", runner_path(build)])
+def runner_digest_command(build: RunnerBuild) -> ShellCommand:
+    """The command that shows whether exactly this runner is on the phone."""
+    return ShellCommand(["sha256sum", runner_path(build)])
 
 
 def install_runner(
     phone: Phone,
     build: RunnerBuild,
     deadline: Deadline | None = None,
-    seen: Answer | None = None,
+    digest: ShellResult | None = None,
 ) -> str:
-    """Have this very runner on the phone and answer its path; pushed only if it differs.
+    """Push exactly this runner unless the phone has it, and return its path.
 
-    `seen` is what looking_for showed, where somebody has looked already.
+    `digest` is the result of runner_digest_command if the caller has it already.
     """
     path = runner_path(build)
-    there = seen or phone.batch([looking_for(build)], deadline)[0]
-    if there.status != 0 or there.text.split(" ")[0] != build.digest:
+    installed = digest or phone.shell_batch([runner_digest_command(build)], deadline)[0]
+    if installed.status != 0 or installed.text.split(" ")[0] != build.digest:
         phone.push(build.content, path, mode=0o755, deadline=deadline)
     return path
 
 
-def install_one_that_starts(
+def install_working_runner(
     phone: Phone, build: RunnerBuild, deadline: Deadline | None = None
 ) -> tuple[RunnerBuild, RunnerInfo | str]:
-    """Install a runner, or the first of its spares that starts here; answer which, and its info."""
+    """Install a runner, or the first of its fallbacks that starts; return which, and its info."""
     while True:
         try:
-            return build, ask_runner(phone, install_runner(phone, build, deadline), deadline)
+            return build, read_runner_info(phone, install_runner(phone, build, deadline), deadline)
         except BadOutput:
-            if build.spare is None:
+            if build.fallback is None:
                 raise
-            build = build.spare
+            build = build.fallback
 
 
-def ask_runner(phone: Phone, path: str, deadline: Deadline | None = None) -> RunnerInfo | str:
-    """Ask the runner for its info; a sentence when there is no runner for this phone yet."""
-    answer = phone.shell([path, "info"], deadline)
+def read_runner_info(phone: Phone, path: str, deadline: Deadline | None = None) -> RunnerInfo | str:
+    """Read the runner's info; a sentence if there is no runner for this phone yet."""
+    result = phone.shell([path, "info"], deadline)
     try:
-        said = json.loads(answer.text.strip().splitlines()[-1])
-        if said["line"] == "fault":
-            if said["code"] == "no_runner":
-                return safe_text(said["text"])
-            raise BadOutput(f"runner info: {safe_text(said['text'])}")
-        known = {name: said[name] for name in RunnerInfo.model_fields}
-        return RunnerInfo.model_validate_json(json.dumps(known))
+        record = json.loads(result.text.strip().splitlines()[-1])
+        if record["line"] == "fault":
+            if record["code"] == "no_runner":
+                return safe_text(record["text"])
+            raise BadOutput(f"runner info: {safe_text(record['text'])}")
+        members = {name: record[name] for name in RunnerInfo.model_fields}
+        return RunnerInfo.model_validate_json(json.dumps(members))
     except (IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
-        said_text = safe_text(answer.text, 120) or f"nothing, status {answer.status}"
-        raise BadOutput(f"runner info breaks the contract: {said_text}") from error
+        output = safe_text(result.text, 120) or f"nothing, status {result.status}"
+        raise BadOutput(f"runner info breaks the contract: {output}") from error

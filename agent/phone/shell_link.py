@@ -1,8 +1,8 @@
-"""The link: one long-lived shell on a phone, and files sent beside it.
+"""ShellLink: one long-lived shell on a phone over adb, and file transfers beside it.
 
 A new adb connection per command costs 10 to 20 ms; a line written into an open shell costs one
-round trip. Every line is followed by an end mark with a nonce, so an answer is either whole or an
-error: a lost link can never pass for empty output.
+round trip. Every line is followed by an end mark with a nonce, so that a reply is either complete
+or an error: a lost link is never mistaken for empty output.
 """
 
 import re
@@ -16,14 +16,21 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from agent.deadline import Deadline
-from workloads.fault import FarmError, FarmTrouble, Hung, PhoneTrouble, ShellFailed, Unreachable
+from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from workloads.protocol.faults import (
+    FarmError,
+    FarmTrouble,
+    FaultKind,
+    Hung,
+    PhoneTrouble,
+    ShellFailed,
+    Unreachable,
+)
 from workloads.text import safe_text
 
 MIB = 1024 * 1024
 SHELL = "shell,v2,raw:sh"
-OPEN_S = 10.0
-SU_TRIES, PROMPT_S = 2, 1.0
-SU_ANSWER_S = 5.0  # a root manager may put a question on the screen, which nobody will answer
+SU_ATTEMPTS = 2
 
 _STDIN, _STDOUT, _STDERR, _EXIT = range(4)  # packets of the shell protocol, version 2
 _PACKET = struct.Struct("<BI")
@@ -37,49 +44,62 @@ Dial = Callable[[str, str, Deadline], socket.socket]
 
 
 class AdbDown(FarmTrouble):
-    """The adb server of this host does not answer."""
+    """the adb server of this host does not answer; the agent restarts it"""
+
+    kind = FaultKind.ADB_DOWN
 
 
-LINK_LOST = (Unreachable, Hung, AdbDown)  # what may pass: the phone works on meanwhile
+LINK_LOST = (Unreachable, Hung, AdbDown)  # may be temporary: what runs on the phone goes on
 
 
-class Reply(NamedTuple):
-    """What one line of shell came to; its output holds stderr as well."""
+class ShellReply(NamedTuple):
+    """Exit status and output of one shell line; the output includes stderr."""
 
     status: int
     output: bytes
 
 
-class Link:
-    """The way to one phone. One exchange at a time; a lost shell is opened again when needed."""
+class ShellLink:
+    """A shell on one phone. One exchange at a time; a lost shell is opened again when needed."""
 
-    def __init__(self, address: str, dial: Dial) -> None:
+    def __init__(
+        self,
+        address: str,
+        dial: Dial,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        *,
+        use_root: bool = True,
+    ) -> None:
         self.address = address
         self.root = False
         self._dial = dial
+        self._timeouts = timeouts
         self._lock = threading.Lock()
         self._shell: _Shell | None = None
-        self._su_refused = False
+        self._try_su = use_root
 
     def exchange(
         self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
-    ) -> tuple[Reply, ...]:
-        """Send lines in one go and answer what each came to, in order: one round trip."""
+    ) -> tuple[ShellReply, ...]:
+        """Send lines in one round trip, and return one reply per line, in order."""
         if not self._lock.acquire(timeout=deadline.remaining):
-            raise Hung(f"{self.address}: another command did not end in time")
+            raise Hung(f"{self.address}: another command did not finish in time")
         try:
-            with self._failing("the shell"):
-                return self._open_shell(deadline).talk(lines, deadline, limit)
+            with self._translate_errors("the shell"):
+                return self._open_shell(deadline).exchange(lines, deadline, limit)
         except BaseException:
-            # What the phone still has to say would be taken for the next answer.
+            # The rest of the output would be mistaken for the next reply.
             self.close()
             raise
         finally:
             self._lock.release()
 
     def send_file(self, content: bytes, path: str, mode: int, deadline: Deadline) -> None:
-        """Write a file by adb's sync service, with the rights of adb's own user."""
-        with self._failing("a push"), closing(self._dial(self.address, "sync:", deadline)) as sync:
+        """Write a file with adb's sync service, with the permissions of adb's own user."""
+        with (
+            self._translate_errors("a push"),
+            closing(self._dial(self.address, "sync:", deadline)) as sync,
+        ):
             target = f"{path},{0o100000 | mode}".encode()
             parts = [_SYNC.pack(b"SEND", len(target)) + target]
             for start in range(0, len(content), _SYNC_DATA_BYTES):
@@ -87,15 +107,15 @@ class Link:
                 parts.append(_SYNC.pack(b"DATA", len(data)) + data)
             parts.append(_SYNC.pack(b"DONE", int(time.time())))
             for part in parts:
-                sync.settimeout(_left(deadline))
+                sync.settimeout(_remaining(deadline))
                 sync.sendall(part)
-            answer, length = _SYNC.unpack(_read(sync, _SYNC.size, deadline))
-            if answer != b"OKAY":
-                why = _read(sync, min(length, 1024), deadline) if answer == b"FAIL" else answer
-                raise ShellFailed(f"{self.address} did not take {path}: {_text(why)}")
+            status, length = _SYNC.unpack(_read(sync, _SYNC.size, deadline))
+            if status != b"OKAY":
+                reason = _read(sync, min(length, 1024), deadline) if status == b"FAIL" else status
+                raise ShellFailed(f"{self.address} did not accept {path}: {_text(reason)}")
 
     def close(self) -> None:
-        """Let go of the shell, also under a command that waits; the next one opens another."""
+        """Close the shell, also while a command waits for it; the next command opens another."""
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.close()
@@ -105,39 +125,46 @@ class Link:
         if shell is not None and not shell.ended:
             return shell
         self.close()
-        shell = _Shell(self._dial(self.address, SHELL, deadline.within(OPEN_S)))
+        shell = self._dial_shell(deadline)
         self.root = shell.uid(deadline) == "0"
-        if not self.root and not self._su_refused:
+        if not self.root and self._try_su:
             shell = self._enter_root(shell, deadline)
         self._shell = shell
         return shell
 
     def _enter_root(self, shell: "_Shell", deadline: Deadline) -> "_Shell":
-        """Ask for root, twice: a link that broke or stood still just then is no refusal."""
-        for _ in range(SU_TRIES):
+        """Ask for root, twice: a link that broke or stalled meanwhile does not mean refusal."""
+        for _ in range(SU_ATTEMPTS):
             try:
-                # exec: a root shell that dies must not leave us in the plain one below it.
+                # exec: a root shell that dies must not leave us in the unprivileged one below it.
                 shell.send(b"exec su\n", deadline)
-                self.root = shell.uid(deadline.within(SU_ANSWER_S)) == "0"
+                self.root = shell.uid(deadline.within(self._timeouts.root_grant_timeout_s)) == "0"
                 break
             except (EOFError, OSError):
                 shell.close()
-                shell = self._answering_shell(deadline)
-        self._su_refused = not self.root
+                shell = self._responsive_shell(deadline)
+        self._try_su = self.root  # a refusal is final
         return shell
 
-    def _answering_shell(self, deadline: Deadline) -> "_Shell":
-        """A plain shell that answers at once; where even that takes long, silence says nothing."""
-        shell = _Shell(self._dial(self.address, SHELL, deadline.within(OPEN_S)))
+    def _dial_shell(self, deadline: Deadline) -> "_Shell":
+        opened = deadline.within(self._timeouts.shell_open_timeout_s)
+        return _Shell(self._dial(self.address, SHELL, opened))
+
+    def _responsive_shell(self, deadline: Deadline) -> "_Shell":
+        """Open an unprivileged shell that answers at once.
+
+        If even that takes long, the missing answer to `su` was no refusal.
+        """
+        shell = self._dial_shell(deadline)
         try:
-            shell.uid(deadline.within(PROMPT_S))
+            shell.uid(deadline.within(self._timeouts.shell_prompt_timeout_s))
         except BaseException:
             shell.close()
             raise
         return shell
 
     @contextmanager
-    def _failing(self, what: str) -> Iterator[None]:
+    def _translate_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except FarmError:
@@ -151,14 +178,14 @@ class Link:
 
 
 class _Shell:
-    """A shell that reads lines from one end of a socket, in adb's shell protocol."""
+    """A shell behind a socket that speaks adb's shell protocol, version 2."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
 
     @property
     def ended(self) -> bool:
-        """Whether the other end has closed: adb closes our side when the phone goes."""
+        """Whether the other end has closed: adb closes our socket when the phone disappears."""
         try:
             self._stream.settimeout(0)
             return self._stream.recv(1, socket.MSG_PEEK) in {b"", bytes([_EXIT])}
@@ -168,44 +195,47 @@ class _Shell:
             return True
 
     def close(self) -> None:
-        """Hang up; whoever waits for an answer is woken."""
+        """Close the socket; a thread that waits for a reply is woken."""
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._stream.close()
 
     def uid(self, deadline: Deadline) -> str:
-        """Who the shell runs as."""
-        return _text(self.talk(["id -u </dev/null"], deadline, MIB)[0].output).split(" ")[-1]
+        """The user id that the shell runs as."""
+        reply = self.exchange(["id -u </dev/null"], deadline, MIB)[0]
+        return _text(reply.output).split(" ")[-1]
 
-    def talk(self, lines: Sequence[str], deadline: Deadline, limit: int) -> tuple[Reply, ...]:
-        """Send lines, each with an end mark behind it, and read up to the last mark."""
+    def exchange(
+        self, lines: Sequence[str], deadline: Deadline, limit: int
+    ) -> tuple[ShellReply, ...]:
+        """Send lines, each followed by an end mark, and read up to the last mark."""
         nonce = secrets.token_hex(8)
-        marked = (f"{line}\necho $farm.{at} $?\n" for at, line in enumerate(lines))
+        marked = (f"{line}\necho $farm.{index} $?\n" for index, line in enumerate(lines))
         self.send(f"farm={nonce}\n{''.join(marked)}".encode(), deadline)
-        replies: list[Reply] = []
+        replies: list[ShellReply] = []
         pending = bytearray()
-        taken = 0
+        consumed = 0
         while len(replies) < len(lines):
-            seen = max(0, len(pending) - 64)  # a mark may straddle two packets
+            searched = max(0, len(pending) - 64)  # a mark may straddle two packets
             pending += self._output(deadline)
-            while found := _find_mark(pending, f"{nonce}.{len(replies)} ".encode(), seen):
-                replies.append(Reply(found.status, bytes(pending[: found.start])))
-                taken += found.start
-                del pending[: found.end]
-                seen = 0
-            if taken + len(pending) > limit + 64:
-                raise ShellFailed(f"The phone printed more than {limit} bytes.")
+            while mark := _find_mark(pending, f"{nonce}.{len(replies)} ".encode(), searched):
+                replies.append(ShellReply(mark.status, bytes(pending[: mark.start])))
+                consumed += mark.start
+                del pending[: mark.end]
+                searched = 0
+            if consumed + len(pending) > limit + 64:  # guard: output-limit
+                raise ShellFailed(f"the phone printed more than {limit} bytes")
         return tuple(replies)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Write to the shell's stdin."""
         for start in range(0, len(data), _PACKET_BYTES_MAX):
             part = data[start : start + _PACKET_BYTES_MAX]
-            self._stream.settimeout(_left(deadline))
+            self._stream.settimeout(_remaining(deadline))
             self._stream.sendall(_PACKET.pack(_STDIN, len(part)) + part)
 
     def _output(self, deadline: Deadline) -> bytes:
-        """The next piece of stdout; what the shell itself says on stderr is of no interest."""
+        """The next piece of stdout; the shell's own stderr is ignored."""
         while True:
             kind, length = _PACKET.unpack(_read(self._stream, _PACKET.size, deadline))
             if length > 16 * MIB:
@@ -217,26 +247,26 @@ class _Shell:
                 return data
 
 
-class _Mark(NamedTuple):
-    """Where the mark behind an answer stands, and the status that it tells."""
+class _EndMark(NamedTuple):
+    """The position of the mark after a reply, and the exit status in it."""
 
     start: int
     end: int
     status: int
 
 
-def _find_mark(pending: bytearray, mark: bytes, seen: int) -> _Mark | None:
-    """The mark, once it has arrived to its last character."""
-    start = pending.find(mark, seen)
-    told = _STATUS.match(pending, start + len(mark)) if start >= 0 else None
-    return _Mark(start, told.end(), int(told[1])) if told else None
+def _find_mark(pending: bytearray, mark: bytes, searched: int) -> _EndMark | None:
+    """Find the mark, once it has arrived completely."""
+    start = pending.find(mark, searched)
+    status = _STATUS.match(pending, start + len(mark)) if start >= 0 else None
+    return _EndMark(start, status.end(), int(status[1])) if status else None
 
 
 def _read(stream: socket.socket, count: int, deadline: Deadline) -> bytes:
     content = bytearray()
     while len(content) < count:
-        stream.settimeout(_left(deadline))
-        _acknowledge(stream)
+        stream.settimeout(_remaining(deadline))
+        _request_quick_ack(stream)
         part = stream.recv(min(count - len(content), MIB))
         if not part:
             raise EOFError(f"{len(content)} of {count} bytes")
@@ -244,20 +274,20 @@ def _read(stream: socket.socket, count: int, deadline: Deadline) -> bytes:
     return bytes(content)
 
 
-def _acknowledge(stream: socket.socket) -> None:
-    """Let what arrives be acknowledged at once: adb's server holds the next piece back until then.
+def _request_quick_ack(stream: socket.socket) -> None:
+    """Let the kernel acknowledge data at once: adb's server holds the next piece back until then.
 
-    It sends small pieces by Nagle's rule, and a kernel that waits for more to say answers after
-    40 ms. The wish is forgotten with every piece, so it is told before each.
+    The server sends small pieces by Nagle's algorithm, and a delayed acknowledgement takes 40 ms.
+    The kernel forgets the option after every piece, so it is set before each read.
     """
     if _QUICKACK is not None and stream.family == socket.AF_INET:
         stream.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
 
-def _left(deadline: Deadline) -> float:
+def _remaining(deadline: Deadline) -> float:
     if deadline.expired:
         raise TimeoutError("the deadline has passed")
-    return max(deadline.remaining, 0.001)  # zero would mean: do not wait at all
+    return max(deadline.remaining, 0.001)  # zero would mean non-blocking
 
 
 def _text(content: bytes) -> str:

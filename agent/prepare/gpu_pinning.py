@@ -1,56 +1,60 @@
-"""The GPU's clock: held at one step by its devfreq folder, and read back."""
+"""Pin the GPU clock: hold it at one step through its devfreq folder, and verify it."""
 
-from agent.control.change import Change
-from agent.control.clocks import STEADY, NodeWrite
-from agent.control.journal import Journal
-from agent.phone.nodes import first_number
-from agent.phone.phone import Phone, writing
-from workloads.fault import ClockSlipped, Refused
-from workloads.phone import Gpu, PhoneFacts, choose_step
+from agent.phone.kernel_nodes import first_number
+from agent.phone.phone_driver import Phone
+from agent.phone.shell_command import write_node_command
+from agent.prepare.cpu_pinning import PERFORMANCE_GOVERNOR, NodeWrite, node_changes
+from agent.restore.restore_journal import RestoreJournal
+from workloads.protocol.faults import ClockSlipped, InvalidRequest
+from workloads.protocol.phone_facts import FREE, Gpu, PhoneFacts, choose_ladder_step
 from workloads.text import safe_text
 
-_NAMES = ("governor", "available_governors", "min_freq", "max_freq")
+_NODES = ("governor", "available_governors", "min_freq", "max_freq")
 
 
 def choose_gpu_clock(facts: PhoneFacts, freq: str | None) -> int | None:
-    """The GPU clock in kHz that a condition asks for on this phone; None leaves it alone."""
-    if freq is None or freq == "free":
+    """The requested GPU clock of this phone in kHz; None leaves the clock alone."""
+    if freq is None or freq == FREE:
         return None
     if facts.gpu is None:
-        raise Refused(f"{facts.model} shows no GPU clock; leave gpu_freq out.")
+        raise InvalidRequest(f"{facts.model} shows no GPU clock; leave gpu_freq out")
     if not facts.gpu.writable:
-        raise Refused(f"The clock of the {facts.gpu.name} cannot be written; leave gpu_freq out.")
-    return choose_step(facts.gpu.ladder_khz, freq, facts.gpu.name)
+        raise InvalidRequest(f"the clock of the {facts.gpu.name} cannot be set; leave gpu_freq out")
+    return choose_ladder_step(facts.gpu.ladder_khz, freq, facts.gpu.name)
 
 
-def pin_gpu(phone: Phone, khz: int, journal: Journal) -> None:
-    """Hold the GPU at one clock; ClockSlipped when it does not take it."""
-    gpu = phone.known.gpu
+def pin_gpu(phone: Phone, khz: int, journal: RestoreJournal) -> None:
+    """Pin the GPU to one clock; ClockSlipped if it does not accept it."""
+    gpu = phone.facts.gpu
     assert gpu is not None, "a clock was chosen, so there is a GPU"
-    writes = order_gpu_writes(gpu, _read(phone, gpu), khz * 1000)
-    journal.note([Change(kind="node", key=write.path, old=write.old) for write in writes])
-    for _ in range(2):  # a vendor's daemon may win the first round
-        phone.batch([writing(write.path, write.value) for write in writes])
-        state = _read(phone, gpu)
+    writes = gpu_writes(gpu, _read_state(phone, gpu), khz * 1000)
+    journal.record_changes(node_changes(writes))
+    for _ in range(2):  # a vendor daemon may overwrite the first attempt
+        phone.shell_batch([write_node_command(write.path, write.value) for write in writes])
+        state = _read_state(phone, gpu)
         low, high = (first_number(state[name]) for name in ("min_freq", "max_freq"))
         if low == high == khz * 1000:
             return
-    raise ClockSlipped(f"The {gpu.name} stands at {low}..{high} Hz, asked {khz * 1000}.")
+    raise ClockSlipped(
+        f"GPU clock not applied: {gpu.name} is {low}..{high} Hz, requested {khz * 1000}"
+    )
 
 
-def order_gpu_writes(gpu: Gpu, state: dict[str, str], hertz: int) -> list[NodeWrite]:
-    """Writes that pin the GPU; the lower limit must not exceed the upper one on the way."""
+def gpu_writes(gpu: Gpu, state: dict[str, str], hertz: int) -> list[NodeWrite]:
+    """The writes that pin the GPU; the lower limit must not exceed the upper one on the way."""
     low = NodeWrite(f"{gpu.folder}/min_freq", str(hertz), state["min_freq"])
     high = NodeWrite(f"{gpu.folder}/max_freq", str(hertz), state["max_freq"])
     limits = [high, low] if hertz >= (first_number(state["min_freq"]) or 0) else [low, high]
-    if STEADY in state["available_governors"].split() and state["governor"] != STEADY:
-        return [NodeWrite(f"{gpu.folder}/governor", STEADY, state["governor"]), *limits]
+    available = state["available_governors"].split()
+    if PERFORMANCE_GOVERNOR in available and state["governor"] != PERFORMANCE_GOVERNOR:
+        path = f"{gpu.folder}/governor"
+        return [NodeWrite(path, PERFORMANCE_GOVERNOR, state["governor"]), *limits]
     return limits
 
 
-def _read(phone: Phone, gpu: Gpu) -> dict[str, str]:
-    nodes = phone.read_nodes([f"{gpu.folder}/{name}" for name in _NAMES])
-    state = {name: safe_text(nodes.get(f"{gpu.folder}/{name}", ""), 200) for name in _NAMES}
+def _read_state(phone: Phone, gpu: Gpu) -> dict[str, str]:
+    nodes = phone.read_nodes([f"{gpu.folder}/{name}" for name in _NODES])
+    state = {name: safe_text(nodes.get(f"{gpu.folder}/{name}", ""), 200) for name in _NODES}
     if first_number(state["min_freq"]) is None or first_number(state["max_freq"]) is None:
-        raise ClockSlipped(f"The {gpu.name} does not show its limits.")
+        raise ClockSlipped(f"the limits of the {gpu.name} cannot be read")
     return state

@@ -1,84 +1,86 @@
-"""The health check: whether a phone answers, keeps still, tells its heat, and takes our files.
+"""Self-test of a phone: it answers, identifies itself, gives temperatures, and accepts files.
 
-It leaves the phone as it should be: what a dead lane left changed is put back first.
+Settings that a dead lane left changed are restored first.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from agent.control.cooldown import glance
-from agent.control.fence import UNFENCED
-from agent.control.guard import Guard, lane_file
-from agent.control.journal import restore_leftovers
 from agent.deadline import Deadline
-from agent.phone.install import install_runner
-from agent.phone.phone import Phone
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import CHANGED_NODES, lane_file
+from agent.phone.phone_snapshot import take_snapshot
 from agent.phone.probe import probe
-from kernels.manifest import RunnerBuild
-from workloads.fault import FarmError
+from agent.phone.runner_install import install_runner
+from agent.restore.fence import UNFENCED
+from agent.restore.restore_leftovers import restore_leftovers
+from agent.restore.watchdog import Watchdog
+from kernels.runner_builds import RunnerBuild
+from workloads.protocol.faults import FarmError
 from workloads.text import safe_text
 
-PINGS, PING_S = 5, 3.0
-PUSHED_BYTES = 256 * 1024
-_SPARE = lane_file("checkup")
+PINGS = 5
+TEST_FILE_BYTES = 256 * 1024
+_TEST_FILE = lane_file("selftest")
 
 
-def check_up(
+def run_selftest(
     phone: Phone, state_dir: Path, runner_for: Callable[[str], RunnerBuild]
 ) -> tuple[bool, str]:
-    """Look a phone over; say whether it may work, and what was found."""
-    serial = phone.known.serial
+    """Test a phone; return whether it may work, and the findings as text."""
+    serial = phone.facts.serial
     try:
-        found = list(_complaints(phone, state_dir, runner_for))
+        problems = list(_find_problems(phone, state_dir, runner_for))
     except FarmError as error:
-        found = [safe_text(error, 300)]
-    if found:
-        return False, safe_text(f"{serial}: {'; '.join(found)}", 600)
-    seen = phone.heat.trace[-1].temp_c if phone.heat.trace else None
-    heat = f" at {seen:.1f} °C" if seen is not None else ""
-    return True, f"{serial} answers, is as it should be and takes files{heat}."
+        problems = [safe_text(error, 300)]
+    if problems:
+        return False, safe_text(f"{serial}: {'; '.join(problems)}", 600)
+    temp_c = phone.cooling.trace[-1].temp_c if phone.cooling.trace else None
+    temperature = f", is at {temp_c:.1f} °C" if temp_c is not None else ""
+    return True, f"{serial} answers, is restored, accepts files{temperature}"
 
 
-def put_back_by_hand(phone: Phone, state_dir: Path) -> tuple[bool, str]:
-    """Put back what a dead lane left changed, whoever's it was."""
+def restore_on_request(phone: Phone, state_dir: Path) -> tuple[bool, str]:
+    """Restore what a dead lane left changed, whichever host it belonged to."""
     try:
         changed = restore_leftovers(phone, state_dir, ours=True)
     except FarmError as error:
         return False, safe_text(error, 600)
-    serial = phone.known.serial
-    return True, f"{serial} was put back." if changed else f"{serial} had nothing to put back."
+    serial = phone.facts.serial
+    return True, f"{serial} was restored" if changed else f"{serial} had nothing to restore"
 
 
-def _complaints(
+def _find_problems(
     phone: Phone, state_dir: Path, runner_for: Callable[[str], RunnerBuild]
 ) -> Iterator[str]:
     for _ in range(PINGS):
-        phone.must(["true"], Deadline.after(PING_S))
+        phone.shell_checked(["true"], Deadline.after(phone.timeouts.ping_timeout_s))
     restore_leftovers(phone, state_dir)
-    known = phone.known
+    before = phone.facts
     facts = probe(phone, runner_for)
-    if facts.serial != known.serial:
-        yield f"it says now that it is {facts.serial}"
-    phone.facts = facts.model_copy(update={"gauge": known.gauge})
-    if phone.must(["getprop", "sys.boot_completed"]).strip() not in {"1", ""}:
+    if facts.serial != before.serial:
+        yield f"its serial is now {facts.serial}"
+    phone.facts = facts.model_copy(update={"gauge": before.gauge})
+    if phone.shell_checked(["getprop", "sys.boot_completed"]).strip() not in {"1", ""}:
         yield "it has not finished booting"
-    if facts.cpu_zones and glance(phone).temp_c is None:
-        yield "no CPU zone gives a believable value"
-    phone.push(bytes(PUSHED_BYTES), _SPARE)
-    phone.must(["rm", "-f", _SPARE])
-    yield from _guard_complaint(phone, runner_for)
+    if facts.cpu_zones and take_snapshot(phone).temp_c is None:
+        yield "no CPU zone gives a plausible temperature"
+    phone.push(bytes(TEST_FILE_BYTES), _TEST_FILE)
+    phone.shell_checked(["rm", "-f", _TEST_FILE])
+    yield from _test_watchdog(phone, runner_for)
 
 
-def _guard_complaint(phone: Phone, runner_for: Callable[[str], RunnerBuild]) -> Iterator[str]:
-    if phone.known.runner_absent is not None:
+def _test_watchdog(phone: Phone, runner_for: Callable[[str], RunnerBuild]) -> Iterator[str]:
+    if phone.facts.runner_error is not None:
         return
-    guard = Guard(phone, install_runner(phone, runner_for(phone.known.abi)), fence=UNFENCED)
-    guard.start()
+    runner = install_runner(phone, runner_for(phone.facts.abi))
+    watchdog = Watchdog(phone, runner, fence=UNFENCED)
+    watchdog.start()
     try:
-        guard.check()
+        watchdog.check()
     except FarmError as error:
         yield safe_text(error, 200)
     finally:
         with suppress(FarmError):
-            phone.shell(["rm", "-f", lane_file("restore")])
+            phone.shell(["rm", "-f", lane_file(CHANGED_NODES)])

@@ -1,0 +1,147 @@
+"""How busy cores and GPU were, and how much memory was left, from sampled nodes. Pure."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agent.collect.readings import NodeValue, Readings
+from agent.phone.gpu_probe import KGSL
+from agent.phone.kernel_nodes import first_number
+from workloads.protocol.phone_facts import Gpu
+from workloads.protocol.telemetry import CumulativeSeries
+
+STAT = "/proc/stat"
+OWN_STAT = "/proc/self/stat"  # of the process that samples: the runner itself
+MEMINFO = "/proc/meminfo"
+CORES_MARK, WHOLE_MARK = "\tcores", "\twhole"
+TICKS_PER_SECOND = 100  # of /proc/stat, on every kernel that phones have
+TICKS_MIN = 100  # per core: in less than a second, one tick more or less would pass for work
+
+_CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
+_SWAP = re.compile(r"SwapTotal:\s+(\d{1,12}) kB.*?SwapFree:\s+(\d{1,12}) kB", re.ASCII)
+CoreTicks = dict[int, tuple[int, int]]  # core -> busy and total ticks since boot
+
+
+@dataclass(frozen=True)
+class CoreUsage:
+    """How one core was used."""
+
+    cpu: int
+    util_pct: float
+    idle_share: float  # of the time between readings in which it did nothing at all
+
+
+def gpu_load_node(gpu: Gpu | None) -> str | None:
+    """The node that shows how busy the GPU is."""
+    if gpu is None:
+        return None
+    return f"{KGSL}/gpu_busy_percentage" if gpu.folder.startswith(KGSL) else f"{gpu.folder}/load"
+
+
+def parse_core_ticks(value: NodeValue) -> CoreTicks:
+    """Parse 'CPU:BUSY/TOTAL CPU:BUSY/TOTAL ...'; anything else yields no core."""
+    cores = _CORE.findall(value) if isinstance(value, str) else ()
+    return {int(cpu): (int(busy), int(total)) for cpu, busy, total in cores}
+
+
+def core_ticks(readings: Readings) -> list[tuple[int, CoreTicks]]:
+    """The ticks of every core at each moment."""
+    return list(zip(readings.t_ns, readings.parsed(STAT, parse_core_ticks), strict=False))
+
+
+def core_usage(readings: Readings) -> tuple[CoreUsage, ...]:
+    """How each core was used; cores without two readings are left out."""
+    intervals: dict[int, list[tuple[int, int]]] = {}  # busy and total ticks between readings
+    for before, after in pairwise(ticks for _, ticks in core_ticks(readings)):
+        for cpu, (busy, total) in after.items():
+            busy_before, total_before = before.get(cpu, (busy, total))
+            if 0 <= busy - busy_before <= total - total_before > 0:  # else the counter was reset
+                interval = (busy - busy_before, total - total_before)
+                intervals.setdefault(cpu, []).append(interval)
+    return tuple(_usage_of(cpu, intervals[cpu]) for cpu in sorted(intervals))
+
+
+def _usage_of(cpu: int, intervals: Sequence[tuple[int, int]]) -> CoreUsage:
+    total = sum(ticks for _, ticks in intervals)
+    idle = sum(ticks for busy, ticks in intervals if busy == 0)
+    return CoreUsage(cpu, 100 * sum(busy for busy, _ in intervals) / total, idle / total)
+
+
+def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | None:
+    """How much of the run's cores other processes used, in per cent; None if unknown.
+
+    It is the busy time of the cores minus the processor time of the runner itself.
+    """
+    own_ticks = readings.parsed(OWN_STAT, parse_own_ticks)
+    moments = [
+        (runner_ticks, ticks)
+        for runner_ticks, (_, ticks) in zip(own_ticks, core_ticks(readings), strict=False)
+        if runner_ticks is not None and all(cpu in ticks for cpu in cpus)
+    ]
+    if len(moments) < 2:
+        return None
+    (runner_first, first), (runner_last, last) = moments[0], moments[-1]
+    busy = sum(last[cpu][0] - first[cpu][0] for cpu in cpus)
+    total = sum(last[cpu][1] - first[cpu][1] for cpu in cpus)
+    runner = runner_last - runner_first
+    if total < TICKS_MIN * len(cpus) or runner < 0 or busy < 0:
+        return None
+    return 100 * max(0, busy - runner) / total
+
+
+def parse_own_ticks(value: NodeValue) -> int | None:
+    """User and system ticks of the sampling process with all its threads."""
+    # The process name is in parentheses and may contain anything.
+    words = value.rpartition(")")[2].split() if isinstance(value, str) else []
+    if len(words) > 12 and words[11].isdecimal() and words[12].isdecimal():
+        return int(words[11]) + int(words[12])
+    return None
+
+
+def busy_series(readings: Readings, cpus: Collection[int]) -> CumulativeSeries | None:
+    """The cumulative busy seconds of some cores together."""
+    t_ns: list[int] = []
+    busy_s: list[float] = []
+    for moment_ns, ticks in core_ticks(readings):
+        if all(cpu in ticks for cpu in cpus):
+            t_ns.append(moment_ns)
+            busy_s.append(sum(ticks[cpu][0] for cpu in cpus) / TICKS_PER_SECOND)
+    return CumulativeSeries(t_ns, busy_s) if len(t_ns) > 1 else None
+
+
+def gpu_util_pct(readings: Readings, node: str | None) -> float | None:
+    """The mean utilisation of the GPU: '12 %' and '12@585000000Hz' both begin with it."""
+    if node is None:
+        return None
+    numbers = [first_number(str(value)) for value in readings.column(node) if value is not None]
+    valid = [number for number in numbers if number is not None and 0 <= number <= 100]
+    return sum(valid) / len(valid) if valid else None
+
+
+def swap_used_kb(meminfo: Mapping[str, int]) -> int | None:
+    """How much is in swap, by the rows of /proc/meminfo."""
+    if not {"SwapTotal", "SwapFree"} <= meminfo.keys():
+        return None
+    return meminfo["SwapTotal"] - meminfo["SwapFree"]
+
+
+def swapped_mb(readings: Readings, before_kb: int | None) -> float | None:
+    """By how much swap grew during a run at most, compared with before the run."""
+    texts = {text for text in readings.column(MEMINFO) if isinstance(text, str)}
+    matches = [match for text in texts if (match := _SWAP.search(text))]
+    if before_kb is None or not matches:
+        return None
+    used_kb = max(int(match[1]) - int(match[2]) for match in matches)
+    return max(0, used_kb - before_kb) / 1024
+
+
+def parse_meminfo(lines: Sequence[str]) -> dict[str, int]:
+    """The rows of /proc/meminfo, in kB."""
+    rows = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        number = first_number(value)
+        if number is not None:
+            rows[name.strip()] = number
+    return rows

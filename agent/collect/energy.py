@@ -1,0 +1,176 @@
+"""Power and energy of the whole phone from its gauges, with a grade of trust. Pure.
+
+A phone on a cable draws from two sources, and either one alone is not its power: a USB port at its
+limit delivers a constant, and the battery supplies the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from statistics import fmean, median
+
+from agent.collect.readings import Readings, Span
+from agent.phone.fuel_gauge import calibrate_gauge
+from agent.phone.kernel_nodes import SUPPLY
+from workloads.protocol.metrics import COARSE_GRADE
+from workloads.protocol.phone_facts import FuelGauge
+from workloads.protocol.telemetry import integrate
+from workloads.protocol.verdict import Reason, ReasonCode
+
+CURRENT = f"{SUPPLY}/battery/current_now"
+VOLTAGE = f"{SUPPLY}/battery/voltage_now"
+STATUS = f"{SUPPLY}/battery/status"
+USB_ONLINE = f"{SUPPLY}/usb/online"
+USB_CURRENTS = (f"{SUPPLY}/usb/input_current_now", f"{SUPPLY}/usb/current_now")
+USB_VOLTAGE = f"{SUPPLY}/usb/voltage_now"
+USB_LIMIT = f"{SUPPLY}/usb/current_max"
+POWER_NODES = (CURRENT, VOLTAGE, STATUS, USB_ONLINE, *USB_CURRENTS, USB_VOLTAGE, USB_LIMIT)
+
+CHANGES_MIN = 8  # distinct successive values that a gauge has to give within a run
+READ_SHARE_MIN = 0.9
+PORT_LIMIT_SHARE = 0.97
+POWER_MAX_W = 25.0
+FROZEN_READINGS = 20
+IDLE_READINGS_MIN = 3
+CHARGING = "Charging"
+
+Points = list[tuple[int, float]]
+
+
+class EnergyGrade(StrEnum):
+    """How an energy was measured, the best first."""
+
+    GAUGE = "gauge"  # the battery alone: charging is stopped and the gauge calibrated
+    BOTH = "usb+battery"  # the sum of two gauges
+    COARSE = COARSE_GRADE  # a slow gauge, or one whose sign and unit are guessed
+    REJECTED = "rejected"  # not usable for a metric
+
+
+@dataclass(frozen=True)
+class PowerObservation:
+    """The power of the whole phone at each moment, its grade, and what is wrong with it."""
+
+    points: Points
+    grade: EnergyGrade
+    remark: Reason | None = None
+    saturated: bool = False  # the USB port delivered its maximum
+
+    def energy_j(self, span: Span) -> float | None:
+        """Energy within a span, by trapezoids over the real time stamps."""
+        points = [point for point in self.points if span[0] <= point[0] <= span[1]]
+        if self.grade is EnergyGrade.REJECTED or len(points) < 3:
+            return None
+        return integrate(points).total[-1]
+
+
+NO_POWER = PowerObservation([], EnergyGrade.REJECTED, Reason.remark(ReasonCode.ENERGY_NOT_READ))
+
+
+def gauge_for_run(calibrated: FuelGauge | None, idle: Readings, load: Readings) -> FuelGauge | None:
+    """The calibration of the gauge: as known before, or from this phone's own rest and load."""
+    if calibrated is not None:
+        return calibrated
+    resting = [raw for _, raw in idle.series(CURRENT)]
+    return calibrate_gauge(resting, [(t_ns / 1e9, raw) for t_ns, raw in load.series(CURRENT)])
+
+
+def power_from_readings(readings: Readings, gauge: FuelGauge | None) -> PowerObservation:
+    """The power of a phone, from the best source that it has."""
+    raws = [raw for _, raw in readings.series(CURRENT)]
+    if len(raws) < READ_SHARE_MIN * max(len(readings.t_ns), 1) or len(raws) < 2:
+        return _rejected(ReasonCode.ENERGY_NOT_READ)
+    if len(raws) >= FROZEN_READINGS and len(set(raws)) == 1 and gauge and gauge.period_s < 5:
+        return _rejected(ReasonCode.ENERGY_GAUGE_FROZEN)
+    usb_w = _usb_power(readings)
+    if usb_w is None:
+        return _rejected(ReasonCode.ENERGY_CHARGER_NOT_READ)
+    battery = _battery_points(readings, gauge, raws)
+    points = [(t_ns, watts + usb_w.get(t_ns, 0.0)) for t_ns, watts in battery]
+    mean_w = fmean(watts for _, watts in points) if points else 0.0
+    if not 0 < mean_w <= POWER_MAX_W:
+        return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+    saturated = _is_port_saturated(readings)
+    if gauge is None:
+        guessed = Reason.remark(ReasonCode.ENERGY_GAUGE_GUESSED)
+        return PowerObservation(points, EnergyGrade.COARSE, guessed, saturated)
+    changes = 1 + sum(before != after for before, after in pairwise(raws))
+    if changes < CHANGES_MIN:
+        slow = Reason.remark(ReasonCode.ENERGY_GAUGE_SLOW, values=changes)
+        return PowerObservation(points, EnergyGrade.COARSE, slow, saturated)
+    by_usb = any(watts > 0 for watts in usb_w.values())
+    grade = EnergyGrade.BOTH if by_usb else EnergyGrade.GAUGE
+    return PowerObservation(points, grade, None, saturated)
+
+
+def resting_power_w(idle: Readings, gauge: FuelGauge | None) -> float | None:
+    """The power of the phone at rest in the same state; None with too few readings."""
+    if len(idle.t_ns) < IDLE_READINGS_MIN or gauge is None:
+        return None
+    power = power_from_readings(idle, gauge)
+    return median(watts for _, watts in power.points) if power.points else None
+
+
+def _rejected(code: ReasonCode, **values: float) -> PowerObservation:
+    return PowerObservation([], EnergyGrade.REJECTED, Reason.remark(code, **values))
+
+
+def _battery_points(readings: Readings, gauge: FuelGauge | None, raws: Sequence[int]) -> Points:
+    """Watts out of the battery; charging counts below zero."""
+    volt_scale = volts_per_unit(readings.numbers(VOLTAGE))
+    # Without a calibration: µA unless that would be almost zero, and the status gives the sign.
+    unit_a = gauge.unit_a if gauge else (1e-3 if median(map(abs, raws)) < 20_000 else 1e-6)
+    statuses = readings.column(STATUS)
+    points = []
+    for row, (t_ns, raw, volts) in enumerate(
+        zip(readings.t_ns, readings.numbers(CURRENT), readings.numbers(VOLTAGE), strict=False)
+    ):
+        if raw is None or not volts:
+            continue
+        status = statuses[row] if row < len(statuses) else None
+        if gauge is not None:
+            amperes = raw * gauge.discharge_sign * unit_a
+        else:
+            amperes = abs(raw) * unit_a * (-1 if status == CHARGING else 1)
+        points.append((t_ns, amperes * volts * volt_scale))
+    return points
+
+
+def _usb_power(readings: Readings) -> dict[int, float] | None:
+    """Watts out of the USB port at each moment; None if it delivered power that was not read."""
+    online = [value for _, value in readings.series(USB_ONLINE)]
+    if online and not any(online):
+        return {}
+    volt_scale = volts_per_unit(readings.numbers(USB_VOLTAGE))
+    for path in USB_CURRENTS:
+        rows = zip(
+            readings.t_ns, readings.numbers(path), readings.numbers(USB_VOLTAGE), strict=False
+        )
+        power_w = {
+            t_ns: abs(raw) * 1e-6 * volts * volt_scale
+            for t_ns, raw, volts in rows
+            if raw is not None and volts is not None
+        }
+        if len(power_w) >= READ_SHARE_MIN * len(readings.t_ns):
+            return power_w
+    charged = CHARGING in readings.column(STATUS)
+    # Without a node for the port, a discharging battery is taken as the only source.
+    return None if charged or online else {}
+
+
+def _is_port_saturated(readings: Readings) -> bool:
+    limits = [limit for _, limit in readings.series(USB_LIMIT) if limit]
+    if not limits:
+        return False
+    for path in USB_CURRENTS:
+        currents = [abs(raw) for _, raw in readings.series(path)]
+        at_limit = sum(current >= PORT_LIMIT_SHARE * limits[0] for current in currents)
+        if currents and at_limit > len(currents) / 10:
+            return True
+    return False
+
+
+def volts_per_unit(column: Sequence[int | None]) -> float:
+    """The factor from a voltage node to volts: µV by the kernel's ABI, mV on some phones."""
+    values = [value for value in column if value]
+    return 1e-6 if values and median(values) > 100_000 else 1e-3

@@ -1,0 +1,139 @@
+"""RunProbe: which nodes are sampled during a run, and which are read right before and after it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.collect.cpu_usage import (
+    CORES_MARK,
+    MEMINFO,
+    OWN_STAT,
+    STAT,
+    WHOLE_MARK,
+    gpu_load_node,
+    parse_meminfo,
+    swap_used_kb,
+)
+from agent.collect.energy import POWER_NODES
+from agent.collect.power_rails import RAIL_NODES, RailMeter, find_rail_meters
+from agent.phone.kernel_nodes import (
+    SUPPLY,
+    THERMAL,
+    first_number,
+    hottest_c,
+    parse_cpu_coolers,
+    policy_node,
+    used_clusters,
+)
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import BOOT_ID, UPTIME
+from agent.phone.shell_command import ShellCommand, read_nodes_command
+from agent.phone.thermalservice import STATUS as THERMAL_STATUS
+from agent.phone.thermalservice import is_thermalservice
+from workloads.protocol.messages import AppliedCondition
+from workloads.protocol.phone_facts import CoreSet, PhoneFacts, ThermalZone
+from workloads.text import safe_text
+
+FULL_CHARGE = f"{SUPPLY}/battery/charge_full_design"
+
+
+@dataclass(frozen=True)
+class ProbeSnapshot:
+    """The phone right before or after a run: boot, temperature, and the time at each clock."""
+
+    boot_id: str
+    temp_c: float | None
+    residency: Mapping[int, str]  # time_in_state by policy
+    full_charge_uah: int | None = None
+    swap_used_kb: int | None = None
+
+
+@dataclass(frozen=True)
+class RunProbe:
+    """The nodes of one phone that show what happens in one run."""
+
+    facts: PhoneFacts
+    cores: CoreSet
+    requested_khz: Mapping[int, int]
+    coolers: Mapping[str, str]  # state node of each CPU cooling device -> its type
+    rails: tuple[RailMeter, ...] = ()
+    requested_gpu_khz: int | None = None
+
+    @property
+    def sampled_nodes(self) -> list[str]:
+        """The nodes that the runner samples beside the work."""
+        facts = self.facts
+        nodes = [zone.path for zone in facts.cpu_zones]
+        nodes += [facts.body_zone.path] if facts.body_zone else []
+        for clock in self.clock_nodes:
+            nodes += [clock, clock.replace("scaling_cur_freq", "scaling_max_freq")]
+        nodes += [*self.coolers, *POWER_NODES]
+        if not facts.clocks_writable:
+            nodes += [f"{residency_node(policy)}{WHOLE_MARK}" for policy in self.requested_khz]
+        nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
+        gpu_load = gpu_load_node(facts.gpu)
+        nodes += [gpu_load] if gpu_load else []
+        nodes += [self.gpu_clock_node] if self.requested_gpu_khz is not None else []
+        nodes += [meter.sampled_node for meter in self.rails]
+        return [path for path in nodes if not is_thermalservice(path)]
+
+    @property
+    def clock_nodes(self) -> list[str]:
+        """The present clocks of the measured cores."""
+        clusters = used_clusters(self.facts, self.cores)
+        return [
+            policy_node(cluster.policy, "scaling_cur_freq")
+            for cluster in clusters
+            if cluster.ladder_khz
+        ]
+
+    @property
+    def gpu_clock_node(self) -> str:
+        """The present clock of the GPU, in Hz."""
+        assert self.facts.gpu is not None, "a clock was requested, so there is a GPU"
+        return f"{self.facts.gpu.folder}/cur_freq"
+
+    @property
+    def body_zones(self) -> tuple[ThermalZone, ...]:
+        """The zones that show the slow temperature of a long run."""
+        return (self.facts.body_zone,) if self.facts.body_zone else self.facts.cpu_zones
+
+    @property
+    def samples_temperature(self) -> bool:
+        """Whether the sampler can read the CPU's thermometers; the framework's it cannot."""
+        return not any(is_thermalservice(zone.path) for zone in self.facts.cpu_zones)
+
+    def snapshot_command(self) -> ShellCommand:
+        """The command that reads the nodes of a snapshot."""
+        zones = (zone.path for zone in self.facts.cpu_zones)
+        residency = map(residency_node, self.requested_khz)
+        return read_nodes_command([UPTIME, BOOT_ID, FULL_CHARGE, MEMINFO, *zones, *residency])
+
+    def parse_snapshot(self, nodes: Mapping[str, str]) -> ProbeSnapshot:
+        """Parse the nodes of a snapshot."""
+        return ProbeSnapshot(
+            boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
+            temp_c=hottest_c(self.facts.cpu_zones, nodes),
+            residency={
+                policy: nodes.get(residency_node(policy), "") for policy in self.requested_khz
+            },
+            full_charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
+            swap_used_kb=swap_used_kb(parse_meminfo(nodes.get(MEMINFO, "").splitlines())),
+        )
+
+
+def build_run_probe(
+    phone: Phone, cores: CoreSet, applied: AppliedCondition, boot_id: str
+) -> RunProbe:
+    """Find the nodes of this phone that will show what happens in a run."""
+    nodes = phone.find_boot_nodes([f"{THERMAL}/cooling_device*/type", *RAIL_NODES], boot_id)
+    if any(is_thermalservice(zone.path) for zone in phone.facts.cpu_zones):
+        coolers = {THERMAL_STATUS: "the framework's thermal status"}
+    else:
+        coolers = parse_cpu_coolers(nodes)
+    rails = find_rail_meters(nodes)
+    return RunProbe(phone.facts, cores, applied.clocks_khz, coolers, rails, applied.gpu_khz)
+
+
+def residency_node(policy: int) -> str:
+    """The node that counts the time at each clock of a policy."""
+    return policy_node(policy, "stats/time_in_state")

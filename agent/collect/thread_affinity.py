@@ -1,0 +1,52 @@
+"""The cores that each thread of a running process may use, read while it runs.
+
+A thread that the kernel moved off an unplugged core keeps the wider affinity mask permanently, so
+every thread is checked during the run.
+"""
+
+import re
+from typing import NamedTuple
+
+from agent.phone.phone_driver import Phone
+
+_TASK = re.compile(r"/proc/\d+/task/(\d+)/status")
+_ALLOWED = re.compile(r"^Cpus_allowed:\s*([0-9a-f,]{1,64})$", re.MULTILINE)
+_CLAMP = re.compile(r"^effective uclamp\.max\s*:\s*(\d+)$", re.MULTILINE)
+
+
+class ThreadAffinity(NamedTuple):
+    """The affinity mask of each thread, and the utilisation that the scheduler allows them."""
+
+    masks: dict[int, int]
+    clamp_max: int | None = None  # uclamp.max, of 1024; None if the kernel does not show it
+
+
+def read_thread_affinity(phone: Phone, pid: int) -> ThreadAffinity:
+    """Read the affinity of each thread of a running process."""
+    patterns = [f"/proc/{pid}/task/*/status", f"/proc/{pid}/sched"]
+    return parse_thread_affinity(phone.find_nodes(patterns))
+
+
+def parse_thread_affinity(nodes: dict[str, str]) -> ThreadAffinity:
+    """Parse the masks in /proc/PID/task/*/status, and the clamp in /proc/PID/sched."""
+    masks = {}
+    clamp = None
+    for path, text in nodes.items():
+        task, allowed = _TASK.fullmatch(path), _ALLOWED.search(text)
+        if task and allowed:
+            masks[int(task[1])] = int(allowed[1].replace(",", ""), 16)
+        elif match := _CLAMP.search(text):
+            clamp = int(match[1])
+    return ThreadAffinity(masks, clamp)
+
+
+def stray_threads(affinity: ThreadAffinity, mask: int) -> dict[int, int]:
+    """The threads that may run on cores that were not requested, with their masks.
+
+    One thread may run on none of the measured cores: the sampler.
+    """
+    strays = {tid: allowed for tid, allowed in affinity.masks.items() if allowed & ~mask}
+    elsewhere = [tid for tid, allowed in strays.items() if not allowed & mask]
+    if len(elsewhere) == 1:
+        del strays[elsewhere[0]]
+    return strays

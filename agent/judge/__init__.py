@@ -1,0 +1,1 @@
+"""Turn the observation of a run into metrics and a verdict."""

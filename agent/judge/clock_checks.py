@@ -1,0 +1,129 @@
+"""Which clocks the cores and the GPU really had during the timed part of a run. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent.collect.readings import Readings
+from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
+from agent.phone.kernel_nodes import policy_node, ticks_between
+
+READINGS_MIN = 5
+TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it is not conclusive
+
+
+@dataclass(frozen=True)
+class ClockObservation:
+    """How well the requested clocks were held."""
+
+    pinned_share: float | None = None  # of the time, for the worst policy; None if unknown
+    counted: bool = False  # by the kernel (time_in_state), not only sampled
+    capped_khz: Mapping[int, int] = field(default_factory=dict)  # policies limited below
+    active_coolers: tuple[str, ...] = ()  # CPU cooling devices that were not always at rest
+    gpu_pinned_share: float | None = None
+
+
+def observe_clocks(
+    probe: RunProbe,
+    before: ProbeSnapshot,
+    after: ProbeSnapshot,
+    readings: Readings,
+    timed: Readings,
+) -> ClockObservation:
+    """Compare the clocks of a run with the requested ones."""
+    counted = _counted_share(probe, before, after, timed)
+    sampled = _sampled_share(probe, timed)
+    # Counters miss nothing but include the moments around the run; samples are the opposite.
+    shares = [share for share in (counted, sampled) if share is not None]
+    return ClockObservation(
+        pinned_share=min(shares, default=None),
+        counted=counted is not None,
+        capped_khz=_capped_khz(probe, readings),
+        active_coolers=_active_coolers(probe, readings),
+        gpu_pinned_share=_gpu_share(probe, timed),
+    )
+
+
+def pinned_share(
+    requested_khz: Mapping[int, int], before: Mapping[int, str], after: Mapping[int, str]
+) -> float | None:
+    """The share of time at the requested clock, for the worst policy; None if unknown."""
+    shares = []
+    for policy, khz in requested_khz.items():
+        ticks = ticks_between(before.get(policy, ""), after.get(policy, ""))
+        total = sum(ticks.values())
+        if total < TICKS_MIN:
+            return None
+        shares.append(ticks.get(khz, 0) / total)
+    return min(shares, default=None)
+
+
+def _counted_share(
+    probe: RunProbe, before: ProbeSnapshot, after: ProbeSnapshot, timed: Readings
+) -> float | None:
+    """The share of time at the requested clock, as the kernel counted it.
+
+    A pinned clock does not change before and after the run. A clock that follows the load has to
+    be counted within the timed part.
+    """
+    if probe.facts.clocks_writable:
+        return pinned_share(probe.requested_khz, before.residency, after.residency)
+    if len(timed.t_ns) < READINGS_MIN:
+        return None
+    columns = {policy: timed.column(residency_node(policy)) for policy in probe.requested_khz}
+    first, last = (
+        {
+            policy: str(column[row]).replace(";", "\n")
+            for policy, column in columns.items()
+            if column
+        }
+        for row in (0, -1)
+    )
+    return pinned_share(probe.requested_khz, first, last)
+
+
+def _sampled_share(probe: RunProbe, timed: Readings) -> float | None:
+    """The share of readings that show the requested clock, for the worst policy."""
+    shares = []
+    for policy, khz in probe.requested_khz.items():
+        clocks = timed.series(policy_node(policy, "scaling_cur_freq"))
+        share = _share_at(khz, (clock for _, clock in clocks))
+        if share is None:
+            return None
+        shares.append(share)
+    return min(shares, default=None)
+
+
+def _gpu_share(probe: RunProbe, timed: Readings) -> float | None:
+    """The share of readings at which the GPU had the requested clock."""
+    if probe.requested_gpu_khz is None:
+        return None
+    # An idle GPU may be switched off; then it has no clock that could be wrong.
+    clocks = [hertz for _, hertz in timed.series(probe.gpu_clock_node) if hertz]
+    return _share_at(1000 * probe.requested_gpu_khz, clocks)
+
+
+def _share_at(requested: int, clocks: Iterable[int]) -> float | None:
+    """The share of clocks that equal the requested one; None with too few readings."""
+    values = list(clocks)
+    if len(values) < READINGS_MIN:
+        return None
+    # Some drivers report the measured clock, which differs a little from the step.
+    return sum(abs(clock - requested) <= requested / 100 for clock in values) / len(values)
+
+
+def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:
+    """Policies whose limit was below the requested clock: the sign of a thermal cap."""
+    capped = {}
+    for policy, khz in probe.requested_khz.items():
+        limits = readings.series(policy_node(policy, "scaling_max_freq"))
+        lowest = min((limit for _, limit in limits), default=khz)
+        if lowest < khz:
+            capped[policy] = lowest
+    return capped
+
+
+def _active_coolers(probe: RunProbe, readings: Readings) -> tuple[str, ...]:
+    active = {
+        name for path, name in probe.coolers.items() if any(filter(None, readings.numbers(path)))
+    }
+    return tuple(sorted(active))

@@ -1,0 +1,83 @@
+"""Disturbances of a run: other work, a suspend, a charger, a warming body. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from agent.collect.cpu_usage import (
+    TICKS_PER_SECOND,
+    CoreUsage,
+    core_ticks,
+    own_cores_shared_pct,
+)
+from agent.collect.energy import CHARGING, STATUS
+from agent.collect.readings import Readings
+from workloads.protocol.phone_facts import ThermalZone
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """What else happened on the phone during the timed part of a run."""
+
+    other_cores_busy_pct: float | None = None  # utilisation of the cores that the run may not use
+    own_cores_shared_pct: float | None = None  # share of the run's cores that others used
+    suspended_s: float = 0.0
+    charging_share: float = 0.0
+    body_rise_c: float | None = None
+    steady_clock_share: float | None = None  # of the readings, at the most common clock
+
+
+NO_DISTURBANCES = Disturbances()
+
+
+def observe_disturbances(
+    timed: Readings,
+    usage: Sequence[CoreUsage],
+    cpus: tuple[int, ...],
+    body: ThermalZone | None,
+    clock_nodes: Sequence[str] = (),
+) -> Disturbances:
+    """Find what disturbed a run on these cores, in the readings of its timed part."""
+    others = [core.util_pct for core in usage if core.cpu not in cpus]
+    return Disturbances(
+        other_cores_busy_pct=fmean(others) if others else None,
+        own_cores_shared_pct=own_cores_shared_pct(timed, cpus),
+        suspended_s=suspended_s(timed),
+        charging_share=_charging_share(timed),
+        body_rise_c=_body_rise_c(timed, body),
+        steady_clock_share=min(_steady_shares(timed, clock_nodes), default=None),
+    )
+
+
+def suspended_s(timed: Readings) -> float:
+    """Seconds that no core counted: the boot clock runs on while a phone is suspended."""
+    moments = core_ticks(timed)
+    if len(moments) < 2:
+        return 0.0
+    (start_ns, first), (end_ns, last) = moments[0], moments[-1]
+    elapsed_s = (end_ns - start_ns) / 1e9
+    counted_s = [
+        (last[cpu][1] - first[cpu][1]) / TICKS_PER_SECOND for cpu in first.keys() & last.keys()
+    ]
+    # A core that is off counts nothing; the core that counted most was on all the time.
+    if not counted_s or max(counted_s) <= 0:
+        return 0.0
+    return max(0.0, elapsed_s - max(counted_s))
+
+
+def _steady_shares(timed: Readings, clock_nodes: Sequence[str]) -> Iterator[float]:
+    for path in clock_nodes:
+        clocks = [khz for _, khz in timed.series(path)]
+        if clocks:
+            yield max(Counter(clocks).values()) / len(clocks)
+
+
+def _charging_share(timed: Readings) -> float:
+    statuses = timed.column(STATUS)
+    return statuses.count(CHARGING) / len(statuses) if statuses else 0.0
+
+
+def _body_rise_c(timed: Readings, body: ThermalZone | None) -> float | None:
+    temps = timed.hottest_c([body]) if body is not None else []
+    return temps[-1][1] - temps[0][1] if len(temps) > 1 else None

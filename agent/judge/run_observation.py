@@ -1,0 +1,226 @@
+"""RunObservation: everything that was seen before, during and after one run. Pure.
+
+observe() builds it from what was collected; measure() turns it into metrics, judge() into a
+verdict.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from agent.collect.cpu_usage import CoreUsage, busy_series, core_usage, swapped_mb
+from agent.collect.energy import (
+    NO_POWER,
+    PowerObservation,
+    gauge_for_run,
+    power_from_readings,
+    resting_power_w,
+)
+from agent.collect.power_rails import rail_series
+from agent.collect.readings import Readings, Span
+from agent.collect.run_probe import ProbeSnapshot, RunProbe
+from agent.collect.runner_output import RunnerOutput, StepWindow, span_ns
+from agent.collect.thread_affinity import ThreadAffinity, stray_threads
+from agent.judge.clock_checks import ClockObservation, observe_clocks
+from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
+from agent.judge.steady_state import steady_from_ns, throttled_after_s
+from agent.judge.work_checks import ClaimedWork
+from agent.launch.canary import NO_CANARY, CanaryTimes
+from agent.phone.kernel_nodes import policy_node, used_clusters
+from workloads.catalogue import Case, cost_of, launch_for
+from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.faults import RunnerFailed
+from workloads.protocol.metrics import Provenances
+from workloads.protocol.phone_facts import FuelGauge
+from workloads.protocol.telemetry import BUSY, CLOCK, ENERGY, CumulativeSeries, integrate
+
+
+@dataclass(frozen=True)
+class AgentObservations:
+    """What the agent itself observed around a run: threads, canary, and power at rest."""
+
+    affinity: ThreadAffinity | None = None
+    canary: CanaryTimes = NO_CANARY
+    idle: Readings = field(default_factory=Readings)
+    remembered_idle_w: float | None = None  # used if this wait was too short to measure it
+
+
+NO_AGENT_OBSERVATIONS = AgentObservations()
+
+
+@dataclass(frozen=True)
+class RunObservation:
+    """One run as it was observed."""
+
+    condition: Condition
+    probe: RunProbe
+    before: ProbeSnapshot
+    after: ProbeSnapshot
+    output: RunnerOutput
+    readings: Readings
+    claimed: ClaimedWork
+    found_mask: int  # the cores on which the runner found itself
+    provenance: Provenances | None = None
+    clocks: ClockObservation = field(default_factory=ClockObservation)
+    strays: Mapping[int, int] = field(default_factory=dict)  # threads with other masks
+    clamp_max: int | None = None  # uclamp.max of the run, of 1024
+    sampled_temps_c: tuple[float, ...] = ()  # of the CPU
+    sampling_gap_s: float = 0.0  # the longest time without a reading
+    core_usage: tuple[CoreUsage, ...] = ()  # in the measured part
+    disturbances: Disturbances = NO_DISTURBANCES
+    canary: CanaryTimes = NO_CANARY
+    power: PowerObservation = NO_POWER
+    gauge: FuelGauge | None = None
+    idle_w: float | None = None
+    swapped_mb: float | None = None
+    steady_from_ns: int | None = None  # for the soaked protocol: only what follows is measured
+    throttled_after_s: float | None = None
+    series: Mapping[str, CumulativeSeries] = field(default_factory=dict)
+
+    @property
+    def span(self) -> Span:
+        """The first and last moment of the timed part."""
+        return span_ns(self.output.windows)
+
+    @property
+    def span_s(self) -> float:
+        """The length of the timed part."""
+        return (self.span[1] - self.span[0]) / 1e9
+
+    @property
+    def measured_windows(self) -> Sequence[StepWindow]:
+        """The windows that count: all, or those since the run became steady."""
+        return measured_windows(self.output.windows, self.steady_from_ns)
+
+    @property
+    def measured_span(self) -> Span:
+        """The first and last moment of the part that counts."""
+        return span_ns(self.measured_windows)
+
+    @property
+    def temps_c(self) -> tuple[float, ...]:
+        """The CPU temperatures of the run; from before and after it if it could not be sampled."""
+        if self.probe.samples_temperature:
+            return self.sampled_temps_c
+        return tuple(
+            snapshot.temp_c for snapshot in (self.before, self.after) if snapshot.temp_c is not None
+        )
+
+
+def measured_windows(
+    windows: Sequence[StepWindow], steady_from_ns: int | None
+) -> Sequence[StepWindow]:
+    """The windows that count: all, or those since the run became steady."""
+    if steady_from_ns is None:
+        return windows
+    return [window for window in windows if window.t_ns >= steady_from_ns]
+
+
+def observe(
+    probe: RunProbe,
+    case: Case,
+    condition: Condition,
+    snapshots: tuple[ProbeSnapshot, ProbeSnapshot],
+    output: RunnerOutput,
+    readings: Readings,
+    agent: AgentObservations = NO_AGENT_OBSERVATIONS,
+) -> RunObservation:
+    """Build the observation of a run from everything that was collected."""
+    if output.hello is None or output.done is None or not output.windows:
+        raise RunnerFailed("the runner finished without measuring anything")
+    before, after = snapshots
+    provenance = output.hello.provenance or probe.facts.provenance
+    time = provenance.time if provenance is not None else None
+    warmup = launch_for(case, condition.launch).warmup
+    source = time.source if time else None
+    affinity = agent.affinity
+    observation = RunObservation(
+        condition=condition,
+        probe=probe,
+        before=before,
+        after=after,
+        output=output,
+        readings=readings,
+        claimed=ClaimedWork(cost_of(case), output.done, warmup, source),
+        found_mask=int(output.hello.mask, 16),
+        provenance=provenance,
+        strays=stray_threads(affinity, probe.cores.mask) if affinity else {},  # guard: strays
+        clamp_max=affinity.clamp_max if affinity else None,
+        sampled_temps_c=tuple(temp_c for _, temp_c in readings.hottest_c(probe.facts.cpu_zones)),
+        canary=agent.canary,
+        swapped_mb=swapped_mb(readings, before.swap_used_kb),
+    )
+    observation = _observe_timed_part(observation, is_external=case.manifest is not None)
+    return _observe_power(observation, agent)
+
+
+def _observe_timed_part(run: RunObservation, is_external: bool) -> RunObservation:
+    """Add what the readings of the timed part show."""
+    probe, span = run.probe, run.span
+    timed = run.readings.within(span)
+    protocol = run.condition.protocol
+    steady_ns = None
+    if protocol is Protocol.SOAKED:
+        steady_ns = steady_from_ns(timed, probe.body_zones, probe.clock_nodes, span)
+    usage = core_usage(timed)
+    disturbances = observe_disturbances(
+        timed, usage, probe.cores.cpus, probe.facts.body_zone, probe.clock_nodes
+    )
+    if is_external:  # its sampler is another process, so the own processor time is not its own
+        disturbances = replace(disturbances, own_cores_shared_pct=None)
+    measured = measured_windows(run.output.windows, steady_ns)
+    if steady_ns is not None and measured:
+        usage = core_usage(run.readings.within(span_ns(measured)))
+    throttled_s = None
+    if protocol is not Protocol.COLD:
+        throttled_s = throttled_after_s(timed, probe.clock_nodes, span)
+    return replace(
+        run,
+        clocks=observe_clocks(probe, run.before, run.after, run.readings, timed),
+        sampling_gap_s=longest_gap_s(run.readings.t_ns, span),
+        core_usage=usage,
+        disturbances=disturbances,
+        steady_from_ns=steady_ns,
+        throttled_after_s=throttled_s,
+    )
+
+
+def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservation:
+    """Add power, energy and everything else that accumulates during a run."""
+    timed = run.readings.within(run.span)
+    gauge = gauge_for_run(run.probe.facts.gauge, agent.idle, timed)
+    power = power_from_readings(timed, gauge)
+    return replace(
+        run,
+        gauge=gauge,
+        power=power,
+        idle_w=resting_power_w(agent.idle, gauge) or agent.remembered_idle_w,
+        series=_cumulative_series(run.probe, run.readings, run.provenance, power),
+    )
+
+
+def _cumulative_series(
+    probe: RunProbe,
+    readings: Readings,
+    provenance: Provenances | None,
+    power: PowerObservation,
+) -> dict[str, CumulativeSeries]:
+    """The quantities that accumulate during a run, of the families that this phone offers."""
+    if provenance is None:
+        return {}
+    series: dict[str, CumulativeSeries | None] = {BUSY: busy_series(readings, probe.cores.cpus)}
+    if provenance.clock is not None:
+        for cluster in used_clusters(probe.facts, probe.cores):
+            clocks = readings.series(policy_node(cluster.policy, "scaling_cur_freq"))
+            points = [(t_ns, float(khz)) for t_ns, khz in clocks]
+            series[f"{CLOCK}{cluster.policy}"] = integrate(points)
+    if provenance.energy is not None:
+        series[ENERGY] = integrate(power.points) if power.points else None
+        series |= rail_series(readings, probe.rails)
+    return {name: values for name, values in series.items() if values and len(values.t_ns) > 1}
+
+
+def longest_gap_s(t_ns: Sequence[int], span: Span) -> float:
+    """The longest time within a span in which nothing was read, in seconds."""
+    moments = [span[0], *(moment for moment in t_ns if span[0] <= moment <= span[1]), span[1]]
+    return max(later - sooner for sooner, later in pairwise(moments)) / 1e9

@@ -1,0 +1,215 @@
+"""The verdict on a run: compares the requested condition with what was observed. Pure.
+
+A rule looks at the observation and yields its reasons; RULES lists all rules. Under the cold
+protocol a clock that was not held voids the run. Under the long protocols throttling is what is
+measured: it is recorded and voids nothing.
+"""
+
+from collections.abc import Callable, Iterator
+
+from agent.judge.run_observation import RunObservation
+from agent.judge.work_checks import work_objections
+from agent.launch.canary import CHANGE_MAX, DRIFT_MAX
+from workloads.protocol.condition import Protocol
+from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
+from workloads.protocol.phone_facts import FIXED
+from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
+from workloads.text import safe_text
+
+PINNED_SHARE_MIN = 0.98
+START_TOLERANCE_C = 1.0  # pinning to a high clock warms the die before the first step
+LENGTH_TOLERANCE = 0.98
+UNCLAMPED = 1024  # uclamp.max of a task that may use the fastest clock
+SUSPENDED_S, SUSPENDED_SHARE = 0.5, 0.02
+OTHER_CORES_BUSY_PCT_MAX = 30.0
+OWN_CORES_SHARED_PCT_MAX = 10.0  # interrupts and kernel threads stay below this
+COLD_RISE_MAX_C = 3.0
+GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
+FROZEN_READINGS = 10
+
+
+def judge(run: RunObservation) -> Verdict:
+    """Valid, suspect or void, with every reason."""
+    reasons = tuple(reason for rule in RULES for reason in rule(run))
+    validities = {reason.validity for reason in reasons}
+    for worst in (Validity.VOID, Validity.SUSPECT):
+        if worst in validities:
+            deterministic = _is_deterministic(run)
+            return Verdict(validity=worst, reasons=reasons, deterministic=deterministic)
+    # Remarks do not count against a run.
+    return Verdict(validity=Validity.VALID, reasons=reasons)
+
+
+def _is_deterministic(run: RunObservation) -> bool:
+    """Whether the run is void because of what ran: another attempt would end the same."""
+    return any(reason.validity is Validity.VOID for reason in work_objections(run.claimed))
+
+
+def check_same_boot(run: RunObservation) -> Iterator[Reason]:
+    """The phone did not restart."""
+    if run.before.boot_id != run.after.boot_id:
+        yield Reason.void(ReasonCode.PHONE_RESTARTED)
+
+
+def check_claimed_work(run: RunObservation) -> Iterator[Reason]:
+    """The runner did the work that its workload is named after."""
+    return work_objections(run.claimed)
+
+
+def check_cores(run: RunObservation) -> Iterator[Reason]:
+    """Every thread could run on the requested cores and on no others."""
+    requested = f"{run.probe.cores.mask:x}"
+    if run.found_mask != run.probe.cores.mask:
+        yield Reason.void(ReasonCode.WRONG_CORES, actual=f"{run.found_mask:x}", requested=requested)
+    for tid, mask in run.strays.items():
+        yield Reason.void(
+            ReasonCode.THREAD_ON_OTHER_CORES, tid=tid, actual=f"{mask:x}", requested=requested
+        )
+    clamp = run.clamp_max
+    if clamp is not None and clamp < UNCLAMPED and not run.probe.requested_khz:
+        yield Reason.suspect(ReasonCode.UTILISATION_CLAMPED, clamp=clamp, limit=UNCLAMPED)
+
+
+def check_start_temperature(run: RunObservation) -> Iterator[Reason]:
+    """The run started at or below the requested temperature."""
+    limit_c, start_c = run.condition.start_temp_max_c, run.before.temp_c
+    if limit_c is None:
+        return
+    if start_c is None:
+        yield Reason.void(ReasonCode.START_TEMP_UNKNOWN)
+    elif start_c > limit_c + START_TOLERANCE_C:
+        yield Reason.void(ReasonCode.START_TOO_WARM, temp_c=start_c, limit_c=limit_c)
+    if not run.temps_c:
+        yield Reason.suspect(ReasonCode.NO_TEMP_READINGS)
+
+
+def check_sensors(run: RunObservation) -> Iterator[Reason]:
+    """The thermometer reacted to the load, and was sampled without long gaps."""
+    if run.temps_c and _is_frozen(run):
+        yield Reason.suspect(ReasonCode.SENSOR_FROZEN, temp_c=run.temps_c[0])
+    if run.sampling_gap_s > max(GAP_S, GAP_SHARE * run.span_s):
+        yield Reason.suspect(ReasonCode.SAMPLING_GAP, gap_s=run.sampling_gap_s)
+
+
+def _is_frozen(run: RunObservation) -> bool:
+    """Whether the sensor never changed under load; one of whole degrees may stay on a new value."""
+    first = run.temps_c[0]
+    if len(run.temps_c) < FROZEN_READINGS or any(temp_c != first for temp_c in run.temps_c):
+        return False
+    start = first if run.before.temp_c is None else run.before.temp_c
+    return first == start or any(abs(temp_c - round(temp_c)) > 0.01 for temp_c in (first, start))
+
+
+def check_length(run: RunObservation) -> Iterator[Reason]:
+    """Enough steps were measured for long enough."""
+    launch, done = run.condition.launch, run.claimed.done
+    if done.steps < launch.steps:
+        yield Reason.suspect(ReasonCode.TOO_FEW_STEPS, steps=done.steps, requested=launch.steps)
+    if run.span_s < LENGTH_TOLERANCE * min(launch.seconds, launch.max_seconds):
+        yield Reason.void(ReasonCode.TOO_SHORT, seconds=run.span_s, requested_s=launch.seconds)
+
+
+def check_steady_state(run: RunObservation) -> Iterator[Reason]:
+    """A soaked run reached its steady state."""
+    if run.condition.protocol is Protocol.SOAKED and run.steady_from_ns is None:
+        yield Reason.suspect(ReasonCode.NOT_STEADY)
+
+
+def check_disturbances(run: RunObservation) -> Iterator[Reason]:
+    """Nothing else used the phone, suspended it, charged it or warmed it."""
+    disturbances = run.disturbances
+    if disturbances.suspended_s > max(SUSPENDED_S, SUSPENDED_SHARE * run.span_s):
+        yield Reason.void(ReasonCode.PHONE_SLEPT, seconds=disturbances.suspended_s)
+    busy_pct, shared_pct = disturbances.other_cores_busy_pct, disturbances.own_cores_shared_pct
+    if busy_pct is not None and busy_pct > OTHER_CORES_BUSY_PCT_MAX:
+        yield Reason.suspect(ReasonCode.OTHER_CORES_BUSY, busy_pct=busy_pct)
+    if shared_pct is not None and shared_pct > OWN_CORES_SHARED_PCT_MAX:
+        yield Reason.suspect(ReasonCode.OWN_CORES_SHARED, busy_pct=shared_pct)
+    if disturbances.charging_share > 0:
+        avoidable = run.probe.facts.charging is not None
+        objection = Reason.suspect if avoidable else Reason.remark
+        yield objection(ReasonCode.CHARGED, share=disturbances.charging_share)
+    steady = disturbances.steady_clock_share
+    if run.condition.freq == FIXED and steady is not None and steady < PINNED_SHARE_MIN:
+        yield Reason.suspect(ReasonCode.FIXED_CLOCK_UNSTEADY, share=steady)
+    rise_c = disturbances.body_rise_c
+    if run.condition.protocol is Protocol.COLD and rise_c is not None and rise_c > COLD_RISE_MAX_C:
+        yield Reason.suspect(ReasonCode.BODY_WARMED, rise_c=rise_c)
+
+
+def check_canary(run: RunObservation) -> Iterator[Reason]:
+    """The phone itself did not become faster or slower.
+
+    On free or throttled clocks the canary would only show the clocks.
+    """
+    if not run.probe.requested_khz or run.condition.protocol is not Protocol.COLD:
+        return
+    change, drift = run.canary.change, run.canary.drift
+    if change is not None and abs(change) > CHANGE_MAX:
+        yield Reason.void(ReasonCode.CANARY_CHANGED, change=change)
+    if drift is not None and abs(drift) > DRIFT_MAX:
+        yield Reason.suspect(ReasonCode.CANARY_DRIFTED, change=drift)
+
+
+def check_energy(run: RunObservation) -> Iterator[Reason]:
+    """The energy can be trusted; if not, that is remarked and the times still count."""
+    if run.provenance is None or run.provenance.energy is None:
+        return
+    if run.power.remark is not None:
+        yield run.power.remark
+    if run.power.saturated:
+        yield Reason.remark(ReasonCode.USB_PORT_SATURATED)
+
+
+def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
+    """The CPU had the requested clocks over the whole cold run."""
+    requested_khz, clocks = run.probe.requested_khz, run.clocks
+    if not requested_khz or run.condition.protocol is not Protocol.COLD:
+        return
+    if clocks.pinned_share is None:
+        yield Reason.suspect(ReasonCode.CLOCKS_UNVERIFIED)
+    elif clocks.pinned_share < PINNED_SHARE_MIN:  # guard: pinned-clock-share
+        yield Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=clocks.pinned_share)
+    elif not clocks.counted:
+        yield Reason.suspect(ReasonCode.CLOCKS_ONLY_SAMPLED)
+    for policy, khz in clocks.capped_khz.items():
+        objection = Reason.void if clocks.pinned_share is None else Reason.suspect
+        requested = requested_khz[policy]
+        yield objection(ReasonCode.CLOCK_CAPPED, policy=policy, khz=khz, requested_khz=requested)
+    for cooler in clocks.active_coolers:
+        yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=safe_text(cooler, 100))
+
+
+def check_gpu_clock(run: RunObservation) -> Iterator[Reason]:
+    """The GPU had the requested clock over the whole cold run."""
+    if run.probe.requested_gpu_khz is None or run.condition.protocol is not Protocol.COLD:
+        return
+    share = run.clocks.gpu_pinned_share
+    if share is None:
+        yield Reason.suspect(ReasonCode.GPU_CLOCK_UNVERIFIED)
+    elif share < PINNED_SHARE_MIN:
+        yield Reason.void(ReasonCode.GPU_CLOCK_NOT_PINNED, share=share)
+
+
+def check_swapping(run: RunObservation) -> Iterator[Reason]:
+    """The run stayed in memory, unless the condition asked to try a model that is too large."""
+    swapped_mb = run.swapped_mb or 0.0
+    if run.condition.oversize is None and swapped_mb >= SWAPPED_MIN_MB:
+        yield Reason.suspect(ReasonCode.SWAPPED, swapped_mb=swapped_mb)
+
+
+RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
+    check_same_boot,
+    check_claimed_work,
+    check_cores,
+    check_start_temperature,
+    check_sensors,
+    check_length,
+    check_steady_state,
+    check_disturbances,
+    check_canary,
+    check_energy,
+    check_cpu_clocks,
+    check_gpu_clock,  # guard: gpu-clock-held
+    check_swapping,
+)

@@ -1,0 +1,65 @@
+"""LaunchSpec: everything that one launch of the runner needs, and the command line it becomes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.phone.phone_paths import LANE_DIR, PLAN, RUNNER_STDERR, lane_file
+from agent.phone.shell_command import ShellCommand
+from workloads.catalogue import Case, thread_count
+from workloads.protocol.condition import Launch
+from workloads.protocol.phone_facts import CoreSet
+
+SHORT_RUN_S = 60.0
+SHORT_RUN_HZ, LONG_RUN_HZ = 10, 1
+READINGS_MAX = 6000  # per run: a slow link transfers this many within seconds
+TRACE_STEPS = 5  # few, because writing the time stamps is part of the traced step
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """One launch: which runner, which case, on which cores, for how long, sampling which nodes."""
+
+    runner: str
+    case: Case
+    cores: CoreSet
+    launch: Launch
+    nodes: Sequence[str]
+    data: str | None = None  # path of its data file on the phone
+    kernels: str | None = None  # folder of the OpenCL kernels on the phone
+    tuned: str | None = None  # path of the phone's tuning file for the kernels
+    sample_hz: int | None = None  # None: by the length of the run
+
+    @property
+    def threads(self) -> int:
+        """The number of threads: one per core, unless the workload says otherwise."""
+        return thread_count(self.case, len(self.cores.cpus))
+
+    @property
+    def period_ms(self) -> int:
+        """The sampling period: as requested, but longer where a long run would give too much."""
+        launch = self.launch
+        default_hz = SHORT_RUN_HZ if launch.seconds <= SHORT_RUN_S else LONG_RUN_HZ
+        min_ms = 1000 * launch.max_seconds / READINGS_MAX
+        return math.ceil(max(1000 / (self.sample_hz or default_hz), min_ms))
+
+    @property
+    def limit_s(self) -> float:
+        """Phone seconds after which the run is stopped; an external program states its own."""
+        manifest = self.case.manifest
+        requested_s = self.launch.max_seconds
+        return 2 * requested_s + 300 if manifest is None else max(manifest.seconds_max, requested_s)
+
+    def command(self) -> ShellCommand:
+        """The command line. toybox's taskset takes a bare hex mask, and applies it before exec."""
+        launch = self.launch
+        words = ["taskset", f"{self.cores.mask:x}", "setsid", self.runner]
+        words += ["run", lane_file(PLAN), LANE_DIR]
+        words += ["--data", self.data] if self.data else []
+        words += ["--kernels", self.kernels] if self.kernels else []
+        words += ["--tuned", self.tuned] if self.tuned else []
+        words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
+        words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
+        words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]
+        words += ["--trace-steps", str(TRACE_STEPS)]
+        return ShellCommand(words, into=lane_file(RUNNER_STDERR), detached=True)

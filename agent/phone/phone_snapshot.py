@@ -1,0 +1,60 @@
+"""A snapshot of a phone in one round trip: clock, temperature, battery level, thermal caps."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from agent.phone.kernel_nodes import (
+    SUPPLY,
+    dumpsys_battery_level_pct,
+    first_number,
+    hottest_c,
+    parse_level_pct,
+)
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import UPTIME
+
+BATTERY_LEVEL = f"{SUPPLY}/battery/capacity"
+IDLE_SAMPLES_MAX = 40
+
+
+class PhoneSnapshot(NamedTuple):
+    """The state of a phone at one moment of its own clock."""
+
+    t_s: float
+    temp_c: float | None  # of the hottest CPU zone; None if no zone gives a plausible value
+    battery_pct: int | None
+    capped: bool = False  # a cooling device limits the CPU clocks
+
+
+def take_snapshot(
+    phone: Phone,
+    deadline: Deadline | None = None,
+    coolers: Collection[str] = (),
+    power_nodes: Collection[str] = (),
+) -> PhoneSnapshot:
+    """Read temperature, clock, battery and caps in one round trip; record the temperature.
+
+    `coolers` are the state nodes of the cooling devices that cap the CPUs; the values of
+    `power_nodes` are kept as idle samples.
+    """
+    zones, body = phone.facts.cpu_zones, phone.facts.body_zone
+    body_zones = (body,) if body is not None else ()
+    paths = [UPTIME, BATTERY_LEVEL, *(zone.path for zone in (*zones, *body_zones)), *coolers]
+    nodes = phone.read_nodes([*paths, *power_nodes], deadline)
+    t_s, temp_c = phone.observe_uptime(nodes.get(UPTIME, "")), hottest_c(zones, nodes)
+    if temp_c is not None:
+        phone.cooling.record(t_s, temp_c, hottest_c(body_zones, nodes))
+    if power_nodes:
+        idle = {path: nodes[path] for path in power_nodes if path in nodes}
+        phone.idle_samples = [*phone.idle_samples[-IDLE_SAMPLES_MAX:], (t_s, idle)]
+    capped = any(first_number(nodes.get(path, "")) for path in coolers)
+    return PhoneSnapshot(t_s, temp_c, parse_level_pct(nodes.get(BATTERY_LEVEL, "")), capped)
+
+
+def read_battery_pct(phone: Phone, snapshot: PhoneSnapshot) -> int | None:
+    """The battery level; None where the phone does not give it."""
+    if snapshot.battery_pct is not None:
+        return snapshot.battery_pct
+    # Some phones hide the battery nodes from the shell.
+    return dumpsys_battery_level_pct(phone.shell(["dumpsys", "battery"]).text)

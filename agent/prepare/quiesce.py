@@ -1,0 +1,149 @@
+"""Quiesce a phone: screen, radios, updates, optimisers, sleep and charger, for a quiet run.
+
+Settings that have the wanted value already are not touched; all others are restored afterwards.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.phone.kernel_nodes import first_number
+from agent.phone.phone_driver import Phone
+from agent.phone.shell_command import ShellCommand, ShellResult, write_node_command
+from agent.restore.restore_journal import RestoreJournal
+from agent.restore.reversible_change import (
+    AIRPLANE,
+    FRAMEWORK_MODES,
+    OFF,
+    ON,
+    UNSET,
+    ChangeKind,
+    ReversibleChange,
+)
+from workloads.protocol.faults import ShellFailed
+from workloads.text import safe_text
+
+SDK_DEXOPT_COMMAND = 34  # Android 14: the background optimiser has a command of its own
+DEXOPT_PROPERTY = "pm.dexopt.disable_bg_dexopt"
+
+
+@dataclass(frozen=True)
+class QuietSetting:
+    """A setting and the value that makes the phone quieter."""
+
+    namespace: str
+    name: str
+    value: str
+    wired_only: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key of this setting in the journal."""
+        return f"{self.namespace} {self.name}"
+
+    def put_command(self) -> ShellCommand:
+        """The command that sets it."""
+        if self.key == AIRPLANE:
+            return ShellCommand(["cmd", "connectivity", "airplane-mode", "enable"])
+        return ShellCommand(["settings", "put", self.namespace, self.name, self.value])
+
+
+QUIET_SETTINGS = (
+    # The screen stays on while connected (7: any charger): a sleeping phone lowers its clocks.
+    QuietSetting("global", "stay_on_while_plugged_in", "7"),
+    # ... and as dark as possible: the panel heats, and automatic brightness varies the heat.
+    QuietSetting("system", "screen_brightness_mode", "0"),
+    QuietSetting("system", "screen_brightness", "1"),
+    QuietSetting("system", "accelerometer_rotation", "0"),
+    # Animations and pop-ups wake the GPU and the big cores.
+    QuietSetting("global", "window_animation_scale", "0"),
+    QuietSetting("global", "transition_animation_scale", "0"),
+    QuietSetting("global", "animator_duration_scale", "0"),
+    QuietSetting("global", "heads_up_notifications_enabled", "0"),
+    # The battery saver caps clocks without any node that shows it.
+    QuietSetting("global", "low_power", "0"),
+    # No system update, and no scan for networks in the background.
+    QuietSetting("global", "ota_disable_automatic_update", "1"),
+    QuietSetting("global", "wifi_scan_always_enabled", "0"),
+    QuietSetting("global", "ble_scan_always_enabled", "0"),
+    # Radios: no sync, no scans. Never on Wi-Fi adb: airplane mode would cut our own connection.
+    QuietSetting("global", "airplane_mode_on", "1", wired_only=True),
+)
+_NAMESPACES = ("global", "system")
+_DOZE_QUERY = ShellCommand(["dumpsys", "deviceidle", "enabled"])
+_DATA_SAVER_QUERY = ShellCommand(["cmd", "netpolicy", "get", "restrict-background"])
+_SDK_QUERY = ShellCommand(["getprop", "ro.build.version.sdk"])
+_DEXOPT_QUERY = ShellCommand(["getprop", DEXOPT_PROPERTY])
+_MODE_QUERIES = (_DOZE_QUERY, _DATA_SAVER_QUERY, _SDK_QUERY, _DEXOPT_QUERY)
+
+
+@dataclass(frozen=True)
+class QuietStep:
+    """One change, and the command that makes it."""
+
+    change: ReversibleChange
+    command: ShellCommand
+
+
+def quiet_settings(address: str) -> tuple[QuietSetting, ...]:
+    """The settings for a phone by its adb address: host:port means over the network."""
+    return tuple(
+        setting for setting in QUIET_SETTINGS if not (setting.wired_only and ":" in address)
+    )
+
+
+def quiesce(phone: Phone, journal: RestoreJournal) -> None:
+    """Make the phone quiet, and stop charging last."""
+    queries = [ShellCommand(["settings", "list", namespace]) for namespace in _NAMESPACES]
+    queries += _MODE_QUERIES
+    charging = phone.facts.charging
+    if charging is not None:
+        queries.append(ShellCommand(["cat", charging.path]))
+    results = phone.shell_batch(queries)
+    modes = results[len(_NAMESPACES) : len(_NAMESPACES) + len(_MODE_QUERIES)]
+    steps = [*_setting_steps(phone, results[: len(_NAMESPACES)]), *_mode_steps(phone, *modes)]
+    if charging is not None and results[-1].text.strip() == charging.on:
+        change = ReversibleChange(kind=ChangeKind.NODE, key=charging.path, old=charging.on)
+        steps.append(QuietStep(change, write_node_command(charging.path, charging.off)))
+    if not steps:
+        return
+    journal.record_changes([step.change for step in steps])
+    results = phone.shell_batch([step.command for step in steps])
+    for step, result in zip(steps, results, strict=True):
+        if result.status != 0 and step.change.kind is ChangeKind.NODE:
+            raise ShellFailed(f"charging cannot be stopped: {safe_text(result.text, 80)}")
+
+
+def _setting_steps(phone: Phone, lists: Sequence[ShellResult]) -> Iterator[QuietStep]:
+    values: dict[str, str] = {}
+    for namespace, result in zip(_NAMESPACES, lists, strict=True):
+        if result.status == 0:
+            pairs = (line.partition("=") for line in result.text.splitlines())
+            values |= {f"{namespace} {name}": safe_text(value, 200) for name, _, value in pairs}
+    if not values:  # the framework has not started yet, or there is none
+        return
+    for setting in quiet_settings(phone.address):
+        old = values.get(setting.key, UNSET)
+        if old != setting.value:
+            change = ReversibleChange(kind=ChangeKind.SETTING, key=setting.key, old=old)
+            yield QuietStep(change, setting.put_command())
+
+
+def _mode_steps(
+    phone: Phone, doze: ShellResult, saver: ShellResult, sdk: ShellResult, dexopt: ShellResult
+) -> Iterator[QuietStep]:
+    if doze.text.strip() == "1":  # Doze throttles background work while the screen is off
+        yield _mode_step("doze", OFF)
+    if ":" in phone.address and saver.text.strip().endswith("disabled"):
+        yield _mode_step("data-saver", ON)  # over Wi-Fi the radio stays on, so reduce its traffic
+    if (first_number(sdk.text) or 0) >= SDK_DEXOPT_COMMAND:
+        yield _mode_step("dexopt", OFF)
+    elif phone.facts.rooted and dexopt.text.strip() != "true":
+        key, old = f"property {DEXOPT_PROPERTY}", safe_text(dexopt.text, 40)
+        change = ReversibleChange(kind=ChangeKind.PROPERTY, key=key, old=old)
+        yield QuietStep(change, ShellCommand(["setprop", DEXOPT_PROPERTY, "true"]))
+
+
+def _mode_step(name: str, wanted: str) -> QuietStep:
+    old = OFF if wanted == ON else ON
+    change = ReversibleChange(kind=ChangeKind.MODE, key=f"mode {name}", old=old)
+    return QuietStep(change, ShellCommand(FRAMEWORK_MODES[name][wanted]))

@@ -1,0 +1,66 @@
+"""The fence: a number on the phone that keeps a lane with an expired lease out, from whatever host.
+
+The check and the fenced command are one shell command on the phone, so nobody can come in between.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME
+from agent.phone.shell_command import ShellCommand, ShellResult
+from agent.phone.shell_link import LINK_LOST
+from workloads.protocol.faults import FarmError, LeaseLost, ShellFailed
+from workloads.text import safe_text
+
+FENCE_FILE = f"{HOME}/fence"
+UNFENCED = 2**31 - 1  # above every lease, and the highest number that a phone's shell can compare
+_NEWER = 75
+_UNLESS_NEWER = (
+    '{ read -r held by <"$0"; } 2>/dev/null; [ "$held" -gt "$1" ] 2>/dev/null'
+    f' && echo "$held $by" && exit {_NEWER}; '  # guard: late-lane
+)
+_RUN = _UNLESS_NEWER + 'shift; "$@"'
+_TAKE = _UNLESS_NEWER + 'mkdir -p "${0%/*}" && echo "$1 $2" >"$0.$1" && mv -f "$0.$1" "$0"'
+
+
+def fenced_command(fence: int, words: Sequence[str]) -> ShellCommand:
+    """The command that runs only if the phone has seen no newer lease than ours."""
+    return ShellCommand(["sh", "-c", _RUN, FENCE_FILE, str(fence), *words])
+
+
+def raise_if_overtaken(result: ShellResult, fence: int) -> None:
+    """Fail if a fenced command did not run because a newer lease holds the phone."""
+    if result.status == _NEWER:
+        raise LeaseLost(
+            f"the phone has seen lease {safe_text(result.text, 80)}, this run holds lease {fence}; "
+            f"if the store was created anew, delete {FENCE_FILE} on the phone"
+        )
+
+
+def take_fence(
+    phone: Phone, fence: int, host: str, queries: Sequence[ShellCommand] = ()
+) -> list[ShellResult]:
+    """Write our fence to the phone, unless a higher one is there, and run queries after it."""
+    take = ShellCommand(["sh", "-c", _TAKE, FENCE_FILE, str(fence), host])
+    taken, *results = phone.shell_batch([take, *queries])
+    raise_if_overtaken(taken, fence)
+    if taken.status != 0:
+        raise ShellFailed(f"{FENCE_FILE} cannot be written: {safe_text(taken.text)}")
+    return results
+
+
+def check_fence(phone: Phone, fence: int) -> None:
+    """Fail if a newer lease holds this phone."""
+    raise_if_overtaken(phone.shell_batch([fenced_command(fence, ["true"])])[0], fence)
+
+
+@contextmanager
+def blame_lease_loss(phone: Phone, fence: int) -> Iterator[None]:
+    """Report any failure as LeaseLost if a newer lease holds the phone meanwhile."""
+    try:
+        yield
+    except FarmError:
+        with suppress(*LINK_LOST):
+            check_fence(phone, fence)
+        raise

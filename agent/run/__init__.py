@@ -1,1 +1,0 @@
-"""The run: launch the runner, gather what it says, make figures of it, and judge them."""

@@ -1,0 +1,62 @@
+"""All timeouts and polling intervals of the agent, in seconds of the host's clock.
+
+They travel as one value from the host's settings through the lane's context to the phone, so that
+a test constructs shorter ones and patches nothing. Limits in seconds of the phone's clock belong to
+the rules that apply them and are constants there.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How long the agent waits for something, and how often it looks."""
+
+    # adb and the shell
+    adb_start_timeout_s: float = 20.0  # a server that looks for USB phones needs 3 s and more
+    adb_request_timeout_s: float = 5.0
+    adb_connect_timeout_s: float = 5.0
+    shell_open_timeout_s: float = 10.0
+    shell_prompt_timeout_s: float = 1.0
+    root_grant_timeout_s: float = 5.0  # a root manager may ask on the screen, where nobody answers
+    command_timeout_s: float = 15.0
+    transfer_timeout_s: float = 60.0
+    probe_timeout_s: float = 60.0
+    ping_timeout_s: float = 3.0
+
+    # the phones of a host
+    registry_poll_interval_s: float = 2.0
+    idle_snapshot_interval_s: float = 5.0
+    idle_snapshot_timeout_s: float = 3.0
+
+    # changing and restoring a phone
+    watchdog_timeout_s: float = 60.0  # the phone counts it on its own clock
+    restore_retry_timeout_s: float = 5.0
+    daemon_stop_timeout_s: float = 1.0  # `stop` returns before the daemon has exited
+
+    # waiting for a phone, and following a run
+    poll_interval_min_s: float = 0.05
+    poll_interval_max_s: float = 5.0
+    runner_start_timeout_s: float = 20.0
+    runner_stop_timeout_s: float = 1.0
+    run_poll_timeout_s: float = 10.0
+    reconnect_timeout_s: float = 30.0  # how long a run may go on without a link to its phone
+    canary_timeout_s: float = 20.0
+    program_cleanup_timeout_s: float = 5.0
+    output_parse_timeout_s: float = 20.0
+    tuning_search_timeout_s: float = 60.0
+    tuning_call_timeout_s: float = 120.0  # the runner builds every candidate that it is given
+
+    # the host
+    heartbeat_interval_s: float = 1.0
+    heartbeat_min_interval_s: float = 0.1
+    lane_free_timeout_s: float = 2.0  # a snapshot of an idle phone holds its lane for a moment
+    lane_shutdown_timeout_s: float = 30.0
+    outbox_drain_timeout_s: float = 3.0
+    outbox_resend_interval_s: float = 5.0
+    outbox_resend_interval_max_s: float = 60.0
+    outbox_batch_interval_s: float = 0.05
+    outbox_retry_interval_s: float = 0.5
+
+
+DEFAULT_TIMEOUTS = Timeouts()
