@@ -31,7 +31,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("orchestrator.commands.bundle:import_", "Read a published bundle into the lab."),
     "select": ("orchestrator.commands.select:select", "Choose phones for federated training."),
     "study": ("orchestrator.commands.study:study", "Ask again what three studies asked."),
-    "audit": ("orchestrator.commands.control:audit", "List who decided what, and how to undo it."),
+    "audit": (
+        "orchestrator.commands.sweep_control:audit",
+        "List who decided what, and how to undo it.",
+    ),
     "agent": (
         "orchestrator.commands.agents:agent",
         "Run the agent of a host; list and drain them.",
@@ -40,10 +43,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "kernels": ("orchestrator.commands.kernels:kernels", "Check, time, tune OpenCL kernels."),
     "config": ("orchestrator.commands.config:config", "Show settings and where they come from."),
     "completion": ("orchestrator.commands.completion:completion", "Set up the shell's completion."),
-    "help": ("orchestrator.commands.topics:topics", "Explain exit codes, sweep files, selectors."),
+    "help": (
+        "orchestrator.commands.help_topics:topics",
+        "Explain exit codes, sweep files, selectors.",
+    ),
     "service": ("orchestrator.commands.service:service", "Run one service of the middle."),
-    "test": ("orchestrator.commands.develop:test", "Run the test suite."),
-    "check": ("orchestrator.commands.develop:check", "Check formatting, lint and types."),
+    "test": ("orchestrator.commands.dev:test", "Run the test suite."),
+    "check": ("orchestrator.commands.dev:check", "Check formatting, lint and types."),
+    "docs": ("orchestrator.commands.dev:docs", "Regenerate the reference pages."),
 }
 
 
@@ -121,11 +128,11 @@ def _explain(error: Exception) -> int:
     import tempfile
     import traceback
 
-    from workloads.fault import FarmError
+    from workloads.protocol.faults import FarmError
     from workloads.text import safe_text
 
     if isinstance(error, FarmError):
-        from orchestrator.exits import exit_code
+        from orchestrator.commands.exit_codes import exit_code
 
         click.echo(f"farm: {safe_text(error, limit=2000, lines=True)}", err=True)
         return exit_code(error)

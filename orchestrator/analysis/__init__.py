@@ -1,1 +1,1 @@
-"""From runs to statements. Pure: runs in, numbers and sentences out."""
+"""Statistics over measured runs: rankings, comparisons, trends and findings. Pure."""

@@ -1,8 +1,8 @@
-"""One side against another: ratios of medians with intervals, and a verdict in one word.
+"""Compares two sides (A/B): ratios of medians with intervals, and a verdict for each row.
 
 A side is called faster or slower only if the whole interval lies on one side of 1, the difference
-is larger than the margin, and the p-value survives that many things were compared. `same` needs the
-whole interval within the margin. Everything else is unclear, and says why.
+is larger than the margin, and the p-value stays significant after correction for the number of
+rows. `same` needs the whole interval within the margin. Everything else is unclear, with a reason.
 """
 
 import math
@@ -10,21 +10,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from orchestrator.analysis.bootstrap import Level, Pair, Spread, spread_of
-from orchestrator.analysis.claim import RUNS_FOR_A_CLAIM
-from orchestrator.analysis.pairs import Paired, TrialPair
-from orchestrator.analysis.provenance import weakest
-from orchestrator.analysis.stats import LEVEL, geometric_mean, holm, median
-from workloads.measure import METRICS, Model, Provenance
+from orchestrator.analysis.bootstrap import (
+    LogRatioEstimate,
+    ResampledLevel,
+    RunPair,
+    estimate_log_ratio,
+)
+from orchestrator.analysis.measurements import Exclusion, weakest_provenance
+from orchestrator.analysis.rank_statement import RUNS_FOR_A_CLAIM
+from orchestrator.analysis.stats import LEVEL, geometric_mean, holm_correction, median
+from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
+from workloads.protocol.metrics import METRICS, Provenance, SimulationModel
 
 MARGIN = 0.02
-CHANCE = 1 - LEVEL
-# A model's stated error is the mean of its misses; their standard deviation is that much larger.
-DEVIATION_PER_MEAN_MISS = math.sqrt(math.pi / 2)
+ALPHA = 1 - LEVEL
+# A model states its mean absolute error; the standard deviation of its errors is this much larger.
+DEVIATION_PER_MEAN_ERROR = math.sqrt(math.pi / 2)
 
 
-class Word(StrEnum):
-    """What a comparison comes to; of figures that are no times, faster means better."""
+class ComparisonVerdict(StrEnum):
+    """The result of a comparison; for metrics other than times, faster means better."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -32,8 +37,34 @@ class Word(StrEnum):
     UNCLEAR = "unclear"
 
 
-class By(StrEnum):
-    """What one row of a comparison stands for; only whole phones go over several protocols."""
+class UnclearReason(StrEnum):
+    """Why a comparison is unclear."""
+
+    MODEL_ERROR_UNKNOWN = "model_error_unknown"
+    SINGLE_RUN = "single_run"
+    TOO_FEW_RUNS = "too_few_runs"
+    INTERVAL_CONTAINS_ONE = "interval_contains_one"
+    WITHIN_MARGIN = "within_margin"
+    NOT_SIGNIFICANT = "not_significant"
+
+    @property
+    def text(self) -> str:
+        """The reason for people."""
+        return _UNCLEAR_TEXTS[self]
+
+
+_UNCLEAR_TEXTS = {
+    UnclearReason.MODEL_ERROR_UNKNOWN: "simulated by a model of unknown error",
+    UnclearReason.SINGLE_RUN: "needs at least two runs per side",
+    UnclearReason.TOO_FEW_RUNS: f"fewer than {RUNS_FOR_A_CLAIM} runs on one side",
+    UnclearReason.INTERVAL_CONTAINS_ONE: "the interval contains 1, so either side may be faster",
+    UnclearReason.WITHIN_MARGIN: "significant, but the difference is not larger than the margin",
+    UnclearReason.NOT_SIGNIFICANT: "not significant after Holm correction",
+}
+
+
+class GroupBy(StrEnum):
+    """What one row of a comparison summarises; only whole phones span several protocols."""
 
     CELL = "cell"
     PHONE = "phone"
@@ -42,8 +73,8 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True)
-class Versus:
-    """Some pairs of trials, held against each other."""
+class Comparison:
+    """The comparison of some pairs of trials."""
 
     label: str
     metric: str
@@ -53,74 +84,75 @@ class Versus:
     ratio: float  # candidate / base
     low: float | None
     high: float | None
-    p: float | None  # by itself; p_holm bears the company of the other rows
+    p: float | None  # of this row alone; p_holm is corrected for the number of rows
     p_holm: float | None
-    level: Level | None
-    verdict: Word
-    why: str
+    level: ResampledLevel | None
+    verdict: ComparisonVerdict
+    reason: UnclearReason | None  # set when the verdict is unclear
     worst: tuple[str, float]
     provenance: Provenance
 
 
 @dataclass(frozen=True)
-class Contest:
+class ComparisonTable:
     """A whole comparison."""
 
-    rows: tuple[Versus, ...]
-    overall: tuple[Versus, ...]
+    rows: tuple[Comparison, ...]
+    overall: tuple[Comparison, ...]
     margin: float
-    left_out: tuple[tuple[str, int], ...]
+    left_out: tuple[tuple[Exclusion, int], ...]
 
 
-def contest(paired: Paired, by: By = By.CELL, margin: float = MARGIN) -> Contest:
-    """Compare two sides, row by row and protocol by protocol."""
-    apart = by is not By.WHOLE_PHONE
-    wholes = _grouped(
-        paired.pairs, lambda pair: f"all {_protocol(pair)} trials" if apart else "all trials"
+def compare_sides(
+    paired: PairedTrials, by: GroupBy = GroupBy.CELL, margin: float = MARGIN
+) -> ComparisonTable:
+    """Compare two sides, row by row, and over all trials of each protocol."""
+    by_protocol = by is not GroupBy.WHOLE_PHONE
+    wholes = _group_pairs(
+        paired.pairs, lambda pair: f"all {_protocol(pair)} trials" if by_protocol else "all trials"
     )
-    return Contest(
-        _judged([_held(*group) for group in _grouped(paired.pairs, _row_name(by))], margin),
-        _judged([_held(*group) for group in wholes if len(group[1]) > 1], margin),
-        margin,
-        paired.left_out,
+    rows = [_compare_group(*group) for group in _group_pairs(paired.pairs, _row_label(by))]
+    overall = [_compare_group(*group) for group in wholes if len(group[1]) > 1]
+    return ComparisonTable(
+        _judge_rows(rows, margin), _judge_rows(overall, margin), margin, paired.left_out
     )
 
 
-def _row_name(by: By) -> Callable[[TrialPair], str]:
-    if by is By.PHONE:
+def _row_label(by: GroupBy) -> Callable[[TrialPair], str]:
+    if by is GroupBy.PHONE:
         return lambda pair: f"{pair.phone}, {_protocol(pair)}"
-    if by is By.WHOLE_PHONE:
+    if by is GroupBy.WHOLE_PHONE:
         return lambda pair: pair.phone
-    if by is By.TRIAL:
+    if by is GroupBy.TRIAL:
         return lambda pair: pair.label
     return lambda pair: f"{pair.case}, {pair.condition}"
 
 
 def _protocol(pair: TrialPair) -> str:
     sides = (pair.base.condition.protocol, pair.candidate.condition.protocol)
-    return " against ".join(dict.fromkeys(side.value for side in sides))
+    return " vs ".join(dict.fromkeys(side.value for side in sides))
 
 
-def _grouped(
-    pairs: Sequence[TrialPair], name: Callable[[TrialPair], str]
+def _group_pairs(
+    pairs: Sequence[TrialPair], label: Callable[[TrialPair], str]
 ) -> list[tuple[str, list[TrialPair]]]:
     groups: dict[str, list[TrialPair]] = {}
     for pair in pairs:
-        groups.setdefault(name(pair), []).append(pair)
+        groups.setdefault(label(pair), []).append(pair)
     return list(groups.items())
 
 
-def _held(label: str, pairs: Sequence[TrialPair]) -> Versus:
-    """Hold the sides against each other, before any of it is judged."""
+def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
+    """Compute ratio, interval and p-value of a group; the verdict is still unclear."""
     metric = pairs[0].candidate.metric
     sides = [(median(pair.base.values), median(pair.candidate.values)) for pair in pairs]
     ratios = [candidate / base for base, candidate in sides]
-    spread = _spread(pairs)
-    ratio = math.exp(spread.log_ratio) if spread else geometric_mean(ratios)
-    half = spread.half_width(CHANCE) if spread else None
+    estimate = _estimate(pairs)
+    ratio = math.exp(estimate.log_ratio) if estimate else geometric_mean(ratios)
+    half = estimate.half_width(ALPHA) if estimate else None
     worst = (min if higher_is_better(metric) else max)(range(len(pairs)), key=ratios.__getitem__)
-    made = [side.provenance for pair in pairs for side in (pair.base, pair.candidate)]
-    return Versus(
+    provenances = [side.provenance for pair in pairs for side in (pair.base, pair.candidate)]
+    return Comparison(
         label=label,
         metric=metric,
         pairs=len(pairs),
@@ -132,64 +164,68 @@ def _held(label: str, pairs: Sequence[TrialPair]) -> Versus:
         ratio=ratio,
         low=None if half is None else ratio * math.exp(-half),
         high=None if half is None else ratio * math.exp(half),
-        p=spread.p_value() if spread else None,
+        p=estimate.p_value() if estimate else None,
         p_holm=None,
-        level=spread.level if spread else None,
-        verdict=Word.UNCLEAR,
-        why="",
+        level=estimate.level if estimate else None,
+        verdict=ComparisonVerdict.UNCLEAR,
+        reason=None,
         worst=(pairs[worst].label, ratios[worst]),
-        provenance=weakest(each for each in made if each is not None),
+        provenance=weakest_provenance(each for each in provenances if each is not None),
     )
 
 
-def _spread(pairs: Sequence[TrialPair]) -> Spread | None:
-    """What chance may have done, and what a model may be off by: no number of runs shrinks that."""
-    spread = spread_of([Pair(p.phone, p.base.values, p.candidate.values) for p in pairs])
-    misses = [
+def _estimate(pairs: Sequence[TrialPair]) -> LogRatioEstimate | None:
+    """Estimate the log ratio; its error includes the model's, which more runs do not reduce."""
+    estimate = estimate_log_ratio(
+        [RunPair(p.phone, p.base.values, p.candidate.values) for p in pairs]
+    )
+    model_errors = [
         math.hypot(*(_model_error(side.provenance) for side in (pair.base, pair.candidate)))
         for pair in pairs
     ]
-    if spread is None or not max(misses):
-        return spread
-    total = math.hypot(spread.error, max(misses))
-    surer = spread.freedom * (total / spread.error) ** 4 if spread.error else math.inf
-    return replace(spread, error=total, freedom=min(surer, 1e6))
+    if estimate is None or not max(model_errors):
+        return estimate
+    sampling = estimate.standard_error
+    total = math.hypot(sampling, max(model_errors))
+    # Welch-Satterthwaite: a model error without sampling noise adds degrees of freedom.
+    freedom = estimate.degrees_of_freedom * (total / sampling) ** 4 if sampling else math.inf
+    return replace(estimate, standard_error=total, degrees_of_freedom=min(freedom, 1e6))
 
 
 def _model_error(provenance: Provenance | None) -> float:
     stated = provenance.error_rel if provenance else None
-    return DEVIATION_PER_MEAN_MISS * (stated or 0.0)
+    return DEVIATION_PER_MEAN_ERROR * (stated or 0.0)
 
 
 def higher_is_better(metric: str) -> bool:
-    """Whether more of it is what one wants."""
+    """Whether a larger value of the metric is the better one."""
     return METRICS[metric.partition(".")[0]].higher_is_better
 
 
-def _judged(rows: Sequence[Versus], margin: float) -> tuple[Versus, ...]:
-    tested = iter(holm([row.p for row in rows if row.p is not None]))
-    with_p = [replace(row, p_holm=None if row.p is None else next(tested)) for row in rows]
-    verdicts = [_verdict(row, margin) for row in with_p]
+def _judge_rows(rows: Sequence[Comparison], margin: float) -> tuple[Comparison, ...]:
+    corrected = iter(holm_correction([row.p for row in rows if row.p is not None]))
+    with_p = [replace(row, p_holm=None if row.p is None else next(corrected)) for row in rows]
+    verdicts = [_judge(row, margin) for row in with_p]
     return tuple(
-        replace(row, verdict=word, why=why)
-        for row, (word, why) in zip(with_p, verdicts, strict=True)
+        replace(row, verdict=verdict, reason=reason)
+        for row, (verdict, reason) in zip(with_p, verdicts, strict=True)
     )
 
 
-def _verdict(row: Versus, margin: float) -> tuple[Word, str]:
-    if row.provenance.model is Model.EXTRAPOLATED:
-        return Word.UNCLEAR, "simulated by a model of unknown error"
+def _judge(row: Comparison, margin: float) -> tuple[ComparisonVerdict, UnclearReason | None]:
+    if row.provenance.model is SimulationModel.EXTRAPOLATED:
+        return ComparisonVerdict.UNCLEAR, UnclearReason.MODEL_ERROR_UNKNOWN
     if row.low is None or row.high is None or row.p_holm is None:
-        return Word.UNCLEAR, "one run a side shows no spread"
-    if row.level is Level.RUNS and min(row.runs) < RUNS_FOR_A_CLAIM:
-        return Word.UNCLEAR, f"only {min(row.runs)} runs on a side"
+        return ComparisonVerdict.UNCLEAR, UnclearReason.SINGLE_RUN
+    if row.level is ResampledLevel.RUNS and min(row.runs) < RUNS_FOR_A_CLAIM:
+        return ComparisonVerdict.UNCLEAR, UnclearReason.TOO_FEW_RUNS
     if row.low >= 1 - margin and row.high <= 1 + margin:
-        return Word.SAME, f"within ±{margin:.0%}"
+        return ComparisonVerdict.SAME, None
     if row.low <= 1 <= row.high:
-        return Word.UNCLEAR, "the interval holds both faster and slower"
+        return ComparisonVerdict.UNCLEAR, UnclearReason.INTERVAL_CONTAINS_ONE
     if abs(row.ratio - 1) <= margin:
-        return Word.UNCLEAR, f"there is a difference, perhaps below the margin of {margin:.0%}"
-    if row.p_holm > CHANCE:
-        return Word.UNCLEAR, "among so many rows chance could have made this"
+        return ComparisonVerdict.UNCLEAR, UnclearReason.WITHIN_MARGIN
+    if row.p_holm > ALPHA:
+        return ComparisonVerdict.UNCLEAR, UnclearReason.NOT_SIGNIFICANT
     better = (row.ratio > 1) == higher_is_better(row.metric)
-    return (Word.FASTER if better else Word.SLOWER), ""
+    return (ComparisonVerdict.FASTER if better else ComparisonVerdict.SLOWER), None

@@ -1,7 +1,7 @@
-"""When a sweep will be finished: from what is left to do and how long the like has taken. Pure.
+"""Estimates when a sweep will be finished, from the remaining runs and past run times. Pure.
 
-Phones work side by side, so the last one to finish decides. Nothing is guessed from nothing: until
-a run has ended there is no answer.
+Phones work in parallel, so the last one to finish decides. Until a run has ended there is no
+estimate.
 """
 
 import math
@@ -9,65 +9,65 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pvariance
 
-TENTH = 1.2816  # nine of ten normal values lie below this many deviations
-DOUBT_MIN = 0.05  # of a mean, however often it was seen
+DEVIATIONS_TO_P90 = 1.2816  # of a normal distribution
+MEAN_ERROR_MIN = 0.05  # relative error of a mean, however many runs it is based on
 
 
 @dataclass(frozen=True)
-class Remaining:
-    """Seconds until the end: likely, and the interval that eight of ten ends fall into."""
+class RemainingTime:
+    """Seconds until the end: the expected time, and its 80 % interval."""
 
     likely_s: float
     early_s: float
     late_s: float
-    phone: str  # who is last
-    seen: int  # from how many ended attempts this is known
-    unseen: int = 0  # runs left of a kind of which none has ended yet
+    phone: str  # expected to finish last
+    finished: int  # ended attempts that the estimate is based on
+    untimed: int = 0  # remaining runs of a kind of which none has ended yet
 
 
-def remaining(
+def estimate_remaining(
     left: Mapping[str, Mapping[str, int]],
-    taken: Mapping[str, Sequence[float]],
-    tries_per_run: float = 1.0,
-) -> Remaining | None:
-    """When all is done: runs left by phone and kind, seconds taken by kind.
+    durations: Mapping[str, Sequence[float]],
+    attempts_per_run: float = 1.0,
+) -> RemainingTime | None:
+    """Estimate the remaining time from the runs left by phone and kind, and past seconds by kind.
 
-    A kind of which none has ended yet takes as long as the others on average, and is counted as
-    unseen. `tries_per_run` is how many attempts a run has needed so far.
+    A kind of which no run has ended yet is assumed to take the mean of all others, and is counted
+    as untimed. `attempts_per_run` is the mean number of attempts that a run has needed so far.
     """
-    everything = [seconds for each in taken.values() for seconds in each]
+    everything = [seconds for each in durations.values() for seconds in each]
     if not everything:
         return None
     ends = [
-        (*_end(kinds, taken, everything, tries_per_run), phone)
+        (*_phone_end(kinds, durations, everything, attempts_per_run), phone)
         for phone, kinds in left.items()
         if any(kinds.values())
     ]
     if not ends:
-        return Remaining(0.0, 0.0, 0.0, "", len(everything))
+        return RemainingTime(0.0, 0.0, 0.0, "", len(everything))
     likely, _, phone = max(ends)
-    late = max(mean + TENTH * spread for mean, spread, _ in ends)
-    early = max(max(0.0, mean - TENTH * spread) for mean, spread, _ in ends)
-    unseen = sum(
-        runs for kinds in left.values() for kind, runs in kinds.items() if not taken.get(kind)
+    late = max(mean + DEVIATIONS_TO_P90 * deviation for mean, deviation, _ in ends)
+    early = max(max(0.0, mean - DEVIATIONS_TO_P90 * deviation) for mean, deviation, _ in ends)
+    untimed = sum(
+        runs for kinds in left.values() for kind, runs in kinds.items() if not durations.get(kind)
     )
     early, late = min(early, likely), max(late, likely)
-    return Remaining(likely, early, late, phone, len(everything), unseen)
+    return RemainingTime(likely, early, late, phone, len(everything), untimed)
 
 
-def _end(
+def _phone_end(
     kinds: Mapping[str, int],
-    taken: Mapping[str, Sequence[float]],
+    durations: Mapping[str, Sequence[float]],
     everything: Sequence[float],
-    tries: float,
+    attempts_per_run: float,
 ) -> tuple[float, float]:
-    """Mean and deviation of the time that one phone needs for all that it has left."""
+    """Mean and standard deviation of the time that one phone needs for its remaining runs."""
     total, variance = 0.0, 0.0
     for kind, runs in kinds.items():
-        seen = taken.get(kind) or everything
-        mean, count = fmean(seen), runs * tries
+        past = durations.get(kind) or everything
+        mean, count = fmean(past), runs * attempts_per_run
         total += count * mean
-        # Chance evens out over many runs; that the mean itself is off does not.
-        of_mean = max(pvariance(seen) / len(seen), (DOUBT_MIN * mean) ** 2)
-        variance += count * pvariance(seen) + count**2 * of_mean
+        # Random variation averages out over many runs; an error of the mean does not.
+        mean_variance = max(pvariance(past) / len(past), (MEAN_ERROR_MIN * mean) ** 2)
+        variance += count * pvariance(past) + count**2 * mean_variance
     return total, math.sqrt(variance)

@@ -1,25 +1,37 @@
-"""Three plain sentences after a sweep: who is fastest cold, who after ten minutes, whom to take.
+"""Summarises a sweep in plain sentences: the fastest phone cold, after ten minutes, and a cohort.
 
-A sentence never claims more than its numbers hold: simulated ones say so first, a lead that may be
-chance is called a lead and not a victory, and what is missing is named.
+A sentence never claims more than its numbers support: simulated ones are called so first, a lead
+that may be chance is called a lead and not a win, and missing data is named.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from orchestrator.analysis.claim import RUNS_FOR_A_CLAIM, origin, told_apart
-from orchestrator.analysis.pace import Pace, Paces, paces_of
-from orchestrator.analysis.provenance import weakest
-from orchestrator.analysis.slowdown import slowdown_of
-from orchestrator.analysis.trio import Trio, choose_trio
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import Protocol
-from workloads.measure import Model, Provenance, Source
+from orchestrator.analysis.fleet_means import FleetMean, FleetMeans, fleet_means, heat_slowdown
+from orchestrator.analysis.measurements import MeasuredRun, weakest_provenance
+from orchestrator.analysis.rank_statement import (
+    RUNS_FOR_A_CLAIM,
+    are_distinguishable,
+    provenance_prefix,
+)
+from workloads.protocol.condition import Protocol
+from workloads.protocol.metrics import Provenance, SimulationModel, Source
 from workloads.units import format_ms
 
 COLD_METRIC = "step_ms"
 SUSTAINED_METRIC = "last_minute_step_ms"
 ENERGY_METRIC = "energy_per_sample_mj"
+COHORT_SIZE = 3
+EQUAL_WITHIN = 0.02
+
+
+class UnprovenReason(StrEnum):
+    """Why the lead of the first phone is not proven."""
+
+    MODEL_ERROR_UNKNOWN = "model_error_unknown"
+    TOO_FEW_RUNS = "too_few_runs"
+    NOT_SIGNIFICANT = "not_significant"
 
 
 @dataclass(frozen=True)
@@ -30,155 +42,210 @@ class Finding:
     sentence: str
     provenance: Provenance | None = None
     answer: str = ""  # the same in a word or two
+    unproven: UnprovenReason | None = None
 
     @property
     def simulated(self) -> bool:
-        """Whether the answer rests on numbers that no phone has produced."""
+        """Whether the answer is based on simulated numbers."""
         return self.provenance is not None and self.provenance.source is Source.SIMULATED
 
 
-def findings(runs: Sequence[MeasuredRun], mix: bool = False) -> tuple[Finding, Finding, Finding]:
-    """Answer the three questions that a sweep is asked first."""
-    cold = paces_of(runs, Protocol.COLD, COLD_METRIC, mix)
-    sustained = paces_of(runs, Protocol.ENDURANCE, SUSTAINED_METRIC, mix)
-    energy = paces_of(runs, Protocol.ENDURANCE, "energy_per_step_mj", mix)
+@dataclass(frozen=True)
+class TopThree:
+    """Three phones, the fastest first, and the phones that came next."""
+
+    chosen: tuple[FleetMean, ...]
+    next_fastest: FleetMean | None
+    runner_up: FleetMean | None  # as fast, but needs more energy
+
+
+def fleet_findings(
+    runs: Sequence[MeasuredRun], mix: bool = False
+) -> tuple[Finding, Finding, Finding]:
+    """Answer the three main questions about a sweep."""
+    cold = fleet_means(runs, Protocol.COLD, COLD_METRIC, mix)
+    sustained = fleet_means(runs, Protocol.ENDURANCE, SUSTAINED_METRIC, mix)
+    energy = fleet_means(runs, Protocol.ENDURANCE, "energy_per_step_mj", mix)
     return (
-        _finding("Who is fastest cold?", cold, _lead(cold, "cold"), _first(cold)),
+        _finding("Which phone is fastest when cold?", cold, _lead(cold, "when cold"), _first(cold)),
         _finding(
-            "Who is fastest after ten minutes?",
+            "Which phone is fastest after ten minutes?",
             sustained,
-            _lead(sustained, "after ten minutes of heat") + _difference(cold, sustained),
+            _lead(sustained, "after ten minutes of heat") + _change_by_heat(cold, sustained),
             _first(sustained),
         ),
-        _federated(sustained, energy),
+        _cohort_finding(sustained, energy),
     )
 
 
-def frugal(runs: Sequence[MeasuredRun], mix: bool = False) -> Finding:
-    """Say what a sample costs in energy: over ten minutes where there are such runs, else cold."""
-    question = "Who needs the least energy?"
-    over = "over ten minutes"
-    paces = paces_of(runs, Protocol.ENDURANCE, ENERGY_METRIC, mix)
-    if not paces.ranked:
-        cold = paces_of(runs, Protocol.COLD, ENERGY_METRIC, mix)
-        paces, over = (cold, "cold") if cold.ranked else (paces, over)
-    if not paces.ranked:
-        return Finding(question, f"Nobody can be named: {paces.trouble}.")
-    first, *rest = paces.ranked
-    text = f"{over}, {first.name} needs {format_ms(first.value)} mJ a sample"
+def energy_finding(runs: Sequence[MeasuredRun], mix: bool = False) -> Finding:
+    """Report the energy per sample: over ten minutes where there are such runs, else cold."""
+    question = "Which phone needs the least energy?"
+    when = "over ten minutes"
+    means = fleet_means(runs, Protocol.ENDURANCE, ENERGY_METRIC, mix)
+    if not means.ranked:
+        cold = fleet_means(runs, Protocol.COLD, ENERGY_METRIC, mix)
+        means, when = (cold, "when cold") if cold.ranked else (means, when)
+    if not means.ranked:
+        return Finding(question, f"No phone can be named: {means.problem}.")
+    first, *rest = means.ranked
+    text = f"{when}, {first.name} needs {format_ms(first.value)} mJ per sample"
     if rest:
         second, most = rest[0], rest[-1]
         text += f", {second.name} {format_ms(second.value)} mJ"
-        if not all(told_apart(first, other) for other in rest):
-            text += f", {_why_unsure(first, rest)}"
+        if _unproven_reason(means) is not None:
+            text += f"; {_unproven_text(means)}"
         if most is not second:
             times = f"{most.value / first.value:.1f} times as much"
             text += f"; {most.name} needs {format_ms(most.value)} mJ, {times}"
-    return _finding(question, paces, text, _first(paces))
+    return _finding(question, means, text, _first(means))
 
 
-def _first(paces: Paces) -> str:
-    """The first phone's name, and whether that is more than a lead."""
-    if not paces.ranked:
+def _first(means: FleetMeans) -> str:
+    """Name the first phone, and mark a lead that is not proven."""
+    if not means.ranked:
         return ""
-    first, *rest = paces.ranked
-    sure = bool(rest) and all(told_apart(first, other) for other in rest)
-    return first.name if sure or not rest else f"{first.name}, unproved"
+    first = means.ranked[0].name
+    return f"{first} (not proven)" if _unproven_reason(means) else first
 
 
-def _finding(question: str, paces: Paces, text: str, answer: str) -> Finding:
-    if not paces.ranked:
-        return Finding(question, f"Nobody can be named: {paces.trouble}.")
-    provenance = weakest(pace.provenance for pace in paces.ranked)
-    prefix = origin(provenance)
-    sentence = prefix[:1].upper() + prefix[1:] + (text if prefix else text[0].upper() + text[1:])
-    return Finding(question, f"{sentence}{_scope(paces)}.", provenance, answer)
+def _finding(question: str, means: FleetMeans, text: str, answer: str) -> Finding:
+    if not means.ranked:
+        return Finding(question, f"No phone can be named: {means.problem}.")
+    provenance = weakest_provenance(mean.provenance for mean in means.ranked)
+    sentence = f"{provenance_prefix(provenance)}{text}{_scope(means)}."
+    sentence = sentence[0].upper() + sentence[1:]
+    return Finding(question, sentence, provenance, answer, _unproven_reason(means))
 
 
-def _lead(paces: Paces, when: str) -> str:
-    """Name the first phone, and say how sure that is."""
-    if not paces.ranked:
+def _lead(means: FleetMeans, when: str) -> str:
+    """Name the first phone, and say whether its lead is proven."""
+    if not means.ranked:
         return ""
-    first, *rest = paces.ranked
+    first, *rest = means.ranked
     if not rest:
-        return f"{when}, {first.name} needs {_ms(first)} a step and is the only phone to be judged"
+        return f"{when}, {first.name} needs {_ms(first)} per step; no other phone can be compared"
     second = rest[0]
-    if all(told_apart(first, other) for other in rest):
-        ahead = f"{second.value / first.value:.2f} times ahead of {second.name} with {_ms(second)}"
-        return f"{when}, {first.name} is fastest with {_ms(first)} a step, {ahead}"
-    lead = f"{when}, {first.name} leads with {_ms(first)} a step before {second.name} with "
-    return f"{lead}{_ms(second)}, {_why_unsure(first, rest)}"
+    if _unproven_reason(means) is None:
+        ahead = f"{second.value / first.value:.2f} times as fast as {second.name} ({_ms(second)})"
+        return f"{when}, {first.name} is fastest with {_ms(first)} per step, {ahead}"
+    lead = f"{when}, {first.name} leads with {_ms(first)} per step, ahead of {second.name} with "
+    return f"{lead}{_ms(second)}; {_unproven_text(means)}"
 
 
-def _why_unsure(first: Pace, rest: Sequence[Pace]) -> str:
-    everyone = [first, *rest]
-    if any(pace.provenance.model is Model.EXTRAPOLATED for pace in everyone):
-        return "which is no proof, because a model of unknown error made the numbers"
-    fewest = min(pace.interval.n for pace in everyone)
-    if fewest < RUNS_FOR_A_CLAIM:
-        runs = "one run" if fewest == 1 else f"{fewest} runs"
-        return f"which is no proof with {runs} a cell"
-    close = sum(not told_apart(first, other) for other in rest)
-    phones = "one phone" if close == 1 else f"{close} phones"
-    return f"but {phones} cannot be told apart from it"
+def _unproven_reason(means: FleetMeans) -> UnprovenReason | None:
+    """Why the first phone is not proven to lead; None when it is, or when it is the only one."""
+    first, *rest = means.ranked
+    if all(are_distinguishable(first, other) for other in rest):
+        return None
+    if any(mean.provenance.model is SimulationModel.EXTRAPOLATED for mean in means.ranked):
+        return UnprovenReason.MODEL_ERROR_UNKNOWN
+    if min(mean.interval.n for mean in means.ranked) < RUNS_FOR_A_CLAIM:
+        return UnprovenReason.TOO_FEW_RUNS
+    return UnprovenReason.NOT_SIGNIFICANT
 
 
-def _difference(cold: Paces, sustained: Paces) -> str:
-    """Say what became of the phone that was first when cold."""
+def _unproven_text(means: FleetMeans) -> str:
+    first, *rest = means.ranked
+    match _unproven_reason(means):
+        case UnprovenReason.MODEL_ERROR_UNKNOWN:
+            return "this is not proven, because the numbers come from a model of unknown error"
+        case UnprovenReason.TOO_FEW_RUNS:
+            fewest = min(mean.interval.n for mean in means.ranked)
+            runs = "one run" if fewest == 1 else f"{fewest} runs"
+            return f"this is not proven with {runs} per cell"
+        case _:
+            close = sum(not are_distinguishable(first, other) for other in rest)
+            phones = "one phone" if close == 1 else f"{close} phones"
+            return f"the difference to {phones} is not significant"
+
+
+def _change_by_heat(cold: FleetMeans, sustained: FleetMeans) -> str:
+    """Say how the phone that was first when cold ranks after ten minutes."""
     if not sustained.ranked:
         return ""
     if not cold.ranked:
-        return f"; how that differs from cold is open: {cold.trouble}"
+        return f"; the cold ranking is unknown: {cold.problem}"
     winner = cold.ranked[0]
-    places = [pace.phone for pace in sustained.ranked]
-    if winner.phone not in places:
-        return f"; {winner.name}, first when cold, has no valid run of ten minutes"
-    place = places.index(winner.phone)
-    after = sustained.ranked[place]
-    heat = slowdown_of(winner, after)
+    phones = [mean.phone for mean in sustained.ranked]
+    if winner.phone not in phones:
+        return f"; {winner.name}, first when cold, has no valid ten-minute run"
+    rank = phones.index(winner.phone) + 1
+    after = sustained.ranked[rank - 1]
+    heat = heat_slowdown(winner, after)
     slowdown = f"{heat.ratio:.2f} times its cold time" if heat else ""
-    if place == 0:
-        return f"; it was first when cold as well{slowdown and f' and is now at {slowdown}'}"
-    fallen = f"; {winner.name}, first when cold, is now number {place + 1} with {_ms(after)}"
+    if rank == 1:
+        return f"; it was also first when cold{slowdown and f' and now takes {slowdown}'}"
+    fallen = f"; {winner.name}, first when cold, is now number {rank} with {_ms(after)}"
     return fallen + (slowdown and f", {slowdown}")
 
 
-def _federated(sustained: Paces, energy: Paces) -> Finding:
+def _cohort_finding(sustained: FleetMeans, energy: FleetMeans) -> Finding:
     question = "Which three phones for a federated round?"
     if not sustained.ranked:
-        return Finding(question, f"No three phones can be named: {sustained.trouble}.")
-    trio = choose_trio(sustained.ranked, energy.ranked)
-    if trio is None:
-        have = len(sustained.ranked)
-        count = "only one phone has" if have == 1 else f"only {have} phones have"
-        return Finding(question, f"No three phones can be named: {count} a valid ten-minute run.")
-    names = ", ".join(pace.name for pace in trio.chosen)
-    return _finding(question, sustained, _advice(trio), names)
+        return Finding(question, f"Three phones cannot be named: {sustained.problem}.")
+    cohort = choose_top_three(sustained.ranked, energy.ranked)
+    if cohort is None:
+        phones = len(sustained.ranked)
+        count = "only one phone has" if phones == 1 else f"only {phones} phones have"
+        return Finding(question, f"Three phones cannot be named: {count} a valid ten-minute run.")
+    names = ", ".join(mean.name for mean in cohort.chosen)
+    return _finding(question, sustained, _cohort_text(cohort), names)
 
 
-def _advice(trio: Trio) -> str:
-    first, second, third = trio.chosen
+def _cohort_text(cohort: TopThree) -> str:
+    first, second, third = cohort.chosen
     names = f"{first.name}, {second.name} and {third.name}"
     times = f"{_ms(first)}, {_ms(second)} and {_ms(third)}"
-    text = f"take {names}: after ten minutes they need {times} a step, and a round lasts as long "
-    text += f"as its slowest phone, {_ms(third)} a step"
-    if trio.spared is not None:
-        text += f"; {trio.spared.name} would be as quick, but needs more energy a step"
-    elif trio.next is not None:
-        text += f"; with {trio.next.name} it would be {_ms(trio.next)}"
+    text = f"take {names}: after ten minutes they need {times} per step, and a round lasts as long "
+    text += f"as its slowest phone, {_ms(third)} per step"
+    if cohort.runner_up is not None:
+        text += f"; {cohort.runner_up.name} would be as fast, but needs more energy per step"
+    elif cohort.next_fastest is not None:
+        text += f"; with {cohort.next_fastest.name} it would be {_ms(cohort.next_fastest)}"
     return text
 
 
-def _scope(paces: Paces) -> str:
-    if paces.cells_all == 1:
+def _scope(means: FleetMeans) -> str:
+    if means.cells_all == 1:
         return ""
-    if paces.cells_used == paces.cells_all:
-        return f" (geometric mean of {paces.cells_used} cells)"
-    if paces.cells_used == 1:
-        return f" (in the only one of {paces.cells_all} cells that every phone has)"
-    what = f"{paces.cells_used} of {paces.cells_all} cells"
-    return f" (geometric mean of the {what} that every phone has)"
+    if means.cells_used == means.cells_all:
+        return f" (geometric mean of {means.cells_used} cells)"
+    if means.cells_used == 1:
+        return f" (in the one of {means.cells_all} cells that every phone has)"
+    cells = f"{means.cells_used} of {means.cells_all} cells"
+    return f" (geometric mean of the {cells} that every phone has)"
 
 
-def _ms(pace: Pace) -> str:
-    return f"{format_ms(pace.value)} ms"
+def _ms(mean: FleetMean) -> str:
+    return f"{format_ms(mean.value)} ms"
+
+
+def choose_top_three(
+    sustained: Sequence[FleetMean], energy: Sequence[FleetMean]
+) -> TopThree | None:
+    """Choose three phones for a federated round; None when there are fewer than three.
+
+    A synchronous round ends when its slowest phone does, so the sustained time of the slowest is
+    minimised. Phones within two percent count as equally fast; among those, the ones that need the
+    least energy are taken. The means are sorted, the fastest first.
+    """
+    if len(sustained) < COHORT_SIZE:
+        return None
+    limit = sustained[COHORT_SIZE - 1].value * (1 + EQUAL_WITHIN)
+    fast_enough = [mean for mean in sustained if mean.value <= limit]
+    chosen = fast_enough[:COHORT_SIZE]
+    runner_up = None
+    energy_of = {mean.phone: mean for mean in energy}
+    if len(fast_enough) > COHORT_SIZE and all(_same_source(m, energy_of) for m in fast_enough):
+        frugal = sorted(fast_enough, key=lambda mean: (energy_of[mean.phone].value, mean.value))
+        chosen = sorted(frugal[:COHORT_SIZE], key=lambda mean: mean.value)
+        runner_up = frugal[COHORT_SIZE]
+    others = [mean for mean in sustained if mean not in chosen]
+    return TopThree(tuple(chosen), others[0] if others else None, runner_up)
+
+
+def _same_source(mean: FleetMean, energy_of: dict[str, FleetMean]) -> bool:
+    """Whether the phone's energy is known and has the same source as its time."""
+    energy = energy_of.get(mean.phone)
+    return energy is not None and energy.provenance.source is mean.provenance.source

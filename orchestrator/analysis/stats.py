@@ -1,7 +1,7 @@
-"""The few statistics behind every comparison.
+"""Basic statistics behind every comparison: medians, their intervals, and corrections.
 
-The unit is the run, never the sample: steps inside one run share its heat and its luck, so a
-thousand of them say no more about the next run than one does.
+The statistical unit is the run, never the sample: steps inside one run share its temperature and
+its disturbances, so a thousand of them say no more about the next run than one does.
 """
 
 import math
@@ -16,7 +16,7 @@ RUNS_FOR_AN_INTERVAL = 3
 
 
 class IntervalKind(StrEnum):
-    """What the two ends of an interval are."""
+    """How the two ends of an interval were obtained."""
 
     RANGE = "range"
     BOOTSTRAP = "bootstrap"
@@ -24,14 +24,14 @@ class IntervalKind(StrEnum):
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the median may lie; with fewer than three runs only where the runs lay."""
+    """The interval of a median; with fewer than three runs, the range of those runs."""
 
     low: float
     high: float
     n: int
     kind: IntervalKind
 
-    def widened(self, error_rel: float) -> "Interval":
+    def widen(self, error_rel: float) -> "Interval":
         """Add a model's relative error on both sides."""
         low = self.low - error_rel * abs(self.low)
         high = self.high + error_rel * abs(self.high)
@@ -43,13 +43,13 @@ class Interval:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value. Of the few runs of a cell, sorting them is the quickest way."""
+    """Return the median. For the few runs of a cell, sorting them is the fastest way."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """Where the median over runs lies in 95 of 100 cases, by resampling the runs."""
+    """Return the 95 % interval of the median over runs, by bootstrap over the runs."""
     from orchestrator.analysis.bootstrap import half_width_of_median
 
     n = len(values)
@@ -59,18 +59,25 @@ def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
     return Interval(middle - half, middle + half, n, IntervalKind.BOOTSTRAP)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Make p-values bear that there are many of them (Holm's step-down correction)."""
+def holm_correction(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for multiple comparisons (Holm's step-down procedure)."""
     corrected = [1.0] * len(p_values)
-    least = 0.0
+    lower_bound = 0.0
     for rank, index in enumerate(np.argsort(p_values, kind="stable")):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = least
+        lower_bound = max(lower_bound, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = lower_bound
     return corrected
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean for ratios and for times of unlike cases: no case outweighs another by its size."""
+    """Average ratios, or times of different cases, so that no case outweighs another by size."""
     if not values or min(values) <= 0:
         raise ValueError("a geometric mean needs values, all above zero")
     return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
+    """Measure how well two rankings agree: 1 is the same order, -1 the opposite order."""
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(one, other).statistic)

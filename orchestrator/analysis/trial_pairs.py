@@ -1,26 +1,30 @@
-"""Trials of two sides, put together: same everything but what the sides name.
+"""Pairs the trials of two sides: equal in everything except what the sides name.
 
-Nothing is left out without being counted, and figures of unlike making are refused unless the
-mixture is meant.
+Trials that find no partner are counted, and values of different kinds are refused unless mixing was
+requested.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.refusals import Mixture, NothingMatches
-from orchestrator.analysis.selector import Selector, label_without, pair_key, why_none
-from orchestrator.nouns import Making, TrialFigures
-from workloads.fault import Refused
-from workloads.text import natural, safe_text
+from orchestrator.analysis.measurements import (
+    Exclusion,
+    NothingMatches,
+    TrialSeries,
+    refuse_mixed_sources,
+)
+from orchestrator.analysis.side_filter import SideFilter, label_without, pair_key, why_no_match
+from workloads.protocol.faults import InvalidRequest
+from workloads.text import natural_sort_key, safe_text
 
 
 @dataclass(frozen=True)
 class TrialPair:
-    """One trial of either side."""
+    """One trial of each side."""
 
-    base: TrialFigures
-    candidate: TrialFigures
+    base: TrialSeries
+    candidate: TrialSeries
     case: str
     condition: str
     phone: str
@@ -32,79 +36,67 @@ class TrialPair:
 
 
 @dataclass(frozen=True)
-class Paired:
-    """The pairs of two sides, and what found no partner or does not count."""
+class PairedTrials:
+    """The pairs of two sides, and the number of runs and trials left out by reason."""
 
     pairs: tuple[TrialPair, ...]
-    left_out: tuple[tuple[str, int], ...]
+    left_out: tuple[tuple[Exclusion, int], ...]
 
 
-def pair_up(
-    base: Sequence[TrialFigures],
-    candidate: Sequence[TrialFigures],
-    sides: tuple[Selector, Selector],
+def pair_trials(
+    base: Sequence[TrialSeries],
+    candidate: Sequence[TrialSeries],
+    sides: tuple[SideFilter, SideFilter],
     mix: bool = False,
-) -> Paired:
+) -> PairedTrials:
     """Pair the trials of two sides by what they share."""
-    free = frozenset(sides[0].wanted) | frozenset(sides[1].wanted)
-    mine = _by_key(base, sides[0], free)
-    theirs = _by_key(candidate, sides[1], free)
-    left_out: Counter[str] = Counter()
-    for trial in (*mine.values(), *theirs.values()):
+    free = frozenset(sides[0].patterns) | frozenset(sides[1].patterns)
+    base_trials = _by_key(base, sides[0], free)
+    candidate_trials = _by_key(candidate, sides[1], free)
+    left_out: Counter[Exclusion] = Counter()
+    for trial in (*base_trials.values(), *candidate_trials.values()):
         left_out.update(trial.left_out)
-    alone = len(mine.keys() ^ theirs.keys())
-    if alone:
-        left_out["trials that only one side has"] += alone
+    unpaired = len(base_trials.keys() ^ candidate_trials.keys())
+    if unpaired:
+        left_out[Exclusion.ONE_SIDE_ONLY] += unpaired
     pairs = []
-    for key in mine.keys() & theirs.keys():
-        one, other = mine[key], theirs[key]
+    for key in base_trials.keys() & candidate_trials.keys():
+        one, other = base_trials[key], candidate_trials[key]
         if one.values and other.values:
             pairs.append(_pair(one, other, free))
         else:
-            left_out["pairs of which a side has no valid run"] += 1
-    pairs.sort(key=lambda pair: (natural(pair.case), pair.condition, pair.phone))
+            left_out[Exclusion.NO_VALID_RUN] += 1
+    pairs.sort(key=lambda pair: (natural_sort_key(pair.case), pair.condition, pair.phone))
     if not mix:
-        refuse_mixture(trial for pair in pairs for trial in (pair.base, pair.candidate))
-    return Paired(tuple(pairs), tuple(left_out.most_common()))
+        paired = [trial for pair in pairs for trial in (pair.base, pair.candidate)]
+        refuse_mixed_sources(kind for trial in paired for kind in trial.kinds)
+    return PairedTrials(tuple(pairs), tuple(left_out.most_common()))
 
 
 def _by_key(
-    trials: Sequence[TrialFigures], side: Selector, free: frozenset[str]
-) -> dict[str, TrialFigures]:
-    chosen: dict[str, TrialFigures] = {}
+    trials: Sequence[TrialSeries], side: SideFilter, free: frozenset[str]
+) -> dict[str, TrialSeries]:
+    matches: dict[str, TrialSeries] = {}
     for trial in trials:
         if not side.matches(trial):
             continue
         key = pair_key(trial, free)
-        if key in chosen:
-            two = f"{_whole(chosen[key])} and {_whole(trial)}"
-            raise Refused(
-                f"'{safe_text(side.text)}' leaves several trials for one place ({two}); "
-                "write more of it, so that one is left"
+        if key in matches:
+            both = f"{_full_label(matches[key])} and {_full_label(trial)}"
+            raise InvalidRequest(
+                f"'{safe_text(side.text)}' is ambiguous: it matches {both}; add another KEY=VALUE"
             )
-        chosen[key] = trial
-    if not chosen:
-        raise NothingMatches(why_none(side, trials))
-    return chosen
+        matches[key] = trial
+    if not matches:
+        raise NothingMatches(why_no_match(side, trials))
+    return matches
 
 
-def _whole(trial: TrialFigures) -> str:
+def _full_label(trial: TrialSeries) -> str:
     return safe_text(f"{trial.case.label}, {trial.condition.label} on {trial.phone}")
 
 
-def _pair(one: TrialFigures, other: TrialFigures, free: frozenset[str]) -> TrialPair:
+def _pair(one: TrialSeries, other: TrialSeries, free: frozenset[str]) -> TrialPair:
     case, condition = label_without(one, free)
     phones = dict.fromkeys(safe_text(f"{each.model} ({each.phone})", 80) for each in (one, other))
-    return TrialPair(one, other, case, condition, " against ".join(phones))
-
-
-def refuse_mixture(trials: Iterable[TrialFigures]) -> None:
-    """Refuse figures of unlike making, by name."""
-    makings: set[Making] = {making for trial in trials for making in trial.makings}
-    for at, what in enumerate(("sources", "control levels", "energy grades")):
-        found = sorted({making[at] for making in makings})
-        if len(found) > 1:
-            raise Mixture(
-                f"the {what} differ ({', '.join(word or 'none' for word in found)}); compare them "
-                "apart with phone=..., or say --mix if the mixture is meant"
-            )
+    return TrialPair(one, other, case, condition, " vs ".join(phones))

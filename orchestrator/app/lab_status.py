@@ -6,17 +6,27 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from orchestrator.analysis.remaining import Remaining, remaining
-from orchestrator.dispatch.broker import Broker
-from orchestrator.nouns import Cell, KnownPhone, Lease, SweepSummary
-from orchestrator.store import queries
+from orchestrator.analysis.eta import RemainingTime, estimate_remaining
+from orchestrator.decisions.states import ReportStatus
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.store import sweep_queries
 from orchestrator.store.database import Database
-from orchestrator.store.watching import LeaseBook, Matrix, PhoneBook, runs_left, taken_since
-from workloads.messages import Presence
+from orchestrator.store.live_views import (
+    CellProgress,
+    CellProgressCache,
+    LeaseCache,
+    PhoneCache,
+    runs_left,
+)
+from orchestrator.store.phone_queries import KnownPhone, Lease
+from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.store.timings import newest_timings
+from workloads.protocol.messages import HostHeartbeat
 
 SHARE_MAX = 0.02  # of the time that a question may take
 SWEEPS_LOOKED_AT = 8
-TAKEN_KEPT = 200
+TAKEN_MAX, TAKEN_KEPT = 500, 200
+COUNTED = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
 
 Answer = TypeVar("Answer")
 
@@ -30,11 +40,11 @@ class LabView:
     phones: tuple[KnownPhone, ...]
     sweeps: tuple[SweepSummary, ...]
     others: int = 0  # sweeps that have runs left, beside the first
-    cells: tuple[Cell, ...] = ()
-    rest: Remaining | None = None
+    cells: tuple[CellProgress, ...] = ()
+    rest: RemainingTime | None = None
 
 
-class Paced(Generic[Answer]):
+class RateLimited(Generic[Answer]):
     """A question that is asked again only when its answer has cost little of the time since."""
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
@@ -51,23 +61,23 @@ class Paced(Generic[Answer]):
         return self._answer
 
 
-class Lookout:
+class LabPoller:
     """Looks at a lab again and again, without asking twice for what has not changed."""
 
-    def __init__(self, db: Database, broker: Broker, sweep: str | None = None) -> None:
+    def __init__(self, db: Database, broker: CentralBroker, sweep: str | None = None) -> None:
         self._db = db
         self._broker = broker
-        self._phones = PhoneBook(db)
-        self._leases = LeaseBook(db)
-        self._sweeps = Paced(lambda: _followed(db, sweep))
+        self._phones = PhoneCache(db)
+        self._leases = LeaseCache(db)
+        self._sweeps = RateLimited(lambda: _followed(db, sweep))
         self._shown = ("", False)
-        self._course = Paced(lambda: _Course(db, "").read())
+        self._course = RateLimited(lambda: _SweepProgress(db, "").read())
 
-    def look(self) -> LabView:
+    def poll(self) -> LabView:
         """How all of it is now."""
         presences = self._broker.presences()
-        phones = join(self._phones.read(), presences, self._leases.read())
-        hosts = {presence.host: presence.at for presence in presences}
+        phones = join_heartbeats(self._phones.read(), presences, self._leases.read())
+        hosts = {presence.host: presence.sent_at for presence in presences}
         sweeps, others = self._sweeps()
         view = LabView(datetime.now(UTC), hosts, phones, sweeps, others)
         if not sweeps:
@@ -75,10 +85,10 @@ class Lookout:
         shown = (sweeps[0].id, sweeps[0].finished)
         if shown != self._shown:  # what is over waits for nobody: the last look is a fresh one
             self._shown = shown
-            self._course = Paced(_Course(self._db, sweeps[0].id).read)
+            self._course = RateLimited(_SweepProgress(self._db, sweeps[0].id).read)
         cells, rest, waiting = self._course()
         told = tuple(
-            replace(phone, waiting=waiting[phone.serial]) if phone.serial in waiting else phone
+            replace(phone, queued=waiting[phone.serial]) if phone.serial in waiting else phone
             for phone in phones
         )
         return replace(view, phones=told, cells=cells, rest=rest)
@@ -87,29 +97,30 @@ class Lookout:
 def _followed(db: Database, sweep: str | None) -> tuple[tuple[SweepSummary, ...], int]:
     """The sweep to show: the one that was asked for, else the newest with runs left."""
     if sweep is not None:
-        return tuple(queries.sweep_summaries(db, sweep)), 0
-    newest = queries.sweep_summaries(db, limit=SWEEPS_LOOKED_AT)
+        return tuple(sweep_queries.sweep_summaries(db, sweep)), 0
+    newest = sweep_queries.sweep_summaries(db, limit=SWEEPS_LOOKED_AT)
     going = [item for item in newest if not item.finished]
     return tuple((going or newest)[:1]), max(0, len(going) - 1)
 
 
-class _Course:
+class _SweepProgress:
     """How a sweep goes: its cells, when it will be finished, and which phones it waits for."""
 
     def __init__(self, db: Database, sweep: str) -> None:
         self._db = db
         self._sweep = sweep
-        self._matrix = Matrix(db, sweep)
+        self._matrix = CellProgressCache(db, sweep)
         self._last = 0
         self._taken: dict[str, list[float]] = {}
 
-    def read(self) -> tuple[tuple[Cell, ...], Remaining | None, dict[str, int]]:
+    def read(self) -> tuple[tuple[CellProgress, ...], RemainingTime | None, dict[str, int]]:
         """Look again."""
-        for item in taken_since(self._db, self._sweep, self._last):
+        new = newest_timings(self._db, TAKEN_MAX, COUNTED, self._sweep, self._last)
+        for item in reversed(new):
             self._last = item.report
-            self._taken[item.condition] = [
-                *self._taken.get(item.condition, [])[1 - TAKEN_KEPT :],
-                item.seconds,
+            self._taken[item.condition_digest] = [
+                *self._taken.get(item.condition_digest, [])[1 - TAKEN_KEPT :],
+                item.duration_s,
             ]
         cells = self._matrix.read()
         void = sum(cell.void for cell in cells)
@@ -118,45 +129,34 @@ class _Course:
         ended = done - sum(sum(kinds.values()) for kinds in left.values())
         tries = 1.0 + void / ended if ended else 1.0
         waiting = {phone: sum(kinds.values()) for phone, kinds in left.items()}
-        return cells, remaining(left, self._taken, tries), waiting
+        return cells, estimate_remaining(left, self._taken, tries), waiting
 
 
-def look(db: Database, broker: Broker, sweep: str | None = None) -> LabView:
+def read_lab_status(db: Database, broker: CentralBroker, sweep: str | None = None) -> LabView:
     """Look at the lab once, or at one sweep in it."""
-    return Lookout(db, broker, sweep).look()
+    return LabPoller(db, broker, sweep).poll()
 
 
-def join(
-    known: Sequence[KnownPhone], presences: Sequence[Presence], leases: Mapping[str, Lease]
+def join_heartbeats(
+    known: Sequence[KnownPhone], heartbeats: Sequence[HostHeartbeat], leases: Mapping[str, Lease]
 ) -> tuple[KnownPhone, ...]:
-    """Put each phone's latest heartbeat beside what the store knows of it."""
-    seen = {phone.serial: (presence, phone) for presence in presences for phone in presence.phones}
-    joined = []
-    for phone in known:
-        if phone.serial not in seen:
-            joined.append(phone)
-            continue
-        presence, beat = seen[phone.serial]
-        lease = leases.get(phone.serial)
-        joined.append(
-            replace(
-                phone,
-                host=presence.host,
-                state=beat.state,
-                why=beat.why,
-                stage=beat.stage,
-                progress=beat.progress,
-                temp_c=beat.temp_c,
-                battery_pct=beat.battery_pct,
-                ready_s=beat.ready_s,
-                seen_at=presence.at,
-                run=lease.label if lease else "",
-                lease=lease,
-                left_s=beat.left_s,
-                steps=beat.steps,
-                locked_khz=beat.locked_khz,
-                clocks_khz=beat.clocks_khz,
-                power_w=beat.power_w,
-            )
+    """Add its latest heartbeat and its lease to each phone that a host reports."""
+    reported = {
+        status.serial: (heartbeat, status)
+        for heartbeat in heartbeats
+        for status in heartbeat.phones
+    }
+
+    def join(phone: KnownPhone) -> KnownPhone:
+        if phone.serial not in reported:
+            return phone
+        heartbeat, status = reported[phone.serial]
+        return replace(
+            phone,
+            host=heartbeat.host,
+            status=status,
+            last_seen_at=heartbeat.sent_at,
+            lease=leases.get(phone.serial),
         )
-    return tuple(joined)
+
+    return tuple(join(phone) for phone in known)

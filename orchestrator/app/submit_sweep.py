@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.exits import NoPhoneMatches
-from orchestrator.plan.cases import Fetch, fetch_nothing
-from orchestrator.plan.expand import Expansion
-from orchestrator.plan.order import order
-from orchestrator.plan.policy import Policy
-from orchestrator.plan.sweep import Sweep, read_sweep
-from orchestrator.planning import spread
-from orchestrator.store import backlog, queries
+from orchestrator.app.app_errors import NoPhoneMatches
+from orchestrator.app.plan_sweep import spread_trials
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.planning.expand import Expansion
+from orchestrator.planning.randomize import order_runs
+from orchestrator.store import phone_queries, submission
 from orchestrator.store.database import Database
-from workloads.fault import BrokerDown
-from workloads.messages import Event
+from orchestrator.sweepfile.policy import Policy
+from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
+from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
+from workloads.protocol.faults import BrokerDown
+from workloads.protocol.messages import Event, EventKind
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,27 @@ class Submission:
 
     sweep: Sweep
     expansion: Expansion
-    stored: backlog.Submitted
+    stored: submission.SubmissionCounts
 
 
-def submit(text: str, db: Database, broker: Broker, fetch: Fetch = fetch_nothing) -> Submission:
+def submit_sweep(
+    text: str, db: Database, broker: CentralBroker, fetch: FetchFile = fetch_no_file
+) -> Submission:
     """Read, expand, order and store a sweep, then wake the scheduler."""
     sweep = read_sweep(text, fetch)
     broker.check()
-    expansion = spread(sweep, queries.known_phones(db), db)
+    expansion = spread_trials(sweep, phone_queries.known_phones(db), db)
     _refuse_too_few(sweep, expansion)
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
     row |= _wishes(sweep.policy)
-    stored = backlog.submit(db, row, expansion.trials, order(sweep, expansion.trials))
+    stored = submission.submit(db, row, expansion.trials, order_runs(sweep, expansion.trials))
     at = datetime.now(UTC)
     text = f"{sweep.name}: {stored.new_runs} runs"
     # What is stored is submitted; a scheduler that does not hear of it looks by itself.
     with suppress(BrokerDown):
-        broker.tell(Event(at=at, kind="submitted", text=text, sweep=sweep.id))
+        broker.publish_event(
+            Event(occurred_at=at, kind=EventKind.SUBMITTED, text=text, sweep=sweep.id)
+        )
     return Submission(sweep, expansion, stored)
 
 

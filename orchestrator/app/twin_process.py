@@ -1,11 +1,10 @@
-"""The twin of a simulated phone, asked through the command line: rooms do not import each other."""
+"""Run times predicted by a virtual phone's model, in a subprocess: agent code is never imported."""
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from orchestrator.lab.children import service_command
 
 WAIT_S = 60.0
 
@@ -13,14 +12,16 @@ WAIT_S = 60.0
 Pair = tuple[float, float]
 
 
-def ask_twins(runs_of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, list[Pair | None]]:
+def estimate_with_twin(
+    runs_of: Mapping[str, Sequence[dict[str, Any]]],
+) -> dict[str, list[Pair | None]]:
     """Seconds of measuring and cooling of runs by model; None for what a twin cannot tell."""
     question = [{"model": model, "runs": list(runs)} for model, runs in runs_of.items()]
     if not question:
         return {}
     try:
         made = subprocess.run(
-            service_command("virtual", "foresee"),
+            [sys.executable, "-m", "orchestrator", "virtual", "estimate-durations"],
             input=json.dumps(question),
             capture_output=True,
             text=True,

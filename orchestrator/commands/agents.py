@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import (
+    current_user,
     dry_run_option,
     json_option,
     lab_option,
@@ -15,7 +16,6 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
     read_lab,
-    somebody,
 )
 
 
@@ -29,12 +29,13 @@ def agent() -> None:
 @json_option
 def list_agents(lab_folder: Path, as_json: bool) -> None:
     """List the hosts of the lab: what they have, and how they are."""
-    from orchestrator.store.queries import hosts_closed, known_phones
+    from orchestrator.store.leases import drained_hosts
+    from orchestrator.store.phone_queries import known_phones
 
     lab = read_lab(lab_folder)
     db = open_store(lab)
     beats = {beat.host: beat for beat in open_broker(lab).presences()}
-    drained = hosts_closed(db)
+    drained = drained_hosts(db)
     known = {phone.host for phone in known_phones(db)}
     now = datetime.now(UTC)
     rows: list[tuple[object, ...]] = []
@@ -43,7 +44,7 @@ def list_agents(lab_folder: Path, as_json: bool) -> None:
         phones = beat.phones if beat else ()
         busy = sum(phone.state == "busy" for phone in phones)
         here = sum(phone.state != "away" for phone in phones)
-        skew = f"{(beat.at - now).total_seconds():+.1f} s" if beat else ""
+        skew = f"{(beat.sent_at - now).total_seconds():+.1f} s" if beat else ""
         state = "away" if beat is None else "drained" if host in drained else "up"
         rows.append((host, state, here, busy, skew, drained.get(host, "")))
     if as_json:
@@ -60,11 +61,14 @@ def list_agents(lab_folder: Path, as_json: bool) -> None:
 @lab_option
 def drain(host: str, why: str, dry_run: bool, lab_folder: Path) -> None:
     """Give a HOST no more runs; those it makes now are finished."""
-    from orchestrator.store import control
+    from orchestrator.store import operator_change, phone_actions
 
     lab = read_lab(lab_folder)
     db, broker = open_store(lab), open_broker(lab)
-    print_change(broker, control.drain(db, host, control.By(somebody(), dry_run), why))
+    print_change(
+        broker,
+        phone_actions.drain(db, host, operator_change.Actor(current_user(), dry_run), why),
+    )
 
 
 @agent.command()
@@ -73,8 +77,10 @@ def drain(host: str, why: str, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def undrain(host: str, dry_run: bool, lab_folder: Path) -> None:
     """Give a HOST runs again."""
-    from orchestrator.store import control
+    from orchestrator.store import operator_change, phone_actions
 
     lab = read_lab(lab_folder)
     db, broker = open_store(lab), open_broker(lab)
-    print_change(broker, control.undrain(db, host, control.By(somebody(), dry_run)))
+    print_change(
+        broker, phone_actions.undrain(db, host, operator_change.Actor(current_user(), dry_run))
+    )

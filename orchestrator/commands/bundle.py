@@ -12,10 +12,10 @@ from workloads.text import safe_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from orchestrator.export.bundle import Contents
+    from orchestrator.export.bundle_file import BundleContents
     from orchestrator.export.table import Table
-    from orchestrator.nouns import SweepSummary
     from orchestrator.store.database import Database
+    from orchestrator.store.sweep_queries import SweepSummary
 
 README = """# {name}
 
@@ -33,14 +33,15 @@ Read it into a lab with `farm import FILE`; exporting it from there gives these 
 SIMULATED = "**Figures of this sweep are simulated: they are not measurements of any phone.**\n"
 
 
-def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Contents":
+def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "BundleContents":
     """What a sweep's bundle holds."""
-    from orchestrator.export.bundle import Contents, json_line
-    from orchestrator.export.writers import csv_pieces
-    from orchestrator.store.bundles import PARTS, has_simulated, rows_of, schema, seed_of
-    from orchestrator.store.queries import sweep_source
+    from orchestrator.export.bundle_file import BundleContents, json_line
+    from orchestrator.export.table_writers import csv_pieces
+    from orchestrator.store.bundle_rows import PARTS, export_rows
+    from orchestrator.store.database import SCHEMA
+    from orchestrator.store.sweep_queries import has_simulated_metrics, sweep_seed, sweep_source
 
-    simulated = has_simulated(db, sweep.id)
+    simulated = has_simulated_metrics(db, sweep.id)
     readme = README.format(
         name=safe_text(sweep.name),
         id=sweep.id,
@@ -49,14 +50,14 @@ def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Con
     )
 
     def rows(part: str) -> "Callable[[], Iterator[bytes]]":
-        return lambda: map(json_line, rows_of(db, sweep.id, part))
+        return lambda: map(json_line, export_rows(db, sweep.id, part))
 
     about = {
         "sweep": sweep.id,
         "name": safe_text(sweep.name),
-        "seed": seed_of(db, sweep.id),
+        "seed": sweep_seed(db, sweep.id),
         "farm": version("farmhand"),
-        "schema": schema(),
+        "schema": SCHEMA,
         "simulated": simulated,
     }
     files: dict[str, Callable[[], Iterable[bytes]]] = {
@@ -65,7 +66,7 @@ def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Con
         "figures.csv": lambda: csv_pieces(figures),
         **{f"rows/{part}.jsonl": rows(part) for part in PARTS},
     }
-    return Contents(about, files)
+    return BundleContents(about, files)
 
 
 @click.command("import")
@@ -73,24 +74,25 @@ def contents_of(db: "Database", sweep: "SweepSummary", figures: "Table") -> "Con
 @lab_option
 def import_(file: Path, lab_folder: Path) -> None:
     """Read a BUNDLE into the lab's store, once all its digests are right."""
-    from orchestrator.export.bundle import BadBundle, open_bundle
-    from orchestrator.store.bundles import PARTS, schema, store_rows, sweep_known
-    from orchestrator.store.database import Database
-    from workloads.fault import BadFile
+    from orchestrator.export.bundle_file import BadBundle, open_bundle
+    from orchestrator.store.bundle_rows import PARTS, import_rows
+    from orchestrator.store.database import SCHEMA, Database
+    from orchestrator.store.sweep_queries import sweep_exists
+    from workloads.protocol.faults import BadFile
 
     db = Database(read_lab(lab_folder).store_url)
     try:
         with file.open("rb") as stream:
             bundle = open_bundle(stream)
             sweep, needs = str(bundle.manifest.get("sweep")), bundle.manifest.get("schema")
-            if needs != schema():
-                raise BadBundle(f"it is of schema {needs}, this farm has {schema()}")
+            if needs != SCHEMA:
+                raise BadBundle(f"it has schema {needs}, this version has {SCHEMA}")
             db.migrate()
-            if sweep_known(db, sweep):
+            if sweep_exists(db, sweep):
                 click.echo(f"{safe_text(sweep)} is here already; nothing was changed")
                 return
             parts = ((part, bundle.rows(f"rows/{part}.jsonl")) for part in PARTS)
-            counts = store_rows(db, parts)
+            counts = import_rows(db, parts)
     except OSError as error:
         raise BadFile(f"{file} cannot be read: {error.strerror}") from error
     except (BadBundle, KeyError, ValueError, TypeError) as error:

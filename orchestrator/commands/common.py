@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workloads.fault import BrokerDown, StoreDown
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown, StoreDown
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.broker import Broker
-    from orchestrator.store.control import Change
+    from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.store.database import Database
+    from orchestrator.store.operator_change import OperatorChange
 
 DEFAULT_LAB = Path("lab")
 lab_option = click.option(
@@ -42,7 +42,7 @@ def open_store(lab: Lab) -> "Database":
     """Open the store, or say in one sentence why not."""
     from orchestrator.store.database import Database
 
-    if lab.embedded_store and not lab.store_file.exists():
+    if lab.has_embedded_store and not lab.store_file.exists():
         up = f"start it with 'farm up --lab {lab.root}', or name another with --lab or FARM_LAB"
         raise StoreDown(f"the lab in {lab.root} has no store yet; {up}")
     database = Database(lab.store_url)
@@ -50,15 +50,15 @@ def open_store(lab: Lab) -> "Database":
     return database
 
 
-def open_broker(lab: Lab) -> "Broker":
+def open_broker(lab: Lab) -> "CentralBroker":
     """Open the broker, or say in one sentence why not."""
-    from orchestrator.dispatch.broker import Broker
+    from orchestrator.dispatch.central_broker import CentralBroker
 
-    broker = Broker(lab.broker_url)
+    broker = CentralBroker(lab.broker_url)
     try:
         broker.check()
     except BrokerDown as error:
-        if lab.embedded_broker:
+        if lab.has_embedded_broker:
             up = f"the lab in {lab.root} is not up: its broker does not answer"
             raise BrokerDown(f"{up}; start it with 'farm up --lab {lab.root}'") from error
         raise
@@ -67,7 +67,12 @@ def open_broker(lab: Lab) -> "Broker":
 
 def print_json(content: object) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(content, default=str, ensure_ascii=False, indent=2))
+    click.echo(json.dumps(content, default=_plain, ensure_ascii=False, indent=2))
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if dump is not None else str(value)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -91,7 +96,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     Console().print(table)
 
 
-def somebody() -> str:
+def current_user() -> str:
     """Who is at the keyboard, for the record of changes."""
     import getpass
 
@@ -101,12 +106,12 @@ def somebody() -> str:
         return f"user {os.getuid()}"
 
 
-def print_change(broker: "Broker", change: "Change") -> None:
+def print_change(broker: "CentralBroker", change: "OperatorChange") -> None:
     """Say what was changed and how to undo it, here and to whoever watches."""
     from workloads.text import safe_text
 
     if change.changed and not change.dry_run:
-        broker.tell(change.event)
+        broker.publish_event(change.event)
     said, *undo = change.lines
     click.echo(safe_text(said, 600))
     for way_back in undo:

@@ -17,21 +17,21 @@ from orchestrator.commands.common import (
     read_lab,
 )
 from orchestrator.commands.completion import complete_sweep
-from orchestrator.exits import TRIPPED
-from workloads.fault import Refused
+from orchestrator.commands.exit_codes import THRESHOLD_EXCEEDED
+from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.pairs import Paired
-    from orchestrator.analysis.versus import Contest, Versus
-    from orchestrator.nouns import TrialFigures
+    from orchestrator.analysis.ab_comparison import Comparison, ComparisonTable
+    from orchestrator.analysis.measurements import TrialSeries
+    from orchestrator.analysis.trial_pairs import PairedTrials
     from orchestrator.store.database import Database
 
 WORDS = ("faster", "slower", "same", "unclear")
-Trip = Callable[["Versus"], bool]
+Trip = Callable[["Comparison"], bool]
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompareOptions:
     """How the sides are to be compared."""
 
     metric: str
@@ -69,12 +69,12 @@ def compare(sides: tuple[str, ...], lab_folder: Path, as_json: bool, **asked: An
     A side is SWEEP, SWEEP:KEY=VALUE,... or KEY=VALUE,... of the sweep that the other side names.
     Keys are phone, workload, cores, freq, protocol, batch_size and so on. The ratio is B over A.
     """
-    from orchestrator.analysis.refusals import NothingToCompare
+    from orchestrator.analysis.measurements import NothingToCompare
 
-    wish = Asked(**asked)
+    wish = CompareOptions(**asked)
     trip = _read_fail_on(wish.fail_on)
     if len(sides) != (1 if wish.itself else 2):
-        raise Refused("compare takes two sides, A and B, or one sweep with --self")
+        raise InvalidRequest("compare takes two sides, A and B, or one sweep with --self")
     found = _contest(open_store(read_lab(lab_folder)), sides, wish)
     if not found.rows:
         why = _left_out(found) or "there are no runs"
@@ -83,41 +83,43 @@ def compare(sides: tuple[str, ...], lab_folder: Path, as_json: bool, **asked: An
         print_json(_document(sides, found))
     else:
         _print(sides, found, wish.itself)
-    return TRIPPED if any(trip(row) for row in found.rows) else 0
+    return THRESHOLD_EXCEEDED if any(trip(row) for row in found.rows) else 0
 
 
-def _contest(db: "Database", sides: tuple[str, ...], wish: Asked) -> "Contest":
-    from orchestrator.analysis.itself import against_itself
-    from orchestrator.analysis.versus import By, contest
+def _contest(db: "Database", sides: tuple[str, ...], wish: CompareOptions) -> "ComparisonTable":
+    from orchestrator.analysis.ab_comparison import GroupBy, compare_sides
+    from orchestrator.analysis.split_half import split_half_check
 
     if wish.itself:
-        return against_itself(_figures(db, sides[0], wish.metric), _share(wish.margin))
+        return split_half_check(_figures(db, sides[0], wish.metric), _share(wish.margin))
     paired = _paired(db, sides[0], sides[1], wish)
-    return contest(paired, By(wish.by), _share(wish.margin))
+    return compare_sides(paired, GroupBy(wish.by), _share(wish.margin))
 
 
-def _paired(db: "Database", base: str, candidate: str, wish: Asked) -> "Paired":
+def _paired(db: "Database", base: str, candidate: str, wish: CompareOptions) -> "PairedTrials":
     """Read both sides; a side without a sweep is of the other's."""
-    from orchestrator.analysis.pairs import pair_up
-    from orchestrator.analysis.selector import read_selector
+    from orchestrator.analysis.side_filter import parse_side
+    from orchestrator.analysis.trial_pairs import pair_trials
 
-    sides = read_selector(base), read_selector(candidate)
+    sides = parse_side(base), parse_side(candidate)
     named = [side.sweep for side in sides if side.sweep]
     if not named:
-        raise Refused("neither side names a sweep; write SWEEP:KEY=VALUE on one of them")
-    if sides[0].sweep == sides[1].sweep and sides[0].wanted == sides[1].wanted:
-        raise Refused("both sides are the same; 'farm compare SWEEP --self' is meant for that")
+        raise InvalidRequest("neither side names a sweep; write SWEEP:KEY=VALUE on one of them")
+    if sides[0].sweep == sides[1].sweep and sides[0].patterns == sides[1].patterns:
+        raise InvalidRequest(
+            "both sides are the same; 'farm compare SWEEP --self' is meant for that"
+        )
     trials = {name: _figures(db, name, wish.metric) for name in dict.fromkeys(named)}
     mine, theirs = (trials[side.sweep or named[0]] for side in sides)
-    return pair_up(mine, theirs, sides, wish.mix)
+    return pair_trials(mine, theirs, sides, wish.mix)
 
 
-def _figures(db: "Database", sweep: str, metric: str) -> "list[TrialFigures]":
-    from orchestrator.analysis.figures import gathered
-    from orchestrator.store.measured import figures
-    from orchestrator.store.queries import find_sweep
+def _figures(db: "Database", sweep: str, metric: str) -> "list[TrialSeries]":
+    from orchestrator.analysis.trial_series import group_by_trial
+    from orchestrator.store.metric_rows import metric_values
+    from orchestrator.store.sweep_queries import find_sweep
 
-    return gathered(figures(db, metric, find_sweep(db, sweep).id))
+    return group_by_trial(metric_values(db, metric, find_sweep(db, sweep).id))
 
 
 def _share(text: str) -> float:
@@ -126,7 +128,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        raise Refused(f"'{text}' is no share; write it like 2%")
+        raise InvalidRequest(f"'{text}' is no share; write it like 2%")
     return share
 
 
@@ -136,17 +138,20 @@ def _read_fail_on(text: str) -> Trip:
     for part in filter(None, (part.strip() for part in text.split(","))):
         word, _, least = part.partition(":")
         if word not in WORDS:
-            raise Refused(f"--fail-on knows no '{word}'; it knows {', '.join(WORDS)}")
+            raise InvalidRequest(f"--fail-on knows no '{word}'; it knows {', '.join(WORDS)}")
         wanted[word] = _share(least) if least else 0.0
     return lambda row: row.verdict in wanted and abs(row.ratio - 1) >= wanted[row.verdict]
 
 
-def _print(sides: tuple[str, ...], found: "Contest", itself: bool) -> None:
+def _print(sides: tuple[str, ...], found: "ComparisonTable", itself: bool) -> None:
     """Rows, the whole, and what was left out."""
     headings = ("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS", "VERDICT")
     print_table(headings, [_cells(row) for row in (*found.rows, *found.overall)])
-    reasons = Counter(row.why for row in found.rows if row.verdict == "unclear")
-    said = [f"unclear in {count} of {len(found.rows)}: {why}" for why, count in reasons.items()]
+    reasons = Counter(row.reason for row in found.rows if row.reason is not None)
+    said = [
+        f"unclear in {count} of {len(found.rows)}: {reason.text}"
+        for reason, count in reasons.items()
+    ]
     for row in found.overall:
         name, ratio = row.worst
         said.append(f"{row.label}: geometric mean {row.ratio:.3f}, worst {ratio:.3f} ({name})")
@@ -160,12 +165,12 @@ def _print(sides: tuple[str, ...], found: "Contest", itself: bool) -> None:
         click.echo(f"left out: {_left_out(found)}", err=True)
 
 
-def _left_out(found: "Contest") -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in found.left_out)
+def _left_out(found: "ComparisonTable") -> str:
+    return ", ".join(f"{count} {reason.text}" for reason, count in found.left_out)
 
 
-def _cells(row: "Versus") -> list[str]:
-    from workloads.measure import METRICS
+def _cells(row: "Comparison") -> list[str]:
+    from workloads.protocol.metrics import METRICS
     from workloads.units import format_ms
 
     known = row.low is not None and row.high is not None
@@ -181,10 +186,10 @@ def _cells(row: "Versus") -> list[str]:
     ]
 
 
-def _document(sides: tuple[str, ...], found: "Contest") -> dict[str, object]:
+def _document(sides: tuple[str, ...], found: "ComparisonTable") -> dict[str, object]:
     from dataclasses import asdict
 
-    def row(each: "Versus") -> dict[str, object]:
+    def row(each: "Comparison") -> dict[str, object]:
         return {**asdict(each), "provenance": each.provenance.model_dump(mode="json")}
 
     return {

@@ -47,13 +47,13 @@ def complete_phone(
     ctx: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
     """Phones that hosts tell of right now."""
-    from orchestrator.dispatch.broker import Broker
-    from workloads.fault import FarmError
-    from workloads.lab import Lab
+    from orchestrator.dispatch.central_broker import CentralBroker
+    from workloads.lab_settings import Lab
+    from workloads.protocol.faults import FarmError
 
     try:
         lab = Lab.read(_folder(ctx), dict(os.environ))
-        beats = Broker(lab.broker_url).presences()
+        beats = CentralBroker(lab.broker_url).presences()
     except FarmError:
         return []
     serials = sorted(phone.serial for beat in beats for phone in beat.phones)
@@ -62,18 +62,18 @@ def complete_phone(
 
 def complete_study(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
     """Names of studies."""
-    from orchestrator.study.catalogue import studies
+    from orchestrator.study.study_catalogue import all_studies
 
-    return [CompletionItem(name) for name in studies() if name.startswith(begun)]
+    return [CompletionItem(name) for name in all_studies() if name.startswith(begun)]
 
 
 def _board(ctx: click.Context) -> dict[str, list[dict[str, str]]]:
-    from orchestrator.dispatch.broker import Broker
-    from workloads.fault import FarmError
-    from workloads.lab import Lab
+    from orchestrator.dispatch.central_broker import CentralBroker
+    from workloads.lab_settings import Lab
+    from workloads.protocol.faults import FarmError
 
     try:
-        return Broker(Lab.read(_folder(ctx), dict(os.environ)).broker_url).board() or {}
+        return CentralBroker(Lab.read(_folder(ctx), dict(os.environ)).broker_url).status() or {}
     except FarmError:
         return {}
 

@@ -44,7 +44,7 @@ def show(origin: bool, lab_folder: Path, as_json: bool) -> None:
 @lab_option
 def path(lab_folder: Path) -> None:
     """Say where the settings file is, or would be."""
-    from workloads.lab import SETTINGS_FILE
+    from workloads.lab_settings import SETTINGS_FILE
 
     click.echo(lab_folder.absolute() / SETTINGS_FILE)
 
@@ -53,8 +53,8 @@ def settings(folder: Path) -> list[tuple[str, str, str]]:
     """Every setting: its name, its value, and where that comes from."""
     import os
 
-    from workloads.lab import SETTINGS_FILE
-    from workloads.transport import without_password
+    from workloads.lab_settings import SETTINGS_FILE
+    from workloads.redis_connection import without_password
 
     lab = read_lab(folder)
     file = folder / SETTINGS_FILE

@@ -38,8 +38,8 @@ def demo(folder: Path | None, speed: float) -> int:
 
     The phones are simulated, and every number says so. Nothing is left running.
     """
-    from orchestrator.exits import FAILURES
-    from orchestrator.lab.children import stop_on_signals
+    from orchestrator.commands.exit_codes import FAILURES
+    from orchestrator.supervisor.process import stop_on_signals
 
     stop_on_signals()
     for name in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
@@ -58,14 +58,14 @@ def demo(folder: Path | None, speed: float) -> int:
 
 def _run(folder: Path, speed: float) -> int:
     """Bring the lab up, run the sweep and take the lab down; answer how many runs are missing."""
-    from orchestrator.commands.hands import Hands
+    from orchestrator.app.submit_sweep import submit_sweep
+    from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.commands.watch import read_filter
-    from orchestrator.lab.demo import demo_lab
-    from orchestrator.nouns import RunState
-    from orchestrator.store.queries import sweep_summaries
-    from orchestrator.submission import submit
-    from orchestrator.tui.follow import Wish, follow, is_live
-    from workloads.lab import Lab
+    from orchestrator.decisions.states import RunState
+    from orchestrator.store.sweep_queries import sweep_summaries
+    from orchestrator.supervisor.demo_lab import demo_lab
+    from orchestrator.tui.watch_loop import WatchOptions, is_live, run_watch
+    from workloads.lab_settings import Lab
 
     began = time.monotonic()
 
@@ -76,12 +76,12 @@ def _run(folder: Path, speed: float) -> int:
 
     tell = unsaid.append if is_live() else say
     with demo_lab(Lab.read(folder, {}), speed, say, tell=tell) as up:
-        sent = up.patiently(lambda: submit(EXAMPLE.read_text(), up.db, up.broker))
+        sent = up.patiently(lambda: submit_sweep(EXAMPLE.read_text(), up.db, up.broker))
         sweep = sent.sweep.id
         say(f"submitted {EXAMPLE.name}: {sent.stored.new_runs} runs")
-        wish, hands = Wish(sweep, "demo"), Hands(up.db, up.broker)
+        wish, hands = WatchOptions(sweep, "demo"), ActionHandler(up.db, up.broker)
         up.patiently(
-            lambda: follow(
+            lambda: run_watch(
                 *(up.db, up.broker, wish),
                 lambda view: up.intact() and view.sweeps[0].finished,
                 read_filter,
@@ -92,37 +92,37 @@ def _run(folder: Path, speed: float) -> int:
             say(text)
         say("all runs are in; stopping everything")
         runs = up.patiently(lambda: sweep_summaries(up.db, sweep)[0].runs)
-        return runs.get(RunState.FAILED, 0) + runs.get(RunState.HELD, 0)
+        return runs.get(RunState.FAILED, 0) + runs.get(RunState.BLOCKED, 0)
 
 
 def _show(folder: Path) -> None:
     """The comparison, three sentences, the files, and the way to a real phone."""
-    from orchestrator.analysis.findings import findings
-    from orchestrator.commands.comparison import print_comparison
+    from orchestrator.analysis.findings import fleet_findings
     from orchestrator.commands.export import ranking
+    from orchestrator.commands.fleet_view import print_comparison
     from orchestrator.commands.report import page_of_sweep
-    from orchestrator.export.tables import paper_table, ranking_table
-    from orchestrator.export.writers import csv_pieces, write_latex
-    from orchestrator.store.bundles import seed_of
+    from orchestrator.export.table_schemas import paper_table, ranking_table
+    from orchestrator.export.table_writers import csv_pieces, write_latex
     from orchestrator.store.database import Database
-    from orchestrator.store.queries import find_sweep, measured_runs
-    from workloads.lab import Lab
+    from orchestrator.store.results import measured_runs
+    from orchestrator.store.sweep_queries import find_sweep, sweep_seed
+    from workloads.lab_settings import Lab
 
     db = Database(Lab.read(folder, {}).store_url)
     sweep = find_sweep(db, "demo")
-    runs = measured_runs(db, sweep.id, void=True)
+    runs = measured_runs(db, sweep.id, include_void=True)
     click.echo()
     print_comparison(runs)
     click.echo()
     width = get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    for finding in findings(runs):
+    for finding in fleet_findings(runs):
         click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
     click.echo()
     ranked, paper = ranking(runs), BytesIO()
     write_latex(paper_table(sweep.name, ranked), paper)
     files = {
         "report.html": page_of_sweep(db, sweep).encode(),
-        "comparison.csv": b"".join(csv_pieces(ranking_table(seed_of(db, sweep.id), ranked))),
+        "comparison.csv": b"".join(csv_pieces(ranking_table(sweep_seed(db, sweep.id), ranked))),
         "comparison.tex": paper.getvalue(),
     }
     db.close()

@@ -1,4 +1,4 @@
-"""`farm test` and `farm check`: for whoever changes the farm."""
+"""`farm test`, `farm check` and `farm docs`: tools for developers of the farm."""
 
 import subprocess
 import sys
@@ -7,11 +7,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parents[2]
-_CHECKS = (
-    ("formatting", ["ruff", "format", "--check", "."]),
-    ("lint", ["ruff", "check", "."]),
-    ("types", ["mypy"]),
-)
+C_SUFFIXES = (".c", ".h", ".cl")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -26,12 +22,43 @@ def test(arguments: tuple[str, ...]) -> int:
 
 
 @click.command()
-def check() -> int:
-    """Check formatting, lint and types."""
+@click.option("--fix", is_flag=True, help="Rewrite files where formatting or lint can be fixed.")
+def check(fix: bool) -> int:
+    """Check formatting (Python, C and OpenCL), lint and types.
+
+    \b
+    Examples:
+      farm check
+      farm check --fix
+    """
     failed = []
-    for name, command in _CHECKS:
-        click.echo(f"{name}: {' '.join(command)}", err=True)
-        if subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode:
+    for name, command in _checks(fix):
+        click.echo(f"{name}: {Path(command[0]).name} {' '.join(command[1:4])}", err=True)
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
             failed.append(name)
     click.echo(f"failed: {', '.join(failed)}" if failed else "all clean", err=True)
     return 1 if failed else 0
+
+
+@click.command()
+def docs() -> int:
+    """Regenerate the tables of docs/reference from the code.
+
+    Example: farm docs
+    """
+    command = [sys.executable, "-m", "docs.generate"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def _checks(fix: bool) -> list[tuple[str, list[str]]]:
+    """List each check with its command line; with `fix`, commands rewrite what they can."""
+    ruff, mypy = [sys.executable, "-m", "ruff"], [sys.executable, "-m", "mypy"]
+    clang_format = str(Path(sys.executable).with_name("clang-format"))
+    files = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in C_SUFFIXES)
+    c_files = [str(path.relative_to(ROOT)) for path in files]
+    return [
+        ("formatting", [*ruff, "format", *([] if fix else ["--check"]), "."]),
+        ("C formatting", [clang_format, *(["-i"] if fix else ["--dry-run", "-Werror"]), *c_files]),
+        ("lint", [*ruff, "check", *(["--fix"] if fix else []), "."]),
+        ("types", mypy),
+    ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import json_option, lab_option, print_json, read_lab
-from orchestrator.exits import FAILURES
+from orchestrator.commands.exit_codes import FAILURES
 from workloads.text import safe_text
 
 
@@ -18,7 +18,7 @@ def doctor(lab_folder: Path, as_json: bool) -> int:
 
     Ends with 5 if anything is an error. A broker that takes anybody without a password is one.
     """
-    from orchestrator.commands.checks import ERROR, OK, all_findings
+    from orchestrator.commands.doctor_checks import ERROR, OK, all_findings
 
     found = list(all_findings(read_lab(lab_folder)))
     errors = [finding for finding in found if finding.level == ERROR]

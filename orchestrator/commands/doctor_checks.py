@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from workloads.fault import FarmError
-from workloads.lab import SETTINGS_FILE, Lab
-from workloads.transport import without_password
+from workloads.lab_settings import SETTINGS_FILE, Lab
+from workloads.protocol.faults import FarmError
+from workloads.redis_connection import without_password
 from workloads.units import format_bytes
 
 DISK_ERROR_B, DISK_WARNING_B = 200 * 10**6, 2 * 10**9
@@ -26,7 +26,7 @@ USB = Path("/sys/bus/usb/devices")
 ADB_INTERFACE = ("ff", "42", "01")
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How well it is."""
 
     OK = "ok"
@@ -34,62 +34,64 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
+OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What was found about one thing, and what helps if it is not well."""
 
     what: str
-    level: Level
+    level: Severity
     text: str
     fix: str = ""
 
 
-def check_python() -> Iterator[Finding]:
+def check_python() -> Iterator[CheckFinding]:
     """Whether this Python is new enough."""
     version = ".".join(map(str, sys.version_info[:3]))
     new = sys.version_info >= (3, 11)
-    yield Finding("python", OK if new else ERROR, version, "" if new else "install Python 3.11")
+    yield CheckFinding(
+        "python", OK if new else ERROR, version, "" if new else "install Python 3.11"
+    )
 
 
-def check_disk(lab: Lab) -> Iterator[Finding]:
+def check_disk(lab: Lab) -> Iterator[CheckFinding]:
     """Whether there is room for reports."""
     folder = next(each for each in (lab.root, *lab.root.parents) if each.exists())
     free = shutil.disk_usage(folder).free
     level = ERROR if free < DISK_ERROR_B else WARNING if free < DISK_WARNING_B else OK
     fix = "" if level == OK else f"make room where {folder} lies"
-    yield Finding("disk", level, f"{format_bytes(free)} free at {folder}", fix)
+    yield CheckFinding("disk", level, f"{format_bytes(free)} free at {folder}", fix)
 
 
-def check_secrets(lab: Lab) -> Iterator[Finding]:
+def check_secrets(lab: Lab) -> Iterator[CheckFinding]:
     """Whether others may read a password."""
     file = lab.root / SETTINGS_FILE
     urls = (lab.settings.broker.url, lab.settings.store.url)
     if not file.exists() or not any(urlsplit(url).password for url in urls if url):
         return
     if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        yield Finding(
+        yield CheckFinding(
             "secrets", ERROR, f"others can read the password in {file}", f"chmod 600 {file}"
         )
     else:
-        yield Finding("secrets", OK, f"only you can read {file}")
+        yield CheckFinding("secrets", OK, f"only you can read {file}")
 
 
-def check_adb(lab: Lab) -> Iterator[Finding]:
+def check_adb(lab: Lab) -> Iterator[CheckFinding]:
     """Whether adb is here, and whether its server listens to others."""
     program = shutil.which("adb") or _bundled_adb()
     if program is None:
-        yield Finding("adb", ERROR, "there is no adb", "install adb (Debian: apt install adb)")
+        yield CheckFinding("adb", ERROR, "there is no adb", "install adb (Debian: apt install adb)")
     else:
         asked = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
         first = (asked.stdout.splitlines() or ["it says nothing"])[0]
-        yield Finding("adb", OK if asked.returncode == 0 else ERROR, f"{first} ({program})")
+        yield CheckFinding("adb", OK if asked.returncode == 0 else ERROR, f"{first} ({program})")
     port = lab.settings.agent.adb_port
     if port in _listening_to_others():
         text = f"the adb server listens to everybody on port {port}: they own your phones"
-        yield Finding("adb server", ERROR, text, "restart it without -a: adb kill-server")
+        yield CheckFinding("adb server", ERROR, text, "restart it without -a: adb kill-server")
 
 
 def _bundled_adb() -> str | None:
@@ -101,19 +103,19 @@ def _bundled_adb() -> str | None:
     return None
 
 
-def check_udev() -> Iterator[Finding]:
+def check_udev() -> Iterator[CheckFinding]:
     """Whether this user may open the phones that are on USB."""
     phones = sorted({interface.parent for interface in _adb_interfaces()})
     if not phones:
-        yield Finding("usb", OK, "no phone with USB debugging on is plugged in")
+        yield CheckFinding("usb", OK, "no phone with USB debugging on is plugged in")
     for phone in phones:
         node = _usb_node(phone)
         name = _word(phone / "product") or phone.name
         if node is not None and os.access(node, os.R_OK | os.W_OK):
-            yield Finding("usb", OK, f"{name} may be opened")
+            yield CheckFinding("usb", OK, f"{name} may be opened")
         else:
             fix = "install udev rules (Debian: apt install android-sdk-platform-tools-common)"
-            yield Finding("usb", ERROR, f"{name} is there, and {node} may not be opened", fix)
+            yield CheckFinding("usb", ERROR, f"{name} is there, and {node} may not be opened", fix)
 
 
 def _adb_interfaces() -> Iterator[Path]:
@@ -135,26 +137,26 @@ def _word(file: Path) -> str:
         return ""
 
 
-def check_broker(lab: Lab) -> Iterator[Finding]:
+def check_broker(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the broker answers, and to whom."""
-    from orchestrator.dispatch.broker import Broker
+    from orchestrator.dispatch.central_broker import CentralBroker
 
     url, shown = lab.broker_url, without_password(lab.broker_url)
-    broker = Broker(url)
+    broker = CentralBroker(url)
     try:
         broker.check()
-        open_ = broker.is_open()
+        open_ = broker.allows_anonymous_access()
     except FarmError as error:
-        fix = f"start the lab: farm up --lab {lab.root}" if lab.embedded_broker else "start it"
-        yield Finding("broker", ERROR, str(error), fix)
+        fix = f"start the lab: farm up --lab {lab.root}" if lab.has_embedded_broker else "start it"
+        yield CheckFinding("broker", ERROR, str(error), fix)
         return
     finally:
         broker.close()
-    yield Finding("broker", OK, f"answers at {shown}")
+    yield CheckFinding("broker", OK, f"answers at {shown}")
     yield from judge_broker(url, open_, _listening_to_others())
 
 
-def judge_broker(url: str, open_: bool, listening: Collection[int]) -> Iterator[Finding]:
+def judge_broker(url: str, open_: bool, listening: Collection[int]) -> Iterator[CheckFinding]:
     """What is wrong with how a broker can be reached: by whom, and who can listen in."""
     if url.startswith("unix:"):
         return
@@ -162,10 +164,12 @@ def judge_broker(url: str, open_: bool, listening: Collection[int]) -> Iterator[
     elsewhere = not _is_loopback(where.hostname or "")
     if open_ and (elsewhere or (where.port or 6379) in listening):
         text = f"{shown} takes anybody without a password: they can run jobs on your phones"
-        yield Finding("broker", ERROR, text, "set a password or ACL users, or bind it to loopback")
+        yield CheckFinding(
+            "broker", ERROR, text, "set a password or ACL users, or bind it to loopback"
+        )
     elif url.startswith("redis:") and elsewhere:
         text = f"{shown} is not encrypted: its password crosses the network as it is"
-        yield Finding("broker", WARNING, text, "use rediss://")
+        yield CheckFinding("broker", WARNING, text, "use rediss://")
 
 
 def _is_loopback(name: str) -> bool:
@@ -192,7 +196,7 @@ def _listening_to_others() -> set[int]:
     return ports
 
 
-def check_store(lab: Lab) -> Iterator[Finding]:
+def check_store(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the store answers and has the right tables."""
     from orchestrator.store.database import Database
 
@@ -201,40 +205,40 @@ def check_store(lab: Lab) -> Iterator[Finding]:
         database.check()
         database.close()
     except FarmError as error:
-        yield Finding("store", ERROR, str(error), f"start the lab: farm up --lab {lab.root}")
+        yield CheckFinding("store", ERROR, str(error), f"start the lab: farm up --lab {lab.root}")
         return
-    yield Finding("store", OK, f"answers at {without_password(lab.store_url)}")
+    yield CheckFinding("store", OK, f"answers at {without_password(lab.store_url)}")
 
 
-def check_services(lab: Lab) -> Iterator[Finding]:
+def check_services(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the scheduler is awake, and whether every host's clock is right."""
-    from orchestrator.dispatch.broker import Broker
+    from orchestrator.dispatch.central_broker import CentralBroker
 
-    broker = Broker(lab.broker_url)
+    broker = CentralBroker(lab.broker_url)
     try:
-        board, beats = broker.board(), broker.presences()
+        board, beats = broker.status(), broker.presences()
     except FarmError:
         return  # the broker's own finding says it
     finally:
         broker.close()
     if board is None:
-        yield Finding("scheduler", ERROR, "it is silent", f"farm up --lab {lab.root}")
+        yield CheckFinding("scheduler", ERROR, "it is silent", f"farm up --lab {lab.root}")
     else:
-        yield Finding("scheduler", OK, "awake")
+        yield CheckFinding("scheduler", OK, "awake")
     now = datetime.now(UTC)
     if not beats:
-        yield Finding("hosts", WARNING, "no agent is up", "farm agent run")
+        yield CheckFinding("hosts", WARNING, "no agent is up", "farm agent run")
     for beat in beats:
-        off_s = (beat.at - now).total_seconds()
-        far = abs(off_s) > lab.settings.scheduler.lease_s / 2
+        off_s = (beat.sent_at - now).total_seconds()
+        far = abs(off_s) > lab.settings.scheduler.lease_timeout_s / 2
         level = ERROR if far else WARNING if abs(off_s) > SKEW_WARNING_S else OK
         here = sum(phone.state != "away" for phone in beat.phones)
         text = f"{here} phones, clock {off_s:+.1f} s"
         fix = "" if level == OK else "let it keep the time with NTP; jobs expire by its clock"
-        yield Finding(f"host {beat.host}", level, text, fix)
+        yield CheckFinding(f"host {beat.host}", level, text, fix)
 
 
-def all_findings(lab: Lab) -> Iterator[Finding]:
+def all_findings(lab: Lab) -> Iterator[CheckFinding]:
     """Everything, in the order in which one would look."""
     yield from check_python()
     yield from check_disk(lab)

@@ -1,12 +1,20 @@
 """Exit codes: what a script can rely on. One table, for the code and for whoever asks."""
 
-from orchestrator.analysis.refusals import Mixture, NothingMatches, NothingToCompare
-from orchestrator.plan.problem import BadSweep
-from workloads.fault import BadFile, BrokerDown, FarmError, FarmTrouble, Refused, StoreDown
-from workloads.lab import BadSettings
+from orchestrator.analysis.measurements import IncompatibleSources, NothingMatches, NothingToCompare
+from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
+from orchestrator.sweepfile.sweep_errors import BadSweep
+from workloads.lab_settings import BadSettings
+from workloads.protocol.faults import (
+    BadFile,
+    BrokerDown,
+    FarmError,
+    FarmTrouble,
+    InvalidRequest,
+    StoreDown,
+)
 
 FAILURES = 5
-TRIPPED = 9
+THRESHOLD_EXCEEDED = 9
 
 MEANINGS = {
     0: "done as asked",
@@ -23,18 +31,6 @@ MEANINGS = {
 }
 
 
-class NoPhoneMatches(Refused):
-    """No phone matches the sweep."""
-
-
-class NotNow(Refused):
-    """The lab's state does not allow it."""
-
-
-class TimedOut(FarmTrouble):
-    """The time to wait is up."""
-
-
 # the first class that fits decides
 _CODES: tuple[tuple[type[FarmError], int], ...] = (
     (BadSweep, 3),
@@ -42,14 +38,14 @@ _CODES: tuple[tuple[type[FarmError], int], ...] = (
     (BadFile, 3),
     (NoPhoneMatches, 6),
     (NothingMatches, 6),
-    (NotNow, 7),
-    (Mixture, 7),
+    (InvalidState, 7),
+    (IncompatibleSources, 7),
     (NothingToCompare, 7),
     (TimedOut, 8),
     (BrokerDown, 4),
     (StoreDown, 4),
     (FarmTrouble, 4),
-    (Refused, 2),
+    (InvalidRequest, 2),
 )
 
 

@@ -12,20 +12,22 @@ import click
 
 from orchestrator.commands.common import lab_option, open_store, read_lab
 from orchestrator.commands.completion import complete_sweep
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.measurements import MeasuredRun
     from orchestrator.export.table import Table
-    from orchestrator.nouns import MeasuredRun, SweepSummary
     from orchestrator.store.database import Database
+    from orchestrator.store.sweep_queries import SweepSummary
+    from workloads.protocol.telemetry import Telemetry
 
 FORMATS = ("csv", "jsonl", "parquet", "md", "latex", "trace", "bundle")
 TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
 
 
 @dataclass(frozen=True)
-class Wish:
+class ExportOptions:
     """What is to be exported, and how."""
 
     form: str
@@ -57,10 +59,10 @@ class Wish:
 @click.option("--run", "which", default="", metavar="TRIAL.REPEAT", help="The run of a trace.")
 def export(name: str, lab_folder: Path, output: str, form: str, **asked: Any) -> None:
     """Write what is known of a SWEEP to a file (simulated figures say so in its name)."""
-    from orchestrator.store.queries import find_sweep
+    from orchestrator.store.sweep_queries import find_sweep
 
     usual = "ranking" if form in ("md", "latex") else "figures"
-    wish = Wish(form, asked["table"] or usual, asked["everything"], asked["which"])
+    wish = ExportOptions(form, asked["table"] or usual, asked["everything"], asked["which"])
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
     with target(db, sweep, _usual_name(sweep, wish), output) as stream:
@@ -97,12 +99,12 @@ def target(db: "Database", sweep: "SweepSummary", usual: str, output: str) -> It
             finally:
                 Path(made.name).unlink(missing_ok=True)
     except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror}") from error
     click.echo(str(path))
 
 
-def _usual_name(sweep: "SweepSummary", wish: Wish) -> str:
-    from orchestrator.export.writers import EXTENSIONS
+def _usual_name(sweep: "SweepSummary", wish: ExportOptions) -> str:
+    from orchestrator.export.table_writers import EXTENSIONS
 
     end = {"trace": "trace.json", "bundle": "bundle.zip"}.get(wish.form) or (
         f"{'' if wish.table == 'figures' else wish.table + '.'}{EXTENSIONS[wish.form]}"
@@ -112,57 +114,57 @@ def _usual_name(sweep: "SweepSummary", wish: Wish) -> str:
 
 def _path(db: "Database", sweep: "SweepSummary", usual: str, output: str) -> Path:
     """Name a file so that nobody takes a simulation for a measurement."""
-    from orchestrator.store.bundles import has_simulated
+    from orchestrator.store.sweep_queries import has_simulated_metrics
 
     wanted = Path(output or ".")
     if wanted.is_dir():
         wanted = wanted / usual
-    if not has_simulated(db, sweep.id) or ".simulated." in wanted.name:
+    if not has_simulated_metrics(db, sweep.id) or ".simulated." in wanted.name:
         return wanted
     stem, dot, end = wanted.name.partition(".")
     return wanted.with_name(f"{stem}.simulated{dot}{end}")
 
 
-def _write(db: "Database", sweep: "SweepSummary", wish: Wish, stream: BinaryIO) -> None:
-    from orchestrator.exits import NotNow
-    from orchestrator.export.writers import WRITERS
+def _write(db: "Database", sweep: "SweepSummary", wish: ExportOptions, stream: BinaryIO) -> None:
+    from orchestrator.app.app_errors import InvalidState
+    from orchestrator.export.table_writers import WRITERS
 
     if wish.form == "bundle":
         _write_bundle(db, sweep, stream)
     elif wish.form == "trace":
         _write_trace(db, sweep, wish, stream)
     elif not WRITERS[wish.form](_table(db, sweep, wish), stream):
-        raise NotNow(f"{sweep.id} has no {wish.table} yet; 'farm sweep show {sweep.id}' says why")
+        raise InvalidState(
+            f"{sweep.id} has no {wish.table} yet; 'farm sweep show {sweep.id}' says why"
+        )
 
 
-def _table(db: "Database", sweep: "SweepSummary", wish: Wish) -> "Table":
-    from orchestrator.export import tables
-    from orchestrator.store.bundles import seed_of
-    from orchestrator.store.queries import run_outcomes
-    from workloads.timeline import join, telemetry_of
+def _table(db: "Database", sweep: "SweepSummary", wish: ExportOptions) -> "Table":
+    from orchestrator.export import table_schemas
+    from orchestrator.store.results import run_outcomes
+    from orchestrator.store.sweep_queries import sweep_seed
 
-    seed = seed_of(db, sweep.id)
+    seed = sweep_seed(db, sweep.id)
     if wish.table == "outcomes":
-        return tables.outcomes_table(seed, run_outcomes(db, sweep.id))
+        return table_schemas.outcomes_table(seed, run_outcomes(db, sweep.id))
     if wish.table == "samples":
-        return tables.samples_table(seed, _told(db, sweep, wish))
+        return table_schemas.samples_table(seed, _telemetry(db, sweep, wish))
     if wish.table == "readings":
-        return tables.readings_table(seed, _told(db, sweep, wish))
+        return table_schemas.readings_table(seed, _telemetry(db, sweep, wish))
     if wish.table == "ops":
-        traced = ((run, told) for run, told in _told(db, sweep, wish) if told.get("traces"))
-        return tables.ops_table(seed, ((run, join(telemetry_of(told))) for run, told in traced))
+        return table_schemas.ops_table(seed, _telemetry(db, sweep, wish))
     if wish.table == "ranking":
         ranked = ranking(list(_runs(db, sweep, everything=True)))
         if wish.form in ("md", "latex"):
-            return tables.paper_table(sweep.name, ranked)
-        return tables.ranking_table(seed, ranked)
-    return tables.figures_table(seed, _runs(db, sweep, wish.everything))
+            return table_schemas.paper_table(sweep.name, ranked)
+        return table_schemas.ranking_table(seed, ranked)
+    return table_schemas.figures_table(seed, _runs(db, sweep, wish.everything))
 
 
 def ranking(runs: "list[MeasuredRun]") -> "list[Any]":
     """The fleet in what each protocol asks for, and in energy."""
-    from orchestrator.analysis.compare import compare_fleet
-    from workloads.condition import HEADLINES
+    from orchestrator.analysis.fleet_ranking import compare_fleet
+    from workloads.protocol.condition import HEADLINES
 
     found = []
     for protocol, metric in HEADLINES.items():
@@ -172,45 +174,47 @@ def ranking(runs: "list[MeasuredRun]") -> "list[Any]":
 
 
 def _runs(db: "Database", sweep: "SweepSummary", everything: bool) -> "Iterator[MeasuredRun]":
-    from orchestrator.store.queries import each_measured_run
+    from orchestrator.store.results import iterate_measured_runs
 
-    found = each_measured_run(db, sweep.id, void=everything)
+    found = iterate_measured_runs(db, sweep.id, include_void=everything)
     return (run for run in found if everything or run.valid)
 
 
-def _told(
-    db: "Database", sweep: "SweepSummary", wish: Wish
-) -> "Iterator[tuple[MeasuredRun, dict[str, Any]]]":
+def _telemetry(
+    db: "Database", sweep: "SweepSummary", wish: ExportOptions
+) -> "Iterator[tuple[MeasuredRun, Telemetry]]":
     """Runs with their telemetry, one at a time."""
-    from orchestrator.store.queries import telemetry
-    from workloads.timeline import read_blob
+    from orchestrator.store.results import telemetry_blob
+    from workloads.protocol.telemetry import read_telemetry
 
     for run in _runs(db, sweep, wish.everything):
-        blob = telemetry(db, run.telemetry) if run.telemetry else None
+        blob = telemetry_blob(db, run.telemetry) if run.telemetry else None
         if blob is not None:
-            yield run, read_blob(blob)
+            yield run, read_telemetry(blob)
 
 
-def _write_trace(db: "Database", sweep: "SweepSummary", wish: Wish, stream: BinaryIO) -> None:
-    from orchestrator.analysis.refusals import NothingMatches
-    from orchestrator.export.trace import write_trace
+def _write_trace(
+    db: "Database", sweep: "SweepSummary", wish: ExportOptions, stream: BinaryIO
+) -> None:
+    from orchestrator.analysis.measurements import NothingMatches
+    from orchestrator.export.perfetto_trace import write_trace
 
-    for run, told in _told(db, sweep, wish):
+    for run, recorded in _telemetry(db, sweep, wish):
         if f"{run.trial}.{run.repeat}".startswith(wish.which):
             said = f"{run.trial}.{run.repeat}: {run.facts.model}, {run.case.label}"
             click.echo(safe_text(f"the timeline of {said}, {run.condition.label}"), err=True)
-            stream.write(write_trace(run, told))
+            stream.write(write_trace(run, recorded))
             return
     which = f"matches '{wish.which}'" if wish.which else "has telemetry"
     raise NothingMatches(f"no valid run of {sweep.id} {which}; '--everything' looks at all runs")
 
 
 def _write_bundle(db: "Database", sweep: "SweepSummary", stream: BinaryIO) -> None:
+    from orchestrator.app.app_errors import InvalidState
     from orchestrator.commands.bundle import contents_of
-    from orchestrator.exits import NotNow
-    from orchestrator.export.bundle import write_bundle
+    from orchestrator.export.bundle_file import write_bundle
 
     if not sweep.finished:
-        raise NotNow(f"{sweep.id} is not finished; a bundle is made of a sweep that is")
-    figures = _table(db, sweep, Wish("csv", "figures", True, ""))
+        raise InvalidState(f"{sweep.id} is not finished; a bundle is made of a sweep that is")
+    figures = _table(db, sweep, ExportOptions("csv", "figures", True, ""))
     write_bundle(contents_of(db, sweep, figures), stream)

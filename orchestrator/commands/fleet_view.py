@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import click
 
-from orchestrator.nouns import MeasuredRun
+from orchestrator.analysis.measurements import MeasuredRun
 
 
 def print_comparison(runs: Sequence[MeasuredRun]) -> None:
     """Print the fleet table: Rich on a terminal, tab-separated lines when piped."""
     from rich.console import Console
 
-    from orchestrator.tui.fleet import caption, fleet_grid, fleet_tables
+    from orchestrator.tui.fleet_table import caption, fleet_grid, fleet_tables
 
     timed = [run for run in runs if run.metrics]
     if not any(run.valid for run in timed):

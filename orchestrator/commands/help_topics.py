@@ -5,12 +5,12 @@ import inspect
 
 import click
 
-from orchestrator.exits import MEANINGS
+from orchestrator.commands.exit_codes import MEANINGS
 
 # Modules whose opening words are written for whoever uses the farm.
 PAGES = {
-    "sweep-file": "orchestrator.plan.sweep",
-    "selectors": "orchestrator.plan.selector",
+    "sweep-file": "orchestrator.sweepfile.sweep_file",
+    "selectors": "orchestrator.sweepfile.selector",
 }
 TOPICS = ("exit-codes", *PAGES)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.exits import NotNow
+from orchestrator.app.app_errors import InvalidState
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -17,11 +17,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 )
 def init(folder: Path) -> None:
     """Make a lab FOLDER (default: ./lab) with commented settings and example sweeps."""
-    from workloads.lab import SETTINGS_FILE
+    from workloads.lab_settings import SETTINGS_FILE
 
     file = folder / SETTINGS_FILE
     if file.exists():
-        raise NotNow(f"{file} is there already; nothing was changed")
+        raise InvalidState(f"{file} is there already; nothing was changed")
     sweeps = folder / "sweeps"
     sweeps.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(commented()) + "\n", encoding="utf-8")
@@ -37,7 +37,7 @@ def init(folder: Path) -> None:
 
 def commented() -> Iterator[str]:
     """The settings file: every setting with its meaning, commented out at its default."""
-    from workloads.lab import LabSettings
+    from workloads.lab_settings import LabSettings
 
     yield "# Settings of this lab, all optional. FARM_BROKER and FARM_STORE in the environment win."
     for section, values in LabSettings.model_fields.items():

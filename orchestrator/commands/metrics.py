@@ -15,7 +15,7 @@ def metrics(as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from workloads.measure import METRICS, metrics_table
+    from workloads.protocol.metrics import METRICS, metrics_table
 
     if as_json:
         print_json({name: asdict(kind) for name, kind in METRICS.items()})

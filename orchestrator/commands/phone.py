@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
 from orchestrator.commands.common import (
+    current_user,
     dry_run_option,
     json_option,
     lab_option,
@@ -17,20 +19,20 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
     read_lab,
-    somebody,
 )
 from orchestrator.commands.completion import complete_phone
-from orchestrator.exits import FAILURES, NoPhoneMatches, NotNow, TimedOut
-from workloads.fault import Refused
+from orchestrator.commands.exit_codes import FAILURES
+from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.nouns import KnownPhone
-    from orchestrator.store.control import By, Change
     from orchestrator.store.database import Database
-    from workloads.messages import ByHand
+    from orchestrator.store.operator_change import Actor, OperatorChange
+    from orchestrator.store.phone_health import CommandOutcome
+    from orchestrator.store.phone_queries import KnownPhone
+    from workloads.protocol.messages import CommandKind
 
 ANSWER_S = 90.0
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
@@ -47,14 +49,14 @@ def phone() -> None:
 @json_option
 def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
     """List every phone the lab has met, and how it is now."""
-    from orchestrator.lab_view import look
-    from orchestrator.plan.selector import parse_selector
+    from orchestrator.app.lab_status import read_lab_status
+    from orchestrator.sweepfile.selector import parse_selector
 
     wanted = parse_selector(selector) if selector else None
     lab = read_lab(lab_folder)
     phones = [
         item
-        for item in look(open_store(lab), open_broker(lab)).phones
+        for item in read_lab_status(open_store(lab), open_broker(lab)).phones
         if wanted is None or wanted.matches(item.facts, item.tags)
     ]
     if wanted is not None and not phones:
@@ -62,7 +64,7 @@ def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
             f"no phone matches '{safe_text(selector)}'; 'farm phone list' shows all"
         )
     if as_json:
-        print_json([asdict(item) | {"facts": item.facts.model_dump()} for item in phones])
+        print_json([asdict(item) for item in phones])
         return
     headings = ("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "NUMBERS")
     print_table((*headings, "TAGS"), [_row(item) for item in phones])
@@ -74,13 +76,13 @@ def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
 @json_option
 def show(serial: str, lab_folder: Path, as_json: bool) -> None:
     """Show one PHONE: what it is, what the farm holds on it, and what not and why."""
-    from orchestrator.tui.detail import describe
+    from orchestrator.tui.phone_detail import describe_phone
 
     _, found = _find(serial, lab_folder)
     if as_json:
-        print_json(asdict(found) | {"facts": found.facts.model_dump()})
+        print_json(asdict(found))
         return
-    for line in describe(found):
+    for line in describe_phone(found):
         click.echo(safe_text(line, 400))
 
 
@@ -89,7 +91,9 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 @lab_option
 def check(serial: str, lab_folder: Path) -> int:
     """Look a PHONE over now; a suspect one works again if all is well."""
-    return _ask_agent(serial, lab_folder, "check")
+    from workloads.protocol.messages import CommandKind
+
+    return _ask_agent(serial, lab_folder, CommandKind.CHECK)
 
 
 @phone.command()
@@ -97,7 +101,9 @@ def check(serial: str, lab_folder: Path) -> int:
 @lab_option
 def restore(serial: str, lab_folder: Path) -> int:
     """Put back whatever a dead run left changed on a PHONE."""
-    return _ask_agent(serial, lab_folder, "restore")
+    from workloads.protocol.messages import CommandKind
+
+    return _ask_agent(serial, lab_folder, CommandKind.RESTORE)
 
 
 @phone.command()
@@ -107,9 +113,11 @@ def restore(serial: str, lab_folder: Path) -> int:
 @lab_option
 def quarantine(serial: str, why: str, dry_run: bool, lab_folder: Path) -> None:
     """Give a PHONE no more runs; the one it makes now is finished."""
-    from orchestrator.store import control
+    from orchestrator.store import phone_actions
 
-    _decide(serial, lab_folder, dry_run, lambda db, of, by: control.quarantine(db, of, by, why))
+    _decide(
+        serial, lab_folder, dry_run, lambda db, of, by: phone_actions.quarantine(db, of, by, why)
+    )
 
 
 @phone.command()
@@ -118,9 +126,9 @@ def quarantine(serial: str, why: str, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
     """Let a PHONE work again."""
-    from orchestrator.store import control
+    from orchestrator.store import phone_actions
 
-    _decide(serial, lab_folder, dry_run, control.release)
+    _decide(serial, lab_folder, dry_run, phone_actions.release)
 
 
 @phone.command(context_settings={"ignore_unknown_options": True})
@@ -130,12 +138,12 @@ def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> None:
     """Put TAGS on a PHONE; -NAME takes one off. Sweeps choose phones by them."""
-    from orchestrator.store import control
+    from orchestrator.store import phone_actions
 
     off = [name[1:] for name in tags if name.startswith("-")]
     on = [name for name in tags if not name.startswith("-")]
     _check_tags([*on, *off])
-    _decide(serial, lab_folder, dry_run, lambda db, of, by: control.tag(db, of, by, on, off))
+    _decide(serial, lab_folder, dry_run, lambda db, of, by: phone_actions.tag(db, of, by, on, off))
 
 
 @phone.command()
@@ -151,13 +159,13 @@ def reserve(
     """Keep a PHONE for somebody: it gets no runs until then, or until it is given back."""
     import time
 
-    from orchestrator.store import control
+    from orchestrator.store import phone_actions
 
     until = time.time() + hours * 3600 if hours else 0.0
-    whom = person or somebody()
+    whom = person or current_user()
     _decide(
         *(serial, lab_folder, dry_run),
-        lambda db, of, by: control.reserve(db, of, whom, by, until, why),
+        lambda db, of, by: phone_actions.reserve(db, of, whom, by, until, why),
     )
 
 
@@ -167,70 +175,73 @@ def reserve(
 @lab_option
 def unreserve(serial: str, dry_run: bool, lab_folder: Path) -> None:
     """Give a reserved PHONE back to the lab."""
-    from orchestrator.store import control
+    from orchestrator.store import phone_actions
 
-    _decide(serial, lab_folder, dry_run, control.unreserve)
+    _decide(serial, lab_folder, dry_run, phone_actions.unreserve)
 
 
 def _check_tags(tags: "Sequence[str]") -> None:
     import re
 
-    from orchestrator.plan.policy import TAG_PATTERN
+    from orchestrator.sweepfile.policy import TAG_PATTERN
 
     for name in tags:
         if re.fullmatch(TAG_PATTERN, name) is None:
-            raise Refused(f"'{safe_text(name)}' is no tag; use a-z, 0-9, '.', '_' and '-'")
+            raise InvalidRequest(f"'{safe_text(name)}' is no tag; use a-z, 0-9, '.', '_' and '-'")
 
 
 def _find(serial: str, lab_folder: Path) -> "tuple[Database, KnownPhone]":
-    from orchestrator.lab_view import look
+    from orchestrator.app.lab_status import read_lab_status
 
     lab = read_lab(lab_folder)
     db = open_store(lab)
-    return db, find_phone(look(db, open_broker(lab)).phones, serial)
+    return db, find_phone(read_lab_status(db, open_broker(lab)).phones, serial)
 
 
 def _decide(
-    serial: str, lab_folder: Path, dry_run: bool, deed: "Callable[[Database, str, By], Change]"
+    serial: str,
+    lab_folder: Path,
+    dry_run: bool,
+    deed: "Callable[[Database, str, Actor], OperatorChange]",
 ) -> None:
     """Find the phone, carry the decision out, and say what came of it."""
-    from orchestrator.store.control import By
+    from orchestrator.store.operator_change import Actor
 
     db, found = _find(serial, lab_folder)
-    change = deed(db, found.serial, By(somebody(), dry_run))
+    change = deed(db, found.serial, Actor(current_user(), dry_run))
     print_change(open_broker(read_lab(lab_folder)), change)
 
 
-def _ask_agent(serial: str, lab_folder: Path, verb: "ByHand") -> int:
+def _ask_agent(serial: str, lab_folder: Path, kind: "CommandKind") -> int:
     """Have the phone's host do something, and say what it found."""
-    good, text = ask_agent(serial, lab_folder, verb)
-    click.echo(safe_text(text, 600), err=not good)
-    return 0 if good else FAILURES
+    answer = ask_agent(serial, lab_folder, kind)
+    click.echo(safe_text(answer.text, 600), err=not answer.succeeded)
+    return 0 if answer.succeeded else FAILURES
 
 
 def ask_agent(
     serial: str,
     lab_folder: Path,
-    verb: "ByHand",
+    kind: "CommandKind",
     sizes: "tuple[int, ...]" = (),
     patience_s: float = ANSWER_S,
-) -> tuple[bool, str]:
+) -> "CommandOutcome":
     """Send a command to the phone's host and wait for its answer."""
     import secrets
     import time
 
-    from orchestrator.dispatch.queue import Queue
-    from orchestrator.store import health
-    from workloads.messages import Command
+    from orchestrator.dispatch.job_queue import JobQueue
+    from orchestrator.store import phone_health
+    from workloads.protocol.messages import Command
 
     store, found = _find(serial, lab_folder)
-    if found.state not in {"idle", "busy"}:
-        raise NotNow(f"{found.serial} is {found.state}; its host has to see it first")
-    command = Command(verb=verb, phone=found.serial, id=secrets.token_hex(8), sizes=sizes)
-    Queue(read_lab(lab_folder).broker_url).send_command(found.host, command)
+    if found.status.state not in {"idle", "busy"}:
+        raise InvalidState(f"{found.serial} is {found.status.state}; its host has to see it first")
+    command = Command(kind=kind, phone=found.serial, id=secrets.token_hex(8), sizes=sizes)
+    JobQueue(read_lab(lab_folder).broker_url).send_command(found.host, command)
     click.echo(f"asking {found.host} ...", err=True)
     until = time.monotonic() + patience_s
-    while (answer := health.find_checkup(store, command.id)) is None:
+    while (answer := phone_health.find_command_result(store, command.id)) is None:
         if time.monotonic() > until:
             raise TimedOut(f"{found.host} did not answer within {patience_s:.0f} s")
         time.sleep(0.1)
@@ -244,23 +255,29 @@ def find_phone(phones: "Sequence[KnownPhone]", serial: str) -> "KnownPhone":
     if len(exact or begun) == 1:
         return (exact or begun)[0]
     if begun:
-        raise Refused(f"'{serial}' is the beginning of {len(begun)} phones; write more of it")
-    raise Refused(f"there is no phone '{serial}'; 'farm phone list' shows all")
+        raise InvalidRequest(
+            f"'{serial}' is the beginning of {len(begun)} phones; write more of it"
+        )
+    raise InvalidRequest(f"there is no phone '{serial}'; 'farm phone list' shows all")
 
 
 def _row(phone: "KnownPhone") -> tuple[str, ...]:
     facts = phone.facts
     time = facts.provenance.time if facts.provenance else None
-    held = f"{phone.state}, reserved for {phone.reserved_by}" if phone.reserved_by else phone.state
+    held = (
+        f"{phone.status.state}, reserved for {phone.reserved_by}"
+        if phone.reserved_by
+        else phone.status.state
+    )
     return (
         phone.serial,
         facts.model,
         facts.soc,
         phone.host,
-        f"{held} {phone.why}".strip() if phone.health == "good" else phone.health,
-        "" if phone.temp_c is None else f"{phone.temp_c:.1f}",
-        "" if phone.battery_pct is None else f"{phone.battery_pct} %",
+        f"{held} {phone.status.reason}".strip() if phone.health == "good" else phone.health,
+        "" if phone.status.temp_c is None else f"{phone.status.temp_c:.1f}",
+        "" if phone.status.battery_pct is None else f"{phone.status.battery_pct} %",
         facts.control.value,
-        facts.runner_absent or (str(time) if time else "none"),
+        facts.runner_error or (str(time) if time else "none"),
         " ".join(phone.tags),
     )

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import click
 
+from orchestrator.app.plan_sweep import SweepPlan
 from orchestrator.commands.common import print_table
-from orchestrator.plan.estimate import PhoneEstimate, Span
-from orchestrator.plan.sweep import Sweep
-from orchestrator.planning import Outlook
+from orchestrator.planning.estimate import DurationRange, PhoneEstimate
+from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.text import safe_text
 from workloads.units import format_bytes, format_duration
 
 HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "FROM")
 
 
-def in_words(sweep: Sweep) -> str:
+def describe_size(sweep: Sweep) -> str:
     """The size of a sweep: cells and repeats."""
     cells = _counted(len(sweep.cells), "cell")
     if len(sweep.cells) == len(sweep.cases) * len(sweep.conditions):
@@ -33,15 +33,15 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def show(outlook: Outlook, file: Path) -> None:
+def show(outlook: SweepPlan, file: Path) -> None:
     """Print a plan."""
     sweep = outlook.sweep
-    click.echo(f"{file}: ok ({sweep.id}). {in_words(sweep)}.")
+    click.echo(f"{file}: ok ({sweep.id}). {describe_size(sweep)}.")
     for line in _rule_lines(sweep):
         click.echo(line)
     if outlook.known:
         _show_phones(outlook)
-    for doubt in outlook.doubts:
+    for doubt in outlook.warnings:
         click.echo(f"  doubtful: {safe_text(doubt, 300)}")
     if outlook.estimates:
         click.echo(f"Queue it with: farm sweep submit {file}", err=True)
@@ -60,7 +60,7 @@ def _rule_lines(sweep: Sweep) -> list[str]:
     return lines
 
 
-def _show_phones(outlook: Outlook) -> None:
+def _show_phones(outlook: SweepPlan) -> None:
     if outlook.estimates:
         print_table(HEADINGS, [_row(each) for each in outlook.estimates])
         longest = max(outlook.estimates, key=lambda each: each.total.p50_s)
@@ -87,9 +87,9 @@ def _row(each: PhoneEstimate) -> tuple[object, ...]:
     cooling = _middle(each.cooling) if each.cooling else "not known"
     sure = f"{format_duration(each.total.p50_s)} .. {format_duration(each.total.p90_s)}"
     total = sure if each.cooling else f"over {format_duration(each.total.p50_s)}"
-    bases = ", ".join(f"{basis} ({count})" for basis, count in each.bases.items())
+    bases = ", ".join(f"{basis.text} ({count})" for basis, count in each.bases.items())
     return each.phone, each.trials, each.runs, _middle(each.measuring), cooling, total, bases
 
 
-def _middle(span: Span) -> str:
+def _middle(span: DurationRange) -> str:
     return format_duration(span.p50_s)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +10,10 @@ from orchestrator.commands.common import lab_option, open_store, read_lab
 from orchestrator.commands.completion import complete_sweep
 
 if TYPE_CHECKING:
-    from orchestrator.nouns import MeasuredRun, SweepSummary
+    from orchestrator.analysis.measurements import MeasuredRun
     from orchestrator.store.database import Database
+    from orchestrator.store.sweep_queries import SweepSummary
+    from workloads.protocol.telemetry import Telemetry
 
 TOLD_MAX = 200  # runs whose telemetry is drawn: one a phone and cell
 
@@ -26,7 +28,7 @@ TOLD_MAX = 200  # runs whose telemetry is drawn: one a phone and cell
 def report(name: str, lab_folder: Path, output: str, mix: bool) -> None:
     """Write a page that shows what a SWEEP says; it opens offline, anywhere."""
     from orchestrator.commands.export import target
-    from orchestrator.store.queries import find_sweep
+    from orchestrator.store.sweep_queries import find_sweep
 
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
@@ -37,28 +39,28 @@ def report(name: str, lab_folder: Path, output: str, mix: bool) -> None:
 
 def page_of_sweep(db: "Database", sweep: "SweepSummary", mix: bool = False) -> str:
     """The report of a sweep, with the telemetry of the first valid run of every trial."""
+    from orchestrator.app.app_errors import InvalidState
     from orchestrator.commands.export import incomplete
-    from orchestrator.exits import NotNow
     from orchestrator.export.report.page import render_page
 
     runs, told = told_runs(db, [sweep.id])
     if not runs:
-        raise NotNow(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
+        raise InvalidState(f"{sweep.id} has no figures yet; 'farm sweep show {sweep.id}' says why")
     return render_page(sweep.name, runs, told, mix, incomplete(sweep))
 
 
 def told_runs(
     db: "Database", sweeps: "Sequence[str]"
-) -> "tuple[list[MeasuredRun], list[tuple[MeasuredRun, dict[str, Any]]]]":
+) -> "tuple[list[MeasuredRun], list[tuple[MeasuredRun, Telemetry]]]":
     """All runs of some sweeps, and the telemetry of the first valid one of every trial."""
-    from orchestrator.store.queries import measured_runs, telemetry
-    from workloads.timeline import read_blob
+    from orchestrator.store.results import measured_runs, telemetry_blob
+    from workloads.protocol.telemetry import read_telemetry
 
-    runs = [run for sweep in sweeps for run in measured_runs(db, sweep, void=True)]
+    runs = [run for sweep in sweeps for run in measured_runs(db, sweep, include_void=True)]
     first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
     told = []
     for run in list(first.values())[:TOLD_MAX]:
-        blob = telemetry(db, run.telemetry or "")
+        blob = telemetry_blob(db, run.telemetry or "")
         if blob is not None:
-            told.append((run, read_blob(blob)))
+            told.append((run, read_telemetry(blob)))
     return runs, told

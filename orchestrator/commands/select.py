@@ -23,8 +23,8 @@ from orchestrator.commands.select_export import export_fleet, verify
 from orchestrator.commands.select_simulate import simulate
 
 if TYPE_CHECKING:
-    from orchestrator.selection.advice import Advice, Expected, State
-    from orchestrator.selection.client import Census
+    from orchestrator.selection.client_types import ClientTable
+    from orchestrator.selection.recommend import ClientState, Recommendation, RoundEstimate
 
 
 class _Select(click.Group):
@@ -95,19 +95,19 @@ def choose(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     as_json: bool,
 ) -> None:
     """Choose phones for one round, with a reason each."""
-    from orchestrator.selection.advice import Work, advise
-    from orchestrator.selection.situation import Want
+    from orchestrator.selection.recommend import LocalWork, recommend_clients
+    from orchestrator.selection.round_state import RoundRequest
 
     census = census_of(name, lab_folder, workload, batch, mix)
-    work = Work(samples, after_s, _now(lab_folder) if as_now else None)
-    advice = advise(census, policy, Want(count, deadline, link_s), work, seed)
+    work = LocalWork(samples, after_s, _now(lab_folder) if as_now else None)
+    advice = recommend_clients(census, policy, RoundRequest(count, deadline, link_s), work, seed)
     if as_json:
         print_json(_advice_json(census, advice))
         return
     print_table(
         ["phone", "model", "with", "round s", "why"],
         [
-            [c.client.phone, c.client.model, c.client.setting, f"{c.seconds:.3g}", c.why]
+            [c.client.phone, c.client.model, c.client.setting, f"{c.seconds:.3g}", c.reason]
             for c in advice.chosen
         ],
     )
@@ -115,12 +115,12 @@ def choose(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
         click.echo(line, err=True)
 
 
-def _now(lab_folder: Path) -> "dict[str, State]":
+def _now(lab_folder: Path) -> "dict[str, ClientState]":
     """How the phones of a running lab are, by their hosts' heartbeats."""
-    from orchestrator.selection.advice import State
+    from orchestrator.selection.recommend import ClientState
 
     return {
-        phone.serial: State(
+        phone.serial: ClientState(
             phone.temp_c,
             None if phone.battery_pct is None else phone.battery_pct / 100,
             phone.state == "away",
@@ -130,7 +130,7 @@ def _now(lab_folder: Path) -> "dict[str, State]":
     }
 
 
-def _sentences(census: "Census", advice: "Advice", count: int) -> list[str]:
+def _sentences(census: "ClientTable", advice: "Recommendation", count: int) -> list[str]:
     """What a person should know beside the table."""
     said = []
     if len(advice.chosen) < count:
@@ -142,11 +142,10 @@ def _sentences(census: "Census", advice: "Advice", count: int) -> list[str]:
         )
     if advice.energy_j is not None:
         said.append(f"It is expected to cost {_interval(advice.energy_j)} J in all.")
-    said += [f"Not {phone}: {why}." for phone, why in advice.refused]
-    said += [f"Not known: {what}." for what in census.missing]
+    said += [f"Not {item.phone}: {item.text}." for item in advice.excluded]
+    said += [f"Missing: {item.text}." for item in census.missing]
     if advice.measure_next is not None:
-        phone, why = advice.measure_next
-        said.append(f"Measure {phone} next: {why}.")
+        said.append(f"Measure {advice.measure_next.phone} next: {advice.measure_next.text}.")
     if census.simulated:
         said.append(
             "All of this is simulated; no phone was measured, and measuring means a real one."
@@ -154,11 +153,11 @@ def _sentences(census: "Census", advice: "Advice", count: int) -> list[str]:
     return said
 
 
-def _interval(expected: "Expected") -> str:
+def _interval(expected: "RoundEstimate") -> str:
     return f"{expected.value:.3g} ({expected.low:.3g} to {expected.high:.3g})"
 
 
-def _advice_json(census: "Census", advice: "Advice") -> dict[str, object]:
+def _advice_json(census: "ClientTable", advice: "Recommendation") -> dict[str, object]:
     return {
         "workload": census.workload,
         "batch": census.batch,
@@ -171,13 +170,13 @@ def _advice_json(census: "Census", advice: "Advice") -> dict[str, object]:
                 "model": chosen.client.model,
                 "setting": chosen.client.setting,
                 "round_s": chosen.seconds,
-                "why": chosen.why,
+                "reason": chosen.reason,
             }
             for chosen in advice.chosen
         ],
         "round_s": vars(advice.round_s) if advice.round_s else None,
         "energy_j": vars(advice.energy_j) if advice.energy_j else None,
-        "not": dict(advice.refused),
-        "missing": census.missing,
-        "measure_next": advice.measure_next,
+        "excluded": [vars(item) for item in advice.excluded],
+        "missing": [{**vars(item), "text": item.text} for item in census.missing],
+        "measure_next": vars(advice.measure_next) if advice.measure_next else None,
     }

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import lab_option, open_store, read_lab
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orchestrator.nouns import RunOutcome
-    from orchestrator.selection.client import Census
+    from orchestrator.analysis.measurements import RunOutcome
+    from orchestrator.selection.client_types import ClientTable, ExcludedClient
 
 POLICY_NAMES = ("random", "fastest", "fastest-sustained", "fedcs", "tifl", "oort", "frugal")
 
@@ -45,36 +45,41 @@ def of_a_sweep(command: click.decorators.FC) -> click.decorators.FC:
 
 def census_of(
     name: str, lab_folder: Path, workload: str | None, batch: int | None, mix: bool
-) -> "Census":
+) -> "ClientTable":
     """Read a sweep's clients; refuse where there is none, and say why."""
     from dataclasses import replace
 
-    from orchestrator.selection.census import take_census
-    from orchestrator.store.history import phones_of
-    from orchestrator.store.queries import find_sweep, measured_runs, run_outcomes
+    from orchestrator.selection.client_table import build_client_table
+    from orchestrator.store.results import measured_runs, run_outcomes
+    from orchestrator.store.sweep_queries import find_sweep, phones_of_sweep
 
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
-    runs = measured_runs(db, sweep.id, void=True)
-    census = take_census(runs, workload, batch, mix)
-    if silent := phones_of(db, sweep.id) - {run.phone for run in runs}:
+    runs = measured_runs(db, sweep.id, include_void=True)
+    census = build_client_table(runs, workload, batch, mix)
+    if silent := phones_of_sweep(db, sweep.id) - {run.phone for run in runs}:
         why = _why_silent(silent, run_outcomes(db, sweep.id), census)
         census = replace(census, left_out=(*census.left_out, *why))
     if not census.clients:
-        reasons = "; ".join(f"{phone}: {why}" for phone, why in census.left_out)
-        raise Refused(f"no phone can be chosen: {reasons}")
+        reasons = "; ".join(f"{item.phone}: {item.text}" for item in census.left_out)
+        raise InvalidRequest(f"no phone can be chosen: {reasons}")
     return census
 
 
 def _why_silent(
-    silent: "frozenset[str]", outcomes: "Iterable[RunOutcome]", census: "Census"
-) -> "list[tuple[str, str]]":
-    """What became of the runs of phones that have no figure at all."""
+    silent: "frozenset[str]", outcomes: "Iterable[RunOutcome]", census: "ClientTable"
+) -> "list[ExcludedClient]":
+    """Say why phones without any result have none."""
+    from orchestrator.selection.client_types import ClientExclusion, ExcludedClient
+
     of_this = (census.workload, census.batch)
     found = {
-        outcome.phone: outcome.fit or outcome.why or f"its runs are {outcome.state}"
+        outcome.phone: outcome.memory_outcome or outcome.note or f"its runs are {outcome.state}"
         for outcome in outcomes
         if outcome.phone in silent
         and of_this == (outcome.case.workload, outcome.case.parameters.get("batch_size", 1))
     }
-    return sorted(found.items())
+    return [
+        ExcludedClient(phone, ClientExclusion.NO_RESULT, text)
+        for phone, text in sorted(found.items())
+    ]

@@ -8,10 +8,10 @@ import click
 
 from orchestrator.commands.common import json_option, print_json, print_table
 from orchestrator.commands.select_census import census_of, of_a_sweep
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.export.federated.consumer import Belief, Link
+    from orchestrator.export.federated.consumer_files import ConsumerEstimate, NetworkLink
 
 CONSUMER_NAMES = ("fedscale", "oort", "flash", "flower", "table")
 
@@ -34,34 +34,34 @@ def export_fleet(  # noqa: PLR0913, PLR0917 (click hands options over one by one
     allow_simulated: bool,
 ) -> None:
     """Write the fleet for a federated-learning simulator, and read it back as it will."""
-    from orchestrator.export.federated import CONSUMERS, write_for
+    from orchestrator.export.federated import CONSUMERS, write_consumer_files
 
     census = census_of(name, lab_folder, workload, batch, mix)
     folder = output or Path(f"{name}-{consumer}")
     link = _link(link_kbps) if link_kbps else None
-    written = write_for(CONSUMERS[consumer], census, folder, link, allow_simulated)
+    written = write_consumer_files(CONSUMERS[consumer], census, folder, link, allow_simulated)
     for path in written.files:
         click.echo(str(path))
-    for phone, why in census.left_out:
-        click.echo(f"Without {phone}: {why}.", err=True)
+    for item in census.left_out:
+        click.echo(f"Without {item.phone}: {item.text}.", err=True)
     for phone in written.left_out:
         click.echo(f"Without {phone}: it lacks the memory.", err=True)
-    _judge(written.beliefs, CONSUMERS[consumer].title)
+    _judge(written.estimates, CONSUMERS[consumer].title)
 
 
-def _link(text: str) -> "Link":
+def _link(text: str) -> "NetworkLink":
     from math import isfinite
 
-    from orchestrator.export.federated.consumer import Link
+    from orchestrator.export.federated.consumer_files import NetworkLink
 
     try:
         down, _, up = text.partition("/")
-        link = Link(float(down), float(up or down))
+        link = NetworkLink(float(down), float(up or down))
         if all(isfinite(speed) and speed > 0 for speed in vars(link).values()):
             return link
     except ValueError:
         pass
-    raise Refused(f"'{text}' is no speed; write --link-kbps 20000 or 20000/5000")
+    raise InvalidRequest(f"'{text}' is no speed; write --link-kbps 20000 or 20000/5000")
 
 
 @click.command()
@@ -69,26 +69,28 @@ def _link(text: str) -> "Link":
 @json_option
 def verify(folder: Path, as_json: bool) -> None:
     """Read an export in FOLDER as its consumer does; hold that against what was measured."""
-    from orchestrator.export.federated.consumer import verify as read_back
+    from orchestrator.export.federated.consumer_files import verify_export as read_back
 
     title, beliefs = read_back(folder)
     if as_json:
-        print_json({"for": title, "batch_ms": [{**vars(b), "off": b.off} for b in beliefs]})
+        print_json(
+            {"for": title, "batch_ms": [{**vars(b), "off": b.relative_error} for b in beliefs]}
+        )
     else:
         print_table(
             ["phone", "believed ms a batch", "measured ms a batch", "off"],
             [
-                [b.phone, f"{b.believed_ms:.5g}", f"{b.measured_ms:.5g}", f"{b.off:.2%}"]
+                [b.phone, f"{b.consumer_ms:.5g}", f"{b.measured_ms:.5g}", f"{b.relative_error:.2%}"]
                 for b in beliefs
             ],
         )
     _judge(beliefs, title)
 
 
-def _judge(beliefs: "Sequence[Belief]", title: str) -> None:
-    from orchestrator.export.federated.consumer import AGREES_WITHIN
+def _judge(beliefs: "Sequence[ConsumerEstimate]", title: str) -> None:
+    from orchestrator.export.federated.consumer_files import AGREES_WITHIN
 
-    worst = max(belief.off for belief in beliefs)
+    worst = max(belief.relative_error for belief in beliefs)
     if worst > AGREES_WITHIN:
-        raise Refused(f"{title} would be off by up to {worst:.1%}: the export is wrong")
+        raise InvalidRequest(f"{title} would be off by up to {worst:.1%}: the export is wrong")
     click.echo(f"{title} will believe what was measured, to {worst:.2%}.", err=True)

@@ -16,8 +16,8 @@ from orchestrator.commands.select_census import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.selection.ranking import Rankings
-    from orchestrator.selection.simulate import Outcome
+    from orchestrator.selection.ranking_agreement import RankingAgreement
+    from orchestrator.selection.simulate import SimulationOutcome
 
 WRONG_BY = 0.2  # the noise under which ours is tried once more
 
@@ -71,23 +71,27 @@ def simulate(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     figures that are wrong by 20 %.
     """
     from orchestrator.commands.progress import counted
-    from orchestrator.selection.contest import OURS
-    from orchestrator.selection.fleet import line_up
-    from orchestrator.selection.ranking import hold_rankings_together
-    from orchestrator.selection.simulate import Plan, renamed, try_all
-    from orchestrator.selection.situation import Want
+    from orchestrator.selection.policy_comparison import OURS
+    from orchestrator.selection.ranking_agreement import ranking_agreement
+    from orchestrator.selection.round_fleet import build_round_fleet
+    from orchestrator.selection.round_state import RoundRequest
+    from orchestrator.selection.simulate import SimulationPlan, rename_policy, simulate_policies
 
     census = census_of(name, lab_folder, workload, batch, mix)
-    fleet = line_up(census.clients)
-    want = Want(count, deadline, link_s, rounds)
+    fleet = build_round_fleet(census.clients)
+    want = RoundRequest(count, deadline, link_s, rounds)
     names = list(dict.fromkeys(["random", *(policies or POLICY_NAMES)]))
-    outcomes: list[Outcome] = []
+    outcomes: list[SimulationOutcome] = []
     for seed in counted(range(seeds), "seeds"):
-        outcomes += try_all(fleet, names, seed, Plan(want, clients, work, noise))
+        outcomes += simulate_policies(
+            fleet, names, seed, SimulationPlan(want, clients, work, noise)
+        )
         if OURS in names and noise < WRONG_BY:
-            noisy = try_all(fleet, [OURS], seed, Plan(want, clients, work, WRONG_BY))
-            outcomes += renamed(noisy, f"{OURS}, {WRONG_BY:.0%} wrong")
-    rankings = hold_rankings_together(census.clients)
+            noisy = simulate_policies(
+                fleet, [OURS], seed, SimulationPlan(want, clients, work, WRONG_BY)
+            )
+            outcomes += rename_policy(noisy, f"{OURS}, {WRONG_BY:.0%} wrong")
+    rankings = ranking_agreement(census.clients)
     said = _sentences(outcomes, names, seeds, rankings)
     what = "simulated phones" if census.simulated else "what was measured"
     said.append(f"The training is real, its clock is not: times are those of {what}.")
@@ -108,15 +112,19 @@ def simulate(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 
 
 def _sentences(
-    outcomes: "Sequence[Outcome]",
+    outcomes: "Sequence[SimulationOutcome]",
     names: Sequence[str],
     seeds: int,
-    rankings: "Rankings | None",
+    rankings: "RankingAgreement | None",
 ) -> list[str]:
     """Who won, and what choosing by cold figures costs."""
-    from orchestrator.selection.contest import Goal, hold, honest_words
+    from orchestrator.selection.policy_comparison import (
+        PolicyMetric,
+        compare_policies,
+        summarize_policies,
+    )
 
-    said = honest_words(outcomes, names, seeds)
+    said = summarize_policies(outcomes, names, seeds)
     if rankings is None:
         said.append("What heat does to the ranking is not known: no two phones were measured hot.")
     else:
@@ -126,8 +134,8 @@ def _sentences(
             f"{rankings.tau:.2f}; hot rounds chosen by the cold one are {rankings.mean:.1%} longer "
             f"on average over cohorts of all sizes, {most:.1%} with {count}."
         )
-    length = Goal("round_s", "length of a round", relative=True, better=-1)
-    lost = hold(outcomes, "fastest", "fastest-sustained", length)
+    length = PolicyMetric("round_s", "length of a round", relative=True, better=-1)
+    lost = compare_policies(outcomes, "fastest", "fastest-sustained", length)
     if lost is not None:
         said.append(
             f"In this training, rounds of the quickest by cold figures took {lost} times as long "
@@ -136,12 +144,12 @@ def _sentences(
     return said
 
 
-def _ratios(outcomes: "Sequence[Outcome]") -> dict[str, dict[str, object]]:
-    from orchestrator.selection.contest import GOALS, hold
+def _ratios(outcomes: "Sequence[SimulationOutcome]") -> dict[str, dict[str, object]]:
+    from orchestrator.selection.policy_comparison import POLICY_METRICS, compare_policies
 
     return {
         policy: {
-            goal.figure: {
+            goal.field: {
                 "value": paired.value,
                 "low": paired.low,
                 "high": paired.high,
@@ -149,25 +157,25 @@ def _ratios(outcomes: "Sequence[Outcome]") -> dict[str, dict[str, object]]:
                 "missed": paired.missed,
                 "random_missed": paired.other_missed,
             }
-            for goal in GOALS
-            if (paired := hold(outcomes, policy, "random", goal)) is not None
+            for goal in POLICY_METRICS
+            if (paired := compare_policies(outcomes, policy, "random", goal)) is not None
         }
         for policy in dict.fromkeys(outcome.policy for outcome in outcomes)
     }
 
 
-def _print_outcomes(outcomes: "Sequence[Outcome]", seeds: int) -> None:
+def _print_outcomes(outcomes: "Sequence[SimulationOutcome]", seeds: int) -> None:
     import numpy as np
 
-    from orchestrator.selection.contest import GOALS, hold
+    from orchestrator.selection.policy_comparison import POLICY_METRICS, compare_policies
 
-    def mean(mine: "Sequence[Outcome]", figure: str) -> float:
+    def mean(mine: "Sequence[SimulationOutcome]", figure: str) -> float:
         return float(np.mean([getattr(outcome, figure) for outcome in mine]))
 
     rows = []
     for policy in dict.fromkeys(outcome.policy for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.policy == policy]
-        held = [hold(outcomes, policy, "random", goal) for goal in GOALS[:4]]
+        held = [compare_policies(outcomes, policy, "random", goal) for goal in POLICY_METRICS[:4]]
         rows.append(
             [
                 policy,
@@ -177,8 +185,8 @@ def _print_outcomes(outcomes: "Sequence[Outcome]", seeds: int) -> None:
                 f"{mean(mine, 'final_accuracy'):.3f}",
                 f"{mean(mine, 'round_s'):.3g}",
                 f"{mean(mine, 'unfairness'):.2f}",
-                f"{mean(mine, 'flat'):.1f}",
-                f"{mean(mine, 'late'):.1f}",
+                f"{mean(mine, 'flat_batteries'):.1f}",
+                f"{mean(mine, 'late_updates'):.1f}",
             ]
         )
     ratios = [f"{what} / random" for what in ("time", "energy", "rounds")]

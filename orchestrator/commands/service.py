@@ -1,6 +1,5 @@
 """`farm service`: one service of the middle in this process; 'farm up' starts them all."""
 
-import logging
 import signal
 import threading
 from pathlib import Path
@@ -8,20 +7,21 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import lab_option, open_store, read_lab
+from workloads.logging_setup import configure_logging
 
 
 @click.group()
 def service() -> None:
     """Run one service of the middle (farm up starts all of them)."""
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level="INFO")
+    configure_logging()
 
 
 @service.command()
 @lab_option
 def scheduler(lab_folder: Path) -> None:
     """Give each idle phone its next run."""
-    from orchestrator.dispatch.broker import Broker
-    from orchestrator.dispatch.queue import Queue
+    from orchestrator.dispatch.central_broker import CentralBroker
+    from orchestrator.dispatch.job_queue import JobQueue
     from orchestrator.dispatch.scheduler import Scheduler
 
     lab = read_lab(lab_folder)
@@ -30,9 +30,9 @@ def scheduler(lab_folder: Path) -> None:
         signal.signal(number, lambda *_: stop.set())
     Scheduler(
         open_store(lab),
-        Broker(lab.broker_url),
-        Queue(lab.broker_url),
-        lab.settings.scheduler.lease_s,
+        CentralBroker(lab.broker_url),
+        JobQueue(lab.broker_url),
+        lab.settings.scheduler.lease_timeout_s,
     ).serve(stop)
 
 
@@ -40,8 +40,8 @@ def scheduler(lab_folder: Path) -> None:
 @lab_option
 def ingest(lab_folder: Path) -> None:
     """Store what agents report."""
-    from orchestrator.dispatch.broker import Broker
-    from orchestrator.dispatch.ingest import serve
+    from orchestrator.dispatch.central_broker import CentralBroker
+    from orchestrator.dispatch.ingest_service import serve
 
     lab = read_lab(lab_folder)
-    serve(open_store(lab), Broker(lab.broker_url))
+    serve(open_store(lab), CentralBroker(lab.broker_url))

@@ -15,10 +15,10 @@ from workloads.text import safe_text
 @json_option
 def status(lab_folder: Path, as_json: bool) -> None:
     """Say how the lab is: what is wrong first, then hosts, phones, sweeps."""
-    from workloads.fault import FarmTrouble
+    from workloads.protocol.faults import FarmTrouble
 
     lab = read_lab(lab_folder)
-    board = open_broker(lab).board()
+    board = open_broker(lab).status()
     if board is None:
         raise FarmTrouble("the scheduler is silent, so nothing is dispatched; start it: farm up")
     if as_json:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import open_broker, open_store, read_lab
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.broker import Broker
+    from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.store.database import Database
-    from orchestrator.study.catalogue import Study
-    from orchestrator.study.evidence import Evidence
+    from orchestrator.study.evidence import StudyEvidence
+    from orchestrator.study.study_catalogue import Study
 
 
 @dataclass(frozen=True)
-class Place:
+class StudyTarget:
     """Where a study is carried out."""
 
     lab: Path | None
@@ -38,56 +38,56 @@ class Place:
         return self.virtual or self.native
 
 
-def on_kernels(found: "Study") -> "Evidence":
+def on_kernels(found: "Study") -> "StudyEvidence":
     """Let the OpenCL harness answer, on the device that it would choose."""
     from kernels.harness.cli import choose
-    from orchestrator.study.kernels import observe, steps_of
+    from orchestrator.study.kernel_evidence import collect_kernel_evidence, count_steps
 
     chosen = choose(None)
-    with click.progressbar(length=steps_of(found), label=found.name, file=sys.stderr) as bar:
-        return observe(found, chosen, lambda: bar.update(1))
+    with click.progressbar(length=count_steps(found), label=found.name, file=sys.stderr) as bar:
+        return collect_kernel_evidence(found, chosen, lambda: bar.update(1))
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTarget:
     """What a lab has of a study once its runs are in."""
 
     db: "Database"
     sweeps: tuple[str, ...]
-    evidence: "Evidence"
+    evidence: "StudyEvidence"
     root: Path
 
 
 @contextmanager
 def on_phones(
-    found: "Study", place: Place, external: Path | None, quietly: bool
-) -> Iterator[Stored]:
+    found: "Study", place: StudyTarget, external: Path | None, quietly: bool
+) -> Iterator[StoredTarget]:
     """Have a lab run a study's sweeps, and follow them to their end."""
-    from orchestrator.studying import gather, submit_all
+    from orchestrator.app.run_study import gather_evidence, submit_studies
 
     texts, fetch = with_external(found.sweeps(place.native), external)
     with _lab(found, place) as (db, broker, intact, root):
         keep_beside(external, root)
-        sweeps, left_out = submit_all(texts, db, broker, fetch)
+        sweeps, left_out = submit_studies(texts, db, broker, fetch)
         _follow(db, broker, sweeps, intact, quietly)
-        yield Stored(db, tuple(sweeps), gather(db, sweeps, left_out), root)
+        yield StoredTarget(db, tuple(sweeps), gather_evidence(db, sweeps, left_out), root)
 
 
-Up = tuple["Database", "Broker", Callable[[], bool], Path]
+Up = tuple["Database", "CentralBroker", Callable[[], bool], Path]
 
 
 @contextmanager
-def _lab(found: "Study", place: Place) -> Iterator[Up]:
+def _lab(found: "Study", place: StudyTarget) -> Iterator[Up]:
     """The lab that is up, or one that is brought up and taken down."""
     if not place.private:
         lab = read_lab(place.lab or Path(os.environ.get("FARM_LAB") or "lab"))
         broker = open_broker(lab)
         yield open_store(lab), broker, lambda: True, lab.root
         return
-    from orchestrator.lab.children import stop_on_signals
-    from orchestrator.lab.demo import demo_lab
-    from orchestrator.lab.virtual import NATIVE, PROFILES
-    from workloads.lab import Lab
+    from orchestrator.supervisor.demo_lab import demo_lab
+    from orchestrator.supervisor.process import stop_on_signals
+    from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES
+    from workloads.lab_settings import Lab
 
     stop_on_signals()
     for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
@@ -95,7 +95,7 @@ def _lab(found: "Study", place: Place) -> Iterator[Up]:
     kind = "native" if place.native else "simulated"
     stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     folder = place.folder or Path(f"{found.name}-{kind}-{stamp}")
-    phones = NATIVE if place.native else found.phones or PROFILES
+    phones = NATIVE if place.native else found.virtual_phones or PROFILES
     speed = 1.0 if place.native else place.speed
     began = time.monotonic()
 
@@ -108,25 +108,25 @@ def _lab(found: "Study", place: Place) -> Iterator[Up]:
 
 def _follow(
     db: "Database",
-    broker: "Broker",
+    broker: "CentralBroker",
     sweeps: Sequence[str],
     intact: Callable[[], bool],
     quietly: bool,
 ) -> None:
-    from orchestrator.commands.hands import Hands
+    from orchestrator.app.run_study import wait_for
+    from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.commands.watch import read_filter
-    from orchestrator.studying import wait_for
-    from orchestrator.tui.follow import Wish, follow
+    from orchestrator.tui.watch_loop import WatchOptions, run_watch
 
     if quietly:
         wait_for(sweeps, db, intact)
         return
     for sweep in sweeps:
-        follow(
-            *(db, broker, Wish(sweep, "study")),
+        run_watch(
+            *(db, broker, WatchOptions(sweep, "study")),
             lambda view: intact() and view.sweeps[0].finished,
             read_filter,
-            Hands(db, broker),
+            ActionHandler(db, broker),
         )
 
 
@@ -136,11 +136,11 @@ def with_external(
     """Sweeps with a foreign engine in its place, or without that place."""
     place = ', "external:engine"'
     if manifest is None:
-        from orchestrator.plan.cases import fetch_nothing
+        from orchestrator.sweepfile.workload_reader import fetch_no_file
 
-        return [text.replace(place, "") for text in texts], fetch_nothing
+        return [text.replace(place, "") for text in texts], fetch_no_file
     if not any(place in text for text in texts):
-        raise Refused("this study has no place for a foreign engine; emdl-library has")
+        raise InvalidRequest("this study has no place for a foreign engine; emdl-library has")
     return list(texts), lambda _: manifest.read_text(encoding="utf-8")
 
 

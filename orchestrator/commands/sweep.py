@@ -17,12 +17,12 @@ from orchestrator.commands.common import (
     read_lab,
 )
 from orchestrator.commands.completion import complete_sweep
-from orchestrator.commands.control import VERBS
-from workloads.fault import BadFile, FarmError, Refused
+from orchestrator.commands.sweep_control import VERBS
+from workloads.protocol.faults import BadFile, FarmError, InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.nouns import MeasuredRun
+    from orchestrator.analysis.measurements import MeasuredRun
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -41,9 +41,9 @@ for _verb in VERBS:
 @json_option
 def validate(file: Path, as_json: bool) -> int:
     """Check a sweep FILE; needs no service."""
-    from orchestrator.commands.sweep_plan import in_words
-    from orchestrator.plan.problem import BadSweep
-    from orchestrator.plan.sweep import read_sweep
+    from orchestrator.commands.plan_view import describe_size
+    from orchestrator.sweepfile.sweep_errors import BadSweep
+    from orchestrator.sweepfile.sweep_file import read_sweep
 
     try:
         found = read_sweep(_text_of(file), _beside(file))
@@ -59,7 +59,7 @@ def validate(file: Path, as_json: bool) -> int:
         print_json({"file": str(file), "valid": True, "id": found.id, "runs_per_phone": count})
     else:
         click.echo(
-            f"{file}: ok ({found.id}). {in_words(found)}: {found.runs_per_phone} runs a phone."
+            f"{file}: ok ({found.id}). {describe_size(found)}: {found.runs_per_phone} runs a phone."
         )
     return 0
 
@@ -70,10 +70,10 @@ def validate(file: Path, as_json: bool) -> int:
 @json_option
 def plan_sweep(file: Path, lab_folder: Path, as_json: bool) -> int:
     """Say what a sweep FILE would become here: runs, phones, time, disk, doubts. Queues nothing."""
-    from orchestrator.commands.sweep_plan import show
-    from orchestrator.plan.problem import BadSweep
-    from orchestrator.plan.sweep import read_sweep
-    from orchestrator.planning import plan
+    from orchestrator.app.plan_sweep import plan_sweep
+    from orchestrator.commands.plan_view import show
+    from orchestrator.sweepfile.sweep_errors import BadSweep
+    from orchestrator.sweepfile.sweep_file import read_sweep
 
     try:
         found = read_sweep(_text_of(file), _beside(file))
@@ -85,7 +85,7 @@ def plan_sweep(file: Path, lab_folder: Path, as_json: bool) -> int:
     except FarmError as error:
         click.echo(f"The phones are not known here: {safe_text(error, 300)}", err=True)
         db = None
-    outlook = plan(found, db)
+    outlook = plan_sweep(found, db)
     if as_json:
         print_json({"file": str(file)} | outlook.as_json())
     else:
@@ -99,13 +99,13 @@ def plan_sweep(file: Path, lab_folder: Path, as_json: bool) -> int:
 @json_option
 def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     """Queue a sweep FILE; submitting the same sweep twice queues nothing twice."""
-    from orchestrator import submission
-    from orchestrator.plan.problem import BadSweep
+    from orchestrator.app import submit_sweep
+    from orchestrator.sweepfile.sweep_errors import BadSweep
 
     text = _text_of(file)
     lab = read_lab(lab_folder)
     try:
-        done = submission.submit(text, open_store(lab), open_broker(lab), _beside(file))
+        done = submit_sweep.submit_sweep(text, open_store(lab), open_broker(lab), _beside(file))
     except BadSweep as error:
         _show_problems(file, error, " Nothing was submitted.")
         return 3
@@ -131,7 +131,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
 @json_option
 def list_sweeps(lab_folder: Path, as_json: bool) -> None:
     """List all sweeps, newest first."""
-    from orchestrator.store.queries import sweep_summaries
+    from orchestrator.store.sweep_queries import sweep_summaries
 
     found = sweep_summaries(open_store(read_lab(lab_folder)))
     if as_json:
@@ -158,27 +158,27 @@ def list_sweeps(lab_folder: Path, as_json: bool) -> None:
 @json_option
 def show(name: str, lab_folder: Path, as_json: bool) -> None:
     """Show one SWEEP: its counts, its failures and its figures."""
-    from orchestrator.store import queries
+    from orchestrator.decisions.states import RunState
+    from orchestrator.store import results, sweep_queries
 
     db = open_store(read_lab(lab_folder))
-    found = queries.find_sweep(db, name)
-    failed = queries.failed_runs(db, found.id)
+    found = sweep_queries.find_sweep(db, name)
+    failed = sweep_queries.runs_in_state(db, found.id, RunState.FAILED)
     if as_json:
-        keys = ("trial", "repeat", "phone", "why")
-        failures = [dict(zip(keys, item, strict=True)) for item in failed]
-        source = queries.sweep_source(db, found.id)
-        figures = [_figures(run) for run in queries.measured_runs(db, found.id)]
+        failures = [item._asdict() for item in failed]
+        source = sweep_queries.sweep_source(db, found.id)
+        figures = [_figures(run) for run in results.measured_runs(db, found.id)]
         print_json(asdict(found) | {"failures": failures, "source": source, "figures": figures})
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(found.runs.items()))
     click.echo(f"{found.id} {found.name}: {found.trials} trials, {found.total} runs: {counts}.")
     if found.state != "active":
-        click.echo(f"  {found.state}: {safe_text(found.state_why, 400)}")
+        click.echo(f"  {found.state}: {safe_text(found.state_reason, 400)}")
     for trial, repeat, phone, why in failed:
         click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {safe_text(why, 600)}")
-    runs = queries.measured_runs(db, found.id)
+    runs = results.measured_runs(db, found.id)
     if runs:
-        from orchestrator.commands.comparison import print_comparison
+        from orchestrator.commands.fleet_view import print_comparison
 
         print_comparison(runs)
 
@@ -187,7 +187,7 @@ def _figures(run: "MeasuredRun") -> dict[str, object]:
     metrics = {name: metric.model_dump() for name, metric in run.metrics.items()}
     where = {"phone": run.phone, "model": run.facts.model, "trial": run.trial, "repeat": run.repeat}
     what = {"case": run.case.label, "condition": run.condition.label}
-    return where | what | {"verdict": run.verdict.standing, "metrics": metrics}
+    return where | what | {"verdict": run.verdict.validity, "metrics": metrics}
 
 
 def _text_of(file: Path) -> str:
@@ -195,7 +195,7 @@ def _text_of(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        kind = Refused if isinstance(error, OSError) else BadFile
+        kind = InvalidRequest if isinstance(error, OSError) else BadFile
         raise kind(f"{file} cannot be read: {reason}") from error
 
 
@@ -209,7 +209,7 @@ def _beside(file: Path) -> Callable[[str], str]:
 
 
 def _show_problems(file: Path, error: Exception, after: str) -> None:
-    from orchestrator.plan.problem import BadSweep
+    from orchestrator.sweepfile.sweep_errors import BadSweep
 
     assert isinstance(error, BadSweep)
     count = len(error.problems)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import (
+    current_user,
     dry_run_option,
     json_option,
     lab_option,
@@ -20,29 +21,31 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
     read_lab,
-    somebody,
 )
 from orchestrator.commands.completion import complete_sweep
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.store.control import By, Change
     from orchestrator.store.database import Database
+    from orchestrator.store.operator_change import Actor, OperatorChange
 
 _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def _decide(
-    name: str, lab_folder: Path, dry_run: bool, deed: "Callable[[Database, str, By], Change]"
+    name: str,
+    lab_folder: Path,
+    dry_run: bool,
+    deed: "Callable[[Database, str, Actor], OperatorChange]",
 ) -> None:
     """Find the sweep, carry the decision out, and say what came of it."""
-    from orchestrator.store.control import By
-    from orchestrator.store.queries import find_sweep
+    from orchestrator.store.operator_change import Actor
+    from orchestrator.store.sweep_queries import find_sweep
 
     lab = read_lab(lab_folder)
     db, broker = open_store(lab), open_broker(lab)
-    print_change(broker, deed(db, find_sweep(db, name).id, By(somebody(), dry_run)))
+    print_change(broker, deed(db, find_sweep(db, name).id, Actor(current_user(), dry_run)))
 
 
 @click.command()
@@ -52,9 +55,11 @@ def _decide(
 @lab_option
 def pause(name: str, why: str, dry_run: bool, lab_folder: Path) -> None:
     """Start nothing more of a SWEEP; what runs is finished."""
-    from orchestrator.store import control
+    from orchestrator.store import sweep_actions
 
-    _decide(name, lab_folder, dry_run, lambda db, sweep, by: control.pause(db, sweep, by, why))
+    _decide(
+        name, lab_folder, dry_run, lambda db, sweep, by: sweep_actions.pause(db, sweep, by, why)
+    )
 
 
 @click.command()
@@ -63,9 +68,9 @@ def pause(name: str, why: str, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
     """Let a paused or cancelled SWEEP go on."""
-    from orchestrator.store import control
+    from orchestrator.store import sweep_actions
 
-    _decide(name, lab_folder, dry_run, control.resume)
+    _decide(name, lab_folder, dry_run, sweep_actions.resume)
 
 
 @click.command()
@@ -75,11 +80,11 @@ def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
     """Start nothing more of a SWEEP and stop what runs; results stay."""
-    from orchestrator.store import control
+    from orchestrator.store import sweep_actions
 
     if not (yes or dry_run) and sys.stdin.isatty():
         click.confirm(f"Cancel {name}? What runs is stopped", abort=True, err=True)
-    _decide(name, lab_folder, dry_run, control.cancel)
+    _decide(name, lab_folder, dry_run, sweep_actions.cancel)
 
 
 @click.command()
@@ -88,9 +93,9 @@ def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def retry(name: str, dry_run: bool, lab_folder: Path) -> None:
     """Queue again what failed in a SWEEP, and nothing else."""
-    from orchestrator.store import control
+    from orchestrator.store import sweep_actions
 
-    _decide(name, lab_folder, dry_run, control.retry)
+    _decide(name, lab_folder, dry_run, sweep_actions.retry)
 
 
 @click.command()
@@ -100,11 +105,11 @@ def retry(name: str, dry_run: bool, lab_folder: Path) -> None:
 @lab_option
 def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
     """Give a SWEEP a larger or smaller share of the lab."""
-    from orchestrator.store import control
+    from orchestrator.store import sweep_actions
 
     _decide(
         *(name, lab_folder, dry_run),
-        lambda db, sweep, by: control.set_priority(db, sweep, priority, by),
+        lambda db, sweep, by: sweep_actions.set_priority(db, sweep, priority, by),
     )
 
 
@@ -117,14 +122,17 @@ def audit(of: str | None, limit: int, lab_folder: Path, as_json: bool) -> None:
     """List who decided what, newest first."""
     from dataclasses import asdict
 
-    from orchestrator.store import queries
+    from orchestrator.store.audit_log import audit_entries
 
-    found = queries.audit(open_store(read_lab(lab_folder)), of, limit)
+    found = audit_entries(open_store(read_lab(lab_folder)), of, limit)
     if as_json:
         print_json([asdict(item) for item in found])
         return
     rows = [
-        (f"{item.at:%Y-%m-%d %H:%M:%S}", item.who, item.verb, item.object, item.undo)
+        (
+            f"{item.occurred_at:%Y-%m-%d %H:%M:%S}",
+            *(item.actor, item.action, item.target, item.undo or "-"),
+        )
         for item in found
     ]
     print_table(("AT (UTC)", "WHO", "DID", "TO", "UNDO"), rows)

@@ -21,9 +21,9 @@ from workloads.units import format_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.store.trials import Told, TrialLine
+    from orchestrator.store.trial_queries import AttemptReport, TrialSummary
 
-STATES = ("queued", "leased", "done", "failed", "spared", "held", "cancelled")
+STATES = ("queued", "leased", "done", "failed", "skipped", "blocked", "cancelled")
 _TRIAL = click.argument("begun", metavar="TRIAL")
 
 
@@ -47,14 +47,14 @@ def list_trials(
     name: str, state: str | None, phone: str | None, limit: int, lab_folder: Path, as_json: bool
 ) -> None:
     """List the trials of a SWEEP."""
-    from orchestrator.nouns import RunState
-    from orchestrator.store.queries import find_sweep
-    from orchestrator.store.trials import trial_lines
+    from orchestrator.decisions.states import RunState
+    from orchestrator.store.sweep_queries import find_sweep
+    from orchestrator.store.trial_queries import trial_summaries
 
     db = open_store(read_lab(lab_folder))
     sweep = find_sweep(db, name)
     wanted = RunState(state) if state else None
-    found = trial_lines(db, sweep.id, limit + 1, wanted, phone)
+    found = trial_summaries(db, sweep.id, limit + 1, wanted, phone)
     if as_json:
         print_json([asdict(item) for item in found[:limit]])
         return
@@ -104,46 +104,47 @@ def _echo(words: str) -> None:
     click.echo(" " * indent + safe_text(words, 1200))
 
 
-def _read(begun: str, lab_folder: Path) -> "tuple[TrialLine, list[Told]]":
-    from orchestrator.store.trials import find_trial, one_trial
+def _read(begun: str, lab_folder: Path) -> "tuple[TrialSummary, list[AttemptReport]]":
+    from orchestrator.store.trial_queries import find_trial, trial_reports
 
     db = open_store(read_lab(lab_folder))
-    return one_trial(db, find_trial(db, begun))
+    return trial_reports(db, find_trial(db, begun))
 
 
-def _counts(line: "TrialLine") -> str:
+def _counts(line: "TrialSummary") -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(line.runs.items()))
 
 
-def _figures(item: "Told") -> "Iterator[str]":
+def _figures(item: "AttemptReport") -> "Iterator[str]":
     said = item.report
     headline = next((metric for metric in said.metrics if metric.name == "step_ms"), None)
     figure = f"  {headline.value:.4g} ms/step ({headline.provenance})" if headline else ""
-    yield f"block {item.repeat + 1}, attempt {item.attempt}: {item.status}{figure}"
+    yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{figure}"
     yield from _troubles(item)
 
 
-def _troubles(item: "Told") -> "Iterator[str]":
+def _troubles(item: "AttemptReport") -> "Iterator[str]":
     said = item.report
     if said.fault is not None:
-        fault = said.fault
-        yield f"    {fault.kind} while {fault.stage} (blame: {fault.blame}): {fault.text}"
+        yield f"    {said.fault} (blame: {said.fault.blame})"
     for reason in said.verdict.reasons if said.verdict else ():
-        yield f"    {said.verdict.standing if said.verdict else ''}: {reason}"
+        yield f"    {reason.validity}: {reason.text}"
+    if said.restore_error is not None:
+        yield f"    not restored: {said.restore_error}"
 
 
-def story(item: "Told") -> "Iterator[str]":
+def story(item: "AttemptReport") -> "Iterator[str]":
     """An attempt from its start to its end."""
     said = item.report
     took = format_duration((said.ended_at - said.started_at).total_seconds())
     yield (
-        f"{said.started_at:%Y-%m-%d %H:%M:%SZ} block {item.repeat + 1}, attempt {item.attempt} "
+        f"{said.started_at:%Y-%m-%d %H:%M:%SZ} block {item.block + 1}, attempt {item.attempt} "
         f"on {said.phone} at {said.host}: {item.status} after {took}"
     )
-    resolved = said.resolved
-    clocks = ", ".join(f"policy{at} {khz} kHz" for at, khz in sorted(resolved.clocks_khz.items()))
-    if resolved.mask:
-        yield f"    cores {resolved.mask} ({resolved.threads} threads); {clocks or 'clocks free'}"
-    for stage, seconds in said.stage_s.items():
+    applied = said.applied
+    clocks = ", ".join(f"policy{at} {khz} kHz" for at, khz in sorted(applied.clocks_khz.items()))
+    if applied.mask:
+        yield f"    cores {applied.mask} ({applied.threads} threads); {clocks or 'clocks free'}"
+    for stage, seconds in said.stage_seconds.items():
         yield f"    {stage:<14}{seconds:8.2f} s"
     yield from _troubles(item)

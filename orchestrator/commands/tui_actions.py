@@ -2,48 +2,48 @@
 
 from typing import TYPE_CHECKING
 
-from orchestrator.commands.common import somebody
-from orchestrator.plan.policy import PRIORITY_MAX
+from orchestrator.commands.common import current_user
+from orchestrator.sweepfile.policy import PRIORITY_MAX
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.broker import Broker
-    from orchestrator.store.control import Change
+    from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.store.database import Database
-    from orchestrator.tui.state import Ask
+    from orchestrator.store.operator_change import OperatorChange
+    from orchestrator.tui.ui_state import PendingAction
 
 PRIORITY_STEP = 10
 
 
-class Hands:
+class ActionHandler:
     """Carries out what the reader of a screen has confirmed."""
 
-    def __init__(self, db: "Database", broker: "Broker") -> None:
+    def __init__(self, db: "Database", broker: "CentralBroker") -> None:
         self._db = db
         self._broker = broker
 
-    def do(self, ask: "Ask") -> str:
+    def do(self, ask: "PendingAction") -> str:
         """Do it, and say what was changed and how to undo it."""
         change = self._change(ask)
         if change.changed:
-            self._broker.tell(change.event)
+            self._broker.publish_event(change.event)
         return "  ".join(change.lines)
 
-    def _change(self, ask: "Ask") -> "Change":
-        from orchestrator.store import control, queries
+    def _change(self, ask: "PendingAction") -> "OperatorChange":
+        from orchestrator.store import operator_change, phone_actions, sweep_actions, sweep_queries
 
-        db, by = self._db, control.By(somebody())
+        db, by = self._db, operator_change.Actor(current_user())
         if ask.verb in ("raise", "lower"):
-            (now,) = queries.sweep_summaries(db, ask.target)
+            (now,) = sweep_queries.sweep_summaries(db, ask.target)
             step = PRIORITY_STEP if ask.verb == "raise" else -PRIORITY_STEP
             wanted = min(PRIORITY_MAX, max(0, now.priority + step))
-            return control.set_priority(db, ask.target, wanted, by)
+            return sweep_actions.set_priority(db, ask.target, wanted, by)
         if ask.verb == "quarantine":
-            return control.quarantine(db, ask.target, by, f"by {by.who}, from the screen")
+            return phone_actions.quarantine(db, ask.target, by, f"by {by.name}, from the screen")
         deeds = {
-            "pause": control.pause,
-            "resume": control.resume,
-            "cancel": control.cancel,
-            "retry": control.retry,
-            "release": control.release,
+            "pause": sweep_actions.pause,
+            "resume": sweep_actions.resume,
+            "cancel": sweep_actions.cancel,
+            "retry": sweep_actions.retry,
+            "release": phone_actions.release,
         }
         return deeds[ask.verb](db, ask.target, by)

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import DEFAULT_LAB, lab_option, read_lab
-from workloads.fault import BrokerDown
+from workloads.protocol.faults import BrokerDown
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.broker import Broker
+    from orchestrator.dispatch.central_broker import CentralBroker
 
 
 class PhoneCount:
     """Says how many phones are here, whenever that changes."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "CentralBroker") -> None:
         self._broker = broker
         self._told = 0
 
     def tell(self) -> None:
         """Look at the board, and speak if there is news."""
         try:
-            board = self._broker.board()
+            board = self._broker.status()
         except BrokerDown:
             return  # it is being brought back
         phones = board["phones"] if board else {}
@@ -56,10 +56,10 @@ def up(
     is in the lab folder. A native phone is this host itself: what it trains is really trained, and
     its numbers say `host`; it has no clocks, no heat and no energy.
     """
-    from orchestrator.dispatch.broker import Broker
-    from orchestrator.lab import up as lab_up
-    from orchestrator.lab.children import stop_all, stop_on_signals
-    from orchestrator.lab.virtual import NATIVE, PROFILES, virtual_phones
+    from orchestrator.dispatch.central_broker import CentralBroker
+    from orchestrator.supervisor import services as lab_up
+    from orchestrator.supervisor.process import stop_all, stop_on_signals
+    from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES, virtual_phones
 
     if native and virtual:
         raise click.UsageError("simulated phones would disturb a native one; say one of the two")
@@ -69,7 +69,7 @@ def up(
     stop_on_signals()
     lab = read_lab(lab_folder)
     host = lab.host_name(host)
-    phones_now = PhoneCount(Broker(lab.broker_url))
+    phones_now = PhoneCount(CentralBroker(lab.broker_url))
     with lab_up.lab_lock(lab):
         chosen = PROFILES if virtual else NATIVE if native else ()
         phones, addresses = (
@@ -79,13 +79,13 @@ def up(
             # An adb server of their own keeps virtual phones out of the one that people use.
             options = ["--private-adb"] if chosen else []
             options += [part for address in addresses for part in ("--connect", address)]
-            agents = [] if no_agent else [lab_up.agent_child(lab, host, *options)]
+            agents = [] if no_agent else [lab_up.agent_process(lab, host, *options)]
             with lab_up.services(lab, agents) as children:
                 click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
                 if lab.root != DEFAULT_LAB.absolute():
                     click.echo(f"Commands look for ./{DEFAULT_LAB}; so: export FARM_LAB={lab.root}")
                 click.echo("Ctrl-C stops it; what is queued stays queued.")
-                lab_up.keep([*phones, *children], phones_now.tell)
+                lab_up.supervise([*phones, *children], phones_now.tell)
         except KeyboardInterrupt:
             click.echo("The lab is down; start it again with the same command.")
         finally:

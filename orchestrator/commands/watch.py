@@ -11,12 +11,12 @@ from orchestrator.commands.completion import complete_sweep
 from workloads.units import parse_duration
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.broker import Broker
-    from orchestrator.lab_view import LabView
-    from orchestrator.nouns import KnownPhone
+    from orchestrator.app.lab_status import LabView
+    from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.store.database import Database
-    from orchestrator.tui.follow import Wish
-    from orchestrator.tui.state import Matches
+    from orchestrator.store.phone_queries import KnownPhone
+    from orchestrator.tui.ui_state import Matches
+    from orchestrator.tui.watch_loop import WatchOptions
 
 
 @click.command()
@@ -59,15 +59,15 @@ def watch(
     On a terminal it is a screen: ? shows its keys. In a pipe it is a line an event. Leaving with q
     or Ctrl-C leaves the sweep running.
     """
-    from orchestrator.commands.hands import Hands
-    from orchestrator.exits import FAILURES
-    from orchestrator.store.queries import find_sweep
-    from orchestrator.tui.follow import Wish, follow, follow_json
+    from orchestrator.commands.exit_codes import FAILURES
+    from orchestrator.commands.tui_actions import ActionHandler
+    from orchestrator.store.sweep_queries import find_sweep
+    from orchestrator.tui.watch_loop import WatchOptions, print_json_events, run_watch
 
     lab = read_lab(lab_folder)
     db, broker = open_store(lab), open_broker(lab)
     sweep = find_sweep(db, name).id if name else None
-    wish = Wish(sweep, lab.root.name, read_only, ascii_only)
+    wish = WatchOptions(sweep, lab.root.name, read_only, ascii_only)
     if still_life["once"] or still_life["svg"]:
         return _take_still(db, broker, wish, **still_life)
 
@@ -76,9 +76,9 @@ def watch(
 
     try:
         if as_json:
-            view = follow_json(db, broker, sweep, done)
+            view = print_json_events(db, broker, sweep, done)
         else:
-            view = follow(db, broker, wish, done, read_filter, Hands(db, broker))
+            view = run_watch(db, broker, wish, done, read_filter, ActionHandler(db, broker))
     except KeyboardInterrupt:
         click.echo("Left the screen; the lab goes on. Come back with: farm watch", err=True)
         return 130
@@ -87,16 +87,16 @@ def watch(
 
 def _take_still(
     db: "Database",
-    broker: "Broker",
-    wish: "Wish",
+    broker: "CentralBroker",
+    wish: "WatchOptions",
     once: bool,
     svg: Path | None,
     size: str | None,
     after: str,
 ) -> int:
-    from orchestrator.tui.still import draw, show, still
+    from orchestrator.tui.screenshot import draw, render_screenshot, show
 
-    lines = still(db, broker, wish, _size(size), _seconds(after))
+    lines = render_screenshot(db, broker, wish, _size(size), _seconds(after))
     if once:
         show(lines)
     if svg is not None:
@@ -110,8 +110,8 @@ def read_filter(words: str) -> "Matches":
 
     A phone is judged once, until its facts or tags change.
     """
-    from orchestrator.plan.phone_tests import NAMES
-    from orchestrator.plan.selector import KEYWORDS, parse_selector
+    from orchestrator.sweepfile.selector import KEYWORDS, parse_selector
+    from orchestrator.sweepfile.selector_terms import NAMES
 
     plain = re.fullmatch(r"[\w.+ -]+", words) and not {*NAMES, *KEYWORDS} & set(words.split())
     selector = parse_selector(f"'*{words}*'" if plain else words)

@@ -14,7 +14,7 @@ from orchestrator.commands.common import (
     print_table,
     read_lab,
 )
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ def list_workloads(as_json: bool) -> None:
 def _shelf() -> Iterator[str]:
     """Every workload, study by study; inference is said once."""
     from workloads.catalogue import CATALOGUE
-    from workloads.shelf import INFERENCE, STUDIES
+    from workloads.workload_table import INFERENCE_SUFFIX, STUDIES
 
     for study in STUDIES:
         yield f"{study.name}: {study.text}"
         for name, item in CATALOGUE.items():
-            if item.study == study and not name.endswith(INFERENCE):
+            if item.study == study and not name.endswith(INFERENCE_SUFFIX):
                 yield f"  {name:<17} {item.text}"
         yield ""
-    yield f"Whatever trains has a twin that only uses the model: resnet50{INFERENCE}."
+    yield f"Whatever trains has a twin that only uses the model: resnet50{INFERENCE_SUFFIX}."
     yield "'farm workload show NAME' says what may be chosen, what it costs, its sources."
 
 
@@ -79,7 +79,7 @@ def _choices(item: "Workload") -> str:
 @json_option
 def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: bool) -> None:
     """Show what a workload is, costs and needs: arithmetic, memory, optimizer, sources."""
-    from orchestrator.commands.workload_card import card_of, shown
+    from orchestrator.commands.workload_view import card_of, shown
     from workloads.catalogue import bind
 
     chosen = dict(_chosen(each) for each in given)
@@ -100,18 +100,18 @@ def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: boo
 @json_option
 def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
     """Find the largest batch of a workload that fits into so much memory."""
-    from workloads.budget import BATCH, largest_batch, needed_bytes
     from workloads.catalogue import CATALOGUE, bind
+    from workloads.memory_budget import BATCH, largest_batch, needed_bytes
     from workloads.units import format_bytes, parse_bytes
 
     try:
         budget = parse_bytes(memory)
     except ValueError as error:
-        raise Refused(str(error)) from error
+        raise InvalidRequest(str(error)) from error
     chosen = dict(_chosen(each) for each in given)
     batch = largest_batch(name, budget, chosen)
-    least = next(each.least for each in CATALOGUE[name].parameters if each.name == BATCH)
-    tried = least if batch is None else batch
+    smallest = next(each.min for each in CATALOGUE[name].parameters if each.name == BATCH)
+    tried = smallest if batch is None else batch
     needed = needed_bytes(bind(name, {**chosen, BATCH: tried}))
     if as_json:
         print_json(
@@ -132,7 +132,9 @@ def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
 def _chosen(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     if not value.isdecimal():
-        raise Refused(f"'{safe_text(text, 60)}' chooses nothing; write NAME=N, N being a number")
+        raise InvalidRequest(
+            f"'{safe_text(text, 60)}' chooses nothing; write NAME=N, N being a number"
+        )
     return name, int(value)
 
 
@@ -172,8 +174,8 @@ def data(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool)
     Nothing is downloaded: FOLDER holds train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or
     not), or data_batch_1.bin to data_batch_5.bin. A sweep names the digest that is printed.
     """
-    from workloads.datasets import data_file
-    from workloads.noun import digest_of_bytes
+    from workloads.dataset_files import data_file
+    from workloads.protocol.base import digest_of_bytes
 
     content = data_file(kind, _read_set(kind, folder), samples)
     digest = digest_of_bytes(content)
@@ -184,7 +186,7 @@ def data(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool)
         part.write_bytes(content)
         part.replace(shelf / digest)
     except OSError as error:
-        raise Refused(f"{shelf} cannot be written: {error.strerror}") from error
+        raise InvalidRequest(f"{shelf} cannot be written: {error.strerror}") from error
     if as_json:
         print_json({"data": digest, "bytes": len(content)})
         return
@@ -193,7 +195,7 @@ def data(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool)
 
 def _read_set(kind: str, folder: Path) -> dict[str, bytes]:
     """The published files that a folder holds; CIFAR-10 may come with fewer than five."""
-    from workloads.datasets import FILES
+    from workloads.dataset_files import FILES
 
     found: dict[str, bytes] = {}
     for name in FILES[kind]:
@@ -203,7 +205,7 @@ def _read_set(kind: str, folder: Path) -> dict[str, bytes]:
                 break
     if not found or (kind == "mnist" and len(found) < len(FILES[kind])):
         missing = ", ".join(name for name in FILES[kind] if name not in found)
-        raise Refused(f"{folder} has no {missing}")
+        raise InvalidRequest(f"{folder} has no {missing}")
     return found
 
 
@@ -221,5 +223,5 @@ def keep_file(file: Path, shelf: Path) -> str:
             shutil.copyfile(file, part)
             part.replace(shelf / digest)
     except OSError as error:
-        raise Refused(f"{file} cannot be kept: {error.strerror}") from error
+        raise InvalidRequest(f"{file} cannot be kept: {error.strerror}") from error
     return digest

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from workloads.catalogue import CATALOGUE, Case, step_of, work_of
+from workloads.catalogue import CATALOGUE, Case, cost_of, step_of
 from workloads.graph import Model
-from workloads.lowering import Memory, memory_of
-from workloads.training import Inference, Training
-from workloads.work import Step
-from workloads.workload import HOUSE, Parameter
+from workloads.lowering import MemoryBreakdown, step_memory
+from workloads.step_cost import Step
+from workloads.training import InferenceStep, TrainingStep
+from workloads.workload import BUILT_IN, Parameter
 
 WIDTH = 80
 KINDS = {
@@ -25,8 +25,8 @@ KINDS = {
 
 def card_of(case: Case) -> dict[str, Any]:
     """All that is known of a case, for programs."""
-    workload, step, work = CATALOGUE[case.workload], step_of(case), work_of(case)
-    memory = memory_of(step)
+    workload, step, work = CATALOGUE[case.workload], step_of(case), cost_of(case)
+    memory = step_memory(step)
     models = _models(step)
     return {
         "workload": case.workload,
@@ -43,16 +43,16 @@ def card_of(case: Case) -> dict[str, Any]:
         "operations": len(work.ops),
         "memory_bytes": asdict(memory) | {"planned": memory.planned},
         "optimizers": _optimizers(step),
-        "textbook": {model.name: asdict(model.stated) for model in models},
+        "textbook": {model.name: asdict(model.published) for model in models},
         "notes": workload.notes,
     }
 
 
 def shown(case: Case) -> Iterator[str]:
     """The same for people."""
-    workload, step, work = CATALOGUE[case.workload], step_of(case), work_of(case)
+    workload, step, work = CATALOGUE[case.workload], step_of(case), cost_of(case)
     yield f"{case.workload}: {workload.text}"
-    if workload.study != HOUSE:
+    if workload.study != BUILT_IN:
         yield f"{workload.study.text}; {workload.study.warmup} steps of warm-up"
     yield ""
     for parameter in workload.parameters:
@@ -67,14 +67,14 @@ def shown(case: Case) -> Iterator[str]:
     if work.ops:
         steps = f"{len(work.ops):,} a step, {_engineering(work.flops)} FLOP"
         yield _line("operations", steps)
-    yield from _memory_lines(memory_of(step))
+    yield from _memory_lines(step_memory(step))
     for optimizer in _optimizers(step):
         yield from _wrapped(_line("optimizer", optimizer))
     yield _line("threads", str(workload.threads or "one a core"))
     for model in _models(step):
-        said = f"{model.stated.parameters:,} parameters, {_engineering(model.stated.macs)}"
+        said = f"{model.published.parameters:,} parameters, {_engineering(model.published.macs)}"
         yield from _wrapped(
-            _line("in the textbook", f"{said} multiply-adds: {model.stated.source}")
+            _line("in the textbook", f"{said} multiply-adds: {model.published.source}")
         )
     if workload.notes:
         yield ""
@@ -84,21 +84,21 @@ def shown(case: Case) -> Iterator[str]:
 def _models(step: Step) -> list[Model]:
     """The models of a step, each once."""
     match step:
-        case Training():
+        case TrainingStep():
             return list({each.model.name: each.model for each in step.passes}.values())
-        case Inference():
+        case InferenceStep():
             return [step.model]
         case _:
             return []
 
 
 def _optimizers(step: Step) -> list[str]:
-    if not isinstance(step, Training):
+    if not isinstance(step, TrainingStep):
         return []
     return list({str(each.optimizer): None for each in step.passes if each.optimizer})
 
 
-def _memory_lines(memory: Memory) -> Iterator[str]:
+def _memory_lines(memory: MemoryBreakdown) -> Iterator[str]:
     if memory.planned:
         parts = [
             f"{name} {_bytes(size)}"
@@ -110,9 +110,9 @@ def _memory_lines(memory: Memory) -> Iterator[str]:
 
 
 def _range(parameter: Parameter) -> str:
-    if parameter.only:
-        return f"{', '.join(map(str, parameter.only))}: {parameter.text}"
-    return f"{parameter.least} to {parameter.most}: {parameter.text}"
+    if parameter.choices:
+        return f"{', '.join(map(str, parameter.choices))}: {parameter.text}"
+    return f"{parameter.min} to {parameter.max}: {parameter.text}"
 
 
 def _line(name: str, text: str) -> str:

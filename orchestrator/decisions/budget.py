@@ -1,17 +1,17 @@
-"""Whether a sweep has used up what it may use: a pure decision."""
+"""Decides whether a sweep has exceeded its budget. Pure."""
 
-from orchestrator.plan.policy import Budget
+from orchestrator.sweepfile.policy import Budget
 
-SHARE_FROM = 10  # ended runs: before that, a share says nothing
+ENDED_RUNS_MIN = 10  # with fewer ended runs, a share of failures means little
 
 
-def overspent(budget: Budget, spent_s: float, failed: int, ended: int) -> str | None:
-    """Say what is used up, in words; None while nothing is."""
+def exceeded_budget(budget: Budget, spent_s: float, failed: int, ended: int) -> str | None:
+    """Return the text that names the exceeded limit; None while none is."""
     if budget.wall_s is not None and spent_s > budget.wall_s:
-        return f"its {budget.wall_s:.0f} s are over"
+        return f"the limit of {budget.wall_s:.0f} s is exceeded"
     if budget.failures is not None and failed > budget.failures:
-        return f"{failed} runs failed, and no more than {budget.failures} may"
-    share = failed / ended if ended >= SHARE_FROM else 0.0
+        return f"{failed} runs failed; the limit is {budget.failures}"
+    share = failed / ended if ended >= ENDED_RUNS_MIN else 0.0
     if budget.failures_share is not None and share > budget.failures_share:
-        return f"{failed} of {ended} runs failed, and no more than {budget.failures_share:.0%} may"
+        return f"{failed} of {ended} runs failed; the limit is {budget.failures_share:.0%}"
     return None

@@ -2,9 +2,8 @@
 
 Between sweeps: owners share the lab by what they have used, a sweep of ten priorities more counts
 half for its owner, and a deadline that would be missed goes first among its equals. Within a sweep
-nothing is ever sorted: of the orders that were drawn for a block, the one that is over soonest is
-taken as it is. A phone that would have to cool gets what may start as it is, if that fits into the
-pause.
+nothing is ever sorted. A phone that would have to cool gets what may start as it is, if that fits
+into the pause.
 
 Heat is one warm body: what a run adds decays with the phone's own time constant towards where it
 comes to rest. That is enough to tell orders and pauses apart; when a run may start is decided by
@@ -18,11 +17,12 @@ from dataclasses import dataclass
 DOUBLING = 10  # so many priorities more are twice the share
 HASTE = 1.25  # a deadline presses when what is left takes so much of the time until then
 NEVER_S = 3600.0
-PAUSE_MIN_S, WARMER_MAX_C = 1.0, 0.5
+PAUSE_MIN_S = 1.0
+DELAY_SHARE_MAX = 0.5  # of a backfilled run's time, by which the waiting run may start later
 
 
 @dataclass(frozen=True)
-class Heat:
+class ThermalState:
     """How warm a phone is, where it comes to rest, and how fast, in seconds of the host's clock."""
 
     temp_c: float
@@ -38,14 +38,14 @@ class Heat:
         fall = (self.temp_c - self.rest_c) / (start_max_c - self.rest_c)
         return min(NEVER_S, self.tau_s * math.log(fall))
 
-    def later(self, seconds: float, rise_c: float = 0.0) -> "Heat":
+    def later(self, seconds: float, rise_c: float = 0.0) -> "ThermalState":
         """The phone after so many seconds in which work has added so many degrees."""
         left = (self.temp_c - self.rest_c) * math.exp(-seconds / self.tau_s)
-        return Heat(self.rest_c + left + rise_c, self.rest_c, self.tau_s)
+        return ThermalState(self.rest_c + left + rise_c, self.rest_c, self.tau_s)
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedDuration:
     """What a run is expected to take and to leave behind."""
 
     run_s: float
@@ -54,24 +54,24 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Offer:
+class Candidate:
     """The first run of a sweep's line for a phone."""
 
     phone: str
     sweep: str
     run: int
-    expected: Expected
+    expected: ExpectedDuration
 
 
 @dataclass(frozen=True)
-class Stake:
+class SweepShare:
     """Whose a sweep is, and what it may ask for."""
 
     owner: str
     priority: int = 50
     deadline: float | None = None
     since: float = 0.0
-    left_s: float = 0.0  # what its busiest phone has still to do
+    remaining_s: float = 0.0  # what its busiest phone has still to do
 
     @property
     def weight(self) -> float:
@@ -82,52 +82,30 @@ class Stake:
         """Whether its deadline would be missed; one that has passed presses no more."""
         if self.deadline is None or now > self.deadline:
             return False
-        return HASTE * self.left_s >= self.deadline - now
+        return HASTE * self.remaining_s >= self.deadline - now
 
 
-def choose_order(orders: Sequence[Sequence[Expected]], heat: Heat | None, is_last: bool) -> int:
-    """The drawn order of a block that is over soonest; the first one if that cannot be told.
-
-    After the last block nobody waits for the phone; after another one, the next block does.
-    """
-    if heat is None or len(orders) < 2:
-        return 0
-    return min(range(len(orders)), key=lambda at: (_length_s(orders[at], heat, is_last), at))
-
-
-def _length_s(order: Sequence[Expected], heat: Heat, is_last: bool) -> float:
-    total_s = 0.0
-    for run in order:
-        wait_s = heat.wait_s(run.start_max_c)
-        heat = heat.later(wait_s + run.run_s, run.rise_c)
-        total_s += wait_s + run.run_s
-    bounds = [run.start_max_c for run in order if run.start_max_c is not None]
-    if not is_last and bounds:
-        total_s += heat.wait_s(sum(bounds) / len(bounds))
-    return round(total_s, 3)
-
-
-def share_out(
-    offers: Mapping[str, Sequence[Offer]],
-    stakes: Mapping[str, Stake],
+def assign_runs(
+    offers: Mapping[str, Sequence[Candidate]],
+    stakes: Mapping[str, SweepShare],
     used_s: Mapping[str, float],
-    heats: Mapping[str, Heat],
+    heats: Mapping[str, ThermalState],
     now: float,
-) -> dict[str, Offer]:
+) -> dict[str, Candidate]:
     """Give each phone one of its offers: fairly, and without idling where it could work."""
     used = dict(used_s)
-    chosen: dict[str, Offer] = {}
+    chosen: dict[str, Candidate] = {}
     for phone, lines in sorted(offers.items()):
-        offer = min(lines, key=lambda each: _turn(each, stakes[each.sweep], used, now))
-        offer = _fill_the_pause(offer, lines, heats.get(phone))
+        ranked = sorted(lines, key=lambda each: _priority_key(each, stakes[each.sweep], used, now))
+        offer = _backfill(ranked, heats.get(phone))
         stake = stakes[offer.sweep]
         used[stake.owner] = used.get(stake.owner, 0.0) + offer.expected.run_s / stake.weight
         chosen[phone] = offer
     return chosen
 
 
-def _turn(
-    offer: Offer, stake: Stake, used: Mapping[str, float], now: float
+def _priority_key(
+    offer: Candidate, stake: SweepShare, used: Mapping[str, float], now: float
 ) -> tuple[float | str, ...]:
     """Whose turn it is: who presses, then who had least, then the owner's own wishes."""
     pressed = -stake.priority if stake.presses(now) else 1
@@ -136,16 +114,17 @@ def _turn(
     return (pressed, used.get(stake.owner, 0.0), *wishes)
 
 
-def _fill_the_pause(offer: Offer, lines: Sequence[Offer], heat: Heat | None) -> Offer:
-    """What else may start while the phone cools, ends within the pause and hardly warms it."""
-    pause_s = heat.wait_s(offer.expected.start_max_c) if heat is not None else 0.0
+def _backfill(ranked: Sequence[Candidate], heat: ThermalState | None) -> Candidate:
+    """Take the first run; while the phone cools for it, another that hardly delays it."""
+    first = ranked[0]
+    pause_s = heat.wait_s(first.expected.start_max_c) if heat is not None else 0.0
     if heat is None or pause_s < PAUSE_MIN_S:
-        return offer
-    fitting = [
-        each
-        for each in lines
-        if heat.wait_s(each.expected.start_max_c) == 0.0
-        and each.expected.run_s <= pause_s
-        and each.expected.rise_c <= WARMER_MAX_C
-    ]
-    return min(fitting, key=lambda each: (each.expected.run_s, each.run), default=offer)
+        return first
+    for other in ranked[1:]:
+        run = other.expected
+        if heat.wait_s(run.start_max_c) > 0.0:
+            continue
+        cooling_s = heat.later(run.run_s, run.rise_c).wait_s(first.expected.start_max_c)
+        if run.run_s + cooling_s - pause_s <= DELAY_SHARE_MAX * run.run_s:
+            return other
+    return first

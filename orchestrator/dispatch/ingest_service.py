@@ -6,27 +6,25 @@ from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.dispatch.queue import serve_deliveries
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.job_queue import serve_deliveries
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import Stored, store_parcels
-from workloads.fault import BrokerDown, StoreDown
-from workloads.messages import (
+from orchestrator.store.ingest import IngestResult, store_parcels
+from workloads.protocol.faults import BrokerDown, StoreDown
+from workloads.protocol.limits import (
     CHUNK_BYTES_MAX,
+    CHUNK_ENVELOPE_BYTES_MAX,
     DELIVERY_PARCELS_MAX,
-    PARCEL,
     REPORT_BYTES_MAX,
-    AnyParcel,
-    Chunk,
-    Report,
 )
+from workloads.protocol.messages import PARCEL_ADAPTER, AnyParcel, Chunk, Report
 
 log = logging.getLogger("farm.ingest")
 
 TROUBLE_PAUSE_S = 0.5
 
 
-def serve(db: Database, broker: Broker) -> None:
+def serve(db: Database, broker: CentralBroker) -> None:
     """Store deliveries until told to stop; while the store is away, they wait in the broker."""
 
     def deliver(host: str, texts: Sequence[str], stop: threading.Event) -> None:
@@ -40,7 +38,7 @@ def serve(db: Database, broker: Broker) -> None:
     serve_deliveries(broker.url, deliver)
 
 
-def _patiently(store: Callable[[], Stored], stop: threading.Event) -> Stored:
+def _patiently(store: Callable[[], IngestResult], stop: threading.Event) -> IngestResult:
     """Store, as soon as there is a store; what is in hand at the end will be sent again."""
     trouble = False
     while True:
@@ -58,11 +56,11 @@ def read_parcels(host: str, texts: Sequence[str]) -> list[AnyParcel]:
     """Read what a host sent; what breaks the agreed form, or speaks for others, is dropped."""
     parcels: list[AnyParcel] = []
     for text in texts[:DELIVERY_PARCELS_MAX]:
-        if len(text) > CHUNK_BYTES_MAX + 1024:
+        if len(text) > CHUNK_BYTES_MAX + CHUNK_ENVELOPE_BYTES_MAX:
             log.warning("%s sent a parcel of %d bytes: dropped", host, len(text))
             continue
         try:
-            parcel = PARCEL.validate_json(text)
+            parcel = PARCEL_ADAPTER.validate_json(text)
         except ValidationError as error:
             log.warning("%s sent a bad parcel: %s", host, error.errors()[0]["msg"])
             continue

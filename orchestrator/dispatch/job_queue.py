@@ -12,18 +12,22 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 from kombu.exceptions import BatchPublishError, OperationalError
 
-from workloads.consumer import PromptConsumer, taken_for_good
-from workloads.fault import BrokerDown
-from workloads.messages import (
+from workloads.celery_setup import (
+    QUIET_WORKER,
+    ReconnectingConsumer,
+    celery_settings,
+    no_ack_queue,
+)
+from workloads.protocol.faults import BrokerDown
+from workloads.protocol.messages import (
     COMMAND,
     DELIVER,
     RESULTS_QUEUE,
     RUN,
     Command,
     Job,
-    queue_for,
+    host_queue,
 )
-from workloads.transport import QUIET_WORKER, celery_settings
 
 log = logging.getLogger("farm.queue")
 
@@ -33,7 +37,7 @@ COMMAND_S = 60.0
 warnings.simplefilter("ignore", SecurityWarning)
 
 
-class Queue:
+class JobQueue:
     """Sends by name, so that no code of the agent is needed here."""
 
     def __init__(self, broker: str) -> None:
@@ -48,14 +52,13 @@ class Queue:
         """
         with self._going_out() as producer, producer.batch():
             for host, job in jobs:
-                expires_s = job.lease_s + skew_s.get(host, 0.0)
-                self._send(producer, RUN, host, job.model_dump(mode="json"), expires_s)
+                expires_s = job.lease_timeout_s + skew_s.get(host, 0.0)
+                self._send(producer, RUN, host, job.model_dump_json(), expires_s)
 
     def send_command(self, host: str, command: Command, skew_s: float = 0.0) -> None:
         """Send a command."""
         with self._going_out() as producer:
-            body = command.model_dump(mode="json")
-            self._send(producer, COMMAND, host, body, COMMAND_S + skew_s)
+            self._send(producer, COMMAND, host, command.model_dump_json(), COMMAND_S + skew_s)
 
     @contextmanager
     def _going_out(self) -> Iterator[Any]:
@@ -65,13 +68,11 @@ class Queue:
         except (OperationalError, BatchPublishError, OSError) as error:
             raise BrokerDown(f"cannot send: {error}") from error
 
-    def _send(
-        self, producer: Any, name: str, host: str, body: dict[str, Any], expires_s: float
-    ) -> None:
+    def _send(self, producer: Any, name: str, host: str, message: str, expires_s: float) -> None:
         self._app.send_task(
             name,
-            args=[body],
-            queue=queue_for(host),
+            args=[message],
+            queue=host_queue(host),
             expires=datetime.now(UTC) + timedelta(seconds=expires_s),
             retry=False,
             argsrepr="",  # Celery would print the whole job for its own log
@@ -88,7 +89,7 @@ def serve_deliveries(broker: str, deliver: Deliver) -> None:
     signals.worker_shutting_down.connect(lambda **_: stop.set(), weak=False)
     app = Celery("farm.ingest", set_as_current=False)
     app.conf.update(celery_settings(broker, "ingest"))
-    app.conf.task_queues = [taken_for_good(RESULTS_QUEUE)]
+    app.conf.task_queues = [no_ack_queue(RESULTS_QUEUE)]
 
     @app.task(name=DELIVER)  # type: ignore[untyped-decorator]
     def _deliver(host: str, parcels: list[str]) -> None:
@@ -101,7 +102,7 @@ def serve_deliveries(broker: str, deliver: Deliver) -> None:
         pool="solo",
         queues=[RESULTS_QUEUE],
         hostname="ingest@farm",
-        consumer_cls=PromptConsumer,
+        consumer_cls=ReconnectingConsumer,
         **QUIET_WORKER,
     )
     worker.start()

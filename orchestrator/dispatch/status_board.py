@@ -9,23 +9,23 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.store import health, leases, queries
+from orchestrator.store import leases, phone_health, sweep_queries
 from orchestrator.store.database import Database
-from workloads.messages import Presence
+from workloads.protocol.messages import HostHeartbeat
 
 SWEEPS_SHOWN = 10
 
 
-def write_board(
-    db: Database, presences: Sequence[Presence], known: Collection[str]
+def publish_board(
+    db: Database, presences: Sequence[HostHeartbeat], known: Collection[str]
 ) -> dict[str, Any]:
     """Count hosts, phones (those that the store knows too) and runs."""
     states = {phone.serial: phone.state for beat in presences for phone in beat.phones}
     phones = Counter(states.get(serial, "away") for serial in {*known, *states})
-    ill = health.ill_phones(db)
+    ill = phone_health.unhealthy_phones(db)
     return {
         "at": datetime.now(UTC).isoformat(),
-        "hosts": {presence.host: presence.at.isoformat() for presence in presences},
+        "hosts": {presence.host: presence.sent_at.isoformat() for presence in presences},
         "phones": dict(sorted(phones.items())),
         "ill": [{"phone": serial, "health": is_, "why": why} for serial, is_, why in ill],
         "drained": sorted(leases.drained_hosts(db)),
@@ -34,12 +34,12 @@ def write_board(
                 "id": sweep.id,
                 "name": sweep.name,
                 "state": sweep.state,
-                "why": sweep.state_why,
+                "why": sweep.state_reason,
                 "total": sweep.total,
                 "done": sweep.done,
                 "failed": sweep.failed,
                 "left": sweep.left,
             }
-            for sweep in queries.sweep_summaries(db, limit=SWEEPS_SHOWN)
+            for sweep in sweep_queries.sweep_summaries(db, limit=SWEEPS_SHOWN)
         ],
     }

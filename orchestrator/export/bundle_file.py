@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 FORMAT = 1
@@ -23,19 +23,19 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 Lines = Iterable[bytes]
 
 
-class BadBundle(Refused):
+class BadBundle(InvalidRequest):
     """The bundle cannot be used."""
 
 
 @dataclass(frozen=True)
-class Contents:
+class BundleContents:
     """What a bundle is about, and what stands in each of its files."""
 
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     files: Mapping[str, Callable[[], Lines]]
 
 
-def write_bundle(contents: Contents, stream: BinaryIO) -> None:
+def write_bundle(contents: BundleContents, stream: BinaryIO) -> None:
     """Write the files, then the manifest with their digests."""
     digests: dict[str, dict[str, Any]] = {}
     with zipfile.ZipFile(stream, "w") as bundle:
@@ -47,7 +47,7 @@ def write_bundle(contents: Contents, stream: BinaryIO) -> None:
                     digest.update(line)
                     size += len(line)
             digests[name] = {"sha256": digest.hexdigest(), "bytes": size}
-        manifest = {"format": FORMAT, **contents.about, "files": digests}
+        manifest = {"format": FORMAT, **contents.metadata, "files": digests}
         bundle.writestr(_member(MANIFEST), _json(manifest, indent=1))
 
 

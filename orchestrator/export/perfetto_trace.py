@@ -5,24 +5,23 @@ counters. All of it is on the phone's own clock, from the first moment on, in mi
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from orchestrator.nouns import MeasuredRun
+from orchestrator.analysis.measurements import MeasuredRun
+from workloads.protocol.telemetry import CumulativeSeries, Telemetry
 from workloads.text import safe_text
-from workloads.timeline import spans_of
 
 STEPS, OPERATIONS = 1, 2
 Event = dict[str, Any]
 
 
-def trace_of(run: MeasuredRun, told: Mapping[str, Any]) -> dict[str, Any]:
+def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
     """The trace of a run, as a JSON object."""
-    moments = _moments(told)
-    start = min(moments) if moments else 0
-    events = [*_names(run), *_windows(told, start), *_operations(told, start)]
-    events += [*_counters(told, start), *_rates(told, start)]
+    start = _start_ns(telemetry)
+    events = [*_names(run), *_windows(telemetry, start), *_operations(telemetry, start)]
+    events += [*_counters(telemetry, start), *_rates(telemetry, start)]
     return {
         "displayTimeUnit": "ms",
         "otherData": {
@@ -33,7 +32,7 @@ def trace_of(run: MeasuredRun, told: Mapping[str, Any]) -> dict[str, Any]:
             "phone": safe_text(run.facts.model),
             "workload": run.case.label,
             "condition": run.condition.label,
-            "verdict": run.verdict.standing.value,
+            "verdict": run.verdict.validity.value,
             "source": _source(run),
             "clock": "the phone's own, from the first moment that is told",
         },
@@ -41,19 +40,19 @@ def trace_of(run: MeasuredRun, told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_trace(run: MeasuredRun, told: Mapping[str, Any]) -> bytes:
+def write_trace(run: MeasuredRun, telemetry: Telemetry) -> bytes:
     """The trace as a file."""
-    return json.dumps(trace_of(run, told), allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(build_trace(run, telemetry), allow_nan=False, separators=(",", ":")).encode()
 
 
 def _source(run: MeasuredRun) -> str:
     return ", ".join(sorted({str(metric.provenance) for metric in run.metrics.values()}))
 
 
-def _moments(told: Mapping[str, Any]) -> list[int]:
-    traces = [trace[1] for trace in told.get("traces", [])]
-    columns = (told.get("windows", {}).get("t_ns", []), told.get("readings", {}).get("t_ns", []))
-    return [*traces, *(column[0] for column in columns if column)]
+def _start_ns(telemetry: Telemetry) -> int:
+    columns = (telemetry.windows.t_ns, telemetry.readings.t_ns)
+    moments = [*(trace[1] for trace in telemetry.traces), *(each[0] for each in columns if each)]
+    return min(moments, default=0)
 
 
 def _names(run: MeasuredRun) -> Iterator[Event]:
@@ -75,35 +74,32 @@ def _slice(name: str, thread: int, begin_us: float, lasts_us: float, **args: Any
     }
 
 
-def _windows(told: Mapping[str, Any], start: int) -> Iterator[Event]:
-    windows = told.get("windows", {})
-    columns = [windows.get(name, []) for name in ("first", "n", "t_ns", "ns")]
-    for first, n, t_ns, ns in zip(*columns, strict=False):
+def _windows(telemetry: Telemetry, start: int) -> Iterator[Event]:
+    windows = telemetry.windows
+    columns = (windows.first, windows.n, windows.t_ns, windows.ns, windows.step_ms)
+    for first, n, t_ns, ns, step_ms in zip(*columns, strict=True):
         name = f"step {first}" if n == 1 else f"steps {first} to {first + n - 1}"
-        step_ms = ns / n / 1e6 if n else None
         yield _slice(name, STEPS, (t_ns - start) / 1e3, ns / 1e3, steps=n, step_ms=step_ms)
 
 
-def _operations(told: Mapping[str, Any], start: int) -> Iterator[Event]:
-    ops = told.get("ops", {})
-    names, kinds = ops.get("name", []), ops.get("kind", [])
-    for span in spans_of(told.get("traces", [])):
-        name = safe_text(names[span.op]) if span.op < len(names) else f"operation {span.op}"
-        kind = safe_text(kinds[span.op]) if span.op < len(kinds) else ""
+def _operations(telemetry: Telemetry, start: int) -> Iterator[Event]:
+    for span in telemetry.spans:
+        known = span.op < len(telemetry.ops)
+        name, kind = telemetry.ops[span.op] if known else (f"operation {span.op}", "")
         begin, lasts = (span.start_ns - start) / 1e3, (span.end_ns - span.start_ns) / 1e3
-        yield _slice(name, OPERATIONS, begin, lasts, step=span.step, kind=kind)
+        yield _slice(
+            safe_text(name), OPERATIONS, begin, lasts, step=span.step, kind=safe_text(kind)
+        )
 
 
-def _counters(told: Mapping[str, Any], start: int) -> Iterator[Event]:
+def _counters(telemetry: Telemetry, start: int) -> Iterator[Event]:
     """Clocks and temperatures, as they were read."""
-    readings = told.get("readings", {})
-    moments = readings.get("t_ns", [])
-    for path, column in zip(readings.get("paths", []), readings.get("columns", []), strict=False):
+    for path, column in telemetry.readings.columns.items():
         named = _counter_of(path)
         if named is None:
             continue
         name, unit, scale = named
-        for t_ns, value in zip(moments, column, strict=False):
+        for t_ns, value in zip(telemetry.readings.t_ns, column, strict=False):
             if isinstance(value, int):
                 yield _count(name, unit, (t_ns - start) / 1e3, value * scale)
 
@@ -120,20 +116,20 @@ def _counter_of(path: str) -> tuple[str, str, float] | None:
     return None
 
 
-def _rates(told: Mapping[str, Any], start: int) -> Iterator[Event]:
+def _rates(telemetry: Telemetry, start: int) -> Iterator[Event]:
     """Power and load, as the slopes of what adds up: between two looks it is their mean."""
     kinds = {"energy_j": ("power", "w"), "busy_s": ("busy cores", "cores")}
-    for name, course in told.get("courses", {}).items():
+    for name, series in telemetry.series.items():
         rail = name.removeprefix("rail_j.")
         shown = kinds.get(name) or ((f"rail {safe_text(rail)}", "w") if rail != name else None)
         if shown is not None:
-            for t_ns, rate in slopes(course["t_ns"], course["total"]):
+            for t_ns, rate in slopes_per_second(series):
                 yield _count(*shown, (t_ns - start) / 1e3, rate)
 
 
-def slopes(t_ns: Sequence[int], total: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """How fast a course grew from each moment to the next, a second."""
-    for (begin, had), (end, has) in pairwise(zip(t_ns, total, strict=True)):
+def slopes_per_second(series: CumulativeSeries) -> Iterator[tuple[int, float]]:
+    """How fast a series grew from each moment to the next, per second."""
+    for (begin, had), (end, has) in pairwise(zip(series.t_ns, series.total, strict=True)):
         if end > begin:
             yield begin, (has - had) * 1e9 / (end - begin)
 

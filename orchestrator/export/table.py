@@ -7,11 +7,11 @@ more than what tells them apart. Units stand in the column names.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-Cell = str | int | float | None
+CellValue = str | int | float | None
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A name, and what its cells are: str, int or float."""
 
     name: str
@@ -19,14 +19,14 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Block:
+class TableBlock:
     """Rows with the same first cells; `plain` promises that the others are numbers or empty."""
 
-    shared: Sequence[Cell]
-    rows: Iterable[Sequence[Cell]]
-    plain: bool = False
+    shared: Sequence[CellValue]
+    rows: Iterable[Sequence[CellValue]]
+    numeric_only: bool = False
 
-    def full_rows(self) -> Iterator[tuple[Cell, ...]]:
+    def full_rows(self) -> Iterator[tuple[CellValue, ...]]:
         """Every row, whole."""
         return ((*self.shared, *row) for row in self.rows)
 
@@ -36,8 +36,8 @@ class Table:
     """What is exported, under which name."""
 
     name: str
-    columns: tuple[Column, ...]
-    blocks: Iterable[Block]
+    columns: tuple[TableColumn, ...]
+    blocks: Iterable[TableBlock]
     caption: str = ""
 
     @property
@@ -46,6 +46,6 @@ class Table:
         return [column.name for column in self.columns]
 
 
-def columns(**kinds: type) -> tuple[Column, ...]:
+def make_columns(**kinds: type) -> tuple[TableColumn, ...]:
     """Columns by name."""
-    return tuple(Column(name, kind) for name, kind in kinds.items())
+    return tuple(TableColumn(name, kind) for name, kind in kinds.items())

@@ -5,16 +5,15 @@ Every row names its run and the place of that run in the order: seed, block and 
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from orchestrator.analysis.compare import FleetGroup, FleetRow, FleetTable
-from orchestrator.export.table import Block, Cell, Table, columns
-from orchestrator.nouns import MeasuredRun, RunOutcome
+from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, FleetTable
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.export.table import CellValue, Table, TableBlock, make_columns
 from workloads.catalogue import Case
-from workloads.condition import Condition
-from workloads.timeline import OpRow
+from workloads.protocol.condition import Condition
+from workloads.protocol.telemetry import OpRow, Telemetry, op_rows
 
-_RUN = columns(
+_RUN = make_columns(
     sweep=str,
     seed=int,
     trial=str,
@@ -37,14 +36,14 @@ _RUN = columns(
 )
 
 
-def _what(case: Case, condition: Condition) -> tuple[Cell, ...]:
+def _what(case: Case, condition: Condition) -> tuple[CellValue, ...]:
     """What was run, and under which condition: workload to freq."""
     parameters = json.dumps(case.parameters, sort_keys=True)
     asked = (condition.protocol.value, condition.cores, condition.freq)
     return (case.name, parameters, case.backend, *asked)
 
 
-def _run(seed: int, run: MeasuredRun) -> list[Cell]:
+def _run(seed: int, run: MeasuredRun) -> list[CellValue]:
     return [
         run.sweep,
         seed,
@@ -59,13 +58,13 @@ def _run(seed: int, run: MeasuredRun) -> list[Cell]:
         run.host,
         *_what(run.case, run.condition),
         str(run.control or ""),
-        run.verdict.standing.value,
+        run.verdict.validity.value,
     ]
 
 
 def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
     """One row per run and metric, so that no unit hides in a heading."""
-    own = columns(
+    own = make_columns(
         reasons=str,
         started_at=str,
         ended_at=str,
@@ -80,9 +79,9 @@ def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
     return Table("figures", (*_RUN, *own), (_figures(seed, run) for run in runs))
 
 
-def _figures(seed: int, run: MeasuredRun) -> Block:
+def _figures(seed: int, run: MeasuredRun) -> TableBlock:
     times = (run.started_at.isoformat(), run.ended_at.isoformat())
-    shared = [*_run(seed, run), "; ".join(run.verdict.reasons), *times]
+    shared = [*_run(seed, run), run.verdict.text, *times]
     rows = [
         (
             name,
@@ -95,15 +94,15 @@ def _figures(seed: int, run: MeasuredRun) -> Block:
         )
         for name, metric in sorted(run.metrics.items())
     ]
-    return Block(shared, rows)
+    return TableBlock(shared, rows)
 
 
-Told = Iterable[tuple[MeasuredRun, dict[str, Any]]]  # runs with their unpacked telemetry
+RunTelemetry = Iterable[tuple[MeasuredRun, Telemetry]]
 
 
-def samples_table(seed: int, runs: Told) -> Table:
+def samples_table(seed: int, runs: RunTelemetry) -> Table:
     """One row per window of consecutive steps: when it began, and how long its steps took."""
-    own = columns(
+    own = make_columns(
         source=str,
         first_step=int,
         steps=int,
@@ -112,52 +111,47 @@ def samples_table(seed: int, runs: Told) -> Table:
         step_min_ms=float,
         step_max_ms=float,
     )
-    return Table("samples", (*_RUN, *own), (_samples(seed, run, told) for run, told in runs))
+    return Table("samples", (*_RUN, *own), (_samples(seed, *pair) for pair in runs))
 
 
-def _samples(seed: int, run: MeasuredRun, told: dict[str, Any]) -> Block:
-    windows = told.get("windows", {})
-    names = ("first", "n", "t_ns", "ns", "ns_min", "ns_max")
-    lists = [windows.get(name, []) for name in names]
-    began = lists[2][0] if lists[2] else 0
+def _samples(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+    windows = telemetry.windows
+    start_ns = windows.t_ns[0] if windows.t_ns else 0
     rows = (
-        (first, n, (t - began) / 1e9, ns / n / 1e6 if n else None, least / 1e6, most / 1e6)
-        for first, n, t, ns, least, most in zip(*lists, strict=False)
+        (first, n, (t_ns - start_ns) / 1e9, ns / n / 1e6 if n else None, low / 1e6, high / 1e6)
+        for first, n, t_ns, ns, low, high in zip(*vars(windows).values(), strict=True)
     )
-    return Block([*_run(seed, run), _source(run, "step_ms")], rows, plain=True)
+    return TableBlock([*_run(seed, run), _source(run, "step_ms")], rows, numeric_only=True)
 
 
-def readings_table(seed: int, runs: Told) -> Table:
+def readings_table(seed: int, runs: RunTelemetry) -> Table:
     """One row per moment and sampled node of a phone, as the phone told it."""
-    own = columns(source=str, t_s=float, node=str, value=float, text=str)
-    return Table("readings", (*_RUN, *own), (_readings(seed, run, told) for run, told in runs))
+    own = make_columns(source=str, t_s=float, node=str, value=float, text=str)
+    return Table("readings", (*_RUN, *own), (_readings(seed, *pair) for pair in runs))
 
 
-def _readings(seed: int, run: MeasuredRun, told: dict[str, Any]) -> Block:
-    readings = told.get("readings", {})
-    moments = readings.get("t_ns", [])
+def _readings(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+    t_ns = telemetry.readings.t_ns
     rows = (
-        ((t - moments[0]) / 1e9, path, *_value_or_text(value))
-        for path, column in zip(
-            readings.get("paths", []), readings.get("columns", []), strict=False
-        )
-        for t, value in zip(moments, column, strict=False)
+        ((moment_ns - t_ns[0]) / 1e9, path, *_value_or_text(value))
+        for path, column in telemetry.readings.columns.items()
+        for moment_ns, value in zip(t_ns, column, strict=False)
         if value is not None
     )
-    return Block([*_run(seed, run), _source(run, "peak_temp_c")], rows)
+    return TableBlock([*_run(seed, run), _source(run, "peak_temp_c")], rows)
 
 
 def _value_or_text(value: object) -> tuple[float | None, str]:
     return (None, str(value)) if isinstance(value, str) else (float(str(value)), "")
 
 
-def ops_table(seed: int, runs: Iterable[tuple[MeasuredRun, tuple[OpRow, ...]]]) -> Table:
+def ops_table(seed: int, runs: RunTelemetry) -> Table:
     """One row per run and operation, joined with what was sampled beside it.
 
     Times come from the traced steps of a run; energy, load and clock are what the sampler saw
     while the operation ran, and are empty where the phone offers none.
     """
-    own = columns(
+    own = make_columns(
         source=str,
         energy_source=str,
         operation=str,
@@ -171,10 +165,14 @@ def ops_table(seed: int, runs: Iterable[tuple[MeasuredRun, tuple[OpRow, ...]]]) 
         clock_mhz=str,
         rails_w=str,
     )
-    return Table("ops", (*_RUN, *own), (_ops(seed, run, ops) for run, ops in runs))
+    return Table(
+        "ops",
+        (*_RUN, *own),
+        (_ops(seed, run, op_rows(telemetry)) for run, telemetry in runs if telemetry.traces),
+    )
 
 
-def _ops(seed: int, run: MeasuredRun, ops: tuple[OpRow, ...]) -> Block:
+def _ops(seed: int, run: MeasuredRun, ops: tuple[OpRow, ...]) -> TableBlock:
     shared = [*_run(seed, run), _source(run, "step_ms"), _source(run, "energy_j")]
     rows = [
         (
@@ -191,7 +189,7 @@ def _ops(seed: int, run: MeasuredRun, ops: tuple[OpRow, ...]) -> Block:
         )
         for op in ops
     ]
-    return Block(shared, rows)
+    return TableBlock(shared, rows)
 
 
 def _source(run: MeasuredRun, metric: str) -> str:
@@ -207,7 +205,7 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
 
     What fits, what swaps, what is killed and what was never tried are findings like any other.
     """
-    own = columns(
+    own = make_columns(
         seed=int,
         trial=str,
         repeat=int,
@@ -235,14 +233,14 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
             each.phone,
             *_what(each.case, each.condition),
             each.state.value,
-            str(each.verdict or ""),
-            str(each.fit or ""),
+            str(each.validity or ""),
+            str(each.memory_outcome or ""),
             each.peak_rss_mb,
-            each.why,
+            each.note,
         )
         for each in outcomes
     )
-    return Table("outcomes", own, [Block([seed], rows)])
+    return Table("outcomes", own, [TableBlock([seed], rows)])
 
 
 def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
@@ -250,7 +248,7 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
 
     Phones without a run that counts stand there too, without a rank.
     """
-    own = columns(
+    own = make_columns(
         workload=str,
         parameters=str,
         backend=str,
@@ -279,40 +277,40 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
         claim=str,
     )
     blocks = (
-        Block([*_cell(table, group), seed], _ranked(group))
+        TableBlock([*_cell(table, group), seed], _ranked(group))
         for table in tables
         for group in table.groups
     )
     return Table("ranking", own, blocks)
 
 
-def _cell(table: FleetTable, group: FleetGroup) -> list[Cell]:
+def _cell(table: FleetTable, group: FleetGroup) -> list[CellValue]:
     return [*_what(group.case, group.condition), table.metric, table.unit]
 
 
-def _ranked(group: FleetGroup) -> Iterator[tuple[Cell, ...]]:
+def _ranked(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
     for row in group.rows:
         yield (
             *(row.rank, row.phone, row.model, row.soc, row.n, row.median),
             *(row.interval.low, row.interval.high, row.interval.kind.value, row.ratio),
             *(row.suspect, row.void, str(row.control or ""), row.provenance.source.value),
-            *(str(row.provenance.model or ""), row.provenance.error_rel, row.claim),
+            *(str(row.provenance.model or ""), row.provenance.error_rel, row.statement.text),
         )
     for absent in group.absent:
-        nothing: list[Cell] = [None] * 3
+        nothing: list[CellValue] = [None] * 3
         yield (
             *(None, absent.phone, absent.model, absent.soc, 0, *nothing, "", None),
-            *(absent.suspect, absent.void, "", "", "", None, absent.why),
+            *(absent.suspect, absent.void, "", "", "", None, absent.reason.value),
         )
 
 
 def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
     """The ranking as people print it: what a reader needs, and a caption that says the rest."""
-    own = columns(workload=str, condition=str, metric=str, phone=str, soc=str)
-    own += columns(median=float, interval=str, times_the_best=float, runs=int)
+    own = make_columns(workload=str, condition=str, metric=str, phone=str, soc=str)
+    own += make_columns(median=float, interval=str, times_the_best=float, runs=int)
     tables = list(tables)
     blocks = [
-        Block([group.case.label, group.condition.label, table.metric], rows)
+        TableBlock([group.case.label, group.condition.label, table.metric], rows)
         for table in tables
         for group in table.groups
         if (rows := [_printed(row) for row in group.rows])
@@ -326,7 +324,7 @@ def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
     return Table("ranking", own, blocks, caption)
 
 
-def _printed(row: FleetRow) -> tuple[Cell, ...]:
+def _printed(row: FleetRow) -> tuple[CellValue, ...]:
     from workloads.units import format_ms
 
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
 
-from orchestrator.export.cell import latex_cell, markdown_cell, text_cell
-from orchestrator.export.table import Cell, Table
-from workloads.fault import Refused
+from orchestrator.export.escape import latex_cell, markdown_cell, text_cell
+from orchestrator.export.table import CellValue, Table
+from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 from workloads.units import format_ms
 
@@ -38,14 +38,14 @@ def csv_pieces(table: Table) -> Iterator[bytes]:
     yield _csv_lines([table.names])
     for block in table.blocks:
         shared = [_csv_cell(cell) for cell in block.shared]
-        if block.plain:
+        if block.numeric_only:
             begun = _csv_lines([shared]).decode().removesuffix("\r\n")
             yield "".join([f"{begun},{_numbers(row)}\r\n" for row in block.rows]).encode()
         else:
             yield _csv_lines([[*shared, *map(_csv_cell, row)] for row in block.rows])
 
 
-def _numbers(row: Sequence[Cell]) -> str:
+def _numbers(row: Sequence[CellValue]) -> str:
     return ",".join(["" if cell is None else str(cell) for cell in row])
 
 
@@ -55,7 +55,7 @@ def _csv_lines(rows: list[list[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _csv_cell(cell: Cell) -> Cell:
+def _csv_cell(cell: CellValue) -> CellValue:
     return text_cell(cell) if isinstance(cell, str) else _finite(cell)
 
 
@@ -76,7 +76,7 @@ def write_parquet(table: Table, stream: BinaryIO) -> int:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
-        raise Refused(
+        raise InvalidRequest(
             "Parquet needs pyarrow, which is not installed; run: .venv/bin/pip install 'pyarrow'"
         ) from None
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
@@ -94,17 +94,17 @@ def write_parquet(table: Table, stream: BinaryIO) -> int:
     return count
 
 
-def _plain_rows(table: Table) -> Iterator[tuple[Cell, ...]]:
+def _plain_rows(table: Table) -> Iterator[tuple[CellValue, ...]]:
     for block in table.blocks:
         for row in block.full_rows():
             yield tuple(map(_plain, row))
 
 
-def _plain(cell: Cell) -> Cell:
+def _plain(cell: CellValue) -> CellValue:
     return safe_text(cell, TEXT_MAX) if isinstance(cell, str) else _finite(cell)
 
 
-def _finite(cell: Cell) -> Cell:
+def _finite(cell: CellValue) -> CellValue:
     """What is no number is no figure: an empty cell."""
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
@@ -151,7 +151,7 @@ def write_latex(table: Table, stream: BinaryIO) -> int:
     return count
 
 
-def _shown(cell: Cell) -> str:
+def _shown(cell: CellValue) -> str:
     """A cell for people: three significant digits."""
     if isinstance(cell, float):
         return format_ms(cell) if math.isfinite(cell) else ""

@@ -1,86 +1,111 @@
-"""A sweep spread over phones: every trial that can be run, and why the others cannot.
+"""Expands a sweep over phones: every trial that can run, and why the others cannot.
 
-Nothing is left out silently.
+Every phone and cell that is skipped has a reason; nothing is left out silently.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
-from orchestrator.nouns import Trial
-from orchestrator.plan.cells import Cell, Rule
-from orchestrator.plan.sweep import Sweep
+from orchestrator.planning.trials import Trial
+from orchestrator.sweepfile.cells import Cell, CellRule
+from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.catalogue import workload_of
-from workloads.condition import Condition
-from workloads.fault import Refused
-from workloads.phone import PhoneFacts, choose_clock, choose_cores
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.phone_facts import PhoneFacts, choose_clock, choose_cores
 from workloads.text import safe_text
 
 
+class SkipCode(StrEnum):
+    """Why a phone does not get a cell, or none at all."""
+
+    NOT_SELECTED = "not_selected"  # `phones` does not match it
+    NOT_TAKEN = "not_taken"  # `take` needs fewer phones
+    EXCLUDED = "excluded"  # by a rule under `exclude`
+    NOT_INCLUDED = "not_included"  # the rule under `include` is for other phones
+    NO_RUNNER = "no_runner"
+    CORES_UNKNOWN = "cores_unknown"
+    NO_CPU_TEMP = "no_cpu_temp"
+    CLOCKS_UNKNOWN = "clocks_unknown"
+    CONDITION_IMPOSSIBLE = "condition_impossible"
+    SEVERAL = "several"  # different reasons for different cells
+
+
+class SkipReason(NamedTuple):
+    """A reason, as code and as text."""
+
+    code: SkipCode
+    text: str
+
+
 @dataclass(frozen=True)
-class Skipped:
-    """Cells that a phone does not get, and why; without cells it is the whole phone."""
+class SkippedPhone:
+    """Cells that a phone does not get, and why; without cells the whole phone is skipped."""
 
     phone: str
+    code: SkipCode
     reason: str
     cells: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """What a sweep becomes on the phones at hand."""
+    """The trials of a sweep on the available phones, and what was skipped."""
 
     trials: tuple[Trial, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedPhone, ...]
 
     @property
     def phones(self) -> tuple[str, ...]:
-        """The phones that get something to do."""
+        """The phones that get trials."""
         return tuple(dict.fromkeys(trial.phone for trial in self.trials))
 
 
-def expand(
+def expand_sweep(
     sweep: Sweep,
     phones: Sequence[PhoneFacts],
     tags: Mapping[str, Collection[str]] | None = None,
-    before: Collection[str] = (),
+    assigned: Collection[str] = (),
 ) -> Expansion:
-    """Give every phone that is meant a trial of every cell that it can run.
+    """Give every selected phone a trial of every cell that it can run.
 
-    `tags` are the phones' labels by serial; `before` names phones that have the sweep already.
+    `tags` are the phones' tags by serial; `assigned` names phones that already have the sweep.
     """
     tags = tags or {}
     able: list[tuple[PhoneFacts, list[Trial]]] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedPhone] = []
     for facts in phones:
-        labels = tags.get(facts.serial, ())
-        reason = sweep.phones.why_not(facts, labels)
-        if reason is not None:
-            skipped.append(Skipped(facts.serial, reason))
+        phone_tags = tags.get(facts.serial, ())
+        why = sweep.phones.why_not(facts, phone_tags)
+        if why is not None:
+            skipped.append(SkippedPhone(facts.serial, SkipCode.NOT_SELECTED, why))
             continue
-        trials, refused = _on_phone(sweep, facts, labels)
+        trials, refused = _phone_trials(sweep, facts, phone_tags)
         skipped += _skipped(sweep, facts.serial, refused)
         if trials:
             able.append((facts, trials))
-    spare = sweep.phones.taken([facts for facts, _ in able], sweep.seed, before)
-    skipped += [Skipped(phone, reason) for phone, reason in spare.items()]
-    taken = [trials for facts, trials in able if facts.serial not in spare]
+    not_taken = sweep.phones.not_taken([facts for facts, _ in able], sweep.seed, assigned)
+    skipped += [SkippedPhone(phone, SkipCode.NOT_TAKEN, why) for phone, why in not_taken.items()]
+    taken = [trials for facts, trials in able if facts.serial not in not_taken]
     return Expansion(tuple(trial for trials in taken for trial in trials), tuple(skipped))
 
 
-def _on_phone(
-    sweep: Sweep, facts: PhoneFacts, labels: Collection[str]
-) -> tuple[list[Trial], dict[str, list[str]]]:
+def _phone_trials(
+    sweep: Sweep, facts: PhoneFacts, tags: Collection[str]
+) -> tuple[list[Trial], dict[SkipReason, list[str]]]:
     """The trials of one phone, and the cells that it does not get, by reason."""
-    holds: dict[int, bool] = {}
-    cannot: dict[str, str | None] = {}
+    applies: dict[int, bool] = {}
+    impossible: dict[str, SkipReason | None] = {}
     trials: list[Trial] = []
-    refused: dict[str, list[str]] = {}
+    refused: dict[SkipReason, list[str]] = {}
     for cell in sweep.cells:
-        reason = _ruled_out(cell, facts, labels, holds)
+        reason = _ruled_out(cell, facts, tags, applies)
         if reason is None and workload_of(cell.case).on_phone:
-            if cell.condition_digest not in cannot:
-                cannot[cell.condition_digest] = _why_not(facts, cell.condition)
-            reason = cannot[cell.condition_digest]
+            if cell.condition_digest not in impossible:
+                impossible[cell.condition_digest] = _why_impossible(facts, cell.condition)
+            reason = impossible[cell.condition_digest]
         if reason is None:
             trial = sweep.trial_id(cell.key, facts.serial)
             trials.append(Trial(trial, cell.case, cell.condition, facts.serial))
@@ -90,44 +115,54 @@ def _on_phone(
 
 
 def _ruled_out(
-    cell: Cell, facts: PhoneFacts, labels: Collection[str], holds: dict[int, bool]
-) -> str | None:
-    """The rule that keeps a cell from a phone; `holds` remembers what was asked before."""
+    cell: Cell, facts: PhoneFacts, tags: Collection[str], applies: dict[int, bool]
+) -> SkipReason | None:
+    """Return the rule that keeps a cell from a phone; `applies` caches the rules' selectors."""
 
-    def meant(rule: Rule) -> bool:
-        if id(rule) not in holds:
-            holds[id(rule)] = rule.when is None or rule.when.matches(facts, labels)
-        return holds[id(rule)]
+    def is_for_phone(rule: CellRule) -> bool:
+        if id(rule) not in applies:
+            applies[id(rule)] = rule.when is None or rule.when.matches(facts, tags)
+        return applies[id(rule)]
 
     for rule in cell.removed_by:
-        if meant(rule):
-            return f"{rule.name}: {rule.why}"
-    if cell.added_by is not None and not meant(cell.added_by):
-        return f"{cell.added_by.name} is not for it"
+        if is_for_phone(rule):
+            return SkipReason(SkipCode.EXCLUDED, f"{rule.name}: {rule.why}")
+    if cell.added_by is not None and not is_for_phone(cell.added_by):
+        text = f"{cell.added_by.name} is for other phones"
+        return SkipReason(SkipCode.NOT_INCLUDED, text)
     return None
 
 
-def _why_not(facts: PhoneFacts, condition: Condition) -> str | None:
-    """Say what keeps a phone from a condition; None when nothing does."""
-    if facts.runner_absent is not None:
-        return safe_text(facts.runner_absent)
+def _why_impossible(facts: PhoneFacts, condition: Condition) -> SkipReason | None:
+    """Return what keeps a phone from a condition; None when nothing does."""
+    if facts.runner_error is not None:
+        return SkipReason(SkipCode.NO_RUNNER, safe_text(facts.runner_error))
     if not facts.clusters:
-        return "its cores are not known"
+        return SkipReason(SkipCode.CORES_UNKNOWN, "its cores are unknown")
     if not facts.cpu_zones and condition.start_temp_max_c is not None:
-        return "it has no CPU temperature to start from; write start_temp_max_c: any"
+        text = "it reports no CPU temperature; write start_temp_max_c: any"
+        return SkipReason(SkipCode.NO_CPU_TEMP, text)
     try:
         chosen = set(choose_cores(facts, condition.cores).cpus)
         for cluster in facts.clusters:
             if not chosen.isdisjoint(cluster.cpus):
                 if not cluster.ladder_khz and condition.freq != "free":
-                    return f"policy{cluster.policy} tells no clocks; write freq: free"
+                    text = f"policy{cluster.policy} lists no clocks; write freq: free"
+                    return SkipReason(SkipCode.CLOCKS_UNKNOWN, text)
                 choose_clock(cluster, condition.freq)
-    except Refused as refused:
-        return safe_text(refused)
+    except InvalidRequest as refused:
+        return SkipReason(SkipCode.CONDITION_IMPOSSIBLE, safe_text(refused))
     return None
 
 
-def _skipped(sweep: Sweep, phone: str, refused: dict[str, list[str]]) -> list[Skipped]:
+def _skipped(
+    sweep: Sweep, phone: str, refused: Mapping[SkipReason, Sequence[str]]
+) -> list[SkippedPhone]:
     if sum(map(len, refused.values())) == len(sweep.cells):
-        return [Skipped(phone, "; ".join(refused))]
-    return [Skipped(phone, reason, tuple(cells)) for reason, cells in refused.items()]
+        codes = {reason.code for reason in refused}
+        code = codes.pop() if len(codes) == 1 else SkipCode.SEVERAL
+        return [SkippedPhone(phone, code, "; ".join(reason.text for reason in refused))]
+    return [
+        SkippedPhone(phone, reason.code, reason.text, tuple(cells))
+        for reason, cells in refused.items()
+    ]

@@ -1,114 +1,116 @@
-"""What is doubtful about a sweep, though nothing in it is wrong. Pure.
-
-A doubt is a sentence that says what may disappoint and what to write instead.
-"""
+"""Warnings about a valid sweep: what may disappoint, and what to write instead. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import NormalDist
 
-from orchestrator.plan.estimate import Basis, PhoneEstimate
-from orchestrator.plan.policy import StopRule
-from orchestrator.plan.stopping import look_confidence
-from orchestrator.plan.sweep import Sweep
-from workloads.heat import REST_C
-from workloads.measure import Source
-from workloads.phone import FREE, PhoneFacts
+from orchestrator.planning.estimate import EstimateBasis, PhoneEstimate
+from orchestrator.sweepfile.policy import StopRule, look_confidence
+from orchestrator.sweepfile.sweep_file import Sweep
+from workloads.protocol.condition import DEFAULT_REST_TEMP_C
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import FREE, PhoneFacts
 from workloads.units import format_duration
 
 REPEATS_FOR_A_SPREAD = 3
 CELLS_FOR_A_BASELINE = 20
-SPREAD_OF_PINNED = 0.05  # most cells with fixed clocks vary by less, run by run
+SPREAD_OF_PINNED = 0.05  # most cells with pinned clocks vary by less from run to run
 
 
-def doubts(
+def plan_warnings(
     sweep: Sweep, phones: Sequence[PhoneFacts], estimates: Sequence[PhoneEstimate], now: datetime
 ) -> list[str]:
-    """Everything that is doubtful, the gravest first."""
+    """Return all warnings, the most serious first."""
     return [
-        *_about_phones(phones),
-        *_about_repeats(sweep),
-        *_about_conditions(sweep),
-        *_about_rules(sweep),
-        *_about_time(sweep, estimates, now),
+        *_phone_warnings(phones),
+        *_repeat_warnings(sweep),
+        *_condition_warnings(sweep),
+        *_rule_warnings(sweep),
+        *_time_warnings(sweep, estimates, now),
     ]
 
 
-def _about_phones(phones: Sequence[PhoneFacts]) -> Iterator[str]:
+def _phone_warnings(phones: Sequence[PhoneFacts]) -> Iterator[str]:
     levels = sorted({facts.control.value for facts in phones})
     if len(levels) > 1:
-        yield f"phones of different control ({', '.join(levels)}): comparisons keep them apart"
+        yield f"phones have different control levels ({', '.join(levels)}); not compared by default"
     sources = {
         facts.provenance.time.source if facts.provenance and facts.provenance.time else Source.PHONE
         for facts in phones
     }
     if len(sources) > 1:
-        named = ", ".join(sorted(source.value for source in sources))
-        yield f"figures of different kinds ({named}): comparisons keep them apart"
+        names = ", ".join(sorted(source.value for source in sources))
+        yield f"results will have different sources ({names}); not compared by default"
 
 
-def _about_repeats(sweep: Sweep) -> Iterator[str]:
+def _repeat_warnings(sweep: Sweep) -> Iterator[str]:
     rule = sweep.policy.stop
     if rule is None:
         if sweep.repeat < REPEATS_FOR_A_SPREAD:
-            few = f"repeat: {sweep.repeat} tells little of the spread"
-            yield f"{few}; three begin to, and {{until: 2%}} goes on until it is known"
+            yield (
+                f"repeat: {sweep.repeat} gives no estimate of variance; use at least "
+                f"{REPEATS_FOR_A_SPREAD}, or {{until: 2%}} to repeat until the median is precise"
+            )
         return
-    reached = spread_that_suffices(rule)
-    if reached < SPREAD_OF_PINNED:
+    spread = largest_tolerable_spread(rule)
+    if spread < SPREAD_OF_PINNED:
         yield (
-            f"repeat: with at most {rule.n_max} runs ±{rule.half_width_rel:.1%} is reached only "
-            f"where runs vary by less than {reached:.1%}; others end unknown: raise max or until"
+            f"repeat: {rule.n_max} runs reach ±{rule.half_width_rel:.1%} only where runs vary by "
+            f"less than {spread:.1%}; raise max or until"
         )
 
 
-def spread_that_suffices(rule: StopRule) -> float:
-    """How much runs may vary (coefficient of variation) for the width to be reached at n_max."""
+def largest_tolerable_spread(rule: StopRule) -> float:
+    """Return the coefficient of variation at which n_max runs just reach the requested width."""
     z = NormalDist().inv_cdf((1 + look_confidence(rule.confidence, at_end=True)) / 2)
-    # the median of n runs spreads by sqrt(pi / 2) of what their mean does
+    # The standard error of a median is sqrt(pi / 2) times that of a mean.
     return rule.half_width_rel * math.sqrt(rule.n_max) / (z * math.sqrt(math.pi / 2))
 
 
-def _about_conditions(sweep: Sweep) -> Iterator[str]:
-    starts = [each.start_temp_max_c for each in sweep.conditions]
-    cold = [start for start in starts if start is not None and start < REST_C]
+def _condition_warnings(sweep: Sweep) -> Iterator[str]:
+    starts = [condition.start_temp_max_c for condition in sweep.conditions]
+    cold = [start for start in starts if start is not None and start < DEFAULT_REST_TEMP_C]
     if cold:
         yield (
-            f"start_temp_max_c: {min(cold):g} is below where a phone at rest usually stands "
-            f"({REST_C:g} °C): it may never be cool enough"
+            f"start_temp_max_c: {min(cold):g} is below the usual temperature of an idle phone "
+            f"({DEFAULT_REST_TEMP_C:g} °C); a phone may never be cool enough"
         )
     if None in starts:
-        yield "start_temp_max_c: any lets a run begin hot: the order then decides about figures"
-    if any(each.freq == FREE for each in sweep.conditions):
-        yield "freq: free leaves the clocks to the phone: expect 2 to 16 % noise instead of 1 to 7"
+        yield "start_temp_max_c: any lets runs start hot; their order then affects the results"
+    if any(condition.freq == FREE for condition in sweep.conditions):
+        yield "freq: free leaves the clocks to the phone; expect 2 to 16 % noise instead of 1 to 7"
     if sweep.policy.baseline is None and len(sweep.cells) >= CELLS_FOR_A_BASELINE:
         count = len(sweep.cells)
-        yield f"order: {count} cells and no baseline: drift within a block will not be seen"
+        yield f"order: {count} cells without a baseline; drift within a block will not be detected"
 
 
-def _about_rules(sweep: Sweep) -> Iterator[str]:
+def _rule_warnings(sweep: Sweep) -> Iterator[str]:
     for count in sweep.rules:
         if count.cells == 0:
-            does = "removes" if count.rule.kind == "exclude" else "adds"
-            yield f"line {count.rule.line}: {count.rule.name} {does} nothing"
+            effect = "removes" if count.rule.kind == "exclude" else "adds"
+            yield f"line {count.rule.line}: {count.rule.name} {effect} nothing"
 
 
-def _about_time(sweep: Sweep, estimates: Sequence[PhoneEstimate], now: datetime) -> Iterator[str]:
+def _time_warnings(
+    sweep: Sweep, estimates: Sequence[PhoneEstimate], now: datetime
+) -> Iterator[str]:
     policy = sweep.policy
-    bases = [set(each.bases) for each in estimates]
-    if any(Basis.TWIN in each and each != {Basis.TWIN} for each in bases):
-        yield "a twin counts by the phone's clock, history by the host's: their sum is a rough one"
-    longest = max((each.total.p50_s for each in estimates), default=0.0)
+    bases = [set(estimate.bases) for estimate in estimates]
+    if any(EstimateBasis.TWIN in each and each != {EstimateBasis.TWIN} for each in bases):
+        yield (
+            "a twin counts by the phone's clock, history by the host's; their sum is approximate"
+        )
+    longest = max((estimate.total.p50_s for estimate in estimates), default=0.0)
     wall = policy.budget.wall_s
     if wall is not None and longest > wall:
         share = wall / longest
         yield (
-            f"budget: {format_duration(wall)} end at about {share:.0%} of the slowest phone's "
-            f"{format_duration(longest)}"
+            f"budget: {format_duration(wall)} is enough for about {share:.0%} of the "
+            f"{format_duration(longest)} that the slowest phone needs"
         )
     if policy.deadline is not None:
         left = (policy.deadline - now).total_seconds()
         if left < longest:
             late = "has passed" if left < 0 else f"leaves {format_duration(left)}"
-            yield f"deadline: it {late}; the slowest phone takes {format_duration(longest)}"
+            yield f"deadline: it {late}; the slowest phone needs {format_duration(longest)}"

@@ -1,58 +1,61 @@
-"""What a simulated phone's twin is asked, and what its answer is worth. Pure.
+"""Requests to a simulated phone's digital twin for run durations, and their conversion. Pure.
 
-Some of a phone's trials are drawn and asked about; the others will take what these take.
+Only a sample of a phone's trials is sent to the twin; the other trials of the same protocol are
+assumed to take as long.
 """
 
 import random
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.nouns import Trial
-from orchestrator.plan.estimate import Basis, Expected
-from workloads.catalogue import launch_of, workload_of
-from workloads.measure import Source
-from workloads.phone import PhoneFacts
+from orchestrator.planning.estimate import EstimateBasis, RunEstimate
+from orchestrator.planning.trials import Trial
+from workloads.catalogue import launch_for, workload_of
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import PhoneFacts
 
-ASKED_MAX = 12
+TRIALS_MAX = 12
 
 
-def has_twin(facts: PhoneFacts) -> bool:
-    """Whether a phone's times are simulated, so that its twin can tell them beforehand."""
+def is_simulated(facts: PhoneFacts) -> bool:
+    """Whether a phone's times are simulated, so that its twin can predict them."""
     time = facts.provenance.time if facts.provenance else None
     return time is not None and time.source is Source.SIMULATED
 
 
-def asked_about(trials: Sequence[Trial], seed: int) -> list[Trial]:
-    """The trials that are drawn, some of every protocol."""
-    known = [trial for trial in trials if trial.case.manifest is None]
+def sample_trials(trials: Sequence[Trial], seed: int) -> list[Trial]:
+    """Draw the trials to ask about, some of every protocol."""
     by_protocol: dict[str, list[Trial]] = {}
-    for trial in known:
-        if workload_of(trial.case).on_phone:
+    for trial in trials:
+        if trial.case.manifest is None and workload_of(trial.case).on_phone:
             by_protocol.setdefault(trial.condition.protocol, []).append(trial)
-    source = random.Random(seed)
-    share = ASKED_MAX // max(1, len(by_protocol))
+    rng = random.Random(seed)
+    share = TRIALS_MAX // max(1, len(by_protocol))
     return [
         trial
         for _, group in sorted(by_protocol.items())
-        for trial in source.sample(group, min(len(group), share))
+        for trial in rng.sample(group, min(len(group), share))
     ]
 
 
-def answer(
-    asked: Sequence[Trial], pairs: Sequence[tuple[float, float] | None]
-) -> dict[str, Expected]:
-    """What the phone's trials take, by protocol, after what the twin said of some."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for trial, pair in zip(asked, pairs, strict=True):
+def from_response(
+    requested: Sequence[Trial], pairs: Sequence[tuple[float, float] | None]
+) -> dict[str, RunEstimate]:
+    """Convert the twin's answers into estimates by protocol."""
+    by_protocol: dict[str, list[tuple[float, float]]] = {}
+    for trial, pair in zip(requested, pairs, strict=True):
         if pair is not None:
-            found.setdefault(trial.condition.protocol.value, []).append(pair)
-    return {protocol: Expected(Basis.TWIN, tuple(group)) for protocol, group in found.items()}
+            by_protocol.setdefault(trial.condition.protocol.value, []).append(pair)
+    return {
+        protocol: RunEstimate(EstimateBasis.TWIN, tuple(group))
+        for protocol, group in by_protocol.items()
+    }
 
 
-def question(trial: Trial) -> dict[str, Any]:
-    """A run, in the words that a twin understands."""
+def to_request(trial: Trial) -> dict[str, Any]:
+    """Describe a run in the keys that a twin reads."""
     condition = trial.condition
-    launch = launch_of(trial.case, condition.launch)
+    launch = launch_for(trial.case, condition.launch)
     return {
         "workload": trial.case.workload,
         "parameters": trial.case.parameters,

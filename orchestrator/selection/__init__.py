@@ -1,1 +1,1 @@
-"""Which phones should train: what a round costs them, who is chosen, and what comes of it."""
+"""Client selection for federated learning: phones as clients, policies, and their simulation."""

@@ -1,21 +1,21 @@
-"""A figure over few runs, and how far it may be off."""
+"""A median over a few runs, with an interval that includes the error of the model behind it."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.provenance import weakest
+from orchestrator.analysis.measurements import weakest_provenance
 from orchestrator.analysis.stats import LEVEL, RUNS_FOR_AN_INTERVAL, median, median_interval
-from workloads.measure import Metric, Model, Provenance
+from workloads.protocol.metrics import Metric, Provenance, SimulationModel
 
-# What a model that was fitted to nothing may be wrong by is not known, nor how far the runs of a
-# sweep lie apart that made each of them once; half is taken for both.
+# The error of a model without calibration data is unknown, and so is the spread of runs in a sweep
+# with one run per cell; one half is assumed for both.
 UNKNOWN_ERROR = 0.5
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A median over runs, with the interval that it may lie in."""
+class Estimate:
+    """A median over runs, with its interval."""
 
     value: float
     low: float
@@ -24,55 +24,60 @@ class Figure:
     provenance: Provenance
 
     @property
-    def doubt(self) -> float:
-        """How far above its value it may lie, as a share."""
+    def uncertainty(self) -> float:
+        """The upper end of the interval above the value, relative to the value."""
         return max(0.0, self.high / self.value - 1) if self.value else 0.0
 
 
 @dataclass(frozen=True)
-class Scatter:
-    """How far runs of one cell lie apart in this sweep: for phones with too few of their own.
+class PooledSpread:
+    """The spread of the runs of a cell, pooled over a sweep, for phones with too few runs.
 
-    Without it a phone that was measured once would seem to be known exactly.
+    Without it, a phone that was measured once would seem to be known exactly.
     """
 
-    error: float = 0.0  # of a single run, as a share
-    freedom: int = 0
+    deviation: float = 0.0  # of a single run, relative
+    degrees_of_freedom: int = 0
 
     def half_width(self, n: int) -> float:
-        """How far the middle of so many runs may be off, as a share."""
-        if not self.freedom:
+        """Return the relative half-width of the interval of a median of n runs."""
+        if not self.degrees_of_freedom:
             return UNKNOWN_ERROR
         from scipy.special import stdtrit
 
-        return float(stdtrit(self.freedom, (1 + LEVEL) / 2)) * self.error / math.sqrt(n)
+        t = float(stdtrit(self.degrees_of_freedom, (1 + LEVEL) / 2))
+        return t * self.deviation / math.sqrt(n)
 
 
-def scatter_of(cells: Iterable[Sequence[float]]) -> Scatter:
-    """Pool what the runs of every cell say."""
+def pool_spread(cells: Iterable[Sequence[float]]) -> PooledSpread:
+    """Pool the variance of the log values within every cell."""
     squares, freedom = 0.0, 0
     for values in cells:
         logs = [math.log(value) for value in values if value > 0]
         if len(logs) > 1:
             mean = math.fsum(logs) / len(logs)
-            squares += math.fsum((each - mean) ** 2 for each in logs)
+            squares += math.fsum((log - mean) ** 2 for log in logs)
             freedom += len(logs) - 1
-    return Scatter(math.sqrt(squares / freedom), freedom) if freedom else Scatter()
+    return PooledSpread(math.sqrt(squares / freedom), freedom) if freedom else PooledSpread()
 
 
-def figure_of(
-    values: Sequence[float], metrics: Iterable[Metric], scatter: Scatter
-) -> Figure | None:
-    """The median, with what chance and the model behind it may have done to it."""
+def estimate_from(
+    values: Sequence[float], metrics: Iterable[Metric], spread: PooledSpread
+) -> Estimate | None:
+    """Return the median with its interval; None without values."""
     if not values:
         return None
-    provenance = weakest(metric.provenance for metric in metrics)
-    error = UNKNOWN_ERROR if provenance.model is Model.EXTRAPOLATED else provenance.error_rel or 0.0
+    provenance = weakest_provenance(metric.provenance for metric in metrics)
+    error = (
+        UNKNOWN_ERROR
+        if provenance.model is SimulationModel.EXTRAPOLATED
+        else provenance.error_rel or 0.0
+    )
     middle, n = median(values), len(values)
     if n < RUNS_FOR_AN_INTERVAL:
-        half = middle * scatter.half_width(n)
+        half = middle * spread.half_width(n)
         low, high = middle - half, middle + half
     else:
         interval = median_interval(values)
         low, high = interval.low, interval.high
-    return Figure(middle, max(0.0, low * (1 - error)), high * (1 + error), n, provenance)
+    return Estimate(middle, max(0.0, low * (1 - error)), high * (1 + error), n, provenance)

@@ -1,67 +1,68 @@
-"""What a round asks for, what the server knows before it, and what a policy answers."""
+"""What a round requests, what the server knows before it, and what a policy returns."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from orchestrator.selection.fleet import Array, Fleet, Mask, Picks, work_s
+from orchestrator.selection.round_fleet import Array, Mask, Picks, RoundFleet, work_seconds
 
 BATTERY_FLOOR = 0.2
 
 
 @dataclass(frozen=True)
-class Want:
-    """What a round asks for."""
+class RoundRequest:
+    """What a round requests."""
 
     k: int
     deadline_s: float | None = None
-    link_s: float = 0.0  # to fetch the model and send the update, for each phone
-    rounds: int = 100  # that the whole training will have, as far as one knows
+    link_s: float = 0.0  # to fetch the model and send the update, per phone
+    rounds: int = 100  # expected length of the whole training
 
 
 @dataclass
-class Situation:
-    """What the server knows before a round."""
+class RoundState:
+    """What the server knows before a round; arrays are by phone."""
 
-    fleet: Fleet
-    samples: Array  # of local work in a round, by phone
+    fleet: RoundFleet
+    samples: Array  # of local work in a round
     heat: Array
     charge: Array  # share of the battery
     online: Mask
-    utility: Array  # samples · root of the mean squared loss; NaN while never heard from
+    utility: Array  # samples · root of the mean squared loss; NaN before the first update
     last_round: Array  # 0 is never
-    chosen: Array  # how often so far
-    took_s: Array  # how long it worked when it was asked last; NaN while never
-    off: Array  # that time by what was expected of it, as hot as it was; 1 while never
+    times_chosen: Array
+    last_duration_s: Array  # of the work in the last round; NaN before the first
+    duration_ratio: Array  # last duration over the expected one; 1 before the first
     round: int = 1
 
     @property
     def eligible(self) -> Picks:
-        """Phones that could do it at all: there, not flat, with the memory for it."""
+        """Phones that can take part: online, charged, with enough memory."""
         able = self.online & self.fleet.fits & (self.charge > BATTERY_FLOOR)
         return np.flatnonzero(able)
 
     @property
     def expected_s(self) -> Array:
-        """How long each would take, as hot as it is, by all that is known."""
-        return work_s(self.fleet, self.samples, self.heat) * self.off
+        """How long each phone would take at its present heat."""
+        return work_seconds(self.fleet, self.samples, self.heat) * self.duration_ratio
 
     @property
-    def doubt(self) -> Array:
-        """How far above that it may lie, as a share; whoever has been asked has shown it."""
-        return np.where(np.isnan(self.took_s), self.fleet.doubt, 0.0)
+    def uncertainty(self) -> Array:
+        """The relative upper margin of the expected time; 0 for phones that took part before."""
+        return np.where(np.isnan(self.last_duration_s), self.fleet.uncertainty, 0.0)
 
     @property
-    def profiled_s(self) -> Array:
-        """How long each took last, else by its cold figure: what others' policies go by."""
-        return np.where(np.isnan(self.took_s), self.samples * self.fleet.cold_s, self.took_s)
+    def profiled_duration_s(self) -> Array:
+        """The last duration, else the cold estimate: what the policies of the literature use."""
+        cold_s = self.samples * self.fleet.cold_s
+        return np.where(np.isnan(self.last_duration_s), cold_s, self.last_duration_s)
 
 
-def first_look(fleet: Fleet, samples: float | Array) -> Situation:
-    """A fleet that nobody has asked yet: cool, charged, all there."""
+def initial_round_state(fleet: RoundFleet, samples: float | Array) -> RoundState:
+    """Return the state before the first round: all phones cool, charged and online."""
     n = len(fleet)
-    return Situation(
+    return RoundState(
         fleet,
         samples=np.broadcast_to(np.asarray(samples, dtype=float), n).copy(),
         heat=np.zeros(n),
@@ -69,35 +70,39 @@ def first_look(fleet: Fleet, samples: float | Array) -> Situation:
         online=np.ones(n, dtype=bool),
         utility=np.full(n, np.nan),
         last_round=np.zeros(n),
-        chosen=np.zeros(n),
-        took_s=np.full(n, np.nan),
-        off=np.ones(n),
+        times_chosen=np.zeros(n),
+        last_duration_s=np.full(n, np.nan),
+        duration_ratio=np.ones(n),
     )
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Phones for a round, and why each."""
+class Selection:
+    """Phones for a round, with the reason for each."""
 
     picks: Picks
-    why: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
-class Policy(Protocol):
-    """Chooses round after round, and may remember."""
+class SelectionPolicy(Protocol):
+    """Chooses phones for round after round; may keep state."""
 
-    def choose(self, now: Situation, want: Want, rng: np.random.Generator) -> Choice:
-        """Phones for the next round."""
+    def choose(
+        self, state: RoundState, request: RoundRequest, rng: np.random.Generator
+    ) -> Selection:
+        """Choose phones for the next round."""
 
 
-def draw(members: Picks, k: int, rng: np.random.Generator, weight: Array | None = None) -> Picks:
-    """Draw k of them without putting back; all when there are fewer."""
+def draw_clients(
+    members: Picks, k: int, rng: np.random.Generator, weight: Array | None = None
+) -> Picks:
+    """Draw k members without replacement; all when there are fewer."""
     if len(members) <= k:
         return members
-    chance = None if weight is None else weight / weight.sum()
-    return np.asarray(rng.choice(members, size=max(0, k), replace=False, p=chance))
+    probabilities = None if weight is None else weight / weight.sum()
+    return np.asarray(rng.choice(members, size=max(0, k), replace=False, p=probabilities))
 
 
-def nobody() -> Choice:
-    """An empty round."""
-    return Choice(np.zeros(0, dtype=np.int64), ())
+def empty_selection() -> Selection:
+    """Return a selection without phones."""
+    return Selection(np.zeros(0, dtype=np.int64), ())

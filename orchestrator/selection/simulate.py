@@ -1,8 +1,8 @@
-"""Policies tried on a virtual clock: real learning, the fleet's own figures, the same luck for all.
+"""Simulates policies on a virtual clock: real training, the fleet's measured times and energies.
 
-A seed decides the data, which measured phone each client is, how far its figures are from the
-truth, and who is online when; every policy meets the same. So policies are compared in pairs, seed
-by seed, and the interval is over seeds.
+A seed decides the data, the measured phone behind each client, the errors of the estimates, and who
+is online when; every policy gets the same. So policies are compared in pairs, seed by seed, and the
+interval is over seeds.
 """
 
 from collections.abc import Iterable
@@ -10,165 +10,191 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestrator.selection.advice import ROUND_S
-from orchestrator.selection.fleet import Array, Fleet, Picks, cooled, warmed, work_s
-from orchestrator.selection.learning import Task, accuracy, draw_task, train, within_reach
-from orchestrator.selection.policies import POLICIES
-from orchestrator.selection.situation import BATTERY_FLOOR, Situation, Want, first_look
+from orchestrator.selection.basic_policies import POLICIES
+from orchestrator.selection.recommend import ROUND_S
+from orchestrator.selection.round_fleet import (
+    Array,
+    Picks,
+    RoundFleet,
+    heat_after_rest,
+    heat_after_work,
+    work_seconds,
+)
+from orchestrator.selection.round_state import (
+    BATTERY_FLOOR,
+    RoundRequest,
+    RoundState,
+    initial_round_state,
+)
+from orchestrator.selection.toy_training import (
+    ToyTask,
+    accuracy,
+    best_accuracy,
+    draw_toy_task,
+    train,
+)
 
-ONLINE = 0.8
-TARGET_SHARE = 0.92  # of what is within reach
+ONLINE = 0.8  # probability that a client is online in a round
+TARGET_SHARE = 0.92  # of the best accuracy
 CHARGE_MIN = 0.35
-LUCK = 0.05  # by which a phone's time differs from round to round
-GAP_S = 2.0  # between two rounds: aggregation, and what the server does
+ROUND_NOISE = 0.05  # relative deviation of a phone's time from round to round
+GAP_S = 2.0  # between two rounds, for aggregation
 
 
 @dataclass(frozen=True)
-class World:
-    """One seed's share of chance, the same for every policy."""
+class SimulatedWorld:
+    """What one seed decides, the same for every policy."""
 
-    task: Task
-    samples: Array  # of a round on the phone, which trains something larger than the task
-    believed: Fleet
-    true: Fleet
+    task: ToyTask
+    samples: Array  # per round on the phone, which trains a larger model than the toy task
+    estimated: RoundFleet
+    actual: RoundFleet
     charge: Array
     online: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]  # round, client
-    luck: Array  # round, client
+    round_noise: Array  # round, client
     target: float
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one policy made of one seed."""
+class SimulationOutcome:
+    """The result of one policy with one seed."""
 
     policy: str
     seed: int
     reached: bool
-    rounds: int  # until the target, or all
-    time_s: float  # likewise: at least so long when it was not reached
-    energy_j: float | None  # likewise; None where nobody knows what the phones draw
+    rounds: int  # until the target is reached, or all
+    time_s: float  # likewise: a lower bound if the target was not reached
+    energy_j: float | None  # likewise; None if the phones' energy is unknown
     final_accuracy: float
     round_s: float
-    unfairness: float  # Gini coefficient of how often each phone served
-    flat: int  # phones whose battery fell to the floor
-    late: int  # updates thrown away because they came after the deadline
+    unfairness: float  # Gini coefficient of how often each phone was chosen
+    flat_batteries: int  # phones whose battery fell to the floor
+    late_updates: int  # updates discarded because they missed the deadline
 
 
 @dataclass(frozen=True)
-class Plan:
+class SimulationPlan:
     """What is simulated."""
 
-    want: Want
+    request: RoundRequest
     clients: int = 200
-    work: float | None = None  # samples that a phone trains on for each of the small task's
-    noise: float = 0.0  # by which the server's figures are wrong, beyond their own intervals
+    samples_scale: float | None = None  # phone samples per sample of the toy task
+    estimate_error: float = 0.0  # relative error of the server's estimates, beyond their intervals
 
 
 def simulate(
-    fleet: Fleet, policies: Iterable[str], seeds: Iterable[int], plan: Plan
-) -> list[Outcome]:
-    """Try every policy on every seed."""
+    fleet: RoundFleet, policies: Iterable[str], seeds: Iterable[int], plan: SimulationPlan
+) -> list[SimulationOutcome]:
+    """Simulate every policy with every seed."""
     names = list(policies)
-    return [outcome for seed in seeds for outcome in try_all(fleet, names, seed, plan)]
+    return [outcome for seed in seeds for outcome in simulate_policies(fleet, names, seed, plan)]
 
 
-def try_all(fleet: Fleet, policies: Iterable[str], seed: int, plan: Plan) -> list[Outcome]:
-    """Try every policy on one seed."""
-    world = make_world(fleet, seed, plan)
-    return [run_once(name, seed, world, plan.want) for name in policies]
+def simulate_policies(
+    fleet: RoundFleet, policies: Iterable[str], seed: int, plan: SimulationPlan
+) -> list[SimulationOutcome]:
+    """Simulate every policy with one seed."""
+    world = draw_world(fleet, seed, plan)
+    return [simulate_training(name, seed, world, plan.request) for name in policies]
 
 
-def make_world(fleet: Fleet, seed: int, plan: Plan) -> World:
-    """Draw clients from the measured phones, and the truth around what was measured."""
+def draw_world(fleet: RoundFleet, seed: int, plan: SimulationPlan) -> SimulatedWorld:
+    """Draw clients from the measured phones, and their actual times around the measured ones."""
     rng = np.random.default_rng([seed, 1])
-    n, rounds = plan.clients, plan.want.rounds
-    measured = fleet.of(rng.integers(0, len(fleet), n))
-    # An interval of 95 % is about two standard deviations on either side.
-    wrong = np.exp(rng.standard_normal(n) * measured.doubt / 2)
-    misjudged = np.exp(rng.standard_normal((2, n)) * plan.noise)
-    task = draw_task(n, seed)
+    n, rounds = plan.clients, plan.request.rounds
+    measured = fleet.subset(rng.integers(0, len(fleet), n))
+    # A 95 % interval is about two standard deviations on either side.
+    actual_factor = np.exp(rng.standard_normal(n) * measured.uncertainty / 2)
+    estimate_factor = np.exp(rng.standard_normal((2, n)) * plan.estimate_error)
+    task = draw_toy_task(n, seed)
     usual_s = float(np.median(task.samples * measured.cold_s))
-    return World(
+    scale = ROUND_S / usual_s if plan.samples_scale is None else plan.samples_scale
+    return SimulatedWorld(
         task,
-        task.samples * (ROUND_S / usual_s if plan.work is None else plan.work),
-        measured.with_other(misjudged[0], misjudged[1]),
-        measured.with_other(wrong),
+        task.samples * scale,
+        measured.scale(estimate_factor[0], estimate_factor[1]),
+        measured.scale(actual_factor),
         charge=rng.uniform(CHARGE_MIN, 1.0, n),
         online=rng.random((rounds, n)) < ONLINE,
-        luck=np.exp(rng.standard_normal((rounds, n)) * LUCK),
-        target=TARGET_SHARE * within_reach(task),
+        round_noise=np.exp(rng.standard_normal((rounds, n)) * ROUND_NOISE),
+        target=TARGET_SHARE * best_accuracy(task),
     )
 
 
-def run_once(name: str, seed: int, world: World, want: Want) -> Outcome:
-    """One policy, one seed, from untrained weights to the last round."""
+def simulate_training(
+    name: str, seed: int, world: SimulatedWorld, request: RoundRequest
+) -> SimulationOutcome:
+    """Simulate one policy with one seed, from untrained weights to the last round."""
     rng = np.random.default_rng([seed, 2])
     policy = POLICIES[name]()
-    now = first_look(world.believed, world.samples)
-    now.charge = world.charge.copy()
-    weights, clock, energy, late = world.task.nothing, 0.0, 0.0, 0
-    took: list[float] = []
+    state = initial_round_state(world.estimated, world.samples)
+    state.charge = world.charge.copy()
+    weights, clock, energy, late = world.task.initial_weights, 0.0, 0.0, 0
+    durations: list[float] = []
     reached: tuple[int, float, float] | None = None
-    for index in range(want.rounds):
-        now.round, now.online = index + 1, world.online[index]
-        picks = policy.choose(now, want, rng).picks
-        seconds, spent, kept = _carry_out(world, now, picks, want)
-        late += len(picks) - len(kept)
-        if len(kept):
-            weights, losses = train(world.task, weights, kept)
-            now.utility[kept] = losses * now.samples[kept]
-        now.last_round[picks], now.chosen[picks] = now.round, now.chosen[picks] + 1
-        clock, energy = clock + seconds + GAP_S, energy + spent
-        took.append(seconds)
+    for index in range(request.rounds):
+        state.round, state.online = index + 1, world.online[index]
+        picks = policy.choose(state, request, rng).picks
+        seconds, joules, in_time = _run_round(world, state, picks, request)
+        late += len(picks) - len(in_time)
+        if len(in_time):
+            weights, losses = train(world.task, weights, in_time)
+            state.utility[in_time] = losses * state.samples[in_time]
+        state.last_round[picks] = state.round
+        state.times_chosen[picks] += 1
+        clock, energy = clock + seconds + GAP_S, energy + joules
+        durations.append(seconds)
         if reached is None and accuracy(world.task, weights) >= world.target:
-            reached = (now.round, clock, energy)
-    rounds, time_s, energy_j = reached or (want.rounds, clock, energy)
-    return Outcome(
+            reached = (state.round, clock, energy)
+    rounds, time_s, energy_j = reached or (request.rounds, clock, energy)
+    return SimulationOutcome(
         name,
         seed,
         reached is not None,
         rounds,
         time_s,
-        None if np.isnan(world.true.energy_j).any() else energy_j,
+        None if np.isnan(world.actual.energy_j).any() else energy_j,
         final_accuracy=accuracy(world.task, weights),
-        round_s=float(np.mean(took)),
-        unfairness=gini(now.chosen),
-        flat=int((now.charge <= BATTERY_FLOOR).sum()),
-        late=late,
+        round_s=float(np.mean(durations)),
+        unfairness=gini(state.times_chosen),
+        flat_batteries=int((state.charge <= BATTERY_FLOOR).sum()),
+        late_updates=late,
     )
 
 
-def _carry_out(
-    world: World, now: Situation, picks: Picks, want: Want
+def _run_round(
+    world: SimulatedWorld, state: RoundState, picks: Picks, request: RoundRequest
 ) -> tuple[float, float, Picks]:
-    """Let the phones do it: seconds of the round, joules, and whose update came in time."""
+    """Run a round: return its seconds, its joules, and the phones whose update came in time."""
     if not len(picks):
         return GAP_S, 0.0, picks
-    true, samples, heat = world.true.of(picks), now.samples[picks], now.heat[picks]
-    busy = work_s(true, samples, heat) * world.luck[now.round - 1, picks]
-    now.took_s[picks] = busy
-    now.off[picks] = busy / work_s(now.fleet.of(picks), samples, heat)
-    joules = np.nan_to_num(true.energy_j * samples)
-    ends = busy + want.link_s
-    in_time = ends <= want.deadline_s if want.deadline_s is not None else np.ones(len(picks), bool)
-    seconds = float(ends.max() if in_time.all() else want.deadline_s or 0.0)
-    hotter = cooled(true, warmed(true, heat, busy), np.maximum(0.0, seconds - busy))
-    now.heat = cooled(world.true, now.heat, seconds)
-    now.heat[picks] = hotter
-    now.heat = cooled(world.true, now.heat, GAP_S)
-    now.charge[picks] -= np.nan_to_num(joules / true.battery_j)
+    actual, samples, heat = world.actual.subset(picks), state.samples[picks], state.heat[picks]
+    busy = work_seconds(actual, samples, heat) * world.round_noise[state.round - 1, picks]
+    state.last_duration_s[picks] = busy
+    state.duration_ratio[picks] = busy / work_seconds(state.fleet.subset(picks), samples, heat)
+    joules = np.nan_to_num(actual.energy_j * samples)
+    ends = busy + request.link_s
+    deadline_s = request.deadline_s
+    in_time = ends <= deadline_s if deadline_s is not None else np.ones(len(picks), bool)
+    seconds = float(ends.max() if in_time.all() else deadline_s or 0.0)
+    after_work = heat_after_work(actual, heat, busy)
+    after_round = heat_after_rest(actual, after_work, np.maximum(0.0, seconds - busy))
+    state.heat = heat_after_rest(world.actual, state.heat, seconds)
+    state.heat[picks] = after_round
+    state.heat = heat_after_rest(world.actual, state.heat, GAP_S)
+    state.charge[picks] -= np.nan_to_num(joules / actual.battery_j)
     return seconds, float(joules.sum()), picks[in_time]
 
 
-def gini(served: Array) -> float:
-    """0 when all served equally often, near 1 when one did everything."""
-    if served.sum() == 0:
+def gini(times_chosen: Array) -> float:
+    """Return 0 if all were chosen equally often, near 1 if one phone did everything."""
+    if times_chosen.sum() == 0:
         return 0.0
-    ordered = np.sort(served)
+    ordered = np.sort(times_chosen)
     n = len(ordered)
     return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * ordered.sum()))
 
 
-def renamed(outcomes: Iterable[Outcome], name: str) -> list[Outcome]:
-    """The same outcomes as those of a contender of its own."""
+def rename_policy(outcomes: Iterable[SimulationOutcome], name: str) -> list[SimulationOutcome]:
+    """Return the same outcomes under another policy name."""
     return [replace(outcome, policy=name) for outcome in outcomes]

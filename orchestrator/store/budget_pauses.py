@@ -1,41 +1,42 @@
-"""Budgets: a sweep that has used up what it may use is paused, and that is written down."""
+"""Pausing sweeps that have used up their budget."""
 
 from sqlalchemy import func, select
 
-from orchestrator.nouns import RunState, SweepState
-from orchestrator.plan.policy import Policy
-from orchestrator.plan.spending import overspent
-from orchestrator.store import control
-from orchestrator.store.control import By, Change
+from orchestrator.decisions.budget import exceeded_budget
+from orchestrator.decisions.states import PausedBy, RunState, SweepState
 from orchestrator.store.database import Database
+from orchestrator.store.operator_change import Actor, OperatorChange
+from orchestrator.store.sweep_actions import pause
 from orchestrator.store.tables import run, sweep
+from orchestrator.sweepfile.policy import Policy
 
-BUDGET = By("its budget")
-_ENDED = (RunState.DONE, RunState.FAILED)
+BUDGET = Actor("budget")
+_COUNTED = (RunState.DONE, RunState.FAILED, RunState.QUEUED)
 
 
-def pause_overspent(db: Database, now: float) -> list[Change]:
+def pause_overspent(db: Database, now: float) -> list[OperatorChange]:
     """Pause every active sweep whose budget is used up."""
-    begun = (sweep.c.state == SweepState.ACTIVE, sweep.c.begun_at.is_not(None))
+    started = (sweep.c.state == SweepState.ACTIVE, sweep.c.started_at_s.is_not(None))
     with db.read() as connection:
         rows = connection.execute(
-            select(sweep.c.id, sweep.c.policy, sweep.c.begun_at).where(*begun)
+            select(sweep.c.id, sweep.c.policy, sweep.c.started_at_s).where(*started)
         ).all()
         limited = {row.id: row for row in rows if row.policy.get("budget")}
         counts = connection.execute(
             select(run.c.sweep, run.c.state, func.count())
-            .where(run.c.sweep.in_(limited), run.c.state.in_((*_ENDED, RunState.QUEUED)))
+            .where(run.c.sweep.in_(limited), run.c.state.in_(_COUNTED))
             .group_by(run.c.sweep, run.c.state)
         ).all()
-    of = {(name, state): count for name, state, count in counts}
+    count_of = {(name, state): count for name, state, count in counts}
     changes = []
     for name, row in limited.items():
-        if not of.get((name, RunState.QUEUED)):
+        if not count_of.get((name, RunState.QUEUED)):
             continue
-        failed = of.get((name, RunState.FAILED), 0)
-        ended = failed + of.get((name, RunState.DONE), 0)
+        failed = count_of.get((name, RunState.FAILED), 0)
+        ended = failed + count_of.get((name, RunState.DONE), 0)
         budget = Policy.model_validate(row.policy).budget
-        why = overspent(budget, now - row.begun_at, failed, ended)
-        if why is not None:
-            changes.append(control.pause(db, name, BUDGET, f"{control.USED_UP}: {why}"))
+        exceeded = exceeded_budget(budget, now - row.started_at_s, failed, ended)
+        if exceeded is not None:
+            reason = f"budget used up: {exceeded}"
+            changes.append(pause(db, name, BUDGET, reason, PausedBy.BUDGET))
     return changes

@@ -1,10 +1,11 @@
-"""Parcels become rows, exactly once: the only translator from messages to tables.
+"""Storing what agents send: the only place that turns messages into rows.
 
-A batch is one transaction. A parcel that was stored before changes nothing and is confirmed again,
-so agents may resend as often as they like.
+A delivery is one transaction. A parcel that is stored already changes nothing and is confirmed
+again, so agents may resend as often as they like.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import time
@@ -12,35 +13,49 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Connection, Row, bindparam, func, select, tuple_, update
 
-from orchestrator.nouns import RunState
-from orchestrator.plan.health import Standing as HealthStanding
-from orchestrator.plan.poison import casualty_of
-from orchestrator.plan.retry import NO_WISHES, Decision, Next, decide
-from orchestrator.store import casualties, health, stopping, tables
+from orchestrator.decisions.health import HealthState
+from orchestrator.decisions.poison import crash_in
+from orchestrator.decisions.retry import RetryAction, RetryDecision, decide_retry
+from orchestrator.decisions.states import ReportStatus, RunState
+from orchestrator.store import convergence, crashes, phone_health, tables
 from orchestrator.store.database import Database
-from orchestrator.store.tables import ACCEPTED, FAULT, STALE, VOID, phone, run, trial
-from workloads.catalogue import Case
-from workloads.condition import Condition
-from workloads.measure import Standing
-from workloads.messages import AnyParcel, Checkup, Chunk, Event, Report, Sighting
+from orchestrator.store.tables import phone, run, trial
+from orchestrator.store.trial_queries import trial_label
+from orchestrator.sweepfile.policy import Policy
+from workloads.protocol.condition import Condition
+from workloads.protocol.messages import (
+    AnyParcel,
+    Chunk,
+    CommandResult,
+    Event,
+    EventKind,
+    PhoneAnnouncement,
+    Report,
+)
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import Validity
 from workloads.units import format_ms
 
-_OF_TRIAL = (
+_TRIAL_COLUMNS = (
     *(trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest),
-    *(trial.c.stopped, trial.c.stopped_why),
+    *(trial.c.stop_rule, trial.c.stop_reason),
 )
 # Statements of the busy path are built once; building one costs as much as running it.
-_NAMED: BindParameter[Any] = bindparam("runs", expanding=True)
+_REPORTED: BindParameter[Any] = bindparam("runs", expanding=True)
 _RUNS = (
-    select(run, *_OF_TRIAL)
+    select(run, *_TRIAL_COLUMNS)
     .join(trial, trial.c.id == run.c.trial)
-    .where(tuple_(run.c.trial, run.c.repeat).in_(_NAMED))
+    .where(tuple_(run.c.trial, run.c.repeat).in_(_REPORTED))
     .order_by(run.c.id)
-    .with_for_update(of=run)  # nobody may lease or expire them until they are settled
+    .with_for_update(of=run)  # nobody may lease or expire them before this transaction ends
 )
-_TOLD = select(tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt).where(
-    tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_NAMED)
-)
+_STORED_REPORTS = select(
+    tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt
+).where(tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_REPORTED))
+_FOLLOWING = {
+    RetryAction.RETRY: "; will be retried",
+    RetryAction.RETRY_LATER: "; will be retried after the other runs of this phone",
+}
 _DONE = (
     update(run)
     .where(run.c.id == bindparam("run_id"))
@@ -49,29 +64,34 @@ _DONE = (
 
 
 @dataclass
-class Stored:
-    """What a batch led to: ids to confirm, and lines for whoever watches."""
+class IngestResult:
+    """What a delivery led to: ids to confirm, events to publish, and reports by status."""
 
     confirmed: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    reports: Counter[ReportStatus] = field(default_factory=Counter)
 
 
-def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> Stored:
+def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> IngestResult:
     """Store what a host sent."""
-    stored = Stored(confirmed=[parcel.parcel for parcel in parcels])
+    result = IngestResult(confirmed=[parcel.parcel_id for parcel in parcels])
     with db.write() as connection:
         _store_chunks(db, connection, [item for item in parcels if isinstance(item, Chunk)])
         for parcel in parcels:
-            if isinstance(parcel, Sighting):
-                _store_sighting(db, connection, parcel)
+            if isinstance(parcel, PhoneAnnouncement):
+                _store_announcement(db, connection, parcel)
         reports = {str(item.run): item for item in parcels if isinstance(item, Report)}
-        stored.events += _store_reports(db, connection, host, list(reports.values()))
+        if reports:
+            batch = _ReportBatch(db, connection, host, list(reports.values()))
+            batch.store()
+            result.events += batch.events
+            result.reports = batch.statuses
         for parcel in parcels:
-            if isinstance(parcel, Checkup):
-                standing = health.store_checkup(db, connection, parcel)
-                if standing is not None:
-                    stored.events.append(health_event(parcel.phone, host, standing))
-    return stored
+            if isinstance(parcel, CommandResult):
+                changed = phone_health.store_command_result(db, connection, parcel)
+                if changed is not None:
+                    result.events.append(phone_health.health_event(parcel.phone, host, changed))
+    return result
 
 
 def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk]) -> None:
@@ -82,137 +102,166 @@ def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk])
     db.insert_new(connection, tables.chunk, rows)
 
 
-def _store_sighting(db: Database, connection: Connection, sighting: Sighting) -> None:
-    facts = sighting.facts
-    known = {
-        "host": sighting.host,
+def _store_announcement(
+    db: Database, connection: Connection, announcement: PhoneAnnouncement
+) -> None:
+    facts = announcement.facts
+    values = {
+        "host": announcement.host,
         "facts": facts.model_dump(mode="json"),
-        "facts_digest": sighting.facts_digest,
-        "seen_at": datetime.now(UTC),
+        "facts_digest": announcement.facts_digest,
+        "last_seen_at": datetime.now(UTC),
     }
     same = phone.c.serial == facts.serial
-    if connection.execute(update(phone).where(same).values(**known)).rowcount:
+    if connection.execute(update(phone).where(same).values(**values)).rowcount:
         return
-    # A phone remembers the highest fence it has seen. Beginning with the time, a store that is made
-    # anew is ahead of the one before it, because no phone is leased every second for good.
-    new = {"serial": facts.serial, "fence": int(time()), **known}
+    # A phone remembers the highest fence it has seen. The first fence is the time, so a new store
+    # starts above the one before it, because no phone is leased every second of its life.
+    new = {"serial": facts.serial, "fence": int(time()), **values}
     db.insert_new(connection, phone, [new])
 
 
-def _store_reports(
-    db: Database, connection: Connection, host: str, reports: Sequence[Report]
-) -> list[Event]:
-    if not reports:
-        return []
-    named = {"runs": list({(report.run.trial, report.run.repeat) for report in reports})}
-    # Locked in the order in which leases lock: phones, then runs.
-    standings = health.locked_standings(connection, {report.phone for report in reports})
-    rows = connection.execute(_RUNS, named).all()
-    run_of = {(row.trial, row.repeat): row for row in rows}
-    seen = connection.execute(_TOLD, named).all()
-    known = {tuple(row) for row in seen}
-    policy_of = stopping.policies(connection, {row.sweep for row in rows})
-    new_reports, new_metrics, events = [], [], []
-    heard: list[Report] = []
-    done: list[dict[str, int]] = []
-    accepted: list[Row[Any]] = []
-    for report in reports:
-        key = report.run
-        row = run_of.get((key.trial, key.repeat))
-        if (key.trial, key.repeat, key.attempt) in known:
-            continue
-        current = row is not None and _is_current(row, report, host)
-        limits = policy_of[row.sweep].retry if row is not None else NO_WISHES
-        decision = decide(report, row.tries, limits) if row is not None and current else None
+class _ReportBatch:
+    """The reports of one delivery, and the rows and events that they lead to."""
+
+    def __init__(
+        self, db: Database, connection: Connection, host: str, reports: Sequence[Report]
+    ) -> None:
+        self._db = db
+        self._connection = connection
+        self._host = host
+        self._reports = reports
+        self._report_rows: list[dict[str, object]] = []
+        self._metric_rows: list[dict[str, object]] = []
+        self._done: list[dict[str, int]] = []
+        self._current: list[Report] = []
+        self._accepted: list[Row[Any]] = []
+        self.events: list[Event] = []
+        self.statuses: Counter[ReportStatus] = Counter()
+
+    def store(self) -> None:
+        """Judge every report that is new, and store what follows from it."""
+        connection = self._connection
+        named = {"runs": list({(item.run.trial, item.run.repeat) for item in self._reports})}
+        # Locked in the same order as leases: phones, then runs.
+        health = phone_health.lock_health(connection, {item.phone for item in self._reports})
+        rows = connection.execute(_RUNS, named).all()
+        run_of = {(row.trial, row.repeat): row for row in rows}
+        known = {tuple(row) for row in connection.execute(_STORED_REPORTS, named)}
+        policy_of = convergence.sweep_policies(connection, {row.sweep for row in rows})
+        for report in self._reports:
+            key = report.run
+            if (key.trial, key.repeat, key.attempt) in known:  # guard: doubled-report
+                continue
+            self._add(report, run_of.get((key.trial, key.repeat)), policy_of)
+        self._write(health, policy_of)
+
+    def _add(self, report: Report, row: Row[Any] | None, policy_of: Mapping[str, Policy]) -> None:
+        """Judge one report against the row of its run."""
+        decision = None
+        if row is not None and _is_current(row, report, self._host):
+            decision = decide_retry(report, row.tries, policy_of[row.sweep].retry)
         status = _status(report, decision)
-        new_reports.append(_report_row(report, status))
-        events.append(_event(report, row, status, decision))
+        self.statuses[status] += 1
+        self._report_rows.append(_report_row(report, status))
+        self.events.append(_event(report, row, status, decision))
         if row is None or decision is None:
-            continue
-        if status == ACCEPTED:
-            new_metrics += _metric_rows(report)
-            accepted.append(row)
-        heard.append(report)
-        if decision.next is Next.DONE:
-            done.append({"run_id": row.id})
+            return
+        self._current.append(report)
+        if status == ReportStatus.ACCEPTED:
+            self._metric_rows += _metric_rows(report)
+            self._accepted.append(row)
+        if decision.action is RetryAction.ACCEPT:
+            self._done.append({"run_id": row.id})
         else:
-            _settle(connection, row, decision)
-        events += _note_death(db, connection, row, report)
-    if done:
-        connection.execute(_DONE, done)
-    changed = health.note_reports(connection, standings, heard)
-    events += [health_event(serial, host, found) for serial, found in changed.items()]
-    db.insert_new(connection, tables.report, new_reports)
-    db.insert_new(connection, tables.metric, new_metrics)
-    if accepted:
-        casualties.absolve(connection, {(row.case_digest, row.phone) for row in accepted})
-        events += stopping.spare_known(connection, accepted, policy_of)
-    return events
+            _settle(self._connection, row, decision)
+        crash = crash_in(report)
+        if crash is not None:
+            poisoned = crashes.record_crash(
+                self._db, self._connection, report.run, row.case_digest, crash
+            )
+            self.events += [poisoned] if poisoned is not None else []
 
-
-def _note_death(db: Database, connection: Connection, row: Row[Any], report: Report) -> list[Event]:
-    dead = casualty_of(report)
-    if dead is None:
-        return []
-    event = casualties.note_death(db, connection, report.run, row.case_digest, dead)
-    return [event] if event is not None else []
+    def _write(self, health: Mapping[str, HealthState], policy_of: Mapping[str, Policy]) -> None:
+        """Write all rows, a statement for each table."""
+        connection = self._connection
+        if self._done:
+            connection.execute(_DONE, self._done)
+        changed = phone_health.update_from_reports(connection, health, self._current)
+        self.events += [
+            phone_health.health_event(serial, self._host, state)
+            for serial, state in changed.items()
+        ]
+        self._db.insert_new(connection, tables.report, self._report_rows)
+        self._db.insert_new(connection, tables.metric, self._metric_rows)
+        if self._accepted:
+            succeeded = {(row.case_digest, row.phone) for row in self._accepted}
+            crashes.clear_for_phone(connection, succeeded)
+            self.events += convergence.skip_converged(connection, self._accepted, policy_of)
 
 
 def _is_current(row: Row[Any], report: Report, host: str) -> bool:
-    """Whether the report answers the newest attempt: same question, phone and host.
+    """Whether the report is about the newest attempt: same cell, phone and host.
 
-    A lease that ran out without a newer attempt still counts: nothing else has been started.
+    An expired lease still counts while there is no newer attempt: nothing else was started.
     """
-    open_ = row.state in (RunState.LEASED, RunState.QUEUED, RunState.HELD)
-    asked = (row.attempt, row.phone, row.host, row.case_digest, row.condition_digest)
-    told = (report.run.attempt, report.phone, report.host, report.case_digest)
-    return bool(open_ and report.host == host and asked == (*told, report.condition_digest))
+    unfinished = row.state in (RunState.LEASED, RunState.QUEUED, RunState.BLOCKED)
+    expected = (
+        row.attempt,  # guard: older-attempt
+        row.phone,
+        row.host,  # guard: host-reports-for-itself
+        row.case_digest,
+        row.condition_digest,
+    )
+    reported = (report.run.attempt, report.phone, report.host, report.case_digest)
+    return bool(
+        unfinished and report.host == host and expected == (*reported, report.condition_digest)
+    )
 
 
-def _status(report: Report, decision: Decision | None) -> str:
+def _status(report: Report, decision: RetryDecision | None) -> ReportStatus:
     if decision is None:
-        return STALE
+        return ReportStatus.STALE
     if report.fault is not None:
-        return FAULT
-    return ACCEPTED if decision.next is Next.DONE else VOID
+        return ReportStatus.FAULT
+    return ReportStatus.ACCEPTED if decision.action is RetryAction.ACCEPT else ReportStatus.VOID
 
 
-def _settle(connection: Connection, row: Row[Any], decision: Decision) -> None:
-    """What becomes of a run that is not done."""
-    changes: dict[str, object] = {"note": decision.why, "lease_until": 0.0}
+def _settle(connection: Connection, row: Row[Any], decision: RetryDecision) -> None:
+    """Set the next state of a run that is not done."""
+    changes: dict[str, object] = {"note": decision.reason, "lease_until": 0.0}
     if decision.blame is not None:
         changes["tries"] = {**row.tries, decision.blame: row.tries.get(decision.blame, 0) + 1}
-    if row.unwanted:
-        changes |= {"state": RunState.CANCELLED, "note": "cancelled", "unwanted": False}
-    elif row.stopped:
-        changes |= {"state": RunState.SPARED, "note": row.stopped_why}
-    elif decision.next is Next.NEVER:
+    if row.cancel_requested:
+        changes |= {"state": RunState.CANCELLED, "note": "cancelled", "cancel_requested": False}
+    elif row.stop_rule:
+        changes |= {"state": RunState.SKIPPED, "note": row.stop_reason}
+    elif decision.action is RetryAction.GIVE_UP:
         changes["state"] = RunState.FAILED
     else:
         changes["state"] = RunState.QUEUED
         changes["not_before"] = time() + decision.pause_s
-    if decision.next is Next.LATER and changes["state"] is RunState.QUEUED:
+    if decision.action is RetryAction.RETRY_LATER and changes["state"] is RunState.QUEUED:
         last = select(func.max(run.c.rank)).where(run.c.phone == row.phone).scalar_subquery()
         changes["rank"] = last + 1
     connection.execute(update(run).where(run.c.id == row.id).values(**changes))
 
 
-def _report_row(report: Report, status: str) -> dict[str, object]:
+def _report_row(report: Report, status: ReportStatus) -> dict[str, object]:
     return {
         "trial": report.run.trial,
         "repeat": report.run.repeat,
         "attempt": report.run.attempt,
         "status": status,
-        "standing": report.verdict.standing if report.verdict else Standing.VOID,
-        "host": report.host,
+        "validity": report.verdict.validity if report.verdict else Validity.VOID,
         "phone": report.phone,
         "received_at": datetime.now(UTC),
         "telemetry": report.telemetry,
         "control": report.control,
-        "began_s": report.started_at.timestamp(),
-        "ended_s": report.ended_at.timestamp(),
-        "cooled_s": report.stage_s.get("cool", 0.0),
-        "body": report.model_dump_json(),
+        "started_at_s": report.started_at.timestamp(),
+        "ended_at_s": report.ended_at.timestamp(),
+        "cooldown_s": report.stage_seconds.get(Stage.COOL, 0.0),
+        "payload": report.model_dump_json(),
     }
 
 
@@ -233,35 +282,25 @@ def _metric_rows(report: Report) -> list[dict[str, object]]:
     ]
 
 
-def _event(report: Report, row: Row[Any] | None, status: str, decision: Decision | None) -> Event:
-    label = label_of(row.case, row.condition) if row else report.run.trial
-    text = f"{label}, block {report.run.repeat + 1}"
-    wanted = Condition.model_validate(row.condition).headline if row else "step_ms"
-    step = next((metric for metric in report.metrics if metric.name == wanted), None)
-    if status == ACCEPTED and step is not None:
+def _event(
+    report: Report, row: Row[Any] | None, status: ReportStatus, decision: RetryDecision | None
+) -> Event:
+    label = trial_label(row.case, row.condition) if row else report.run.trial
+    block = row.block if row else report.run.repeat
+    text = f"{label}, block {block + 1}"
+    headline = Condition.model_validate(row.condition).headline if row else "step_ms"
+    step = next((metric for metric in report.metrics if metric.name == headline), None)
+    if status == ReportStatus.ACCEPTED and step is not None:
         text = f"{format_ms(step.value)} ms/step ({step.provenance}): {text}"
-    elif decision is not None and decision.why:
-        following = "" if decision.next is Next.NEVER else f"; {decision.next}"
-        text += f": {decision.why}{following}"
-    elif status == STALE:
-        text += f": attempt {report.run.attempt} came too late and does not count"
+    elif decision is not None and decision.reason:
+        text += f": {decision.reason}{_FOLLOWING.get(decision.action, '')}"
+    elif status == ReportStatus.STALE:
+        text += f": attempt {report.run.attempt} was reported too late and does not count"
     return Event(
-        at=report.ended_at,
-        kind=status,
+        occurred_at=report.ended_at,
+        kind=EventKind(status),
         text=text,
         sweep=row.sweep if row else "",
         phone=report.phone,
         host=report.host,
     )
-
-
-def health_event(serial: str, host: str, standing: HealthStanding) -> Event:
-    """A line that says how a phone stands now."""
-    why = f": {standing.why}" if standing.why else ""
-    text = f"{serial} is {standing.health}{why}"
-    return Event(at=datetime.now(UTC), kind="health", text=text, phone=serial, host=host)
-
-
-def label_of(case: Any, condition: Any) -> str:
-    """A trial's short name, from its stored parts."""
-    return f"{Case.model_validate(case).label} {Condition.model_validate(condition).label}"

@@ -1,39 +1,38 @@
-"""One metric of many runs, straight from the columns: a hundred thousand in about a second.
+"""One metric of many runs, read from columns: a hundred thousand runs in about a second.
 
-Nothing is judged here: what is void or has no such figure comes along, and says so.
+Nothing is judged here: void runs and runs without the metric are included and marked.
 """
 
 import functools
-import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Connection, Select, and_, cast, func, select
+from sqlalchemy import Connection, Select, and_, select
 
-from orchestrator.nouns import Figure, MeasuredTrial
+from orchestrator.analysis.measurements import MeasuredTrial, MetricValue
+from orchestrator.decisions.states import ReportStatus
 from orchestrator.store.database import Database
-from orchestrator.store.queries import aware
-from orchestrator.store.tables import ACCEPTED, VOID, phone, report, run, trial
 from orchestrator.store.tables import metric as metrics
+from orchestrator.store.tables import phone, report, run, trial
 from workloads.catalogue import Case
-from workloads.condition import HEADLINES, Condition
-from workloads.fault import Refused
-from workloads.measure import Provenance, Standing, kind_of
+from workloads.protocol.condition import HEADLINES, Condition
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.metrics import Provenance, metric_kind
+from workloads.protocol.verdict import Validity
 
 
-def figures(db: Database, metric: str = "", sweep: str | None = None) -> list[Figure]:
+def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> list[MetricValue]:
     """One metric of every accepted or void run, of a sweep or of all.
 
-    Without a name it is what each run's condition asks for.
+    Without a name it is the headline metric of each run's condition.
     """
-    kind = kind_of(metric) if metric else None
-    if metric and kind is None:
-        raise Refused(f"there is no metric '{metric}'; 'farm metrics' shows all")
-    graded = kind is not None and kind.family == "energy"
+    if metric and metric_kind(metric) is None:
+        raise InvalidRequest(f"there is no metric '{metric}'; 'farm metrics' shows all")
     with db.read() as connection:
         trials = _trials(connection, sweep)
-        found = connection.execute(_question(connection, metric, sweep, graded)).all()
-        return list(_figures(trials, found, metric, graded))
+        rows = connection.execute(_question(metric, sweep)).all()
+        return list(_values(trials, rows, metric))
 
 
 def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTrial]:
@@ -42,13 +41,13 @@ def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTria
         question = question.where(trial.c.sweep == sweep)
     cases: dict[str, Case] = {}
     conditions: dict[str, Condition] = {}
-    found = {}
+    trials = {}
     for row in connection.execute(question):
         if row.case_digest not in cases:
             cases[row.case_digest] = Case.model_validate(row.case)
         if row.condition_digest not in conditions:
             conditions[row.condition_digest] = Condition.model_validate(row.condition)
-        found[row.id] = MeasuredTrial(
+        trials[row.id] = MeasuredTrial(
             sweep=row.sweep,
             trial=row.id,
             phone=row.phone,
@@ -57,26 +56,16 @@ def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTria
             case=cases[row.case_digest],
             condition=conditions[row.condition_digest],
         )
-    return found
+    return trials
 
 
-def _question(connection: Connection, metric: str, sweep: str | None, graded: bool) -> Select[Any]:
+def _question(metric: str, sweep: str | None) -> Select[Any]:
     names = [metric] if metric else sorted(set(HEADLINES.values()))
     question = (
         select(
-            report.c.id,
-            report.c.trial,
-            run.c.block,
-            report.c.received_at,
-            report.c.status,
-            report.c.standing,
-            metrics.c.name,
-            metrics.c.value,
-            metrics.c.source,
-            metrics.c.model,
-            metrics.c.error_rel,
-            _control(connection).label("control"),
-            *([report.c.body] if graded else []),
+            *(report.c.id, report.c.trial, run.c.block, report.c.started_at_s, report.c.status),
+            *(report.c.validity, report.c.control, metrics.c.name, metrics.c.value),
+            *(metrics.c.grade, metrics.c.source, metrics.c.model, metrics.c.error_rel),
         )
         .join(run, and_(run.c.trial == report.c.trial, run.c.repeat == report.c.repeat))
         .outerjoin(
@@ -87,53 +76,38 @@ def _question(connection: Connection, metric: str, sweep: str | None, graded: bo
                 metrics.c.name.in_(names),
             ),
         )
-        .where(report.c.status.in_((ACCEPTED, VOID)))
+        .where(report.c.status.in_((ReportStatus.ACCEPTED, ReportStatus.VOID)))
     )
     return question if sweep is None else question.where(run.c.sweep == sweep)
 
 
-def _control(connection: Connection) -> ColumnElement[Any]:
-    """The control level, which only the report itself names."""
-    control: ColumnElement[Any] = func.json_extract(report.c.body, "$.control")
-    if connection.dialect.name == "postgresql":
-        control = cast(report.c.body, JSON)["control"].as_string()
-    return control
-
-
-def _figures(
-    trials: dict[str, MeasuredTrial], rows: Any, metric: str, graded: bool
-) -> Iterator[Figure]:
-    # A run may have the headlines of several protocols: only that of its own is asked for.
-    best: dict[int, Any] = {}
+def _values(trials: dict[str, MeasuredTrial], rows: Any, metric: str) -> Iterator[MetricValue]:
+    # A run may have the headline metrics of several protocols: take that of its own protocol.
+    row_of: dict[int, Any] = {}
     for row in rows:
-        number, of, name = row[0], row[1], row[6]
-        if number not in best or name == (metric or trials[of].condition.headline):
-            best[number] = row
-    for row in best.values():
-        _, trial_id, block, at, status, standing, name, value, *making = row
-        of = trials[trial_id]
-        wanted = metric or of.condition.headline
-        void = status == VOID
-        known = name == wanted and value is not None and not void
-        source, model, error_rel, control = making[:4]
-        yield Figure(
-            of=of,
+        report_id, trial_id, name = row[0], row[1], row[7]
+        if report_id not in row_of or name == (metric or trials[trial_id].condition.headline):
+            row_of[report_id] = row
+    for row in row_of.values():
+        _, trial_id, block, started_at_s, status, validity, control, name, value, *rest = row
+        measured = trials[trial_id]
+        wanted = metric or measured.condition.headline
+        void = status == ReportStatus.VOID
+        has_value = name == wanted and value is not None and not void
+        grade, *provenance = rest
+        yield MetricValue(
+            trial=measured,
             metric=wanted,
             block=block,
-            at=aware(at),
-            standing=Standing.VOID if void else Standing(standing),
+            started_at=datetime.fromtimestamp(started_at_s, UTC),
+            validity=Validity.VOID if void else Validity(validity),
             control=control or "unknown",
-            grade=_grade(making[4], wanted) if graded and known else "",
-            value=value if known else None,
-            provenance=_provenance(source, model, error_rel) if known else None,
+            grade=grade if has_value else "",
+            value=value if has_value else None,
+            provenance=_provenance(*provenance) if has_value else None,
         )
 
 
 @functools.lru_cache(maxsize=1024)
 def _provenance(source: str, model: str | None, error_rel: float | None) -> Provenance:
     return Provenance.model_validate({"source": source, "model": model, "error_rel": error_rel})
-
-
-def _grade(body: str, name: str) -> str:
-    found = [each for each in json.loads(body)["metrics"] if each["name"] == name]
-    return str(found[0].get("grade", "")) if found else ""

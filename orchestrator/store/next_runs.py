@@ -1,81 +1,60 @@
-"""Lines: what every sweep has next for each phone that may work, and the orders of its blocks."""
+"""The next run that every active sweep has for each phone that may work."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Float, Select, and_, bindparam, literal, or_, select, true, tuple_
+from sqlalchemy import Float, Select, and_, bindparam, literal, or_, select, true
 
-from orchestrator.nouns import RunState, SweepState
-from orchestrator.plan.health import Health
+from orchestrator.decisions.health import Health
+from orchestrator.decisions.states import RunState, SweepState
 from orchestrator.store.database import Database
 from orchestrator.store.tables import phone, run, sweep
 
-PAUSE_MAX_S = 600.0  # no pause is longer: one that is was set by a clock that was wrong
+PAUSE_MAX_S = 600.0  # a longer pause was set by a wrong clock, and is ignored
 
 
 @dataclass(frozen=True)
-class Line:
-    """The first run that a sweep has for a phone."""
+class NextRun:
+    """The first queued run that a sweep has for a phone."""
 
     phone: str
     sweep: str
     run: int
     trial: str
-    block: int
     rank: int
-    undecided: bool  # several orders of its block were drawn, and none is chosen yet
 
 
 @dataclass(frozen=True)
-class Pick:
-    """A run that is to be leased; with an order if its block begins with it."""
+class Assignment:
+    """A run that is to be leased."""
 
     phone: str
     sweep: str
     run: int
-    block: "Drawn | None" = None
-    order: int = 0
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A block of a phone with all its drawn orders: each run's place in each of them."""
-
-    sweep: str
-    phone: str
-    block: int
-    runs: tuple[int, ...]
-    trials: tuple[str, ...]
-    places: tuple[tuple[int, ...], ...]
-    is_last: bool
-
-    def order(self, number: int) -> list[int]:
-        """Indices of the runs in one of the drawn orders."""
-        return sorted(range(len(self.runs)), key=lambda at: self.places[at][number])
-
-
-_LEASED = literal(str(RunState.LEASED), literal_execute=True)
+# Written out, not bound: only then does SQLite use the small index of leases.
+IS_LEASED = literal(str(RunState.LEASED), literal_execute=True)
 _NOW = bindparam("now", type_=Float)
-_KEPT = and_(
+_RESERVED = and_(
     phone.c.reserved_by != "",
     or_(phone.c.reserved_until == 0, phone.c.reserved_until > _NOW),
 )
-MAY_WORK = and_(phone.c.health == Health.GOOD, ~_KEPT)
+MAY_WORK = and_(phone.c.health == Health.GOOD, ~_RESERVED)
 
 
-def _lines() -> Select[Any]:
-    """For each phone that may work and each sweep that may use it: the first run in line."""
-    held, mine = run.alias("held"), run.alias("mine")
+def _next_runs() -> Select[Any]:
+    leased, queued = run.alias("leased"), run.alias("queued")
     has_lease = (
-        select(held.c.id)
-        .where(held.c.phone == phone.c.serial, held.c.state == _LEASED)
+        select(leased.c.id)
+        .where(leased.c.phone == phone.c.serial, leased.c.state == IS_LEASED)
         .correlate(phone)
         .exists()
     )
     has_work = (
-        select(mine.c.id)
-        .where(mine.c.sweep == sweep.c.id, mine.c.state == RunState.QUEUED)
+        select(queued.c.id)
+        .where(queued.c.sweep == sweep.c.id, queued.c.state == RunState.QUEUED)
         .correlate(sweep)
         .exists()
     )
@@ -97,65 +76,23 @@ def _lines() -> Select[Any]:
         .where(sweep.c.state == SweepState.ACTIVE, has_work)
         .subquery()
     )
-    return select(
-        *(run.c.id, run.c.phone, run.c.sweep, run.c.trial, run.c.block, run.c.rank, run.c.chosen)
-    ).join(free, free.c.first == run.c.id)
+    columns = (run.c.phone, run.c.sweep, run.c.id, run.c.trial, run.c.rank)
+    return select(*columns).join(free, free.c.first == run.c.id)
 
 
-_LINES = _lines()  # built once; building it costs as much as running it
+_NEXT_RUNS = _next_runs()  # built once; building it costs as much as running it
 
 
-def lines(db: Database, serials: Collection[str], now: float) -> list[Line]:
-    """What every sweep that may run has for each of these phones, if it may work."""
+def next_runs(db: Database, serials: Collection[str], now: float) -> list[NextRun]:
+    """The first run of every active sweep for each of these phones that may work."""
     with db.read() as connection:
-        rows = connection.execute(_LINES, {"now": now, "serials": list(serials)}).all()
-    return [
-        Line(row.phone, row.sweep, row.id, row.trial, row.block, row.rank, row.chosen is None)
-        for row in rows
-    ]
+        rows = connection.execute(_NEXT_RUNS, {"now": now, "serials": list(serials)}).all()
+    return [NextRun(*row) for row in rows]
 
 
-def first_come(waiting: Sequence[Line]) -> list[Pick]:
-    """Each phone's oldest line, whatever its heat and whosever it is."""
-    first: dict[str, Line] = {}
-    for line in sorted(waiting, key=lambda each: (each.rank, each.run)):
-        first.setdefault(line.phone, line)
-    return [Pick(line.phone, line.sweep, line.run) for line in first.values()]
-
-
-def drawn_blocks(db: Database, beginning: Sequence[Line]) -> list[Drawn]:
-    """The drawn orders of blocks that are about to begin."""
-    if not beginning:
-        return []
-    wanted = {(line.sweep, line.phone, line.block) for line in beginning}
-    whole = tuple_(run.c.sweep, run.c.phone, run.c.block)
-    fields = (run.c.id, run.c.sweep, run.c.phone, run.c.block, run.c.trial, run.c.places)
-    later = run.alias("later")
-    goes_on = (
-        select(later.c.id)
-        .where(later.c.phone == run.c.phone, later.c.state == RunState.QUEUED)
-        .where(later.c.sweep == run.c.sweep, later.c.block > run.c.block)
-        .correlate(run)
-        .exists()
-        .label("goes_on")
-    )
-    question = (
-        select(*fields, goes_on)
-        .where(run.c.phone.in_({line.phone for line in beginning}))
-        .where(run.c.state == RunState.QUEUED, whole.in_(wanted), run.c.chosen.is_(None))
-        .order_by(run.c.id)
-    )
-    blocks: dict[tuple[str, str, int], list[Any]] = {}
-    with db.read() as connection:
-        for row in connection.execute(question):
-            blocks.setdefault((row.sweep, row.phone, row.block), []).append(row)
-    return [
-        Drawn(
-            *key,
-            runs=tuple(row.id for row in rows),
-            trials=tuple(row.trial for row in rows),
-            places=tuple(tuple(row.places) for row in rows),
-            is_last=not rows[0].goes_on,
-        )
-        for key, rows in blocks.items()
-    ]
+def assign_oldest(waiting: Sequence[NextRun]) -> list[Assignment]:
+    """Assign each phone its oldest run, whatever its temperature and whoever owns the sweep."""
+    oldest: dict[str, NextRun] = {}
+    for candidate in sorted(waiting, key=lambda candidate: (candidate.rank, candidate.run)):
+        oldest.setdefault(candidate.phone, candidate)
+    return [Assignment(item.phone, item.sweep, item.run) for item in oldest.values()]

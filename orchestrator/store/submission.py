@@ -1,21 +1,21 @@
-"""The backlog: sweeps go in, all of one in one transaction or nothing."""
+"""Submitting a sweep: all its trials and runs are stored in one transaction, or none."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, func, select, update
 
-from orchestrator.nouns import PlannedRun, RunState, Trial
+from orchestrator.decisions.states import RunState
+from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import tables
-from orchestrator.store.database import Database, Plain
-from orchestrator.store.tables import phone, run, trial
+from orchestrator.store.database import Database, PlainRow
+from orchestrator.store.tables import run, trial
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """What a submission added; a sweep that was submitted before adds what is missing."""
+class SubmissionCounts:
+    """What a submission added; submitting a sweep again adds only what is missing."""
 
     sweep: str
     new_trials: int
@@ -28,74 +28,65 @@ def submit(
     sweep: Mapping[str, object],
     trials: Sequence[Trial],
     planned: Sequence[PlannedRun],
-) -> Submitted:
-    """Store a sweep and its runs, unless they are there already."""
+) -> SubmissionCounts:
+    """Store a sweep, its trials and its runs, except those that are stored already."""
     phone_of = {item.id: item.phone for item in trials}
     row = {**sweep, "created_at": datetime.now(UTC)}
     name = str(row["id"])
     with db.write() as connection:
         db.insert_new(connection, tables.sweep, [row])
-        _take_over_wishes(connection, sweep)
+        _update_policy(connection, sweep)
         before = _counts(connection, name)
-        last = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
-        db.insert_plain(connection, trial, _TRIAL, list(_trial_rows(name, trials)))
-        sizes = Counter((phone_of[item.trial], item.block) for item in planned)
-        runs = [
-            _run_row(name, serial, last, item, alone=sizes[serial, item.block] == 1)
-            for item in planned
-            for serial in (phone_of[item.trial],)
-        ]
-        db.insert_plain(connection, run, _RUN, runs)
+        last_rank = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
+        db.bulk_insert_new(connection, trial, _TRIAL, list(_trial_rows(name, trials)))
+        runs = [_run_row(name, phone_of[item.trial], last_rank, item) for item in planned]
+        db.bulk_insert_new(connection, run, _RUN, runs)
         after = _counts(connection, name)
-    return Submitted(name, after[0] - before[0], after[1] - before[1], len(planned))
+    return SubmissionCounts(name, after[0] - before[0], after[1] - before[1], len(planned))
 
 
-_TRIAL = ("id", "sweep", "phone", "case", "case_digest", "condition", "condition_digest")
-_RUN = (
-    *("trial", "repeat", "sweep", "phone", "block", "position", "rank", "places", "chosen"),
-    *("state", "attempt", "host", "lease_until", "not_before", "tries", "note"),
+_TRIAL = (
+    *("id", "sweep", "phone", "case", "case_digest", "condition", "condition_digest"),
+    *("stop_rule", "stop_reason"),
 )
-_NEW_RUN = (str(RunState.QUEUED), 0, "", 0.0, 0.0, "{}", "")
+_RUN = (
+    *("trial", "repeat", "sweep", "phone", "block", "position", "rank"),
+    *("state", "attempt", "host", "lease_until", "not_before", "tries", "note", "cancel_requested"),
+)
+_NEW_RUN: PlainRow = (str(RunState.QUEUED), 0, "", 0.0, 0.0, "{}", "", False)
 
 
 def _counts(connection: Connection, sweep: str) -> tuple[int, int]:
-    """Trials and runs of a sweep that are stored."""
-    found = [
+    """Stored trials and runs of a sweep."""
+    trials, runs = (
         connection.execute(
             select(func.count()).select_from(table).where(table.c.sweep == sweep)
         ).scalar_one()
         for table in (trial, run)
-    ]
-    return found[0], found[1]
+    )
+    return trials, runs
 
 
-def _run_row(sweep: str, phone: str, last: int, item: PlannedRun, alone: bool) -> Plain:
-    chosen = 0 if alone or len(item.places) < 2 else None
-    where = (item.block, item.position, last + 1 + item.position, str(list(item.places)), chosen)
-    return (item.trial, item.repeat, sweep, phone, *where, *_NEW_RUN)
+def _run_row(sweep: str, phone: str, last_rank: int, item: PlannedRun) -> PlainRow:
+    order = (item.block, item.position, last_rank + 1 + item.position)
+    return (item.trial, item.repeat, sweep, phone, *order, *_NEW_RUN)
 
 
-def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[Plain]:
-    """Rows of trials; cells share their case and condition, so each is written out once."""
-    written: dict[int, tuple[str, str]] = {}
+def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[PlainRow]:
+    """Rows of trials; trials of a cell share their case and condition, so each is dumped once."""
+    dumped: dict[int, tuple[str, str]] = {}
     for item in trials:
         for part in (item.case, item.condition):
-            if id(part) not in written:
-                written[id(part)] = (part.model_dump_json(), part.digest)
-        case, condition = written[id(item.case)], written[id(item.condition)]
-        yield (item.id, sweep, item.phone, *case, *condition)
+            if id(part) not in dumped:
+                dumped[id(part)] = (part.model_dump_json(), part.digest)
+        case, condition = dumped[id(item.case)], dumped[id(item.condition)]
+        yield (item.id, sweep, item.phone, *case, *condition, "", "")
 
 
-def _take_over_wishes(connection: Connection, wanted: Mapping[str, object]) -> None:
-    """A sweep that is submitted again keeps its runs; how it is carried out may have changed."""
+def _update_policy(connection: Connection, sweep: Mapping[str, object]) -> None:
+    """Take over policy, owner, priority and deadline of a sweep that is submitted again."""
     names = ("policy", "owner", "priority", "deadline")
-    wishes = {name: wanted[name] for name in names if name in wanted}
-    same = tables.sweep.c.id == wanted["id"]
-    if wishes:
-        connection.execute(update(tables.sweep).where(same).values(**wishes))
-
-
-def known_facts(db: Database) -> dict[str, str]:
-    """Every phone the store has met, with the digest of its facts."""
-    with db.read() as connection:
-        return dict(connection.execute(select(phone.c.serial, phone.c.facts_digest)).all())
+    values = {name: sweep[name] for name in names if name in sweep}
+    if values:
+        same = tables.sweep.c.id == sweep["id"]
+        connection.execute(update(tables.sweep).where(same).values(**values))

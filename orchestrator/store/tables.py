@@ -1,6 +1,7 @@
-"""The tables. Columns stand for what is asked of them; the report itself is kept verbatim.
+"""The database tables.
 
-Two promises are the database's own, so that no bug above can break them: a phone has at most one
+Columns hold what queries need; the report itself is kept verbatim beside them. Two guarantees are
+indexes of the database, so that no bug in the code above can break them: a phone has at most one
 lease, and a run has at most one accepted report.
 """
 
@@ -20,48 +21,36 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-# What became of a report.
-ACCEPTED, VOID, FAULT, STALE = "accepted", "void", "fault", "stale"
 
-
-def _json() -> Any:
-    return Column(JSON, nullable=False)
-
-
-def _json_or(empty: str) -> Any:
-    return Column(JSON, nullable=False, server_default=empty)
+def _json(default: type[dict[str, Any] | list[Any]] | None = None) -> Any:
+    return Column(JSON, nullable=False, default=default)
 
 
 def _utc() -> Any:
     return Column(DateTime(timezone=True), nullable=False)
 
 
-def _or(default: Any) -> Any:
-    """A column that rows of before have a value for: the database's own default."""
-    return Field(default=default, sa_column_kwargs={"server_default": str(default)})
-
-
 class PhoneRow(SQLModel, table=True):
-    """A phone that was seen at least once."""
+    """A phone that was announced at least once."""
 
     __tablename__ = "phone"
     serial: str = Field(primary_key=True)
     host: str
     facts: dict[str, Any] = Field(sa_column=_json())
     facts_digest: str
-    seen_at: datetime = Field(sa_column=_utc())
+    last_seen_at: datetime = Field(sa_column=_utc())
     fence: int = 0
-    health: str = _or("good")
-    health_why: str = _or("")
-    strikes: int = _or(0)
-    tags: list[str] = Field(default_factory=list, sa_column=_json_or("[]"))
-    reserved_by: str = _or("")
-    reserved_until: float = _or(0)  # 0 with a name: until it is given back
-    reserved_why: str = _or("")
+    health: str = "good"
+    health_reason: str = ""
+    strikes: int = 0
+    tags: list[str] = Field(default_factory=list, sa_column=_json(list))
+    reserved_by: str = ""
+    reserved_until: float = 0  # epoch seconds; 0 with a name: until it is unreserved
+    reserved_reason: str = ""
 
 
 class SweepRow(SQLModel, table=True):
-    """A sweep, as it was submitted, and what was decided about it since."""
+    """A sweep as it was submitted, and the operators' decisions about it."""
 
     __tablename__ = "sweep"
     id: str = Field(primary_key=True)
@@ -69,13 +58,14 @@ class SweepRow(SQLModel, table=True):
     source: str = Field(sa_column=Column(Text, nullable=False))
     seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     created_at: datetime = Field(sa_column=_utc())
-    policy: dict[str, Any] = Field(default_factory=dict, sa_column=_json_or("{}"))
-    state: str = _or("active")
-    state_why: str = _or("")
-    owner: str = _or("")
-    priority: int = _or(50)
+    policy: dict[str, Any] = Field(default_factory=dict, sa_column=_json(dict))
+    state: str = "active"
+    state_reason: str = ""
+    paused_by: str | None = None
+    owner: str = ""
+    priority: int = 50
     deadline: float | None = None
-    begun_at: float | None = None  # when its first run was leased
+    started_at_s: float | None = None  # epoch seconds; when its first run was leased
 
 
 class TrialRow(SQLModel, table=True):
@@ -89,12 +79,12 @@ class TrialRow(SQLModel, table=True):
     case_digest: str = Field(index=True)
     condition: dict[str, Any] = Field(sa_column=_json())
     condition_digest: str
-    stopped: str = _or("")  # the rule that said: it is known, or it is not worth more
-    stopped_why: str = _or("")
+    stop_rule: str = ""  # which rule ended its repeats early
+    stop_reason: str = ""
 
 
 class RunRow(SQLModel, table=True):
-    """One planned run: the job itself. Celery only carries news of it."""
+    """One planned run. This row is the job; Celery only carries messages about it."""
 
     __tablename__ = "run"
     __table_args__ = (
@@ -106,7 +96,7 @@ class RunRow(SQLModel, table=True):
             sqlite_where=text("state = 'leased'"),
             postgresql_where=text("state = 'leased'"),
         ),
-        Index("run_line", "phone", "state", "sweep", "rank"),
+        Index("run_queue", "phone", "state", "sweep", "rank"),
         Index("run_of_sweep", "sweep", "state"),
     )
     id: int | None = Field(default=None, primary_key=True)
@@ -115,22 +105,20 @@ class RunRow(SQLModel, table=True):
     sweep: str
     phone: str
     block: int
-    position: int
-    rank: int
+    position: int  # among the runs of its phone
+    rank: int  # in the queue of its phone, over all sweeps
     state: str = "queued"
     attempt: int = 0
     host: str = ""
     lease_until: float = 0.0
     not_before: float = 0.0
-    tries: dict[str, int] = Field(default_factory=dict, sa_column=_json())
+    tries: dict[str, int] = Field(default_factory=dict, sa_column=_json(dict))  # by blame
     note: str = ""
-    places: list[int] = Field(default_factory=list, sa_column=_json_or("[]"))
-    chosen: int | None = None  # which of the drawn orders of its block is followed
-    unwanted: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    cancel_requested: bool = False
 
 
 class ReportRow(SQLModel, table=True):
-    """A report, verbatim; void, faulty and stale ones too, marked as what they are."""
+    """A report, verbatim; void, fault and stale ones too, marked by their status."""
 
     __tablename__ = "report"
     __table_args__ = (
@@ -149,20 +137,19 @@ class ReportRow(SQLModel, table=True):
     repeat: int
     attempt: int
     status: str
-    standing: str
-    host: str
+    validity: str
     phone: str
     received_at: datetime = Field(sa_column=_utc())
-    telemetry: str | None = None
+    telemetry: str | None = None  # digest of its blob
     control: str | None = None
-    began_s: float | None = None  # by its host's clock, as the next two
-    ended_s: float | None = None
-    cooled_s: float | None = None  # of that, waiting for the start temperature
-    body: str = Field(sa_column=Column(Text, nullable=False))
+    started_at_s: float  # epoch seconds by the clock of its host
+    ended_at_s: float
+    cooldown_s: float  # of that time, waiting for the start temperature
+    payload: str = Field(sa_column=Column(Text, nullable=False))
 
 
 class MetricRow(SQLModel, table=True):
-    """One figure of an accepted report, with its provenance, for whoever asks in SQL."""
+    """One metric of an accepted report, with its provenance."""
 
     __tablename__ = "metric"
     trial: str = Field(primary_key=True)
@@ -173,7 +160,7 @@ class MetricRow(SQLModel, table=True):
     source: str
     model: str | None = None
     error_rel: float | None = None
-    grade: str = _or("")
+    grade: str = ""
 
 
 class ChunkRow(SQLModel, table=True):
@@ -186,61 +173,62 @@ class ChunkRow(SQLModel, table=True):
     data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
-class CheckupRow(SQLModel, table=True):
-    """What a phone was found to be when somebody asked: a check or a restore by hand."""
+class CommandResultRow(SQLModel, table=True):
+    """The result of a check, a restore or a tune that was sent to a phone's host."""
 
-    __tablename__ = "checkup"
+    __tablename__ = "command_result"
     id: str = Field(primary_key=True)
-    phone: str = Field(index=True)
+    phone: str
     host: str
-    verb: str
-    good: bool
+    command: str
+    succeeded: bool
     text: str = Field(sa_column=Column(Text, nullable=False))
-    at: datetime = Field(sa_column=_utc())
+    file: str | None = None  # digest of a file that came with the result
+    finished_at: datetime = Field(sa_column=_utc())
 
 
-class CasualtyRow(SQLModel, table=True):
-    """An attempt that was killed, and what its case was: two phones of it poison the case."""
+class CrashRow(SQLModel, table=True):
+    """An attempt that crashed; a case whose attempts crash on two phones is poisoned."""
 
-    __tablename__ = "casualty"
+    __tablename__ = "crash"
     trial: str = Field(primary_key=True)
     repeat: int = Field(primary_key=True)
     attempt: int = Field(primary_key=True)
     case_digest: str = Field(index=True)
     phone: str
     weight: int
-    what: str = Field(sa_column=Column(Text, nullable=False))
-    at: datetime = Field(sa_column=_utc())
-    forgiven: bool = False
+    text: str = Field(sa_column=Column(Text, nullable=False))
+    occurred_at: datetime = Field(sa_column=_utc())
+    cleared: bool = False
 
 
 class HostRow(SQLModel, table=True):
-    """A host that somebody decided something about."""
+    """A host that an operator has drained at least once."""
 
     __tablename__ = "host"
     name: str = Field(primary_key=True)
     drained: bool = False
-    why: str = ""
+    reason: str = ""
 
 
 class AuditRow(SQLModel, table=True):
-    """Who changed what, when, from what to what, and how it is taken back."""
+    """Who changed what, when, the values before and after, and the command that undoes it."""
 
     __tablename__ = "audit"
     id: int | None = Field(default=None, primary_key=True)
-    at: datetime = Field(sa_column=_utc())
-    who: str
-    verb: str
-    object: str = Field(index=True)
+    occurred_at: datetime = Field(sa_column=_utc())
+    actor: str
+    action: str
+    target: str = Field(index=True)
     before: dict[str, Any] = Field(sa_column=_json())
     after: dict[str, Any] = Field(sa_column=_json())
-    undo: str
+    undo: str | None
 
 
 # Statements are written on the tables themselves: building row objects costs 25 times the insert.
 _tables = SQLModel.metadata.tables
 phone, sweep, trial, run = (_tables[name] for name in ("phone", "sweep", "trial", "run"))
 report, metric, chunk = (_tables[name] for name in ("report", "metric", "chunk"))
-checkup, casualty, host, audit = (
-    _tables[name] for name in ("checkup", "casualty", "host", "audit")
+command_result, crash, host, audit = (
+    _tables[name] for name in ("command_result", "crash", "host", "audit")
 )

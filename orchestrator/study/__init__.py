@@ -1,1 +1,1 @@
-"""The studies that this farm grew out of: their sweeps, their claims, and what is seen here."""
+"""Published studies: their claims, evaluated with the results of this lab."""

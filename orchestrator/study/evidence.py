@@ -1,111 +1,148 @@
-"""What was observed, brought to one form: of phones, of computers, of kernels without any phone.
+"""Evidence for a study: observed metric values and run outcomes, with their settings.
 
-An observation is one figure under one set of circumstances on one phone, with a value a run. Beside
-them stand the outcomes, so that what is missing has a reason.
+An observation is one metric under one set of settings on one phone, with one value per run. The
+outcomes of all planned runs are kept too, so that a missing value has a reason.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
 
-from orchestrator.nouns import MeasuredRun, RunOutcome, RunState
-from orchestrator.study.telemetry import figures_told
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.decisions.states import RunState
+from orchestrator.study.telemetry_metrics import telemetry_metrics
 from workloads.catalogue import Case
-from workloads.condition import Condition
-from workloads.fit import Fit
-from workloads.measure import Provenance, Provenances, Standing, kind_of
+from workloads.protocol.condition import Condition
+from workloads.protocol.memory_outcome import MemoryOutcome
+from workloads.protocol.metrics import Provenance, Provenances, metric_kind
+from workloads.protocol.telemetry import Telemetry
+from workloads.protocol.verdict import Validity
 from workloads.text import safe_text
 
-Circumstances = Mapping[str, str | int]
-Told = Mapping[str, Any]  # an unpacked telemetry blob
+RunSettings = Mapping[str, str | int]
 
-NOTHING_RUN = "nothing of the kind was run there"
-_LACKING = {
-    "gpu_util_pct": "nothing there tells how busy its GPU is",
+_WHY_NOT_REPORTED = {
+    "gpu_util_pct": "the phone does not report how busy its GPU is",
     "rail_power_w": "it has no meter on that rail",
     "time_to_throttle_s": "its clocks did not fall",
     "step_similarity": "fewer than two of its steps were traced",
-    "accuracy_last": "nothing was judged: a virtual phone trains nothing",
-    "accuracy_first": "nothing was judged: a virtual phone trains nothing",
+    "accuracy_last": "accuracy was not evaluated: a virtual phone does not train",
+    "accuracy_first": "accuracy was not evaluated: a virtual phone does not train",
     "op_share": "its operations were not traced",
-    "op_energy_share": "no energy was sampled beside its operations",
+    "op_energy_share": "no energy was sampled while its operations ran",
 }
+
+
+class Gap(StrEnum):
+    """Why there is nothing to evaluate a claim with."""
+
+    UNOBSERVABLE = "unobservable"
+    NEEDS_PHONES = "needs_phones"
+    NOT_RUN = "not_run"
+    LEFT_OUT = "left_out"
+    NO_VALID_RUN = "no_valid_run"
+    NOT_OFFERED = "not_offered"
+    NOT_REPORTED = "not_reported"
+    TOO_FEW_PHONES = "too_few_phones"
+    ZERO_DIVISOR = "zero_divisor"
+
+
+@dataclass(frozen=True)
+class MissingEvidence:
+    """Why a claim has no result: the gap, and the text for people."""
+
+    gap: Gap
+    text: str
+
+
+class NoEvidence(Exception):
+    """There is nothing to evaluate a claim with."""
+
+    def __init__(self, gap: Gap, text: str) -> None:
+        super().__init__(text)
+        self.missing = MissingEvidence(gap, text)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One figure, a value a run."""
+    """One metric, with one value per run."""
 
     phone: str
-    at: Circumstances
+    settings: RunSettings
     metric: str
     values: tuple[float, ...]
     provenance: Provenance
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a run that was planned."""
+class ObservedOutcome:
+    """The outcome of a planned run."""
 
     phone: str
-    at: Circumstances
-    word: str
+    settings: RunSettings
+    label: str
     counts: bool
-    why: str = ""
+    reason: str = ""
     provenance: Provenance | None = None
-    standing: str = ""  # of one that does not count, though it ran
+    validity: str = ""  # of a run that ran but does not count
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """All that can be held against a study's claims."""
+class StudyEvidence:
+    """Everything that the claims of a study are evaluated with."""
 
-    phones: Mapping[str, str] = field(default_factory=dict)  # name of its model, by serial
+    phones: Mapping[str, str] = field(default_factory=dict)  # model by serial
     observations: tuple[Observation, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)  # why, by serial
-    kernels: bool = False  # of the OpenCL harness, on this computer
+    outcomes: tuple[ObservedOutcome, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)  # reason by serial
+    kernels: bool = False  # from the OpenCL harness on this computer
 
-    def of(self, phone: str, metric: str, at: Circumstances) -> list[Observation]:
-        """A phone's observations of a figure under these circumstances."""
+    def find(self, phone: str, metric: str, settings: RunSettings) -> list[Observation]:
+        """Return a phone's observations of a metric under these settings."""
         return [
-            each
-            for each in self.observations
-            if each.phone == phone and each.metric == metric and is_at(each.at, at)
+            observation
+            for observation in self.observations
+            if observation.phone == phone
+            and observation.metric == metric
+            and matches_settings(observation.settings, settings)
         ]
 
-    def why_not(self, phone: str, metric: str, at: Circumstances) -> str:
-        """Why a phone has no such figure."""
-        tried = [each for each in self.outcomes if each.phone == phone and is_at(each.at, at)]
+    def why_not(self, phone: str, metric: str, settings: RunSettings) -> NoEvidence:
+        """Return why a phone has no such value."""
+        tried = [
+            outcome
+            for outcome in self.outcomes
+            if outcome.phone == phone and matches_settings(outcome.settings, settings)
+        ]
         if not tried:
-            return self.left_out.get(phone, NOTHING_RUN)
-        if not any(each.counts for each in tried):
-            return f"{tried[0].standing or tried[0].word}: {tried[0].why}".rstrip(": ")
-        name, _, which = metric.partition(".")
-        if (
-            (kind := kind_of(metric))
-            and kind.family != "time"
-            and not self._offers(phone, kind.family)
-        ):
-            return f"it offers no {kind.family}"
-        return f"{_LACKING.get(name, 'not reported')}{f' ({which})' if which else ''}"
+            if phone in self.left_out:
+                return NoEvidence(Gap.LEFT_OUT, self.left_out[phone])
+            return NoEvidence(Gap.NOT_RUN, "no such run was made on this phone")
+        if not any(outcome.counts for outcome in tried):
+            ended = f"{tried[0].validity or tried[0].label}: {tried[0].reason}".rstrip(": ")
+            return NoEvidence(Gap.NO_VALID_RUN, ended)
+        kind = metric_kind(metric)
+        if kind and kind.family != "time" and not self._offers(phone, kind.family):
+            return NoEvidence(Gap.NOT_OFFERED, f"the phone does not report {kind.family}")
+        name, _, part = metric.partition(".")
+        text = _WHY_NOT_REPORTED.get(name, "not reported") + (f" ({part})" if part else "")
+        return NoEvidence(Gap.NOT_REPORTED, text)
 
     def _offers(self, phone: str, family: str) -> bool:
-        seen = (kind_of(each.metric) for each in self.observations if each.phone == phone)
-        return any(kind is not None and kind.family == family for kind in seen)
+        kinds = (metric_kind(each.metric) for each in self.observations if each.phone == phone)
+        return any(kind is not None and kind.family == family for kind in kinds)
 
 
-def is_at(circumstances: Circumstances, wanted: Circumstances) -> bool:
-    """Whether these are among the wanted ones."""
-    return all(circumstances.get(key) == value for key, value in wanted.items())
+def matches_settings(settings: RunSettings, wanted: RunSettings) -> bool:
+    """Whether settings include all wanted ones."""
+    return all(settings.get(key) == value for key, value in wanted.items())
 
 
-def circumstances_of(case: Case, condition: Condition) -> dict[str, str | int]:
-    """What a run may be asked for by."""
+def run_settings(case: Case, condition: Condition) -> dict[str, str | int]:
+    """Return the settings of a run that a query may name."""
     return {
         "workload": case.name,
-        "engine": "ours" if case.manifest is None else "external",
+        "engine": "farmhand" if case.manifest is None else "external",
         **case.parameters,
         "backend": case.backend,
         "protocol": condition.protocol.value,
@@ -114,97 +151,90 @@ def circumstances_of(case: Case, condition: Condition) -> dict[str, str | int]:
     }
 
 
-def evidence_of(
+def collect_evidence(
     runs: Sequence[MeasuredRun],
     outcomes: Iterable[RunOutcome],
-    told: Iterable[tuple[MeasuredRun, Told]] = (),
+    telemetry: Iterable[tuple[MeasuredRun, Telemetry]] = (),
     left_out: Mapping[str, str] | None = None,
     known: Mapping[str, tuple[str, Provenances | None]] | None = None,
-) -> Evidence:
-    """Gather the runs of a study's sweeps; only valid ones are observations.
+) -> StudyEvidence:
+    """Collect the runs of a study's sweeps; only valid ones become observations.
 
-    `known` says of every phone what it is called and where its figures come from.
+    `known` holds the model and the provenances of every phone.
     """
     known = known or {run.phone: (run.facts.model, run.facts.provenance) for run in runs}
-    seen: dict[tuple[str, tuple[tuple[str, str | int], ...], str], list[Any]] = {}
-    for run, figures in _figures(runs, told):
-        for at, metric, value, provenance in figures:
-            key = (run.phone, tuple(sorted(at.items())), metric)
-            seen.setdefault(key, []).append((value, provenance))
+    values: dict[tuple[str, tuple[tuple[str, str | int], ...], str], list[RunValue]] = {}
+    for run, run_values in _run_values(runs, telemetry):
+        for value in run_values:
+            key = (run.phone, tuple(sorted(value[0].items())), value[1])
+            values.setdefault(key, []).append(value)
     observations = tuple(
-        Observation(phone, dict(at), metric, tuple(v for v, _ in found), found[0][1])
-        for (phone, at, metric), found in seen.items()
+        Observation(
+            phone, dict(settings), metric, tuple(number for _, _, number, _ in found), found[0][3]
+        )
+        for (phone, settings, metric), found in values.items()
     )
-    reasons = {
-        (run.trial, run.repeat): "; ".join(run.verdict.reasons) for run in runs if not run.valid
-    }
+    reasons = {(run.trial, run.repeat): run.verdict.text for run in runs if not run.valid}
     phones = {phone: safe_text(model, 40) for phone, (model, _) in known.items()}
-    return Evidence(
+    return StudyEvidence(
         phones,
         observations,
-        tuple(_outcome(each, reasons, known) for each in outcomes),
+        tuple(_outcome(planned, reasons, known) for planned in outcomes),
         dict(left_out or {}),
     )
 
 
-Figured = tuple[Circumstances, str, float, Provenance]
+RunValue = tuple[RunSettings, str, float, Provenance]  # settings, metric, value, provenance
 
 
-def _figures(
-    runs: Sequence[MeasuredRun], told: Iterable[tuple[MeasuredRun, Told]]
-) -> Iterator[tuple[MeasuredRun, Iterable[Figured]]]:
+def _run_values(
+    runs: Sequence[MeasuredRun], telemetry: Iterable[tuple[MeasuredRun, Telemetry]]
+) -> Iterator[tuple[MeasuredRun, Iterable[RunValue]]]:
     for run in runs:
         if run.valid:
-            yield run, _reported(run)
-    for run, blob in told:
+            yield run, _reported_values(run)
+    for run, recorded in telemetry:
         if run.valid:
-            at = circumstances_of(run.case, run.condition)
+            settings = run_settings(run.case, run.condition)
             yield (
                 run,
                 (
-                    (at | more, name, value, made)
-                    for more, name, value, made in figures_told(run, blob)
+                    (settings | more, name, value, provenance)
+                    for more, name, value, provenance in telemetry_metrics(run, recorded)
                 ),
             )
 
 
-def _reported(run: MeasuredRun) -> Iterator[Figured]:
-    at = circumstances_of(run.case, run.condition)
+def _reported_values(run: MeasuredRun) -> Iterator[RunValue]:
+    settings = run_settings(run.case, run.condition)
     for name, metric in run.metrics.items():
         if metric.grade != "rejected":
-            yield at, name, metric.value, metric.provenance
-    # The studies' joules are those above rest; both parts are one meter's.
+            yield settings, name, metric.value, metric.provenance
+    # The studies report energy above idle; both parts of the ratio come from the same meter.
     parts = [run.metrics.get(name) for name in ("energy_net_j", "energy_j", "energy_per_step_mj")]
     if all(part is not None and part.grade != "rejected" for part in parts):
-        net, whole, step = (part.value for part in parts if part is not None)
-        if whole > 0:
+        net, total, per_step = (part.value for part in parts if part is not None)
+        if total > 0:
             provenance = run.metrics["energy_net_j"].provenance
-            yield at, "energy_net_per_step_mj", step * net / whole, provenance
-
-
-_STAGE = re.compile(r"^\w+ while \w+: ")
-
-
-def _plainly(note: str) -> str:
-    """The first sentence of what the store says of a run, without kind and stage."""
-    return _STAGE.sub("", note).partition(". ")[0].rstrip(".")
+            yield settings, "energy_net_per_step_mj", per_step * net / total, provenance
 
 
 def _outcome(
     planned: RunOutcome,
     reasons: Mapping[tuple[str, int], str],
     known: Mapping[str, tuple[str, Provenances | None]],
-) -> Outcome:
-    why = reasons.get((planned.trial, planned.repeat)) or _plainly(planned.why)
-    counts = planned.state is RunState.DONE and planned.verdict is Standing.VALID
-    ran = planned.fit in (Fit.FITS, Fit.SWAPS)
+) -> ObservedOutcome:
+    failure = planned.fault.text if planned.fault else planned.note
+    reason = reasons.get((planned.trial, planned.repeat)) or failure
+    counts = planned.state is RunState.DONE and planned.validity is Validity.VALID
+    ran = planned.memory_outcome in (MemoryOutcome.FITS, MemoryOutcome.SWAPS)
     provenances = known[planned.phone][1] if planned.phone in known else None
-    return Outcome(
+    return ObservedOutcome(
         planned.phone,
-        circumstances_of(planned.case, planned.condition),
-        str(planned.fit or planned.state),
+        run_settings(planned.case, planned.condition),
+        str(planned.memory_outcome or planned.state),
         counts,
-        safe_text(why, 240),
+        safe_text(reason, 240),
         provenances.time if provenances else None,
-        str(planned.verdict or planned.state) if ran and not counts else "",
+        str(planned.validity or planned.state) if ran and not counts else "",
     )

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.exits import TimedOut
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.up import Keeper, agent_child, lab_lock, services
-from orchestrator.lab.virtual import PROFILES, virtual_phones
-from orchestrator.lab_view import look
+from orchestrator.app.app_errors import TimedOut
+from orchestrator.app.lab_status import read_lab_status
+from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
-from workloads.fault import BrokerDown, StoreDown
-from workloads.lab import Lab
+from orchestrator.supervisor.process import stop_all
+from orchestrator.supervisor.services import Supervisor, agent_process, lab_lock, services
+from orchestrator.supervisor.virtual_phones import PROFILES, virtual_phones
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown, StoreDown
 
 PHONES_S = 30.0
 PATIENCE_S = 30.0
@@ -32,8 +32,8 @@ class DemoLab:
 
     lab: Lab
     db: Database
-    broker: Broker
-    keeper: Keeper
+    broker: CentralBroker
+    keeper: Supervisor
 
     def intact(self) -> bool:
         """Have all of it up: whoever has ended is started again."""
@@ -71,13 +71,15 @@ def demo_lab(
             hosts = HOSTS[: len(addresses)]
             share = -(-len(addresses) // len(hosts))
             agents = [
-                agent_child(lab, host, "--private-adb", *_connect(addresses, index * share, share))
+                agent_process(
+                    lab, host, "--private-adb", *_connect(addresses, index * share, share)
+                )
                 for index, host in enumerate(hosts)
             ]
             say(f"starting broker, store, scheduler, ingest and {len(hosts)} agents")
             with services(lab, agents) as children:
-                db, broker = Database(lab.store_url), Broker(lab.broker_url)
-                keeper = Keeper([*phones, *children], FAILURES_MAX, tell or say)
+                db, broker = Database(lab.store_url), CentralBroker(lab.broker_url)
+                keeper = Supervisor([*phones, *children], FAILURES_MAX, tell or say)
                 demo = DemoLab(lab, db, broker, keeper)
                 try:
                     wait_for_phones(demo, len(addresses))
@@ -99,8 +101,8 @@ def wait_for_phones(demo: DemoLab, count: int) -> None:
     """Wait until every phone is probed, announced and idle."""
     deadline = time.monotonic() + PHONES_S
     while True:
-        view = demo.patiently(lambda: look(demo.db, demo.broker))
-        here = [phone.serial for phone in view.phones if phone.state == "idle"]
+        view = demo.patiently(lambda: read_lab_status(demo.db, demo.broker))
+        here = [phone.serial for phone in view.phones if phone.status.state == "idle"]
         if len(here) >= count:
             return
         if demo.keeper.look():

@@ -9,10 +9,10 @@ import shutil
 import time
 from pathlib import Path
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.lab.children import Child
-from workloads.fault import BrokerDown, Refused
-from workloads.lab import Lab
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.supervisor.process import ServiceProcess
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 SERVERS = ("valkey-server", "redis-server")
 START_S = 10.0
@@ -28,12 +28,12 @@ def find_server() -> Path:
         for name in SERVERS:
             for found in sorted(Path(folder).rglob(name)):
                 return found
-    raise Refused(
+    raise InvalidRequest(
         "there is no broker: set broker.url in lab.toml, or install valkey-server or redis-server"
     )
 
 
-def embedded_broker(lab: Lab) -> Child:
+def embedded_broker(lab: Lab) -> ServiceProcess:
     """Prepare the broker of a lab; its append-only file keeps the queue over a restart."""
     folder = lab.root / "broker"
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,12 +51,12 @@ def embedded_broker(lab: Lab) -> Child:
     }
     file = folder / "broker.conf"
     file.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    return Child("broker", [find_server(), file.name], lab.log_file("broker"), cwd=folder)
+    return ServiceProcess("broker", [find_server(), file.name], lab.log_file("broker"), cwd=folder)
 
 
-def wait_for_broker(lab: Lab, child: Child | None) -> None:
+def wait_for_broker(lab: Lab, child: ServiceProcess | None) -> None:
     """Wait until the broker answers."""
-    broker = Broker(lab.broker_url)
+    broker = CentralBroker(lab.broker_url)
     deadline = time.monotonic() + START_S
     while True:
         try:

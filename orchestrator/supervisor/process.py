@@ -35,7 +35,7 @@ def _die_with_parent() -> None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-class Child:
+class ServiceProcess:
     """A service in a process of its own, its words in a file."""
 
     def __init__(
@@ -116,7 +116,7 @@ def stop_on_signals() -> None:
         signal.signal(number, signal.default_int_handler)
 
 
-def stop_all(children: Sequence[Child]) -> None:
+def stop_all(children: Sequence[ServiceProcess]) -> None:
     """Stop children in reverse order of their start: who depends on others goes first."""
     for child in reversed(children):
         child.ask_to_stop()

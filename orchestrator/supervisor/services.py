@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.exits import NotNow
-from orchestrator.lab.children import Child, service_command, stop_all
-from orchestrator.lab.embedded import embedded_broker, wait_for_broker
+from orchestrator.app.app_errors import InvalidState
 from orchestrator.store.database import Database
-from workloads.fault import FarmTrouble
-from workloads.lab import Lab
+from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
+from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import FarmTrouble
 
 log = logging.getLogger("farm.lab")
 
@@ -33,22 +33,22 @@ def lab_lock(lab: Lab) -> Iterator[None]:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise NotNow(f"the lab in {lab.root} is already up") from None
+        raise InvalidState(f"the lab in {lab.root} is already up") from None
     finally:
         os.close(folder)
 
 
 @contextmanager
-def services(lab: Lab, more: Sequence[Child] = ()) -> Iterator[list[Child]]:
+def services(lab: Lab, more: Sequence[ServiceProcess] = ()) -> Iterator[list[ServiceProcess]]:
     """Start the middle and whatever else belongs to this host; always stop all of it."""
-    children: list[Child] = []
+    children: list[ServiceProcess] = []
 
-    def start(child: Child) -> None:
+    def start(child: ServiceProcess) -> None:
         children.append(child)  # first, so that it is stopped whatever happens next
         child.start()
 
     try:
-        if lab.embedded_broker:
+        if lab.has_embedded_broker:
             start(embedded_broker(lab))
         wait_for_broker(lab, children[0] if children else None)
         database = Database(lab.store_url)
@@ -56,32 +56,35 @@ def services(lab: Lab, more: Sequence[Child] = ()) -> Iterator[list[Child]]:
         database.close()
         # The last to start is the first to stop: no new job while agents put their phones back,
         # and somebody to take their last reports.
-        for child in (middle(lab, "ingest"), *more, middle(lab, "scheduler")):
+        for child in (central_services(lab, "ingest"), *more, central_services(lab, "scheduler")):
             start(child)
         yield children
     finally:
         stop_all(children)
 
 
-def middle(lab: Lab, name: str) -> Child:
+def central_services(lab: Lab, name: str) -> ServiceProcess:
     """A service of the middle as a child."""
     command = service_command("service", name, "--lab", lab.root)
-    return Child(name, command, lab.log_file(name))
+    return ServiceProcess(name, command, lab.log_file(name))
 
 
-def agent_child(lab: Lab, host: str, *options: str | Path) -> Child:
-    """An agent as a child."""
-    command = service_command("agent", "run", "--lab", lab.root, "--host", host, *options)
+def agent_process(
+    lab: Lab, host: str, *options: str | Path, wrapper: Sequence[str] = ()
+) -> ServiceProcess:
+    """An agent as a child process; `wrapper` are words before its command, such as env X=1."""
+    agent = service_command("agent", "run", "--lab", lab.root, "--host", host, *options)
+    command = [*wrapper, *agent]
     log_file = lab.log_file(f"agent-{host}")
-    return Child(f"agent-{host}", command, log_file, stop_s=AGENT_STOP_S)
+    return ServiceProcess(f"agent-{host}", command, log_file, stop_s=AGENT_STOP_S)
 
 
-class Keeper:
+class Supervisor:
     """Brings back children that ended; from the thread that made them, for they end with it."""
 
     def __init__(
         self,
-        children: Sequence[Child],
+        children: Sequence[ServiceProcess],
         failures_max: float = math.inf,
         tell: Callable[[str], None] = log.warning,
     ) -> None:
@@ -106,9 +109,9 @@ class Keeper:
         return bool(dead)
 
 
-def keep(children: Sequence[Child], look: Callable[[], None]) -> None:
+def supervise(children: Sequence[ServiceProcess], look: Callable[[], None]) -> None:
     """Bring back children that ended, for ever, and look around meanwhile."""
-    keeper = Keeper(children)
+    keeper = Supervisor(children)
     while True:
         keeper.look()
         look()

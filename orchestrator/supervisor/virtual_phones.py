@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.lab.children import Child, service_command, stop_all
-from workloads.fault import FarmTrouble
-from workloads.lab import Lab
+from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import FarmTrouble
 
 START_S = 15.0
 # the phones of the EMDL'21 study
@@ -27,7 +27,7 @@ NATIVE = ("meizu-16t:native",)
 
 def virtual_phones(
     lab: Lab, speed: float, count: int = 1, profiles: Sequence[str] = PROFILES
-) -> tuple[tuple[Child, ...], tuple[str, ...]]:
+) -> tuple[tuple[ServiceProcess, ...], tuple[str, ...]]:
     """Start virtual phones, one or more of each model; answer the child and their addresses."""
     folder = lab.root / "virtual"
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def virtual_phones(
     command = service_command(
         "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )
-    child = Child("virtual", command, lab.log_file("virtual"))
+    child = ServiceProcess("virtual", command, lab.log_file("virtual"))
     try:
         child.start()
         deadline = time.monotonic() + START_S

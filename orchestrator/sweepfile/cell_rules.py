@@ -1,17 +1,31 @@
-"""`exclude`, `include` and the baseline: the lines of a sweep that name cells.
+"""Reads `exclude`, `include` and the baseline: the entries of a sweep that name cells.
 
-A rule may hold for some phones only, which a selector names, and it says why it is there. Each
-rule is counted, so that one that does nothing can be seen.
+A rule may apply to some phones only, which its selector names, and an exclusion states its reason.
+Each rule is counted, so that a rule without effect can be reported.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.plan.cells import WORKLOAD, Axis, Cell, CellReader, CellSpace, Rule, Written
-from orchestrator.plan.document import Entries, Items, Node, Place, Scalar
-from orchestrator.plan.reading import Reader
-from orchestrator.plan.selector import BadSelector, Selector, parse_selector
+from orchestrator.sweepfile.cells import (
+    WORKLOAD,
+    Cell,
+    CellReader,
+    CellRule,
+    CellSpace,
+    MatrixAxis,
+    WrittenValue,
+)
+from orchestrator.sweepfile.node_reader import NodeReader
+from orchestrator.sweepfile.selector import BadSelector, Selector, parse_selector
+from orchestrator.sweepfile.yaml_nodes import (
+    ListNode,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SourceLocation,
+)
 from workloads.text import safe_text
 
 WHY_MAX = 200
@@ -19,136 +33,140 @@ WHY_MAX = 200
 
 @dataclass(frozen=True)
 class RuleCount:
-    """A rule, and how many cells it removes or adds, on phones where it holds."""
+    """A rule, and the number of cells that it removes or adds, on phones where it applies."""
 
-    rule: Rule
+    rule: CellRule
     cells: int
 
 
-def read_selector(reader: Reader, node: Node, path: str) -> Selector | None:
-    """Read a selector; a mistake is shown at its own place inside the text."""
+def read_selector(reader: NodeReader, node: Node, path: str) -> Selector | None:
+    """Read a selector; a mistake is reported at its own location inside the text."""
     text = reader.text(node, path, "a selector such as 'ram_mb >= 6000'")
-    if text is None or not isinstance(node, Scalar):
+    if text is None or not isinstance(node, ScalarNode):
         return None
     try:
         return parse_selector(text)
     except BadSelector as error:
-        place = node.place
-        if place.length >= len(text):  # it stands on one line
-            quote = 0 if node.plain else 1
-            place = Place(place.line, place.column + quote + error.offset, error.length)
-        reader.problems.add(place, f"{path}: {error}")
+        location = node.location
+        if location.length >= len(text):  # the text is on one line
+            column = location.column + (0 if node.plain else 1) + error.offset
+            location = SourceLocation(location.line, column, error.length)
+        reader.problems.add(location, f"{path}: {error}")
         return None
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A rule as it was read, before any cell is held against it."""
+class _RuleEntry:
+    """A rule as it was read, before it is applied to cells."""
 
-    rule: Rule
-    axes: tuple[Axis, ...]
-    place: Place
+    rule: CellRule
+    axes: tuple[MatrixAxis, ...]
+    location: SourceLocation
 
 
-class Rules:
+class CellRules:
     """The rules of one sweep."""
 
-    def __init__(self, cells: CellReader, root: Entries) -> None:
+    def __init__(self, cells: CellReader, root: MappingNode) -> None:
         self._cells = cells
         self._reader = cells.reader
-        self._excluding = self._read(root, "exclude")
-        self._including = self._read(root, "include")
+        self._exclusions = self._read(root, "exclude")
+        self._inclusions = self._read(root, "include")
         self._counts: list[RuleCount] = []
 
     def spaces(self, fixed: Mapping[str, Any]) -> list[CellSpace]:
-        """The cells that are included, not yet built."""
-        program = self._cells.program
+        """Return the included cells, not built yet."""
+        spec = self._cells.workload_spec
         spaces = []
-        for line in self._including:
-            named = [axis for axis in line.axes if axis.name == WORKLOAD]
-            chosen = tuple(str(each.shown) for axis in named for each in axis.choices)
-            if not named and len(program.workloads) > 1:
-                text = f"{line.rule.kind}[{line.rule.index}]: the key 'workload' is missing"
-                self._reader.problems.add(line.place, text)
-            axes = tuple(axis for axis in line.axes if axis.name != WORKLOAD)
-            spaces.append(CellSpace(program, chosen or program.workloads, fixed, axes))
+        for entry in self._inclusions:
+            workload_axes = [axis for axis in entry.axes if axis.name == WORKLOAD]
+            workloads = tuple(str(v.written) for axis in workload_axes for v in axis.values)
+            if not workload_axes and len(spec.workloads) > 1:
+                problem = f"{entry.rule.kind}[{entry.rule.index}]: the key 'workload' is missing"
+                self._reader.problems.add(entry.location, problem)
+            axes = tuple(axis for axis in entry.axes if axis.name != WORKLOAD)
+            spaces.append(CellSpace(spec, workloads or spec.workloads, fixed, axes))
         return spaces
 
-    def applied(self, matrix: Sequence[Cell], spaces: Sequence[CellSpace]) -> list[Cell]:
-        """The matrix without what is excluded and with what is included; every rule is counted."""
+    def apply(self, matrix: Sequence[Cell], spaces: Sequence[CellSpace]) -> list[Cell]:
+        """Return the matrix without excluded and with included cells, and count every rule."""
         kept: dict[tuple[str, str], Cell] = {}
-        removed = dict.fromkeys(range(len(self._excluding)), 0)
+        removed = dict.fromkeys(range(len(self._exclusions)), 0)
         for cell in matrix:
-            hits = [line.rule for line in self._excluding if line.rule.covers(cell)]
+            hits = [entry.rule for entry in self._exclusions if entry.rule.covers(cell)]
             always = next((rule for rule in hits if rule.when is None), None)
             for rule in hits if always is None else [always]:
                 removed[rule.index] += 1
             if always is None:
                 kept[cell.key] = replace(cell, removed_by=tuple(hits))
-        self._counts = [RuleCount(line.rule, removed[line.rule.index]) for line in self._excluding]
-        for line, space in zip(self._including, spaces, strict=True):
+        self._counts = [
+            RuleCount(entry.rule, removed[entry.rule.index]) for entry in self._exclusions
+        ]
+        for entry, space in zip(self._inclusions, spaces, strict=True):
             added = [cell for cell in space.build() if cell.key not in kept]
-            self._counts.append(RuleCount(line.rule, len(added)))
-            kept |= {cell.key: replace(cell, added_by=line.rule) for cell in added}
+            self._counts.append(RuleCount(entry.rule, len(added)))
+            kept |= {cell.key: replace(cell, added_by=entry.rule) for cell in added}
         return list(kept.values())
 
     @property
     def counts(self) -> tuple[RuleCount, ...]:
-        """What every rule does, in the order of the file."""
+        """The effect of every rule, in the order of the file."""
         return tuple(self._counts)
 
-    def _read(self, root: Entries, kind: str) -> list[_Written]:
-        entry = root.entries.get(kind)
-        items = self._reader.items(entry.node, kind) if entry else None
-        lines = [self._line(kind, index, node) for index, node in enumerate(items or ())]
-        return [line for line in lines if line is not None]
+    def _read(self, root: MappingNode, kind: str) -> list[_RuleEntry]:
+        section = root.entries.get(kind)
+        items = self._reader.items(section.node, kind) if section else None
+        entries = [self._read_rule(kind, index, node) for index, node in enumerate(items or ())]
+        return [entry for entry in entries if entry is not None]
 
-    def _line(self, kind: str, index: int, node: Node) -> _Written | None:
+    def _read_rule(self, kind: str, index: int, node: Node) -> _RuleEntry | None:
         path = f"{kind}[{index}]"
-        given = self._reader.entries(node, path, "{batch_size: 32, why: out of memory}")
-        if given is None:
+        mapping = self._reader.mapping(node, path, "{batch_size: 32, why: out of memory}")
+        if mapping is None:
             return None
-        self._reader.refuse_unknown(given, [*self._cells.axes, "when", "why"], path)
+        self._reader.refuse_unknown(mapping, [*self._cells.axes, "when", "why"], path)
         axes = tuple(
             self._cells.one_or_more(entry, f"{path}.{key}")
-            for key, entry in given.entries.items()
+            for key, entry in mapping.entries.items()
             if key in self._cells.axes
         )
-        if kind == "exclude" and not given.entries.keys() - {"why"}:
-            self._reader.refuse(node, path, "it names no cell; write a key such as batch_size: 32")
-        when = given.entries.get("when")
+        if kind == "exclude" and not mapping.entries.keys() - {"why"}:
+            self._reader.refuse(node, path, "names no cell; write a key such as batch_size: 32")
+        when = mapping.entries.get("when")
         selector = read_selector(self._reader, when.node, f"{path}.when") if when else None
-        rule = Rule(
+        rule = CellRule(
             kind=kind,
             index=index,
-            wants={axis.name: tuple(choice.shown for choice in axis.choices) for axis in axes},
+            values={axis.name: tuple(value.written for value in axis.values) for axis in axes},
             when=selector,
-            why=self._why(given, node, path, kind),
-            line=node.place.line,
+            why=self._read_why(mapping, node, path, kind),
+            line=node.location.line,
         )
-        return _Written(rule, axes, node.place)
+        return _RuleEntry(rule, axes, node.location)
 
-    def _why(self, given: Entries, node: Node, path: str, kind: str) -> str:
-        entry = given.entries.get("why")
+    def _read_why(self, mapping: MappingNode, node: Node, path: str, kind: str) -> str:
+        entry = mapping.entries.get("why")
         if entry is None:
             if kind == "exclude":
-                self._reader.refuse(node, path, "the key 'why' is missing; it stands in every plan")
+                problem = "the key 'why' is missing; every plan shows this reason"
+                self._reader.refuse(node, path, problem)
             return ""
         return safe_text(self._reader.text(entry.node, f"{path}.why", "a reason"), WHY_MAX)
 
 
-def read_baseline(cells: CellReader, node: Node) -> Mapping[str, tuple[Written, ...]] | None:
-    """Read which cell is the baseline: as many keys as it takes to name one."""
+def read_baseline(cells: CellReader, node: Node) -> Mapping[str, tuple[WrittenValue, ...]] | None:
+    """Read which cell is the baseline: as many keys as are needed to name one."""
     path = "order.baseline"
-    given = cells.reader.entries(node, path, "{batch_size: 32, cores: big4}")
-    if given is None:
+    mapping = cells.reader.mapping(node, path, "{batch_size: 32, cores: big4}")
+    if mapping is None:
         return None
-    cells.reader.refuse_unknown(given, cells.axes, path)
-    wants: dict[str, tuple[Written, ...]] = {}
-    for key, entry in given.entries.items():
-        if isinstance(entry.node, Items):
-            cells.reader.refuse(entry.node, f"{path}.{key}", "a baseline is one cell, not several")
+    cells.reader.refuse_unknown(mapping, cells.axes, path)
+    values: dict[str, tuple[WrittenValue, ...]] = {}
+    for key, entry in mapping.entries.items():
+        if isinstance(entry.node, ListNode):
+            problem = "a baseline is one cell; write a single value"
+            cells.reader.refuse(entry.node, f"{path}.{key}", problem)
         elif key in cells.axes:
-            choice = cells.choice(key, entry.node, f"{path}.{key}")
-            wants[key] = (choice.shown,) if choice else ()
-    return wants
+            value = cells.axis_value(key, entry.node, f"{path}.{key}")
+            values[key] = (value.written,) if value else ()
+    return values

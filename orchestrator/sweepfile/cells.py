@@ -1,7 +1,7 @@
-"""The cells of a sweep: every combination of its axes, less what is excluded, and what is included.
+"""The cells of a sweep: every combination of its axes, minus excluded and plus included ones.
 
-A cell is one case under one condition. Cells are counted before one is built, and a cell that is
-reached in two ways is one cell.
+A cell is one case under one condition. Cells are counted before any is built, and a cell that
+several combinations produce exists once.
 """
 
 import itertools
@@ -10,72 +10,77 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.plan.cases import Program
-from orchestrator.plan.conditions import AXES, CONDITIONS, build_condition, read_condition
-from orchestrator.plan.document import Entries, Entry, Items, Node, Scalar
-from orchestrator.plan.reading import Reader
-from orchestrator.plan.selector import Selector
+from orchestrator.sweepfile.condition_reader import (
+    AXES,
+    CONDITIONS,
+    build_condition,
+    read_condition,
+)
+from orchestrator.sweepfile.node_reader import NodeReader
+from orchestrator.sweepfile.selector import Selector
+from orchestrator.sweepfile.workload_reader import WorkloadSpec
+from orchestrator.sweepfile.yaml_nodes import ListNode, MappingEntry, MappingNode, Node, ScalarNode
 from workloads.catalogue import Case
-from workloads.condition import Condition
+from workloads.protocol.condition import Condition
 from workloads.text import safe_text
 
 WORKLOAD, BACKEND = "workload", "backend"
 NAME_MAX = 40
-Written = str | int
+WrittenValue = str | int
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One value of an axis: as it is written, and what it sets."""
+class AxisValue:
+    """One value of an axis: as it is written, and the settings that it stands for."""
 
-    shown: Written
-    sets: Mapping[str, Any]
+    written: WrittenValue
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Axis:
+class MatrixAxis:
     """One dimension of the matrix."""
 
     name: str
-    choices: tuple[Choice, ...]
+    values: tuple[AxisValue, ...]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A line under `exclude` or `include`: which cells, on which phones, and why."""
+class CellRule:
+    """An entry under `exclude` or `include`: which cells, on which phones, and why."""
 
     kind: str
     index: int
-    wants: Mapping[str, tuple[Written, ...]]
+    values: Mapping[str, tuple[WrittenValue, ...]]
     when: Selector | None
     why: str
     line: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
-        """What it is called in a plan."""
+        """Its name in a plan, such as `exclude #1`."""
         return f"{self.kind} #{self.index + 1}"
 
     def covers(self, cell: "Cell") -> bool:
-        """Whether a cell has all that the rule names."""
-        return all(cell.has(key, values) for key, values in self.wants.items())
+        """Whether a cell has a value of every key that the rule names."""
+        return all(cell.has_value(key, values) for key, values in self.values.items())
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One case under one condition, and the phones on which a rule removes or adds it."""
+    """One case under one condition, and the rules that remove or add it on some phones."""
 
     case: Case
     condition: Condition
     case_digest: str
     condition_digest: str
-    at: Mapping[str, Written]  # the workload, and the axes as they are written
-    removed_by: tuple[Rule, ...] = ()  # on phones that these rules mean
-    added_by: Rule | None = None  # on phones that this rule means, and only there
+    axis_values: Mapping[str, WrittenValue]  # the workload and the axes, as written
+    removed_by: tuple[CellRule, ...] = ()  # on phones that these rules select
+    added_by: CellRule | None = None  # only on phones that this rule selects
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it this cell and no other."""
+        """Digests of case and condition; unique within a sweep."""
         return self.case_digest, self.condition_digest
 
     @property
@@ -84,15 +89,15 @@ class Cell:
         return f"{self.case.label}, {self.condition.label}"
 
     @property
-    def meaning(self) -> list[Any]:
-        """All that it stands for, as a sweep's identity wants it."""
+    def identity(self) -> list[Any]:
+        """The canonical form for the sweep's digest."""
         removed = sorted(str(rule.when) for rule in self.removed_by)
         added = str(self.added_by.when) if self.added_by and self.added_by.when else ""
         return [self.case_digest, self.condition_digest, removed, added]
 
-    def has(self, key: str, values: Sequence[Written]) -> bool:
-        """Whether it has one of these values, as they are written or as they turn out."""
-        if self.at.get(key) in values:
+    def has_value(self, key: str, values: Sequence[WrittenValue]) -> bool:
+        """Whether the cell has one of these values, as written or after defaults are applied."""
+        if self.axis_values.get(key) in values:
             return True
         if key in self.case.parameters:
             return self.case.parameters[key] in values
@@ -103,171 +108,174 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellSpace:
-    """Cells that are not yet built, so that they can be counted first.
+    """Cells that are not built yet, so that they can be counted first.
 
-    A workload takes only the parameters that it has, so an axis which means nothing to it does not
-    multiply its cells.
+    A workload takes only the parameters that it has, so an axis without meaning for a workload does
+    not multiply its cells.
     """
 
-    program: Program
+    workload_spec: WorkloadSpec
     workloads: tuple[str, ...]
     fixed: Mapping[str, Any]
-    axes: tuple[Axis, ...]
+    axes: tuple[MatrixAxis, ...]
 
     def count(self) -> int:
-        """How many cells there are at most."""
+        """Return the maximum number of cells."""
         return sum(
-            math.prod(len(axis.choices) for axis in self._axes_of(name)) for name in self.workloads
+            math.prod(len(axis.values) for axis in self._axes_for(name)) for name in self.workloads
         )
 
     def build(self) -> list[Cell]:
-        """Bind every cell, each once."""
-        made: dict[tuple[str, str], Cell] = {}
-        for cell in itertools.chain.from_iterable(map(self._build, self.workloads)):
-            made.setdefault(cell.key, cell)
-        return list(made.values())
+        """Build every cell, each once."""
+        cells: dict[tuple[str, str], Cell] = {}
+        for cell in itertools.chain.from_iterable(map(self._build_workload, self.workloads)):
+            cells.setdefault(cell.key, cell)
+        return list(cells.values())
 
-    def _build(self, workload: str) -> Iterator[Cell]:
-        own = self.program.parameters_of([workload])
-        axes = self._axes_of(workload)
+    def _build_workload(self, workload: str) -> Iterator[Cell]:
+        parameters = self.workload_spec.parameters_of([workload])
+        axes = self._axes_for(workload)
         cases: dict[tuple[Any, ...], tuple[Case, str]] = {}
         conditions: dict[tuple[Any, ...], tuple[Condition, str]] = {}
-        for choices in itertools.product(*(axis.choices for axis in axes)):
-            sets = dict(self.fixed)
-            at: dict[str, Written] = {WORKLOAD: workload}
-            for axis, choice in zip(axes, choices, strict=True):
-                sets |= choice.sets
-                at[axis.name] = choice.shown
-            given = {key: value for key, value in sets.items() if key in own}
-            asked = {key: value for key, value in sets.items() if key in CONDITIONS}
-            backend = sets.get(BACKEND)
-            bound, wanted = (backend, *given.items()), tuple(asked.items())
-            if bound not in cases:
-                case = self.program.offers.bind(workload, given, backend)
-                cases[bound] = (case, case.digest)
-            if wanted not in conditions:
-                condition = build_condition(asked)
-                conditions[wanted] = (condition, condition.digest)
-            case, case_digest = cases[bound]
-            condition, condition_digest = conditions[wanted]
-            yield Cell(case, condition, case_digest, condition_digest, at)
+        for combination in itertools.product(*(axis.values for axis in axes)):
+            settings = dict(self.fixed)
+            axis_values: dict[str, WrittenValue] = {WORKLOAD: workload}
+            for axis, value in zip(axes, combination, strict=True):
+                settings |= value.settings
+                axis_values[axis.name] = value.written
+            case_settings = {key: v for key, v in settings.items() if key in parameters}
+            condition_settings = {key: v for key, v in settings.items() if key in CONDITIONS}
+            backend = settings.get(BACKEND)
+            case_key = (backend, *case_settings.items())
+            condition_key = tuple(condition_settings.items())
+            if case_key not in cases:
+                case = self.workload_spec.resolver.bind(workload, case_settings, backend)
+                cases[case_key] = (case, case.digest)
+            if condition_key not in conditions:
+                condition = build_condition(condition_settings)
+                conditions[condition_key] = (condition, condition.digest)
+            case, case_digest = cases[case_key]
+            condition, condition_digest = conditions[condition_key]
+            yield Cell(case, condition, case_digest, condition_digest, axis_values)
 
-    def _axes_of(self, workload: str) -> list[Axis]:
-        """The axes that mean something to a workload."""
-        known = self.program.parameters_of([workload]) | set(CONDITIONS)
-        known |= {BACKEND} if self.program.offers.takes_backend(workload) else set()
+    def _axes_for(self, workload: str) -> list[MatrixAxis]:
+        """The axes that have a meaning for a workload."""
+        known = self.workload_spec.parameters_of([workload]) | set(CONDITIONS)
+        known |= {BACKEND} if self.workload_spec.resolver.takes_backend(workload) else set()
         return [
             axis
             for axis in self.axes
-            if any(not known.isdisjoint(choice.sets) for choice in axis.choices)
+            if any(not known.isdisjoint(value.settings) for value in axis.values)
         ]
 
 
-Named = dict[str, dict[str, dict[str, Any]]]  # axis -> name of a value -> what it sets
+NamedSettings = dict[str, dict[str, dict[str, Any]]]  # axis -> name of a value -> its settings
 
 
 class CellReader:
-    """Reads what a cell is made of, each key by its own rule."""
+    """Reads the values that a cell consists of, each key by its own rule."""
 
-    def __init__(self, reader: Reader, program: Program) -> None:
+    def __init__(self, reader: NodeReader, workload_spec: WorkloadSpec) -> None:
         self.reader = reader
-        self.program = program
-        self._parameters = program.parameters()
-        self.named: Named = {}
+        self.workload_spec = workload_spec
+        self._parameters = workload_spec.parameters()
+        self.named: NamedSettings = {}
 
     @property
     def keys(self) -> list[str]:
-        """What a cell may say, in the order in which it is listed for somebody who guessed."""
+        """The keys of a cell, in the order in which messages list them."""
         return [WORKLOAD, *sorted(self._parameters), BACKEND, *AXES]
 
     @property
     def axes(self) -> list[str]:
-        """What an axis may be called: a key of a cell, or the name of a set of values."""
+        """The names that an axis may have: a key of a cell, or a name under `values`."""
         return [*self.keys, *(name for name in self.named if name not in self.keys)]
 
     def value(self, key: str, node: Node, path: str) -> Any:
-        """Read a value that stands for itself; None after a mistake."""
+        """Read a literal value of a key; None after a mistake."""
         if key == WORKLOAD:
-            return self.program.offers.read_name(self.reader, node, path)
+            return self.workload_spec.resolver.read_name(self.reader, node, path)
         if key == BACKEND:
-            return self.program.offers.read_backend(self.reader, node, path)
+            return self.workload_spec.resolver.read_backend(self.reader, node, path)
         if key in self._parameters:
-            return self.program.read_value(self.reader, key, node, path)
+            return self.workload_spec.read_value(self.reader, key, node, path)
         return read_condition(self.reader, key, node, path)
 
-    def read_named(self, given: Entries) -> None:
-        """Read `values`: names for what is set together."""
-        for axis, entry in given.entries.items():
+    def read_named(self, section: MappingNode) -> None:
+        """Read `values`: names for several settings at once."""
+        for axis, entry in section.entries.items():
             path = f"values.{axis}"
-            names = self.reader.entries(entry.node, path, "{quick: {cores: big4, freq: high}}")
+            names = self.reader.mapping(entry.node, path, "{quick: {cores: big4, freq: high}}")
             self.named[axis] = {}
             for name, value in names.entries.items() if names else ():
-                sets = self._sets(axis, value, f"{path}.{name}")
+                settings = self._read_settings(axis, value, f"{path}.{name}")
                 self._check_name(axis, value, path)
-                self.named[axis][name] = sets
+                self.named[axis][name] = settings
 
-    def _sets(self, axis: str, value: Entry, path: str) -> dict[str, Any]:
+    def _read_settings(self, axis: str, value: MappingEntry, path: str) -> dict[str, Any]:
         settable = [key for key in self.keys if key != WORKLOAD]
-        if isinstance(value.node, Scalar):
+        if isinstance(value.node, ScalarNode):
             if axis in settable:
                 return {axis: self.value(axis, value.node, path)}
-            self.reader.refuse(value.node, path, "write what it sets: {cores: big4, freq: high}")
+            problem = "write its settings: {cores: big4, freq: high}"
+            self.reader.refuse(value.node, path, problem)
             return {}
-        entries = self.reader.entries(value.node, path, "{cores: big4, freq: high}")
-        if entries is None:
+        mapping = self.reader.mapping(value.node, path, "{cores: big4, freq: high}")
+        if mapping is None:
             return {}
-        self.reader.refuse_unknown(entries, settable, path)
+        self.reader.refuse_unknown(mapping, settable, path)
         return {
             key: self.value(key, entry.node, f"{path}.{key}")
-            for key, entry in entries.entries.items()
+            for key, entry in mapping.entries.items()
             if key in settable
         }
 
-    def _check_name(self, axis: str, value: Entry, path: str) -> None:
-        """A name must not hide a word that means something else already."""
-        shown = f"{path}: '{safe_text(value.key, NAME_MAX)}'"
+    def _check_name(self, axis: str, value: MappingEntry, path: str) -> None:
+        """Refuse a name that is also a literal value of the axis."""
         if not 0 < len(value.key) <= NAME_MAX:
-            self.reader.problems.add(value.place, f"{path}: a name has 1 to {NAME_MAX} characters")
+            problem = f"{path}: a name must have 1 to {NAME_MAX} characters"
+            self.reader.problems.add(value.location, problem)
         elif axis in AXES and read_condition(
-            Reader(), axis, Scalar(value.place, value.key, plain=True), path
+            NodeReader(), axis, ScalarNode(value.location, value.key, plain=True), path
         ):
-            text = "is a word of its own already; choose another name"
-            self.reader.problems.add(value.place, f"{shown} {text}")
+            shown = safe_text(value.key, NAME_MAX)
+            problem = f"{path}: '{shown}' is already a value of {axis}; choose another name"
+            self.reader.problems.add(value.location, problem)
 
-    def choice(self, axis: str, node: Node, path: str) -> Choice | None:
-        """Read one value of an axis: a name for several settings, or a value as it stands."""
-        if isinstance(node, Scalar) and node.text in self.named.get(axis, ()):
-            return Choice(node.text, self.named[axis][node.text])
+    def axis_value(self, axis: str, node: Node, path: str) -> AxisValue | None:
+        """Read one value of an axis: a name for several settings, or a literal value."""
+        if isinstance(node, ScalarNode) and node.text in self.named.get(axis, ()):
+            return AxisValue(node.text, self.named[axis][node.text])
         if axis not in self.keys:
             names = list(self.named.get(axis, ()))
-            self.reader.choice(node, path, f"value of {axis}", names)
+            self.reader.choice(node, path, names, f"value of {axis}")
             return None
         value = self.value(axis, node, path)
-        return None if value is None else Choice(value, {axis: value})
+        return None if value is None else AxisValue(value, {axis: value})
 
-    def axis(self, entry: Entry, path: str) -> Axis:
-        """Read the values of one axis; sorted, for their order means nothing."""
-        choices: dict[Written, Choice] = {}
+    def axis(self, entry: MappingEntry, path: str) -> MatrixAxis:
+        """Read the values of one axis; sorted, because their order has no meaning."""
+        values: dict[WrittenValue, AxisValue] = {}
 
-        def read(node: Node, where: str) -> Written | None:
-            choice = self.choice(entry.key, node, where)
-            if choice is not None:
-                choices.setdefault(choice.shown, choice)
-            return None if choice is None else choice.shown
+        def read(node: Node, item_path: str) -> WrittenValue | None:
+            value = self.axis_value(entry.key, node, item_path)
+            if value is not None:
+                values.setdefault(value.written, value)
+            return None if value is None else value.written
 
-        shown = self.reader.distinct(entry.node, path, read)
-        return Axis(entry.key, tuple(choices[each] for each in shown))
+        ordered = self.reader.distinct(entry.node, path, read)
+        return MatrixAxis(entry.key, tuple(values[written] for written in ordered))
 
-    def one_or_more(self, entry: Entry, path: str) -> Axis:
+    def one_or_more(self, entry: MappingEntry, path: str) -> MatrixAxis:
         """Read one value, or a list of them."""
-        if isinstance(entry.node, Items):
+        if isinstance(entry.node, ListNode):
             return self.axis(entry, path)
-        choice = self.choice(entry.key, entry.node, path)
-        return Axis(entry.key, (choice,) if choice else ())
+        value = self.axis_value(entry.key, entry.node, path)
+        return MatrixAxis(entry.key, (value,) if value else ())
 
 
-def read_axes(cells: CellReader, matrix: Entries) -> tuple[Axis, ...]:
-    """Read the axes of the matrix; the workload is no axis here, for it decides about the rest."""
+def read_axes(cells: CellReader, matrix: MappingNode) -> tuple[MatrixAxis, ...]:
+    """Read the axes of the matrix except `workload`, which is read first: it defines the others."""
     cells.reader.refuse_unknown(matrix, cells.axes, "matrix", "axis")
     known = set(cells.axes) - {WORKLOAD}
     axes = tuple(
@@ -275,33 +283,40 @@ def read_axes(cells: CellReader, matrix: Entries) -> tuple[Axis, ...]:
         for name, entry in sorted(matrix.entries.items())
         if name in known
     )
-    _refuse_twice(cells.reader, matrix, axes)
-    if cells.program.offers.backend is not None and BACKEND in matrix.entries:
-        text = "matrix: backend stands under workload already; say it once"
-        cells.reader.problems.add(matrix.entries[BACKEND].place, text)
+    _refuse_duplicates(cells.reader, matrix, axes)
+    if cells.workload_spec.resolver.backend is not None and BACKEND in matrix.entries:
+        problem = "matrix: backend is already set under workload; remove one of them"
+        cells.reader.problems.add(matrix.entries[BACKEND].location, problem)
     return axes
 
 
-def _refuse_twice(reader: Reader, matrix: Entries, axes: tuple[Axis, ...]) -> None:
-    """Refuse two axes that set the same thing: one would silently win."""
+def _refuse_duplicates(
+    reader: NodeReader, matrix: MappingNode, axes: tuple[MatrixAxis, ...]
+) -> None:
+    """Refuse two axes that set the same key: one would silently win."""
     owner: dict[str, str] = {}
     for axis in axes:
-        for key in sorted({key for choice in axis.choices for key in choice.sets}):
+        for key in sorted({key for value in axis.values for key in value.settings}):
             if key in owner:
-                text = f"matrix: {axis.name} sets {key}, and so does {owner[key]}; say it once"
-                reader.problems.add(matrix.entries[axis.name].place, text)
+                both = f"{axis.name} and {owner[key]}"
+                problem = f"matrix: {both} both set {key}; remove it from one of them"
+                reader.problems.add(matrix.entries[axis.name].location, problem)
             owner.setdefault(key, axis.name)
 
 
 def read_fixed(
-    cells: CellReader, root: Entries, given: Entries, matrix: Entries, axes: Sequence[Axis]
+    cells: CellReader,
+    root: MappingNode,
+    parameters_section: MappingNode,
+    matrix: MappingNode,
+    axes: Sequence[MatrixAxis],
 ) -> dict[str, Any]:
     """Read what is the same in every cell: `defaults`, then `workload.with` and `conditions`."""
-    parameters = sorted(cells.program.parameters())
+    parameters = sorted(cells.workload_spec.parameters())
     fixed: dict[str, Any] = {}
     for section, path, known, what in (
         (cells.reader.section(root, "defaults", "{batch_size: 32}"), "defaults", None, "key"),
-        (given, "workload.with", parameters, "parameter"),
+        (parameters_section, "workload.with", parameters, "parameter"),
         (cells.reader.section(root, "conditions", "{cores: big4}"), "conditions", CONDITIONS, ""),
     ):
         keys = [*parameters, *CONDITIONS] if known is None else list(known)
@@ -315,17 +330,23 @@ def read_fixed(
 
 
 def _refuse_fixed_axis(
-    reader: Reader, path: str, entry: Entry, matrix: Entries, axes: Sequence[Axis]
+    reader: NodeReader,
+    path: str,
+    entry: MappingEntry,
+    matrix: MappingNode,
+    axes: Sequence[MatrixAxis],
 ) -> None:
-    """Refuse what is fixed and varies at once."""
-    axis = next((a for a in axes if any(entry.key in c.sets for c in a.choices)), None)
+    """Refuse a key that is both fixed and an axis."""
+    axis = next(
+        (axis for axis in axes if any(entry.key in value.settings for value in axis.values)), None
+    )
     if axis is None:
         return
-    place = matrix.entries[axis.name].place
+    location = matrix.entries[axis.name].location
     if path != "conditions":
-        text = f"matrix: {entry.key} stands under {path} already; say it once"
-        reader.problems.add(place, text)
+        problem = f"matrix: {entry.key} is already set under {path}; remove one of them"
+        reader.problems.add(location, problem)
         return
     varies = "an axis of the matrix" if axis.name == entry.key else f"set by the axis {axis.name}"
-    text = f"{path}: {entry.key} is {varies} (line {place.line}) already; say it once"
-    reader.problems.add(entry.place, text)
+    problem = f"{path}: {entry.key} is already {varies} (line {location.line}); remove one of them"
+    reader.problems.add(entry.location, problem)

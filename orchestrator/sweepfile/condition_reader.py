@@ -1,60 +1,60 @@
-"""The words for conditions: how each is read, and the condition that they make together."""
+"""Reads the keys of a condition, such as `cores` or `start_temp_max_c`, and builds it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.plan.document import Node, Scalar
-from orchestrator.plan.reading import Reader
-from workloads.condition import Condition, Protocol
-from workloads.phone import check_cores_name, check_freq_name
+from orchestrator.sweepfile.node_reader import NodeReader
+from orchestrator.sweepfile.yaml_nodes import Node, ScalarNode
+from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.phone_facts import check_cores_name, check_freq_name
 from workloads.text import safe_text
 
 AXES = ("protocol", "cores", "freq", "gpu_freq")
 ANY, REFUSE, TRY = "any", "refuse", "try"
 KEEP, STOP = "keep", "stop"
-_NOTHING_ASKED = (ANY, REFUSE, KEEP)
+_DEFAULTS = (ANY, REFUSE, KEEP)  # values that request nothing
 
 
-def read_condition(reader: Reader, key: str, node: Node, path: str) -> Any:
-    """Read the value of a condition; None after a mistake."""
+def read_condition(reader: NodeReader, key: str, node: Node, path: str) -> Any:
+    """Read the value of a condition key; None after a mistake."""
     return _READERS[key](reader, node, path)
 
 
-def build_condition(asked: Mapping[str, Any]) -> Condition:
-    """The condition that is asked for in the words of a file."""
-    fields = {_FIELDS.get(key, key): value for key, value in asked.items()}
+def build_condition(values: Mapping[str, Any]) -> Condition:
+    """Build the condition from the values by key of the file."""
+    fields = {_FIELDS.get(key, key): value for key, value in values.items()}
     return Condition(
-        **{key: None if value in _NOTHING_ASKED else value for key, value in fields.items()}
+        **{key: None if value in _DEFAULTS else value for key, value in fields.items()}
     )
 
 
-def _protocol(reader: Reader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, "protocol", [each.value for each in Protocol])
+def _protocol(reader: NodeReader, node: Node, path: str) -> str | None:
+    return reader.choice(node, path, [protocol.value for protocol in Protocol], "protocol")
 
 
-def _too_large(reader: Reader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, "way with what is too large", [REFUSE, TRY])
+def _oversize(reader: NodeReader, node: Node, path: str) -> str | None:
+    return reader.choice(node, path, [REFUSE, TRY])
 
 
-def _thermal_daemons(reader: Reader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, "way with daemons that guard against heat", [KEEP, STOP])
+def _thermal_daemons(reader: NodeReader, node: Node, path: str) -> str | None:
+    return reader.choice(node, path, [KEEP, STOP])
 
 
-def _cores(reader: Reader, node: Node, path: str) -> str | None:
+def _cores(reader: NodeReader, node: Node, path: str) -> str | None:
     return _checked(reader, node, path, check_cores_name)
 
 
-def _freq(reader: Reader, node: Node, path: str) -> str | None:
+def _freq(reader: NodeReader, node: Node, path: str) -> str | None:
     name = _checked(reader, node, path, check_freq_name)
     if name is None:
         return None
     try:
-        return repr(float(name))  # 0.80 and 0.8 are one clock, so they must be one condition
+        return repr(float(name))  # 0.80 and 0.8 are the same clock and must give the same condition
     except ValueError:
         return name
 
 
-def _checked(reader: Reader, node: Node, path: str, check: Callable[[str], str]) -> str | None:
+def _checked(reader: NodeReader, node: Node, path: str, check: Callable[[str], str]) -> str | None:
     text = reader.text(node, path)
     if text is None:
         return None
@@ -65,30 +65,30 @@ def _checked(reader: Reader, node: Node, path: str, check: Callable[[str], str])
         return None
 
 
-def _decimal(reader: Reader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.decimal(node, path), _last(path))
+def _decimal(reader: NodeReader, node: Node, path: str) -> float | None:
+    return _bounded(reader, node, path, reader.decimal(node, path), _last_key(path))
 
 
-def _start_temp(reader: Reader, node: Node, path: str) -> float | str | None:
-    """A temperature, or `any` for phones that have no thermometer."""
-    if isinstance(node, Scalar) and node.text == ANY:
+def _start_temp(reader: NodeReader, node: Node, path: str) -> float | str | None:
+    """Read a temperature, or `any` for phones without a temperature sensor."""
+    if isinstance(node, ScalarNode) and node.text == ANY:
         return ANY
     return _bounded(reader, node, path, reader.decimal(node, path), "start_temp_max_c")
 
 
-def _whole(reader: Reader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.whole_number(node, path), _last(path))
+def _integer(reader: NodeReader, node: Node, path: str) -> float | None:
+    return _bounded(reader, node, path, reader.integer(node, path), _last_key(path))
 
 
-def _duration(reader: Reader, node: Node, path: str) -> float | None:
-    field = _FIELDS[_last(path)]
+def _duration(reader: NodeReader, node: Node, path: str) -> float | None:
+    field = _FIELDS[_last_key(path)]
     return _bounded(reader, node, path, reader.duration(node, path), field)
 
 
 def _bounded(
-    reader: Reader, node: Node, path: str, value: float | None, field: str
+    reader: NodeReader, node: Node, path: str, value: float | None, field: str
 ) -> float | None:
-    """Hold a number against the bounds that the condition itself declares."""
+    """Check a number against the bounds that the Condition class declares."""
     if value is None:
         return None
     bounds: dict[str, float] = {}
@@ -99,33 +99,33 @@ def _bounded(
     if low_enough and high_enough:
         return value
     unit = " s" if field.endswith("_s") else ""
-    least = f"more than {bounds['gt']:g}" if "gt" in bounds else f"{bounds['ge']:g}"
-    range_ = f"it goes from {least} to {bounds['le']:g}{unit}"
-    reader.refuse(node, path, f"{value:g}{unit} is out of range; {range_}")
+    lower = f"more than {bounds['gt']:g}" if "gt" in bounds else f"{bounds['ge']:g}"
+    allowed = f"use {lower} to {bounds['le']:g}{unit}"
+    reader.refuse(node, path, f"{value:g}{unit} is out of range; {allowed}")
     return None
 
 
-def _last(path: str) -> str:
-    """The key at the end of a path, `steps_min` of `conditions.steps_min`."""
+def _last_key(path: str) -> str:
+    """Return the last key of a path: `steps_min` of `conditions.steps_min`."""
     return path.rpartition(".")[2]
 
 
-# In the file a duration carries its unit in the value, so the key has none.
+# In the file a duration has its unit in the value, so the key does not name one.
 _FIELDS = {"cool_wait_max": "cool_wait_max_s", "time_min": "time_min_s"}
-_READERS: dict[str, Callable[[Reader, Node, str], Any]] = {
+_READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
     "protocol": _protocol,
     "cores": _cores,
     "freq": _freq,
     "start_temp_max_c": _start_temp,
     "start_slope_max_c_per_min": _decimal,
     "cool_wait_max": _duration,
-    "battery_min_pct": _whole,
-    "warmup_steps": _whole,
-    "steps_min": _whole,
+    "battery_min_pct": _integer,
+    "warmup_steps": _integer,
+    "steps_min": _integer,
     "time_min": _duration,
-    "sample_hz": _whole,
-    "too_large": _too_large,
+    "sample_hz": _integer,
+    "oversize": _oversize,
     "gpu_freq": _freq,
     "thermal_daemons": _thermal_daemons,
 }
-CONDITIONS = tuple(_READERS)
+CONDITIONS = {key: _FIELDS.get(key, key) for key in _READERS}  # key -> field of Condition

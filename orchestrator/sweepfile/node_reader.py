@@ -1,54 +1,61 @@
-"""Typed values out of nodes. A reader never stops at a mistake: it notes it and answers None."""
+"""Reads typed values from YAML nodes; a mistake is recorded, and the value is then None."""
 
 import difflib
 import re
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from orchestrator.plan.document import BOOLEANS, Broken, Entries, Items, Node, Problems, Scalar
+from orchestrator.sweepfile.yaml_nodes import (
+    BOOLEANS,
+    ErrorNode,
+    ListNode,
+    MappingNode,
+    Node,
+    ProblemList,
+    ScalarNode,
+)
 from workloads.text import safe_text
 from workloads.units import parse_duration
 
 Value = TypeVar("Value", bound=str | int)
 
-_WHOLE = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
+_INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9]\d{0,8})(\.\d{1,9})?")
 _SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?")
+LISTED_MAX = 16  # of the values that a message lists
 # Only older YAML reads these two as booleans; the next tool that opens the file may be such a one.
-LISTED_MAX = 16  # of the words that might have been meant
 _SHORT_BOOLEANS = {"y": "true", "n": "false"}
 
 
-class Reader:
+class NodeReader:
     """Reads nodes under their path in the file, such as `matrix.batch_size[1]`."""
 
     def __init__(self) -> None:
-        self.problems = Problems()
+        self.problems = ProblemList()
 
-    def refuse(self, node: Node, path: str, sentence: str) -> None:
-        """Note what is wrong with a value."""
-        self.problems.add(node.place, f"{path}: {sentence}")
+    def refuse(self, node: Node, path: str, problem: str) -> None:
+        """Record what is wrong with a value."""
+        self.problems.add(node.location, f"{path}: {problem}")
 
-    def right_version(self, root: Entries, key: str, known: int) -> bool:
-        """A file of another version is not judged by the rules of this one."""
+    def check_version(self, root: MappingNode, key: str, known: int) -> bool:
+        """Whether the rest of the file can be read: a file of another version cannot."""
         entry = root.entries.get(key)
         if entry is None:
-            sentence = f"the key '{key}' is missing; begin with '{key}: {known}'"
-            self.problems.add(root.place, sentence)
+            problem = f"the key '{key}' is missing; begin with '{key}: {known}'"
+            self.problems.add(root.location, problem)
             return True
-        version = self.whole_number(entry.node, key)
+        version = self.integer(entry.node, key)
         if version in {None, known}:
             return True
-        sentence = f"version {version} is not known here; this farm reads '{key}: {known}'"
-        self.refuse(entry.node, key, sentence)
+        self.refuse(entry.node, key, f"unknown version {version}; write '{key}: {known}'")
         return False
 
-    def scalar(self, node: Node, path: str, wanted: str) -> Scalar | None:
-        """Accept a single value that is not empty."""
-        if isinstance(node, Broken):
+    def scalar(self, node: Node, path: str, wanted: str) -> ScalarNode | None:
+        """Read a single value that is not empty."""
+        if isinstance(node, ErrorNode):
             return None
-        if not isinstance(node, Scalar):
-            kind = "a list" if isinstance(node, Items) else "a mapping"
+        if not isinstance(node, ScalarNode):
+            kind = "a list" if isinstance(node, ListNode) else "a mapping"
             self.refuse(node, path, f"this is {kind}; write {wanted}")
             return None
         if node.plain and node.text in {"", "~", "null", "Null", "NULL"}:
@@ -57,7 +64,7 @@ class Reader:
         return node
 
     def text(self, node: Node, path: str, wanted: str = "a word") -> str | None:
-        """Read text, refusing what YAML would take for something else."""
+        """Read text; refuse what YAML would read as something else."""
         scalar = self.scalar(node, path, wanted)
         if scalar is None:
             return None
@@ -69,35 +76,36 @@ class Reader:
             )
             return None
         quoted = f"write '{safe_text(scalar.text, 40)}' in quotes"
-        return None if self._sexagesimal(scalar, path, quoted) else scalar.text
+        return None if self._is_sexagesimal(scalar, path, quoted) else scalar.text
 
-    def whole(self, node: Node, path: str, least: int, most: int) -> int | None:
-        """Read a whole number within bounds."""
-        number = self.whole_number(node, path)
-        if number is not None and not least <= number <= most:
-            self.refuse(node, path, f"{number} is out of range; it goes from {least} to {most}")
+    def integer_between(self, node: Node, path: str, low: int, high: int) -> int | None:
+        """Read an integer within bounds."""
+        number = self.integer(node, path)
+        if number is not None and not low <= number <= high:
+            self.refuse(node, path, f"{number} is out of range; use {low} to {high}")
             return None
         return number
 
-    def whole_number(self, node: Node, path: str) -> int | None:
-        """Read a whole number; octal, hexadecimal and the like are not guessed at."""
-        scalar = self.scalar(node, path, "a whole number")
-        if scalar is None or self._sexagesimal(scalar, path, "write it in decimal"):
+    def integer(self, node: Node, path: str) -> int | None:
+        """Read an integer in decimal; octal and hexadecimal are refused."""
+        scalar = self.scalar(node, path, "an integer")
+        if scalar is None or self._is_sexagesimal(scalar, path, "write it in decimal"):
             return None
-        if not scalar.plain and _WHOLE.fullmatch(scalar.text):
+        if not scalar.plain and _INTEGER.fullmatch(scalar.text):
             self.refuse(node, path, f"'{scalar.text}' is text; write it without quotes")
-        elif scalar.plain and _WHOLE.fullmatch(scalar.text):
+        elif scalar.plain and _INTEGER.fullmatch(scalar.text):
             return int(scalar.text)
         elif re.fullmatch(r"0\d+", scalar.text):
-            self.refuse(node, path, f"{scalar.text[:20]} may be read as octal; drop the leading 0")
+            problem = f"{scalar.text[:20]} may be read as octal; remove the leading 0"
+            self.refuse(node, path, problem)
         else:
-            self.refuse(node, path, f"'{safe_text(scalar.text, 60)}' is not a whole number")
+            self.refuse(node, path, f"'{safe_text(scalar.text, 60)}' is not an integer")
         return None
 
     def decimal(self, node: Node, path: str) -> float | None:
         """Read a number."""
         scalar = self.scalar(node, path, "a number")
-        if scalar is None or self._sexagesimal(scalar, path, "write it in decimal"):
+        if scalar is None or self._is_sexagesimal(scalar, path, "write it in decimal"):
             return None
         if scalar.plain and _DECIMAL.fullmatch(scalar.text):
             return float(scalar.text)
@@ -105,10 +113,10 @@ class Reader:
         return None
 
     def duration(self, node: Node, path: str) -> float | None:
-        """Read a duration such as 20m; a bare number would leave its unit to guessing."""
+        """Read a duration with its unit, such as 20m."""
         wanted = "a duration such as 90s or 20m"
         scalar = self.scalar(node, path, wanted)
-        if scalar is None or self._sexagesimal(scalar, path, f"write {wanted}"):
+        if scalar is None or self._is_sexagesimal(scalar, path, f"write {wanted}"):
             return None
         try:
             return float(parse_duration(scalar.text[:40]))
@@ -116,17 +124,18 @@ class Reader:
             self.refuse(node, path, safe_text(error))
             return None
 
-    def choice(self, node: Node, path: str, what: str, choices: Collection[str]) -> str | None:
+    def choice(
+        self, node: Node, path: str, choices: Collection[str], what: str = "value"
+    ) -> str | None:
         """Read one of a few words."""
-        text = self.text(node, path, f"one of {_listed(choices)}")
+        text = self.text(node, path, _one_of(choices))
         if text is None or text in choices:
             return text
-        shown = safe_text(text, 60)
-        self.refuse(node, path, f"there is no {what} '{shown}'; {_hint(text, choices)}")
+        self.refuse(node, path, f"unknown {what} '{safe_text(text, 60)}'; {_hint(text, choices)}")
         return None
 
-    def named(self, node: Node, path: str, pattern: str, what: str, longest: int) -> str | None:
-        """Read a name: lower case, and made of few characters."""
+    def name(self, node: Node, path: str, pattern: str, what: str, longest: int) -> str | None:
+        """Read a name of limited length and characters."""
         name = self.text(node, path)
         if name is None or re.fullmatch(pattern, name):
             return name
@@ -137,82 +146,83 @@ class Reader:
 
     def items(self, node: Node, path: str) -> tuple[Node, ...] | None:
         """Read a list that is not empty."""
-        if isinstance(node, Broken):
+        if isinstance(node, ErrorNode):
             return None
-        if not isinstance(node, Items):
+        if not isinstance(node, ListNode):
             self.refuse(node, path, "this is not a list; write it like [1, 2]")
             return None
         if not node.items:
-            self.refuse(node, path, "the list is empty; give it a value or remove it")
+            self.refuse(node, path, "the list is empty; add a value or remove the key")
             return None
         return node.items
 
     def distinct(
         self, node: Node, path: str, read: Callable[[Node, str], Value | None]
     ) -> tuple[Value, ...]:
-        """Read a list whose values all differ; sorted, for their order means nothing."""
+        """Read a list of distinct values; sorted, because their order has no meaning."""
         values: set[Value] = set()
         for index, item in enumerate(self.items(node, path) or ()):
-            where = f"{path}[{index}]"
-            value = read(item, where)
+            item_path = f"{path}[{index}]"
+            value = read(item, item_path)
             if value in values:
-                self.refuse(item, where, f"'{value}' stands in the list already")
+                self.refuse(item, item_path, f"'{value}' is listed twice; remove one of them")
             elif value is not None:
                 values.add(value)
-        # Names and numbers may stand in one list, and do not compare.
+        # A list may hold names and numbers, which do not compare.
         return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
 
-    def entries(self, node: Node, path: str, wanted: str) -> Entries | None:
+    def mapping(self, node: Node, path: str, wanted: str) -> MappingNode | None:
         """Read a mapping."""
-        if isinstance(node, Entries):
+        if isinstance(node, MappingNode):
             return node
-        if not isinstance(node, Broken):
+        if not isinstance(node, ErrorNode):
             self.refuse(node, path, f"this is not a mapping; write it like {wanted}")
         return None
 
-    def section(self, root: Entries, key: str, wanted: str) -> Entries:
-        """Read a part of the file that may be left out."""
+    def section(self, root: MappingNode, key: str, wanted: str) -> MappingNode:
+        """Read a section that is optional; a missing one is empty."""
         entry = root.entries.get(key)
-        found = self.entries(entry.node, key, wanted) if entry else None
-        return found or Entries(root.place, {})
+        mapping = self.mapping(entry.node, key, wanted) if entry else None
+        return mapping or MappingNode(root.location, {})
 
-    def share(self, node: Node, path: str) -> float | None:
-        """Read a share in percent, such as 2.5%."""
-        wanted = "a share such as 2%"
-        scalar = self.scalar(node, path, wanted)
+    def percentage(self, node: Node, path: str) -> float | None:
+        """Read a percentage such as 2.5%, as a fraction."""
+        scalar = self.scalar(node, path, "a percentage such as 2%")
         if scalar is None:
             return None
         number = scalar.text.removesuffix("%")
         if number == scalar.text or not _DECIMAL.fullmatch(number) or not 0 <= float(number) <= 100:
             shown = safe_text(scalar.text, 40)
-            self.refuse(node, path, f"'{shown}' is not a share; write it like 2%")
+            self.refuse(node, path, f"'{shown}' is not a percentage; write it like 2%")
             return None
         return float(number) / 100
 
     def refuse_unknown(
-        self, entries: Entries, known: Collection[str], path: str = "", what: str = "key"
+        self, mapping: MappingNode, known: Collection[str], path: str = "", what: str = "key"
     ) -> None:
-        """Note every key that means nothing here, with the one that was probably meant."""
-        for entry in entries.entries.values():
+        """Record every unknown key, with the one that was probably meant."""
+        for entry in mapping.entries.values():
             if entry.key not in known:
-                where = f"{path}: " if path else ""
+                prefix = f"{path}: " if path else ""
                 shown = safe_text(entry.key, 60)
-                text = f"{where}unknown {what} '{shown}'; {_hint(entry.key, known)}"
-                self.problems.add(entry.place, text)
+                text = f"{prefix}unknown {what} '{shown}'; {_hint(entry.key, known)}"
+                self.problems.add(entry.location, text)
 
-    def _sexagesimal(self, scalar: Scalar, path: str, hint: str) -> bool:
+    def _is_sexagesimal(self, scalar: ScalarNode, path: str, hint: str) -> bool:
         if not (scalar.plain and _SEXAGESIMAL.fullmatch(scalar.text)):
             return False
         shown = safe_text(scalar.text, 40)
-        self.refuse(scalar, path, f"{shown} is read as a number to the base of 60; {hint}")
+        self.refuse(scalar, path, f"{shown} is read as a number in base 60; {hint}")
         return True
 
 
 def _hint(wrong: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(wrong[:60].lower(), sorted(known), n=1)
-    return f"did you mean '{close[0]}'?" if close else f"there are {_listed(known)}"
+    return f"did you mean '{close[0]}'?" if close else f"use {_one_of(known)}"
 
 
-def _listed(words: Collection[str]) -> str:
-    first, rest = list(words)[:LISTED_MAX], len(list(words)) - LISTED_MAX
-    return (", ".join(first) or "none") + (f" and {rest} more" if rest > 0 else "")
+def _one_of(words: Collection[str]) -> str:
+    if len(words) == 2:
+        return " or ".join(words)
+    first, rest = list(words)[:LISTED_MAX], len(words) - LISTED_MAX
+    return f"one of {', '.join(first)}" + (f" and {rest} more" if rest > 0 else "")

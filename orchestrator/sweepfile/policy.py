@@ -1,31 +1,45 @@
-"""How a sweep wants to be carried out: whose it is, what comes first, when enough is enough.
+"""The execution policy of a sweep: owner, priority, repeats, stopping, retries and budget.
 
-A policy is stored with its sweep and obeyed by the dispatcher. It holds values and no judgement;
-what follows from them is decided by `stopping` and `retry`.
+A policy is stored with its sweep. It holds values only; decisions/ has the rules that use them.
 """
 
+import math
 from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from workloads.fault import Blame
-from workloads.noun import Noun
+from workloads.protocol.base import WireModel
+from workloads.protocol.faults import Blame
 
 PRIORITY_DEFAULT, PRIORITY_MAX = 50, 100
 RUNS_MAX = 100  # of one trial
-ORDERS_DEFAULT, ORDERS_MAX = 4, 16
-TRIES_DEFAULT, TRIES_MAX = 3, 20
+ATTEMPTS_DEFAULT, ATTEMPTS_MAX = 3, 20
 TAG_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,31}$"
 
 Tag = Annotated[str, Field(pattern=TAG_PATTERN)]
-Tries = Annotated[int, Field(ge=1, le=TRIES_MAX)]
+Attempts = Annotated[int, Field(ge=1, le=ATTEMPTS_MAX)]
+
+# The share of the allowed error that one look may spend, found by simulation (tests/planning): the
+# interval at which a trial stops then covers the median as often as requested. A stop at the first
+# or the last look depends little on the values; a stop in between does.
+SPENT_AT_ENDS, SPENT_BETWEEN = 0.85, 0.6
 
 
-class StopRule(Noun):
-    """When a trial is known: its median's interval is narrow enough, or it had runs enough.
+def look_confidence(confidence: float, at_end: bool) -> float:
+    """Return the confidence of a single look, so that all looks together keep the requested one."""
+    return 1 - (SPENT_AT_ENDS if at_end else SPENT_BETWEEN) * (1 - confidence)
 
-    It is looked at on a fixed grid of run counts, `grid`, and never in between: every look is a
-    chance to stop by luck, so their number is part of the statistics.
+
+def runs_needed(confidence: float) -> int:
+    """Return the minimum number of runs: with fewer, even their range misses the confidence."""
+    return 1 + math.ceil(-math.log2(1 - look_confidence(confidence, at_end=True)))
+
+
+class StopRule(WireModel):
+    """When a trial stops: its median's interval is narrow enough, or it has the most runs.
+
+    The interval is checked only at a fixed grid of run counts, `grid`: every look is a chance to
+    stop by luck, so the number of looks is part of the statistics.
     """
 
     half_width_rel: float = Field(default=0.02, gt=0, le=1, description="0.02: plus or minus 2 %")
@@ -36,71 +50,74 @@ class StopRule(Noun):
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """The run counts at which it is looked: 6, 9, 14, 21, 32, each half as many more."""
+        """The run counts of the looks: 6, 9, 14, 21, 32; each is 1.5 times the one before."""
         counts = [self.n_min]
         while counts[-1] < self.n_max:
             counts.append(min(self.n_max, -(-counts[-1] * 3 // 2)))
         return tuple(counts)
 
 
-class Budget(Noun):
-    """What a sweep may use up; beyond it the sweep is paused, not killed."""
+class Budget(WireModel):
+    """The limits of a sweep; when one is exceeded, the sweep is paused, not cancelled."""
 
-    wall_s: float | None = Field(default=None, gt=0, description="since its first run was leased")
-    failures: int | None = Field(default=None, ge=0, description="runs that may be given up")
+    wall_s: float | None = Field(
+        default=None, gt=0, description="seconds since its first run was leased"
+    )
+    failures: int | None = Field(default=None, ge=0, description="failed runs allowed")
     failures_share: float | None = Field(
-        default=None, ge=0, le=1, description="of the runs that ended; judged from 10 ended runs on"
+        default=None, ge=0, le=1, description="of the ended runs; applied from 10 ended runs on"
     )
 
 
-class RetryLimits(Noun):
-    """How often a run is tried, by blame; what is wrong in itself is never tried again."""
+class RetryLimits(WireModel):
+    """How often a run is attempted, by blame; deterministic failures are never retried."""
 
-    phone: Tries = TRIES_DEFAULT
-    condition: Tries = TRIES_DEFAULT
+    phone: Attempts = ATTEMPTS_DEFAULT
+    condition: Attempts = ATTEMPTS_DEFAULT
 
-    def of(self, blame: Blame) -> int:
-        """How often a run with this blame is tried at most."""
+    def limit_for(self, blame: Blame) -> int:
+        """Return the maximum number of attempts with this blame."""
         return self.phone if blame is Blame.PHONE else self.condition
 
 
-class Collect(Noun):
-    """What is kept of a run besides its report."""
+class Collect(WireModel):
+    """What is stored of a run besides its report."""
 
     telemetry: bool = True
 
 
-class Baseline(Noun):
+class Baseline(WireModel):
     """The cell that recurs within every block; its trials are controls and never stop early."""
 
     case_digest: str
     condition_digest: str
-    every: int = Field(ge=2, description="one run of it among so many others")
+    every: int = Field(ge=2, description="one run of it per this many other runs")
 
     @property
     def cell(self) -> tuple[str, str]:
-        """Which cell it is."""
+        """The key of the cell."""
         return self.case_digest, self.condition_digest
 
-    def runs_in(self, others: int) -> int:
-        """How often it runs in a block with so many other trials."""
+    def runs_per_block(self, others: int) -> int:
+        """Return how often it runs in a block with this number of other trials."""
         return max(1, -(-others // self.every))
 
 
-def _each_once(tags: tuple[str, ...]) -> tuple[str, ...]:
+def _sorted_unique(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(tags)))
 
 
-class Policy(Noun):
-    """Everything that a sweep asks of whoever carries it out."""
+class Policy(WireModel):
+    """How a sweep is executed."""
 
     owner: str = Field(default="", max_length=64)
-    priority: int = Field(default=PRIORITY_DEFAULT, ge=0, le=PRIORITY_MAX, description="high first")
+    priority: int = Field(
+        default=PRIORITY_DEFAULT, ge=0, le=PRIORITY_MAX, description="higher runs first"
+    )
     deadline: AwareDatetime | None = None
-    tags: Annotated[tuple[Tag, ...], AfterValidator(_each_once)] = ()
-    repeat: int = Field(default=3, ge=1, le=RUNS_MAX, description="where no stop rule is given")
+    tags: Annotated[tuple[Tag, ...], AfterValidator(_sorted_unique)] = ()
+    repeat: int = Field(default=3, ge=1, le=RUNS_MAX, description="used without a stop rule")
     stop: StopRule | None = None
-    orders: int = Field(default=ORDERS_DEFAULT, ge=1, le=ORDERS_MAX, description="drawn per block")
     baseline: Baseline | None = None
     retry: RetryLimits = RetryLimits()
     budget: Budget = Budget()
@@ -108,5 +125,5 @@ class Policy(Noun):
 
     @property
     def blocks(self) -> int:
-        """How many blocks are planned: all that may be needed."""
+        """The number of planned blocks: all that may be needed."""
         return self.stop.n_max if self.stop is not None else self.repeat

@@ -1,6 +1,6 @@
-"""The facts of a phone that a selector may name, and the tests that it is made of.
+"""The phone facts that a selector may name, and the terms that it consists of.
 
-Every test answers with what speaks against a phone, so that nobody is left out without a reason.
+Every term returns why a phone does not match, so that no phone is left out without a reason.
 """
 
 import re
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from workloads.measure import Source
-from workloads.phone import ControlLevel, PhoneFacts
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.text import safe_text
 
 _LEVELS = {level.value: rank for rank, level in enumerate(ControlLevel)}
@@ -25,8 +25,8 @@ _RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a selector is held against."""
+class TaggedPhone:
+    """What a selector is evaluated on."""
 
     facts: PhoneFacts
     tags: frozenset[str]
@@ -40,9 +40,10 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
 
 
-def _not_little(facts: PhoneFacts) -> int:
-    least = min((cluster.capacity for cluster in facts.clusters), default=0)
-    return sum(len(cluster.cpus) for cluster in facts.clusters if cluster.capacity > least)
+def _big_cores(facts: PhoneFacts) -> int:
+    """Count the cores that are not in the slowest cluster."""
+    slowest = min((cluster.capacity for cluster in facts.clusters), default=0)
+    return sum(len(cluster.cpus) for cluster in facts.clusters if cluster.capacity > slowest)
 
 
 def _source(facts: PhoneFacts) -> str:
@@ -51,28 +52,28 @@ def _source(facts: PhoneFacts) -> str:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A fact that can be compared: how it is found, how a written value is read, what it takes."""
+class PhoneFact:
+    """A fact that can be compared: how to get it, and how to parse a written value."""
 
-    find: Callable[[PhoneFacts], Any]
-    read: Callable[[str], Any] | None = None  # None: a text, compared as a pattern
-    wanted: str = ""
+    get: Callable[[PhoneFacts], Any]
+    parse: Callable[[str], Any] | None = None  # None: text, compared as a pattern
+    expected: str = ""
 
 
 _NUMBER = (_number, "a number")
 FACTS = {
-    "serial": Fact(lambda facts: facts.serial),
-    "model": Fact(lambda facts: facts.model),
-    "soc": Fact(lambda facts: facts.soc),
-    "abi": Fact(lambda facts: facts.abi),
-    "gpu": Fact(lambda facts: facts.gpu.name if facts.gpu else "none"),
-    "source": Fact(_source),
-    "android": Fact(lambda facts: _version(facts.android), _version, "a version such as 12"),
-    "ram_mb": Fact(lambda facts: facts.ram_mb, *_NUMBER),
-    "cores": Fact(lambda facts: facts.cores, *_NUMBER),
-    "big": Fact(_not_little, *_NUMBER),
-    "little": Fact(lambda facts: facts.cores - _not_little(facts), *_NUMBER),
-    "control": Fact(
+    "serial": PhoneFact(lambda facts: facts.serial),
+    "model": PhoneFact(lambda facts: facts.model),
+    "soc": PhoneFact(lambda facts: facts.soc),
+    "abi": PhoneFact(lambda facts: facts.abi),
+    "gpu": PhoneFact(lambda facts: facts.gpu.name if facts.gpu else "none"),
+    "source": PhoneFact(_source),
+    "android": PhoneFact(lambda facts: _version(facts.android), _version, "a version such as 12"),
+    "ram_mb": PhoneFact(lambda facts: facts.ram_mb, *_NUMBER),
+    "cores": PhoneFact(lambda facts: facts.cores, *_NUMBER),
+    "big": PhoneFact(_big_cores, *_NUMBER),
+    "little": PhoneFact(lambda facts: facts.cores - _big_cores(facts), *_NUMBER),
+    "control": PhoneFact(
         lambda facts: _LEVELS[facts.control.value], _LEVELS.get, f"one of {', '.join(_LEVELS)}"
     ),
 }
@@ -85,130 +86,130 @@ NAMES = (*FACTS, *FLAGS, TAG)
 
 
 def _quoted(text: str) -> str:
-    """A text that may hold anything but both kinds of quotes, as it may be written."""
+    """Quote a text; it contains at most one of the two kinds of quotes."""
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def _plain(text: str) -> str:
+def _quoted_if_needed(text: str) -> str:
     return text if re.fullmatch(r"[\w.*?:+-]+", text) else _quoted(text)
 
 
 @dataclass(frozen=True)
-class Flag:
-    """Something that is so or is not."""
+class FlagTerm:
+    """A fact that is true or false."""
 
     name: str
 
-    def why_not(self, subject: Subject) -> str | None:
-        """What speaks against a phone."""
-        return None if FLAGS[self.name](subject.facts) else f"not {self.name}"
+    def why_not(self, phone: TaggedPhone) -> str | None:
+        """Return why a phone does not match; None if it does."""
+        return None if FLAGS[self.name](phone.facts) else f"not {self.name}"
 
     def __str__(self) -> str:
         return self.name
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """A pattern that covers serial, model or SoC."""
+class PatternTerm:
+    """A pattern for serial, model or SoC."""
 
     pattern: str
 
-    def why_not(self, subject: Subject) -> str | None:
-        """What speaks against a phone."""
-        names = (subject.facts.serial, subject.facts.model, subject.facts.soc)
+    def why_not(self, phone: TaggedPhone) -> str | None:
+        """Return why a phone does not match; None if it does."""
+        names = (phone.facts.serial, phone.facts.model, phone.facts.soc)
         if any(fnmatchcase(name.lower(), self.pattern) for name in names):
             return None
-        return f"neither serial nor model nor soc is {safe_text(self.pattern)}"
+        return f"serial, model and soc do not match {safe_text(self.pattern)}"
 
     def __str__(self) -> str:
         return _quoted(self.pattern)
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A fact compared with one value, or with several of which one must do."""
+class ComparisonTerm:
+    """A fact compared with a value, or with several of which one must match."""
 
-    name: str
-    sign: str
+    fact: str
+    operator: str
     values: tuple[str, ...]
 
-    def why_not(self, subject: Subject) -> str | None:
-        """What speaks against a phone."""
-        return None if self._holds(subject) else self._reason(subject)
+    def why_not(self, phone: TaggedPhone) -> str | None:
+        """Return why a phone does not match; None if it does."""
+        return None if self._matches(phone) else self._reason(phone)
 
-    def _holds(self, subject: Subject) -> bool:
-        if self.name == TAG:
-            return (self.values[0] in subject.tags) == (self.sign == "==")
-        fact = FACTS[self.name]
-        found = fact.find(subject.facts)
-        if fact.read is None:
-            hit = any(fnmatchcase(str(found).lower(), value) for value in self.values)
-            return hit == (self.sign == "==")
-        if found is None:
+    def _matches(self, phone: TaggedPhone) -> bool:
+        if self.fact == TAG:
+            return (self.values[0] in phone.tags) == (self.operator == "==")
+        fact = FACTS[self.fact]
+        actual = fact.get(phone.facts)
+        if fact.parse is None:
+            hit = any(fnmatchcase(str(actual).lower(), value) for value in self.values)
+            return hit == (self.operator == "==")
+        if actual is None:
             return False
-        relation = _RELATIONS[self.sign]
-        return any(relation(found, fact.read(value)) for value in self.values)
+        relation = _RELATIONS[self.operator]
+        return any(relation(actual, fact.parse(value)) for value in self.values)
 
-    def _reason(self, subject: Subject) -> str:
-        if self.name == TAG:
-            has = "has no" if self.sign == "==" else "has the"
+    def _reason(self, phone: TaggedPhone) -> str:
+        if self.fact == TAG:
+            has = "has no" if self.operator == "==" else "has the"
             return f"it {has} tag {self.values[0]}"
-        shown = getattr(subject.facts, self.name, None)
-        if not isinstance(shown, str | int):
-            shown = FACTS[self.name].find(subject.facts)
-        if self.sign == "!=":
-            return f"{self.name} is {safe_text(shown, 60)}"
-        sign = "" if self.sign == "==" else f"{self.sign} "
+        actual = getattr(phone.facts, self.fact, None)
+        if not isinstance(actual, str | int):
+            actual = FACTS[self.fact].get(phone.facts)
+        if self.operator == "!=":
+            return f"{self.fact} is {safe_text(actual, 60)}"
+        operator = "" if self.operator == "==" else f"{self.operator} "
         wanted = safe_text(" or ".join(self.values), 60)
-        return f"{self.name} is {safe_text(shown, 60)}, not {sign}{wanted}"
+        return f"{self.fact} is {safe_text(actual, 60)}, not {operator}{wanted}"
 
     def __str__(self) -> str:
         if len(self.values) > 1:
-            return f"{self.name} in ({', '.join(map(_plain, sorted(self.values)))})"
-        return f"{self.name} {self.sign} {_plain(self.values[0])}"
+            return f"{self.fact} in ({', '.join(map(_quoted_if_needed, sorted(self.values)))})"
+        return f"{self.fact} {self.operator} {_quoted_if_needed(self.values[0])}"
 
 
 @dataclass(frozen=True)
-class Not:
-    """The opposite."""
+class NotTerm:
+    """The negation of a term."""
 
-    part: "Part"
+    term: "SelectorTerm"
 
-    def why_not(self, subject: Subject) -> str | None:
-        """What speaks against a phone."""
-        return f"it is: {self.part}" if self.part.why_not(subject) is None else None
+    def why_not(self, phone: TaggedPhone) -> str | None:
+        """Return why a phone does not match; None if it does."""
+        return f"it matches {self.term}" if self.term.why_not(phone) is None else None
 
     def __str__(self) -> str:
-        return f"not {self.part}"
+        return f"not {self.term}"
 
 
 @dataclass(frozen=True)
-class All:
-    """All of several."""
+class AllOf:
+    """Several terms that must all match."""
 
-    parts: tuple["Part", ...]
+    terms: tuple["SelectorTerm", ...]
 
-    def why_not(self, subject: Subject) -> str | None:
-        """What speaks against a phone."""
-        return next((why for part in self.parts if (why := part.why_not(subject))), None)
+    def why_not(self, phone: TaggedPhone) -> str | None:
+        """Return why a phone does not match; None if it does."""
+        return next((reason for term in self.terms if (reason := term.why_not(phone))), None)
 
     def __str__(self) -> str:
-        return f"({' and '.join(sorted(map(str, self.parts)))})"
+        return f"({' and '.join(sorted(map(str, self.terms)))})"
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """One of several."""
+    """Several terms of which one must match."""
 
-    parts: tuple["Part", ...]
+    terms: tuple["SelectorTerm", ...]
 
-    def why_not(self, subject: Subject) -> str | None:
-        """What speaks against a phone."""
-        reasons = [part.why_not(subject) for part in self.parts]
+    def why_not(self, phone: TaggedPhone) -> str | None:
+        """Return why a phone does not match; None if it does."""
+        reasons = [term.why_not(phone) for term in self.terms]
         return None if None in reasons else "; ".join(filter(None, reasons))
 
     def __str__(self) -> str:
-        return f"({' or '.join(sorted(map(str, self.parts)))})"
+        return f"({' or '.join(sorted(map(str, self.terms)))})"
 
 
-Part = Flag | Pattern | Compared | Not | All | AnyOf
+SelectorTerm = FlagTerm | PatternTerm | ComparisonTerm | NotTerm | AllOf | AnyOf

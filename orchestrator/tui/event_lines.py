@@ -5,21 +5,27 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from orchestrator.lab_view import LabView
-from orchestrator.tui.cells import fit, line, rule, said
-from orchestrator.tui.words import briefly, fit_name
-from workloads.messages import Event
+from orchestrator.app.lab_status import LabView
+from orchestrator.tui.phone_state_text import fit_name, shorten_label
+from orchestrator.tui.text_cells import fit, line, rule, safe_cell
+from workloads.protocol.messages import Event, EventKind
 
 EVENT_STYLES = {
-    "accepted": "green",
-    "void": "yellow",
-    "stale": "yellow",
-    "fault": "red",
-    "expired": "red",
-    "health": "magenta",
+    EventKind.ACCEPTED: "green",
+    EventKind.VOID: "yellow",
+    EventKind.STALE: "yellow",
+    EventKind.FAULT: "red",
+    EventKind.EXPIRED: "red",
+    EventKind.HEALTH: "magenta",
 }
 _MADE = re.compile(r"simulated \((?:extrapolated|fitted,( ±\d+%))\)")
-WORDS = {"accepted": "ok", "fault": "FAULT", "void": "VOID", "stale": "late", "expired": "EXPIRED"}
+WORDS = {
+    EventKind.ACCEPTED: "ok",
+    EventKind.FAULT: "FAULT",
+    EventKind.VOID: "VOID",
+    EventKind.STALE: "late",
+    EventKind.EXPIRED: "EXPIRED",
+}
 
 
 def event_panel(
@@ -42,17 +48,19 @@ def _line(event: Event, names: Mapping[str, str], width: int) -> Text:
     name = names.get(event.phone, event.phone)
     return line(
         width,
-        (f"{event.at.astimezone():%H:%M:%S}  ", "dim"),
-        (fit(WORDS.get(event.kind, said(event.kind, 12)), 9) + " ", style),
-        (fit_name(said(name, 80), max(10, min(26, width // 6))) + " ", ""),
-        (briefly(_MADE.sub(r"simulated\1", event.text)), ""),
+        (f"{event.occurred_at.astimezone():%H:%M:%S}  ", "dim"),
+        (fit(WORDS.get(event.kind, event.kind.value), 9) + " ", style),
+        (fit_name(safe_cell(name, 80), max(10, min(26, width // 6))) + " ", ""),
+        (shorten_label(_MADE.sub(r"simulated\1", event.text)), ""),
     )
 
 
 def event_line(event: Event) -> str:
     """An event as a plain line, for pipes."""
     where = " ".join(part for part in (event.sweep, event.phone) if part)
-    return said(f"{event.at:%Y-%m-%dT%H:%M:%SZ} {event.kind} {where} {event.text}", 300)
+    return safe_cell(
+        f"{event.occurred_at:%Y-%m-%dT%H:%M:%SZ} {event.kind} {where} {event.text}", 300
+    )
 
 
 def summary_line(view: LabView) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis.compare import FleetGroup, FleetRow, compare_fleet
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import HEADLINES, Protocol
+from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
+from orchestrator.analysis.measurements import MeasuredRun
+from workloads.protocol.condition import HEADLINES, Protocol
 from workloads.text import safe_text
 from workloads.units import format_ms
 

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from orchestrator.nouns import RunState, SweepState, SweepSummary
-from orchestrator.tui.cells import Piece, bar, between, line, said
-from orchestrator.tui.state import Seen, Ui
-from orchestrator.tui.words import clock_time, count, look_of
+from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.tui.phone_state_text import clock_time, count, state_badge
+from orchestrator.tui.text_cells import Piece, bar, between, line, safe_cell
+from orchestrator.tui.ui_state import LabSnapshot, Ui
 from workloads.units import format_duration
 
 STALE_AFTER_S = 4.0
@@ -23,18 +24,18 @@ STATE_STYLES = {
 }
 
 
-def age_of(seen: Seen, now: datetime) -> Piece:
+def age_of(seen: LabSnapshot, now: datetime) -> Piece:
     """How old the picture is; what is not live never looks as if it were."""
     age_s = (now - seen.view.at).total_seconds()
     clock = f"{seen.view.at.astimezone():%H:%M:%S}"
     if seen.trouble and age_s >= STALE_AFTER_S:
-        return f"✗ {format_duration(age_s)} old: {said(seen.trouble, 60)}", "bold red"
+        return f"✗ {format_duration(age_s)} old: {safe_cell(seen.trouble, 60)}", "bold red"
     if age_s >= STALE_AFTER_S:
         return f"○ {format_duration(age_s)} old", "bold red"
     return f"{clock} ● live", "green"
 
 
-def state_of(sweep: SweepSummary, seen: Seen) -> str:
+def state_of(sweep: SweepSummary, seen: LabSnapshot) -> str:
     """The state of a sweep in one word."""
     if sweep.state is SweepState.CANCELLED:
         return "CANCELLED"
@@ -46,7 +47,7 @@ def state_of(sweep: SweepSummary, seen: Seen) -> str:
     return "RUNNING" if busy else "WAITING"
 
 
-def header(seen: Seen, ui: Ui, now: datetime) -> list[Text]:
+def header(seen: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
     """Three lines on a screen of a fair size, fewer on a tiny one."""
     sweep = seen.view.sweeps[0] if seen.view.sweeps else None
     if ui.width < TINY or ui.height < 8:
@@ -58,29 +59,31 @@ def header(seen: Seen, ui: Ui, now: datetime) -> list[Text]:
     return [first, _progress(sweep, seen, ui.width, now), _counts(sweep, seen, ui.width, now)]
 
 
-def _fitted_age(seen: Seen, ui: Ui, now: datetime) -> Piece:
+def _fitted_age(seen: LabSnapshot, ui: Ui, now: datetime) -> Piece:
     words, style = age_of(seen, now)
     return (words if len(words) < ui.width // 2 else words[: ui.width // 2 - 1] + "…"), style
 
 
-def _title(seen: Seen, sweep: SweepSummary | None, width: int) -> list[Piece]:
+def _title(seen: LabSnapshot, sweep: SweepSummary | None, width: int) -> list[Piece]:
     pieces: list[Piece] = [("farm watch  ", "bold")] if width >= NARROW else []
     if sweep is not None:
         state = state_of(sweep, seen)
-        pieces += [(said(sweep.name, 40), "bold"), (f" ({sweep.id})  ", "dim")]
+        pieces += [(safe_cell(sweep.name, 40), "bold"), (f" ({sweep.id})  ", "dim")]
         pieces += [(state, STATE_STYLES[state]), ("  ", "")]
-        if sweep.state_why and state in ("PAUSED", "CANCELLED"):
-            pieces.append((f"{said(sweep.state_why, 60)}  ", "yellow"))
+        if sweep.state_reason and state in ("PAUSED", "CANCELLED"):
+            pieces.append((f"{safe_cell(sweep.state_reason, 60)}  ", "yellow"))
         if width >= WIDE and sweep.owner:
-            pieces.append((f"owner {said(sweep.owner, 20)}  priority {sweep.priority}  ", "dim"))
+            pieces.append(
+                (f"owner {safe_cell(sweep.owner, 20)}  priority {sweep.priority}  ", "dim")
+            )
         if seen.view.others:
             pieces.append((f"+{seen.view.others} more sweeps  ", "dim"))
     if width >= WIDE and seen.lab:
-        pieces.append((f"lab {said(seen.lab, 40)}", "dim"))
+        pieces.append((f"lab {safe_cell(seen.lab, 40)}", "dim"))
     return pieces
 
 
-def _progress(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
+def _progress(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> Text:
     over = sweep.total - sweep.left
     share = over / sweep.total if sweep.total else 0.0
     counts = f" {over}/{sweep.total} runs {share:.0%}  "
@@ -90,7 +93,7 @@ def _progress(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Tex
     return line(width, (done, "green"), (open_, "dim"), (counts, "bold"), (end, ""))
 
 
-def _eta(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> str:
+def _eta(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> str:
     rest = seen.view.rest
     if sweep.finished:
         return ""
@@ -98,9 +101,9 @@ def _eta(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> str:
         return "resume with p"
     if rest is None:
         return "ETA: no run has ended yet"
-    if rest.unseen:
+    if rest.untimed:
         end = now + timedelta(seconds=rest.likely_s)
-        return f"ETA after {end.astimezone():%H:%M:%S}: {rest.unseen} runs of a kind not seen yet"
+        return f"ETA after {end.astimezone():%H:%M:%S}: {rest.untimed} runs of a kind not seen yet"
     ends = [now + timedelta(seconds=each) for each in (rest.likely_s, rest.early_s, rest.late_s)]
     form = "%H:%M:%S" if rest.late_s < 600 else "%H:%M" if rest.late_s < 64_800 else "%a %H:%M"
     likely, early, late = (f"{end.astimezone():{form}}" for end in ends)
@@ -113,7 +116,7 @@ def _eta(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> str:
     return text
 
 
-def _counts(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
+def _counts(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> Text:
     void = sum(cell.void for cell in seen.view.cells)
     pieces: list[Piece] = [(f"done {count(sweep.done)}", "green")]
     allowed = _allowed(sweep) if sweep.failed or width >= WIDE else ""
@@ -121,9 +124,9 @@ def _counts(sweep: SweepSummary, seen: Seen, width: int, now: datetime) -> Text:
         style = "bold red" if sweep.failed else "dim"
         pieces.append((f"  failed {count(sweep.failed)}{allowed}", style))
     named = (
-        (sweep.runs.get(RunState.HELD, 0), "held", "bold red"),
+        (sweep.runs.get(RunState.BLOCKED, 0), "blocked", "bold red"),
         (void, "void", "yellow"),
-        (sweep.runs.get(RunState.SPARED, 0), "spared", "dim"),
+        (sweep.runs.get(RunState.SKIPPED, 0), "skipped", "dim"),
         (sweep.runs.get(RunState.CANCELLED, 0), "cancelled", "dim"),
         (sweep.runs.get(RunState.QUEUED, 0), "queued", ""),
     )
@@ -144,15 +147,15 @@ def _budget(sweep: SweepSummary, width: int, now: datetime) -> list[Piece]:
     """How much of its time a sweep has used; it pauses at the end of it."""
     if sweep.wall_s is None or sweep.finished:
         return []
-    used_s = 0.0 if sweep.begun_at is None else max(0.0, now.timestamp() - sweep.begun_at)
+    used_s = 0.0 if sweep.started_at_s is None else max(0.0, now.timestamp() - sweep.started_at_s)
     share = used_s / sweep.wall_s
     spent = f"{clock_time(used_s)} of {clock_time(sweep.wall_s)}"
     words = f"  budget {spent if width >= WIDE else f'{share:.0%}'}"
     return [(words, "bold yellow" if share >= NEARLY else "")]
 
 
-def _phone_counts(seen: Seen, now: datetime) -> list[Piece]:
-    looks = [look_of(phone, now) for phone in seen.view.phones]
+def _phone_counts(seen: LabSnapshot, now: datetime) -> list[Piece]:
+    looks = [state_badge(phone, now) for phone in seen.view.phones]
     counted = Counter((look.order, look.word.lower(), look.style) for look in looks)
     if not counted:
         return [("no phone yet; plug one in, or: farm up --virtual", "dim")]
@@ -163,7 +166,7 @@ def _phone_counts(seen: Seen, now: datetime) -> list[Piece]:
     ]
 
 
-def _tiny(seen: Seen, sweep: SweepSummary | None, ui: Ui, now: datetime) -> list[Text]:
+def _tiny(seen: LabSnapshot, sweep: SweepSummary | None, ui: Ui, now: datetime) -> list[Text]:
     words, style = age_of(seen, now)
     if sweep is None:
         return [line(ui.width, ("no sweep", "")), line(ui.width, (words, style))]
@@ -172,7 +175,7 @@ def _tiny(seen: Seen, sweep: SweepSummary | None, ui: Ui, now: datetime) -> list
     percent = f"{over / sweep.total:.0%} " if sweep.total else ""
     failed: list[Piece] = [(f" {sweep.failed} failed", "red")] if sweep.failed else []
     return [
-        line(ui.width, (percent, "bold"), (said(sweep.name, 40), "")),
+        line(ui.width, (percent, "bold"), (safe_cell(sweep.name, 40), "")),
         line(ui.width, (f"{state} {over}/{sweep.total}", STATE_STYLES[state]), *failed),
         line(ui.width, (words, style)),
     ]

@@ -3,19 +3,20 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from orchestrator.nouns import KnownPhone, SweepState
-from orchestrator.tui.cells import said
-from orchestrator.tui.order import chosen, place_of, window
+from orchestrator.decisions.states import SweepState
+from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.tui.panels import layout
-from orchestrator.tui.state import Ask, Matches, Mode, Seen, Sort, Ui
-from workloads.fault import Refused
+from orchestrator.tui.sorting import position_of, visible_phones, window
+from orchestrator.tui.text_cells import safe_cell
+from orchestrator.tui.ui_state import LabSnapshot, Matches, Mode, PendingAction, Sort, Ui
+from workloads.protocol.faults import InvalidRequest
 
 FILTER_MAX = 200
 Read = Callable[[str], Matches]  # a filter's words; raises Refused
-Next = tuple[Ui, Ask | None]
+NextUi = tuple[Ui, PendingAction | None]
 
 
-def press(ui: Ui, key: str, seen: Seen, now: datetime, read: Read) -> Next:
+def handle_key(ui: Ui, key: str, seen: LabSnapshot, now: datetime, read: Read) -> NextUi:
     """Take one key; answer what to show, and a change that was confirmed."""
     ui = ui.with_(note="")
     if ui.mode is Mode.HELP:
@@ -26,7 +27,7 @@ def press(ui: Ui, key: str, seen: Seen, now: datetime, read: Read) -> Next:
         agreed = key in ("y", "Y")
         note = "" if agreed else "Nothing was changed."
         return ui.with_(mode=Mode.TABLE, ask=None, note=note), ui.ask if agreed else None
-    phones = chosen(seen.view.phones, ui, now)
+    phones = visible_phones(seen.view.phones, ui, now)
     if key in _STEPS:
         return _move(ui, phones, _STEPS[key]), None
     if key in _CHANGES:
@@ -45,7 +46,7 @@ def _type(ui: Ui, key: str, read: Read) -> Ui:
     words = ui.typed.strip()
     try:
         matches = read(words) if words else None
-    except Refused as error:
+    except InvalidRequest as error:
         return ui.with_(wrong=str(error))
     return ui.with_(mode=Mode.TABLE, filter=words, matches=matches, typed="", wrong="", top=0)
 
@@ -75,7 +76,7 @@ def _move(ui: Ui, phones: list[KnownPhone], step: str) -> Ui:
     last = len(phones) - 1
     to = {"first": 0, "last": last}.get(step)
     if by is not None:
-        to = max(0, min(last, place_of(phones, ui.selected) + by))
+        to = max(0, min(last, position_of(phones, ui.selected) + by))
     assert to is not None
     top = window(to, len(phones), ui.top, rows)
     return ui.with_(selected=phones[to].serial, top=top)
@@ -102,33 +103,39 @@ def _turn(ui: Ui, key: str) -> Ui:
 _CHANGES = frozenset("pcrQ+-")
 
 
-def _want(ui: Ui, key: str, seen: Seen, phones: list[KnownPhone]) -> Ui:
+def _want(ui: Ui, key: str, seen: LabSnapshot, phones: list[KnownPhone]) -> Ui:
     """Ask before anything is changed."""
     if ui.read_only:
         return ui.with_(note="This screen is read-only; open it without --read-only.")
     if key == "Q":
         if not phones:
             return ui.with_(note="No phone is selected.")
-        return ui.with_(mode=Mode.CONFIRM, ask=_of_phone(phones[place_of(phones, ui.selected)]))
+        return ui.with_(mode=Mode.CONFIRM, ask=_of_phone(phones[position_of(phones, ui.selected)]))
     sweep = seen.view.sweeps[0] if seen.view.sweeps else None
     if sweep is None:
         return ui.with_(note="There is no sweep.")
     running = sum(phone.lease is not None for phone in seen.view.phones)
     paused = sweep.state is SweepState.PAUSED
     asks = {
-        "p": Ask("resume", sweep.id, f"Resume {sweep.name}?")
+        "p": PendingAction("resume", sweep.id, f"Resume {sweep.name}?")
         if paused
-        else Ask("pause", sweep.id, f"Pause {sweep.name}? {running} running will finish."),
-        "c": Ask("cancel", sweep.id, f"Cancel {sweep.name}? {sweep.left} runs are dropped."),
-        "r": Ask("retry", sweep.id, f"Retry {sweep.name}? {sweep.failed} failed runs."),
-        "+": Ask("raise", sweep.id, f"Raise the priority of {sweep.name}?"),
-        "-": Ask("lower", sweep.id, f"Lower the priority of {sweep.name}?"),
+        else PendingAction(
+            "pause", sweep.id, f"Pause {sweep.name}? {running} running will finish."
+        ),
+        "c": PendingAction(
+            "cancel", sweep.id, f"Cancel {sweep.name}? {sweep.left} runs are dropped."
+        ),
+        "r": PendingAction("retry", sweep.id, f"Retry {sweep.name}? {sweep.failed} failed runs."),
+        "+": PendingAction("raise", sweep.id, f"Raise the priority of {sweep.name}?"),
+        "-": PendingAction("lower", sweep.id, f"Lower the priority of {sweep.name}?"),
     }
     return ui.with_(mode=Mode.CONFIRM, ask=asks[key])
 
 
-def _of_phone(phone: KnownPhone) -> Ask:
-    name = said(f"{phone.facts.model} ({phone.serial})", 60)
+def _of_phone(phone: KnownPhone) -> PendingAction:
+    name = safe_cell(f"{phone.facts.model} ({phone.serial})", 60)
     if phone.health == "good":
-        return Ask("quarantine", phone.serial, f"Quarantine {name}? It gets no more runs.")
-    return Ask("release", phone.serial, f"Release {name}? It gets runs again.")
+        return PendingAction(
+            "quarantine", phone.serial, f"Quarantine {name}? It gets no more runs."
+        )
+    return PendingAction("release", phone.serial, f"Release {name}? It gets runs again.")

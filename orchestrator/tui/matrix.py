@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from orchestrator.nouns import Cell, RunState
-from orchestrator.tui.cells import Piece, fit, line, rule, said
-from orchestrator.tui.words import briefly
-from workloads.text import natural
+from orchestrator.decisions.states import RunState
+from orchestrator.store.live_views import CellProgress
+from orchestrator.tui.phone_state_text import shorten_label
+from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell
+from workloads.text import natural_sort_key
 
 MARKS: dict[str, Piece] = {
     "queued": ("·", "dim"),
@@ -17,16 +18,16 @@ MARKS: dict[str, Piece] = {
     "failed": ("!", "bold red"),
     "stopped": ("-", "dim"),
 }
-_ENDED = (RunState.DONE, RunState.SPARED)
+_ENDED = (RunState.DONE, RunState.SKIPPED)
 _DROPPED = (RunState.CANCELLED,)
 
 
-def mark_of(cell: Cell) -> str:
+def mark_of(cell: CellProgress) -> str:
     """What a cell has come to: what is wrong first, then how far it is."""
     runs = cell.runs
     total = sum(runs.values())
     ended = sum(runs.get(state, 0) for state in _ENDED)
-    if runs.get(RunState.FAILED, 0) or runs.get(RunState.HELD, 0):
+    if runs.get(RunState.FAILED, 0) or runs.get(RunState.BLOCKED, 0):
         return "failed"
     if total and ended == total:
         return "done"
@@ -37,10 +38,10 @@ def mark_of(cell: Cell) -> str:
     return "partly" if ended or runs.get(RunState.LEASED, 0) else "queued"
 
 
-def heat_map(cells: Sequence[Cell], width: int, height: int) -> list[Text]:
+def heat_map(cells: Sequence[CellProgress], width: int, height: int) -> list[Text]:
     """Conditions down, cases across; what does not fit is told."""
-    conditions = sorted({cell.condition for cell in cells}, key=natural)
-    cases = sorted({cell.case for cell in cells}, key=natural)
+    conditions = sorted({cell.condition for cell in cells}, key=natural_sort_key)
+    cases = sorted({cell.case for cell in cells}, key=natural_sort_key)
     lines = [rule(width, f"matrix: {len(conditions)} conditions x {len(cases)} cases")]
     if not cells:
         return [*lines, line(width, ("no cells yet", "dim"))][:height]
@@ -52,7 +53,7 @@ def heat_map(cells: Sequence[Cell], width: int, height: int) -> list[Text]:
     listed = _legend(width)
     rows = max(1, height - len(lines) - len(listed) - min(len(fitting), 6) - 2)
     for condition in conditions[:rows]:
-        pieces: list[Piece] = [(fit(said(condition, 80), name) + " ", "")]
+        pieces: list[Piece] = [(fit(safe_cell(condition, 80), name) + " ", "")]
         for case in fitting:
             mark, style = marks.get((condition, case), (" ", ""))
             pieces.append((mark + " " * (step - 1), style))
@@ -70,7 +71,7 @@ def _names(cases: Sequence[str], indent: int, step: int, width: int) -> list[Tex
     lines = []
     for at, case in enumerate(cases[:6]):
         arm = " " * (indent + 1 + at * step) + "↑"
-        lines.append(line(width, (f"{arm} {briefly(case)}", "dim")))
+        lines.append(line(width, (f"{arm} {shorten_label(case)}", "dim")))
     return lines
 
 

@@ -9,22 +9,23 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.nouns import KnownPhone
-from orchestrator.tui.cells import Piece, between, line, rule, said
-from orchestrator.tui.detail import PANE_LINES, phone_page, phone_pane
-from orchestrator.tui.events import EVENT_STYLES, event_panel
+from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.tui.event_lines import EVENT_STYLES, event_panel
 from orchestrator.tui.header import header
 from orchestrator.tui.matrix import heat_map
-from orchestrator.tui.order import chosen, place_of
-from orchestrator.tui.phones import heading_of, phone_table
-from orchestrator.tui.state import Mode, Seen, Ui
-from orchestrator.tui.words import LOOKS, doing, look_of, names_of
+from orchestrator.tui.phone_detail import PANE_LINES, phone_page, phone_pane
+from orchestrator.tui.phone_state_text import BADGES, activity_text, display_names, state_badge
+from orchestrator.tui.phone_table import heading_of, phone_table
+from orchestrator.tui.sorting import position_of, visible_phones
+from orchestrator.tui.text_cells import Piece, between, line, rule, safe_cell
+from orchestrator.tui.ui_state import LabSnapshot, Mode, Ui
+from workloads.protocol.messages import EventKind
 
 BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32
 LEFT_WIDTH = 130
 PANE_HEIGHT, PANE_WIDTH = 30, 60
 EVENTS_MIN = 5
-WRONG = ("fault", "void", "expired")
+WRONG = frozenset({EventKind.FAULT, EventKind.VOID, EventKind.EXPIRED})
 SMALL = 8  # lines; below it there is no room for a footer
 
 HELP = (
@@ -82,15 +83,15 @@ def layout(ui: Ui, phones: int) -> Layout:
     return Layout(head, rows, pane, events, left, footer)
 
 
-def screen(seen: Seen, ui: Ui, now: datetime) -> list[Text]:
+def screen(seen: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
     """All lines of the screen."""
     if ui.mode is Mode.HELP:
         return _filled(_help(ui), ui)
-    phones = chosen(seen.view.phones, ui, now)
+    phones = visible_phones(seen.view.phones, ui, now)
     plan = layout(ui, len(phones))
     lines = header(seen, ui, now)[: plan.head]
     lines += [line(ui.width)] * (plan.head - len(lines))
-    place = place_of(phones, ui.selected)
+    place = position_of(phones, ui.selected)
     selected = phones[place] if phones else None
     if ui.mode is Mode.PHONE and selected is not None and plan.rows:
         body = ui.height - plan.head - plan.footer
@@ -106,7 +107,7 @@ def _body(
     phones: Sequence[KnownPhone],
     selected: KnownPhone | None,
     place: int,
-    seen: Seen,
+    seen: LabSnapshot,
     ui: Ui,
     now: datetime,
     plan: Layout,
@@ -118,42 +119,44 @@ def _body(
     lines += phone_table(phones, seen, left, now, plan.rows, place)
     if plan.pane:
         lines += phone_pane(selected, seen, plan.left, now)
-    names = names_of(seen.view.phones)
+    names = display_names(seen.view.phones)
     lines += event_panel(seen.events, names, seen.missed, plan.left, plan.events)
     if plan.left == ui.width:
         return lines
     return _beside(lines, _right(seen, ui.width - plan.left - 3, len(lines), now))
 
 
-def _right(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
+def _right(seen: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
     """Beside the phones, where there is room: the matrix, what is wrong, and the hosts."""
     hosts = rule(width, f"hosts {len(seen.view.hosts)}")
     listed = [hosts]
     for host in sorted(seen.view.hosts)[:12]:
         own = [phone for phone in seen.view.phones if phone.host == host]
-        busy = sum(phone.state == "busy" for phone in own)
-        listed.append(line(width, (f"{said(host, 30)}: {len(own)} phones, {busy} at work", "")))
+        busy = sum(phone.status.state == "busy" for phone in own)
+        listed.append(
+            line(width, (f"{safe_cell(host, 30)}: {len(own)} phones, {busy} at work", ""))
+        )
     trouble = _trouble(seen, width, max(3, height // 3), now)
     room = max(6, height - len(listed) - len(trouble) - 2)
     lines = [*heat_map(seen.view.cells, width, room), line(width), *trouble, line(width), *listed]
     return [*lines, *[line(width)] * (height - len(lines))]
 
 
-def _trouble(seen: Seen, width: int, height: int, now: datetime) -> list[Text]:
+def _trouble(seen: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
     """Everything that is not as it should be, in full: phones first, then runs that went wrong."""
     lines: list[Text] = []
-    names = names_of(seen.view.phones)
+    names = display_names(seen.view.phones)
     for phone in seen.view.phones:
-        look = look_of(phone, now)
-        stuck = look is LOOKS["reserved"] and phone.waiting
-        if look.order <= LOOKS["away"].order or stuck:
-            words = f" {names[phone.serial]}: {doing(phone, now)}"
+        look = state_badge(phone, now)
+        stuck = look is BADGES["reserved"] and phone.queued
+        if look.order <= BADGES["away"].order or stuck:
+            words = f" {names[phone.serial]}: {activity_text(phone, now)}"
             lines.append(line(width, (f"{look.mark} {look.word}", look.style), (words, "")))
     for event in reversed(seen.events):
         if event.kind in WRONG:
-            at = f"{event.at.astimezone():%H:%M:%S} "
+            at = f"{event.occurred_at.astimezone():%H:%M:%S} "
             lines.append(
-                line(width, (at, "dim"), (said(event.text, 300), EVENT_STYLES[event.kind]))
+                line(width, (at, "dim"), (safe_cell(event.text, 300), EVENT_STYLES[event.kind]))
             )
     if not lines:
         lines.append(line(width, ("nothing", "dim")))
@@ -179,9 +182,11 @@ def footer(ui: Ui) -> Text:
     if ui.mode is Mode.FILTER:
         hint = ui.wrong or "⏎ applies, esc leaves; a word of the name, or: root and big >= 4"
         style = "red" if ui.wrong else "dim"
-        return line(ui.width, ("/", "bold"), (ui.typed, ""), ("█ ", ""), (said(hint, 200), style))
+        return line(
+            ui.width, ("/", "bold"), (ui.typed, ""), ("█ ", ""), (safe_cell(hint, 200), style)
+        )
     if ui.note:
-        return line(ui.width, (said(ui.note, 300), "bold"))
+        return line(ui.width, (safe_cell(ui.note, 300), "bold"))
     return between(ui.width, _keys(ui), _named([("?", "help"), ("q", "quit")]))
 
 

@@ -5,17 +5,26 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.nouns import KnownPhone
-from orchestrator.tui.cells import Piece, fit, line, rule, said, spark
-from orchestrator.tui.events import event_panel
-from orchestrator.tui.state import NO_TRACE, Seen, Trace, Ui
-from orchestrator.tui.words import clock_time, clocks, doing, left_s, look_of
+from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.tui.event_lines import event_panel
+from orchestrator.tui.phone_state_text import (
+    activity_text,
+    clock_text,
+    clock_time,
+    remaining_s,
+    state_badge,
+)
+from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
+from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace, Ui
+from workloads.protocol.stage import Stage
 from workloads.units import format_duration
 
 PANE_LINES = 5
 
 
-def phone_pane(phone: KnownPhone | None, seen: Seen, width: int, now: datetime) -> list[Text]:
+def phone_pane(
+    phone: KnownPhone | None, seen: LabSnapshot, width: int, now: datetime
+) -> list[Text]:
     """The selected phone in five lines."""
     if phone is None:
         return [rule(width, "no phone is selected"), *[line(width)] * (PANE_LINES - 1)]
@@ -24,19 +33,19 @@ def phone_pane(phone: KnownPhone | None, seen: Seen, width: int, now: datetime) 
     left = curves(phone, trace, half - 1)
     left.append([(fit(_what(phone), half - 1), "dim")])
     right = _course(phone, now)
-    lines = [rule(width, said(f"{phone.facts.model}  {phone.serial}", 80))]
+    lines = [rule(width, safe_cell(f"{phone.facts.model}  {phone.serial}", 80))]
     for at in range(PANE_LINES - 1):
         words = right[at] if at < len(right) else ""
-        lines.append(line(width, *left[at], (" ", ""), (said(words, 200), "")))
+        lines.append(line(width, *left[at], (" ", ""), (safe_cell(words, 200), "")))
     return lines
 
 
-def curves(phone: KnownPhone, trace: Trace, width: int) -> list[list[Piece]]:
+def curves(phone: KnownPhone, trace: PhoneTrace, width: int) -> list[list[Piece]]:
     """Temperature, clock and power: what it is now, the last minutes, and their span."""
     now = (
-        ("temp °C", trace.temps_c, phone.temp_c, "red"),
+        ("temp °C", trace.temps_c, phone.status.temp_c, "red"),
         ("clock GHz", trace.clocks_ghz, _fastest_ghz(phone), "cyan"),
-        ("power W", trace.powers_w, phone.power_w, "yellow"),
+        ("power W", trace.powers_w, phone.status.power_w, "yellow"),
     )
     return [_curve(*each, width) for each in now]
 
@@ -58,50 +67,52 @@ def _curve(
 
 
 def _fastest_ghz(phone: KnownPhone) -> float | None:
-    known = phone.clocks_khz or phone.locked_khz
+    known = phone.status.clocks_khz or phone.status.locked_khz
     return max(known.values()) / 1e6 if known else None
 
 
 def _what(phone: KnownPhone) -> str:
     facts = phone.facts
-    battery = "" if phone.battery_pct is None else f", battery {phone.battery_pct} %"
-    return f"{said(facts.soc, 24)}, {facts.ram_mb // 1000} GB, {facts.control}{battery}"
+    battery = "" if phone.status.battery_pct is None else f", battery {phone.status.battery_pct} %"
+    return f"{safe_cell(facts.soc, 24)}, {facts.ram_mb // 1000} GB, {facts.control}{battery}"
 
 
 def _course(phone: KnownPhone, now: datetime) -> list[str]:
     """What it does and under which lease."""
-    look = look_of(phone, now)
-    lines = [f"{look.word}: {doing(phone, now)}"]
+    look = state_badge(phone, now)
+    lines = [f"{look.word}: {activity_text(phone, now)}"]
     lease = phone.lease
     if lease is None:
         return [*lines, f"at {phone.host or 'no host'}; no lease"]
     left = lease.until - now.timestamp()
     held = f"lease {clock_time(left)} left" if left > 0 else "lease ran out"
-    lines.append(f"{held}, attempt {lease.attempt}, block {lease.repeat + 1} of {lease.trial}")
-    seconds = left_s(phone)
+    lines.append(f"{held}, attempt {lease.attempt}, block {lease.block + 1} of {lease.trial}")
+    seconds = remaining_s(phone)
     until = "" if seconds is None else f", {format_duration(seconds)} left"
-    if phone.progress is not None:
-        steps = "" if phone.steps is None else f"{phone.steps} steps, "
-        lines.append(f"{steps}{phone.progress:.0%} of the run{until}")
-    elif phone.stage == "cool" and phone.ready_s is not None:
-        early, late = (format_duration(each) for each in phone.ready_s[1:])
-        lines.append(f"cool in {format_duration(phone.ready_s[0])} ({early} to {late})")
+    if phone.status.progress is not None:
+        steps = "" if phone.status.steps is None else f"{phone.status.steps} steps, "
+        lines.append(f"{steps}{phone.status.progress:.0%} of the run{until}")
+    elif phone.status.stage is Stage.COOL and phone.status.cool_in_s is not None:
+        early, late = (format_duration(each) for each in phone.status.cool_in_s[1:])
+        lines.append(f"cool in {format_duration(phone.status.cool_in_s[0])} ({early} to {late})")
     else:
-        lines.append(f"stage: {said(phone.stage, 20) or 'start'}{until}")
-    locked = " ".join(f"{khz / 1e6:.2f}" for _, khz in sorted(phone.locked_khz.items()))
-    lines.append(f"clocks {clocks(phone)}{f', locked at {locked} GHz' if locked else ''}")
+        lines.append(f"stage: {phone.status.stage or Stage.START}{until}")
+    locked = " ".join(f"{khz / 1e6:.2f}" for _, khz in sorted(phone.status.locked_khz.items()))
+    lines.append(f"clocks {clock_text(phone)}{f', locked at {locked} GHz' if locked else ''}")
     return lines
 
 
-def phone_page(phone: KnownPhone, seen: Seen, ui: Ui, now: datetime, height: int) -> list[Text]:
+def phone_page(
+    phone: KnownPhone, seen: LabSnapshot, ui: Ui, now: datetime, height: int
+) -> list[Text]:
     """The whole screen for one phone."""
     width = ui.width
     trace = seen.traces.get(phone.serial, NO_TRACE)
-    lines = [rule(width, said(f"{phone.facts.model}  {phone.serial}", 80), "esc goes back")]
+    lines = [rule(width, safe_cell(f"{phone.facts.model}  {phone.serial}", 80), "esc goes back")]
     lines += [line(width, *pieces) for pieces in curves(phone, trace, min(width, 160))]
     lines += [line(width, (words, "")) for words in _course(phone, now)]
     lines.append(rule(width, "what it is, and what can be held on it"))
-    lines += [line(width, (said(words, 400), "")) for words in describe(phone)]
+    lines += [line(width, (safe_cell(words, 400), "")) for words in describe_phone(phone)]
     room = max(4, height // 4)
     own = [event for event in seen.events if event.phone == phone.serial]
     names = {phone.serial: phone.facts.model}
@@ -112,14 +123,14 @@ def phone_page(phone: KnownPhone, seen: Seen, ui: Ui, now: datetime, height: int
     return lines + [line(width)] * (height - len(lines))
 
 
-def describe(phone: KnownPhone) -> list[str]:
+def describe_phone(phone: KnownPhone) -> list[str]:
     """A phone in words."""
     facts = phone.facts
     root = "rooted" if facts.rooted else "not rooted"
     lines = [
         f"{phone.serial}  {facts.model}, {facts.soc}, Android {facts.android}, {root}",
-        f"at {phone.host}: {phone.state} {phone.why}".rstrip(),
-        *([f"{phone.health}: {phone.health_why}"] if phone.health != "good" else []),
+        f"at {phone.host}: {phone.status.state} {phone.status.reason}".rstrip(),
+        *([f"{phone.health}: {phone.health_reason}"] if phone.health != "good" else []),
         *([f"tags: {', '.join(phone.tags)}"] if phone.tags else []),
         f"{facts.ram_mb} MB of memory, {facts.abi}",
     ]
@@ -137,8 +148,8 @@ def describe(phone: KnownPhone) -> list[str]:
     lines.append(f"control: {facts.control.value}")
     lines += [f"  holds  {text}" for text in facts.controlled]
     lines += [f"  lacks  {text}" for text in facts.uncontrolled]
-    if facts.runner_absent:
-        lines.append(f"  lacks  {facts.runner_absent}")
+    if facts.runner_error:
+        lines.append(f"  lacks  {facts.runner_error}")
     return lines
 
 

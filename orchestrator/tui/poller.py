@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.lab_view import LabView, Lookout
+from orchestrator.app.lab_status import LabPoller, LabView
+from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
-from orchestrator.tui.state import NO_TRACE, Seen, Trace
-from workloads.fault import BrokerDown, FarmError, StoreDown
-from workloads.messages import Event
+from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace
+from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
+from workloads.protocol.messages import Event
 
 LOOK_S = 1.0  # as often as hosts tell of themselves
 LOOK_APART_S = 0.25
@@ -21,24 +21,29 @@ BATCH = 500
 PAUSE_S = 0.5
 
 
-class Watcher:
+class PollerThread:
     """Looks at the lab until it is told to stop, and says when there is news."""
 
     def __init__(
-        self, db: Database, broker: Broker, sweep: str | None, lab: str, news: Callable[[], None]
+        self,
+        db: Database,
+        broker: CentralBroker,
+        sweep: str | None,
+        lab: str,
+        news: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._sweep = sweep
-        self._lookout = Lookout(db, broker, sweep)
+        self._lookout = LabPoller(db, broker, sweep)
         self._news = news
         self._stop = threading.Event()
         self._cursor, before = broker.latest_events(EVENTS_KEPT)
         mine = (event for event in before if concerns(event, sweep))
         self._events: deque[Event] = deque(mine, maxlen=EVENTS_KEPT)
-        self._traces: dict[str, Trace] = {}
+        self._traces: dict[str, PhoneTrace] = {}
         self._beats: dict[str, object] = {}
         self._missed = 0
-        self.seen = self._with(Seen(self._lookout.look(), lab=lab))
+        self.seen = self._with(LabSnapshot(self._lookout.poll(), lab=lab))
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
@@ -59,7 +64,7 @@ class Watcher:
                 if not happened and since < LOOK_S:
                     continue
                 self._stop.wait(LOOK_APART_S - since)
-                self.seen = self._with(replace(self.seen, view=self._lookout.look(), trouble=""))
+                self.seen = self._with(replace(self.seen, view=self._lookout.poll(), trouble=""))
             except (BrokerDown, StoreDown) as error:
                 self.seen = replace(self.seen, trouble=_briefly(error))
                 self._stop.wait(PAUSE_S)
@@ -83,15 +88,15 @@ class Watcher:
         self._missed += 1
         return True
 
-    def _with(self, seen: Seen) -> Seen:
+    def _with(self, seen: LabSnapshot) -> LabSnapshot:
         self._trace(seen.view)
         events, missed = tuple(self._events), self._missed
         return replace(seen, events=events, missed=missed, traces=dict(self._traces))
 
     def _trace(self, view: LabView) -> None:
         for phone in view.phones:
-            if phone.seen_at != self._beats.get(phone.serial):
-                self._beats[phone.serial] = phone.seen_at
+            if phone.last_seen_at != self._beats.get(phone.serial):
+                self._beats[phone.serial] = phone.last_seen_at
                 self._traces[phone.serial] = self._traces.get(phone.serial, NO_TRACE).after(phone)
 
 

@@ -12,24 +12,28 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from orchestrator.dispatch.broker import Broker
+from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
-from orchestrator.tui.cells import in_ascii
-from orchestrator.tui.follow import Wish
-from orchestrator.tui.lookout import Watcher
 from orchestrator.tui.panels import screen
-from orchestrator.tui.state import Ui
+from orchestrator.tui.poller import PollerThread
+from orchestrator.tui.text_cells import in_ascii
+from orchestrator.tui.ui_state import Ui
+from orchestrator.tui.watch_loop import WatchOptions
 
 SIZE = (120, 40)
 _FONTS = re.compile(r"\s*@font-face \{.*?\}|\s*<!-- Generated.*?-->", re.DOTALL)
 
 
-def still(
-    db: Database, broker: Broker, wish: Wish, size: tuple[int, int] | None, after_s: float
+def render_screenshot(
+    db: Database,
+    broker: CentralBroker,
+    wish: WatchOptions,
+    size: tuple[int, int] | None,
+    after_s: float,
 ) -> list[Text]:
     """Watch for so long, and answer the screen as it would stand there then."""
     width, height = size or shutil.get_terminal_size(SIZE)
-    watcher = Watcher(db, broker, wish.sweep, wish.lab, lambda: None)
+    watcher = PollerThread(db, broker, wish.sweep, wish.lab, lambda: None)
     if after_s > 0:
         watcher.start()
         threading.Event().wait(after_s)

@@ -4,29 +4,33 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from orchestrator.nouns import KnownPhone
-from orchestrator.tui.state import Sort, Ui
-from orchestrator.tui.words import left_s, look_of
+from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.tui.phone_state_text import remaining_s, state_badge
+from orchestrator.tui.ui_state import Sort, Ui
 
 LAST = float("inf")
 
 
-def chosen(phones: Sequence[KnownPhone], ui: Ui, now: datetime) -> list[KnownPhone]:
+def visible_phones(phones: Sequence[KnownPhone], ui: Ui, now: datetime) -> list[KnownPhone]:
     """The phones that pass the filter, in the chosen order."""
     passing = phones if ui.matches is None else [item for item in phones if ui.matches(item)]
     keys: dict[Sort, Callable[[KnownPhone], Any]] = {
-        Sort.STATE: lambda phone: (look_of(phone, now).order, phone.facts.model),
+        Sort.STATE: lambda phone: (state_badge(phone, now).order, phone.facts.model),
         Sort.NAME: lambda phone: phone.facts.model,
         Sort.HOST: lambda phone: (phone.host, phone.facts.model),
-        Sort.TEMP: lambda phone: -(phone.temp_c if phone.temp_c is not None else -LAST),
-        Sort.BATTERY: lambda phone: LAST if phone.battery_pct is None else phone.battery_pct,
-        Sort.LEFT: lambda phone: LAST if left_s(phone) is None else left_s(phone),
+        Sort.TEMP: lambda phone: (
+            -(phone.status.temp_c if phone.status.temp_c is not None else -LAST)
+        ),
+        Sort.BATTERY: lambda phone: (
+            LAST if phone.status.battery_pct is None else phone.status.battery_pct
+        ),
+        Sort.LEFT: lambda phone: LAST if remaining_s(phone) is None else remaining_s(phone),
     }
     key = keys[ui.sort]
     return sorted(passing, key=lambda phone: (key(phone), phone.serial))
 
 
-def place_of(phones: Sequence[KnownPhone], selected: str) -> int:
+def position_of(phones: Sequence[KnownPhone], selected: str) -> int:
     """Where the selected phone stands; the first place if it is not there."""
     return next((at for at, phone in enumerate(phones) if phone.serial == selected), 0)
 

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.tui.cells import in_ascii
+from orchestrator.tui.text_cells import in_ascii
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"  # other screen, no cursor, no wrapping
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"

@@ -19,7 +19,7 @@ _PLAIN = {
 }
 
 
-def said(text: object, limit: int = 200) -> str:
+def safe_cell(text: object, limit: int = 200) -> str:
     """Text from outside, on one line and harmless."""
     return safe_text(text, limit)
 
@@ -44,7 +44,7 @@ def line(width: int, *pieces: Piece) -> Text:
         if left <= 0:
             break
         if not words.isprintable():  # the last net: nothing that steers a terminal gets past here
-            words = said(words, 1000)
+            words = safe_cell(words, 1000)
         length = len(words) if words.isascii() else cell_len(words)
         shown = words if length <= left else fit(words, left)
         text.append(shown, style)

@@ -4,29 +4,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from orchestrator.lab_view import LabView
-from orchestrator.nouns import KnownPhone
-from workloads.messages import Event
+from orchestrator.app.lab_status import LabView
+from orchestrator.store.phone_queries import KnownPhone
+from workloads.protocol.messages import Event
 
 TRACE_KEPT = 240
 Matches = Callable[[KnownPhone], bool]
 
 
 @dataclass(frozen=True)
-class Trace:
+class PhoneTrace:
     """The last minutes of a phone, a value a heartbeat."""
 
     temps_c: tuple[float, ...] = ()
     clocks_ghz: tuple[float, ...] = ()
     powers_w: tuple[float, ...] = ()
 
-    def after(self, phone: KnownPhone) -> "Trace":
+    def after(self, phone: KnownPhone) -> "PhoneTrace":
         """The same with one more heartbeat."""
-        clock = max((phone.clocks_khz or phone.locked_khz).values(), default=None)
-        return Trace(
-            _with(self.temps_c, phone.temp_c),
+        clock = max((phone.status.clocks_khz or phone.status.locked_khz).values(), default=None)
+        return PhoneTrace(
+            _with(self.temps_c, phone.status.temp_c),
             _with(self.clocks_ghz, None if clock is None else clock / 1e6),
-            _with(self.powers_w, phone.power_w),
+            _with(self.powers_w, phone.status.power_w),
         )
 
 
@@ -34,17 +34,17 @@ def _with(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
     return values if value is None else (*values[1 - TRACE_KEPT :], value)
 
 
-NO_TRACE = Trace()
+NO_TRACE = PhoneTrace()
 
 
 @dataclass(frozen=True)
-class Seen:
+class LabSnapshot:
     """The last look that succeeded, what happened since, and what is wrong with looking."""
 
     view: LabView
     lab: str = ""
     events: tuple[Event, ...] = ()
-    traces: Mapping[str, Trace] = field(default_factory=dict)
+    traces: Mapping[str, PhoneTrace] = field(default_factory=dict)
     trouble: str = ""
     missed: int = 0  # events that came faster than anybody could read
 
@@ -71,7 +71,7 @@ class Sort(Enum):
 
 
 @dataclass(frozen=True)
-class Ask:
+class PendingAction:
     """A change that somebody wants: what to do, to whom, and the question that is asked first."""
 
     verb: str
@@ -93,7 +93,7 @@ class Ui:
     matches: Matches | None = None
     typed: str = ""
     wrong: str = ""
-    ask: Ask | None = None
+    ask: PendingAction | None = None
     note: str = ""
     read_only: bool = False
     quit: bool = False

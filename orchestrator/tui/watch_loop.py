@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.lab_view import LabView, Lookout
+from orchestrator.app.lab_status import LabPoller, LabView
+from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
-from orchestrator.tui.events import event_line, summary_line
+from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.keyboard import keys_of
-from orchestrator.tui.lookout import Watcher, concerns
-from orchestrator.tui.moves import Read, press
+from orchestrator.tui.keymap import Read, handle_key
 from orchestrator.tui.panels import screen
-from orchestrator.tui.state import Ask, Ui
+from orchestrator.tui.poller import PollerThread, concerns
 from orchestrator.tui.terminal import Terminal
-from workloads.fault import BrokerDown, FarmError, StoreDown
-from workloads.messages import Event
+from orchestrator.tui.ui_state import PendingAction, Ui
+from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
+from workloads.protocol.messages import Event
 
 REDRAW_S = 0.25  # at most four times a second
 TICK_S = 1.0  # the age of the data goes on, whatever happens
@@ -31,15 +31,15 @@ LINGER_S = 1.0  # a finished sweep stays on the screen for a moment
 Done = Callable[[LabView], bool]
 
 
-class Hands(Protocol):
+class Actions(Protocol):
     """Whoever carries out what the reader of a screen has confirmed."""
 
-    def do(self, ask: Ask) -> str:
+    def do(self, ask: PendingAction) -> str:
         """Do it, and say what was changed and how to undo it."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class WatchOptions:
     """How somebody wants to follow."""
 
     sweep: str | None = None
@@ -54,19 +54,19 @@ def is_live() -> bool:
     return os.environ.get("TERM") != "dumb" and all(end and end.isatty() for end in ends)
 
 
-def follow(
+def run_watch(
     db: Database,
-    broker: Broker,
-    wish: Wish,
+    broker: CentralBroker,
+    wish: WatchOptions,
     done: Done,
     read: Read,
-    hands: Hands | None = None,
+    hands: Actions | None = None,
 ) -> LabView:
     """Follow until the look at the lab says that it is done, or the reader has seen enough."""
     if not is_live():
-        return follow_lines(db, broker, wish.sweep, done)
+        return print_events(db, broker, wish.sweep, done)
     terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), wish.ascii_only)
-    watcher = Watcher(db, broker, wish.sweep, wish.lab, terminal.wake)
+    watcher = PollerThread(db, broker, wish.sweep, wish.lab, terminal.wake)
     watcher.start()
     try:
         with terminal.open():
@@ -79,7 +79,12 @@ class _Live:
     """The loop of the screen: keys in, lines out, and no judgement of its own."""
 
     def __init__(
-        self, terminal: Terminal, watcher: Watcher, wish: Wish, read: Read, hands: Hands | None
+        self,
+        terminal: Terminal,
+        watcher: PollerThread,
+        wish: WatchOptions,
+        read: Read,
+        hands: Actions | None,
     ) -> None:
         self._terminal = terminal
         self._watcher = watcher
@@ -119,7 +124,7 @@ class _Live:
             if key == "redraw":
                 self._terminal.forget()
             now = datetime.now(UTC)
-            self._ui, ask = press(self._ui, key, self._watcher.seen, now, self._read)
+            self._ui, ask = handle_key(self._ui, key, self._watcher.seen, now, self._read)
             if self._ui.quit:
                 break
             if ask is not None:
@@ -127,7 +132,7 @@ class _Live:
                 threading.Thread(target=self._do, args=(ask,), daemon=True).start()
         return bool(keys)
 
-    def _do(self, ask: Ask) -> None:
+    def _do(self, ask: PendingAction) -> None:
         """Carry a change out, away from the screen: the store may take its time."""
         assert self._hands is not None
         try:
@@ -148,27 +153,29 @@ class _Live:
         self._terminal.draw(screen(self._watcher.seen, self._ui, datetime.now(UTC)))
 
 
-def follow_lines(db: Database, broker: Broker, sweep: str | None, done: Done) -> LabView:
+def print_events(db: Database, broker: CentralBroker, sweep: str | None, done: Done) -> LabView:
     """Follow as plain lines, for pipes and logs."""
     return _follow_text(db, broker, sweep, done, event_line, summary_line)
 
 
-def follow_json(db: Database, broker: Broker, sweep: str | None, done: Done) -> LabView:
+def print_json_events(
+    db: Database, broker: CentralBroker, sweep: str | None, done: Done
+) -> LabView:
     """Follow as one JSON object per line, for programs."""
     return _follow_text(db, broker, sweep, done, lambda event: event.model_dump_json(), _as_json)
 
 
 def _follow_text(
     db: Database,
-    broker: Broker,
+    broker: CentralBroker,
     sweep: str | None,
     done: Done,
     show_event: Callable[[Event], str],
     show_view: Callable[[LabView], str],
 ) -> LabView:
     cursor = broker.newest_event()
-    lookout = Lookout(db, broker, sweep)
-    view = lookout.look()
+    lookout = LabPoller(db, broker, sweep)
+    view = lookout.poll()
     print_line(show_view(view))
     if done(view):
         return view
@@ -179,7 +186,7 @@ def _follow_text(
             for event in new:
                 if concerns(event, sweep):
                     print_line(show_event(event))
-            view = lookout.look()
+            view = lookout.poll()
         except (BrokerDown, StoreDown) as error:
             sys.stderr.write(f"waiting: {error}\n")
             time.sleep(1.0)

@@ -4,15 +4,19 @@ Each writer knows its consumer's units and traps, and reads its own files back a
 what the consumer will believe is held against what was measured.
 """
 
-from orchestrator.export.federated.consumer import Consumer, Written, write_for
+from orchestrator.export.federated.client_csv import TABLE
+from orchestrator.export.federated.consumer_files import (
+    Consumer,
+    WrittenExport,
+    write_consumer_files,
+)
 from orchestrator.export.federated.fedscale import FEDSCALE
 from orchestrator.export.federated.flash import FLASH
 from orchestrator.export.federated.flower import FLOWER
-from orchestrator.export.federated.oort import OORT
-from orchestrator.export.federated.table import TABLE
+from orchestrator.export.federated.oort_file import OORT
 
 CONSUMERS: dict[str, Consumer] = {
     consumer.name: consumer for consumer in (FEDSCALE, OORT, FLASH, FLOWER, TABLE)
 }
 
-__all__ = ["CONSUMERS", "Consumer", "Written", "write_for"]
+__all__ = ["CONSUMERS", "Consumer", "WrittenExport", "write_consumer_files"]

@@ -4,17 +4,17 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from orchestrator.export.cell import text_cell
-from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
-from orchestrator.selection.client import Census, Client
-from orchestrator.selection.figure import Figure
-from orchestrator.selection.fleet import fits
+from orchestrator.export.escape import text_cell
+from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
+from orchestrator.selection.client_estimate import Estimate
+from orchestrator.selection.client_types import Client, ClientTable
+from orchestrator.selection.round_fleet import fits_in_memory
 
 CLIENTS = "clients.csv"
 _FIGURES = ("cold_ms_per_sample", "sustained_ms_per_sample", "energy_mj_per_sample")
 
 
-def render(census: Census, _: Link | None) -> Mapping[str, bytes]:
+def render(census: ClientTable, _: NetworkLink | None) -> Mapping[str, bytes]:
     """One row a phone, units in the names, an empty cell where nothing is known."""
     text = io.StringIO(newline="")
     rows = [_row(index, client, census) for index, client in enumerate(census.clients)]
@@ -28,7 +28,7 @@ def _cell(value: object) -> object:
     return text_cell(value) if isinstance(value, str) else value
 
 
-def _row(index: int, client: Client, census: Census) -> dict[str, object]:
+def _row(index: int, client: Client, census: ClientTable) -> dict[str, object]:
     figures = (client.cold_ms, client.sustained_ms, client.energy_mj)
     row: dict[str, object] = {
         "client": index,
@@ -47,13 +47,13 @@ def _row(index: int, client: Client, census: Census) -> dict[str, object]:
         "battery_j": client.battery_j,
         "peak_rss_mb": client.peak_mb,
         "ram_mb": client.ram_mb,
-        "fits": fits(client),
+        "fits": fits_in_memory(client),
         "provenance": str(client.cold_ms.provenance),
         "runs": len(client.runs),
     }
 
 
-def _columns(name: str, figure: Figure | None) -> dict[str, object]:
+def _columns(name: str, figure: Estimate | None) -> dict[str, object]:
     return {
         name: figure.value if figure else None,
         f"{name}_low": figure.low if figure else None,
@@ -72,7 +72,7 @@ TABLE = Consumer(
     title="a table",
     conventions=("units stand in the column names; low and high are the ends of 95 % intervals",),
     needs_link=False,
-    render=render,
-    batch_ms=believed_ms,
-    takes_all=True,
+    render_files=render,
+    read_batch_ms=believed_ms,
+    includes_all_phones=True,
 )

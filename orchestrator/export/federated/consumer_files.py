@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.provenance import weakest
-from orchestrator.selection.client import Census, Client
-from orchestrator.selection.fleet import fits
-from workloads.fault import Refused
+from orchestrator.analysis.measurements import weakest_provenance
+from orchestrator.selection.client_types import Client, ClientTable
+from orchestrator.selection.round_fleet import fits_in_memory
+from workloads.protocol.faults import InvalidRequest
 
 MANIFEST, MANIFESTS = "manifest.json", "manifest*.json"
 AGREES_WITHIN = 0.001
@@ -21,7 +21,7 @@ PROGRAMS = ("py", "sh")
 
 
 @dataclass(frozen=True)
-class Link:
+class NetworkLink:
     """The network, which the farm does not measure: whoever exports must say."""
 
     down_kbps: float
@@ -34,17 +34,17 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Belief:
+class ConsumerEstimate:
     """How long a consumer will believe that a batch of training takes, and how long it took."""
 
     phone: str
-    believed_ms: float
+    consumer_ms: float
     measured_ms: float
 
     @property
-    def off(self) -> float:
+    def relative_error(self) -> float:
         """How far apart they are, as a share."""
-        return abs(self.believed_ms / self.measured_ms - 1)
+        return abs(self.consumer_ms / self.measured_ms - 1)
 
 
 @dataclass(frozen=True)
@@ -55,56 +55,68 @@ class Consumer:
     title: str
     conventions: tuple[str, ...]
     needs_link: bool
-    render: Callable[[Census, Link | None], Mapping[str, bytes]]
-    batch_ms: Callable[[Mapping[str, bytes], int], Sequence[float]]  # in the order of the clients
-    takes_all: bool = False  # also phones that lack the memory
+    render_files: Callable[[ClientTable, NetworkLink | None], Mapping[str, bytes]]
+    read_batch_ms: Callable[
+        [Mapping[str, bytes], int], Sequence[float]
+    ]  # in the order of the clients
+    includes_all_phones: bool = False  # also phones that lack the memory
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenExport:
     """What was written, and what its reader will make of it."""
 
     files: tuple[Path, ...]
-    beliefs: tuple[Belief, ...]
+    estimates: tuple[ConsumerEstimate, ...]
     left_out: tuple[str, ...]  # phones that lack the memory
 
 
-def write_for(
-    consumer: Consumer, census: Census, folder: Path, link: Link | None, allow_simulated: bool
-) -> Written:
+def write_consumer_files(
+    consumer: Consumer,
+    census: ClientTable,
+    folder: Path,
+    link: NetworkLink | None,
+    allow_simulated: bool,
+) -> WrittenExport:
     """Write a consumer's files and their manifest, then read them back."""
-    able = tuple(client for client in census.clients if consumer.takes_all or fits(client))
+    able = tuple(
+        client
+        for client in census.clients
+        if consumer.includes_all_phones or fits_in_memory(client)
+    )
     if not able:
-        raise Refused("no phone has figures to export")
+        raise InvalidRequest("no phone has figures to export")
     if consumer.needs_link and link is None:
-        raise Refused(
+        raise InvalidRequest(
             f"{consumer.title} wants a network speed, which the farm does not measure: "
             "say it with --link-kbps DOWN/UP"
         )
     if census.simulated and not allow_simulated:
-        raise Refused(
+        raise InvalidRequest(
             "these figures are simulated; a fleet of them is written with --allow-simulated"
         )
     left_out = tuple(client.phone for client in census.clients if client not in able)
     census = replace(census, clients=able)
     contents = {
         _marked(name, census.simulated): data
-        for name, data in consumer.render(census, link).items()
+        for name, data in consumer.render_files(census, link).items()
     }
     manifest = _marked(MANIFEST, census.simulated)
     if any(path.name != manifest for path in folder.glob(MANIFESTS)):
-        raise Refused(f"{folder} holds another export; choose an empty folder with -o")
+        raise InvalidRequest(f"{folder} holds another export; choose an empty folder with -o")
     contents[manifest] = _manifest(consumer, census, link, contents)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():
             (folder / name).write_bytes(data)
     except OSError as error:
-        raise Refused(f"{folder} cannot be written: {error.strerror}") from error
-    return Written(tuple(folder / name for name in contents), verify(folder)[1], left_out)
+        raise InvalidRequest(f"{folder} cannot be written: {error.strerror}") from error
+    return WrittenExport(
+        tuple(folder / name for name in contents), verify_export(folder)[1], left_out
+    )
 
 
-def verify(folder: Path) -> tuple[str, tuple[Belief, ...]]:
+def verify_export(folder: Path) -> tuple[str, tuple[ConsumerEstimate, ...]]:
     """Read an export back through its consumer's own formula; say whose it is and what it says."""
     from orchestrator.export.federated import CONSUMERS
 
@@ -115,19 +127,21 @@ def verify(folder: Path) -> tuple[str, tuple[Belief, ...]]:
             name.replace(".simulated", ""): _read_as_written(folder / Path(name).name, digest)
             for name, digest in manifest["files"].items()
         }
-        believed = consumer.batch_ms(contents, int(manifest["batch"]))
+        believed = consumer.read_batch_ms(contents, int(manifest["batch"]))
         return consumer.title, tuple(
-            Belief(str(row["phone"]), float(milliseconds), float(row["batch_ms"]))
+            ConsumerEstimate(str(row["phone"]), float(milliseconds), float(row["batch_ms"]))
             for row, milliseconds in zip(manifest["clients"], believed, strict=True)
         )
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise Refused(f"{path} and its files do not go together; export them again") from error
+        raise InvalidRequest(
+            f"{path} and its files do not go together; export them again"
+        ) from error
 
 
 def _read_as_written(path: Path, digest: str) -> bytes:
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != digest:
-        raise Refused(f"{path} is not the file that was written; export it again")
+        raise InvalidRequest(f"{path} is not the file that was written; export it again")
     return data
 
 
@@ -143,7 +157,7 @@ def _marked(name: str, simulated: bool) -> str:
 
 
 def _manifest(
-    consumer: Consumer, census: Census, link: Link | None, contents: Mapping[str, bytes]
+    consumer: Consumer, census: ClientTable, link: NetworkLink | None, contents: Mapping[str, bytes]
 ) -> bytes:
     content = {
         "for": consumer.name,
@@ -159,7 +173,7 @@ def _manifest(
                 "model": client.model,
                 "batch_ms": batch_ms(client, census.batch),
                 "protocol": "sustained" if client.sustained_ms else "cold",
-                "provenance": str(weakest(f.provenance for f in client.figures)),
+                "provenance": str(weakest_provenance(f.provenance for f in client.estimates)),
                 "runs": client.runs,
             }
             for index, client in enumerate(census.clients)
@@ -171,18 +185,20 @@ def _manifest(
 def _read_manifest(folder: Path) -> tuple[Path, dict[str, Any]]:
     found = sorted(folder.glob(MANIFESTS))
     if not found:
-        raise Refused(f"{folder} has no manifest: it was not written by 'farm select export'")
+        raise InvalidRequest(
+            f"{folder} has no manifest: it was not written by 'farm select export'"
+        )
     try:
         content = json.loads(_read(found[0]))
         if content["for"] and content["files"] and content["clients"] and content["batch"]:
             return found[0], dict(content)
     except (ValueError, KeyError, TypeError):
         pass
-    raise Refused(f"{found[0]} is not a manifest that can be read; export it again")
+    raise InvalidRequest(f"{found[0]} is not a manifest that can be read; export it again")
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from error

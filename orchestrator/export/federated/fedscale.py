@@ -8,15 +8,15 @@ k-th client looks up id (k + 1) modulo the number of ids, so ids run from 0 with
 from collections.abc import Mapping, Sequence
 
 from orchestrator.export.federated import plain_pickle
-from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
-from orchestrator.selection.client import Census
+from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
+from orchestrator.selection.client_types import ClientTable
 
 FACTOR = 3.0
 DAY_S = 86_400
 CAPACITY, AVAILABILITY = "device_capacity.pickle", "device_availability.pickle"
 
 
-def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
+def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
     """Two files for --device_conf_file and --device_avail_file."""
     assert link is not None
     n = len(census.clients)
@@ -53,6 +53,6 @@ FEDSCALE = Consumer(
         "availability: always, because a lab does not see how people use their phones",
     ),
     needs_link=True,
-    render=render,
-    batch_ms=believed_ms,
+    render_files=render,
+    read_batch_ms=believed_ms,
 )

@@ -8,14 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
-from orchestrator.selection.client import Census, Client
+from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
+from orchestrator.selection.client_types import Client, ClientTable
 
 TIMES, SPEEDS, PHONES = "train_time.json", "speed_distri.json", "measured_phones.py"
 P90_OF_A_NORMAL = 1.2816  # standard deviations above the mean
 
 
-def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
+def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
     """The table of training times, what reads it, and the network of every client."""
     assert link is not None
     devices = {
@@ -63,6 +63,6 @@ FLASH = Consumer(
         "down_u, up_u: kB/s (kbit/s / 8), as said with --link-kbps; nothing known of its spread",
     ),
     needs_link=True,
-    render=render,
-    batch_ms=believed_ms,
+    render_files=render,
+    read_batch_ms=believed_ms,
 )

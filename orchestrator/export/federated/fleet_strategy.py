@@ -77,7 +77,7 @@ class FleetStrategy(FedAvg):
         row = self.fleet[partition]
         typical = max(1.0, sum(self._served.values()) / len(self._served))
         served = 1 + self._served[partition] / typical
-        upper_s = self._round_s(partition) * (1 + row["doubt"])
+        upper_s = self._round_s(partition) * (1 + row["uncertainty_rel"])
         energy = (row["energy_mj_per_sample"] or 1.0) ** ENERGY
         return float(upper_s * energy * served**FAIRNESS)
 

@@ -8,21 +8,21 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
-from orchestrator.selection.client import Census
-from orchestrator.selection.fleet import HEATING_S
+from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
+from orchestrator.selection.client_types import ClientTable
+from orchestrator.selection.round_fleet import HEATING_S
 
 FLEET, STRATEGY, NODES = "fleet.json", "fleet_strategy.py", "nodes.sh"
 
 
-def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
+def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
     """The fleet, the strategy, and how real nodes are told which phone they are."""
     rows = {
         str(index): {
             "phone": client.phone,
             "train_ms_per_sample": batch_ms(client, census.batch) / census.batch,
             "cold_ms_per_sample": client.cold_ms.value,
-            "doubt": (client.sustained_ms or client.cold_ms).doubt,
+            "uncertainty_rel": (client.sustained_ms or client.cold_ms).uncertainty,
             "slowdown": client.slowdown,
             "heating_s": client.heating_s or HEATING_S,
             "energy_mj_per_sample": client.energy_mj.value if client.energy_mj else None,
@@ -55,12 +55,12 @@ FLOWER = Consumer(
     title="Flower",
     conventions=(
         "fleet.json is keyed by partition-id; train_ms_per_sample is sustained where measured",
-        "doubt: how far above its value a time may lie; heating_s: its time constant of slowing",
+        "uncertainty_rel: upper margin of a time; heating_s: time constant of the slowdown",
         "fleet_strategy.py: FleetStrategy(fleet=..., k=...) for flwr's message API",
         "nodes.sh: how a real node is told which phone it is",
         "Flower has no virtual clock: FleetStrategy.clock_s adds up what rounds would take",
     ),
     needs_link=False,
-    render=render,
-    batch_ms=believed_ms,
+    render_files=render,
+    read_batch_ms=believed_ms,
 )

@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.export.federated import plain_pickle
-from orchestrator.export.federated.consumer import Consumer, Link, batch_ms
-from orchestrator.selection.client import Census
+from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
+from orchestrator.selection.client_types import ClientTable
 
 FACTOR = 3.0
 PROFILES, DURATIONS = "client_profiles.pickle", "client_durations.json"
 
 
-def render(census: Census, link: Link | None) -> Mapping[str, bytes]:
+def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
     """One file for --client_path, one for register_client and update_duration."""
     assert link is not None
     speeds = [
@@ -55,6 +55,6 @@ OORT = Consumer(
         "client_durations: multiply by a client's samples of a round for update_duration",
     ),
     needs_link=True,
-    render=render,
-    batch_ms=believed_ms,
+    render_files=render,
+    read_batch_ms=believed_ms,
 )

@@ -4,14 +4,16 @@ import io
 import pickle
 from typing import Any, NoReturn
 
-from workloads.fault import Refused
+from workloads.protocol.faults import InvalidRequest
 
 
 class _Plain(pickle.Unpickler):
     """Numbers, texts, lists and tables; anything that names a class is refused."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise Refused(f"the file wants to run {module}.{name}; it was not written by the farm")
+        raise InvalidRequest(
+            f"the file wants to run {module}.{name}; it was not written by the farm"
+        )
 
 
 def dump(content: object) -> bytes:
@@ -24,4 +26,4 @@ def load(data: bytes) -> Any:
     try:
         return _Plain(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise Refused(f"the file is no pickle: {error}") from error
+        raise InvalidRequest(f"the file is no pickle: {error}") from error

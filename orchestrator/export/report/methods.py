@@ -3,26 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from orchestrator.analysis.validity import count_validity
-from orchestrator.export.report.draw import Part, stacked
-from orchestrator.export.report.scene import Card, Scene, Section
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import Condition
-from workloads.measure import Model, Source, kind_of
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.verdict_counts import count_verdicts
+from orchestrator.export.report.report_data import Card, ReportData, Section
+from orchestrator.export.report.svg import BarPart, stacked
+from workloads.protocol.condition import Condition
+from workloads.protocol.metrics import SimulationModel, Source, metric_kind
 from workloads.text import safe_text
 from workloads.units import format_duration
 
 
-def validity(scene: Scene) -> Section:
+def validity(scene: ReportData) -> Section:
     """Which runs count, and why the others do not."""
-    found = count_validity(scene.runs)
+    found = count_verdicts(scene.runs)
     parts = [("valid", found.valid, 2), ("suspect", found.suspect, 4), ("void", found.void, 3)]
     rows = []
     for phone in scene.names:
-        own = count_validity(run for run in scene.runs if run.phone == phone)
+        own = count_verdicts(run for run in scene.runs if run.phone == phone)
         counts = (("valid", own.valid, 2), ("suspect", own.suspect, 4), ("void", own.void, 3))
         shares = [
-            Part(word, count, colour, f"{scene.names[phone]}: {count} {word}")
+            BarPart(word, count, colour, f"{scene.names[phone]}: {count} {word}")
             for word, count, colour in counts
             if count
         ]
@@ -37,12 +37,12 @@ def validity(scene: Scene) -> Section:
         "Only valid runs are compared; a run that broke its condition is void and was made again.",
         cards=(card,) if rows else (),
         headings=("Verdict", "Reason", "Runs") if found.reasons else (),
-        lines=tuple((r.standing.value, r.text, str(r.runs)) for r in found.reasons),
+        rows=tuple((r.validity.value, r.text, str(r.runs)) for r in found.reasons),
         note="" if found.reasons or not found.total else "No run was set aside.",
     )
 
 
-def conditions(scene: Scene) -> Section:
+def conditions(scene: ReportData) -> Section:
     """What every phone was held to."""
     known = {run.condition.digest: run.condition for run in scene.runs}
     ordered = sorted(known.values(), key=lambda condition: (condition.label, condition.digest))
@@ -51,7 +51,7 @@ def conditions(scene: Scene) -> Section:
         "Conditions",
         "What every phone was held to, checked over the whole of every run.",
         headings=("Condition", "Start", "Cooling", "Battery", "Length"),
-        lines=tuple(_terms(condition) for condition in ordered),
+        rows=tuple(_terms(condition) for condition in ordered),
         note="" if ordered else "There are no runs.",
     )
 
@@ -75,12 +75,12 @@ def _start(condition: Condition) -> str:
     return f"at most {condition.start_temp_max_c:g} °C, changing by at most {slope:g} °C a minute"
 
 
-def provenance(scene: Scene) -> Section:
+def provenance(scene: ReportData) -> Section:
     """Where every family of numbers comes from, and of which phones."""
     lines: dict[tuple[str, str, str], Counter[str]] = {}
     for run in scene.runs:
         for name, metric in run.metrics.items():
-            kind = kind_of(name)
+            kind = metric_kind(name)
             family = kind.family if kind else "other"
             key = (family, str(metric.provenance), metric.grade)
             lines.setdefault(key, Counter())[scene.names[run.phone]] += 1
@@ -91,7 +91,7 @@ def provenance(scene: Scene) -> Section:
         "Every figure carries its source; pointing at a mark shows it. Grades say how an energy "
         "was found. Blocks were run in a random order that the sweep's seed decides.",
         headings=("Family", "Source", "Grade", "Figures", "Phones"),
-        lines=tuple(
+        rows=tuple(
             (*key, str(of.total()), "all" if len(of) == len(every) else ", ".join(sorted(of)))
             for key, of in sorted(lines.items())
         ),
@@ -110,7 +110,7 @@ def banner(runs: Iterable[MeasuredRun]) -> str:
     errors = [each.error_rel for each in simulated if each.error_rel is not None]
     if errors:
         text += f" Fitted models err by up to {max(errors):.0%}; the intervals contain that error."
-    if any(each.model is Model.EXTRAPOLATED for each in simulated):
+    if any(each.model is SimulationModel.EXTRAPOLATED for each in simulated):
         text += " Extrapolated models have an unknown error, and nothing is claimed from them."
     return text
 

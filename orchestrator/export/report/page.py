@@ -12,31 +12,36 @@ from pathlib import Path
 
 import jinja2
 
-from orchestrator.analysis.findings import Finding, findings, frugal
-from orchestrator.export.report import curves, grounds, inside, standing
-from orchestrator.export.report.scene import Scene, Section, Told, scene_of
-from orchestrator.nouns import MeasuredRun
-from workloads.text import natural, safe_text
+from orchestrator.analysis.findings import Finding, energy_finding, fleet_findings
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.export.report import methods, rankings, run_details, setting_charts
+from orchestrator.export.report.report_data import (
+    ReportData,
+    Section,
+    collect_report_data,
+)
+from workloads.protocol.telemetry import Telemetry
+from workloads.text import natural_sort_key, safe_text
 
 HERE = Path(__file__).parent
 SECTIONS = (
-    standing.interaction,
-    standing.heat,
-    standing.ranking,
-    curves.pareto,
-    curves.batches,
-    inside.traces,
-    inside.operations,
-    curves.processors,
-    standing.fleet,
-    grounds.validity,
-    grounds.conditions,
-    grounds.provenance,
+    rankings.interaction,
+    rankings.heat,
+    rankings.ranking,
+    setting_charts.pareto,
+    setting_charts.batches,
+    run_details.traces,
+    run_details.operations,
+    setting_charts.processors,
+    rankings.fleet,
+    methods.validity,
+    methods.conditions,
+    methods.provenance,
 )
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """Everything that the template shows."""
 
     title: str
@@ -50,7 +55,9 @@ class Page:
     workloads: tuple[str, ...]
 
 
-def page_of(title: str, scene: Scene, unfinished: str = "", first: Section | None = None) -> Page:
+def build_page(
+    title: str, scene: ReportData, unfinished: str = "", first: Section | None = None
+) -> ReportPage:
     """Gather the page; a section without anything to show is one sentence at the end.
 
     `first` stands before all others; without any run it stands alone.
@@ -60,34 +67,34 @@ def page_of(title: str, scene: Scene, unfinished: str = "", first: Section | Non
     made = [*([first] if first else []), *(s(scene) for s in SECTIONS if not alone)]
     sweeps = ", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep"
     shown = tuple(section for section in made if not section.empty)
-    return Page(
+    return ReportPage(
         title=safe_text(title),
         subtitle="" if alone else _subtitle(scene, sweeps),
-        banner=grounds.banner(runs),
+        banner=methods.banner(runs),
         unfinished=unfinished,
         findings=() if alone else _findings(scene),
         sections=shown,
         absent=tuple(f"{section.title}: {section.note}" for section in made if section.empty),
         phones=tuple((phone, name, scene.colours[phone]) for phone, name in scene.names.items()),
-        workloads=tuple(sorted({run.case.name for run in runs if run.valid}, key=natural)),
+        workloads=tuple(sorted({run.case.name for run in runs if run.valid}, key=natural_sort_key)),
     )
 
 
-def _findings(scene: Scene) -> tuple[Finding, ...]:
-    cold, hot, together = findings(scene.runs, scene.mix)
-    return cold, hot, frugal(scene.runs, scene.mix), together
+def _findings(scene: ReportData) -> tuple[Finding, ...]:
+    cold, hot, together = fleet_findings(scene.runs, scene.mix)
+    return cold, hot, energy_finding(scene.runs, scene.mix), together
 
 
-def _subtitle(scene: Scene, sweeps: str) -> str:
+def _subtitle(scene: ReportData, sweeps: str) -> str:
     runs, phones = len(scene.runs), len(scene.names)
     made = f"{runs} run{'s' * (runs != 1)} on {phones} phone{'s' * (phones != 1)}"
-    return f"{sweeps} · {grounds.period(scene.runs)} · {made}"
+    return f"{sweeps} · {methods.period(scene.runs)} · {made}"
 
 
 def render_page(
     title: str,
     runs: Sequence[MeasuredRun],
-    told: Sequence[tuple[MeasuredRun, Told]] = (),
+    telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = (),
     mix: bool = False,
     unfinished: str = "",
     first: Section | None = None,
@@ -105,7 +112,7 @@ def render_page(
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    page = page_of(title, scene_of(runs, told, mix), unfinished, first)
+    page = build_page(title, collect_report_data(runs, telemetry, mix), unfinished, first)
     return environment.get_template("page.html").render(
         page=page, style=style, script=script, policy=policy
     )

@@ -3,30 +3,31 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from orchestrator.analysis.compare import FleetGroup, FleetRow
-from orchestrator.analysis.figures import figures_of
 from orchestrator.analysis.findings import COLD_METRIC, SUSTAINED_METRIC
-from orchestrator.analysis.itself import against_itself
-from orchestrator.analysis.pace import Pace, Paces, paces_of
-from orchestrator.analysis.slowdown import slowdowns
-from orchestrator.export.report.draw import Bar, ranked, short, slopes
-from orchestrator.export.report.scene import (
+from orchestrator.analysis.fleet_means import FleetMean, FleetMeans, fleet_means, heat_slowdowns
+from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.rank_statement import RankStatement, provenance_prefix
+from orchestrator.analysis.split_half import phone_label, split_half_check
+from orchestrator.analysis.trial_series import trial_series
+from orchestrator.export.report.report_data import (
     Card,
-    Matrix,
     MatrixCell,
     MatrixRow,
-    Scene,
+    RankingMatrix,
+    ReportData,
     Section,
-    figure,
+    metric_text,
     unit_of,
 )
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import Protocol
-from workloads.measure import Model
-from workloads.text import natural
+from orchestrator.export.report.svg import Bar, ranked, short, slopes
+from workloads.protocol.condition import Protocol
+from workloads.protocol.metrics import SimulationModel
+from workloads.text import natural_sort_key
 from workloads.units import format_ms
 
 ENERGY = "energy_per_sample_mj"
+NOTE_MAX = 26  # characters beside a bar
 MANY = 6  # columns; beyond them a table is too wide to be seen at once
 COARSE = MatrixCell("–", "gauge too slow", -1, "its gauge gave too few values in so short a run")
 QUESTIONS = (
@@ -38,7 +39,7 @@ QUESTIONS = (
 )
 
 
-def interaction(scene: Scene) -> Section:
+def interaction(scene: ReportData) -> Section:
     """Which phone for which model: phones against cells, in time and in energy."""
     summaries, matrices = [], []
     for protocol, metric, title in QUESTIONS:
@@ -58,9 +59,9 @@ def interaction(scene: Scene) -> Section:
     )
 
 
-def _matrix(scene: Scene, title: str, metric: str, groups: list[FleetGroup]) -> Matrix:
+def _matrix(scene: ReportData, title: str, metric: str, groups: list[FleetGroup]) -> RankingMatrix:
     columns = [{row.phone: row for row in group.rows} for group in groups]
-    coarse = [{each.phone for each in group.absent if each.coarse} for group in groups]
+    coarse = [{each.phone for each in group.absent if each.coarse_runs} for group in groups]
     order = sorted(scene.names, key=lambda phone: [_rank(column.get(phone)) for column in columns])
     rows = [
         MatrixRow(
@@ -76,14 +77,16 @@ def _matrix(scene: Scene, title: str, metric: str, groups: list[FleetGroup]) -> 
         if any(phone in known for known in (*columns, *coarse))
     ]
     headings = tuple((group.case.name, _settings(group), group.condition.label) for group in groups)
-    return Matrix(title, unit_of(metric), headings, tuple(rows))
+    return RankingMatrix(title, unit_of(metric), headings, tuple(rows))
 
 
-def _by_workload(scene: Scene, title: str, metric: str, protocol: Protocol) -> Matrix:
+def _by_workload(scene: ReportData, title: str, metric: str, protocol: Protocol) -> RankingMatrix:
     """Many cells in one look: a workload a column, over the cells that its phones share."""
-    workloads = sorted({run.case.name for run in scene.of(protocol) if run.valid}, key=natural)
+    workloads = sorted(
+        {run.case.name for run in scene.runs_of(protocol) if run.valid}, key=natural_sort_key
+    )
     paces = {
-        name: paces_of([run for run in scene.runs if run.case.name == name], protocol, metric)
+        name: fleet_means([run for run in scene.runs if run.case.name == name], protocol, metric)
         for name in workloads
     }
     columns = {name: found for name, found in paces.items() if found.ranked}
@@ -101,10 +104,10 @@ def _by_workload(scene: Scene, title: str, metric: str, protocol: Protocol) -> M
         (name, "", "one cell" if found.cells_used == 1 else f"mean of {found.cells_used} cells")
         for name, found in columns.items()
     )
-    return Matrix(f"{title}, by model", unit_of(metric), headings, tuple(rows))
+    return RankingMatrix(f"{title}, by model", unit_of(metric), headings, tuple(rows))
 
 
-def _distance(phone: str, columns: Iterable[Paces]) -> tuple[int, float]:
+def _distance(phone: str, columns: Iterable[FleetMeans]) -> tuple[int, float]:
     """How far a phone is from the best, over all columns; who lacks some comes later."""
     ratios = [
         pace.value / found.ranked[0].value
@@ -115,7 +118,7 @@ def _distance(phone: str, columns: Iterable[Paces]) -> tuple[int, float]:
     return -len(ratios), sum(map(math.log, ratios))
 
 
-def _pace_cell(phone: str, found: Paces, metric: str) -> MatrixCell:
+def _pace_cell(phone: str, found: FleetMeans, metric: str) -> MatrixCell:
     pace = next((pace for pace in found.ranked if pace.phone == phone), None)
     if pace is None:
         return MatrixCell("–", "", -1, "no valid run with this figure")
@@ -151,10 +154,12 @@ def _matrix_cell(row: FleetRow | None, metric: str) -> MatrixCell:
         return MatrixCell("–", "", -1, "no valid run with this figure")
     ratio = row.ratio or 1.0
     best = _times(ratio, row.rank == 1)
-    return MatrixCell(format_ms(row.median), best, _warmth(ratio), figure(row, unit_of(metric)))
+    return MatrixCell(
+        format_ms(row.median), best, _warmth(ratio), metric_text(row, unit_of(metric))
+    )
 
 
-def ranking(scene: Scene) -> Section:
+def ranking(scene: ReportData) -> Section:
     """Every cell with its phones, best first, with intervals."""
     cards = []
     for protocol, metric in ((p, m) for p, m, _ in QUESTIONS if m != ENERGY):
@@ -173,9 +178,8 @@ def ranking(scene: Scene) -> Section:
     )
 
 
-def _bar(scene: Scene, row: FleetRow, unit: str) -> Bar:
-    known = row.provenance.model is not Model.EXTRAPOLATED
-    note = row.claim if len(row.claim) <= 26 else row.claim.partition(":")[0]
+def _bar(scene: ReportData, row: FleetRow, unit: str) -> Bar:
+    known = row.provenance.model is not SimulationModel.EXTRAPOLATED
     return Bar(
         name=f"{row.rank}. {scene.names[row.phone]}",
         phone=row.phone,
@@ -184,16 +188,22 @@ def _bar(scene: Scene, row: FleetRow, unit: str) -> Bar:
         low=row.interval.low if known or row.n > 1 else None,
         high=row.interval.high if known or row.n > 1 else None,
         shown=f"{format_ms(row.median)} {unit}",
-        note=note,
-        tip=f"{figure(row, unit)}; {row.claim}",
+        note=_bar_note(row.statement),
+        tip=f"{metric_text(row, unit)}; {row.statement.text}",
     )
 
 
-def heat(scene: Scene) -> Section:
+def _bar_note(statement: RankStatement) -> str:
+    if len(statement.text) <= NOTE_MAX:
+        return statement.text
+    return provenance_prefix(statement.provenance).rstrip(": ") or statement.short_text
+
+
+def heat(scene: ReportData) -> Section:
     """Burst against sustained: what ten minutes of heat do to the order."""
-    cold = paces_of(scene.runs, Protocol.COLD, COLD_METRIC, scene.mix)
-    hot = paces_of(scene.runs, Protocol.ENDURANCE, SUSTAINED_METRIC, scene.mix)
-    found = slowdowns(cold, hot)
+    cold = fleet_means(scene.runs, Protocol.COLD, COLD_METRIC, scene.mix)
+    hot = fleet_means(scene.runs, Protocol.ENDURANCE, SUSTAINED_METRIC, scene.mix)
+    found = heat_slowdowns(cold, hot)
     rows = [
         (
             scene.names[each.cold.phone],
@@ -223,7 +233,7 @@ def heat(scene: Scene) -> Section:
     )
 
 
-def _changes(cold: Sequence[Pace], hot: Sequence[Pace]) -> str:
+def _changes(cold: Sequence[FleetMean], hot: Sequence[FleetMean]) -> str:
     before = [pace.phone for pace in cold]
     after = [pace.phone for pace in hot]
     moved = sum(before.index(p) != at for at, p in enumerate(after) if p in before)
@@ -232,15 +242,15 @@ def _changes(cold: Sequence[Pace], hot: Sequence[Pace]) -> str:
     return f"{moved} of {len(after)} phones change their place in the order."
 
 
-def fleet(scene: Scene) -> Section:
+def fleet(scene: ReportData) -> Section:
     """Every phone: how it was held, what it did, and whether it equals itself."""
-    itself = {row.label: row for row in against_itself(figures_of(scene.runs)).rows}
+    itself = {row.label: row for row in split_half_check(trial_series(scene.runs)).rows}
     latest = {run.phone: run for run in sorted(scene.runs, key=lambda run: run.ended_at)}
     lines = []
     for phone, run in sorted(latest.items(), key=lambda item: scene.names[item[0]]):
         own = [each for each in scene.runs if each.phone == phone]
         facts = run.facts
-        same = itself.get(f"{facts.model} ({phone})")
+        same = itself.get(phone_label(facts.model, phone))
         time_from = facts.provenance.time if facts.provenance else None
         spread = f", {same.low:.3f} to {same.high:.3f}" if same and same.low and same.high else ""
         check = f"{same.ratio:.3f}{spread}: {same.verdict}" if same else "too few runs"
@@ -265,7 +275,7 @@ def fleet(scene: Scene) -> Section:
             *("Phone", "What it is", "Control", "Valid runs", "Hottest"),
             *("Against itself", "Times come from"),
         ),
-        lines=tuple(lines),
+        rows=tuple(lines),
         note="" if lines else "There are no runs.",
     )
 

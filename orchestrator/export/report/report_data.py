@@ -3,20 +3,19 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from markupsafe import Markup
 
-from orchestrator.analysis.compare import FleetGroup, FleetRow, compare_fleet
-from orchestrator.analysis.pace import OFF_PHONE
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import Protocol
-from workloads.measure import METRICS, Model
+from orchestrator.analysis.fleet_means import OFF_PHONE
+from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
+from orchestrator.analysis.measurements import MeasuredRun
+from workloads.protocol.condition import Protocol
+from workloads.protocol.metrics import METRICS, SimulationModel
+from workloads.protocol.telemetry import Telemetry
 from workloads.text import safe_text
 from workloads.units import format_ms
 
 COLOURS = 10
-Told = Mapping[str, Any]  # an unpacked telemetry blob
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Card:
 class MatrixCell:
     """A figure of a phone in a column, and how far it is from the best."""
 
-    shown: str
+    text: str
     ratio: str
     warmth: int  # 0 the best, 9 the farthest from it; -1 nothing
     tip: str
@@ -51,7 +50,7 @@ class MatrixRow:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class RankingMatrix:
     """Phones against cells."""
 
     title: str
@@ -68,29 +67,29 @@ class Section:
     title: str
     text: str
     cards: tuple[Card, ...] = ()
-    matrices: tuple[Matrix, ...] = ()
+    matrices: tuple[RankingMatrix, ...] = ()
     headings: tuple[str, ...] = ()
-    lines: tuple[tuple[str, ...], ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
     note: str = ""
     wide: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.cards or self.matrices or self.lines)
+        return not (self.cards or self.matrices or self.rows)
 
 
 @dataclass(frozen=True)
-class Scene:
+class ReportData:
     """All runs of a report."""
 
     runs: Sequence[MeasuredRun]
-    told: Sequence[tuple[MeasuredRun, Told]] = ()
+    telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = ()
     mix: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     colours: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, protocol: Protocol) -> list[MeasuredRun]:
+    def runs_of(self, protocol: Protocol) -> list[MeasuredRun]:
         """The runs of a protocol that take place on a phone."""
         return [
             run
@@ -100,15 +99,15 @@ class Scene:
 
     def groups(self, protocol: Protocol, metric: str) -> list[FleetGroup]:
         """The cells of a protocol in a metric, each with its phones ranked."""
-        found = compare_fleet(self.of(protocol), metric, self.mix).groups
+        found = compare_fleet(self.runs_of(protocol), metric, self.mix).groups
         return [group for group in found if group.rows]
 
 
-def scene_of(
+def collect_report_data(
     runs: Sequence[MeasuredRun],
-    told: Sequence[tuple[MeasuredRun, Told]] = (),
+    telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = (),
     mix: bool = False,
-) -> Scene:
+) -> ReportData:
     """Give every phone a name and a colour."""
     models = {run.phone: safe_text(run.facts.model, 40) for run in runs}
     shared = Counter(models.values())
@@ -117,13 +116,13 @@ def scene_of(
         for phone, model in sorted(models.items())
     }
     colours = {phone: at % COLOURS for at, phone in enumerate(names)}
-    return Scene(runs, told, mix, names, colours)
+    return ReportData(runs, telemetry, mix, names, colours)
 
 
-def figure(row: FleetRow, unit: str) -> str:
+def metric_text(row: FleetRow, unit: str) -> str:
     """A ranked figure in words, with where it comes from."""
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
-    known = row.provenance.model is not Model.EXTRAPOLATED
+    known = row.provenance.model is not SimulationModel.EXTRAPOLATED
     within = interval if known else f"{interval} in these runs; the model's error is unknown"
     runs = f"{row.n} {'run' if row.n == 1 else 'runs'}"
     return f"{row.model}: {format_ms(row.median)} {unit} ({within}; {runs}; {row.provenance})"

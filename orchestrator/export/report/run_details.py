@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
-from orchestrator.export.report.draw import (
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.export.perfetto_trace import slopes_per_second
+from orchestrator.export.report.report_data import Card, ReportData, Section
+from orchestrator.export.report.svg import (
+    BarPart,
     Mark,
-    Part,
     Series,
     axis_of,
     chart,
@@ -13,30 +16,33 @@ from orchestrator.export.report.draw import (
     span_of,
     stacked,
 )
-from orchestrator.export.report.scene import Card, Scene, Section, Told
-from orchestrator.export.trace import slopes
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import Protocol
-from workloads.fault import Refused
-from workloads.text import natural
-from workloads.timeline import OpRow, join, telemetry_of
+from workloads.protocol.condition import Protocol
+from workloads.protocol.telemetry import ENERGY, OpRow, Telemetry, op_rows
+from workloads.text import natural_sort_key
 
 POINTS_MAX = 240
 OPS_SHOWN = 8
 
 
-def operations(scene: Scene) -> Section:
+def operations(scene: ReportData) -> Section:
     """Where the time of a step goes, operation by operation: a card a case."""
     cells: dict[str, dict[str, dict[str, tuple[MeasuredRun, tuple[OpRow, ...]]]]] = {}
-    for run, told in scene.told:
-        ops = _ops(told)
+    for run, telemetry in scene.telemetry:
+        ops = op_rows(telemetry)
         if ops and run.valid:
             conditions = cells.setdefault(run.case.label, {})
             conditions.setdefault(run.condition.label, {}).setdefault(run.phone, (run, ops))
     # cores and clocks hardly move the shares: the condition that most phones were under is shown
     ordered = [
-        (case, list(min(conditions.items(), key=lambda c: (-len(c[1]), natural(c[0])))[1].values()))
-        for case, conditions in sorted(cells.items(), key=lambda cell: natural(cell[0]))
+        (
+            case,
+            list(
+                min(conditions.items(), key=lambda c: (-len(c[1]), natural_sort_key(c[0])))[
+                    1
+                ].values()
+            ),
+        )
+        for case, conditions in sorted(cells.items(), key=lambda cell: natural_sort_key(cell[0]))
     ]
     traced: dict[str, list[tuple[OpRow, ...]]] = {}
     for _, own in ordered:
@@ -53,13 +59,6 @@ def operations(scene: Scene) -> Section:
     )
 
 
-def _ops(told: Told) -> tuple[OpRow, ...]:
-    try:
-        return join(telemetry_of(told))
-    except Refused:
-        return ()
-
-
 def _op_colours(traced: Iterable[Sequence[OpRow]]) -> dict[str, int]:
     """The operations of a workload that take most, each with one colour in all its cards."""
     total: dict[str, float] = {}
@@ -71,7 +70,7 @@ def _op_colours(traced: Iterable[Sequence[OpRow]]) -> dict[str, int]:
 
 
 def _op_card(
-    scene: Scene,
+    scene: ReportData,
     label: str,
     own: Sequence[tuple[MeasuredRun, tuple[OpRow, ...]]],
     colours: Mapping[str, int],
@@ -80,20 +79,20 @@ def _op_card(
     for run, ops in sorted(own, key=lambda item: scene.names[item[0].phone]):
         by_name = {op.name: op for op in ops}
         parts = [
-            Part(name, by_name[name].share, colour, _op_tip(scene, run, by_name[name]))
+            BarPart(name, by_name[name].share, colour, _op_tip(scene, run, by_name[name]))
             for name, colour in colours.items()
             if name in by_name
         ]
         rest = 1 - sum(part.share for part in parts)
         if rest > 0.001:
-            parts.append(Part("others", rest, 9, f"all other operations: {rest:.1%}"))
+            parts.append(BarPart("others", rest, 9, f"all other operations: {rest:.1%}"))
         rows.append((scene.names[run.phone], run.phone, parts))
     legend = (*colours.items(), ("others", 9))
     case = own[0][0].case
     return Card(case.label, own[0][0].condition.label, stacked(label, rows), case.name, legend)
 
 
-def _op_tip(scene: Scene, run: MeasuredRun, op: OpRow) -> str:
+def _op_tip(scene: ReportData, run: MeasuredRun, op: OpRow) -> str:
     energy = "" if op.energy_mj is None else f", {short(op.energy_mj)} mJ"
     headline = run.metrics.get(run.condition.headline)
     made = headline.provenance if headline else "source unknown"
@@ -103,11 +102,11 @@ def _op_tip(scene: Scene, run: MeasuredRun, op: OpRow) -> str:
     )
 
 
-def traces(scene: Scene) -> Section:
+def traces(scene: ReportData) -> Section:
     """Temperature, clock, power and step time over a long run."""
-    longest: dict[str, list[tuple[MeasuredRun, Told]]] = {}
+    longest: dict[str, list[tuple[MeasuredRun, Telemetry]]] = {}
     seen: set[tuple[str, str]] = set()
-    for run, told in scene.told:
+    for run, telemetry in scene.telemetry:
         label = f"{run.case.label}, {run.condition.label}"
         if (
             run.valid
@@ -115,14 +114,14 @@ def traces(scene: Scene) -> Section:
             and (label, run.phone) not in seen
         ):
             seen.add((label, run.phone))
-            longest.setdefault(label, []).append((run, told))
+            longest.setdefault(label, []).append((run, telemetry))
     cards = []
-    for label, own in sorted(longest.items(), key=lambda item: natural(item[0])):
+    for label, own in sorted(longest.items(), key=lambda item: natural_sort_key(item[0])):
         for title, unit, read in _QUANTITIES:
             series = [
                 Series(scene.names[run.phone], run.phone, scene.colours[run.phone], marks)
-                for run, told in own
-                if (marks := _thinned(read(told), scene.names[run.phone], unit))
+                for run, telemetry in own
+                if (marks := _thinned(read(telemetry), scene.names[run.phone], unit))
             ]
             if series:
                 points = [mark for each in series for mark in each.marks]
@@ -143,49 +142,46 @@ def traces(scene: Scene) -> Section:
 Points = list[tuple[float, float]]  # minutes and value
 
 
-def _readings(told: Told, wanted: Callable[[str], bool], scale: float) -> Points:
+def _readings(telemetry: Telemetry, wanted: Callable[[str], bool], scale: float) -> Points:
     """The highest reading among some nodes at every moment."""
-    readings = told.get("readings", {})
-    moments = readings.get("t_ns", [])
-    columns = [
-        column
-        for path, column in zip(
-            readings.get("paths", []), readings.get("columns", []), strict=False
-        )
-        if wanted(path)
-    ]
+    t_ns = telemetry.readings.t_ns
+    columns = [column for path, column in telemetry.readings.columns.items() if wanted(path)]
     points = []
-    for at, t_ns in enumerate(moments):
-        values = [c[at] for c in columns if at < len(c) and isinstance(c[at], int)]
+    for index, moment_ns in enumerate(t_ns):
+        values = [v for c in columns if index < len(c) and isinstance(v := c[index], int)]
         if values:
-            points.append(((t_ns - moments[0]) / 6e10, max(values) * scale))
+            points.append(((moment_ns - t_ns[0]) / 6e10, max(values) * scale))
     return points
 
 
-def _temperature(told: Told) -> Points:
-    return _readings(told, lambda path: "/thermal_zone" in path and path.endswith("/temp"), 1e-3)
+def _temperature(telemetry: Telemetry) -> Points:
+    return _readings(
+        telemetry, lambda path: "/thermal_zone" in path and path.endswith("/temp"), 1e-3
+    )
 
 
-def _clock(told: Told) -> Points:
-    return _readings(told, lambda path: path.endswith("/scaling_cur_freq"), 1e-6)
+def _clock(telemetry: Telemetry) -> Points:
+    return _readings(telemetry, lambda path: path.endswith("/scaling_cur_freq"), 1e-6)
 
 
-def _power(told: Told) -> Points:
-    course = told.get("courses", {}).get("energy_j")
-    if not course or not course["t_ns"]:
+def _power(telemetry: Telemetry) -> Points:
+    series = telemetry.series.get(ENERGY)
+    if series is None or not series.t_ns:
         return []
-    start = course["t_ns"][0]
-    return [((t - start) / 6e10, watts) for t, watts in slopes(course["t_ns"], course["total"])]
+    start_ns = series.t_ns[0]
+    return [((t_ns - start_ns) / 6e10, watts) for t_ns, watts in slopes_per_second(series)]
 
 
-def _steps(told: Told) -> Points:
-    windows = told.get("windows", {})
-    moments = windows.get("t_ns", [])
-    lists = zip(moments, windows.get("n", []), windows.get("ns", []), strict=False)
-    return [((t - moments[0]) / 6e10, ns / n / 1e6) for t, n, ns in lists if n]
+def _steps(telemetry: Telemetry) -> Points:
+    windows = telemetry.windows
+    return [
+        ((t_ns - windows.t_ns[0]) / 6e10, step_ms)
+        for t_ns, step_ms in zip(windows.t_ns, windows.step_ms, strict=True)
+        if step_ms is not None
+    ]
 
 
-_QUANTITIES: tuple[tuple[str, str, Callable[[Told], Points]], ...] = (
+_QUANTITIES: tuple[tuple[str, str, Callable[[Telemetry], Points]], ...] = (
     ("Temperature", "°C", _temperature),
     ("Clock", "GHz", _clock),
     ("Power", "W", _power),

@@ -6,12 +6,14 @@ from statistics import median
 
 from markupsafe import Markup
 
-from orchestrator.analysis.pareto import ENERGY, Choice, choices_of, front_of
-from orchestrator.export.report.draw import (
-    Axis,
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.pareto import ENERGY, OperatingPoint, operating_points, pareto_front
+from orchestrator.export.report.report_data import Card, ReportData, Section, unit_of
+from orchestrator.export.report.svg import (
     Bar,
+    BarPart,
     Mark,
-    Part,
+    PlotAxis,
     Series,
     axis_of,
     chart,
@@ -19,11 +21,9 @@ from orchestrator.export.report.draw import (
     short,
     stacked,
 )
-from orchestrator.export.report.scene import Card, Scene, Section, unit_of
-from orchestrator.nouns import MeasuredRun
-from workloads.condition import Protocol
-from workloads.measure import METRICS
-from workloads.text import natural
+from workloads.protocol.condition import Protocol
+from workloads.protocol.metrics import METRICS
+from workloads.text import natural_sort_key
 
 BATCH_METRICS = {
     "step_ms": "latency",
@@ -34,10 +34,10 @@ BATCH_METRICS = {
 NOTICED = 0.005  # share of a step
 
 
-def pareto(scene: Scene) -> Section:
+def pareto(scene: ReportData) -> Section:
     """Time against energy over cores and clocks: what is worth choosing."""
     cards = []
-    found = choices_of(scene.runs)
+    found = operating_points(scene.runs)
     for case, group in groupby(found, key=lambda choice: choice.case):
         choices = list(group)
         if len(choices) < 2:
@@ -45,7 +45,7 @@ def pareto(scene: Scene) -> Section:
         x = axis_of("ms a step", [c.time_ms for c in choices], log=True)
         y = axis_of("mJ a sample", [c.energy_mj for c in choices], log=True)
         series = [_choices(scene, phone, choices) for phone in scene.names]
-        front = front_of(choices)
+        front = pareto_front(choices)
         line = Series("the front", "", 9, [_mark(c) for c in front], dashed=True)
         drawn = chart("time and energy", [line, *(s for s in series if s.marks)], x, y)
         best = ", ".join(f"{scene.names[c.phone]} {c.setting}" for c in front[:4])
@@ -63,24 +63,24 @@ def pareto(scene: Scene) -> Section:
     )
 
 
-def _unranked(scene: Scene) -> str:
+def _unranked(scene: ReportData) -> str:
     """Which phones' energies are too coarse to be drawn."""
     coarse = {
         scene.names[run.phone]
-        for run in scene.of(Protocol.COLD)
-        if run.valid and ENERGY in run.metrics and not run.metrics[ENERGY].ranks
+        for run in scene.runs_of(Protocol.COLD)
+        if run.valid and ENERGY in run.metrics and not run.metrics[ENERGY].rankable
     }
     if not coarse:
         return ""
     return f" Left out where their gauge was too slow for the run: {', '.join(sorted(coarse))}."
 
 
-def _choices(scene: Scene, phone: str, choices: Sequence[Choice]) -> Series:
+def _choices(scene: ReportData, phone: str, choices: Sequence[OperatingPoint]) -> Series:
     marks = [_mark(choice) for choice in choices if choice.phone == phone]
     return Series(scene.names[phone], phone, scene.colours[phone], marks, joined=False)
 
 
-def _mark(choice: Choice) -> Mark:
+def _mark(choice: OperatingPoint) -> Mark:
     says = (
         f"{choice.model}, {choice.setting}: {short(choice.time_ms)} ms a step, "
         f"{short(choice.energy_mj)} mJ a sample ({choice.provenance})"
@@ -88,10 +88,10 @@ def _mark(choice: Choice) -> Mark:
     return Mark(choice.time_ms, choice.energy_mj, says)
 
 
-def batches(scene: Scene) -> Section:
+def batches(scene: ReportData) -> Section:
     """Latency, throughput, memory and energy over the batch size."""
     cards = []
-    for title, own in _by_batch(scene.of(Protocol.COLD) or scene.runs):
+    for title, own in _by_batch(scene.runs_of(Protocol.COLD) or scene.runs):
         for metric, word in BATCH_METRICS.items():
             series = _batch_series(scene, own, metric)
             if not any(len(each.marks) > 1 for each in series):
@@ -100,7 +100,7 @@ def batches(scene: Scene) -> Section:
             marks = [mark for each in series for mark in each.marks]
             sizes = sorted({mark.x for mark in marks})
             across = axis_of("batch size", sizes, log=True)
-            x = Axis(across.title, across.low, across.high, True, tuple(sizes))
+            x = PlotAxis(across.title, across.low, across.high, True, tuple(sizes))
             y = axis_of(unit_of(metric), [mark.y for mark in marks], log=True)
             better = "more" if kind.higher_is_better else "less"
             text = f"{metric}, {unit_of(metric)}; {better} is better"
@@ -123,16 +123,16 @@ def _by_batch(runs: Sequence[MeasuredRun]) -> list[tuple[str, list[MeasuredRun]]
             backend = "" if run.case.backend == "cpu" else f" {run.case.backend}"
             title = f"{run.case.name} {rest}".strip() + f"{backend}, {run.condition.label}"
             groups.setdefault(title, []).append(run)
-    return sorted(groups.items(), key=lambda group: natural(group[0]))
+    return sorted(groups.items(), key=lambda group: natural_sort_key(group[0]))
 
 
-def _batch_series(scene: Scene, runs: Sequence[MeasuredRun], metric: str) -> list[Series]:
+def _batch_series(scene: ReportData, runs: Sequence[MeasuredRun], metric: str) -> list[Series]:
     found = []
     for phone in scene.names:
         values: dict[int, list[float]] = {}
         made = ""
         for run in runs:
-            if run.phone == phone and metric in run.metrics and run.metrics[metric].ranks:
+            if run.phone == phone and metric in run.metrics and run.metrics[metric].rankable:
                 size = run.case.parameters["batch_size"]
                 values.setdefault(size, []).append(run.metrics[metric].value)
                 made = str(run.metrics[metric].provenance)
@@ -151,7 +151,7 @@ def _batch_series(scene: Scene, runs: Sequence[MeasuredRun], metric: str) -> lis
     return found
 
 
-def processors(scene: Scene) -> Section:
+def processors(scene: ReportData) -> Section:
     """CPU against GPU where both ran the same work, and how much of a step only moves data."""
     ratios = _gpu_ratios(scene)
     cards = []
@@ -170,7 +170,7 @@ def processors(scene: Scene) -> Section:
     )
 
 
-def _gpu_ratios(scene: Scene) -> Markup | None:
+def _gpu_ratios(scene: ReportData) -> Markup | None:
     times: dict[tuple[str, str], dict[str, list[float]]] = {}
     made: dict[str, str] = {}
     for run in scene.runs:
@@ -191,15 +191,15 @@ def _gpu_ratios(scene: Scene) -> Markup | None:
     return ranked("CPU over GPU", bars) if bars else None
 
 
-def _copies(scene: Scene) -> list[Card]:
+def _copies(scene: ReportData) -> list[Card]:
     """A card for every cell in which some phone spends a noticeable part of a step on copies."""
-    cells: dict[str, list[tuple[str, str, list[Part]]]] = {}
+    cells: dict[str, list[tuple[str, str, list[BarPart]]]] = {}
     noticed: set[str] = set()
     for (phone, label), own in _cells(scene, "copy_share"):
         share = median(run.metrics["copy_share"].value for run in own)
         made = own[0].metrics["copy_share"].provenance
         says = f"{scene.names[phone]}, {label}: {share:.1%} of a step only moves data ({made})"
-        parts = [Part("compute", 1 - share, 0, says), Part("copy", share, 1, says)]
+        parts = [BarPart("compute", 1 - share, 0, says), BarPart("copy", share, 1, says)]
         cells.setdefault(label, []).append((f"{scene.names[phone]}: {share:.1%}", phone, parts))
         noticed |= {label} if share >= NOTICED else set()
     legend = (("compute", 0), ("copy", 1))
@@ -210,10 +210,12 @@ def _copies(scene: Scene) -> list[Card]:
     ]
 
 
-def _cells(scene: Scene, metric: str) -> list[tuple[tuple[str, str], list[MeasuredRun]]]:
+def _cells(scene: ReportData, metric: str) -> list[tuple[tuple[str, str], list[MeasuredRun]]]:
     groups: dict[tuple[str, str], list[MeasuredRun]] = {}
     for run in scene.runs:
         if run.valid and metric in run.metrics:
             label = f"{run.case.label}, {run.condition.label}"
             groups.setdefault((run.phone, label), []).append(run)
-    return sorted(groups.items(), key=lambda item: (natural(item[0][1]), scene.names[item[0][0]]))
+    return sorted(
+        groups.items(), key=lambda item: (natural_sort_key(item[0][1]), scene.names[item[0][0]])
+    )

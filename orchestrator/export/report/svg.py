@@ -67,7 +67,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """A direction: its title, its ends, and whether each step multiplies."""
 
     title: str
@@ -87,15 +87,15 @@ class Axis:
         return begin + share * (end - begin)
 
 
-def span_of(title: str, values: Iterable[float]) -> Axis:
+def span_of(title: str, values: Iterable[float]) -> PlotAxis:
     """An axis from zero to the last of some values, and no further."""
     found = [*values]
     round_ = axis_of(title, found)
     most = max(found, default=0.0) or round_.high
-    return Axis(title, 0.0, most, False, tuple(tick for tick in round_.ticks if tick <= most))
+    return PlotAxis(title, 0.0, most, False, tuple(tick for tick in round_.ticks if tick <= most))
 
 
-def axis_of(title: str, values: Iterable[float], log: bool = False, zero: bool = True) -> Axis:
+def axis_of(title: str, values: Iterable[float], log: bool = False, zero: bool = True) -> PlotAxis:
     """An axis that holds some values, with a few round ticks."""
     found = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     least, most = min(found), max(found)
@@ -105,12 +105,12 @@ def axis_of(title: str, values: Iterable[float], log: bool = False, zero: bool =
         if len(ticks) < 2:
             between = axis_of(title, [low, high], zero=False).ticks
             ticks = tuple(tick for tick in between if low <= tick <= high)
-        return Axis(title, low, high, True, ticks)
+        return PlotAxis(title, low, high, True, ticks)
     low = 0.0 if zero and least >= 0 else least
     step = _step(most - low or abs(most) or 1.0)
     low, high = math.floor(low / step) * step, math.ceil(most / step - 0.02) * step
     count = round((high - low) / step)
-    return Axis(title, low, high, False, tuple(low + step * at for at in range(count + 1)))
+    return PlotAxis(title, low, high, False, tuple(low + step * at for at in range(count + 1)))
 
 
 def _step(span: float) -> float:
@@ -174,7 +174,7 @@ def tip(text: str) -> str:
     return f"<title>{plain(text, 400)}</title>"
 
 
-def frame(picture: Picture, x: Axis, y: Axis) -> None:
+def frame(picture: Picture, x: PlotAxis, y: PlotAxis) -> None:
     """Grid, ticks and titles of a chart with two axes."""
     bottom, right = picture.height - BOTTOM, picture.width - RIGHT
     for value in y.ticks:
@@ -192,8 +192,8 @@ def frame(picture: Picture, x: Axis, y: Axis) -> None:
 def chart(
     label: str,
     series: Sequence[Series],
-    x: Axis,
-    y: Axis,
+    x: PlotAxis,
+    y: PlotAxis,
     *,
     dots: bool = True,
 ) -> Markup:
@@ -283,7 +283,7 @@ def ranked(label: str, bars: Sequence[Bar]) -> Markup:
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """A share of a stacked row."""
 
     name: str
@@ -292,7 +292,7 @@ class Part:
     tip: str
 
 
-def stacked(label: str, rows: Sequence[tuple[str, str, Sequence[Part]]]) -> Markup:
+def stacked(label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]]) -> Markup:
     """Rows of parts that make a whole; each row is (name, phone, parts)."""
     height = 34
     picture = Picture(height * len(rows) + 2, label)

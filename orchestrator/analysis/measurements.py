@@ -1,0 +1,180 @@
+"""Runs, trials and metric values that comparisons, selections and studies are computed from.
+
+Values with different sources, control levels or energy grades are never combined silently: a number
+made of several carries the provenance of its weakest part, and mixing is refused unless requested.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from orchestrator.decisions.states import RunState
+from workloads.catalogue import Case
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import Fault, InvalidRequest
+from workloads.protocol.memory_outcome import MemoryOutcome
+from workloads.protocol.metrics import Metric, Provenance, SimulationModel, Source
+from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
+from workloads.protocol.verdict import Validity, Verdict
+
+
+class NothingMatches(InvalidRequest):
+    """No stored trial matches the request."""
+
+
+class NothingToCompare(InvalidRequest):
+    """The request matches no valid run."""
+
+
+class IncompatibleSources(InvalidRequest):
+    """The values have different sources, control levels or energy grades."""
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """An accepted report, as comparisons and exports read it."""
+
+    sweep: str
+    trial: str
+    repeat: int
+    attempt: int
+    block: int
+    position: int
+    phone: str
+    host: str
+    facts: PhoneFacts
+    case: Case
+    condition: Condition
+    control: ControlLevel | None
+    verdict: Verdict
+    metrics: dict[str, Metric]
+    started_at: datetime
+    ended_at: datetime
+    telemetry: str | None = None  # digest of the blob
+    step_time_curve: tuple[tuple[float, float], ...] = ()  # long runs: seconds, step time in ms
+
+    @property
+    def valid(self) -> bool:
+        """Whether the run may count in a comparison."""
+        return self.verdict.validity is Validity.VALID
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The outcome of a planned run, whether it produced metrics or not."""
+
+    trial: str
+    repeat: int
+    block: int
+    position: int
+    phone: str
+    case: Case
+    condition: Condition
+    state: RunState
+    validity: Validity | None
+    memory_outcome: MemoryOutcome | None
+    peak_rss_mb: float | None
+    fault: Fault | None
+    note: str
+
+
+class MeasurementKind(NamedTuple):
+    """How a value was obtained; values of different kinds are compared only on request."""
+
+    source: str
+    control: str
+    grade: str  # how an energy was obtained; empty for other metrics
+
+
+class Exclusion(StrEnum):
+    """Why runs or trials take no part in a comparison."""
+
+    SUSPECT = "suspect"
+    VOID = "void"
+    METRIC_MISSING = "metric_missing"
+    NOT_POSITIVE = "not_positive"
+    ONE_SIDE_ONLY = "one_side_only"
+    NO_VALID_RUN = "no_valid_run"
+    TOO_FEW_RUNS = "too_few_runs"
+
+    @property
+    def text(self) -> str:
+        """The reason as it follows a count."""
+        return _EXCLUSION_TEXTS[self]
+
+
+_EXCLUSION_TEXTS = {
+    Exclusion.SUSPECT: "suspect runs",
+    Exclusion.VOID: "void runs",
+    Exclusion.METRIC_MISSING: "runs without this metric",
+    Exclusion.NOT_POSITIVE: "runs whose value is not above zero",
+    Exclusion.ONE_SIDE_ONLY: "trials that only one side has",
+    Exclusion.NO_VALID_RUN: "pairs with no valid run on one side",
+    Exclusion.TOO_FEW_RUNS: "trials with fewer than two valid runs",
+}
+
+
+@dataclass(frozen=True)
+class MeasuredTrial:
+    """A trial: one case under one condition on one phone."""
+
+    sweep: str
+    trial: str
+    phone: str
+    model: str
+    soc: str
+    case: Case
+    condition: Condition
+
+
+class MetricValue(NamedTuple):
+    """One metric of one run, valid or not."""
+
+    trial: MeasuredTrial
+    metric: str
+    block: int
+    started_at: datetime
+    validity: Validity
+    control: str
+    grade: str
+    value: float | None
+    provenance: Provenance | None
+
+
+@dataclass(frozen=True)
+class TrialSeries(MeasuredTrial):
+    """One metric over the runs of a trial: the input of comparisons."""
+
+    metric: str
+    values: tuple[float, ...]  # of the valid runs, by block
+    blocks: tuple[int, ...]
+    times: tuple[datetime, ...]
+    provenance: Provenance | None  # the weakest of them
+    kinds: frozenset[MeasurementKind]
+    left_out: Mapping[Exclusion, int]  # number of runs by reason
+
+
+def weakest_provenance(provenances: Iterable[Provenance]) -> Provenance:
+    """Return the provenance that a number made of several may claim: that of its weakest part."""
+
+    def weakness(provenance: Provenance) -> tuple[int, bool, float]:
+        rank = (Source.PHONE, Source.HOST, Source.SIMULATED).index(provenance.source)
+        return rank, provenance.model is SimulationModel.EXTRAPOLATED, provenance.error_rel or 0.0
+
+    return max(provenances, key=weakness)
+
+
+def refuse_mixed_sources(
+    kinds: Iterable[MeasurementKind],
+    where: str = "",
+    remedy: str = "compare them separately, or pass --mix",
+) -> None:
+    """Refuse to combine values whose source, control level or energy grade differ."""
+    distinct = set(kinds)
+    for index, what in enumerate(("sources", "control levels", "energy grades")):
+        values = sorted({kind[index] for kind in distinct})
+        if len(values) > 1:
+            listed = ", ".join(value or "none" for value in values)
+            raise IncompatibleSources(f"{where}{what} differ ({listed}); {remedy}")

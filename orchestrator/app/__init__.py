@@ -1,0 +1,1 @@
+"""Everything that can be asked of a lab: one operation, one function."""

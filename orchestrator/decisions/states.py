@@ -1,0 +1,39 @@
+"""The states of runs, sweeps and reports, as the store keeps them."""
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """The state of a planned run."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # the trial is precise enough without it, or the budget is exceeded
+    BLOCKED = "blocked"  # its case crashed on two phones; an operator has to decide
+    CANCELLED = "cancelled"
+
+
+class SweepState(StrEnum):
+    """Whether runs of a sweep are dispatched."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+
+
+class PausedBy(StrEnum):
+    """Who paused a sweep; resuming one that its budget paused removes that budget."""
+
+    PERSON = "person"
+    BUDGET = "budget"
+
+
+class ReportStatus(StrEnum):
+    """How the store classified a report."""
+
+    ACCEPTED = "accepted"
+    VOID = "void"
+    FAULT = "fault"
+    STALE = "stale"  # a newer attempt had started before it arrived

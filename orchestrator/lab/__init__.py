@@ -1,1 +1,0 @@
-"""A whole lab on one host: the embedded broker, the services and the demo."""

@@ -1,0 +1,212 @@
+"""Estimates how long a sweep takes on a phone, from past run times. Pure.
+
+The closest history is used first: the same cell on this phone, then on phones of the same model,
+then runs of the same protocol on this phone, then on phones of the same model. Every estimate names
+its basis. Without any history only the minimum run length of the protocol is known. Uncertainty is
+propagated by Monte Carlo and reported as P50 and P90 of the totals.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from orchestrator.planning.trials import Trial
+from orchestrator.sweepfile.policy import Policy
+from orchestrator.sweepfile.sweep_file import Sweep
+from workloads.catalogue import launch_for, workload_of
+from workloads.protocol.phone_facts import PhoneFacts
+
+DRAWS = 200
+
+
+class RunTiming(NamedTuple):
+    """When a run started and ended by the clock of its host, and how much of that was cooling."""
+
+    report: int  # number of its report; reports are numbered in the order of arrival
+    sweep: str
+    phone: str
+    case_digest: str
+    condition_digest: str
+    started_at_s: float
+    ended_at_s: float
+    cooldown_s: float
+    start_temp_c: float | None
+
+    @property
+    def duration_s(self) -> float:
+        """From start to end, with cooling."""
+        return max(0.0, self.ended_at_s - self.started_at_s)
+
+    @property
+    def measuring_s(self) -> float:
+        """From start to end, without cooling."""
+        return max(0.0, self.ended_at_s - self.started_at_s - self.cooldown_s)
+
+
+class EstimateBasis(StrEnum):
+    """What an estimate is based on, the best first."""
+
+    SAME_PHONE = "same_phone"
+    SAME_MODEL = "same_model"
+    OTHER_CELLS = "other_cells"
+    OTHER_CELLS_SAME_MODEL = "other_cells_same_model"
+    TWIN = "twin"
+    PROTOCOL_LENGTH = "protocol_length"
+
+    @property
+    def text(self) -> str:
+        """The basis for people."""
+        return _BASIS_TEXTS[self]
+
+
+_BASIS_TEXTS = {
+    EstimateBasis.SAME_PHONE: "history of this phone",
+    EstimateBasis.SAME_MODEL: "history of phones of this model",
+    EstimateBasis.OTHER_CELLS: "other cells on this phone",
+    EstimateBasis.OTHER_CELLS_SAME_MODEL: "other cells on phones of this model",
+    EstimateBasis.TWIN: "digital twin, by the phone's clock",
+    EstimateBasis.PROTOCOL_LENGTH: "minimum length of the protocol, without cooldown",
+}
+
+
+@dataclass(frozen=True)
+class DurationRange:
+    """The median and the 90th percentile of a total, in seconds."""
+
+    p50_s: float
+    p90_s: float
+
+
+@dataclass(frozen=True)
+class PhoneEstimate:
+    """The estimated time of a sweep on one phone."""
+
+    phone: str
+    trials: int
+    runs: int  # at most
+    measuring: DurationRange
+    cooling: DurationRange | None  # None: unknown
+    total: DurationRange
+    bases: dict[EstimateBasis, int]  # number of trials by basis
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """How long one run of a trial takes: pairs of measuring and cooling seconds to draw from."""
+
+    basis: EstimateBasis
+    pairs: tuple[tuple[float, float], ...]
+
+
+class TimingHistory:
+    """Past runs, indexed by phone or model, and by cell or protocol."""
+
+    def __init__(
+        self, runs: Iterable[RunTiming], models: Mapping[str, str], protocols: Mapping[str, str]
+    ) -> None:
+        """Index runs; `models` are those of phones, `protocols` those of condition digests."""
+        self._pairs: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+        for run in runs:
+            pair = (run.measuring_s, run.cooldown_s)
+            cell = (run.case_digest, run.condition_digest)
+            for owner in (("phone", run.phone), ("model", models[run.phone])):
+                for kind in (cell, protocols[run.condition_digest]):
+                    self._pairs.setdefault((*owner, kind), []).append(pair)
+
+    def estimate_run(
+        self,
+        trial: Trial,
+        cell: tuple[str, str],
+        facts: PhoneFacts,
+        twin: Mapping[str, RunEstimate],
+    ) -> RunEstimate:
+        """Estimate a run of a trial from the closest history that exists."""
+        protocol = trial.condition.protocol.value
+        for basis, key in (
+            (EstimateBasis.SAME_PHONE, ("phone", facts.serial, cell)),
+            (EstimateBasis.SAME_MODEL, ("model", facts.model, cell)),
+            (EstimateBasis.OTHER_CELLS, ("phone", facts.serial, protocol)),
+            (EstimateBasis.OTHER_CELLS_SAME_MODEL, ("model", facts.model, protocol)),
+        ):
+            if key in self._pairs:
+                return RunEstimate(basis, tuple(self._pairs[key]))
+        return twin.get(protocol) or RunEstimate(
+            EstimateBasis.PROTOCOL_LENGTH, ((min_run_s(trial), 0.0),)
+        )
+
+
+def min_run_s(trial: Trial) -> float:
+    """Return the minimum measuring time of the protocol; zero for a workload without a phone."""
+    if not workload_of(trial.case).on_phone:
+        return 0.0
+    return launch_for(trial.case, trial.condition.launch).seconds
+
+
+def estimate_phone(
+    sweep: Sweep,
+    trials: Sequence[Trial],
+    facts: PhoneFacts,
+    history: TimingHistory,
+    twin: Mapping[str, RunEstimate] = MappingProxyType({}),
+) -> PhoneEstimate:
+    """Estimate one phone; its twin's estimates by protocol are used where history has none."""
+    cells = {sweep.trial_id(cell.key, facts.serial): cell.key for cell in sweep.cells}
+    estimates = {
+        trial.id: history.estimate_run(trial, cells[trial.id], facts, twin) for trial in trials
+    }
+    max_runs = _max_runs(sweep, [trial.id for trial in trials], facts.serial)
+    rng = random.Random(sweep.seed)
+    totals = [_draw_total(estimates, max_runs, sweep.policy, rng) for _ in range(DRAWS)]
+    bases = Counter(estimate.basis for estimate in estimates.values())
+    cooling_known = EstimateBasis.PROTOCOL_LENGTH not in bases
+    return PhoneEstimate(
+        phone=facts.serial,
+        trials=len(trials),
+        runs=sum(max_runs.values()),
+        measuring=_percentiles([measuring for measuring, _ in totals]),
+        cooling=_percentiles([cooling for _, cooling in totals]) if cooling_known else None,
+        total=_percentiles([measuring + cooling for measuring, cooling in totals]),
+        bases={basis: bases[basis] for basis in EstimateBasis if bases[basis]},
+    )
+
+
+def _max_runs(sweep: Sweep, trials: Sequence[str], phone: str) -> dict[str, int]:
+    """The maximum number of runs of each trial; a baseline has several per block."""
+    policy = sweep.policy
+    runs = dict.fromkeys(trials, policy.blocks)
+    if policy.baseline is not None:
+        control = sweep.trial_id(policy.baseline.cell, phone)
+        if control in runs:
+            runs[control] *= policy.baseline.runs_per_block(len(runs) - 1)
+    return runs
+
+
+def _draw_total(
+    estimates: Mapping[str, RunEstimate],
+    max_runs: Mapping[str, int],
+    policy: Policy,
+    rng: random.Random,
+) -> tuple[float, float]:
+    """Draw one possible total: seconds of measuring and of cooling."""
+    measuring = cooling = 0.0
+    for trial, estimate in estimates.items():
+        runs = max_runs[trial]
+        if policy.stop is not None and runs == policy.blocks:
+            # The number of runs is not known in advance: every look is equally likely.
+            runs = rng.choice(policy.stop.grid)
+        if estimate.basis in (EstimateBasis.SAME_PHONE, EstimateBasis.SAME_MODEL):
+            drawn = rng.choices(estimate.pairs, k=min(runs, len(estimate.pairs)))
+        else:  # another cell shows only the order of magnitude, so its runs do not average out
+            drawn = [rng.choice(estimate.pairs)]
+        measuring += runs * sum(pair[0] for pair in drawn) / len(drawn)
+        cooling += runs * sum(pair[1] for pair in drawn) / len(drawn)
+    return measuring, cooling
+
+
+def _percentiles(totals: list[float]) -> DurationRange:
+    ordered = sorted(totals)
+    return DurationRange(ordered[len(ordered) // 2], ordered[len(ordered) * 9 // 10])

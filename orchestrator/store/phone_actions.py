@@ -1,0 +1,221 @@
+"""What an operator can do to phones and hosts: reserve, tag, quarantine and drain them."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, select, update
+
+from orchestrator.decisions.health import Health, HealthState
+from orchestrator.decisions.states import RunState
+from orchestrator.store.database import Database
+from orchestrator.store.operator_change import (
+    Actor,
+    ChangeText,
+    OperatorChange,
+    PlannedChange,
+    Values,
+    count_text,
+    execute_change,
+)
+from orchestrator.store.phone_health import set_health
+from orchestrator.store.tables import host, phone, run
+from workloads.protocol.faults import InvalidRequest
+from workloads.text import safe_text
+
+
+def drain(db: Database, name: str, actor: Actor, reason: str = "") -> OperatorChange:
+    """Send no more runs to a host; running ones finish."""
+    return _set_drained(db, name, actor, drained=True, reason=reason)
+
+
+def undrain(db: Database, name: str, actor: Actor) -> OperatorChange:
+    """Send runs to a host again."""
+    return _set_drained(db, name, actor, drained=False, reason="")
+
+
+def _set_drained(
+    db: Database, name: str, actor: Actor, drained: bool, reason: str
+) -> OperatorChange:
+    action, undo = ("drain", "undrain") if drained else ("undrain", "drain")
+
+    def plan(connection: Connection) -> PlannedChange:
+        row = connection.execute(select(host).where(host.c.name == name)).first()
+        known = connection.execute(select(phone.c.serial).where(phone.c.host == name)).first()
+        if row is None and known is None:
+            raise InvalidRequest(f"there is no host '{name}'; 'farm agent list' shows all")
+        leased = (run.c.host == name, run.c.state == RunState.LEASED)
+        count = select(func.count()).select_from(run).where(*leased)
+        running = connection.execute(count).scalar_one()
+        finish = f"; {count_text(running, 'running run')} will finish" if running else ""
+
+        def apply() -> None:
+            values = {"drained": drained, "reason": safe_text(reason, 200)}
+            db.insert_new(connection, host, [{"name": name, **values}])
+            connection.execute(update(host).where(host.c.name == name).values(**values))
+
+        return PlannedChange(
+            {"drained": bool(row is not None and row.drained)},
+            {"drained": drained},
+            ChangeText(
+                f"drained; no new runs start{finish}" if drained else "gets runs again",
+                "is already drained" if drained else "is not drained",
+                f"farm agent {undo} {name}",
+            ),
+            apply,
+        )
+
+    return execute_change(db, action, name, actor, plan)
+
+
+def reserve(
+    db: Database, serial: str, person: str, actor: Actor, until: float = 0.0, reason: str = ""
+) -> OperatorChange:
+    """Reserve a phone for a person until a moment (0: until it is unreserved)."""
+    person = safe_text(person, 64).strip()
+    if not person:
+        raise InvalidRequest("the name of the person is empty; a phone is reserved for a person")
+    end = f" until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC" if until else ""
+    values = {
+        "reserved_by": person,
+        "reserved_until": until,
+        "reserved_reason": safe_text(reason, 200),
+    }
+    return _set_values(
+        db,
+        "reserve",
+        serial,
+        actor,
+        values,
+        ChangeText(
+            f"reserved for {person}{end}; a running run will finish",
+            f"is already reserved for {person}{end}",
+            f"farm phone unreserve {serial}",
+        ),
+    )
+
+
+def unreserve(db: Database, serial: str, actor: Actor) -> OperatorChange:
+    """End the reservation of a phone."""
+    with db.read() as connection:
+        row = _phone_row(connection, serial)
+    values = {"reserved_by": "", "reserved_until": 0.0, "reserved_reason": ""}
+    return _set_values(
+        db,
+        "unreserve",
+        serial,
+        actor,
+        values,
+        ChangeText(
+            "gets runs again",
+            "is not reserved",
+            f"farm phone reserve {serial} --for {row.reserved_by!r}",
+        ),
+    )
+
+
+def tag(
+    db: Database,
+    serial: str,
+    actor: Actor,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+) -> OperatorChange:
+    """Add tags to a phone or remove them; sweeps select phones by tags."""
+    with db.read() as connection:
+        before = set(_phone_row(connection, serial).tags)
+    after = sorted((before | set(add)) - set(remove))
+    back = [*(f"-{name}" for name in set(after) - before), *(before - set(after))]
+    return _set_values(
+        db,
+        "tag",
+        serial,
+        actor,
+        {"tags": after},
+        ChangeText(
+            f"tags: {', '.join(after) or 'none'}",
+            "already has these tags",
+            f"farm phone tag {serial} {' '.join(sorted(back))}",
+        ),
+    )
+
+
+def quarantine(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChange:
+    """Give a phone no more runs until an operator releases it."""
+    return _change_health(
+        db,
+        "quarantine",
+        serial,
+        actor,
+        HealthState(Health.QUARANTINED, safe_text(reason, 400)),
+        ChangeText(
+            "quarantined; a running run will finish",
+            "is already quarantined for this reason",
+            f"farm phone release {serial}",
+        ),
+    )
+
+
+def release(db: Database, serial: str, actor: Actor) -> OperatorChange:
+    """Let a suspect or quarantined phone work again."""
+    return _change_health(
+        db,
+        "release",
+        serial,
+        actor,
+        HealthState(),
+        ChangeText(
+            "gets runs again",
+            "is not quarantined",
+            f"farm phone quarantine {serial} --why ...",
+        ),
+    )
+
+
+def _change_health(
+    db: Database,
+    action: str,
+    serial: str,
+    actor: Actor,
+    state: HealthState,
+    text: ChangeText,
+) -> OperatorChange:
+    def plan(connection: Connection) -> PlannedChange:
+        row = _phone_row(connection, serial)
+        return PlannedChange(
+            {"health": row.health, "reason": row.health_reason},
+            {"health": str(state.health), "reason": state.reason},
+            text,
+            lambda: set_health(connection, serial, state),
+        )
+
+    return execute_change(db, action, serial, actor, plan)
+
+
+def _set_values(
+    db: Database,
+    action: str,
+    serial: str,
+    actor: Actor,
+    values: Values,
+    text: ChangeText,
+) -> OperatorChange:
+    def plan(connection: Connection) -> PlannedChange:
+        row = _phone_row(connection, serial)._mapping
+        return PlannedChange(
+            {name: row[name] for name in values},
+            values,
+            text,
+            lambda: connection.execute(
+                update(phone).where(phone.c.serial == serial).values(**values)
+            ),
+        )
+
+    return execute_change(db, action, serial, actor, plan)
+
+
+def _phone_row(connection: Connection, serial: str) -> Any:
+    row = connection.execute(select(phone).where(phone.c.serial == serial)).first()
+    if row is None:
+        raise InvalidRequest(f"there is no phone '{serial}'; 'farm phone list' shows all")
+    return row

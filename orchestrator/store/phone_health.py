@@ -1,0 +1,149 @@
+"""The health of phones in the store: how reports, flaps and checks change it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from orchestrator.decisions.health import (
+    FLAPS_MAX,
+    Health,
+    HealthState,
+    health_after_check,
+    health_after_flaps,
+    health_after_report,
+)
+from orchestrator.store.database import Database
+from orchestrator.store.tables import command_result, phone
+from workloads.protocol.messages import CommandKind, CommandResult, Event, EventKind, Report
+
+_RESULT_COLUMNS = tuple(column.name for column in command_result.c)
+_HEALTH = (phone.c.health, phone.c.health_reason, phone.c.strikes)
+_LOCKED = (
+    select(phone.c.serial, *_HEALTH)
+    .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
+    .order_by(phone.c.serial)
+    .with_for_update(key_share=True)
+)
+
+
+def lock_health(connection: Connection, serials: Collection[str]) -> dict[str, HealthState]:
+    """Read the health of phones and lock their rows until the transaction ends."""
+    rows = connection.execute(_LOCKED, {"serials": sorted(serials)})
+    return {row.serial: _health_state(row) for row in rows}
+
+
+def update_from_reports(
+    connection: Connection, before: Mapping[str, HealthState], reports: Iterable[Report]
+) -> dict[str, HealthState]:
+    """Update the health of phones from their reports; return the phones whose health changed."""
+    after = dict(before)
+    for report in reports:
+        if report.phone in after:
+            after[report.phone] = health_after_report(after[report.phone], report)
+    changed = {}
+    for serial, state in after.items():
+        if state != before[serial]:
+            set_health(connection, serial, state)
+            if state.health is not before[serial].health:
+                changed[serial] = state
+    return changed
+
+
+def update_from_flaps(db: Database, flaps: Mapping[str, int]) -> dict[str, HealthState]:
+    """Update the health of phones that were lost often; return those that became suspect."""
+    frequent = {serial: count for serial, count in flaps.items() if count >= FLAPS_MAX}
+    changed: dict[str, HealthState] = {}
+    if not frequent:
+        return changed
+    with db.write() as connection:
+        for serial, count in frequent.items():
+            before = _health_of(connection, serial)
+            if before is not None and (after := health_after_flaps(before, count)) != before:
+                set_health(connection, serial, after)
+                changed[serial] = after
+    return changed
+
+
+def store_command_result(
+    db: Database, connection: Connection, result: CommandResult
+) -> HealthState | None:
+    """Store the result of a command; return the phone's new health if it changed."""
+    row = {name: getattr(result, name) for name in _RESULT_COLUMNS}
+    if not db.insert_and_count(connection, command_result, [row]):
+        return None
+    if result.command is CommandKind.TUNE:
+        return None  # tuning does not change a phone's health
+    before = _health_of(connection, result.phone)
+    # A restore that succeeded does not prove that the rest is well; one that failed is enough.
+    if before is None or (result.command is CommandKind.RESTORE and result.succeeded):
+        return None
+    if result.succeeded and before.health is Health.QUARANTINED:
+        return None  # only an operator releases a quarantined phone
+    after = health_after_check(result.succeeded, result.text)
+    set_health(connection, result.phone, after)
+    return after if after.health is not before.health else None
+
+
+class CommandOutcome(NamedTuple):
+    """The stored result of a command, and the digest of the file that came with it."""
+
+    succeeded: bool
+    text: str
+    file: str | None = None
+
+
+def find_command_result(db: Database, command_id: str) -> CommandOutcome | None:
+    """The result of a command; None while there is none."""
+    with db.read() as connection:
+        row = connection.execute(
+            select(command_result).where(command_result.c.id == command_id)
+        ).first()
+    return CommandOutcome(bool(row.succeeded), str(row.text), row.file) if row is not None else None
+
+
+def suspect_phones(db: Database) -> set[str]:
+    """Phones that wait for a check."""
+    with db.read() as connection:
+        rows = connection.execute(select(phone.c.serial).where(phone.c.health == Health.SUSPECT))
+        return {row.serial for row in rows}
+
+
+def unhealthy_phones(db: Database) -> list[tuple[str, str, str]]:
+    """Phones that get no runs because of their health: serial, health and reason."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(phone.c.serial, phone.c.health, phone.c.health_reason)
+            .where(phone.c.health != Health.GOOD)
+            .order_by(phone.c.health, phone.c.serial)
+        )
+        return [(row.serial, row.health, row.health_reason) for row in rows]
+
+
+def health_event(serial: str, host: str, state: HealthState) -> Event:
+    """The event that reports a phone's new health."""
+    reason = f": {state.reason}" if state.reason else ""
+    text = f"{serial} is {state.health}{reason}"
+    return Event(
+        occurred_at=datetime.now(UTC), kind=EventKind.HEALTH, text=text, phone=serial, host=host
+    )
+
+
+def _health_of(connection: Connection, serial: str) -> HealthState | None:
+    row = connection.execute(select(*_HEALTH).where(phone.c.serial == serial)).first()
+    return _health_state(row) if row is not None else None
+
+
+def _health_state(row: Any) -> HealthState:
+    return HealthState(Health(row.health), row.health_reason, row.strikes)
+
+
+def set_health(connection: Connection, serial: str, state: HealthState) -> None:
+    """Store a phone's health."""
+    values = {
+        "health": state.health,
+        "health_reason": state.reason[:600],
+        "strikes": state.strikes,
+    }
+    connection.execute(update(phone).where(phone.c.serial == serial).values(**values))

@@ -1,0 +1,82 @@
+"""What the store knows about phones: their facts, health, tags and reservations."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from orchestrator.decisions.health import Health
+from orchestrator.store.database import Database, as_utc
+from orchestrator.store.tables import phone
+from workloads.protocol.messages import PhoneState, PhoneStatus
+from workloads.protocol.phone_facts import PhoneFacts
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The run that a phone is leased for, and until when (epoch seconds) if no heartbeat comes."""
+
+    sweep: str
+    trial: str
+    repeat: int
+    block: int
+    attempt: int
+    until: float
+    label: str
+
+
+@dataclass(frozen=True)
+class KnownPhone:
+    """A phone that the store knows, with its latest heartbeat and its lease."""
+
+    serial: str
+    host: str
+    facts: PhoneFacts
+    status: PhoneStatus  # away while no host reports the phone
+    last_seen_at: datetime | None = None
+    health: Health = Health.GOOD
+    health_reason: str = ""
+    tags: tuple[str, ...] = ()
+    reserved_by: str = ""
+    reserved_until: float = 0.0
+    reserved_reason: str = ""
+    lease: Lease | None = None
+    queued: int = 0  # runs of the shown sweep that this phone has still to do
+
+
+def known_phones(db: Database) -> list[KnownPhone]:
+    """Every phone that was ever announced, without heartbeats."""
+    with db.read() as connection:
+        rows = connection.execute(select(phone).order_by(phone.c.serial)).all()
+    return [phone_from_row(row, PhoneFacts.model_validate(row.facts)) for row in rows]
+
+
+def phone_from_row(row: Any, facts: PhoneFacts) -> KnownPhone:
+    """Make a phone of its row and its facts, without a heartbeat."""
+    return KnownPhone(
+        serial=row.serial,
+        host=row.host,
+        facts=facts,
+        status=PhoneStatus.model_construct(serial=row.serial, state=PhoneState.AWAY),
+        last_seen_at=as_utc(row.last_seen_at),
+        health=Health(row.health),
+        health_reason=row.health_reason,
+        tags=tuple(row.tags),
+        reserved_by=row.reserved_by,
+        reserved_until=row.reserved_until,
+        reserved_reason=row.reserved_reason,
+    )
+
+
+def facts_digests(db: Database) -> dict[str, str]:
+    """Every phone that the store knows, with the digest of its facts."""
+    with db.read() as connection:
+        return dict(connection.execute(select(phone.c.serial, phone.c.facts_digest)).all())
+
+
+def phone_models(db: Database) -> dict[str, str]:
+    """The model name of every phone."""
+    with db.read() as connection:
+        rows = connection.execute(select(phone.c.serial, phone.c.facts["model"].as_string()))
+        return {row[0]: row[1] for row in rows}

@@ -1,0 +1,123 @@
+"""The results of runs: what comparisons, exports and studies are computed from."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import select
+
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.decisions.states import ReportStatus, RunState
+from orchestrator.store.database import Database
+from orchestrator.store.tables import chunk, phone, report, run, trial
+from workloads.catalogue import Case
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.condition import Condition
+from workloads.protocol.memory_outcome import memory_outcome
+from workloads.protocol.messages import Report
+from workloads.protocol.phone_facts import PhoneFacts
+
+
+def measured_runs(db: Database, sweep_id: str, include_void: bool = False) -> list[MeasuredRun]:
+    """The accepted runs of a sweep in the planned order, with the void ones if requested."""
+    return list(iterate_measured_runs(db, sweep_id, include_void))
+
+
+def iterate_measured_runs(
+    db: Database, sweep_id: str, include_void: bool = False
+) -> Iterator[MeasuredRun]:
+    """Yield the same runs one by one, so that only a few are in memory."""
+    wanted = [ReportStatus.ACCEPTED, *([ReportStatus.VOID] if include_void else [])]
+    columns = (report.c.payload, run.c.block, run.c.position)
+    question = (
+        select(*columns, trial.c.case, trial.c.condition, phone.c.facts)
+        .join(trial, trial.c.id == report.c.trial)
+        .join(run, (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat))
+        .join(phone, phone.c.serial == report.c.phone)
+        .where(trial.c.sweep == sweep_id, report.c.status.in_(wanted))
+        .order_by(run.c.phone, run.c.block, run.c.position, run.c.trial, run.c.repeat)
+    )
+    with db.read() as connection:
+        rows = connection.execution_options(yield_per=200).execute(question)
+        yield from _measured(sweep_id, rows)
+
+
+def _measured(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
+    for payload, block, position, case, condition, facts in rows:
+        message = Report.model_validate_json(payload)
+        if message.verdict is None:
+            continue
+        yield MeasuredRun(
+            sweep=sweep_id,
+            trial=message.run.trial,
+            repeat=message.run.repeat,
+            attempt=message.run.attempt,
+            block=block,
+            position=position,
+            phone=message.phone,
+            host=message.host,
+            facts=PhoneFacts.model_validate(facts),
+            case=Case.model_validate(case),
+            condition=Condition.model_validate(condition),
+            control=message.control,
+            verdict=message.verdict,
+            metrics={metric.name: metric for metric in message.metrics},
+            started_at=message.started_at,
+            ended_at=message.ended_at,
+            telemetry=message.telemetry,
+            step_time_curve=message.step_time_curve,
+        )
+
+
+def run_outcomes(db: Database, sweep_id: str) -> list[RunOutcome]:
+    """The outcome of every run of a sweep, from its last report that is not stale."""
+    runs = (
+        select(run.c.trial, run.c.repeat, run.c.phone, run.c.state, run.c.note)
+        .add_columns(run.c.block, run.c.position, trial.c.case, trial.c.condition)
+        .join(trial, trial.c.id == run.c.trial)
+        .where(run.c.sweep == sweep_id)
+        .order_by(run.c.phone, run.c.block, run.c.position)
+    )
+    reports = (
+        select(report.c.trial, report.c.repeat, report.c.payload)
+        .join(trial, trial.c.id == report.c.trial)
+        .where(trial.c.sweep == sweep_id, report.c.status != ReportStatus.STALE)
+        .order_by(report.c.attempt)
+    )
+    with db.read() as connection:
+        last = {(row.trial, row.repeat): row.payload for row in connection.execute(reports)}
+        return [
+            _outcome(row, last.get((row.trial, row.repeat))) for row in connection.execute(runs)
+        ]
+
+
+def _outcome(row: Any, payload: str | None) -> RunOutcome:
+    message = Report.model_validate_json(payload) if payload else None
+    metrics = {metric.name: metric for metric in message.metrics} if message else {}
+    peak = metrics.get("peak_rss_mb")
+    return RunOutcome(
+        trial=row.trial,
+        repeat=row.repeat,
+        block=row.block,
+        position=row.position,
+        phone=row.phone,
+        case=Case.model_validate(row.case),
+        condition=Condition.model_validate(row.condition),
+        state=RunState(row.state),
+        validity=message.verdict.validity if message and message.verdict else None,
+        memory_outcome=memory_outcome(message.fault, metrics) if message else None,
+        peak_rss_mb=peak.value if peak else None,
+        fault=message.fault if message else None,
+        note=row.note or "",
+    )
+
+
+def telemetry_blob(db: Database, digest: str) -> bytes | None:
+    """A blob by its digest; None if a piece is missing or the checksum does not match."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(chunk).where(chunk.c.digest == digest).order_by(chunk.c.part)
+        ).all()
+    if not rows or len(rows) != rows[0].parts:
+        return None
+    blob = b"".join(row.data for row in rows)
+    return blob if digest_of_bytes(blob) == digest else None

@@ -1,0 +1,225 @@
+"""What the store knows about sweeps: their counts, their state, their source and their demands."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select
+
+from orchestrator.decisions.states import PausedBy, RunState, SweepState
+from orchestrator.store.database import Database, as_utc
+from orchestrator.store.tables import metric, run, sweep, trial
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.metrics import Source
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """A sweep in one line."""
+
+    id: str
+    name: str
+    created_at: datetime
+    trials: int
+    runs: dict[RunState, int] = field(default_factory=dict)
+    state: SweepState = SweepState.ACTIVE
+    state_reason: str = ""
+    paused_by: PausedBy | None = None
+    owner: str = ""
+    priority: int = 50
+    deadline: float | None = None
+    started_at_s: float | None = None
+    wall_s: float | None = None  # limits of its budget: this and the next two
+    failures_max: int | None = None
+    failures_share_max: float | None = None
+
+    @property
+    def total(self) -> int:
+        """All planned runs."""
+        return sum(self.runs.values())
+
+    @property
+    def done(self) -> int:
+        """Runs with an accepted report."""
+        return self.runs.get(RunState.DONE, 0)
+
+    @property
+    def failed(self) -> int:
+        """Runs that are not tried again."""
+        return self.runs.get(RunState.FAILED, 0)
+
+    @property
+    def left(self) -> int:
+        """Queued and running runs; blocked and cancelled ones need an operator."""
+        return self.runs.get(RunState.QUEUED, 0) + self.runs.get(RunState.LEASED, 0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no run is left."""
+        return self.left == 0
+
+
+def sweep_summaries(
+    db: Database, sweep_id: str | None = None, limit: int | None = None
+) -> list[SweepSummary]:
+    """Sweeps with their counts, newest first."""
+    selected = select(sweep).order_by(sweep.c.created_at.desc()).limit(limit)
+    if sweep_id is not None:
+        selected = selected.where(sweep.c.id == sweep_id)
+    with db.read() as connection:
+        rows = connection.execute(selected).all()
+        ids = [row.id for row in rows]
+        counts = connection.execute(
+            select(run.c.sweep, run.c.state, func.count())
+            .where(run.c.sweep.in_(ids))
+            .group_by(run.c.sweep, run.c.state)
+        ).all()
+        trials = connection.execute(
+            select(trial.c.sweep, func.count().label("trials"))
+            .where(trial.c.sweep.in_(ids))
+            .group_by(trial.c.sweep)
+        ).all()
+    trials_of: dict[str, int] = {row.sweep: row.trials for row in trials}
+    runs_of: dict[str, dict[RunState, int]] = {}
+    for name, state, count in counts:
+        runs_of.setdefault(name, {})[RunState(state)] = count
+    return [_summary(row, trials_of.get(row.id, 0), runs_of.get(row.id, {})) for row in rows]
+
+
+def _summary(row: Any, trials: int, runs: dict[RunState, int]) -> SweepSummary:
+    budget = row.policy.get("budget") or {}
+    return SweepSummary(
+        id=row.id,
+        name=row.name,
+        created_at=as_utc(row.created_at),
+        trials=trials,
+        runs=runs,
+        state=SweepState(row.state),
+        state_reason=row.state_reason,
+        paused_by=PausedBy(row.paused_by) if row.paused_by else None,
+        owner=row.owner,
+        priority=row.priority,
+        deadline=row.deadline,
+        started_at_s=row.started_at_s,
+        wall_s=budget.get("wall_s"),
+        failures_max=budget.get("failures"),
+        failures_share_max=budget.get("failures_share"),
+    )
+
+
+def find_sweep(db: Database, name: str) -> SweepSummary:
+    """Find a sweep by id, by a unique prefix of its id, or by name (the newest of that name)."""
+    summaries = sweep_summaries(db)
+    exact = [summary for summary in summaries if name in (summary.id, summary.name)]
+    prefixed = [summary for summary in summaries if summary.id.startswith(name)]
+    if exact:
+        return exact[0]
+    if len(prefixed) == 1:
+        return prefixed[0]
+    if prefixed:
+        raise InvalidRequest(f"'{name}' is ambiguous ({len(prefixed)} sweeps match)")
+    raise InvalidRequest(f"there is no sweep '{name}'; 'farm sweep list' shows all")
+
+
+def sweep_exists(db: Database, sweep_id: str) -> bool:
+    """Whether the store has a sweep."""
+    with db.read() as connection:
+        return (
+            connection.execute(select(sweep.c.id).where(sweep.c.id == sweep_id)).first() is not None
+        )
+
+
+def sweep_source(db: Database, sweep_id: str) -> str:
+    """The sweep file as it was submitted."""
+    with db.read() as connection:
+        source = connection.execute(select(sweep.c.source).where(sweep.c.id == sweep_id))
+        return str(source.scalar_one())
+
+
+def sweep_seed(db: Database, sweep_id: str) -> int:
+    """The seed of the random order of a sweep's runs."""
+    with db.read() as connection:
+        seed = connection.execute(select(sweep.c.seed).where(sweep.c.id == sweep_id))
+        return int(seed.scalar_one())
+
+
+def has_simulated_metrics(db: Database, sweep_id: str) -> bool:
+    """Whether any metric of a sweep is simulated."""
+    simulated = (
+        select(metric.c.name)
+        .join(trial, trial.c.id == metric.c.trial)
+        .where(trial.c.sweep == sweep_id, metric.c.source == Source.SIMULATED)
+        .limit(1)
+    )
+    with db.read() as connection:
+        return connection.execute(simulated).first() is not None
+
+
+class RunNote(NamedTuple):
+    """A run, its phone, and why it is in its state."""
+
+    trial: str
+    repeat: int
+    phone: str
+    reason: str
+
+
+def runs_in_state(db: Database, sweep_id: str, state: RunState) -> list[RunNote]:
+    """The runs of a sweep that are in a state, with the reason."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(run.c.trial, run.c.repeat, run.c.phone, run.c.note)
+            .where(run.c.sweep == sweep_id, run.c.state == state)
+            .order_by(run.c.id)
+        )
+        return [RunNote(*row) for row in rows]
+
+
+def stopped_trials(db: Database, sweep_id: str) -> dict[str, str]:
+    """Trials whose repeats a rule ended early, with the reason."""
+    stopped = (trial.c.sweep == sweep_id, trial.c.stop_rule != "")
+    with db.read() as connection:
+        rows = connection.execute(select(trial.c.id, trial.c.stop_reason).where(*stopped)).all()
+    return {row.id: row.stop_reason for row in rows}
+
+
+def phones_of_sweep(db: Database, sweep_id: str) -> frozenset[str]:
+    """The phones that have trials of a sweep."""
+    phones = select(trial.c.phone).where(trial.c.sweep == sweep_id).distinct()
+    with db.read() as connection:
+        return frozenset(connection.execute(phones).scalars())
+
+
+@dataclass(frozen=True)
+class SweepDemand:
+    """What the scheduler needs to know about a sweep to share the lab fairly."""
+
+    id: str
+    owner: str
+    priority: int
+    deadline: float | None
+    created_at_s: float
+    left: int  # queued runs of its busiest phone; counted only where there is a deadline
+
+
+def sweep_demands(db: Database, sweeps: Collection[str]) -> list[SweepDemand]:
+    """Owner, priority, deadline and remaining work of sweeps."""
+    with db.read() as connection:
+        rows = connection.execute(select(sweep).where(sweep.c.id.in_(sweeps))).all()
+        with_deadline = [row.id for row in rows if row.deadline is not None]
+        per_phone = (
+            select(run.c.sweep, func.count().label("left"))
+            .where(run.c.sweep.in_(with_deadline), run.c.state == RunState.QUEUED)
+            .group_by(run.c.sweep, run.c.phone)
+            .subquery()
+        )
+        most = select(per_phone.c.sweep, func.max(per_phone.c.left)).group_by(per_phone.c.sweep)
+        left: dict[str, int] = dict(connection.execute(most).all()) if with_deadline else {}
+    return [
+        SweepDemand(
+            *(row.id, row.owner, row.priority, row.deadline, as_utc(row.created_at).timestamp()),
+            left=left.get(row.id, 0),
+        )
+        for row in rows
+    ]

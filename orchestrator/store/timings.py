@@ -1,0 +1,100 @@
+"""How long finished runs took: for the scheduler, for plans and for the live view."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, func, select
+
+from orchestrator.decisions.states import ReportStatus
+from orchestrator.planning.estimate import RunTiming
+from orchestrator.store.database import Database
+from orchestrator.store.tables import chunk, metric, report, trial
+
+BATCH = 2000
+SIZED_REPORTS = 200
+FINISHED = (ReportStatus.ACCEPTED, ReportStatus.VOID)
+
+_START_TEMP = (
+    (metric.c.trial == report.c.trial)
+    & (metric.c.repeat == report.c.repeat)
+    & (metric.c.name == "start_temp_c")
+)
+_TIMINGS = (
+    select(
+        *(report.c.id, trial.c.sweep, report.c.phone, trial.c.case_digest),
+        *(trial.c.condition_digest, report.c.started_at_s, report.c.ended_at_s),
+        *(report.c.cooldown_s, metric.c.value),
+    )
+    .join(trial, trial.c.id == report.c.trial)
+    .join(metric, _START_TEMP, isouter=True)
+)
+# Built once, because the scheduler executes it in every tick.
+_SINCE = (
+    _TIMINGS.where(report.c.status.in_(FINISHED), report.c.id > bindparam("cursor"))
+    .order_by(report.c.id)
+    .limit(BATCH)
+)
+
+
+def timings_since(db: Database, cursor: int | None) -> list[RunTiming]:
+    """Accepted and void runs reported after the cursor, oldest first; without one, the newest."""
+    with db.read() as connection:
+        if cursor is None:
+            newest = connection.execute(select(func.max(report.c.id))).scalar() or 0
+            cursor = newest - BATCH
+        return [RunTiming(*row) for row in connection.execute(_SINCE, {"cursor": cursor})]
+
+
+def newest_timings(
+    db: Database,
+    limit: int,
+    statuses: Collection[ReportStatus] = (ReportStatus.ACCEPTED,),
+    sweep: str | None = None,
+    after: int = 0,
+) -> list[RunTiming]:
+    """The newest runs with these statuses, newest first; of one sweep, or of all."""
+    question = _TIMINGS.where(report.c.status.in_(statuses), report.c.id > after)
+    if sweep is not None:
+        question = question.where(trial.c.sweep == sweep)
+    with db.read() as connection:
+        rows = connection.execute(question.order_by(report.c.id.desc()).limit(limit))
+        return [RunTiming(*row) for row in rows]
+
+
+def protocols_by_condition(db: Database) -> dict[str, str]:
+    """The protocol of every stored condition, by the condition's digest."""
+    with db.read() as connection:
+        examples = connection.execute(
+            select(func.min(trial.c.id)).group_by(trial.c.condition_digest)
+        ).scalars()
+        rows = connection.execute(
+            select(trial.c.condition_digest, trial.c.condition).where(
+                trial.c.id.in_(list(examples))
+            )
+        )
+        return {row.condition_digest: row.condition["protocol"] for row in rows}
+
+
+@dataclass(frozen=True)
+class ReportSizes:
+    """The mean size of recent reports and of their telemetry in bytes; None if there is none."""
+
+    report: float | None
+    telemetry: float | None
+
+
+def report_sizes(db: Database) -> ReportSizes:
+    """How much disk the newest reports take."""
+    newest = (
+        select(func.length(report.c.payload).label("size"), report.c.telemetry)
+        .order_by(report.c.id.desc())
+        .limit(SIZED_REPORTS)
+    )
+    with db.read() as connection:
+        rows = connection.execute(newest).all()
+        blobs = {row.telemetry for row in rows if row.telemetry is not None}
+        stored = connection.execute(
+            select(func.sum(func.length(chunk.c.data))).where(chunk.c.digest.in_(blobs))
+        ).scalar_one()
+    mean = sum(row.size for row in rows) / len(rows) if rows else None
+    return ReportSizes(mean, stored / len(blobs) if blobs and stored else None)

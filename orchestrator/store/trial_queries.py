@@ -1,0 +1,138 @@
+"""What the store knows about single trials: what they run, and every report on them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, func, select
+
+from orchestrator.decisions.states import ReportStatus, RunState
+from orchestrator.store.database import Database, as_utc
+from orchestrator.store.tables import report, run, trial
+from workloads.catalogue import Case
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.messages import Report
+
+
+@dataclass(frozen=True)
+class TrialSummary:
+    """A trial in one line."""
+
+    id: str
+    sweep: str
+    phone: str
+    label: str
+    runs: dict[RunState, int]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class AttemptReport:
+    """The report of one attempt, and what the store made of it."""
+
+    repeat: int
+    block: int
+    attempt: int
+    status: ReportStatus
+    received_at: datetime
+    report: Report
+
+
+def trial_label(case: Any, condition: Any) -> str:
+    """A trial's short name, from its stored case and condition."""
+    return f"{Case.model_validate(case).label} {Condition.model_validate(condition).label}"
+
+
+def find_trial(db: Database, prefix: str) -> str:
+    """The id of the one trial whose id begins with the prefix."""
+    matching = select(trial.c.id).where(trial.c.id.startswith(prefix, autoescape=True)).limit(2)
+    with db.read() as connection:
+        ids = connection.execute(matching).scalars().all()
+    if len(ids) == 1:
+        return str(ids[0])
+    if ids:
+        raise InvalidRequest(f"'{prefix}' is ambiguous (several trials match)")
+    raise InvalidRequest(f"there is no trial '{prefix}'; 'farm trial list SWEEP' shows all")
+
+
+def trial_summaries(
+    db: Database,
+    sweep_id: str,
+    limit: int,
+    state: RunState | None = None,
+    phone: str | None = None,
+) -> list[TrialSummary]:
+    """Trials of a sweep by phone and id; only those with a run in the state, if one is given."""
+    selected = select(trial).where(trial.c.sweep == sweep_id).order_by(trial.c.phone, trial.c.id)
+    if phone is not None:
+        selected = selected.where(trial.c.phone.startswith(phone, autoescape=True))
+    if state is not None:
+        in_state = select(run.c.id).where(run.c.trial == trial.c.id, run.c.state == state)
+        selected = selected.where(in_state.exists())
+    selected = selected.limit(limit)
+    ids = selected.with_only_columns(trial.c.id).subquery()
+    with db.read() as connection:
+        rows = connection.execute(selected).all()
+        counts = connection.execute(_count_runs(run.c.trial.in_(select(ids)))).all()
+    counts_of: dict[str, list[Any]] = {}
+    for count in counts:
+        counts_of.setdefault(count.trial, []).append(count)
+    return [_summary(row, counts_of.get(row.id, [])) for row in rows]
+
+
+def trial_reports(db: Database, trial_id: str) -> tuple[TrialSummary, list[AttemptReport]]:
+    """A trial, and every report on it in the order of arrival."""
+    with db.read() as connection:
+        row = connection.execute(select(trial).where(trial.c.id == trial_id)).one()
+        counts = connection.execute(_count_runs(run.c.trial == trial_id)).all()
+        reports = connection.execute(
+            select(report, run.c.block)
+            .join(run, and_(run.c.trial == report.c.trial, run.c.repeat == report.c.repeat))
+            .where(report.c.trial == trial_id)
+            .order_by(report.c.id)
+        ).all()
+    return _summary(row, counts), [
+        AttemptReport(
+            stored.repeat,
+            stored.block,
+            stored.attempt,
+            ReportStatus(stored.status),
+            as_utc(stored.received_at),
+            Report.model_validate_json(stored.payload),
+        )
+        for stored in reports
+    ]
+
+
+def _count_runs(which: Any) -> Any:
+    """Count the runs of trials by state, each with one of their notes."""
+    counted = (run.c.trial, run.c.state, func.count().label("count"), func.max(run.c.note))
+    return select(*counted).where(which).group_by(run.c.trial, run.c.state)
+
+
+def _summary(row: Any, counts: Any) -> TrialSummary:
+    runs = {RunState(count.state): count.count for count in counts}
+    notes = [count[3] for count in counts if count[3]]
+    label = trial_label(row.case, row.condition)
+    return TrialSummary(row.id, row.sweep, row.phone, label, runs, notes[0] if notes else "")
+
+
+def cell_digests(db: Database, trials: Collection[str]) -> dict[str, tuple[str, str]]:
+    """The digests of the case and the condition of each trial."""
+    columns = (trial.c.id, trial.c.case_digest, trial.c.condition_digest)
+    with db.read() as connection:
+        rows = connection.execute(select(*columns).where(trial.c.id.in_(trials)))
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def cases_and_conditions(db: Database, trials: Collection[str]) -> list[tuple[Case, Condition]]:
+    """The case and the condition of each trial, in full."""
+    with db.read() as connection:
+        rows = connection.execute(
+            select(trial.c.case, trial.c.condition).where(trial.c.id.in_(trials))
+        ).all()
+    return [
+        (Case.model_validate(row.case), Condition.model_validate(row.condition)) for row in rows
+    ]

@@ -1,0 +1,342 @@
+"""Evaluates claims: one function per kind of query, for one phone or for the whole fleet. Pure.
+
+A value is the median over runs. Its relative half-width is half of the 95 % interval, including the
+model's error; of fewer than three runs, half of their range.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from orchestrator.analysis.measurements import weakest_provenance
+from orchestrator.analysis.rank_statement import RUNS_FOR_A_CLAIM
+from orchestrator.analysis.stats import geometric_mean, kendall_tau, median, median_interval
+from orchestrator.study.evidence import (
+    Gap,
+    NoEvidence,
+    Observation,
+    RunSettings,
+    StudyEvidence,
+    matches_settings,
+)
+from orchestrator.study.study_catalogue import Query, QueryKind, format_number
+from workloads.protocol.metrics import Provenance, SimulationModel
+
+SHOWN_MAX = 6
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """What was found for a claim: a number, a range or a label, and its provenance."""
+
+    n: int
+    provenance: Provenance
+    value: float | None = None
+    half_rel: float = 0.0
+    range: tuple[float, float] | None = None
+    label: str = ""  # the result, if it is not a number
+    detail: str = ""  # shown in parentheses after the result
+    is_significant: bool | None = None  # best_setting, best_phone: whether the lead is
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    value: float
+    half_rel: float
+    n: int
+    provenance: Provenance
+
+
+def evaluate_value(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return a metric's value."""
+    estimate = _estimate(query.metric, query.where, evidence, phone)
+    return ClaimResult(estimate.n, estimate.provenance, estimate.value, estimate.half_rel)
+
+
+def evaluate_ratio(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the ratio of two values; along an axis, the range of the ratios."""
+    second_metric = query.second_metric or query.metric
+    if not query.axis:
+        return _ratio(
+            _estimate(query.metric, query.where | query.first, evidence, phone),
+            _estimate(second_metric, query.where | query.second, evidence, phone),
+        )
+    ratios: dict[str, ClaimResult] = {}
+    for name, where in _axis_settings(query, evidence, phone):
+        try:
+            first = _estimate(query.metric, {**where, **query.first}, evidence, phone)
+            second = _estimate(second_metric, {**where, **query.second}, evidence, phone)
+            ratios[name] = _ratio(first, second)
+        except NoEvidence:
+            continue
+    if not ratios:
+        raise evidence.why_not(phone, query.metric, query.where | query.first)
+    ordered = sorted(ratios, key=lambda name: ratios[name].value or 0.0)
+    low, high = ratios[ordered[0]].value or 0.0, ratios[ordered[-1]].value or 0.0
+    ends = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+    return ClaimResult(
+        min(ratio.n for ratio in ratios.values()),
+        weakest_provenance(ratio.provenance for ratio in ratios.values()),
+        range=(low, high),
+        detail=f"{ends}, n = {len(ratios)}",
+    )
+
+
+def evaluate_difference(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the first value minus the second."""
+    first = _estimate(query.metric, query.where | query.first, evidence, phone)
+    second_metric = query.second_metric or query.metric
+    second = _estimate(second_metric, query.where | query.second, evidence, phone)
+    provenance = weakest_provenance((first.provenance, second.provenance))
+    return ClaimResult(min(first.n, second.n), provenance, first.value - second.value)
+
+
+def evaluate_best_setting(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the setting on an axis with the lowest value, or the highest."""
+    return _best(_along_axis(query, query.metric, evidence, phone), query.highest)
+
+
+def evaluate_pareto_front(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the settings on an axis that no other beats in both of two metrics."""
+    first = _along_axis(query, query.metric, evidence, phone)
+    second = _along_axis(query, query.second_metric, evidence, phone)
+    both = sorted(set(first) & set(second), key=lambda name: (first[name].value, name))
+    if not both:
+        raise evidence.why_not(phone, query.second_metric, query.where)
+    front: list[str] = []
+    for name in both:
+        if not front or second[name].value < second[front[-1]].value:
+            front.append(name)
+    estimates = [each[name] for each in (first, second) for name in front]
+    provenance = weakest_provenance(estimate.provenance for estimate in estimates)
+    n = min(estimate.n for estimate in estimates)
+    return ClaimResult(n, provenance, label=", ".join(front))
+
+
+def evaluate_largest_below(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the largest number on an axis at which a metric stays below a limit."""
+    estimates = {
+        int(name): estimate
+        for name, estimate in _along_axis(query, query.metric, evidence, phone).items()
+    }
+    below = [size for size in estimates if estimates[size].value <= (query.limit or math.inf)]
+    provenance = weakest_provenance(estimate.provenance for estimate in estimates.values())
+    n = min(estimate.n for estimate in estimates.values())
+    tried = f"of {', '.join(map(str, sorted(estimates)))}"
+    if not below:
+        return ClaimResult(n, provenance, label=f"none {tried}")
+    return ClaimResult(n, provenance, float(max(below)), detail=tried)
+
+
+def evaluate_breakdown(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the shares along an axis, the largest first."""
+    shares = _along_axis(query, query.metric, evidence, phone)
+    ordered = sorted(shares, key=lambda name: -shares[name].value)
+    shown = [f"{name} {100 * shares[name].value:.0f} %" for name in ordered[:SHOWN_MAX]]
+    return ClaimResult(
+        min(share.n for share in shares.values()),
+        weakest_provenance(share.provenance for share in shares.values()),
+        label=", ".join(shown),
+    )
+
+
+def evaluate_outcome(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return the outcome of runs."""
+    outcomes = [
+        outcome
+        for outcome in evidence.outcomes
+        if outcome.phone == phone and matches_settings(outcome.settings, query.where)
+    ]
+    provenances = [each.provenance for each in outcomes if each.provenance is not None]
+    if not outcomes or not provenances:
+        raise evidence.why_not(phone, "", query.where)
+    counts: dict[str, int] = {}
+    for outcome in outcomes:
+        counts[outcome.label] = counts.get(outcome.label, 0) + 1
+    labels = sorted(counts, key=lambda label: -counts[label])
+    several = ", ".join(f"{label} ({counts[label]})" for label in labels)
+    label = labels[0] if len(labels) == 1 else several
+    return ClaimResult(len(outcomes), weakest_provenance(provenances), label=label)
+
+
+def evaluate_phone_ratio(query: Query, evidence: StudyEvidence) -> ClaimResult:
+    """Return the slowest phone's value over the fastest one's, or that of two named phones."""
+    estimates = _by_phone(query.metric, query.where, evidence)
+    _require_two(estimates)
+    named = [_find_phone(model, evidence, estimates) for model in query.models]
+    pair = [phone for phone in named if phone is not None]
+    if not pair or len(pair) < len(named):
+        ordered = sorted(estimates, key=lambda phone: -estimates[phone].value)
+        pair = [ordered[0], ordered[-1]]
+    ratio = _ratio(estimates[pair[0]], estimates[pair[1]])
+    names = " / ".join(evidence.phones[phone] for phone in pair)
+    return ClaimResult(ratio.n, ratio.provenance, ratio.value, ratio.half_rel, detail=names)
+
+
+def evaluate_best_phone(query: Query, evidence: StudyEvidence) -> ClaimResult:
+    """Return the phone with the lowest value, or the highest."""
+    estimates = _by_phone(query.metric, query.where, evidence)
+    _require_two(estimates)
+    by_model = {evidence.phones[phone]: estimate for phone, estimate in estimates.items()}
+    return _best(by_model, query.highest)
+
+
+def evaluate_rank_agreement(query: Query, evidence: StudyEvidence) -> ClaimResult:
+    """Return how well rankings of the phones agree (mean of Kendall's tau)."""
+    if query.axis:
+        places = {
+            name: where
+            for phone in evidence.phones
+            for name, where in _axis_settings(query, evidence, phone)
+        }
+        rankings = [_by_phone(query.metric, where, evidence) for where in places.values()]
+    else:
+        second_metric = query.second_metric or query.metric
+        rankings = [
+            _by_phone(query.metric, query.where | query.first, evidence),
+            _by_phone(second_metric, query.where | query.second, evidence),
+        ]
+    taus: list[float] = []
+    for one, other in combinations(rankings, 2):
+        shared = sorted(set(one) & set(other))
+        if len(shared) > 1:
+            values = [[ranking[phone].value for phone in shared] for ranking in (one, other)]
+            taus.append(kendall_tau(*values))
+    if not taus:
+        raise NoEvidence(Gap.TOO_FEW_PHONES, "needs at least two phones with the same values")
+    estimates = [estimate for ranking in rankings for estimate in ranking.values()]
+    return ClaimResult(
+        min(estimate.n for estimate in estimates),
+        weakest_provenance(estimate.provenance for estimate in estimates),
+        sum(taus) / len(taus),
+        detail=f"{len(taus)} pair{'s' * (len(taus) > 1)} of rankings",
+    )
+
+
+PHONE_EVALUATORS: dict[QueryKind, Callable[[Query, StudyEvidence, str], ClaimResult]] = {
+    QueryKind.VALUE: evaluate_value,
+    QueryKind.RATIO: evaluate_ratio,
+    QueryKind.DIFFERENCE: evaluate_difference,
+    QueryKind.BEST_SETTING: evaluate_best_setting,
+    QueryKind.PARETO_FRONT: evaluate_pareto_front,
+    QueryKind.LARGEST_BELOW: evaluate_largest_below,
+    QueryKind.BREAKDOWN: evaluate_breakdown,
+    QueryKind.OUTCOME: evaluate_outcome,
+}
+FLEET_EVALUATORS: dict[QueryKind, Callable[[Query, StudyEvidence], ClaimResult]] = {
+    QueryKind.PHONE_RATIO: evaluate_phone_ratio,
+    QueryKind.BEST_PHONE: evaluate_best_phone,
+    QueryKind.RANK_AGREEMENT: evaluate_rank_agreement,
+}
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Whether two names may be those of one model: 'Meizu 16T' and 'MEIZU 16T 8GB'."""
+    shorter, longer = sorted(({*one.casefold().split()}, {*other.casefold().split()}), key=len)
+    return bool(shorter) and shorter <= longer
+
+
+def _best(estimates: Mapping[str, _Estimate], highest: bool) -> ClaimResult:
+    """Return the best name, with its lead over the next; a lead within the error is marked."""
+    ordered = sorted(estimates, key=lambda name: estimates[name].value, reverse=highest)
+    best = estimates[ordered[0]]
+    provenance = weakest_provenance(estimate.provenance for estimate in estimates.values())
+    if len(ordered) == 1:
+        return ClaimResult(best.n, provenance, label=ordered[0], detail="the only one")
+    second = estimates[ordered[1]]
+    lead = _ratio(best, second) if highest else _ratio(second, best)
+    is_significant = (
+        (lead.value or 0.0) - 1 > lead.half_rel
+        and provenance.model is not SimulationModel.EXTRAPOLATED
+        and lead.n >= RUNS_FOR_A_CLAIM
+    )
+    doubt = "" if is_significant else ", not significant"
+    detail = f"{lead.value or 0.0:.2f} times ahead of {ordered[1]}{doubt}"
+    return ClaimResult(
+        best.n, provenance, label=ordered[0], detail=detail, is_significant=is_significant
+    )
+
+
+def _require_two(estimates: Mapping[str, _Estimate]) -> None:
+    if len(estimates) < 2:
+        raise NoEvidence(Gap.TOO_FEW_PHONES, "needs at least two phones with this value")
+
+
+def _find_phone(model: str, evidence: StudyEvidence, phones: Iterable[str]) -> str | None:
+    return next((phone for phone in phones if is_same_model(model, evidence.phones[phone])), None)
+
+
+def _by_phone(metric: str, where: RunSettings, evidence: StudyEvidence) -> dict[str, _Estimate]:
+    estimates = {}
+    for phone in evidence.phones:
+        try:
+            estimates[phone] = _estimate(metric, where, evidence, phone)
+        except NoEvidence:
+            continue
+    return estimates
+
+
+def _estimate(metric: str, where: RunSettings, evidence: StudyEvidence, phone: str) -> _Estimate:
+    """Return a phone's value; if several cells match, their geometric mean."""
+    observations = evidence.find(phone, metric, where)
+    if not observations:
+        raise evidence.why_not(phone, metric, where)
+    medians = [median(observation.values) for observation in observations]
+    return _Estimate(
+        medians[0] if len(medians) == 1 else _mean(medians),
+        max(_half_rel(observation) for observation in observations),
+        min(len(observation.values) for observation in observations),
+        weakest_provenance(observation.provenance for observation in observations),
+    )
+
+
+def _mean(medians: Sequence[float]) -> float:
+    return geometric_mean(medians) if min(medians) > 0 else sum(medians) / len(medians)
+
+
+def _half_rel(observation: Observation) -> float:
+    error_rel = observation.provenance.error_rel or 0.0
+    interval = median_interval(observation.values).widen(error_rel)
+    middle = median(observation.values)
+    return (interval.high - interval.low) / (2 * abs(middle)) if middle else 0.0
+
+
+def _ratio(first: _Estimate, second: _Estimate) -> ClaimResult:
+    if second.value == 0:
+        raise NoEvidence(Gap.ZERO_DIVISOR, "the divisor is zero")
+    return ClaimResult(
+        min(first.n, second.n),
+        weakest_provenance((first.provenance, second.provenance)),
+        first.value / second.value,
+        math.hypot(first.half_rel, second.half_rel),
+    )
+
+
+def _along_axis(
+    query: Query, metric: str, evidence: StudyEvidence, phone: str
+) -> dict[str, _Estimate]:
+    estimates = {
+        name: _estimate(metric, where, evidence, phone)
+        for name, where in _axis_settings(query, evidence, phone, metric)
+    }
+    if not estimates:
+        raise evidence.why_not(phone, metric, query.where)
+    return estimates
+
+
+def _axis_settings(
+    query: Query, evidence: StudyEvidence, phone: str, metric: str = ""
+) -> list[tuple[str, dict[str, str | int]]]:
+    """Return the values on an axis (or on two, as 'cores freq') that a phone has, by name."""
+    axes = query.axis.split()
+    by_name: dict[str, dict[str, str | int]] = {}
+    for observation in evidence.find(phone, metric or query.metric, query.where):
+        if all(axis in observation.settings for axis in axes):
+            point = {axis: observation.settings[axis] for axis in axes}
+            name = " ".join(
+                value if isinstance(value, str) else format_number(value)
+                for value in point.values()
+            )
+            by_name.setdefault(name, query.where | point)
+    return sorted(by_name.items())

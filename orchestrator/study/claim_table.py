@@ -1,0 +1,285 @@
+"""Compares the claims of a study with the evidence: one row per claim and phone.
+
+A twin that was fitted to a claim returns that claim, more or less: this is a calibration replay,
+never a reproduction. A claim without evidence states why.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from orchestrator.study.claim_evaluators import (
+    FLEET_EVALUATORS,
+    PHONE_EVALUATORS,
+    ClaimResult,
+    is_same_model,
+)
+from orchestrator.study.evidence import Gap, MissingEvidence, NoEvidence, StudyEvidence
+from orchestrator.study.study_catalogue import (
+    Claim,
+    Query,
+    QueryKind,
+    Study,
+    format_number,
+    format_with_unit,
+)
+from workloads.protocol.metrics import Source
+
+REPLAY = "calibration replay"
+HEADINGS = ("CLAIM", "PUBLISHED", "PHONE", "RESULT", "RUNS", "SOURCE", "COMPARISON")
+
+
+class Agreement(StrEnum):
+    """How a result compares with the published one."""
+
+    UNAVAILABLE = "unavailable"
+    RATIO = "ratio"
+    DIFFERENCE = "difference"
+    WITHIN = "within"
+    PARTLY_WITHIN = "partly_within"
+    BELOW = "below"
+    ABOVE = "above"
+    HOLDS = "holds"
+    DOES_NOT_HOLD = "does_not_hold"
+    SAME = "same"
+    DIFFERENT = "different"
+    NOT_COMPARABLE = "not_comparable"
+    NOTHING_PUBLISHED = "nothing_published"
+
+
+_AGREEMENT_TEXTS = {
+    Agreement.WITHIN: "within the published range",
+    Agreement.PARTLY_WITHIN: "partly within the published range",
+    Agreement.BELOW: "below the published range",
+    Agreement.ABOVE: "above the published range",
+    Agreement.HOLDS: "holds",
+    Agreement.DOES_NOT_HOLD: "does not hold",
+    Agreement.SAME: "the same",
+    Agreement.DIFFERENT: "not the same",
+    Agreement.NOT_COMPARABLE: "not comparable",
+    Agreement.NOTHING_PUBLISHED: "no published number",
+}
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One claim, evaluated for one phone or for all phones together."""
+
+    claim: Claim
+    phone: str
+    model: str
+    result: ClaimResult | None
+    missing: MissingEvidence | None = None  # set when there is no result
+
+    @property
+    def result_text(self) -> str:
+        """The result for a table."""
+        if self.result is None:
+            return "unavailable"
+        result, unit = self.result, self.claim.unit
+        detail = f" ({result.detail})" if result.detail else ""
+        if result.range is not None:
+            low, high = map(format_number, result.range)
+            shown = low if low == high else f"{low} to {high}"
+            return f"{shown} {unit}".strip() + detail
+        if result.value is None:
+            return f"{result.label}{detail}"
+        spread = f" ±{100 * result.half_rel:.0f} %" if result.half_rel >= 0.005 else ""
+        return f"{format_with_unit(result.value, unit)}{spread}{detail}"
+
+    @property
+    def source(self) -> str:
+        """The source of the result."""
+        return str(self.result.provenance) if self.result else ""
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the result comes from a model that was fitted to the claim."""
+        return (
+            self.result is not None
+            and self.result.provenance.source is Source.SIMULATED
+            and bool(self.claim.fitted_twin)
+            and is_same_model(self.claim.fitted_twin, self.model)
+        )
+
+    @property
+    def agreement(self) -> Agreement:
+        """How the result compares with the published one."""
+        return _agreement(self.claim, self.result) if self.result else Agreement.UNAVAILABLE
+
+    @property
+    def comparison(self) -> str:
+        """The comparison with the published result, for a table."""
+        if self.result is None:
+            return f"unavailable: {self.missing.text if self.missing else ''}"
+        text = _agreement_text(self.agreement, self.claim, self.result)
+        if self.is_replay:
+            return f"{REPLAY}, {text}"
+        if self.claim.only_this_phone and not is_same_model(self.claim.own_model, self.model):
+            is_computer = self.result.provenance.source is Source.HOST
+            return f"{'a computer' if is_computer else 'another phone'}, {text}"
+        return text
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row under HEADINGS."""
+        runs = str(self.result.n) if self.result else ""
+        published = f"{self.claim.published} ({self.claim.published_on})"
+        comparison = self.missing.text if self.missing else self.comparison
+        text = self.claim.text
+        return (text, published, self.model, self.result_text, runs, self.source, comparison)
+
+    def as_json(self, study: Study) -> dict[str, object]:
+        """Return the row for programs."""
+        result = self.result
+        return {
+            "claim": self.claim.text,
+            "published": self.claim.published,
+            "published_on": self.claim.published_on,
+            "citation": study.citation_of(self.claim),
+            "phone": self.phone,
+            "model": self.model,
+            "result": self.result_text,
+            "value": result.value if result else None,
+            "range": result.range if result else None,
+            "unit": self.claim.unit,
+            "runs": result.n if result else 0,
+            "source": self.source,
+            "calibration_replay": self.is_replay,
+            "agreement": self.agreement.value,
+            "gap": self.missing.gap.value if self.missing else None,
+            "comparison": self.comparison,
+        }
+
+
+def evaluate_claims(study: Study, evidence: StudyEvidence) -> list[ClaimRow]:
+    """Compare every claim of a study with the evidence."""
+    return [row for claim in study.claims for row in _rows(claim, evidence)]
+
+
+TextRow = tuple[str, ...]
+
+
+def blank_repeats(rows: Sequence[TextRow]) -> list[TextRow]:
+    """Show a claim only in the first of its rows, for reading on a screen."""
+    before: list[TextRow] = [(), *rows[:-1]]
+    return [
+        ("", "", *row[2:]) if row[:2] == above[:2] else row
+        for above, row in zip(before, rows, strict=True)
+    ]
+
+
+def table_notes(study: Study, rows: Sequence[ClaimRow], kernels: bool) -> list[str]:
+    """Return the notes below the table."""
+    sources = ", ".join(sorted({row.source for row in rows if row.source}))
+    citations = "; ".join(dict.fromkeys(study.citation_of(row.claim) for row in rows))
+    notes = [study.caveat, f"Published: {citations}. Results: {sources}; medians over runs."]
+    if any(row.result and row.result.half_rel for row in rows):
+        notes.append(
+            "± is half of the 95 % interval, including the model's error where it is known; of "
+            "fewer than three runs, half of their range."
+        )
+    if any(row.is_replay for row in rows):
+        notes.append(
+            "Calibration replay: the virtual phone was fitted to this claim, so a close result "
+            "shows how good the fit is, and nothing more."
+        )
+    if kernels:
+        notes.append("OpenCL ran on a device of this computer, not on a phone's GPU.")
+    return notes
+
+
+def any_simulated(rows: Sequence[ClaimRow]) -> bool:
+    """Whether any result was simulated."""
+    return any(row.result and row.result.provenance.source is Source.SIMULATED for row in rows)
+
+
+def _rows(claim: Claim, evidence: StudyEvidence) -> Iterator[ClaimRow]:
+    query = claim.opencl_query if evidence.kernels else claim.query
+    if query is None:
+        text = "this claim needs phones; pass --lab DIR or --virtual"
+        missing = MissingEvidence(Gap.NEEDS_PHONES, text)
+        yield ClaimRow(claim, "", "this computer", None, missing)
+    elif query.kind is QueryKind.UNOBSERVABLE:
+        missing = MissingEvidence(Gap.UNOBSERVABLE, query.reason)
+        yield ClaimRow(claim, "", "any phone", None, missing)
+    elif query.kind in FLEET_EVALUATORS:
+        yield _fleet_row(claim, query, evidence)
+    else:
+        phones = _phones_for(claim, evidence)
+        yield from _merge_missing([_phone_row(claim, query, evidence, p) for p in phones])
+
+
+def _merge_missing(rows: Sequence[ClaimRow]) -> Iterator[ClaimRow]:
+    """Merge the rows of phones that lack the same evidence for the same reason."""
+    counts = Counter(row.missing for row in rows)
+    merged: set[MissingEvidence] = set()
+    for row in rows:
+        if row.missing is None or counts[row.missing] == 1:
+            yield row
+        elif row.missing not in merged:
+            merged.add(row.missing)
+            models = ", ".join(each.model for each in rows if each.missing == row.missing)
+            yield replace(row, phone="", model=models)
+
+
+def _phones_for(claim: Claim, evidence: StudyEvidence) -> list[str]:
+    """Return the phones to evaluate: only those of its model, if the claim is for that alone."""
+    phones = sorted(evidence.phones, key=lambda phone: (evidence.phones[phone], phone))
+    same = [phone for phone in phones if is_same_model(claim.own_model, evidence.phones[phone])]
+    return same if claim.only_this_phone and same else phones
+
+
+def _phone_row(claim: Claim, query: Query, evidence: StudyEvidence, phone: str) -> ClaimRow:
+    model = evidence.phones[phone]
+    try:
+        return ClaimRow(claim, phone, model, PHONE_EVALUATORS[query.kind](query, evidence, phone))
+    except NoEvidence as error:
+        missing = error.missing
+        if query.if_not_run and missing.gap is Gap.NOT_RUN:
+            missing = replace(missing, text=query.if_not_run)
+        return ClaimRow(claim, phone, model, None, missing)
+
+
+def _fleet_row(claim: Claim, query: Query, evidence: StudyEvidence) -> ClaimRow:
+    count = len(evidence.phones)
+    name = "1 phone" if count == 1 else f"{count} phones"
+    try:
+        return ClaimRow(claim, "", name, FLEET_EVALUATORS[query.kind](query, evidence))
+    except NoEvidence as error:
+        return ClaimRow(claim, "", name, None, error.missing)
+
+
+def _agreement(claim: Claim, result: ClaimResult) -> Agreement:
+    if claim.value is not None and result.value is not None:
+        is_ratio = claim.value > 0 and result.value > 0
+        return Agreement.RATIO if is_ratio else Agreement.DIFFERENCE
+    if claim.range is not None and (result.range or result.value is not None):
+        return _range_agreement(claim.range, result.range or (result.value or 0.0,) * 2)
+    if claim.at_least is not None and result.value is not None:
+        holds = result.value >= claim.at_least
+        return Agreement.HOLDS if holds else Agreement.DOES_NOT_HOLD
+    if claim.answer and result.label:
+        names = {name.casefold() for name in (claim.answer, *claim.same_as)}
+        return Agreement.SAME if result.label.casefold() in names else Agreement.DIFFERENT
+    return Agreement.NOT_COMPARABLE if claim.states_result else Agreement.NOTHING_PUBLISHED
+
+
+def _range_agreement(published: tuple[float, float], result: tuple[float, float]) -> Agreement:
+    if published[0] <= result[0] and result[1] <= published[1]:
+        return Agreement.WITHIN
+    if result[1] < published[0]:
+        return Agreement.BELOW
+    return Agreement.ABOVE if result[0] > published[1] else Agreement.PARTLY_WITHIN
+
+
+def _agreement_text(agreement: Agreement, claim: Claim, result: ClaimResult) -> str:
+    published, value = claim.value or 0.0, result.value or 0.0
+    if agreement is Agreement.RATIO:
+        times = value / published
+        return f"{f'{times:.2f}' if times >= 0.1 else format_number(times)} × published"
+    if agreement is Agreement.DIFFERENCE:
+        more = value - published
+        return f"{format_number(abs(more))} {'more' if more > 0 else 'less'} than published"
+    return _AGREEMENT_TEXTS[agreement]

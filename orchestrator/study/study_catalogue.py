@@ -1,0 +1,268 @@
+"""The catalogue of published studies: each one TOML file with claims, read and validated.
+
+studies/NAME.toml has the question and the claims, studies/NAME.yaml the sweep that measures the
+same on phones. NAME.opencl*.yaml are sweeps for phones whose GPU is programmable, NAME.native.yaml
+for this computer as a phone: smaller, and without conditions that a computer lacks. Claims that
+have keys in common name a [template.NAME] that holds them.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from workloads.protocol.base import WireModel
+from workloads.protocol.faults import BadFile, InvalidRequest
+
+STUDIES_FOLDER = files("orchestrator.study") / "studies"
+NATIVE, OPENCL = "native", "opencl"
+# What the three studies measured: M the TX2 study, E EMDL'21, G Cambridge.
+TOPICS = {
+    "M1": "utilisation of each CPU core",
+    "M2": "utilisation of the GPU",
+    "M3": "share of time that a core is idle",
+    "M4": "peak memory, by kind",
+    "M5": "power, by component of the board",
+    "M6": "energy per step",
+    "M7": "throughput by batch size",
+    "M8": "whether steps are alike",
+    "M9": "operations joined with sampled clock, load and energy",
+    "M10": "which models can be trained, and how the others fail",
+    "M11": "a little training every day",
+    "M12": "how many warm-up steps are enough",
+    "E1": "time of a training step",
+    "E2": "training compared with inference",
+    "E3": "utilisation of the cores that train",
+    "E4": "peak memory by batch size",
+    "E5": "differences between phones",
+    "E6": "the best phone for each model",
+    "E7": "which operations take the time",
+    "E8": "energy per sample",
+    "E9": "core sets and clocks",
+    "E10": "temperature and speed over a long run",
+    "E11": "CPU compared with GPU",
+    "E12": "comparison of training libraries",
+    "E13": "whether heat changes the ranking of phones",
+    "G1": "speed of matrix products",
+    "G2": "cost of depth and of width",
+    "G3": "GPU compared with CPU, by model",
+    "G4": "computing compared with copying",
+    "G5": "limits of the kernels",
+}
+
+Settings = dict[str, str | int]
+
+
+class QueryKind(StrEnum):
+    """How a claim is evaluated; claim_evaluators has one function for each."""
+
+    VALUE = "value"
+    RATIO = "ratio"
+    DIFFERENCE = "difference"
+    BEST_SETTING = "best_setting"
+    PARETO_FRONT = "pareto_front"
+    LARGEST_BELOW = "largest_below"
+    BREAKDOWN = "breakdown"
+    OUTCOME = "outcome"
+    PHONE_RATIO = "phone_ratio"
+    BEST_PHONE = "best_phone"
+    RANK_AGREEMENT = "rank_agreement"
+    UNOBSERVABLE = "unobservable"
+
+
+class Query(WireModel):
+    """Which observations answer a claim, and how they are combined."""
+
+    kind: QueryKind
+    metric: str = ""
+    where: Settings = Field(default_factory=dict, description="settings of the runs")
+    first: Settings = Field(
+        default_factory=dict, description="ratio, difference: settings of the first value"
+    )
+    second: Settings = Field(
+        default_factory=dict, description="ratio, difference: settings of the second value"
+    )
+    second_metric: str = Field(default="", description="if the second value is another metric")
+    axis: str = Field(default="", description="the setting that varies; two with a space between")
+    highest: bool = Field(default=False, description="the highest value is best, not the lowest")
+    limit: float | None = Field(default=None, description="largest_below: the upper limit")
+    models: tuple[str, ...] = Field(default=(), description="phone_ratio: the two phones")
+    reason: str = Field(default="", description="unobservable: why")
+    if_not_run: str = Field(default="", description="what to do if no such run was made")
+
+
+class Claim(WireModel):
+    """One published result of a study."""
+
+    text: str
+    published_on: str = Field(description="the phone that it was published for, by model name")
+    model: str = Field(default="", description="what that phone calls itself, if not the same")
+    query: Query
+    opencl_query: Query | None = Field(default=None, description="the same for the OpenCL harness")
+    value: float | None = None
+    range: tuple[float, float] | None = None
+    at_least: float | None = None
+    answer: str = ""
+    same_as: tuple[str, ...] = Field(default=(), description="other names of the answer here")
+    unit: str = ""
+    citation: str = Field(default="", description="if not the study's")
+    fitted_twin: str = Field(default="", description="the model whose twin was fitted to this")
+    only_this_phone: bool = Field(default=False, description="the value holds for that phone only")
+    topic: str = Field(default="", description="key of TOPICS, if its study has several")
+
+    @model_validator(mode="after")
+    def _states_one_result(self) -> Self:
+        results = (self.value, self.range, self.at_least, self.answer or None)
+        if sum(result is not None for result in results) > 1:
+            raise ValueError("a claim has one of value, range, at_least and answer, or none")
+        if (self.query.kind is QueryKind.UNOBSERVABLE) != bool(self.query.reason):
+            raise ValueError("'reason' is required for unobservable claims, and only there")
+        return self
+
+    @property
+    def own_model(self) -> str:
+        """The model that it was published for."""
+        return self.model or self.published_on
+
+    @property
+    def states_result(self) -> bool:
+        """Whether the claim has a result that can be compared."""
+        numbers = (self.value, self.range, self.at_least)
+        return bool(self.answer) or any(part is not None for part in numbers)
+
+    @property
+    def published(self) -> str:
+        """The published result, for a table."""
+        if self.value is not None:
+            return format_with_unit(self.value, self.unit)
+        if self.range is not None:
+            low, high = self.range
+            return f"{format_number(low)} to {format_with_unit(high, self.unit)}"
+        if self.at_least is not None:
+            return f"{format_with_unit(self.at_least, self.unit)} or more"
+        return self.answer or "no number"
+
+
+class Study(WireModel):
+    """A published study: its question and its claims."""
+
+    name: str
+    title: str
+    question: str
+    citation: str
+    covers: tuple[str, ...]
+    claims: tuple[Claim, ...] = Field(min_length=1)
+    caveat: str = Field(description="what to know before comparing with the published results")
+    virtual_phones: tuple[str, ...] = Field(
+        default=(), description="used with --virtual; empty: the default fleet"
+    )
+    harness: Literal["", "products", "training"] = Field(
+        default="", description="the part of the OpenCL harness that answers it on this computer"
+    )
+
+    @model_validator(mode="after")
+    def _covers_known_topics(self) -> Self:
+        if unknown := set(self.covers) - set(TOPICS):
+            raise ValueError(f"unknown topic {', '.join(sorted(unknown))}")
+        if {self.topic_of(claim) for claim in self.claims} != set(self.covers):
+            raise ValueError("'covers' must list the topics of the claims, and no others")
+        return self
+
+    def topic_of(self, claim: Claim) -> str:
+        """Return the key of TOPICS that a claim belongs to."""
+        return claim.topic or self.covers[0]
+
+    def citation_of(self, claim: Claim) -> str:
+        """Return where a claim was published."""
+        return claim.citation or self.citation
+
+    def metrics(self, topic: str) -> list[str]:
+        """List the metrics that its claims of a topic use."""
+        claims = [claim for claim in self.claims if self.topic_of(claim) == topic]
+        queries = [query for c in claims for query in (c.query, c.opencl_query) if query]
+        names = [name for query in queries for name in (query.metric, query.second_metric) if name]
+        names += ["outcome" for query in queries if query.kind is QueryKind.OUTCOME]
+        return [name.partition(".")[0] for name in names]
+
+    def sweeps(self, native: bool = False) -> tuple[str, ...]:
+        """Return the texts of its sweeps; empty if it has none for this kind of phone."""
+        prefix = f"{self.name}.{NATIVE}" if native else f"{self.name}.{OPENCL}"
+        plain = () if native else (f"{self.name}.yaml",)
+        others = sorted(
+            file.name for file in STUDIES_FOLDER.iterdir() if file.name.startswith(prefix)
+        )
+        return tuple(text for file in (*plain, *others) if (text := _text(file)))
+
+
+def format_number(value: float) -> str:
+    """Format with three significant digits, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def format_with_unit(value: float, unit: str) -> str:
+    """Format a value with its unit."""
+    return f"{format_number(value)} {unit}".strip()
+
+
+@cache
+def all_studies() -> dict[str, Study]:
+    """Return every study by name."""
+    names = sorted(file.name.removesuffix(".toml") for file in STUDIES_FOLDER.iterdir())
+    return {name: _read(name) for name in names if (STUDIES_FOLDER / f"{name}.toml").is_file()}
+
+
+def find_study(name: str) -> Study:
+    """Return a study by its name."""
+    studies = all_studies()
+    if name in studies:
+        return studies[name]
+    close = get_close_matches(name, studies, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else "'farm study list' shows all"
+    raise InvalidRequest(f"unknown study '{name[:60]}'; {hint}")
+
+
+def coverage_table() -> str:
+    """Render which study answers which topic, with which metrics, as a Markdown table."""
+    lines = ["| topic | what was measured | study | metrics |", "|---|---|---|---|"]
+    for topic, text in TOPICS.items():
+        studies = [study for study in all_studies().values() if topic in study.covers]
+        names = ", ".join(f"`{study.name}`" for study in studies)
+        metrics = dict.fromkeys(metric for study in studies for metric in study.metrics(topic))
+        shown = ", ".join(f"`{metric}`" for metric in metrics)
+        lines.append(f"| {topic} | {text} | {names} | {shown} |")
+    return "\n".join(lines)
+
+
+def _read(name: str) -> Study:
+    content: dict[str, Any] = tomllib.loads(_text(f"{name}.toml"))
+    templates = content.pop("template", {})
+    content["claims"] = [
+        _merge(templates.get(claim.pop("template", ""), {}), claim)
+        for claim in content.get("claims", [])
+    ]
+    try:
+        return Study.model_validate({"name": name} | content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(map(str, first["loc"]))
+        raise BadFile(f"study {name}: {path}: {first['msg']}") from error
+
+
+def _merge(template: Mapping[str, Any], claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge a claim into its template; nested tables are merged, other keys replaced."""
+    nested = {
+        key: _merge(template[key], claim[key])
+        for key in template.keys() & claim.keys()
+        if isinstance(template[key], dict)
+    }
+    return {**template, **claim, **nested}
+
+
+def _text(file: str) -> str:
+    path = STUDIES_FOLDER / file
+    return path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -1,0 +1,1 @@
+"""The processes of a lab on this computer: central services, agents, broker, virtual phones."""
