@@ -3,16 +3,18 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.nouns import PlannedRun, Trial
+from orchestrator.planning.trials import PlannedRun, Trial
 from workloads.catalogue import bind
-from workloads.condition import Condition
-from workloads.fault import FarmError
-from workloads.measure import Metric, Model, Provenance, Provenances, Source, Standing, Verdict
-from workloads.messages import Job, Report, RunId, Sighting
-from workloads.noun import digest_of
-from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
+from workloads.protocol.base import digest_of
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import FarmError
+from workloads.protocol.messages import Job, PhoneAnnouncement, Report, RunId
+from workloads.protocol.metrics import Metric, Provenance, Provenances, SimulationModel, Source
+from workloads.protocol.phone_facts import Cluster, ControlLevel, PhoneFacts, ThermalZone
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
 
-SIMULATED = Provenance(source=Source.SIMULATED, model=Model.EXTRAPOLATED)
+SIMULATED = Provenance(source=Source.SIMULATED, model=SimulationModel.EXTRAPOLATED)
 
 
 def a_phone(serial: str = "PH1", **changes: Any) -> PhoneFacts:
@@ -33,6 +35,7 @@ def a_phone(serial: str = "PH1", **changes: Any) -> PhoneFacts:
         ),
         "cpu_zones": (ThermalZone(path="/sys/z/temp", type="cpu-0", scale=0.001),),
         "rooted": True,
+        "clocks_writable": True,
         "control": ControlLevel.CONTROLLED,
         "runner": "ab" * 32,
         "provenance": Provenances(
@@ -42,9 +45,11 @@ def a_phone(serial: str = "PH1", **changes: Any) -> PhoneFacts:
     return PhoneFacts(**(facts | changes))
 
 
-def a_sighting(facts: PhoneFacts, host: str = "host-a") -> Sighting:
+def a_sighting(facts: PhoneFacts, host: str = "host-a") -> PhoneAnnouncement:
     """A phone announced by a host."""
-    return Sighting(host=host, facts=facts, facts_digest=digest_of(facts.model_dump(mode="json")))
+    return PhoneAnnouncement(
+        host=host, facts=facts, facts_digest=digest_of(facts.model_dump(mode="json"))
+    )
 
 
 def a_trial(number: int = 0, phone: str = "PH1") -> Trial:
@@ -75,19 +80,20 @@ def a_report(job: Job, host: str = "host-a", **changes: Any) -> Report:
         "ended_at": now,
         "control": ControlLevel.CONTROLLED,
         "metrics": (Metric(name="step_ms", value=12.5, unit="ms", provenance=SIMULATED),),
-        "verdict": Verdict(standing=Standing.VALID),
+        "verdict": Verdict(validity=Validity.VALID),
     }
     return Report(**(content | changes))
 
 
-def a_void_report(job: Job, reason: str = "the clock slipped") -> Report:
+def a_void_report(job: Job) -> Report:
     """A report whose run does not count."""
-    return a_report(job, verdict=Verdict(standing=Standing.VOID, reasons=(reason,)))
+    reason = Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=0.5)
+    return a_report(job, verdict=Verdict(validity=Validity.VOID, reasons=(reason,)))
 
 
 def a_faulty_report(job: Job, error: FarmError) -> Report:
     """A report that tells of a failure."""
-    return a_report(job, metrics=(), verdict=None, fault=error.fault("running"))
+    return a_report(job, metrics=(), verdict=None, fault=error.fault(Stage.RUN))
 
 
 def a_run(number: int = 0, attempt: int = 1) -> RunId:

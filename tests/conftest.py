@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.embedded import embedded_broker, wait_for_broker
 from orchestrator.store.database import Database
-from workloads.lab import Lab
+from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
+from orchestrator.supervisor.process import stop_all
+from workloads.lab_settings import Lab
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.nouns import MeasuredRun, PlannedRun, Trial
-from orchestrator.store import backlog, leases
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.planning.trials import PlannedRun, Trial
+from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import a_report, a_sighting
-from workloads.messages import Job, chunks_of
-from workloads.noun import digest_of
-from workloads.noun import digest_of_bytes as digest_of_blob
+from workloads.protocol.base import digest_of, digest_of_bytes
+from workloads.protocol.messages import Job, split_into_chunks
 
 
 def keep(
@@ -33,13 +33,13 @@ def keep(
     ]
     source = f"farm: 1\nname: {name}\n"
     row = {"id": sweep, "name": name, "source": source, "seed": 7}
-    backlog.submit(db, row, list(trials.values()), planned)
+    submission.submit(db, row, list(trials.values()), planned)
     blobs = {
         (trial_id(sweep, run), run.repeat): (telemetry or {}).get((run.trial, run.repeat))
         for run in runs
     }
     for _ in said:
-        for _, job in leases.lease_next(db, hosts, lease_s=30, now=2e9):
+        for _, job in leases.lease_next(db, hosts, lease_timeout_s=30, now=2e9):
             at = job.run.trial, job.run.repeat
             _report(db, job, said[at], blobs[at])
     return sweep
@@ -51,7 +51,7 @@ def trial_id(sweep: str, run: MeasuredRun) -> str:
 
 
 def _report(db: Database, job: Job, run: MeasuredRun, blob: bytes | None) -> None:
-    digest = digest_of_blob(blob) if blob else None
+    digest = digest_of_bytes(blob) if blob else None
     report = a_report(
         job,
         run.host,
@@ -63,5 +63,5 @@ def _report(db: Database, job: Job, run: MeasuredRun, blob: bytes | None) -> Non
         telemetry=digest,
         chunks=1 if blob else 0,
     )
-    pieces = chunks_of(digest, blob) if blob and digest else []
+    pieces = split_into_chunks(digest, blob) if blob and digest else []
     store_parcels(db, run.host, [*pieces, report])

@@ -42,20 +42,20 @@ def run(checkout: Path, environment: dict[str, str]) -> subprocess.CompletedProc
 
 def test_without_python_it_says_what_to_install(checkout: Path) -> None:
     made = run(checkout, a_path(checkout))
-    assert 4 == made.returncode
-    assert "farm: Python 3.11 or newer was not found; install it" in made.stderr
+    assert made.returncode == 4
+    assert "farm: Python 3.11 or newer not found; install it" in made.stderr
 
 
 def test_an_old_python_and_a_broken_one_are_passed_over(checkout: Path) -> None:
     made = run(checkout, a_path(checkout, python3="exit 1", python="exit 127"))
-    assert (4, 1) == (made.returncode, made.stderr.count("Python 3.11 or newer was not found"))
+    assert (made.returncode, made.stderr.count("Python 3.11 or newer not found")) == (4, 1)
 
 
 def test_without_venv_it_says_what_to_install(checkout: Path) -> None:
     # answers the version question and fails at everything else, as Debian's python3 does
     python = 'case "$1" in -c) exit 0;; *) echo "No module named venv" >&2; exit 1;; esac'
     made = run(checkout, a_path(checkout, python3=python))
-    assert 4 == made.returncode
+    assert made.returncode == 4
     assert "apt install python3-venv" in made.stderr
     assert not (checkout / ".venv").exists(), "nothing half made is left"
 
@@ -67,5 +67,5 @@ def test_a_second_call_starts_at_once() -> None:
     made = subprocess.run(
         [ROOT / "farm", "--help"], env=environment, capture_output=True, check=False
     )
-    assert 0 == made.returncode
+    assert made.returncode == 0
     assert time.monotonic() - began < 2.0

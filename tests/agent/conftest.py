@@ -1,31 +1,39 @@
-"""A private adb server, and virtual phones behind it."""
+"""A private adb server, virtual phones behind it, and the context of a lane."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from agent.desk import Desk
+from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.phone.phone import HOME, Phone
-from tests.agent.virtual_phones import VirtualPhone, open_phone, reaching, start_virtual_phone
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME
+from agent.timeouts import Timeouts
+from tests.agent.lane_harness import SHORT_TIMEOUTS, LaneHarness, open_lane_harness
+from tests.agent.virtual_phones import (
+    VirtualPhone,
+    keep_connected,
+    open_phone,
+    start_virtual_phone,
+)
 
 StartPhone = Callable[..., VirtualPhone]
 
 
 @pytest.fixture(scope="session")
 def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
-    """The real adb, on a port of its own."""
+    """The real adb, on its own port."""
     with AdbServer(tmp_path_factory.mktemp("adb")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def shared_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
-    """A rooted phone, its clock a hundred times as fast, for all tests that leave it whole."""
-    made = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu-16t", 100)
-    yield made
-    made.kill()
+    """A rooted phone with a 100x clock, for all tests that leave it intact."""
+    virtual_phone = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu-16t", 100)
+    yield virtual_phone
+    virtual_phone.kill()
 
 
 @pytest.fixture
@@ -44,38 +52,51 @@ def start_phone(tmp_path: Path) -> Iterator[StartPhone]:
 
 
 @pytest.fixture
-def there(shared_phone: VirtualPhone) -> VirtualPhone:
-    """The phone itself, for a test that leaves it whole."""
+def virtual_phone(shared_phone: VirtualPhone) -> VirtualPhone:
+    """The shared phone itself, for a test that leaves it intact."""
     return shared_phone
 
 
 @pytest.fixture
-def phone(adb: AdbServer, there: VirtualPhone) -> Iterator[Phone]:
-    """The same phone as the agent sees it, probed, with no lane ever made on it."""
-    made = open_phone(adb, there.address)
-    made.must(["rm", "-rf", f"{HOME}/fence", f"{HOME}/lane"])
-    there.forget()
-    yield made
-    made.close()
+def phone(adb: AdbServer, virtual_phone: VirtualPhone) -> Iterator[Phone]:
+    """The shared phone as the agent sees it: probed, and without traces of earlier lanes."""
+    phone = open_phone(adb, virtual_phone.address)
+    phone.shell_checked(["rm", "-rf", f"{HOME}/fence", f"{HOME}/lane"])
+    virtual_phone.forget()
+    yield phone
+    phone.close()
 
 
 @pytest.fixture
-def doomed(start_phone: StartPhone) -> VirtualPhone:
-    """A phone that does not outlive its test."""
+def disposable_phone(start_phone: StartPhone) -> VirtualPhone:
+    """A phone that the test may break or kill."""
     return start_phone()
 
 
 @pytest.fixture
-def doomed_phone(adb: AdbServer, doomed: VirtualPhone) -> Iterator[Phone]:
-    """The same as the agent sees it."""
-    made = open_phone(adb, doomed.address)
-    with reaching(adb, doomed.address):
-        yield made
-    made.close()
-    adb.disconnect(doomed.address)
+def opened_phone(adb: AdbServer, disposable_phone: VirtualPhone) -> Iterator[Phone]:
+    """The disposable phone as the agent sees it."""
+    phone = open_phone(adb, disposable_phone.address)
+    with keep_connected(adb, disposable_phone.address):
+        yield phone
+    phone.close()
+    adb.disconnect(disposable_phone.address)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """The desk of a host; without the canary, whose runs would be counted as runs."""
-    return Desk(host="host-a", state_dir=tmp_path / "state", canary=False)
+def context(tmp_path: Path) -> LaneContext:
+    """The context of a lane; without the canary, whose runs would be counted as runs."""
+    return LaneContext(host="host-a", state_dir=tmp_path / "state", canary=False)
+
+
+@pytest.fixture
+def short_timeouts(context: LaneContext) -> Timeouts:
+    """Let the lane give up soon."""
+    context.timeouts = SHORT_TIMEOUTS
+    return SHORT_TIMEOUTS
+
+
+@pytest.fixture
+def lane_harness(adb: AdbServer, context: LaneContext, tmp_path: Path) -> Iterator[LaneHarness]:
+    with open_lane_harness(adb, context, tmp_path) as harness:
+        yield harness

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from workloads.catalogue import bind
-from workloads.condition import Condition
-from workloads.messages import Job, RunId
+from workloads.protocol.condition import Condition
+from workloads.protocol.messages import Job, RunId
 
 
 def a_job(
@@ -20,7 +20,7 @@ def a_job(
         run=RunId(trial="tr-" + "0" * 16, repeat=0, attempt=fence),
         phone=serial,
         fence=fence,
-        lease_s=60,
+        lease_timeout_s=60,
         case=bind(workload, parameters or {}),
         condition=Condition(**condition),
     )

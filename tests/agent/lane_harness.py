@@ -1,56 +1,64 @@
-"""A lane on trial: a phone, trouble behind the agent's back, and what must hold afterwards."""
+"""LaneHarness: a phone, a lane on it, injected faults, and what must hold after any fault."""
 
 import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from agent.control.clocks import PolicyState, read_policies
-from agent.control.journal import journal_file, restore_leftovers
-from agent.control.quiet import settings_for
 from agent.deadline import Deadline
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.phone.phone import Phone
-from agent.virtual.mischief.control import ask_control
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
+from agent.phone.phone_driver import Phone
+from agent.phone.shell_command import ShellCommand
+from agent.prepare.cpu_pinning import PolicyState, read_policy_states
+from agent.prepare.quiesce import quiet_settings
+from agent.restore.restore_journal import journal_file
+from agent.restore.restore_leftovers import restore_leftovers
+from agent.timeouts import DEFAULT_TIMEOUTS
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.mischief.control_socket import send_control_request
 from tests.agent.jobs import a_job
-from tests.agent.virtual_phones import open_phone, reaching
-from workloads.fault import Blame, FarmError
-from workloads.measure import Standing
-from workloads.messages import Report
+from tests.agent.virtual_phones import keep_connected, open_phone
+from workloads.protocol.faults import Blame, FarmError, FaultKind
+from workloads.protocol.messages import Report
+from workloads.protocol.verdict import ReasonCode, Validity
 
-RUN = "command:taskset *"  # the launch
+LAUNCH = "command:taskset *"
 POLICIES = (0, 4, 7)
-# A run that asks for a clock and needs no cold phone: what shows that the next one comes to pass.
-SOON = {"cores": "little2", "freq": "low", "start_temp_max_c": None}
-LONG_AND_COOL = {**SOON, "protocol": "endurance", "time_min_s": 200}
+# A run with pinned clocks that needs no cold phone: it shows that the next run succeeds.
+QUICK: dict[str, Any] = {"cores": "little2", "freq": "low", "start_temp_max_c": None}
+LONG_AND_COOL: dict[str, Any] = {**QUICK, "protocol": "endurance", "time_min_s": 200}
+SHORT_TIMEOUTS = replace(
+    DEFAULT_TIMEOUTS,
+    command_timeout_s=1.0,
+    run_poll_timeout_s=1.0,
+    reconnect_timeout_s=0.5,
+    restore_retry_timeout_s=0.5,
+)
 
 
 @dataclass
-class Trial:
-    """A phone, the agent's view of it, and the way to make trouble behind the agent's back."""
+class LaneHarness:
+    """A virtual phone, the Phone of the agent, and a way to inject faults unknown to the agent."""
 
     adb: AdbServer
     phone: Phone
-    desk: Desk
+    context: LaneContext
     control: Path
-    witness: Path
-    found: object = None
+    journal: Path
+    initial_state: object = None
 
-    def trouble(self, kind: str, **words: object) -> None:
+    def inject(self, kind: str, **words: object) -> None:
         words = {name.rstrip("_"): value for name, value in words.items()}
-        ask_control(self.control, {"do": "add", "kind": kind, **words})
+        send_control_request(self.control, {"action": "add", "kind": kind, **words})
 
-    def peace(self) -> None:
-        """All trouble ends, and the agent has the phone again."""
-        ask_control(self.control, {"do": "clear"})
+    def clear_faults(self) -> None:
+        """End all faults, and wait until the agent reaches the phone again."""
+        send_control_request(self.control, {"action": "clear"})
         deadline = Deadline.after(20)
         while not self.answers():
             assert not deadline.expired
@@ -63,89 +71,78 @@ class Trial:
         except FarmError:
             return False
 
-    def attempt(self, fence: int = 1, **condition: Any) -> Report:
-        """One job, from what the phone is like now."""
-        if self.found is None:
-            self.found = self.looks()
-        job = a_job(self.phone.known.serial, fence, **condition)
-        return attempt(job, self.phone, self.desk).report
+    def run_attempt(self, fence: int = 1, **condition: Any) -> Report:
+        if self.initial_state is None:
+            self.initial_state = self.read_phone_state()
+        job = a_job(self.phone.facts.serial, fence, **condition)
+        return run_attempt(job, self.phone, self.context).report
 
-    def looks(self) -> tuple[dict[int, PolicyState], list[str]]:
-        settings = settings_for(self.phone.address)
-        answers = self.phone.batch([setting.get() for setting in settings])
-        return read_policies(self.phone, POLICIES), [answer.text for answer in answers]
+    def read_phone_state(self) -> tuple[dict[int, PolicyState], list[str]]:
+        settings = quiet_settings(self.phone.address)
+        queries = [
+            ShellCommand(["settings", "get", setting.namespace, setting.name])
+            for setting in settings
+        ]
+        results = self.phone.shell_batch(queries)
+        return read_policy_states(self.phone, POLICIES), [result.text for result in results]
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        lines = map(json.loads, self.witness.read_text().splitlines())
+        """What really happened, by the journal that the phone itself writes."""
+        lines = map(json.loads, self.journal.read_text().splitlines())
         return [event for event in lines if event["event"] in kinds]
 
-    def settle(self) -> None:
-        """Peace, leftovers put back, and everything that must hold after any trouble."""
-        self.peace()
-        restore_leftovers(self.phone, self.desk.state_dir)
-        cool = Deadline.after(15)  # a cap of heat goes by itself
-        while self.looks() != self.found and not cool.expired:
+    def verify_recovery(self) -> None:
+        """End all faults, restore leftovers, and check what must hold after any fault."""
+        self.clear_faults()
+        restore_leftovers(self.phone, self.context.state_dir)
+        deadline = Deadline.after(15)  # a thermal cap ends by itself
+        while self.read_phone_state() != self.initial_state and not deadline.expired:
             time.sleep(0.1)
-        assert self.looks() == self.found
-        assert not journal_file(self.desk.state_dir, self.phone.known.serial).exists()
-        at_once = 0
+        assert self.read_phone_state() == self.initial_state
+        assert not journal_file(self.context.state_dir, self.phone.facts.serial).exists()
+        running = 0
         for event in self.events("run_start", "run_stop"):
-            at_once += 1 if event["event"] == "run_start" else -1
-            assert 0 <= at_once <= 1
-        assert at_once == 0
-        again = self.attempt(fence=99, **SOON)
-        assert again.fault is None, again.fault
-        assert again.verdict is not None
-        assert again.verdict.standing is Standing.VALID, again.verdict.reasons
-
-
-@pytest.fixture(name="trial")
-def a_trial(adb: AdbServer, desk: Desk, tmp_path: Path) -> Iterator[Trial]:
-    with on_trial(adb, desk, tmp_path) as trial:
-        yield trial
+            running += 1 if event["event"] == "run_start" else -1
+            assert 0 <= running <= 1
+        assert running == 0
+        assert_valid(self.run_attempt(fence=99, **QUICK))
 
 
 @contextmanager
-def on_trial(
-    adb: AdbServer, desk: Desk, folder: Path, profile: str = "meizu-16t", speed: float = 100.0
-) -> Iterator[Trial]:
-    """A phone of a kind, in a thread: it is there at once and hears of trouble at once."""
+def open_lane_harness(
+    adb: AdbServer,
+    context: LaneContext,
+    folder: Path,
+    profile: str = "meizu-16t",
+    speed: float = 100.0,
+) -> Iterator[LaneHarness]:
+    """A phone of some profile in a thread: it starts at once, and faults take effect at once."""
     control = folder / "control"
-    plan = ShelfPlan((profile,), speed=speed, journal=folder / "witness", control=control)
-    with shelf_in_thread(plan) as (_, (address,)):
+    plan = FleetConfig((profile,), speed=speed, journal=folder / "journals", control=control)
+    with serve_fleet_in_thread(plan) as (_, (address,)):
         phone = open_phone(adb, address.address)
-        witness = folder / "witness" / f"{address.serial}.jsonl"
-        with reaching(adb, address.address):
-            yield Trial(adb, phone, desk, control, witness)
+        journal = folder / "journals" / f"{address.serial}.jsonl"
+        with keep_connected(adb, address.address):
+            yield LaneHarness(adb, phone, context, control, journal)
         phone.close()
         adb.disconnect(address.address)
 
 
-@pytest.fixture(name="impatient")
-def an_impatient_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that gives up soon."""
-    monkeypatch.setattr("agent.run.runner.PATIENCE_S", 0.5)
-    monkeypatch.setattr("agent.run.runner.CALL_S", 1.0)
-    monkeypatch.setattr("agent.phone.phone.CALL_S", 1.0)
-    monkeypatch.setattr("agent.control.cooldown.CALL_S", 1.0)
-    monkeypatch.setattr("agent.control.custody.RESTORE_PATIENCE_S", 0.5)
-
-
-def blamed(report: Report, blame: Blame, kind: str) -> None:
+def assert_fault(report: Report, blame: Blame, kind: FaultKind) -> None:
     assert report.fault is not None, report.verdict
     assert (report.fault.blame, report.fault.kind) == (blame, kind), report.fault
     assert report.verdict is None
     assert not report.metrics
 
 
-def valid(report: Report) -> None:
+def assert_valid(report: Report) -> None:
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
 
 
-def spoiled(report: Report, standing: Standing, words: str) -> None:
+def assert_reason(report: Report, validity: Validity, code: ReasonCode) -> None:
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert report.verdict.standing is standing, report.verdict
-    assert any(words in reason for reason in report.verdict.reasons), report.verdict.reasons
+    assert report.verdict.validity is validity, report.verdict
+    assert code in {reason.code for reason in report.verdict.reasons}, report.verdict.reasons

@@ -1,16 +1,16 @@
-"""The order in which limits are written: min may never exceed max, there and back."""
+"""The order in which limits are written: min must never exceed max, also while undoing."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.control.clocks import NodeWrite, PolicyState, order_writes
+from agent.prepare.cpu_pinning import NodeWrite, PolicyState, policy_writes
 
 LADDER = (300000, 576000, 1113600, 1785600)
 GOVERNORS = ("schedutil", "performance")
 
 
-def _walk(low: int, high: int, writes: list[tuple[str, str]]) -> tuple[int, int]:
-    """An old kernel: it refuses whatever would cross the limits."""
+def _apply_writes(low: int, high: int, writes: list[tuple[str, str]]) -> tuple[int, int]:
+    """Apply writes like an old kernel, which refuses limits that cross."""
     for path, value in writes:
         if path.endswith("scaling_min_freq"):
             assert int(value) <= high
@@ -23,25 +23,25 @@ def _walk(low: int, high: int, writes: list[tuple[str, str]]) -> tuple[int, int]
 
 @given(st.sampled_from(LADDER), st.sampled_from(LADDER), st.sampled_from(LADDER))
 def test_limits_never_cross(first: int, second: int, khz: int) -> None:
-    """Pinning and undoing it in reverse order pass on the strictest kernel."""
+    """Pinning, and undoing it in reverse order, has to work on the strictest kernel."""
     low, high = sorted((first, second))
-    writes = order_writes(4, PolicyState("schedutil", GOVERNORS, low, high), khz)
-    pinned = _walk(low, high, [(write.path, write.value) for write in writes])
+    writes = policy_writes(4, PolicyState("schedutil", GOVERNORS, low, high), khz)
+    pinned = _apply_writes(low, high, [(write.path, write.value) for write in writes])
     assert pinned == (khz, khz)
     undone = [(write.path, write.old) for write in reversed(writes)]
-    assert _walk(khz, khz, undone) == (low, high)
+    assert _apply_writes(khz, khz, undone) == (low, high)
 
 
 def test_the_governor_goes_first() -> None:
-    """Changing a governor may reset the limits, so limits follow it."""
+    """Changing a governor may reset the limits."""
     state = PolicyState("schedutil", GOVERNORS, 300000, 1785600)
-    first = order_writes(0, state, 576000)[0]
+    first = policy_writes(0, state, 576000)[0]
     assert first == NodeWrite(
         "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "performance", "schedutil"
     )
 
 
-def test_a_kernel_without_the_steady_governor_keeps_its_own() -> None:
-    """min = max holds the clock under any governor."""
+def test_a_kernel_without_the_performance_governor_keeps_its_own() -> None:
+    """min = max pins the clock under any governor."""
     state = PolicyState("schedutil", ("schedutil",), 300000, 1785600)
-    assert len(order_writes(0, state, 576000)) == 2
+    assert len(policy_writes(0, state, 576000)) == 2

@@ -1,35 +1,33 @@
-"""Every rule of the verdict, demonstrated on a virtual phone; a rule that is off makes one fail."""
+"""Every rule of the verdict, demonstrated on a virtual phone; without its rule a test fails."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.judge.verdict_rules import RULES
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.run import scene
-from agent.run.verdict import RULES, Evidence, judge
 from tests.agent.jobs import a_job
-from tests.agent.trial import RUN, on_trial
-from workloads.measure import Standing, Verdict
+from tests.agent.lane_harness import LAUNCH, open_lane_harness
+from workloads.protocol.verdict import ReasonCode, Validity
 
-STEADY = {"cores": "big2", "freq": "low", "start_temp_max_c": None}
-
-
+STEADY: dict[str, Any] = {"cores": "big2", "freq": "low", "start_temp_max_c": None}
 HIGH = {**STEADY, "freq": "high"}
 COLD = {**STEADY, "start_temp_max_c": 32.0}
+THROTTLE = {"kind": "throttle", "at": "run@50%"}
 GONE = {"kind": "sensor", "value": "missing", "at": "write:*/scaling_min_freq"}
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Trouble that a rule has to find, and what it says then."""
+    """A fault that a rule has to find, and the reason that it gives."""
 
-    says: str
-    standing: Standing
-    trouble: dict[str, Any] = field(default_factory=dict)
+    code: ReasonCode
+    validity: Validity
+    fault: dict[str, Any] = field(default_factory=dict)
     condition: dict[str, Any] = field(default_factory=lambda: STEADY)
     workload: tuple[str, dict[str, int]] = ("mlp-4", {})
     profile: str = "meizu-16t"
@@ -38,155 +36,158 @@ class Demo:
 
 
 DEMOS = {
-    "_right_work": Demo(
-        "too few steps to see whether the loss falls",
-        Standing.SUSPECT,
+    "check_claimed_work": Demo(
+        ReasonCode.LOSS_TOO_FEW_STEPS,
+        Validity.SUSPECT,
         condition={**STEADY, "freq": "free", "cores": "all1", "time_min_s": 0, "steps_min": 2},
         profile="meizu-16t:native",
         speed=1.0,
     ),
-    "_right_cores": Demo(
-        "could run on cores ff, asked 30",
-        Standing.VOID,
+    "check_cores": Demo(
+        ReasonCode.THREAD_ON_OTHER_CORES,
+        Validity.VOID,
         {"kind": "migrate", "at": "run_start"},
         {**STEADY, "time_min_s": 60},
     ),
-    "_cool_start": Demo(
-        "it started at 45.0 °C",
-        Standing.VOID,
+    "check_start_temperature": Demo(
+        ReasonCode.START_TOO_WARM,
+        Validity.VOID,
         {"kind": "sensor", "value": "45", "at": "write:*/scaling_min_freq"},
         COLD,
     ),
-    "_live_sensors": Demo(
-        "stood still at", Standing.SUSPECT, {"kind": "sensor", "value": "frozen", "at": RUN}
+    "check_sensors": Demo(
+        ReasonCode.SENSOR_FROZEN,
+        Validity.SUSPECT,
+        {"kind": "sensor", "value": "frozen", "at": LAUNCH},
     ),
-    "_long_enough": Demo(
-        "steps were measured, asked were 20",
-        Standing.SUSPECT,
+    "check_length": Demo(
+        ReasonCode.TOO_FEW_STEPS,
+        Validity.SUSPECT,
         condition={**STEADY, "cores": "little1"},
         workload=("sgemm-square", {"n": 2048}),
     ),
-    "_settled": Demo(
-        "did not settle within the run",
-        Standing.SUSPECT,
+    "check_steady_state": Demo(
+        ReasonCode.NOT_STEADY,
+        Validity.SUSPECT,
         {},
         {**STEADY, "cores": "all8", "freq": "high", "protocol": "soaked", "time_min_s": 60},
     ),
-    "_undisturbed": Demo(
-        "of its own cores",
-        Standing.SUSPECT,
+    "check_disturbances": Demo(
+        ReasonCode.OWN_CORES_SHARED,
+        Validity.SUSPECT,
         {"kind": "other_work", "at": "run_start", "mask": "30", "threads": 1},
     ),
-    "_no_drift": Demo(
-        "a canary after the run took +",
-        Standing.VOID,
+    "check_canary": Demo(
+        ReasonCode.CANARY_CHANGED,
+        Validity.VOID,
         {"kind": "hidden_limit", "at": "run@10%", "share": 0.8},
         canary=True,
     ),
-    "_energy": Demo("energy coarse", Standing.VALID, {}),
-    "_held_clocks": Demo(
-        "the clocks held for",
-        Standing.VOID,
-        {"kind": "throttle", "at": "run@50%"},
+    "check_energy": Demo(ReasonCode.ENERGY_GAUGE_GUESSED, Validity.VALID, {}),
+    "check_cpu_clocks": Demo(
+        ReasonCode.CLOCKS_NOT_PINNED,
+        Validity.VOID,
+        THROTTLE,
         HIGH,
     ),
-    "_held_gpu": Demo(
-        "the GPU's clock held for",
-        Standing.VOID,
+    "check_gpu_clock": Demo(
+        ReasonCode.GPU_CLOCK_NOT_PINNED,
+        Validity.VOID,
         {"kind": "throttle", "at": "run@50%", "cluster": "gpu", "steps": 2},
         {**STEADY, "gpu_freq": "high"},
     ),
-    "_in_memory": Demo(
-        "MB went to swap", Standing.SUSPECT, {}, workload=("emdl-mobilenetv2", {"batch_size": 30})
+    "check_swapping": Demo(
+        ReasonCode.SWAPPED, Validity.SUSPECT, {}, workload=("emdl-mobilenetv2", {"batch_size": 30})
     ),
 }
-# Rules that have more to say than one thing: the rest of it, by rule.
+# Further reasons of rules that can give several.
 MORE = (
     (
-        "_undisturbed",
-        Demo("slept for", Standing.VOID, {"kind": "sleep", "at": "run@50%", "for": 5}),
+        "check_disturbances",
+        Demo(ReasonCode.PHONE_SLEPT, Validity.VOID, {"kind": "sleep", "at": "run@50%", "for": 5}),
     ),
     (
-        "_live_sensors",
-        Demo("nothing was read for", Standing.VOID, {"kind": "sleep", "at": "run@50%", "for": 5}),
+        "check_sensors",
+        Demo(ReasonCode.SAMPLING_GAP, Validity.VOID, {"kind": "sleep", "at": "run@50%", "for": 5}),
     ),
     (
-        "_undisturbed",
+        "check_disturbances",
         Demo(
-            "it charged for",
-            Standing.SUSPECT,
+            ReasonCode.CHARGED,
+            Validity.SUSPECT,
             {"kind": "charger_returns", "at": "run@20%"},
-            profile="xiaomi-mi-9",  # whose battery is not full
+            profile="xiaomi-mi-9",  # its battery is not full
         ),
     ),
     (
-        "_undisturbed",
+        "check_disturbances",
         Demo(
-            "kept the other cores",
-            Standing.SUSPECT,
+            ReasonCode.OTHER_CORES_BUSY,
+            Validity.SUSPECT,
             {"kind": "other_work", "at": "run_start", "mask": "cf", "threads": 6},
         ),
     ),
     (
-        "_undisturbed",
+        "check_disturbances",
         Demo(
-            "its body warmed by",
-            Standing.SUSPECT,
+            ReasonCode.BODY_WARMED,
+            Validity.SUSPECT,
             {},
             {**STEADY, "cores": "all8", "freq": "free", "time_min_s": 240},
         ),
     ),
     (
-        "_held_clocks",
-        Demo("was capped to", Standing.VOID, {"kind": "throttle", "at": "run@50%"}, HIGH),
+        "check_cpu_clocks",
+        Demo(ReasonCode.CLOCK_CAPPED, Validity.VOID, THROTTLE, HIGH),
     ),
     (
-        "_held_clocks",
-        Demo("the cooling device", Standing.VOID, {"kind": "throttle", "at": "run@50%"}, HIGH),
+        "check_cpu_clocks",
+        Demo(
+            ReasonCode.COOLING_DEVICE_ACTIVE,
+            Validity.VOID,
+            {"kind": "throttle", "at": "run@50%"},
+            HIGH,
+        ),
     ),
-    ("_cool_start", Demo("start temperature is not known", Standing.VOID, GONE, COLD)),
-    ("_cool_start", Demo("no temperature was read", Standing.VOID, GONE, COLD)),
+    ("check_start_temperature", Demo(ReasonCode.START_TEMP_UNKNOWN, Validity.VOID, GONE, COLD)),
+    ("check_start_temperature", Demo(ReasonCode.NO_TEMP_READINGS, Validity.VOID, GONE, COLD)),
 )
-# A phone that restarts in its run ends it with a fault, before there is anything to judge.
-BY_FAULT = {"_same_boot"}
+# A restart during a run ends it with a fault, before there is anything to judge.
+BY_FAULT = {"check_same_boot"}
 
 
 def test_no_rule_is_left_out() -> None:
     assert {rule.__name__ for rule in RULES} == {*DEMOS, *BY_FAULT}
 
 
-def _each() -> list[Any]:
+def _all_demos() -> list[Any]:
     more = [
-        pytest.param(rule, demo, marks=pytest.mark.slow, id=f"{rule}: {demo.says}")
+        pytest.param(rule, demo, marks=pytest.mark.slow, id=f"{rule}: {demo.code}")
         for rule, demo in MORE
     ]
     return [pytest.param(rule, demo, id=rule) for rule, demo in DEMOS.items()] + more
 
 
-@pytest.mark.parametrize(("rule", "demo"), _each())
+@pytest.mark.parametrize(("rule", "demo"), _all_demos())
 def test_a_rule_finds_its_trouble_and_nobody_else_does(
-    adb: AdbServer,
-    desk: Desk,
-    tmp_path: Path,
-    rule: str,
-    demo: Demo,
-    monkeypatch: pytest.MonkeyPatch,
+    adb: AdbServer, context: LaneContext, tmp_path: Path, rule: str, demo: Demo
 ) -> None:
-    seen: list[Evidence] = []
-
-    def overheard(evidence: Evidence) -> Verdict:
-        seen.append(evidence)
-        return judge(evidence)
-
-    monkeypatch.setattr(scene, "judge", overheard)
-    with on_trial(adb, replace(desk, canary=demo.canary), tmp_path, demo.profile, demo.speed) as on:
-        if demo.trouble:
-            on.trouble(**demo.trouble)
-        job = a_job(on.phone.known.serial, 1, *demo.workload, **demo.condition)
-        report = attempt(job, on.phone, on.desk).report
+    context.canary = demo.canary
+    with open_lane_harness(adb, context, tmp_path, demo.profile, demo.speed) as harness:
+        if demo.fault:
+            harness.inject(**demo.fault)
+        job = a_job(harness.phone.facts.serial, 1, *demo.workload, **demo.condition)
+        result = run_attempt(job, harness.phone, context)
+    report, observation = result.report, result.observation
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert demo.standing is report.verdict.standing, report.verdict
-    assert any(demo.says in reason for reason in report.verdict.reasons), report.verdict
-    said = {each.__name__ for each in RULES for _, why in each(seen[0]) if demo.says in why}
-    assert said == {rule}, "switched off, nothing else would have told"
+    assert report.verdict.validity is demo.validity, report.verdict
+    assert demo.code in {reason.code for reason in report.verdict.reasons}, report.verdict
+    assert observation is not None
+    found_by = {
+        other.__name__
+        for other in RULES
+        for reason in other(observation)
+        if reason.code is demo.code
+    }
+    assert found_by == {rule}, "without this rule nothing else would have noticed"

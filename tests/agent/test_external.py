@@ -1,4 +1,4 @@
-"""A foreign program in the lane: same conditions, same report, and no trust."""
+"""An external program in the lane: the same conditions and the same report, and no trust."""
 
 import threading
 import time
@@ -7,104 +7,116 @@ from pathlib import Path
 
 import pytest
 
-from agent.control.clocks import read_policies
-from agent.control.guard import Guard, lane_file
+from agent.collect.runner_output import WINDOWS_MAX
 from agent.deadline import Deadline
-from agent.desk import Desk, Outcome
-from agent.lane import attempt
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext, LaneResult
+from agent.launch.external_process import (
+    install_program,
+    kill_program,
+    launch_program,
+    windows_from_steps,
+)
+from agent.launch.launch_spec import LaunchSpec
+from agent.launch.parse_in_subprocess import read_in_subprocess
 from agent.phone.adb import AdbServer
-from agent.phone.install import install_runner
-from agent.phone.phone import UPTIME, Command, Phone
-from agent.run.external import end_program, install_program, launch_program, windows
-from agent.run.lines import WINDOWS_MAX
-from agent.run.reading import read_apart
-from agent.run.runner import Ask
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
-from kernels.manifest import runner_for
-from orchestrator.plan.sweep import read_sweep
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import PROGRAM_STDERR, PROGRAM_STDOUT, UPTIME, lane_file
+from agent.phone.runner_install import install_runner
+from agent.phone.shell_command import ShellCommand
+from agent.prepare.cpu_pinning import read_policy_states
+from agent.restore.watchdog import Watchdog
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from kernels.runner_builds import runner_for
+from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.agent.jobs import a_job
+from tests.agent.lane_harness import assert_fault
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.catalogue import Case, bind_external
-from workloads.condition import Condition
-from workloads.external import ForeignFile, Manifest, NumberRule, StepRule
-from workloads.fault import BadOutput, Blame
-from workloads.measure import Source, Standing
-from workloads.noun import digest_of_bytes
-from workloads.phone import choose_cores
-from workloads.printed import Steps
+from workloads.external_program import Manifest, NumberRule, ProgramFile, StepRule
+from workloads.program_output import StepGroup
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import BadOutput, Blame, FaultKind
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import choose_cores
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import ReasonCode, Validity
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "external"
 STEPS = "i=0; while [ $i -lt 18 ]; do sleep 0.5; echo step 500 ms; i=$((i + 1)); done\n"
 
 
-def on_shelf(desk: Desk, content: bytes) -> str:
+def store_file(context: LaneContext, content: bytes) -> str:
     digest = digest_of_bytes(content)
-    desk.shelf.mkdir(parents=True, exist_ok=True)
-    (desk.shelf / digest).write_bytes(content)
+    context.files_dir.mkdir(parents=True, exist_ok=True)
+    (context.files_dir / digest).write_bytes(content)
     return digest
 
 
-def a_program(desk: Desk, script: str, **parts: object) -> Case:
+def a_program(context: LaneContext, script: str, **parts: object) -> Case:
     """A case whose program is a script."""
-    digest = on_shelf(desk, script.encode())
+    digest = store_file(context, script.encode())
     content: dict[str, object] = {
         "name": "tool",
-        "files": (ForeignFile(name="tool.sh", sha256=digest),),
+        "files": (ProgramFile(name="tool.sh", sha256=digest),),
         "command": ("sh", "{tool.sh}"),
         "step": StepRule(regex=r"step ([0-9.]+) ms", unit="ms"),
     }
     return bind_external(Manifest.model_validate({**content, **parts}), {})
 
 
-def run(phone: Phone, desk: Desk, case: Case, fence: int = 1) -> Outcome:
-    job = a_job(phone.known.serial, fence).model_copy(update={"case": case})
-    return attempt(job, phone, desk)
+def run(phone: Phone, context: LaneContext, case: Case, fence: int = 1) -> LaneResult:
+    job = a_job(phone.facts.serial, fence).model_copy(update={"case": case})
+    return run_attempt(job, phone, context)
 
 
-def at_work(phone: Phone) -> str:
-    """What of a program is still on the phone."""
+def running_parts(phone: Phone) -> str:
+    """The processes of a program that still run on the phone."""
     return phone.shell(["pgrep", "-f", f"{lane_file('work')}/|sample {lane_file('')}"]).text.strip()
 
 
-@pytest.fixture(name="before")
-def phone_before(phone: Phone) -> Iterator[None]:
-    """Whatever becomes of a program, the phone is as it was and nothing runs on."""
-    before = read_policies(phone, (0, 4, 7))
+@pytest.fixture(name="restored_phone")
+def check_restored(phone: Phone) -> Iterator[None]:
+    """After any test the phone is restored and nothing of the program runs."""
+    before = read_policy_states(phone, (0, 4, 7))
     yield
-    assert read_policies(phone, (0, 4, 7)) == before
-    assert at_work(phone) == ""
+    assert read_policy_states(phone, (0, 4, 7)) == before
+    assert running_parts(phone) == ""
 
 
-@pytest.mark.usefixtures("before")
-def test_the_example_runs_from_its_sweep_to_a_valid_report(phone: Phone, desk: Desk) -> None:
+@pytest.mark.usefixtures("restored_phone")
+def test_the_example_runs_from_its_sweep_to_a_valid_report(
+    phone: Phone, context: LaneContext
+) -> None:
     for name in ("bench.sh", "recorded.json"):
-        on_shelf(desk, (EXAMPLE / name).read_bytes())
+        store_file(context, (EXAMPLE / name).read_bytes())
     text = (EXAMPLE / "compare.yaml").read_text()
     sweep = read_sweep(text, lambda name: (EXAMPLE / name).read_text())
     (case,) = [case for case in sweep.cases if case.manifest is not None]
-    outcome = run(phone, desk, case)
-    report = outcome.report
+    result = run(phone, context, case)
+    report = result.report
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert Standing.VALID is report.verdict.standing, report.verdict.reasons
-    figures = {metric.name: metric.value for metric in report.metrics}
-    assert pytest.approx(499.5) == figures["step_ms"]
-    assert pytest.approx(64.0) == figures["samples_per_s"]
-    assert {"start_temp_c", "peak_temp_c", "clock_held_share"} <= figures.keys()
-    assert "gflops" not in figures
-    assert "peak_rss_mb" not in figures
-    assert "f0" == report.resolved.mask
-    assert case.digest == report.case_digest
-    assert outcome.telemetry is not None
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
+    metrics = {metric.name: metric.value for metric in report.metrics}
+    assert metrics["step_ms"] == pytest.approx(499.5)
+    assert metrics["samples_per_s"] == pytest.approx(64.0)
+    assert {"start_temp_c", "peak_temp_c", "pinned_clock_share"} <= metrics.keys()
+    assert "gflops" not in metrics
+    assert "peak_rss_mb" not in metrics
+    assert report.applied.mask == "f0"
+    assert report.case_digest == case.digest
+    assert result.telemetry is not None
 
 
-@pytest.mark.usefixtures("before")
+@pytest.mark.usefixtures("restored_phone")
 def test_the_program_gets_its_words_its_cores_and_its_environment(
-    phone: Phone, there: VirtualPhone, desk: Desk
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
     script = 'sleep 9; echo "$X $1 $2 loss 3.5 loss 1.25 step 450 ms" >&2\n'
     case = a_program(
-        desk,
+        context,
         script,
         command=("sh", "{tool.sh}", "{threads} threads", "{steps}"),
         environment={"X": "it's {seconds} s"},
@@ -112,151 +124,155 @@ def test_the_program_gets_its_words_its_cores_and_its_environment(
         step=StepRule(regex=r"step ([0-9.]+) ms", unit="ms", n="steps"),
         loss=NumberRule(regex=r"loss ([0-9.]+)"),
     )
-    report = run(phone, desk, case).report
+    report = run(phone, context, case).report
     assert report.fault is None, report.fault
-    assert "it's 8 s 4 threads 20 loss" in phone.must(["cat", lane_file("complained")])
+    assert "it's 8 s 4 threads 20 loss" in phone.shell_checked(["cat", lane_file(PROGRAM_STDERR)])
     started = [
         event
-        for event in there.events("process_exec")
+        for event in virtual_phone.events("process_exec")
         if any(word.endswith("work/tool.sh") for word in event["argv"])
     ]
     assert started
-    assert "f0" == started[-1]["mask"]
+    assert started[-1]["mask"] == "f0"
 
 
-@pytest.mark.usefixtures("before")
-def test_a_file_that_is_not_on_this_host_is_named(phone: Phone, desk: Desk) -> None:
-    case = a_program(desk, STEPS)
+@pytest.mark.usefixtures("restored_phone")
+def test_a_file_that_is_not_on_this_host_is_named(phone: Phone, context: LaneContext) -> None:
+    case = a_program(context, STEPS)
     assert case.manifest is not None
-    path = desk.shelf / case.manifest.files[0].sha256
+    path = context.files_dir / case.manifest.files[0].sha256
     path.write_text("something else")
-    fault = run(phone, desk, case, 1).report.fault
+    fault = run(phone, context, case, 1).report.fault
     assert fault is not None
-    assert Blame.REQUEST is fault.blame
-    assert "is not the file of that digest" in fault.text
+    assert fault.blame is Blame.REQUEST
     path.unlink()
-    fault = run(phone, desk, case, 2).report.fault
+    fault = run(phone, context, case, 2).report.fault
     assert fault is not None
-    assert (Blame.REQUEST, "prepare") == (fault.blame, fault.stage)
+    assert (fault.blame, fault.stage) == (Blame.REQUEST, Stage.PREPARE)
     assert "tool.sh is not on this host" in fault.text
-    assert "farm workload keep" in fault.text
+    assert "farm workload add-file" in fault.text
 
 
-@pytest.mark.usefixtures("before")
+@pytest.mark.usefixtures("restored_phone")
 @pytest.mark.parametrize(
-    ("script", "sentence"),
+    ("script", "kind"),
     [
-        ("sleep 1; echo no such model >&2; exit 3\n", "tool ended with status 3 and said: no such"),
-        ("sleep 9; echo well done\n", "No step was found in what tool printed."),
-        ("sleep 2; echo step 90000 ms\n", "tool tells of 90.00 s of steps and ran for "),
-        ("sleep 2; echo step 0 ms\n", "'0' is no time."),
+        ("sleep 1; echo no such model >&2; exit 3\n", FaultKind.RUNNER_FAILED),
+        ("sleep 9; echo well done\n", FaultKind.BAD_OUTPUT),  # no steps
+        ("sleep 2; echo step 90000 ms\n", FaultKind.BAD_OUTPUT),  # longer than it ran
+        ("sleep 2; echo step 0 ms\n", FaultKind.BAD_OUTPUT),  # not a time
     ],
 )
 def test_a_program_that_fails_is_a_finding(
-    phone: Phone, desk: Desk, script: str, sentence: str
+    phone: Phone, context: LaneContext, script: str, kind: FaultKind
 ) -> None:
-    report = run(phone, desk, a_program(desk, script)).report
-    assert report.fault is not None
-    assert Blame.RUNNER is report.fault.blame
-    assert sentence in report.fault.text
-    assert not report.metrics
+    report = run(phone, context, a_program(context, script)).report
+    assert_fault(report, Blame.RUNNER, kind)
 
 
-@pytest.mark.usefixtures("before")
-def test_a_program_that_is_too_short_does_not_count(phone: Phone, desk: Desk) -> None:
-    report = run(phone, desk, a_program(desk, "sleep 2; echo step 1500 ms\n")).report
+@pytest.mark.usefixtures("restored_phone")
+def test_a_program_that_is_too_short_does_not_count(phone: Phone, context: LaneContext) -> None:
+    report = run(phone, context, a_program(context, "sleep 2; echo step 1500 ms\n")).report
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert Standing.VOID is report.verdict.standing
-    assert "it measured 1.5 s, asked were 8 s" in report.verdict.reasons
+    assert report.verdict.validity is Validity.VOID
+    assert ReasonCode.TOO_SHORT in {reason.code for reason in report.verdict.reasons}
 
 
-@pytest.mark.usefixtures("before")
-def test_a_training_whose_loss_does_not_fall_does_not_count(phone: Phone, desk: Desk) -> None:
+@pytest.mark.usefixtures("restored_phone")
+def test_a_training_whose_loss_does_not_fall_does_not_count(
+    phone: Phone, context: LaneContext
+) -> None:
     case = a_program(
-        desk,
+        context,
         STEPS.replace("step 500 ms", "step 500 ms loss 2.$i"),
         training=True,
         loss=NumberRule(regex=r"loss ([0-9.]+)"),
     )
-    report = run(phone, desk, case).report
+    report = run(phone, context, case).report
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert Standing.VOID is report.verdict.standing, report.verdict
-    assert any("loss" in reason for reason in report.verdict.reasons), report.verdict.reasons
+    assert report.verdict.validity is Validity.VOID, report.verdict
+    assert ReasonCode.LOSS_DID_NOT_FALL in {reason.code for reason in report.verdict.reasons}
 
 
-@pytest.mark.usefixtures("before")
-def test_a_program_that_does_not_end_is_ended(phone: Phone, desk: Desk) -> None:
-    case = a_program(desk, "while true; do sleep 5; done\n", seconds_max=40.0)
-    fault = run(phone, desk, case).report.fault
+@pytest.mark.usefixtures("restored_phone")
+def test_a_program_that_does_not_end_is_ended(phone: Phone, context: LaneContext) -> None:
+    case = a_program(context, "while true; do sleep 5; done\n", seconds_max=40.0)
+    fault = run(phone, context, case).report.fault
     assert fault is not None
-    assert "did not end within 40 s" in fault.text
+    assert (fault.kind, fault.stage) == (FaultKind.RUNNER_FAILED, Stage.RUN)
 
 
-@pytest.mark.usefixtures("before")
-def test_a_cancelled_program_is_ended(phone: Phone, desk: Desk) -> None:
+@pytest.mark.usefixtures("restored_phone")
+def test_a_cancelled_program_is_ended(phone: Phone, context: LaneContext) -> None:
     def cancel() -> None:
-        while desk.view.stage != "run":
+        while context.status.stage is not Stage.RUN:
             time.sleep(0.005)
         time.sleep(0.05)
-        desk.cancel.set()
+        context.cancel.set()
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
-    fault = run(phone, desk, a_program(desk, "sleep 500\n")).report.fault
+    fault = run(phone, context, a_program(context, "sleep 500\n")).report.fault
     canceller.join()
     assert fault is not None
-    assert ("Cancelled", "run") == (fault.kind, fault.stage)
+    assert (fault.kind, fault.stage) == (FaultKind.CANCELLED, Stage.RUN)
 
 
-@pytest.mark.usefixtures("before")
-def test_a_program_that_prints_without_end_is_not_read(phone: Phone, desk: Desk) -> None:
+@pytest.mark.usefixtures("restored_phone")
+def test_a_program_that_prints_without_end_is_not_read(phone: Phone, context: LaneContext) -> None:
     line = "0123456789" * 820
     script = f"i=0\nwhile [ $i -lt 200 ]; do echo {line}; i=$((i + 1)); done\nsleep 9\n"
-    fault = run(phone, desk, a_program(desk, script)).report.fault
+    fault = run(phone, context, a_program(context, script)).report.fault
     assert fault is not None
-    assert "The program printed 1640200 bytes; 1048576 are read." == fault.text
+    assert fault.kind is FaultKind.BAD_OUTPUT
 
 
-def test_a_file_is_pushed_once(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
-    case = a_program(desk, STEPS + "# pushed once\n")
-    assert run(phone, desk, case, 1).report.fault is None
-    there.forget()
-    assert run(phone, desk, case, 2).report.fault is None
+def test_a_file_is_pushed_once(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    case = a_program(context, STEPS + "# pushed once\n")
+    assert run(phone, context, case, 1).report.fault is None
+    virtual_phone.forget()
+    assert run(phone, context, case, 2).report.fault is None
     assert case.manifest is not None
     digest = case.manifest.files[0].sha256
-    assert not [event for event in there.events("file") if digest in str(event)]
+    assert not [event for event in virtual_phone.events("file_write") if digest in str(event)]
 
 
-def test_a_regex_that_runs_away_is_stopped(desk: Desk) -> None:
+def test_a_regex_that_runs_away_is_stopped(context: LaneContext) -> None:
     rule = StepRule(regex=r".*a.*a.*a.*a.*a.*e=([0-9.]+)", unit="ms")
-    case = a_program(desk, STEPS, step=rule)
+    case = a_program(context, STEPS, step=rule)
     assert case.manifest is not None
-    with pytest.raises(BadOutput, match="The regex of tool found no end in 1 s"):
-        read_apart(case.manifest, {}, "a" * 1000, "", patience_s=1.0)
+    with pytest.raises(BadOutput, match="the regex of tool"):
+        read_in_subprocess(case.manifest, {}, "a" * 1000, "", timeout_s=1.0)
 
 
 def test_steps_become_windows_one_after_the_other() -> None:
-    made = list(windows((Steps(2, 20, 9, 11), Steps(1, 12, 12, 12)), 100))
-    assert [(0, 2, 100, 20), (2, 1, 120, 12)] == [(w.first, w.n, w.t_ns, w.ns) for w in made]
+    windows = list(windows_from_steps((StepGroup(2, 20, 9, 11), StepGroup(1, 12, 12, 12)), 100))
+    assert [(window.first, window.n, window.t_ns, window.ns) for window in windows] == [
+        (0, 2, 100, 20),
+        (2, 1, 120, 12),
+    ]
 
 
 def test_too_many_steps_share_windows_and_none_is_lost() -> None:
-    steps = tuple(Steps(1, 10 + at % 3, 10 + at % 3, 10 + at % 3) for at in range(10_000))
-    made = list(windows(steps, 0))
-    assert len(made) <= WINDOWS_MAX
-    assert 10_000 == sum(window.n for window in made)
-    assert sum(each.ns for each in steps) == sum(window.ns for window in made)
+    times_ns = [10 + step % 3 for step in range(10_000)]
+    steps = tuple(StepGroup(1, ns, ns, ns) for ns in times_ns)
+    windows = list(windows_from_steps(steps, 0))
+    assert len(windows) <= WINDOWS_MAX
+    assert sum(window.n for window in windows) == 10_000
+    assert sum(window.ns for window in windows) == sum(times_ns)
 
 
-def test_the_dead_man_ends_a_program_whose_agent_is_silent(phone: Phone, desk: Desk) -> None:
-    runner = install_runner(phone, runner_for(phone.known.abi))
-    Guard(phone, runner, fence=1, silence_s=1.0).start()
-    case = a_program(desk, "sleep 50000\n")
-    ask = Ask(runner, case, choose_cores(phone.known, "big4"), Condition().launch, [UPTIME])
-    install_program(phone, ask, desk.shelf)
-    launch_program(phone, ask, Command(["true"]))
+def test_the_watchdog_kills_a_program_without_an_agent(phone: Phone, context: LaneContext) -> None:
+    runner = install_runner(phone, runner_for(phone.facts.abi))
+    Watchdog(phone, runner, fence=1, timeout_s=1.0).start()
+    case = a_program(context, "sleep 50000\n")
+    spec = LaunchSpec(runner, case, choose_cores(phone.facts, "big4"), Condition().launch, [UPTIME])
+    install_program(phone, spec, context.files_dir)
+    launch_program(phone, spec, ShellCommand(["true"]))
     deadline = Deadline.after(20)
     while phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status == 0:
         assert not deadline.expired
@@ -264,31 +280,32 @@ def test_the_dead_man_ends_a_program_whose_agent_is_silent(phone: Phone, desk: D
     while phone.shell(["test", "-e", lane_file("restored")]).status != 0:
         assert not deadline.expired
         time.sleep(0.05)
-    assert '"exit","status":137' in phone.must(["cat", lane_file("out.jsonl")])
-    end_program(phone)
+    assert '"exit","status":137' in phone.shell_checked(["cat", lane_file("out.jsonl")])
+    kill_program(phone)
     phone.shell(["rm", "-f", lane_file("restored")])
 
 
-def test_a_native_phone_really_runs_it(adb: AdbServer, desk: Desk, tmp_path: Path) -> None:
-    """Real processes, the real runner's sampler and real time; too short to count, and told so."""
+def test_a_native_phone_really_runs_it(
+    adb: AdbServer, context: LaneContext, tmp_path: Path
+) -> None:
     script = "sleep 0.4; echo step 100 ms; echo step 110 ms; cat /proc/self/status\n"
-    case = a_program(desk, script, environment={"EMPTY": ""})
-    plan = ShelfPlan(("meizu-16t",), native=True, journal=tmp_path / "witness")
-    with shelf_in_thread(plan) as (_, (address,)):
+    case = a_program(context, script, environment={"EMPTY": ""})
+    plan = FleetConfig(("meizu-16t",), native=True, journal=tmp_path / "journals")
+    with serve_fleet_in_thread(plan) as (_, (address,)):
         phone = open_phone(adb, address.address)
         condition = Condition(cores="all1", freq="free", start_temp_max_c=None, time_min_s=1)
-        job = a_job(phone.known.serial).model_copy(update={"case": case, "condition": condition})
-        outcome = attempt(job, phone, desk)
-        said = phone.must(["cat", lane_file("said")])
-        left = phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status
+        job = a_job(phone.facts.serial).model_copy(update={"case": case, "condition": condition})
+        result = run_attempt(job, phone, context)
+        printed = phone.shell_checked(["cat", lane_file(PROGRAM_STDOUT)])
+        status = phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status
         phone.close()
         adb.disconnect(address.address)
-    report = outcome.report
+    report = result.report
     assert report.fault is None, report.fault
-    figures = {metric.name: metric for metric in report.metrics}
-    assert pytest.approx(105.0) == figures["step_ms"].value
-    assert Source.HOST is figures["step_ms"].provenance.source
+    metrics = {metric.name: metric for metric in report.metrics}
+    assert metrics["step_ms"].value == pytest.approx(105.0)
+    assert metrics["step_ms"].provenance.source is Source.HOST
     assert report.verdict is not None
-    assert Standing.VOID is report.verdict.standing
-    assert "Cpus_allowed_list:\t0\n" in said
-    assert 1 == left
+    assert report.verdict.validity is Validity.VOID
+    assert "Cpus_allowed_list:\t0\n" in printed
+    assert status == 1

@@ -1,4 +1,4 @@
-"""The lane: what becomes of a job on a phone, and what the phone saw of it."""
+"""The lane: what becomes of a job on a phone, and what the phone observed of it."""
 
 import json
 import socket
@@ -6,71 +6,76 @@ import statistics
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from agent.control.clocks import read_policies
-from agent.control.fence import FENCE
-from agent.control.guard import lane_file
-from agent.control.journal import journal_file
 from agent.deadline import Deadline
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
+from agent.launch.launch_spec import LaunchSpec
+from agent.launch.runner_process import write_plan
 from agent.phone.adb import AdbServer
-from agent.phone.link import Link
-from agent.phone.phone import HOME, Command, Phone
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME, LANE_DIR, lane_file
 from agent.phone.probe import probe
-from agent.run.runner import Ask, write_plan
-from kernels.manifest import runner_for
+from agent.phone.shell_command import ShellCommand
+from agent.phone.shell_link import ShellLink
+from agent.prepare.cpu_pinning import read_policy_states
+from agent.restore.fence import FENCE_FILE
+from agent.restore.restore_journal import journal_file
+from kernels.runner_builds import runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
-from tests.agent.trial import LONG_AND_COOL, SOON, Trial, a_trial, blamed
+from tests.agent.lane_harness import LONG_AND_COOL, QUICK, LaneHarness, assert_fault
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.catalogue import bind
-from workloads.condition import Condition, Launch, Protocol
-from workloads.fault import Blame
-from workloads.measure import Source, Standing
-from workloads.messages import chunks_of
-from workloads.noun import digest_of_bytes
-from workloads.phone import ControlLevel, CoreSet, choose_cores
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.condition import Condition, Launch, Protocol
+from workloads.protocol.faults import Blame, FaultKind
+from workloads.protocol.messages import split_into_chunks
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import ControlLevel, CoreSet, choose_cores
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import Validity
 
-__all__ = ("a_trial",)  # fixture
 
-
-def test_a_cold_run_yields_a_valid_report(phone: Phone, desk: Desk) -> None:
-    """Figures with provenance, telemetry by digest, and a phone that is as it was."""
-    before = read_policies(phone, (0, 4, 7))
-    began = time.monotonic()
-    outcome = attempt(a_job(phone.known.serial), phone, desk)
-    took = time.monotonic() - began
-    report = outcome.report
+def test_a_cold_run_yields_a_valid_report(phone: Phone, context: LaneContext) -> None:
+    before = read_policy_states(phone, (0, 4, 7))
+    result = run_attempt(a_job(phone.facts.serial), phone, context)
+    report = result.report
     assert report.fault is None
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
     assert {metric.provenance.source for metric in report.metrics} == {Source.SIMULATED}
     names = {metric.name for metric in report.metrics}
-    assert {"step_ms", "samples_per_s", "start_temp_c", "peak_temp_c", "clock_held_share"} <= names
-    assert report.resolved.mask == "f0"
-    assert report.resolved.clocks_khz == {4: 2419200, 7: 2841600}
-    assert outcome.telemetry is not None
-    assert report.telemetry == digest_of_bytes(outcome.telemetry)
-    assert report.chunks == len(chunks_of(report.telemetry, outcome.telemetry))
-    assert json.loads(zlib.decompress(outcome.telemetry))["windows"]["n"]
-    assert read_policies(phone, (0, 4, 7)) == before
-    assert not journal_file(desk.state_dir, phone.known.serial).exists()
-    waited = report.stage_s["cool"] + report.stage_s["run"]
-    print(f"cold run: {took:.2f} s, of which {took - waited:.3f} s overhead")  # noqa: T201
+    assert {
+        "step_ms",
+        "samples_per_s",
+        "start_temp_c",
+        "peak_temp_c",
+        "pinned_clock_share",
+    } <= names
+    assert report.applied.mask == "f0"
+    assert report.applied.clocks_khz == {4: 2419200, 7: 2841600}
+    assert result.telemetry is not None
+    assert report.telemetry == digest_of_bytes(result.telemetry)
+    assert report.chunks == len(split_into_chunks(report.telemetry, result.telemetry))
+    assert json.loads(zlib.decompress(result.telemetry))["windows"]["n"]
+    assert read_policy_states(phone, (0, 4, 7)) == before
+    assert not journal_file(context.state_dir, phone.facts.serial).exists()
 
 
-def test_a_run_is_sampled_as_often_as_asked(phone: Phone, desk: Desk) -> None:
-    job = a_job(phone.known.serial, **SOON, time_min_s=2, sample_hz=50)
-    outcome = attempt(job, phone, desk)
-    assert outcome.report.fault is None, outcome.report.fault
-    assert outcome.telemetry is not None
-    moments = json.loads(zlib.decompress(outcome.telemetry))["readings"]["t_ns"]
-    apart_ms = [(later - sooner) / 1e6 for sooner, later in pairwise(moments)]
-    assert 20 == pytest.approx(statistics.median(apart_ms), rel=0.1)
+def test_a_run_is_sampled_as_often_as_asked(phone: Phone, context: LaneContext) -> None:
+    job = a_job(phone.facts.serial, **QUICK, time_min_s=2, sample_hz=50)
+    result = run_attempt(job, phone, context)
+    assert result.report.fault is None, result.report.fault
+    assert result.telemetry is not None
+    t_ns = json.loads(zlib.decompress(result.telemetry))["readings"]["t_ns"]
+    periods_ms = [(later - sooner) / 1e6 for sooner, later in pairwise(t_ns)]
+    assert statistics.median(periods_ms) == pytest.approx(20, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -87,27 +92,28 @@ def test_a_run_is_sampled_as_often_as_asked(phone: Phone, desk: Desk) -> None:
 def test_long_runs_are_sampled_less_often(condition: Condition, period_ms: int) -> None:
     cores = CoreSet(name="big1", cpus=(4,))
     hz = condition.sample_hz
-    asked = Ask("runner", bind("mlp-4", {}), cores, condition.launch, [], sample_hz=hz)
-    assert period_ms == asked.period_ms
+    spec = LaunchSpec("runner", bind("mlp-4", {}), cores, condition.launch, [], sample_hz=hz)
+    assert spec.period_ms == period_ms
 
 
-def test_the_phone_saw_everything_in_order(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
-    """Quiet, pin, run, unpin, unquiet; cores before governors before limits."""
-    attempt(a_job(phone.known.serial), phone, desk)
-    story = []
-    for event in there.events("setting", "sysfs", "run_start", "run_stop"):
+def test_the_phone_is_changed_and_restored_in_order(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    run_attempt(a_job(phone.facts.serial), phone, context)
+    sequence: list[str] = []
+    for event in virtual_phone.events("setting_write", "sysfs_write", "run_start", "run_stop"):
         kind = event["event"]
-        word = event["path"].rsplit("/", 1)[1] if kind == "sysfs" else kind
-        if not story or story[-1] != word:
-            story.append(word)
-    assert story[:4] == ["setting", "input_suspend", "min_cpus", "scaling_governor"]
-    assert story[-4:] == ["scaling_governor", "min_cpus", "input_suspend", "setting"]
-    assert story[story.index("run_start") : story.index("run_stop") + 1] == [
+        word = event["path"].rsplit("/", 1)[1] if kind == "sysfs_write" else kind
+        if not sequence or sequence[-1] != word:
+            sequence.append(word)
+    assert sequence[:4] == ["setting_write", "input_suspend", "min_cpus", "scaling_governor"]
+    assert sequence[-4:] == ["scaling_governor", "min_cpus", "input_suspend", "setting_write"]
+    assert sequence[sequence.index("run_start") : sequence.index("run_stop") + 1] == [
         "run_start",
         "run_stop",
     ]
-    assert set(story) == {
-        "setting",
+    assert set(sequence) == {
+        "setting_write",
         "input_suspend",
         "min_cpus",
         "scaling_governor",
@@ -116,274 +122,284 @@ def test_the_phone_saw_everything_in_order(phone: Phone, there: VirtualPhone, de
         "run_start",
         "run_stop",
     }
-    settings = there.events("setting")
+    settings = virtual_phone.events("setting_write")
     first = {event["name"]: event["old"] for event in reversed(settings)}
     last = {event["name"]: event["new"] for event in settings}
     assert first == last
 
 
-def test_a_hot_phone_is_waited_for(adb: AdbServer, start_phone: StartPhone, desk: Desk) -> None:
-    """The run starts when the phone has cooled down, and says how long that takes."""
+def test_a_hot_phone_is_waited_for(
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
+) -> None:
     phone = open_phone(adb, start_phone(speed=300).address)
     heat_up(phone, seconds=240)
-    told: list[tuple[float, float, float]] = []
-    hot = threading.Event()
+    predictions: list[tuple[float, float, float]] = []
+    done = threading.Event()
 
-    def watch_view() -> None:
-        while not hot.is_set():
-            if desk.view.stage == "cool" and desk.view.ready_s is not None:
-                told.append(desk.view.ready_s)
+    def watch_status() -> None:
+        while not done.is_set():
+            if context.status.stage is Stage.COOL and context.status.cool_in_s is not None:
+                predictions.append(context.status.cool_in_s)
             time.sleep(0.01)
 
-    watcher = threading.Thread(target=watch_view)
+    watcher = threading.Thread(target=watch_status)
     watcher.start()
-    report = attempt(a_job(phone.known.serial), phone, desk).report
-    hot.set()
+    report = run_attempt(a_job(phone.facts.serial), phone, context).report
+    done.set()
     watcher.join()
     assert report.fault is None
-    assert report.stage_s["cool"] > 0.5
+    assert report.stage_seconds[Stage.COOL] > 0.5
     start = next(metric.value for metric in report.metrics if metric.name == "start_temp_c")
     assert start <= 33.0
-    assert told
+    assert predictions
 
 
-def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(trial: Trial) -> None:
-    """A capped phone is not started, however cool; afterwards it is as fast as it was before."""
-    trial.found = trial.looks()
-    trial.trouble("throttle")
-    report = trial.attempt(start_temp_max_c=60, start_slope_max_c_per_min=60, cool_wait_max_s=60)
-    blamed(report, Blame.CONDITION, "TooHot")
-    assert "still throttled" in (report.fault.text if report.fault else "")
-    trial.settle()
+def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(
+    lane_harness: LaneHarness,
+) -> None:
+    lane_harness.initial_state = lane_harness.read_phone_state()
+    lane_harness.inject("throttle")
+    report = lane_harness.run_attempt(
+        start_temp_max_c=60, start_slope_max_c_per_min=60, cool_wait_max_s=60
+    )
+    assert_fault(report, Blame.CONDITION, FaultKind.TOO_HOT)
+    lane_harness.verify_recovery()
 
 
 def test_an_endurance_run_is_not_void_by_throttling(
-    adb: AdbServer, start_phone: StartPhone, desk: Desk
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
-    """Ten minutes of full load: whatever the clocks did is the finding."""
-    there = start_phone("meizu-16t", speed=300)
-    phone = open_phone(adb, there.address)
-    job = a_job(phone.known.serial, workload="sgemm", protocol="endurance", cores="all8")
-    report = attempt(job, phone, desk).report
+    phone = open_phone(adb, start_phone("meizu-16t", speed=300).address)
+    job = a_job(phone.facts.serial, workload="sgemm", protocol="endurance", cores="all8")
+    report = run_attempt(job, phone, context).report
     assert report.fault is None
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
-    found = {metric.name: metric.value for metric in report.metrics}
-    assert found["clock_held_share"] < 1.0
-    assert found["last_minute_step_ms"] > found["first_minute_step_ms"]
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
+    metrics = {metric.name: metric.value for metric in report.metrics}
+    assert metrics["pinned_clock_share"] < 1.0
+    assert metrics["last_minute_step_ms"] > metrics["first_minute_step_ms"]
 
 
 @pytest.mark.parametrize(
-    ("condition", "words"),
+    "condition",
     [
-        ({"cores": "big8"}, "big cores"),  # more cores than there are
-        ({"cores": "mask:f000"}, "no cores mask:f000"),  # cores of another phone
-        ({"freq": "1234kHz"}, "no step of 1234 kHz"),  # a clock of another phone
+        {"cores": "big8"},  # more cores than there are
+        {"cores": "mask:f000"},  # cores of another phone
+        {"freq": "1234kHz"},  # a clock of another phone
     ],
 )
-def test_what_the_phone_cannot_do_is_refused_untouched(
-    phone: Phone, there: VirtualPhone, desk: Desk, condition: dict[str, str], words: str
+def test_an_impossible_request_is_refused_before_any_change(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext, condition: dict[str, Any]
 ) -> None:
-    """REQUEST is to blame, and nothing was changed to find that out."""
-    report = attempt(a_job(phone.known.serial, **condition), phone, desk).report
+    report = run_attempt(a_job(phone.facts.serial, **condition), phone, context).report
     assert report.fault is not None
-    assert report.fault.blame is Blame.REQUEST
-    assert words in report.fault.text
+    assert (report.fault.blame, report.fault.stage) == (Blame.REQUEST, Stage.RESOLVE)
     assert report.verdict is None
-    assert not there.events("setting", "sysfs", "run_start")
+    assert not virtual_phone.events("setting_write", "sysfs_write", "run_start")
 
 
-def test_noop_never_calls_the_phone(phone: Phone, desk: Desk) -> None:
-    """What the farm itself costs."""
-    deaf = Phone(Link("nowhere", never))
-    deaf.facts = phone.facts
-    report = attempt(a_job("X", workload="noop"), deaf, desk).report
+def test_noop_never_calls_the_phone(phone: Phone, context: LaneContext) -> None:
+    unreachable = Phone(ShellLink("nowhere", fail_to_dial))
+    unreachable.facts = phone.facts
+    report = run_attempt(a_job("X", workload="noop"), unreachable, context).report
     assert report.fault is None
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID
+    assert report.verdict.validity is Validity.VALID
 
 
-def test_a_late_lease_is_kept_out(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
-    """A phone that has seen a newer lease does not listen to an older one."""
-    phone.batch([Command(["mkdir", "-p", FENCE.rsplit("/", 1)[0]])])
-    phone.push(b"9 host-b\n", FENCE)
-    report = attempt(a_job(phone.known.serial, fence=8), phone, desk).report
+def test_a_late_lease_is_kept_out(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    phone.shell_batch([ShellCommand(["mkdir", "-p", FENCE_FILE.rsplit("/", 1)[0]])])
+    phone.push(b"9 host-b\n", FENCE_FILE)
+    report = run_attempt(a_job(phone.facts.serial, fence=8), phone, context).report
     assert report.fault is not None
-    assert (report.fault.kind, report.fault.stage) == ("LeaseLost", "fence")
-    assert "9 host-b" in report.fault.text
-    assert not there.events("setting", "sysfs", "run_start")
-    assert attempt(a_job(phone.known.serial, fence=10), phone, desk).report.fault is None
+    assert (report.fault.kind, report.fault.stage) == (FaultKind.LEASE_LOST, Stage.FENCE)
+    assert "lease 9 host-b" in report.fault.text  # who holds the phone
+    assert not virtual_phone.events("setting_write", "sysfs_write", "run_start")
+    assert run_attempt(a_job(phone.facts.serial, fence=10), phone, context).report.fault is None
 
 
 def test_a_lane_that_was_overtaken_does_not_put_the_phone_back(
-    doomed_phone: Phone, doomed: VirtualPhone, desk: Desk
+    opened_phone: Phone, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """Whoever overtook it has done that, and has set its own values since."""
-    phone, there = doomed_phone, doomed
-    in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
+    in_run = event_when(
+        lambda: context.status.stage is Stage.RUN and bool(disposable_phone.events("run_start"))
+    )
 
     def overtake() -> None:
         assert in_run.wait(20)
-        phone.push(b"99 host-b\n", FENCE)
-        desk.cancel.set()
+        opened_phone.push(b"99 host-b\n", FENCE_FILE)
+        context.cancel.set()
 
     threading.Thread(target=overtake, daemon=True).start()
-    report = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report
+    report = run_attempt(
+        a_job(opened_phone.facts.serial, protocol="endurance"), opened_phone, context
+    ).report
     assert report.fault is not None
-    written = [event["new"] for event in there.events("sysfs") if "governor" in event["path"]]
+    written = [
+        event["new"]
+        for event in disposable_phone.events("sysfs_write")
+        if "governor" in event["path"]
+    ]
     assert written == ["performance", "performance"]
 
 
 def test_cancelling_ends_the_run_and_restores(
-    phone: Phone, there: VirtualPhone, desk: Desk
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """Cancelled is nobody's fault, and the phone is as it was."""
-    before = read_policies(phone, (0, 4, 7))
-    in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
+    before = read_policy_states(phone, (0, 4, 7))
+    in_run = event_when(
+        lambda: context.status.stage is Stage.RUN and bool(virtual_phone.events("run_start"))
+    )
 
     def cancel() -> None:
         assert in_run.wait(20)
-        desk.cancel.set()
+        context.cancel.set()
 
     threading.Thread(target=cancel, daemon=True).start()
-    report = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report
+    report = run_attempt(a_job(phone.facts.serial, protocol="endurance"), phone, context).report
     assert report.fault is not None
-    assert (report.fault.kind, report.fault.stage) == ("Cancelled", "run")
-    assert there.events("run_stop")
-    assert read_policies(phone, (0, 4, 7)) == before
+    assert (report.fault.kind, report.fault.stage) == (FaultKind.CANCELLED, Stage.RUN)
+    assert virtual_phone.events("run_stop")
+    assert read_policy_states(phone, (0, 4, 7)) == before
 
 
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_phone_that_vanishes_in_its_run_is_a_phone_fault(
-    doomed_phone: Phone, doomed: VirtualPhone, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    opened_phone: Phone, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """The report says where it happened; the journal stays for the phone's return."""
-    phone, there = doomed_phone, doomed
-    monkeypatch.setattr("agent.run.runner.PATIENCE_S", 0.5)
-    monkeypatch.setattr("agent.control.custody.RESTORE_PATIENCE_S", 0.5)
-    in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
+    in_run = event_when(
+        lambda: context.status.stage is Stage.RUN and bool(disposable_phone.events("run_start"))
+    )
 
     def vanish() -> None:
         assert in_run.wait(20)
-        there.kill()
+        disposable_phone.kill()
 
     threading.Thread(target=vanish, daemon=True).start()
-    report = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report
+    report = run_attempt(
+        a_job(opened_phone.facts.serial, protocol="endurance"), opened_phone, context
+    ).report
     assert report.fault is not None
-    assert (report.fault.blame, report.fault.stage) == (Blame.PHONE, "run")
-    assert journal_file(desk.state_dir, phone.known.serial).exists()
+    assert (report.fault.blame, report.fault.stage) == (Blame.PHONE, Stage.RUN)
+    assert journal_file(context.state_dir, opened_phone.facts.serial).exists()
 
 
 def test_a_dead_adb_server_does_not_cost_the_run(
-    adb: AdbServer, phone: Phone, there: VirtualPhone, desk: Desk
+    adb: AdbServer, phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """The runner works on by itself; the lane finds it again."""
-    in_run = when(lambda: desk.view.stage == "run" and bool(there.events("run_start")))
+    in_run = event_when(
+        lambda: context.status.stage is Stage.RUN and bool(virtual_phone.events("run_start"))
+    )
 
     def kill() -> None:
         assert in_run.wait(20)
-        assert adb._child is not None
-        adb._child.kill()
+        adb.kill()
 
     threading.Thread(target=kill, daemon=True).start()
-    report = attempt(a_job(phone.known.serial, **LONG_AND_COOL), phone, desk).report
+    report = run_attempt(a_job(phone.facts.serial, **LONG_AND_COOL), phone, context).report
     assert report.fault is None
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
 
 
-def test_a_runner_that_dies_is_a_finding(phone: Phone, there: VirtualPhone, desk: Desk) -> None:
-    """Killed from outside, without a last word; the phone is put back."""
-    before = read_policies(phone, (0, 4, 7))
-    in_run = when(lambda: desk.view.progress is not None and bool(there.events("run_start")))
+def test_a_runner_that_dies_is_a_finding(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    before = read_policy_states(phone, (0, 4, 7))
+    in_run = event_when(
+        lambda: context.status.progress is not None and bool(virtual_phone.events("run_start"))
+    )
 
     def kill() -> None:
         assert in_run.wait(20)
-        hello = json.loads(phone.must(["head", "-n", "1", lane_file("out.jsonl")]))
-        phone.must(["kill", "-9", str(hello["pid"])])
+        hello = json.loads(phone.shell_checked(["head", "-n", "1", lane_file("out.jsonl")]))
+        phone.shell_checked(["kill", "-9", str(hello["pid"])])
 
     threading.Thread(target=kill, daemon=True).start()
-    fault = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report.fault
+    fault = run_attempt(
+        a_job(phone.facts.serial, protocol="endurance"), phone, context
+    ).report.fault
     assert fault is not None
-    assert (fault.kind, fault.blame, fault.stage) == ("DiesLater", Blame.RUNNER, "run")
-    assert read_policies(phone, (0, 4, 7)) == before
+    assert (fault.kind, fault.blame, fault.stage) == (FaultKind.DIES_LATER, Blame.RUNNER, Stage.RUN)
+    assert read_policy_states(phone, (0, 4, 7)) == before
 
 
 def test_a_reboot_is_not_blamed_on_the_runner(
-    adb: AdbServer, doomed_phone: Phone, doomed: VirtualPhone, desk: Desk
+    adb: AdbServer, opened_phone: Phone, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """The phone comes back by itself, says that it restarted, and gets its settings back."""
-    phone = doomed_phone
-    in_run = when(lambda: desk.view.progress is not None and bool(doomed.events("run_start")))
+    in_run = event_when(
+        lambda: context.status.progress is not None and bool(disposable_phone.events("run_start"))
+    )
 
     def reboot() -> None:
         assert in_run.wait(20)
-        adb.service(doomed.address, "reboot:", Deadline.after(5)).close()
+        adb.service(disposable_phone.address, "reboot:", Deadline.after(5)).close()
 
     threading.Thread(target=reboot, daemon=True).start()
-    fault = attempt(a_job(phone.known.serial, protocol="endurance"), phone, desk).report.fault
+    fault = run_attempt(
+        a_job(opened_phone.facts.serial, protocol="endurance"), opened_phone, context
+    ).report.fault
     assert fault is not None
-    assert (fault.kind, fault.blame) == ("Restarted", Blame.PHONE)
-    assert "restarted" in fault.text
-    settings = doomed.events("setting")
+    assert (fault.kind, fault.blame) == (FaultKind.RESTARTED, Blame.PHONE)
+    settings = disposable_phone.events("setting_write")
     assert settings[-1]["new"] == settings[0]["old"]
 
 
 def test_a_stock_phone_is_observed(
-    adb: AdbServer, phone: Phone, there: VirtualPhone, desk: Desk
+    adb: AdbServer, phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """Without root nothing is pinned; the verdict still looks at what the clocks did."""
-    phone.must(["rm", "-rf", HOME])
-    stock = Phone(adb.open(there.address))
-    stock.link._su_refused = True
+    phone.shell_checked(["rm", "-rf", HOME])
+    stock = Phone(adb.open(virtual_phone.address, use_root=False))
     facts = probe(stock, runner_for)
     assert facts.control is ControlLevel.OBSERVED
-    report = attempt(a_job(facts.serial), stock, desk).report
+    report = run_attempt(a_job(facts.serial), stock, context).report
     assert report.fault is None
     assert report.control is ControlLevel.OBSERVED
     assert report.verdict is not None
-    assert not there.events("sysfs")
-    refused = attempt(a_job(facts.serial, fence=2, freq="mid"), stock, desk).report.fault
+    assert not virtual_phone.events("sysfs_write")
+    refused = run_attempt(a_job(facts.serial, fence=2, freq="mid"), stock, context).report.fault
     assert refused is not None
-    assert "the clocks cannot be written" in refused.text
-    phone.must(["rm", "-rf", HOME])
+    assert refused.kind is FaultKind.INVALID_REQUEST
+    phone.shell_checked(["rm", "-rf", HOME])
 
 
-def test_a_phone_without_a_runner_is_refused(phone: Phone, desk: Desk) -> None:
-    """In the placeholder's own words."""
-    sentence = "There is no Farmhand runner for x86 yet."
-    phone.facts = phone.known.model_copy(update={"runner_absent": sentence})
-    fault = attempt(a_job(phone.known.serial), phone, desk).report.fault
+def test_a_phone_without_a_runner_is_refused(phone: Phone, context: LaneContext) -> None:
+    error = "there is no Farmhand runner for x86 yet"
+    phone.facts = phone.facts.model_copy(update={"runner_error": error})
+    fault = run_attempt(a_job(phone.facts.serial), phone, context).report.fault
     assert fault is not None
-    assert (fault.blame, fault.text) == (Blame.REQUEST, sentence)
+    assert (fault.blame, fault.text) == (Blame.REQUEST, error)
 
 
-def never(address: str, name: str, deadline: Deadline) -> socket.socket:
-    """A way to a phone that nobody may take."""
+def fail_to_dial(address: str, name: str, deadline: Deadline) -> socket.socket:
+    """Fail the test: this phone must not be called."""
     raise AssertionError(f"{address} was called for {name}")
 
 
 def heat_up(phone: Phone, seconds: int) -> None:
-    """Work all cores for some of the phone's seconds, outside any lane."""
-    cores = choose_cores(phone.known, "all8")
-    runner = f"/data/local/tmp/farmhand/runner-{phone.known.runner[:12]}"
+    """Load all cores for some phone seconds, outside any lane."""
+    cores = choose_cores(phone.facts, "all8")
+    runner = f"{HOME}/runner-{phone.facts.runner[:12]}"
     launch = Launch(warmup=0, steps=1, seconds=seconds, max_seconds=seconds, window_ms=1000)
-    ask = Ask(runner, a_job("x", workload="sgemm").case, cores, launch, ())
-    phone.must(["mkdir", "-p", "/data/local/tmp/farmhand/lane"])
-    write_plan(phone, ask)
-    phone.batch([ask.command()])
-    done = Deadline.after(30)
+    spec = LaunchSpec(runner, a_job("x", workload="sgemm").case, cores, launch, ())
+    phone.shell_checked(["mkdir", "-p", LANE_DIR])
+    write_plan(phone, spec)
+    phone.shell_batch([spec.command()])
+    deadline = Deadline.after(30)
     while '"done"' not in phone.shell(["tail", "-n", "1", lane_file("out.jsonl")]).text:
-        assert not done.expired
+        assert not deadline.expired
         time.sleep(0.05)
 
 
-def when(condition: object) -> threading.Event:
+def event_when(condition: Callable[[], bool]) -> threading.Event:
     """An event that is set as soon as a condition holds."""
     event = threading.Event()
 
     def watch() -> None:
         deadline = Deadline.after(30)
-        while not condition() and not deadline.expired:  # type: ignore[operator]
+        while not condition() and not deadline.expired:
             time.sleep(0.01)
         event.set()
 

@@ -1,23 +1,23 @@
-"""The pulse of a run: what the sampler saw last, and nothing that the phone does not offer."""
+"""The live sample of a run: the sampler's latest values, of the families a phone offers."""
 
 import json
 
 import pytest
 
-from agent.run.energy import POWER_NODES
-from agent.run.pulse import Pulse, feel
+from agent.collect.energy import POWER_NODES
+from agent.collect.live_status import LiveSample, parse_live_sample
 from tests.builders import a_phone
-from workloads.measure import Provenances
-from workloads.phone import Gauge
+from workloads.protocol.metrics import Provenances
+from workloads.protocol.phone_facts import FuelGauge
 
 CLOCK = "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"
 SAMPLED = ["/sys/z/temp", CLOCK, *POWER_NODES, "/proc/stat\tcores"]
-GAUGE = Gauge(discharge_sign=-1, unit_a=1e-6, period_s=1.0)
+GAUGE = FuelGauge(discharge_sign=-1, unit_a=1e-6, period_s=1.0)
 FACTS = a_phone(gauge=GAUGE)
 
 
 def row(t_ns: int, temp: int, khz: int, current: int) -> bytes:
-    """A line of the sampler."""
+    """One line of the sampler."""
     power = [current, 4_000_000, "Discharging", 0, None, None, None, None]
     values = [temp, khz, *power, "0:1/2"]
     return json.dumps({"line": "reading", "t_ns": t_ns, "v": values}).encode() + b"\n"
@@ -26,23 +26,23 @@ def row(t_ns: int, temp: int, khz: int, current: int) -> bytes:
 ROWS = row(1, 33_000, 2_419_200, -500_000) + row(2, 34_500, 2_323_200, -1_000_000)
 
 
-def test_the_last_row_tells_heat_clocks_and_power() -> None:
-    assert Pulse(34.5, {4: 2_323_200}, 4.0) == feel(ROWS, SAMPLED, FACTS)
+def test_the_last_row_gives_temperature_clocks_and_power() -> None:
+    assert parse_live_sample(ROWS, SAMPLED, FACTS) == LiveSample(34.5, {4: 2_323_200}, 4.0)
 
 
 def test_a_torn_last_row_leaves_the_one_before() -> None:
     torn = ROWS + row(3, 60_000, 1, -1)[:20]
-    assert 34.5 == feel(torn, SAMPLED, FACTS).temp_c
+    assert parse_live_sample(torn, SAMPLED, FACTS).temp_c == 34.5
 
 
 @pytest.mark.parametrize("tail", [b"", b"\xff\x00", b"tail: no such file\n", b'{"line":"reading"}'])
-def test_nonsense_has_no_pulse(tail: bytes) -> None:
-    assert Pulse() == feel(tail, SAMPLED, FACTS)
+def test_nonsense_gives_an_empty_sample(tail: bytes) -> None:
+    assert parse_live_sample(tail, SAMPLED, FACTS) == LiveSample()
 
 
-def test_a_phone_that_offers_no_heat_clocks_or_energy_tells_none() -> None:
+def test_families_that_a_phone_does_not_offer_stay_empty() -> None:
     host = FACTS.provenance.time if FACTS.provenance else None
     native = FACTS.model_copy(
         update={"provenance": Provenances(time=host, clock=None, heat=None, energy=None)}
     )
-    assert Pulse() == feel(ROWS, SAMPLED, native)
+    assert parse_live_sample(ROWS, SAMPLED, native) == LiveSample()

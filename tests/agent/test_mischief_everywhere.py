@@ -1,30 +1,28 @@
-"""Every mischief at every stage of the lane: the full product, kept out of the default suite."""
+"""Every injected fault at every stage of the lane: the full product, outside the default suite."""
 
 import pytest
 
-from agent.virtual.mischief.kinds import KINDS
-from tests.agent.trial import Trial, a_trial, an_impatient_agent
-from workloads.fault import Blame
-from workloads.measure import Standing
+from agent.virtual.mischief.fault_registry import FAULT_TYPES
+from tests.agent.lane_harness import LaneHarness
+from workloads.protocol.faults import Blame
+from workloads.protocol.verdict import Validity
 
-__all__ = ("a_trial", "an_impatient_agent")  # fixtures
-
-# The moment of a stage, as the phone sees it.
+# The moment of a stage, as the phone observes it.
 STAGES = {
     "fence": "command:mv -f *fence*",
     "install": "command:sha256sum *runner*",
-    "guard": "command:setsid *",
+    "watchdog": "command:setsid *",
     "charge": "command:grep *battery/capacity*",
-    "quiet": "command:settings put *#2",
+    "quiesce": "command:settings put *#2",
     "prepare": "command:printf */proc/stat*",
     "cool": "command:grep *battery/capacity*#2",
     "pin": "write:*/scaling_governor",
     "run": "command:taskset *",
     "timed": "run@50%",
-    "harvest": "command:cat *readings.jsonl",
+    "collect": "command:cat *readings.jsonl",
     "restore": "write:*/scaling_min_freq#4",
 }
-# The cable and adb: what comes back by itself, after some host seconds.
+# Faults of cable and adb, which end by themselves after some host seconds.
 LINK: dict[str, dict[str, object]] = {
     "unplug": {},
     "flap": {"period_s": 0.4, "off_s": 0.2},
@@ -57,30 +55,30 @@ BODY: dict[str, dict[str, object]] = {
     "hostile_names": {},
     "duplicate_serial": {"serial": "ANOTHER"},
 }
-# Where these change the truth of a run, it may not pass for valid.
+# A run must not be valid if one of these happened in it.
 SPOILS = {
     ("throttle", "timed"),
     ("throttle", "run"),
-    ("clock_ignored", "quiet"),
-    ("never_cools", "quiet"),
+    ("clock_ignored", "quiesce"),
+    ("never_cools", "quiesce"),
     ("sensor", "run"),
     ("reboot", "timed"),
 }
 
 
-def test_no_mischief_is_left_out() -> None:
-    assert KINDS.keys() == {*LINK, *BODY}
+def test_no_fault_is_left_out() -> None:
+    assert FAULT_TYPES.keys() == {*LINK, *BODY}
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_is_survived(trial: Trial, kind: str, stage: str) -> None:
+@pytest.mark.parametrize("kind", FAULT_TYPES)
+def test_the_lane_survives(lane_harness: LaneHarness, kind: str, stage: str) -> None:
     words = {**LINK[kind], "for_host": 1.5} if kind in LINK else BODY[kind]
-    trial.trouble(kind, at=STAGES[stage], **words)
-    report = trial.attempt(freq="mid", cool_wait_max_s=60)
-    assert trial.events("mischief_start"), "it never came to this stage"
+    lane_harness.inject(kind, at=STAGES[stage], **words)
+    report = lane_harness.run_attempt(freq="mid", cool_wait_max_s=60)
+    assert lane_harness.events("mischief_start"), "the lane never reached this stage"
     if report.fault is not None:
         assert report.fault.blame in {Blame.PHONE, Blame.CONDITION, Blame.RUNNER}, report.fault
         if kind != "low_memory":
@@ -88,8 +86,8 @@ def test_it_is_survived(trial: Trial, kind: str, stage: str) -> None:
     else:
         assert report.verdict is not None
         if (kind, stage) in SPOILS:
-            assert report.verdict.standing is not Standing.VALID, report.verdict
+            assert report.verdict.validity is not Validity.VALID, report.verdict
     if kind == "battery_drains":
-        trial.peace()
-        trial.trouble("battery_drains", percent=85, per_min=0)
-    trial.settle()
+        lane_harness.clear_faults()
+        lane_harness.inject("battery_drains", percent=85, per_min=0)
+    lane_harness.verify_recovery()

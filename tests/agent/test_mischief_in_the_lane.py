@@ -1,28 +1,25 @@
-"""The lane in trouble: each mischief once, at its worst stage, judged by the phone's own journal.
+"""Injected faults in the lane: each once, at its worst stage, judged by the phone's own journal.
 
-Whatever happens: never two runs at once, never a valid verdict from a spoiled run, and the phone
-as it was found once the trouble is over.
+Whatever happens: never two runs at once, never a valid verdict on a spoiled run, and a restored
+phone once the fault is over.
 """
 
 from typing import Any
 
 import pytest
 
-from tests.agent.trial import (
+from tests.agent.lane_harness import (
+    LAUNCH,
     LONG_AND_COOL,
-    RUN,
-    SOON,
-    Trial,
-    a_trial,
-    an_impatient_agent,
-    blamed,
-    spoiled,
-    valid,
+    QUICK,
+    LaneHarness,
+    assert_fault,
+    assert_reason,
+    assert_valid,
 )
-from workloads.fault import Blame
-from workloads.measure import Standing
-
-__all__ = ("a_trial", "an_impatient_agent")  # fixtures
+from workloads.protocol.faults import Blame, FaultKind
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import ReasonCode, Validity
 
 
 def slow(*values: str) -> Any:
@@ -30,200 +27,209 @@ def slow(*values: str) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def test_a_cable_out_for_two_seconds_costs_nothing(trial: Trial) -> None:
-    trial.trouble("unplug", at="run@30%", for_host=2)
-    valid(trial.attempt(**LONG_AND_COOL))
-    assert len(trial.events("run_start")) == 1
-    trial.settle()
+def test_a_cable_out_for_two_seconds_costs_nothing(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("unplug", at="run@30%", for_host=2)
+    assert_valid(lane_harness.run_attempt(**LONG_AND_COOL))
+    assert len(lane_harness.events("run_start")) == 1
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_cable_that_stays_out_is_the_phones_fault(trial: Trial) -> None:
-    trial.trouble("unplug", at="run@30%")
-    report = trial.attempt(**LONG_AND_COOL)
+@pytest.mark.usefixtures("short_timeouts")
+def test_a_cable_that_stays_out_is_the_phones_fault(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("unplug", at="run@30%")
+    report = lane_harness.run_attempt(**LONG_AND_COOL)
     assert report.fault is not None
-    assert (report.fault.blame, report.fault.stage) == (Blame.PHONE, "run")
-    trial.settle()
+    assert (report.fault.blame, report.fault.stage) == (Blame.PHONE, Stage.RUN)
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.parametrize("at", ["run_stop", slow("write:*/policy*/scaling_min_freq#2")])
-def test_unplugged_around_the_restore_it_is_restored_all_the_same(trial: Trial, at: str) -> None:
-    trial.trouble("unplug", at=at, for_host=1)
-    trial.attempt()
-    trial.settle()
+@pytest.mark.parametrize("trigger", ["run_stop", slow("write:*/policy*/scaling_min_freq#2")])
+def test_unplugged_around_the_restore_it_is_restored_all_the_same(
+    lane_harness: LaneHarness, trigger: str
+) -> None:
+    lane_harness.inject("unplug", at=trigger, for_host=1)
+    lane_harness.run_attempt()
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("at", [slow("push:*.part#2"), slow("command:settings put *"), RUN])
-def test_a_phone_that_hangs_is_found_by_our_own_deadline(trial: Trial, at: str) -> None:
-    trial.phone.must(["true"])
-    trial.trouble("hang", at=at, for_host=4 if at.startswith("push") else 3)
-    report = trial.attempt(**LONG_AND_COOL)
+@pytest.mark.usefixtures("short_timeouts")
+@pytest.mark.parametrize("trigger", [slow("push:*.part#2"), slow("command:settings put *"), LAUNCH])
+def test_a_phone_that_hangs_is_found_by_our_own_deadline(
+    lane_harness: LaneHarness, trigger: str
+) -> None:
+    lane_harness.phone.shell_checked(["true"])
+    lane_harness.inject("hang", at=trigger, for_host=4 if trigger.startswith("push") else 3)
+    report = lane_harness.run_attempt(**LONG_AND_COOL)
     if report.fault is not None:
         assert report.fault.blame is Blame.PHONE, report.fault
-    trial.settle()
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_unauthorized_in_mid_run(trial: Trial) -> None:
-    trial.trouble("unauthorized", at="run@30%")
-    blamed(trial.attempt(**LONG_AND_COOL), Blame.PHONE, "Unreachable")
-    trial.settle()
+@pytest.mark.usefixtures("short_timeouts")
+def test_unauthorized_in_mid_run(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("unauthorized", at="run@30%")
+    assert_fault(lane_harness.run_attempt(**LONG_AND_COOL), Blame.PHONE, FaultKind.UNREACHABLE)
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.parametrize("at", [slow(RUN), "run_start", slow("run@50%"), slow("run_stop")])
-def test_a_reboot_is_the_phones_fault_however_early(trial: Trial, at: str) -> None:
-    """Its folder for tmp is empty afterwards: neither fence nor list of changes is left."""
-    trial.trouble("reboot", at=at)
-    report = trial.attempt()
-    blamed(report, Blame.PHONE, report.fault.kind if report.fault else "")
-    trial.settle()
+@pytest.mark.parametrize("trigger", [slow(LAUNCH), "run_start", slow("run@50%"), slow("run_stop")])
+def test_a_reboot_is_the_phones_fault_however_early(
+    lane_harness: LaneHarness, trigger: str
+) -> None:
+    """The tmp folder is empty after it: neither fence nor list of changes is left."""
+    lane_harness.inject("reboot", at=trigger)
+    report = lane_harness.run_attempt()
+    assert report.fault is not None
+    assert report.fault.blame is Blame.PHONE, report.fault
+    lane_harness.verify_recovery()
 
 
-def test_a_clock_that_ignores_us(trial: Trial) -> None:
-    trial.trouble("clock_ignored")
-    blamed(trial.attempt(freq="low"), Blame.CONDITION, "ClockSlipped")
-    trial.settle()
+def test_a_clock_that_ignores_us(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("clock_ignored")
+    assert_fault(lane_harness.run_attempt(freq="low"), Blame.CONDITION, FaultKind.CLOCK_SLIPPED)
+    lane_harness.verify_recovery()
 
 
-def test_a_clock_that_only_pretends(trial: Trial) -> None:
-    trial.trouble("clock_ignored", shown=True)
-    spoiled(trial.attempt(freq="low"), Standing.VOID, "the clocks held for")
-    trial.settle()
+def test_a_clock_that_only_pretends(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("clock_ignored", shown=True)
+    assert_reason(lane_harness.run_attempt(freq="low"), Validity.VOID, ReasonCode.CLOCKS_NOT_PINNED)
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_what_does_not_go_back_is_told(trial: Trial) -> None:
-    """A node that takes the old value and keeps the new one: only reading it again shows that."""
-    trial.trouble("clock_ignored", at="run_stop")
-    report = trial.attempt(**SOON)
+@pytest.mark.usefixtures("short_timeouts")
+def test_a_restore_error_is_reported(lane_harness: LaneHarness) -> None:
+    """A node that accepts the old value but keeps the new one: only reading it back shows that."""
+    lane_harness.inject("clock_ignored", at="run_stop")
+    report = lane_harness.run_attempt(**QUICK)
     assert report.verdict is not None
-    assert any("not put back" in reason for reason in report.verdict.reasons), report.verdict
-    trial.settle()
+    assert report.restore_error is not None
+    lane_harness.verify_recovery()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("impatient")
-def test_what_does_not_go_back_is_told_of_a_run_that_failed_too(trial: Trial) -> None:
-    trial.trouble("low_memory", at="run@50%")
-    trial.trouble("clock_ignored", at="run@40%")
-    report = trial.attempt(**LONG_AND_COOL)
+@pytest.mark.usefixtures("short_timeouts")
+def test_a_failed_run_reports_its_restore_error_too(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("low_memory", at="run@50%")
+    lane_harness.inject("clock_ignored", at="run@40%")
+    report = lane_harness.run_attempt(**LONG_AND_COOL)
     assert report.fault is not None
-    assert (Blame.RUNNER, True) == (report.fault.blame, "(not put back: " in report.fault.text)
-    trial.settle()
+    assert report.fault.blame is Blame.RUNNER
+    assert report.restore_error is not None
+    lane_harness.verify_recovery()
 
 
-def test_a_daemon_that_resets_the_clock(trial: Trial) -> None:
-    """Seven seconds after the last write, when the run has long begun."""
-    trial.trouble("clock_reset", after_s=7, leaf="scaling_m*_freq")
-    report = trial.attempt(freq="low")
-    if report.fault is not None:  # a host so busy that the daemon was faster
-        blamed(report, Blame.CONDITION, "ClockSlipped")
+def test_a_daemon_that_resets_the_clock(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("clock_reset", after_s=7, leaf="scaling_m*_freq")
+    report = lane_harness.run_attempt(freq="low")
+    if report.fault is not None:  # on a busy host the daemon may be faster
+        assert_fault(report, Blame.CONDITION, FaultKind.CLOCK_SLIPPED)
     else:
-        spoiled(report, Standing.VOID, "the clocks held for")
-    trial.settle()
+        assert_reason(report, Validity.VOID, ReasonCode.CLOCKS_NOT_PINNED)
+    lane_harness.verify_recovery()
 
 
-def test_throttled_in_mid_run(trial: Trial) -> None:
-    trial.trouble("throttle", at="run@50%")
-    spoiled(trial.attempt(), Standing.VOID, "the clocks held for")
-    trial.settle()
+def test_throttled_in_mid_run(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("throttle", at="run@50%")
+    assert_reason(lane_harness.run_attempt(), Validity.VOID, ReasonCode.CLOCKS_NOT_PINNED)
+    lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize("value", [slow("-40"), slow("999"), slow("text"), "missing"])
-def test_a_sensor_that_lies_while_we_wait(trial: Trial, value: str) -> None:
-    trial.trouble("sensor", value=value)
-    blamed(trial.attempt(), Blame.CONDITION, "SensorMissing")
-    assert not trial.events("run_start")
-    trial.settle()
+def test_a_sensor_that_lies_while_we_wait(lane_harness: LaneHarness, value: str) -> None:
+    lane_harness.inject("sensor", value=value)
+    assert_fault(lane_harness.run_attempt(), Blame.CONDITION, FaultKind.SENSOR_MISSING)
+    assert not lane_harness.events("run_start")
+    lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize("value", [slow("-40"), slow("missing"), "frozen"])
-def test_a_sensor_that_lies_in_the_run(trial: Trial, value: str) -> None:
-    trial.trouble("sensor", value=value, at=RUN)
-    report = trial.attempt()
+def test_a_sensor_that_lies_in_the_run(lane_harness: LaneHarness, value: str) -> None:
+    lane_harness.inject("sensor", value=value, at=LAUNCH)
+    report = lane_harness.run_attempt()
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert report.verdict.standing is not Standing.VALID
-    trial.settle()
+    assert report.verdict.validity is not Validity.VALID
+    lane_harness.verify_recovery()
 
 
-def test_a_phone_that_never_cools(trial: Trial) -> None:
-    trial.trouble("never_cools")
-    blamed(trial.attempt(cool_wait_max_s=60), Blame.CONDITION, "TooHot")
-    assert not trial.events("run_start")
-    trial.settle()
+def test_a_phone_that_never_cools(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("never_cools")
+    assert_fault(lane_harness.run_attempt(cool_wait_max_s=60), Blame.CONDITION, FaultKind.TOO_HOT)
+    assert not lane_harness.events("run_start")
+    lane_harness.verify_recovery()
 
 
-def test_a_battery_that_drains(trial: Trial) -> None:
-    trial.trouble("battery_drains", percent=12)
-    blamed(trial.attempt(), Blame.CONDITION, "BatteryLow")
-    trial.peace()
-    trial.trouble("battery_drains", percent=85, per_min=0)
-    trial.settle()
+def test_a_battery_that_drains(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("battery_drains", percent=12)
+    assert_fault(lane_harness.run_attempt(), Blame.CONDITION, FaultKind.BATTERY_LOW)
+    lane_harness.clear_faults()
+    lane_harness.inject("battery_drains", percent=85, per_min=0)
+    lane_harness.verify_recovery()
 
 
-@pytest.mark.parametrize("at", [slow("push:*.part"), slow("command:settings put *"), "run@20%"])
-def test_a_disk_that_is_full(trial: Trial, at: str) -> None:
-    trial.trouble("disk_full", at=at)
-    report = trial.attempt(**LONG_AND_COOL)
+@pytest.mark.parametrize(
+    "trigger", [slow("push:*.part"), slow("command:settings put *"), "run@20%"]
+)
+def test_a_disk_that_is_full(lane_harness: LaneHarness, trigger: str) -> None:
+    lane_harness.inject("disk_full", at=trigger)
+    report = lane_harness.run_attempt(**LONG_AND_COOL)
     assert report.fault is not None
     assert report.fault.blame is Blame.PHONE, report.fault
-    trial.settle()
+    lane_harness.verify_recovery()
 
 
-def test_a_runner_that_is_killed_for_its_memory(trial: Trial) -> None:
-    trial.trouble("low_memory", at="run@50%")
-    blamed(trial.attempt(), Blame.RUNNER, "DiesLater")
-    trial.settle()
+def test_a_runner_that_is_killed_for_its_memory(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("low_memory", at="run@50%")
+    assert_fault(lane_harness.run_attempt(), Blame.RUNNER, FaultKind.DIES_LATER)
+    lane_harness.verify_recovery()
 
 
-def test_a_dead_man_that_is_killed(trial: Trial) -> None:
-    trial.trouble("low_memory", command="*runner* guard *", at="push:*.part#2")
-    blamed(trial.attempt(), Blame.PHONE, "PhoneTrouble")
-    assert not trial.events("run_start")
-    trial.settle()
+def test_a_watchdog_that_is_killed(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("low_memory", command="*runner* guard *", at="push:*.part#2")
+    assert_fault(lane_harness.run_attempt(), Blame.PHONE, FaultKind.PHONE_TROUBLE)
+    assert not lane_harness.events("run_start")
+    lane_harness.verify_recovery()
 
 
-def test_readings_that_are_cut_short(trial: Trial) -> None:
-    trial.trouble("truncated", command="cat *readings.jsonl", bytes=2000)
-    report = trial.attempt()
+def test_readings_that_are_cut_short(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("truncated", command="cat *readings.jsonl", bytes=2000)
+    report = lane_harness.run_attempt()
     assert report.fault is not None or (
-        report.verdict is not None and report.verdict.standing is not Standing.VALID
+        report.verdict is not None and report.verdict.validity is not Validity.VALID
     )
-    trial.settle()
+    lane_harness.verify_recovery()
 
 
-def test_readings_without_end(trial: Trial) -> None:
-    trial.trouble("endless", command="cat *readings.jsonl")
-    blamed(trial.attempt(), Blame.PHONE, "ShellFailed")
-    trial.settle()
+def test_readings_without_end(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("endless", command="cat *readings.jsonl")
+    assert_fault(lane_harness.run_attempt(), Blame.PHONE, FaultKind.SHELL_FAILED)
+    lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize(
     "command", ["cat *readings.jsonl", slow("tail *out.jsonl"), slow("grep *")]
 )
-def test_hostile_words_are_never_our_own_fault(trial: Trial, command: str) -> None:
-    """FARM means again and again, without a count: no phone may earn that by what it prints."""
-    trial.trouble("hostile", command=command)
-    report = trial.attempt()
+def test_hostile_output_is_never_a_farm_fault(lane_harness: LaneHarness, command: str) -> None:
+    """FARM faults are retried without limit: no output of a phone may cause one."""
+    lane_harness.inject("hostile", command=command)
+    report = lane_harness.run_attempt()
     if report.fault is not None:
         assert report.fault.blame is not Blame.FARM, report.fault
         assert report.fault.text.isprintable()
-    trial.settle()
+    lane_harness.verify_recovery()
 
 
-def test_a_slow_link_only_takes_longer(trial: Trial) -> None:
-    trial.trouble("slow", bytes_per_s=200_000, latency_s=0.01)
-    valid(trial.attempt())
-    trial.settle()
+def test_a_slow_link_only_takes_longer(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("slow", bytes_per_s=200_000, latency_s=0.01)
+    assert_valid(lane_harness.run_attempt())
+    lane_harness.verify_recovery()
 
 
-def test_an_old_adbd_is_the_phones_fault(trial: Trial) -> None:
-    trial.found = trial.looks()
-    trial.phone.close()
-    trial.trouble("version_clash")
-    report = trial.attempt()
+def test_an_old_adbd_is_the_phones_fault(lane_harness: LaneHarness) -> None:
+    lane_harness.initial_state = lane_harness.read_phone_state()
+    lane_harness.phone.close()
+    lane_harness.inject("version_clash")
+    report = lane_harness.run_attempt()
     assert report.fault is not None
     assert report.fault.blame is Blame.PHONE
-    trial.settle()
+    lane_harness.verify_recovery()

@@ -1,66 +1,69 @@
-"""A case for the GPU through the whole lane: kernels pushed once, built there, times told apart."""
+"""An OpenCL case through the whole lane: kernels are pushed once and built on the phone."""
 
 import platform
 from pathlib import Path
 
 import pytest
 
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
+from agent.launch.opencl_kernels import install_kernels
 from agent.phone.adb import AdbServer
-from agent.phone.phone import HOME
-from agent.run.kernels import install_kernels
-from agent.virtual.shelf import ShelfPlan, shelf_process
-from kernels.manifest import kernel_shelf
+from agent.phone.phone_paths import HOME
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from kernels.runner_builds import kernel_sources
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
 from tests.kernels.pocl import need_pocl
 from workloads.catalogue import bind
-from workloads.condition import Condition
-from workloads.fault import Blame
-from workloads.measure import Source
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import Blame
+from workloads.protocol.metrics import Source
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import ReasonCode
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
 def test_a_native_phone_computes_on_the_hosts_opencl(
-    adb: AdbServer, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer, context: LaneContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pocl()
     monkeypatch.setenv("FARMHAND_OPENCL", "pocl")
-    shelf = kernel_shelf()
-    plan = ShelfPlan(("meizu-16t",), native=True, journal=tmp_path / "witness")
-    with shelf_process(plan) as (address,):
+    sources = kernel_sources()
+    plan = FleetConfig(("meizu-16t",), native=True, journal=tmp_path / "journals")
+    with serve_fleet_in_process(plan) as (address,):
         phone = open_phone(adb, address.address)
         condition = Condition(cores="all1", freq="free", start_temp_max_c=None, time_min_s=1)
         case = bind("sgemm-square", {"n": 64}, backend="opencl")
-        job = a_job(phone.known.serial).model_copy(update={"case": case, "condition": condition})
-        report = attempt(job, phone, desk).report
-        pushed = phone.must(["ls", f"{HOME}/{shelf.folder_name}"]).split()
-        assert f"{HOME}/{shelf.folder_name}" == install_kernels(phone, shelf)
+        job = a_job(phone.facts.serial).model_copy(update={"case": case, "condition": condition})
+        report = run_attempt(job, phone, context).report
+        pushed = phone.shell_checked(["ls", f"{HOME}/{sources.folder_name}"]).split()
+        assert install_kernels(phone, sources) == f"{HOME}/{sources.folder_name}"
         phone.close()
         adb.disconnect(address.address)
     assert report.fault is None, report.fault
-    assert sorted(shelf.files) == sorted(pushed)
-    figures = {metric.name: metric for metric in report.metrics}
-    told = ["build_ms", "copy_ms", "queue_ms", "compute_ms", "copy_share"]
-    assert {Source.HOST} == {figures[name].provenance.source for name in told}
-    parts = sum(figures[name].value for name in told[1:4])
-    total = figures["step_ms"].value
+    assert sorted(pushed) == sorted(sources.files)
+    metrics = {metric.name: metric for metric in report.metrics}
+    names = ["build_ms", "copy_ms", "queue_ms", "compute_ms", "copy_share"]
+    assert {metrics[name].provenance.source for name in names} == {Source.HOST}
+    parts = sum(metrics[name].value for name in names[1:4])
+    total = metrics["step_ms"].value
     assert 0 < parts < 3 * total  # a mean beside a median
     assert report.verdict is not None
-    assert not [reason for reason in report.verdict.reasons if "answer" in reason]
+    assert ReasonCode.ANSWER_WRONG not in {reason.code for reason in report.verdict.reasons}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
-def test_a_phone_without_opencl_says_so(adb: AdbServer, desk: Desk, tmp_path: Path) -> None:
-    plan = ShelfPlan(("meizu-16t",), journal=tmp_path / "witness", speed=50.0)
-    with shelf_process(plan) as (address,):
+def test_a_phone_without_opencl_says_so(
+    adb: AdbServer, context: LaneContext, tmp_path: Path
+) -> None:
+    plan = FleetConfig(("meizu-16t",), journal=tmp_path / "journals", speed=50.0)
+    with serve_fleet_in_process(plan) as (address,):
         phone = open_phone(adb, address.address)
         case = bind("mlp-1", {}, backend="opencl")
-        job = a_job(phone.known.serial).model_copy(update={"case": case})
-        report = attempt(job, phone, desk).report
+        job = a_job(phone.facts.serial).model_copy(update={"case": case})
+        report = run_attempt(job, phone, context).report
         phone.close()
         adb.disconnect(address.address)
     assert report.fault is not None
-    assert Blame.REQUEST is report.fault.blame
-    assert "opencl" in report.fault.text
+    assert (report.fault.blame, report.fault.stage) == (Blame.REQUEST, Stage.RUN)

@@ -1,48 +1,51 @@
-"""A phone is tuned by its runner, through adb; what was found is kept and goes into its runs."""
+"""A phone is tuned by its runner over adb; the result is stored and used by its runs."""
 
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
+from agent.launch.opencl_tuning import tune_phone, tuning_file
 from agent.phone.adb import AdbServer
-from agent.phone.phone import HOME
-from agent.run.tuning import tune_phone, tuned_path
-from agent.virtual.shelf import ShelfPlan, shelf_process
-from kernels.manifest import runner_for
-from kernels.tuning import parse_tuned
+from agent.phone.phone_paths import HOME
+from agent.timeouts import DEFAULT_TIMEOUTS
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from kernels.autotuner import parse_tuned
+from kernels.runner_builds import runner_for
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
 from tests.kernels.pocl import need_pocl
 from workloads.catalogue import bind
-from workloads.condition import Condition
+from workloads.protocol.condition import Condition
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
 def test_a_native_phone_is_tuned_and_runs_with_what_was_found(
-    adb: AdbServer, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    adb: AdbServer, context: LaneContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pocl()
     monkeypatch.setenv("FARMHAND_OPENCL", "pocl")
-    monkeypatch.setattr("agent.run.tuning.SECONDS", 1.0)  # the usual numbers, and no more
-    plan = ShelfPlan(("meizu-16t",), native=True, journal=tmp_path / "witness")
-    with shelf_process(plan) as (address,):
+    plan = FleetConfig(("meizu-16t",), native=True, journal=tmp_path / "journals")
+    with serve_fleet_in_process(plan) as (address,):
         phone = open_phone(adb, address.address)
-        serial = phone.known.serial
-        good, words, text = tune_phone(phone, desk.state_dir, runner_for, [32])
-        assert (True, True) == (good, "3 products tuned" in words), words
-        again = tune_phone(phone, desk.state_dir, runner_for, [32])
+        serial = phone.facts.serial
+        # Time for the default parameters only.
+        phone.timeouts = replace(DEFAULT_TIMEOUTS, tuning_search_timeout_s=1.0)
+        succeeded, message, text = tune_phone(phone, context.state_dir, runner_for, [32])
+        assert succeeded, message
+        again = tune_phone(phone, context.state_dir, runner_for, [32])
         condition = Condition(cores="all1", freq="free", start_temp_max_c=None, time_min_s=1)
         case = bind("sgemm-square", {"n": 64}, backend="opencl")
         job = a_job(serial).model_copy(update={"case": case, "condition": condition})
-        report = attempt(job, phone, desk).report
-        pushed = phone.must(["cat", f"{HOME}/tuned"])
+        report = run_attempt(job, phone, context).report
+        pushed = phone.shell_checked(["cat", f"{HOME}/tuned"])
         phone.close()
         adb.disconnect(address.address)
-    assert (True, True, text) == (again[0], "0 products tuned" in again[1], again[2])
-    assert text == tuned_path(desk.state_dir, serial).read_text() == pushed
-    assert ["NN", "NT", "TN"] == [each.shape.letters for each in parse_tuned(pushed)[2]]
+    assert (again[0], again[2]) == (True, text)  # nothing was searched again
+    assert tuning_file(context.state_dir, serial).read_text() == pushed == text
+    assert [tuned.shape.letters for tuned in parse_tuned(pushed)[2]] == ["NN", "NT", "TN"]
     assert report.fault is None, report.fault

@@ -1,60 +1,63 @@
-"""Clocks and cores: what fights for them is held still, what cannot be held is told."""
+"""Pinned clocks and cores: competing daemons are stopped, and what cannot be pinned is reported."""
 
 import pytest
 
-from agent.control.placement import Placement, parse_placement, strays
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.collect.thread_affinity import ThreadAffinity, parse_thread_affinity, stray_threads
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.phone.daemons import find_opponents
+from agent.phone.vendor_daemons import find_perf_daemons
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
-from tests.agent.trial import Trial, a_trial, spoiled, valid
+from tests.agent.lane_harness import LaneHarness, assert_reason, assert_valid
 from tests.agent.virtual_phones import VirtualPhone, open_phone
-from workloads.fault import Blame
-from workloads.measure import Standing
-
-__all__ = ("a_trial",)  # fixture
+from workloads.protocol.faults import Blame
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import ReasonCode, Validity
 
 CPU = "/sys/devices/system/cpu"
 
 
-def services(trial: Trial) -> list[tuple[str, bool]]:
-    return [(event["name"], event["running"]) for event in trial.events("service")]
+def services(lane_harness: LaneHarness) -> list[tuple[str, bool]]:
+    return [(event["name"], event["running"]) for event in lane_harness.events("init_service")]
 
 
-def test_a_daemon_that_would_reset_the_clock_is_stopped_and_started_again(trial: Trial) -> None:
-    trial.trouble("clock_reset", after_s=2, service="perfd")
-    valid(trial.attempt(freq="mid"))
-    stopped, started = services(trial)[:2], services(trial)[2:]
+def test_a_daemon_that_would_reset_the_clock_is_stopped_and_started_again(
+    lane_harness: LaneHarness,
+) -> None:
+    lane_harness.inject("clock_reset", after_s=2, service="perfd")
+    assert_valid(lane_harness.run_attempt(freq="mid"))
+    stopped, started = services(lane_harness)[:2], services(lane_harness)[2:]
     assert stopped == [("perfd", False), ("vendor.perf-hal-1-0", False)]
     assert sorted(started) == [("perfd", True), ("vendor.perf-hal-1-0", True)]
-    trial.settle()
+    lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize("service", ["core_ctl", "perfd"])
-def test_what_switches_cores_off_is_kept_from_it(trial: Trial, service: str) -> None:
-    trial.trouble("hotplug", cpu=6, every_s=1, service=service)
-    valid(trial.attempt())
-    assert trial.phone.must(["cat", f"{CPU}/cpu4/core_ctl/min_cpus"]) == "1\n"
-    trial.settle()
+def test_what_switches_cores_off_is_stopped(lane_harness: LaneHarness, service: str) -> None:
+    lane_harness.inject("hotplug", cpu=6, every_s=1, service=service)
+    assert_valid(lane_harness.run_attempt())
+    assert lane_harness.phone.shell_checked(["cat", f"{CPU}/cpu4/core_ctl/min_cpus"]) == "1\n"
+    lane_harness.verify_recovery()
 
 
-def test_daemons_that_guard_against_heat_are_stopped_only_if_asked(trial: Trial) -> None:
-    valid(trial.attempt())
-    assert "thermal-engine" not in dict(services(trial))
-    valid(trial.attempt(fence=2, thermal_daemons="stop"))
-    guarded = [running for name, running in services(trial) if name == "thermal-engine"]
-    assert guarded == [False, True]
-    trial.settle()
+def test_thermal_daemons_are_stopped_only_on_request(
+    lane_harness: LaneHarness,
+) -> None:
+    assert_valid(lane_harness.run_attempt())
+    assert "thermal-engine" not in dict(services(lane_harness))
+    assert_valid(lane_harness.run_attempt(fence=2, thermal_daemons="stop"))
+    thermal = [running for name, running in services(lane_harness) if name == "thermal-engine"]
+    assert thermal == [False, True]
+    lane_harness.verify_recovery()
 
 
-def test_a_thread_that_is_moved_voids_the_run(trial: Trial) -> None:
-    """As the kernel does it when a core goes: the mask it gets then is the mask it keeps."""
-    trial.trouble("migrate", at="run_start")
-    report = trial.attempt(cores="little2", freq="low", time_min_s=120)
-    spoiled(report, Standing.VOID, "could run on cores ff, asked 3")
-    trial.settle()
+def test_a_thread_that_is_moved_voids_the_run(lane_harness: LaneHarness) -> None:
+    """The kernel moves threads off a core that goes offline, and they keep the new mask."""
+    lane_harness.inject("migrate", at="run_start")
+    report = lane_harness.run_attempt(cores="little2", freq="low", time_min_s=120)
+    assert_reason(report, Validity.VOID, ReasonCode.THREAD_ON_OTHER_CORES)
+    lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize(
@@ -64,88 +67,103 @@ def test_a_thread_that_is_moved_voids_the_run(trial: Trial) -> None:
         ("google-pixel-8", "/sys/class/devfreq/e82c0000.mali"),  # Mali
     ],
 )
-def test_the_clock_of_the_gpu_is_held_and_let_go(
-    adb: AdbServer, start_phone: StartPhone, desk: Desk, profile: str, folder: str
+def test_the_clock_of_the_gpu_is_pinned_and_restored(
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext, profile: str, folder: str
 ) -> None:
-    there = start_phone(profile)
-    phone = open_phone(adb, there.address)
+    virtual_phone = start_phone(profile)
+    phone = open_phone(adb, virtual_phone.address)
     limits = [f"{folder}/min_freq", f"{folder}/max_freq", f"{folder}/governor"]
     before = phone.read_nodes(limits)
-    report = attempt(a_job(phone.known.serial, gpu_freq="mid"), phone, desk).report
+    report = run_attempt(a_job(phone.facts.serial, gpu_freq="mid"), phone, context).report
     assert report.fault is None, report.fault
-    khz = report.resolved.gpu_khz
-    assert phone.known.gpu is not None
-    assert khz in phone.known.gpu.ladder_khz[1:-1]
-    written = [event for event in there.events("sysfs") if event["path"].endswith("/min_freq")]
+    khz = report.applied.gpu_khz
+    assert phone.facts.gpu is not None
+    assert khz in phone.facts.gpu.ladder_khz[1:-1]
+    written = [
+        event
+        for event in virtual_phone.events("sysfs_write")
+        if event["path"].endswith("/min_freq")
+    ]
     assert written[0]["new"].strip() == str((khz or 0) * 1000)
     assert phone.read_nodes(limits) == before
 
 
 def test_a_phone_as_sold_can_be_asked_for_its_own_steady_clock(
-    adb: AdbServer, start_phone: StartPhone, desk: Desk
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
-    there = start_phone("google-pixel-8:stock")
-    phone = open_phone(adb, there.address)
-    report = attempt(a_job(phone.known.serial, freq="fixed"), phone, desk).report
+    virtual_phone = start_phone("google-pixel-8:stock")
+    phone = open_phone(adb, virtual_phone.address)
+    report = run_attempt(a_job(phone.facts.serial, freq="fixed"), phone, context).report
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
-    assert [event["enabled"] for event in there.events("fixed_performance")] == [True, False]
-    refused = attempt(a_job(phone.known.serial, 2, gpu_freq="high"), phone, desk).report.fault
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
+    assert [event["enabled"] for event in virtual_phone.events("fixed_performance")] == [
+        True,
+        False,
+    ]
+    pinned_gpu = a_job(phone.facts.serial, 2, gpu_freq="high")
+    refused = run_attempt(pinned_gpu, phone, context).report.fault
     assert refused is not None
-    assert "cannot be written; leave gpu_freq out" in refused.text
+    assert (refused.blame, refused.stage) == (Blame.REQUEST, Stage.RESOLVE)
 
 
 def test_a_shell_in_a_small_cpuset_is_refused_or_moved(
-    adb: AdbServer, doomed: VirtualPhone, desk: Desk
+    adb: AdbServer, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    """Without root there is no way out of it; with root our own shell goes, and nobody else."""
-    phone = open_phone(adb, doomed.address)
-    facts = phone.known
+    """Without root a shell cannot leave its cpuset; with root it moves itself and nothing else."""
+    phone = open_phone(adb, disposable_phone.address)
+    facts = phone.facts
     small = facts.model_copy(update={"shell_cpus": (0, 1, 2, 3), "rooted": False})
     phone.facts = small
-    fault = attempt(a_job(facts.serial), phone, desk).report.fault
+    fault = run_attempt(a_job(facts.serial), phone, context).report.fault
     assert fault is not None
-    assert (fault.blame, "its cpuset leaves them out" in fault.text) == (Blame.REQUEST, True)
+    assert (fault.blame, fault.stage) == (Blame.REQUEST, Stage.RESOLVE)
     phone.facts = small.model_copy(update={"rooted": True})
-    phone.must(["sh", "-c", "echo $PPID >/dev/cpuset/background/cgroup.procs"])
-    assert "Cpus_allowed_list:\t0-3" in phone.must(["cat", "/proc/self/status"])
-    report = attempt(a_job(facts.serial, 2), phone, desk).report
+    phone.shell_checked(["sh", "-c", "echo $PPID >/dev/cpuset/background/cgroup.procs"])
+    assert "Cpus_allowed_list:\t0-3" in phone.shell_checked(["cat", "/proc/self/status"])
+    report = run_attempt(a_job(facts.serial, 2), phone, context).report
     assert report.fault is None, report.fault
     assert report.verdict is not None
-    assert report.verdict.standing is Standing.VALID, report.verdict.reasons
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
 
 
 STATUS = "Name:\trunner\nCpus_allowed:\t{}\nCpus_allowed_list:\t0-3\n"
 
 
-def test_every_thread_is_looked_at() -> None:
-    """All inside, one beside (the sampler), or somewhere else altogether."""
+def test_every_thread_is_checked() -> None:
     nodes = {f"/proc/9/task/{tid}/status": STATUS.format(mask) for tid, mask in MASKS.items()}
-    placement = parse_placement(nodes | {"/proc/9/sched": "effective uclamp.max   :   512"})
-    assert placement == Placement({9: 0xF0, 10: 0xF0, 11: 0x1, 12: 0xFF}, 512)
-    assert strays(placement, 0xF0) == {12: 0xFF}
-    assert strays(Placement({1: 0x1, 2: 0x2, 3: 0xF0}), 0xF0) == {1: 0x1, 2: 0x2}
+    affinity = parse_thread_affinity(nodes | {"/proc/9/sched": "effective uclamp.max   :   512"})
+    assert affinity == ThreadAffinity({9: 0xF0, 10: 0xF0, 11: 0x1, 12: 0xFF}, 512)
+    assert stray_threads(affinity, 0xF0) == {12: 0xFF}
+    assert stray_threads(ThreadAffinity({1: 0x1, 2: 0x2, 3: 0xF0}), 0xF0) == {1: 0x1, 2: 0x2}
 
 
 MASKS = {9: "f0", 10: "f0", 11: "01", 12: "00000000,000000ff"}
 
 
-def test_opponents_are_known_by_name() -> None:
+def test_daemons_that_change_clocks_are_known_by_name() -> None:
     names = ["perfd", "vendor.perf-hal-2-0", "thermal-engine", "mi_thermald", "zygote", "adbd"]
-    said = "".join(f"[init.svc.{name}]: [running]\n" for name in names)
-    said += "[init.svc.mpdecision]: [stopped]\n[ro.product.model]: [perfd]\n"
-    assert find_opponents(said) == ("mi_thermald", "perfd", "thermal-engine", "vendor.perf-hal-2-0")
+    properties = "".join(f"[init.svc.{name}]: [running]\n" for name in names)
+    properties += "[init.svc.mpdecision]: [stopped]\n[ro.product.model]: [perfd]\n"
+    assert find_perf_daemons(properties) == (
+        "mi_thermald",
+        "perfd",
+        "thermal-engine",
+        "vendor.perf-hal-2-0",
+    )
 
 
-def test_a_clamp_of_the_scheduler_is_told_where_the_clock_is_free(
-    adb: AdbServer, start_phone: StartPhone, desk: Desk
+def test_a_clamp_of_the_scheduler_is_reported_where_the_clock_is_free(
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
-    there = start_phone("xiaomi-mi-9")
-    clamped = open_phone(adb, there.address)
-    clamped.must(["sh", "-c", "echo $PPID >/dev/cpuset/top-app/cgroup.procs"])
-    clamped.must(["sh", "-c", "echo 50 >/dev/cpuctl/top-app/cpu.uclamp.max"])
-    job = a_job(clamped.known.serial, freq="free", cores="little2", time_min_s=120)
-    report = attempt(job, clamped, desk).report
+    virtual_phone = start_phone("xiaomi-mi-9")
+    phone = open_phone(adb, virtual_phone.address)
+    phone.shell_checked(["sh", "-c", "echo $PPID >/dev/cpuset/top-app/cgroup.procs"])
+    phone.shell_checked(["sh", "-c", "echo 50 >/dev/cpuctl/top-app/cpu.uclamp.max"])
+    job = a_job(phone.facts.serial, freq="free", cores="little2", time_min_s=120)
+    report = run_attempt(job, phone, context).report
     assert report.verdict is not None
-    assert "the scheduler clamps it to 512 of 1024" in report.verdict.reasons
+    (clamped,) = [
+        reason for reason in report.verdict.reasons if reason.code is ReasonCode.UTILISATION_CLAMPED
+    ]
+    assert clamped.values == {"clamp": 512, "limit": 1024}

@@ -1,19 +1,19 @@
-"""The runner's output, read by its contract."""
+"""The runner's output, parsed by its contract."""
 
 import json
 from collections.abc import Mapping
 
 import pytest
 
-from agent.run.lines import Output, hello_pid
-from agent.run.runner import blame
-from workloads.fault import (
+from agent.collect.runner_output import RunnerOutput
+from agent.launch.runner_process import raise_runner_fault
+from workloads.protocol.faults import (
     BadOutput,
     FarmError,
     Interrupted,
+    InvalidRequest,
     NeverStarts,
     PhoneTrouble,
-    Refused,
     RunnerFailed,
 )
 
@@ -61,8 +61,7 @@ def text(*lines: Mapping[str, object]) -> bytes:
 
 
 def test_pieces_of_any_size_make_the_same_output() -> None:
-    """The file grows while it is read; lines are taken when they are whole."""
-    output = Output(CASE)
+    output = RunnerOutput(CASE)
     for byte in text(HELLO, WINDOW, DONE):
         output.feed(bytes([byte]))
     assert output.ended
@@ -72,9 +71,8 @@ def test_pieces_of_any_size_make_the_same_output() -> None:
     assert output.bytes_read == len(text(HELLO, WINDOW, DONE))
 
 
-def test_everything_that_a_runner_may_say_is_kept() -> None:
-    """Memory, phases, traces, evaluations, the sampler's cost and the gates' figures."""
-    output = Output(CASE)
+def test_all_records_are_kept() -> None:
+    output = RunnerOutput(CASE)
     window = WINDOW | {"phases_ns": [1, 8, 8, 3]}
     more = TRACE | {"first": 3, "ends_ns": [4]}
     done = DONE | {"parameters": 5, "macs": 6, "learned": 2, "moved": 2, "fallbacks": 0}
@@ -83,7 +81,7 @@ def test_everything_that_a_runner_may_say_is_kept() -> None:
     assert output.memory.workspace == 64
     assert output.windows[0].phases_ns == (1, 8, 8, 3)
     assert [(trace.first, trace.ends_ns) for trace in output.traces] == [(0, (3, -1, 7)), (3, (4,))]
-    assert [each.accuracy for each in output.evaluations] == [0.5]
+    assert [evaluation.accuracy for evaluation in output.evaluations] == [0.5]
     assert output.sampler is not None
     assert output.sampler.core == -1
     assert output.done is not None
@@ -105,33 +103,32 @@ def test_everything_that_a_runner_may_say_is_kept() -> None:
         text(HELLO, WINDOW | {"ns": 40}),  # more time than steps
         text(HELLO, WINDOW | {"ns": 1e9}),  # a float
         text(HELLO, DONE),  # steps without windows
-        text(HELLO, WINDOW, DONE, WINDOW),  # words after the last word
+        text(HELLO, WINDOW, DONE, WINDOW),  # a record after the final one
         b"x" * 70000,  # a line without end
-        text(HELLO, MEMORY, MEMORY),  # memory is taken once
+        text(HELLO, MEMORY, MEMORY),  # memory is reported once
         text(HELLO, WINDOW, MEMORY),  # and before the first step
         text(HELLO, MEMORY | {"state": -1}),  # less than nothing
         text(HELLO, WINDOW | {"phases_ns": [1, 8, 8]}),  # a phase left out
         text(HELLO, WINDOW | {"phases_ns": [9, 8, 8, 9]}),  # phases longer than their steps
-        text(HELLO, TRACE | {"ends_ns": [7, 3]}),  # time that goes back
+        text(HELLO, TRACE | {"ends_ns": [7, 3]}),  # time stamps that go back
         text(HELLO, TRACE | {"ends_ns": []}),  # a trace of nothing
         text(HELLO, TRACE, TRACE),  # a step traced twice
         text(HELLO, TRACE, TRACE | {"first": 4}),  # an operation left out
         text(HELLO, EVALUATION | {"accuracy": 1.5}),  # better than perfect
         text(HELLO, SAMPLER, WINDOW),  # steps after the sampler was stopped
-        text(HELLO, {"line": "song"}),  # a line of no contract
+        text(HELLO, {"line": "song"}),  # not in the contract
     ],
 )
 def test_broken_output_is_named(content: bytes) -> None:
-    """Whatever breaks the contract is the runner's fault, never a number."""
     with pytest.raises(BadOutput):
-        Output(CASE).feed(content)
+        RunnerOutput(CASE).feed(content)
 
 
 @pytest.mark.parametrize(
     ("code", "error"),
     [
-        ("unsupported", Refused),
-        ("no_runner", Refused),
+        ("unsupported", InvalidRequest),
+        ("no_runner", InvalidRequest),
         ("out_of_memory", NeverStarts),
         ("wrong_answer", RunnerFailed),
         ("bad_plan", RunnerFailed),
@@ -141,18 +138,10 @@ def test_broken_output_is_named(content: bytes) -> None:
         ("of a later contract", RunnerFailed),
     ],
 )
-def test_a_fault_line_is_sorted_by_blame(code: str, error: type[FarmError]) -> None:
-    """The runner says what happened; who has to do better follows from that."""
-    output = Output(CASE)
+def test_a_fault_record_becomes_an_error_by_its_code(code: str, error: type[FarmError]) -> None:
+    output = RunnerOutput(CASE)
     output.feed(text({"line": "fault", "code": code, "text": "why\x1b[31m"}))
     assert output.fault is not None
     with pytest.raises(error, match=r"why\[31m") as raised:
-        blame(output.fault)
+        raise_runner_fault(output.fault)
     assert type(raised.value) is error
-
-
-def test_the_pid_of_a_dead_lane_is_in_its_first_line() -> None:
-    """Only a hello names a pid; anything else names nobody."""
-    assert hello_pid(json.dumps(HELLO)) == 4711
-    assert hello_pid("") is None
-    assert hello_pid(json.dumps(HELLO | {"pid": 1})) is None

@@ -1,6 +1,6 @@
-"""Virtual phones for tests: processes of their own, and what they witnessed.
+"""Virtual phones for tests: each is a process, with the journal that it writes.
 
-They are forked from a process that has everything loaded already: a phone is there in no time.
+They are forked from a process that has everything imported already, so that a phone starts fast.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from typing import Any
 
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer
-from agent.phone.phone import Phone
+from agent.phone.phone_driver import Phone
 from agent.phone.probe import probe
-from agent.virtual.shelf import Shelf, ShelfPlan, write_ready_file
-from kernels.manifest import runner_for
-from workloads.fault import FarmError
+from agent.virtual.fleet_server import FleetConfig, FleetServer, write_ready_file
+from kernels.runner_builds import runner_for
+from workloads.protocol.faults import FarmError
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", __name__])
+_FORKSERVER = multiprocessing.get_context("forkserver")
+_FORKSERVER.set_forkserver_preload(["pytest", __name__])
 
 
 @dataclass
@@ -36,16 +36,16 @@ class VirtualPhone:
     process: BaseProcess
     address: str
     serial: str
-    witness: Path
+    journal: Path
     forgotten: int = 0
 
     def forget(self) -> None:
-        """Look only at what happens from now on."""
-        self.forgotten = len(self.witness.read_text().splitlines())
+        """Ignore what has happened so far."""
+        self.forgotten = len(self.journal.read_text().splitlines())
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """What really happened on the phone, in order."""
-        lines = self.witness.read_text().splitlines()[self.forgotten :]
+        """What really happened on the phone, in order, by its own journal."""
+        lines = self.journal.read_text().splitlines()[self.forgotten :]
         return [event for event in map(json.loads, lines) if event["event"] in kinds]
 
     def freeze(self) -> None:
@@ -57,7 +57,7 @@ class VirtualPhone:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Vanish."""
+        """Disappear."""
         self.process.kill()
         self.process.join()
 
@@ -71,38 +71,38 @@ def start_virtual_phone(folder: Path, profile: str, speed: float, port: int = 0)
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
-    plan = ShelfPlan((profile,), speed=speed, port_base=port, journal=folder)
-    process = _FORKS.Process(target=_be_a_phone, args=(plan, ready), daemon=True)
+    plan = FleetConfig((profile,), speed=speed, port_base=port, journal=folder)
+    process = _FORKSERVER.Process(target=_serve_phone, args=(plan, ready), daemon=True)
     process.start()
     deadline = Deadline.after(20)
     while not ready.exists():
         assert process.is_alive()
         assert not deadline.expired
         time.sleep(0.01)
-    (told,) = json.loads(ready.read_text())
-    witness = folder / f"{told['serial']}.jsonl"
-    return VirtualPhone(process, told["address"], told["serial"], witness)
+    (address,) = json.loads(ready.read_text())
+    journal = folder / f"{address['serial']}.jsonl"
+    return VirtualPhone(process, address["address"], address["serial"], journal)
 
 
-def _be_a_phone(plan: ShelfPlan, ready: Path) -> None:
+def _serve_phone(plan: FleetConfig, ready: Path) -> None:
     async def serve() -> None:
-        write_ready_file(ready, await Shelf(plan).start())
+        write_ready_file(ready, await FleetServer(plan).start())
         await asyncio.Event().wait()
 
     asyncio.run(serve())
 
 
 @contextmanager
-def reaching(adb: AdbServer, address: str) -> Iterator[None]:
-    """Bring a phone back whenever it is away, as the roster does, only sooner."""
+def keep_connected(adb: AdbServer, address: str) -> Iterator[None]:
+    """Reconnect a phone whenever it is away, as the phone registry does, only sooner."""
     done = threading.Event()
 
-    def reach() -> None:
+    def reconnect() -> None:
         while not done.wait(0.1):
             with suppress(FarmError):
                 adb.connect(address, Deadline.after(1))
 
-    thread = threading.Thread(target=reach, name="reach", daemon=True)
+    thread = threading.Thread(target=reconnect, name="reconnect", daemon=True)
     thread.start()
     try:
         yield
@@ -112,7 +112,7 @@ def reaching(adb: AdbServer, address: str) -> Iterator[None]:
 
 
 def open_phone(adb: AdbServer, address: str) -> Phone:
-    """Connect a phone and learn what it is."""
+    """Connect a phone and probe it."""
     assert adb.connect(address, Deadline.after(5)) == "device"
     phone = Phone(adb.open(address))
     probe(phone, runner_for)

@@ -1,20 +1,21 @@
-"""Small phones and runs for the tests of plan, analysis and export."""
+"""Small phones and runs for the tests of planning, analysis and export."""
 
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orchestrator.nouns import MeasuredRun
+from orchestrator.analysis.measurements import MeasuredRun
 from workloads.catalogue import bind
-from workloads.condition import Condition
-from workloads.measure import METRICS, Metric, Model, Provenance, Source, Standing, Verdict
-from workloads.noun import digest_of
-from workloads.phone import Cluster, ControlLevel, PhoneFacts, ThermalZone
+from workloads.protocol.base import digest_of
+from workloads.protocol.condition import Condition
+from workloads.protocol.metrics import METRICS, Metric, Provenance, SimulationModel, Source
+from workloads.protocol.phone_facts import Cluster, ControlLevel, PhoneFacts, ThermalZone
+from workloads.protocol.verdict import Reason, Validity, Verdict
 
 MEASURED = Provenance(source=Source.PHONE)
 HOST = Provenance(source=Source.HOST)
-FITTED = Provenance(source=Source.SIMULATED, model=Model.FITTED, error_rel=0.10)
-EXTRAPOLATED = Provenance(source=Source.SIMULATED, model=Model.EXTRAPOLATED)
+FITTED = Provenance(source=Source.SIMULATED, model=SimulationModel.FITTED, error_rel=0.10)
+EXTRAPOLATED = Provenance(source=Source.SIMULATED, model=SimulationModel.EXTRAPOLATED)
 
 LITTLE = Cluster(policy=0, cpus=(0, 1, 2, 3), capacity=300, ladder_khz=(300000, 900000, 1800000))
 GOLD = Cluster(policy=4, cpus=(4, 5, 6), capacity=800, ladder_khz=(700000, 1500000, 2400000))
@@ -33,6 +34,7 @@ def phone(serial: str = "px6-01", **changes: Any) -> PhoneFacts:
         "clusters": (LITTLE, GOLD, PRIME),
         "cpu_zones": (ThermalZone(path="/z0", type="cpu-0", scale=0.001),),
         "rooted": True,
+        "clocks_writable": True,
         "control": ControlLevel.CONTROLLED,
         "runner": "0" * 64,
     }
@@ -47,15 +49,15 @@ def measured(
     parameters: dict[str, int] | None = None,
     provenance: Provenance = MEASURED,
     control: ControlLevel | None = ControlLevel.CONTROLLED,
-    standing: Standing = Standing.VALID,
-    reasons: tuple[str, ...] = (),
+    validity: Validity = Validity.VALID,
+    reasons: tuple[Reason, ...] = (),
     condition: dict[str, Any] | None = None,
     facts: PhoneFacts | None = None,
     repeat: int = 0,
     grade: str = "",
     **metrics: float,
 ) -> MeasuredRun:
-    """One run; further metrics by name, all of one provenance. Same trial, same id."""
+    """One run; further metrics by name, all with the same provenance. Same trial, same id."""
     figures = {"step_ms": step_ms} if step_ms is not None else {}
     began = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     case, asked = bind(workload, parameters or {}), Condition(**(condition or {}))
@@ -72,7 +74,7 @@ def measured(
         case=case,
         condition=asked,
         control=control,
-        verdict=Verdict(standing=standing, reasons=reasons),
+        verdict=Verdict(validity=validity, reasons=reasons),
         metrics={
             name: Metric(
                 name=name,
@@ -110,7 +112,7 @@ def a_trial_of(
 
 
 def endurance(serial: str, last_minute_ms: float, **changes: Any) -> MeasuredRun:
-    """A run of ten minutes, known by its last one."""
+    """A run of ten minutes, with the step time of its last minute."""
     condition = {"protocol": "endurance"} | changes.pop("condition", {})
     return measured(
         serial, None, condition=condition, last_minute_step_ms=last_minute_ms, **changes

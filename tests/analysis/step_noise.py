@@ -1,7 +1,8 @@
 """Runs with the noise that was recorded on phones, for checking our own statistics.
 
-Steps scatter by 0.5 to 16 %, lean on the step before (lag-1 correlation -0.7 to +0.15), and the
-first of them take up to twice as long. A run is the median of its steps, off by its own luck.
+Steps scatter by 0.5 to 16 %, depend on the step before (lag-1 correlation -0.7 to +0.15), and the
+first of them take up to twice as long. A run is the median of its steps, times its own random
+factor.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One side against another: who is paired with whom, and what may be said of it."""
+"""A/B comparisons: which trials are paired, and which verdicts they get."""
 
 import re
 from collections.abc import Sequence
@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.analysis.figures import figures_of
-from orchestrator.analysis.itself import against_itself
-from orchestrator.analysis.pairs import pair_up
-from orchestrator.analysis.refusals import Mixture
-from orchestrator.analysis.selector import read_selector
-from orchestrator.analysis.versus import By, Contest, Word, contest
-from orchestrator.nouns import MeasuredRun
+from orchestrator.analysis.ab_comparison import (
+    ComparisonTable,
+    ComparisonVerdict,
+    GroupBy,
+    UnclearReason,
+    compare_sides,
+)
+from orchestrator.analysis.measurements import Exclusion, IncompatibleSources, MeasuredRun
+from orchestrator.analysis.side_filter import parse_side
+from orchestrator.analysis.split_half import split_half_check
+from orchestrator.analysis.trial_pairs import pair_trials
+from orchestrator.analysis.trial_series import trial_series
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, MEASURED, a_trial_of
-from workloads.fault import Refused
-from workloads.measure import Standing
-from workloads.phone import ControlLevel
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.phone_facts import ControlLevel
+from workloads.protocol.verdict import Validity
 
 QUICK = {"condition": {"freq": "high"}}
 OPENCL = {"backend": "opencl"}
@@ -26,12 +31,12 @@ SLOW = {"condition": {"freq": "low"}}
 
 
 def against(
-    base: str, candidate: str, runs: Sequence[MeasuredRun], by: By = By.CELL, **how: Any
-) -> Contest:
+    base: str, candidate: str, runs: Sequence[MeasuredRun], by: GroupBy = GroupBy.CELL, **how: Any
+) -> ComparisonTable:
     """Compare two sides of the same runs."""
-    trials = figures_of(runs, how.get("metric", ""))
-    sides = read_selector(base), read_selector(candidate)
-    return contest(pair_up(trials, trials, sides, how.get("mix", False)), by)
+    trials = trial_series(runs, how.get("metric", ""))
+    sides = parse_side(base), parse_side(candidate)
+    return compare_sides(pair_trials(trials, trials, sides, how.get("mix", False)), by)
 
 
 def two_clocks(ratio: float, **changes: Any) -> list[MeasuredRun]:
@@ -44,11 +49,16 @@ def two_clocks(ratio: float, **changes: Any) -> list[MeasuredRun]:
 
 @pytest.mark.parametrize(
     ("ratio", "expected"),
-    [(1.5, Word.SLOWER), (0.8, Word.FASTER), (1.0, Word.SAME), (1.015, Word.UNCLEAR)],
+    [
+        (1.5, ComparisonVerdict.SLOWER),
+        (0.8, ComparisonVerdict.FASTER),
+        (1.0, ComparisonVerdict.SAME),
+        (1.015, ComparisonVerdict.UNCLEAR),
+    ],
 )
-def test_conditions_are_compared_and_judged(ratio: float, expected: Word) -> None:
+def test_conditions_are_compared_and_judged(ratio: float, expected: ComparisonVerdict) -> None:
     (row,) = against("freq=high", "freq=low", two_clocks(ratio)).rows
-    assert expected == row.verdict
+    assert row.verdict == expected
     assert row.low is not None
     assert row.high is not None
     assert row.low < ratio < row.high
@@ -61,11 +71,11 @@ def test_phones_are_compared_cell_by_cell_with_the_worst_case_beside_the_mean() 
         runs += a_trial_of(10.0, 5, serial="A", seed=batch, **case)
         runs += a_trial_of(10.0 * ratio, 5, serial="B", seed=batch + 1, **case)
     found = against("phone=A", "phone=B", runs)
-    assert [Word.SLOWER] * 2 == [row.verdict for row in found.rows]
+    assert [row.verdict for row in found.rows] == [ComparisonVerdict.SLOWER] * 2
     (whole,) = found.overall
-    assert pytest.approx(np.sqrt(1.1 * 1.4), rel=0.02) == whole.ratio
+    assert whole.ratio == pytest.approx(np.sqrt(1.1 * 1.4), rel=0.02)
     assert "batch_size=32" in whole.worst[0]
-    assert pytest.approx(1.4, rel=0.02) == whole.worst[1]
+    assert whole.worst[1] == pytest.approx(1.4, rel=0.02)
 
 
 def test_backends_are_compared_like_conditions() -> None:
@@ -75,7 +85,8 @@ def test_backends_are_compared_like_conditions() -> None:
         for run in a_trial_of(10.0, 5, seed=3)
     ]
     (row,) = against("backend=cpu", "backend=opencl", runs).rows
-    assert (Word.FASTER, "mlp-4 batch_size=32, cold big4 high") == (row.verdict, row.label)
+    assert row.verdict is ComparisonVerdict.FASTER
+    assert row.label == "mlp-4 batch_size=32, cold big4 high"
 
 
 def test_more_samples_a_second_are_faster() -> None:
@@ -84,18 +95,21 @@ def test_more_samples_a_second_are_faster() -> None:
         *a_trial_of(None, 6, **SLOW, samples_per_s=150.0),
     ]
     (row,) = against("freq=high", "freq=low", runs, metric="samples_per_s").rows
-    assert Word.FASTER == row.verdict
+    assert row.verdict == ComparisonVerdict.FASTER
 
 
 def test_a_simulated_difference_must_exceed_the_models_error() -> None:
     near = against("freq=high", "freq=low", two_clocks(1.2, provenance=FITTED))
     far = against("freq=high", "freq=low", two_clocks(2.5, provenance=FITTED))
-    assert [Word.UNCLEAR, Word.SLOWER] == [near.rows[0].verdict, far.rows[0].verdict]
+    assert near.rows[0].reason is UnclearReason.INTERVAL_CONTAINS_ONE
+    assert far.rows[0].verdict is ComparisonVerdict.SLOWER
 
 
 def test_noise_that_was_injected_never_earns_a_faster() -> None:
     (row,) = against("freq=low", "freq=high", two_clocks(9.0, provenance=EXTRAPOLATED)).rows
-    assert (Word.UNCLEAR, "simulated by a model of unknown error") == (row.verdict, row.why)
+    assert row.verdict is ComparisonVerdict.UNCLEAR
+    assert row.reason is UnclearReason.MODEL_ERROR_UNKNOWN
+    assert row.reason.text == "simulated by a model of unknown error"
 
 
 @pytest.mark.parametrize(
@@ -105,36 +119,36 @@ def test_noise_that_was_injected_never_earns_a_faster() -> None:
         ({"control": ControlLevel.OBSERVED}, "control levels differ (controlled, observed)"),
     ],
 )
-def test_unlike_making_is_refused_unless_it_is_meant(changes: Any, what: str) -> None:
+def test_different_sources_are_refused_unless_mixing_is_requested(changes: Any, what: str) -> None:
     runs = [*a_trial_of(10.0, 5, **QUICK), *a_trial_of(20.0, 5, **SLOW, **changes)]
-    with pytest.raises(Mixture) as refused:
+    with pytest.raises(IncompatibleSources) as refused:
         against("freq=high", "freq=low", runs)
     assert what in str(refused.value)
-    assert 1 == len(against("freq=high", "freq=low", runs, mix=True).rows)
+    assert len(against("freq=high", "freq=low", runs, mix=True).rows) == 1
 
 
-def test_energies_of_unlike_grade_are_refused() -> None:
+def test_energies_of_different_grades_are_refused() -> None:
     runs = [
         *a_trial_of(None, 5, **QUICK, energy_j=10.0, grade="gauge"),
         *a_trial_of(None, 5, **SLOW, energy_j=20.0, grade="meter"),
     ]
-    with pytest.raises(Mixture, match="energy grades differ"):
+    with pytest.raises(IncompatibleSources, match="energy grades differ"):
         against("freq=high", "freq=low", runs, metric="energy_j")
 
 
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
     runs = [
         *two_clocks(1.5),
-        *a_trial_of(10.0, 1, first=6, standing=Standing.VOID, **QUICK),
+        *a_trial_of(10.0, 1, first=6, validity=Validity.VOID, **QUICK),
         *a_trial_of(0.0, 1, first=7, **SLOW),
         *a_trial_of(10.0, 2, serial="alone", **QUICK),
     ]
     found = dict(against("freq=high", "freq=low", runs).left_out)
-    assert {
-        "void runs": 1,
-        "runs whose step_ms is not above zero": 1,
-        "trials that only one side has": 1,
-    } == found
+    assert found == {
+        Exclusion.VOID: 1,
+        Exclusion.NOT_POSITIVE: 1,
+        Exclusion.ONE_SIDE_ONLY: 1,
+    }
 
 
 def test_protocols_are_never_pooled() -> None:
@@ -144,41 +158,41 @@ def test_protocols_are_never_pooled() -> None:
             condition = {"protocol": protocol, "freq": freq}
             figures = {"last_minute_step_ms": ms} if protocol == "endurance" else {}
             runs += a_trial_of(ms, 5, condition=condition, **figures)
-    found = against("freq=high", "freq=low", runs, By.PHONE)
-    assert ["step_ms", "last_minute_step_ms"] == [row.metric for row in found.rows]
+    found = against("freq=high", "freq=low", runs, GroupBy.PHONE)
+    assert [row.metric for row in found.rows] == ["step_ms", "last_minute_step_ms"]
 
 
 @pytest.mark.parametrize(
     ("side", "sentence"),
     [
-        ("freq=nothing", "no trial with figures has freq=nothing; there is high, low"),
-        ("speed=high", "'speed' is no key; the keys are phone, workload, backend"),
-        ("workload=mlp-3,freq=low", "is all of 'workload=mlp-3,freq=low' at once"),
-        ("phone=a,phone=b", "says phone twice"),
+        ("freq=nothing", "no trial with metrics has freq=nothing; freq is one of high, low"),
+        ("speed=high", "unknown key 'speed'; use one of phone, workload, backend"),
+        ("workload=mlp-3,freq=low", "matches all of 'workload=mlp-3,freq=low'"),
+        ("phone=a,phone=b", "names phone twice"),
         ("sweep:freq", "'freq' in 'sweep:freq' is not KEY=VALUE"),
-        ("", "a side of a comparison is empty"),
-        ("workload=mlp-4", "leaves several trials for one place"),
+        ("", "a side of the comparison is empty"),
+        ("workload=mlp-4", "'workload=mlp-4' is ambiguous: it matches"),
     ],
 )
 def test_a_side_that_means_nothing_is_refused(side: str, sentence: str) -> None:
     runs = [*two_clocks(1.5), *a_trial_of(10.0, 2, workload="mlp-3", **QUICK)]
-    with pytest.raises(Refused, match=re.escape(sentence)):
+    with pytest.raises(InvalidRequest, match=re.escape(sentence)):
         against(side, "workload=mlp-3,freq=high", runs)
 
 
-def test_a_phone_is_held_against_itself() -> None:
+def test_a_phone_is_compared_with_itself() -> None:
     steady = [run for seed in range(4) for run in _cell("S", seed, drift=0.0)]
     moved = [run for seed in range(4) for run in _cell("M", seed, drift=0.3)]
-    found = against_itself(figures_of([*steady, *moved]))
+    found = split_half_check(trial_series([*steady, *moved]))
     verdicts = {row.label.split()[1]: row.verdict for row in found.rows}
-    assert {"S": Word.SAME, "M": Word.SLOWER} == verdicts
+    assert verdicts == {"S": ComparisonVerdict.SAME, "M": ComparisonVerdict.SLOWER}
 
 
-def test_a_simulated_phone_is_called_so_against_itself_too() -> None:
-    found = against_itself(figures_of(a_trial_of(10.0, 8, provenance=EXTRAPOLATED)))
+def test_a_simulated_phone_compared_with_itself_is_still_called_simulated() -> None:
+    found = split_half_check(trial_series(a_trial_of(10.0, 8, provenance=EXTRAPOLATED)))
     (row,) = found.rows
-    assert Word.SAME == row.verdict, "both halves share the error of the model"
-    assert {EXTRAPOLATED} == {each.provenance for each in (*found.rows, *found.overall)}
+    assert row.verdict == ComparisonVerdict.SAME, "both halves share the error of the model"
+    assert {each.provenance for each in (*found.rows, *found.overall)} == {EXTRAPOLATED}
 
 
 def _cell(serial: str, seed: int, drift: float) -> list[MeasuredRun]:
@@ -196,5 +210,9 @@ def _cell(serial: str, seed: int, drift: float) -> list[MeasuredRun]:
 def test_a_single_run_shows_no_spread() -> None:
     runs = [*a_trial_of(10.0, 1, **QUICK), *a_trial_of(20.0, 1, **SLOW)]
     (row,) = against("freq=high", "freq=low", runs).rows
-    assert (Word.UNCLEAR, None) == (row.verdict, row.low)
-    assert MEASURED == row.provenance
+    assert (row.verdict, row.reason, row.low) == (
+        ComparisonVerdict.UNCLEAR,
+        UnclearReason.SINGLE_RUN,
+        None,
+    )
+    assert row.provenance == MEASURED

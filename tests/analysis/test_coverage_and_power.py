@@ -1,4 +1,4 @@
-"""The statistics, held against noise of the recorded character: coverage, false alarms, power."""
+"""The statistics checked on noise like that of phones: coverage, false alarms, power."""
 
 import math
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from orchestrator.analysis.bootstrap import Level, Pair, spread_of
-from orchestrator.analysis.stats import holm
-from tests.analysis.noise import LOOSE, PINNED, UNPINNED, USUAL, Noise, run_medians
+from orchestrator.analysis.bootstrap import ResampledLevel, RunPair, estimate_log_ratio
+from orchestrator.analysis.stats import holm_correction
+from tests.analysis.step_noise import LOOSE, PINNED, UNPINNED, USUAL, Noise, run_medians
 
 MARGIN = 0.02
 
@@ -19,15 +19,15 @@ def worlds(
     runs: int,
     phones: int = 1,
     effect: float = 1.0,
-    unlike: float = 0.0,
+    phone_spread: float = 0.0,
     seed: int = 7,
-) -> Iterator[list[Pair]]:
-    """The same comparison, made again and again; `unlike` is how much phones differ in effect."""
+) -> Iterator[list[RunPair]]:
+    """The same comparison, repeated; `phone_spread` is how much phones differ in effect."""
     source = np.random.default_rng(seed)
     for _ in range(count):
-        effects = effect * np.exp(source.normal(0, unlike, phones))
+        effects = effect * np.exp(source.normal(0, phone_spread, phones))
         yield [
-            Pair(
+            RunPair(
                 str(phone),
                 list(run_medians(source, noise, runs, 10.0)),
                 list(run_medians(source, noise, runs, 10.0 * effects[phone])),
@@ -36,21 +36,21 @@ def worlds(
         ]
 
 
-def coverage(count: int, noise: Noise, runs: int, phones: int, unlike: float = 0.0) -> float:
-    """How often the interval holds the true effect of 5 %."""
+def coverage(count: int, noise: Noise, runs: int, phones: int, phone_spread: float = 0.0) -> float:
+    """How often the interval contains the true effect of 5 %."""
     held = 0
-    for pairs in worlds(count, noise, runs, phones, 1.05, unlike):
-        found = spread_of(pairs)
+    for pairs in worlds(count, noise, runs, phones, 1.05, phone_spread):
+        found = estimate_log_ratio(pairs)
         assert found is not None
         held += abs(found.log_ratio - math.log(1.05)) <= found.half_width(0.05)
     return held / count
 
 
-def told(count: int, noise: Noise, runs: int, effect: float) -> float:
-    """How often a difference is told, of one phone with itself changed by an effect."""
+def alarm_rate(count: int, noise: Noise, runs: int, effect: float) -> float:
+    """How often a difference is reported between a phone and itself, changed by an effect."""
     alarms = 0
     for pairs in worlds(count, noise, runs, effect=effect):
-        found = spread_of(pairs)
+        found = estimate_log_ratio(pairs)
         assert found is not None
         surely = abs(found.log_ratio) > found.half_width(0.05)
         alarms += surely and abs(math.exp(found.log_ratio) - 1) > MARGIN
@@ -66,36 +66,36 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("noise", "runs", "phones", "unlike"), CASES)
+@pytest.mark.parametrize(("noise", "runs", "phones", "phone_spread"), CASES)
 def test_the_interval_holds_the_truth_as_often_as_it_says(
-    noise: Noise, runs: int, phones: int, unlike: float
+    noise: Noise, runs: int, phones: int, phone_spread: float
 ) -> None:
-    assert 0.93 <= coverage(300, noise, runs, phones, unlike) <= 0.975
+    assert 0.93 <= coverage(300, noise, runs, phones, phone_spread) <= 0.975
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("noise", "runs", "phones", "unlike"), [*CASES, (LOOSE, 20, 1, 0.0)])
+@pytest.mark.parametrize(("noise", "runs", "phones", "phone_spread"), [*CASES, (LOOSE, 20, 1, 0.0)])
 def test_the_interval_holds_the_truth_in_93_to_97_of_100_worlds(
-    noise: Noise, runs: int, phones: int, unlike: float
+    noise: Noise, runs: int, phones: int, phone_spread: float
 ) -> None:
-    assert 0.93 <= coverage(4000, noise, runs, phones, unlike) <= 0.97
+    assert 0.93 <= coverage(4000, noise, runs, phones, phone_spread) <= 0.97
 
 
 @pytest.mark.parametrize("noise", [PINNED, LOOSE])
 def test_a_phone_is_rarely_told_apart_from_itself(noise: Noise) -> None:
-    assert told(300, noise, 6, effect=1.0) <= 0.05
+    assert alarm_rate(300, noise, 6, effect=1.0) <= 0.05
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [2, 3, 4, 5, 8, 12, 20])
 @pytest.mark.parametrize("noise", [PINNED, USUAL, LOOSE, UNPINNED])
 def test_false_alarms_stay_below_one_in_twenty(noise: Noise, runs: int) -> None:
-    assert told(3000, noise, runs, effect=1.0) <= 0.05
+    assert alarm_rate(3000, noise, runs, effect=1.0) <= 0.05
 
 
 def test_power_grows_with_the_effect_and_with_the_runs() -> None:
-    small, large = (told(150, USUAL, 6, effect) for effect in (1.03, 1.10))
-    few, many = (told(150, USUAL, runs, 1.05) for runs in (4, 12))
+    small, large = (alarm_rate(150, USUAL, 6, effect) for effect in (1.03, 1.10))
+    few, many = (alarm_rate(150, USUAL, runs, 1.05) for runs in (4, 12))
     assert small < large
     assert few < many
     assert large > 0.95
@@ -105,9 +105,9 @@ def test_false_alarms_among_many_rows_stay_below_one_in_twenty_for_all_of_them()
     families = 100
     alarms = 0
     for family in range(families):
-        rows = [spread_of(pairs) for pairs in worlds(8, LOOSE, 6, seed=family)]
+        rows = [estimate_log_ratio(pairs) for pairs in worlds(8, LOOSE, 6, seed=family)]
         found = [row for row in rows if row]
-        corrected = holm([row.p_value() for row in found])
+        corrected = holm_correction([row.p_value() for row in found])
         alarms += any(
             p <= 0.05 and abs(math.exp(row.log_ratio) - 1) > MARGIN
             for row, p in zip(found, corrected, strict=True)
@@ -118,12 +118,15 @@ def test_false_alarms_among_many_rows_stay_below_one_in_twenty_for_all_of_them()
 def test_few_phones_are_no_sample_of_phones() -> None:
     (three,) = worlds(1, USUAL, 5, phones=3)
     (four,) = worlds(1, USUAL, 5, phones=4)
-    levels = [spread_of(pairs) for pairs in (three, four)]
-    assert [Level.RUNS, Level.PHONES] == [found.level for found in levels if found]
+    levels = [estimate_log_ratio(pairs) for pairs in (three, four)]
+    assert [found.level for found in levels if found] == [
+        ResampledLevel.RUNS,
+        ResampledLevel.PHONES,
+    ]
 
 
 def test_a_single_run_on_a_side_shows_no_spread() -> None:
-    assert spread_of([Pair("p", [1.0], [1.0, 1.1])]) is None
+    assert estimate_log_ratio([RunPair("p", [1.0], [1.0, 1.1])]) is None
 
 
 @pytest.mark.parametrize(
@@ -135,5 +138,7 @@ def test_a_single_run_on_a_side_shows_no_spread() -> None:
         ([0.5, 0.9], [1.0, 1.0]),
     ],
 )
-def test_p_values_bear_their_number(p_values: list[float], expected: list[float]) -> None:
-    assert expected == pytest.approx(holm(p_values))
+def test_p_values_are_corrected_for_their_number(
+    p_values: list[float], expected: list[float]
+) -> None:
+    assert holm_correction(p_values) == pytest.approx(expected)

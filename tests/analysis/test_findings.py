@@ -1,4 +1,4 @@
-"""Three sentences, none of which says more than the runs do."""
+"""Findings: three sentences, none of which claims more than the runs show."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.findings import findings, frugal
-from orchestrator.nouns import MeasuredRun
+from orchestrator.analysis.findings import UnprovenReason, energy_finding, fleet_findings
+from orchestrator.analysis.measurements import MeasuredRun
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, endurance, measured
-from workloads.measure import Standing
+from workloads.protocol.verdict import Validity
 
 # serial -> (cold, after ten minutes): first when cold, last when hot
 FLEET = {"a": (10.0, 40.0), "b": (20.0, 22.0), "c": (30.0, 31.0), "d": (36.0, 36.5)}
@@ -28,28 +28,27 @@ def fleet(times: dict[str, tuple[float, float]], n: int = 4, **changes: Any) -> 
 
 
 def sentences(runs: Iterable[MeasuredRun]) -> list[str]:
-    return [finding.sentence for finding in findings(list(runs))]
+    return [finding.sentence for finding in fleet_findings(list(runs))]
 
 
 def test_measured_runs_give_three_plain_answers() -> None:
     expected = [
-        "Cold, Model a is fastest with 10.0 ms a step, 2.00 times ahead of Model b with 20.0 ms.",
-        "After ten minutes of heat, Model b is fastest with 22.0 ms a step, 1.41 times ahead of "
-        "Model c with 31.0 ms; Model a, first when cold, is now number 4 with 40.0 ms, 4.00 "
+        "When cold, Model a is fastest with 10.0 ms per step, 2.00 times as fast as Model b "
+        "(20.0 ms).",
+        "After ten minutes of heat, Model b is fastest with 22.0 ms per step, 1.41 times as fast "
+        "as Model c (31.0 ms); Model a, first when cold, is now number 4 with 40.0 ms, 4.00 "
         "times its cold time.",
         "Take Model b, Model c and Model d: after ten minutes they need 22.0 ms, 31.0 ms "
-        "and 36.5 ms a step, and a round lasts as long as its slowest phone, 36.5 ms a step; with "
-        "Model a it would be 40.0 ms.",
+        "and 36.5 ms per step, and a round lasts as long as its slowest phone, 36.5 ms per step; "
+        "with Model a it would be 40.0 ms.",
     ]
-    assert expected == sentences(fleet(FLEET))
+    assert sentences(fleet(FLEET)) == expected
 
 
 def test_a_phone_that_stays_first_is_said_to() -> None:
     times = {"a": (10.0, 15.0), "b": (20.0, 60.0)}
-    assert (
-        "; it was first when cold as well and is now at 1.50 times its cold time."
-        in (sentences(fleet(times))[1])
-    )
+    expected = "; it was also first when cold and now takes 1.50 times its cold time."
+    assert sentences(fleet(times))[1].endswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -63,30 +62,39 @@ def test_a_phone_that_stays_first_is_said_to() -> None:
 def test_every_sentence_says_first_when_no_phone_made_its_numbers(
     changes: dict[str, Any], prefix: str
 ) -> None:
-    found = findings(fleet(FLEET, **changes))
-    assert [True] * 3 == [finding.sentence.startswith(prefix) for finding in found]
-    assert [prefix.startswith("Simulated")] * 3 == [finding.simulated for finding in found]
+    found = fleet_findings(fleet(FLEET, **changes))
+    assert [finding.sentence.startswith(prefix) for finding in found] == [True] * 3
+    assert [finding.simulated for finding in found] == [prefix.startswith("Simulated")] * 3
 
 
 @pytest.mark.parametrize(
-    ("runs", "why"),
+    ("runs", "reason", "text"),
     [
         # extrapolated numbers never win
-        (fleet(FLEET, provenance=EXTRAPOLATED), "no proof, because a model of unknown error"),
-        (fleet(FLEET, n=2), "which is no proof with 2 runs a cell"),
-        (fleet(FLEET, n=1), "which is no proof with one run a cell"),
+        (
+            fleet(FLEET, provenance=EXTRAPOLATED),
+            UnprovenReason.MODEL_ERROR_UNKNOWN,
+            "; this is not proven, because the numbers come from a model of unknown error",
+        ),
+        (fleet(FLEET, n=2), UnprovenReason.TOO_FEW_RUNS, "; this is not proven with 2 runs per"),
+        (fleet(FLEET, n=1), UnprovenReason.TOO_FEW_RUNS, "; this is not proven with one run per"),
         # a difference within the model's error
         (
             fleet({"a": (10.0, 10.0), "b": (11.0, 11.0)}, provenance=FITTED),
-            "but one phone cannot be told apart from it",
+            UnprovenReason.NOT_SIGNIFICANT,
+            "; the difference to one phone is not significant",
         ),
     ],
 )
-def test_a_lead_that_proves_nothing_is_only_a_lead(runs: list[MeasuredRun], why: str) -> None:
-    for sentence in sentences(runs)[:2]:
-        assert why in sentence
-        assert "leads with" in sentence
-        assert "fast" not in sentence
+def test_a_lead_that_proves_nothing_is_only_a_lead(
+    runs: list[MeasuredRun], reason: UnprovenReason, text: str
+) -> None:
+    for finding in fleet_findings(runs)[:2]:
+        assert finding.unproven is reason
+        assert finding.answer.endswith(" (not proven)")
+        assert " leads with " in finding.sentence
+        assert text in finding.sentence
+        assert "fastest" not in finding.sentence
 
 
 def test_several_cells_are_joined_by_the_geometric_mean() -> None:
@@ -96,8 +104,8 @@ def test_several_cells_are_joined_by_the_geometric_mean() -> None:
         for (serial, size), value in times.items()
         for repeat in range(4)
     ]
-    expected = "Cold, Model a is fastest with 4.00 ms a step, 5.00 times ahead of Model b "
-    assert expected + "with 20.0 ms (geometric mean of 2 cells)." == sentences(runs)[0]
+    expected = "When cold, Model a is fastest with 4.00 ms per step, 5.00 times as fast as Model b "
+    assert sentences(runs)[0] == expected + "(20.0 ms) (geometric mean of 2 cells)."
 
 
 def test_only_cells_that_every_phone_has_decide() -> None:
@@ -106,40 +114,39 @@ def test_only_cells_that_every_phone_has_decide() -> None:
     runs += [measured("b", 20.0, parameters=small, repeat=repeat) for repeat in range(4)]
     # b alone has a quick run of another cell; it must not pull b ahead
     runs += [measured("b", 0.1, parameters=large, repeat=repeat) for repeat in range(4)]
-    assert "(in the only one of 2 cells that every phone has)" in sentences(runs)[0]
-    assert sentences(runs)[0].startswith("Cold, Model a is fastest with 10.0 ms")
+    assert "(in the one of 2 cells that every phone has)" in sentences(runs)[0]
+    assert sentences(runs)[0].startswith("When cold, Model a is fastest with 10.0 ms")
 
 
 def test_workloads_that_never_call_the_phone_say_nothing_about_it() -> None:
     runs = [*fleet(FLEET), *(measured(serial, 0.001, workload="noop") for serial in FLEET)]
-    assert sentences(fleet(FLEET)) == sentences(runs)
+    assert sentences(runs) == sentences(fleet(FLEET))
 
 
 def test_what_is_missing_is_named() -> None:
     expected = [
-        "Nobody can be named: there is no valid cold run yet.",
-        "Nobody can be named: there is no valid endurance run yet.",
-        "No three phones can be named: there is no valid endurance run yet.",
+        "No phone can be named: there is no valid cold run yet.",
+        "No phone can be named: there is no valid endurance run yet.",
+        "Three phones cannot be named: there is no valid endurance run yet.",
     ]
-    assert expected == sentences([measured("a", standing=Standing.VOID)])
-    assert [None] * 3 == [finding.provenance for finding in findings([])]
+    assert sentences([measured("a", validity=Validity.VOID)]) == expected
+    assert [finding.provenance for finding in fleet_findings([])] == [None] * 3
 
 
 def test_without_cold_runs_the_difference_stays_open() -> None:
     hot = [run for run in fleet(FLEET) if run.condition.protocol == "endurance"]
-    assert "how that differs from cold is open: there is no valid cold run" in sentences(hot)[1]
+    assert "the cold ranking is unknown: there is no valid cold run" in sentences(hot)[1]
 
 
 def test_three_phones_take_three_phones() -> None:
-    expected = "No three phones can be named: only 2 phones have a valid ten-minute run."
-    assert expected == sentences(fleet({"a": (1.0, 1.0), "b": (2.0, 2.0)}))[2]
+    expected = "Three phones cannot be named: only 2 phones have a valid ten-minute run."
+    assert sentences(fleet({"a": (1.0, 1.0), "b": (2.0, 2.0)}))[2] == expected
 
 
 def test_a_mixture_names_nobody() -> None:
     runs = [*fleet(FLEET), *fleet({"z": (1.0, 1.0)}, provenance=HOST)]
     for sentence in sentences(runs):
-        assert "named: mlp-4 batch_size=32" in sentence
-        assert "compare them apart" in sentence
+        assert "named: mlp-4 batch_size=32, " in sentence
 
 
 def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
@@ -157,7 +164,7 @@ def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
         (
             {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.2, 5)},
             "Take Model a, Model b and Model d",
-            "Model c would be as quick, but needs more energy a step",
+            "Model c would be as fast, but needs more energy per step",
         ),
         # three percent slower is slower, however frugal
         (
@@ -185,7 +192,7 @@ def test_a_hostile_name_is_made_safe_before_it_enters_a_sentence() -> None:
     assert "Pi[2Jxel needs" in sentences([measured("a", facts=evil)])[0]
 
 
-def test_energy_of_another_making_decides_nothing() -> None:
+def test_energy_of_another_source_decides_nothing() -> None:
     needs = {"a": (10.0, 1.0), "b": (11.0, 1.0), "c": (20.0, 9.0), "d": (20.2, 5.0)}
     runs = []
     for run in with_energy(needs):
@@ -208,22 +215,22 @@ def test_the_frugal_phone_is_named_with_what_the_others_need() -> None:
         for serial, need in needs.items()
         for repeat in range(4)
     ]
-    found = frugal(runs)
-    assert "Model b" == found.answer
+    found = energy_finding(runs)
+    assert found.answer == "Model b"
     assert found.sentence == (
-        "Over ten minutes, Model b needs 0.100 mJ a sample, Model c 0.150 mJ; "
+        "Over ten minutes, Model b needs 0.100 mJ per sample, Model c 0.150 mJ; "
         "Model a needs 0.300 mJ, 3.0 times as much."
     )
 
 
 def test_where_no_long_run_has_an_energy_the_cold_ones_answer() -> None:
     cold = [measured("a", repeat=at, energy_per_sample_mj=0.2) for at in range(4)]
-    assert frugal(cold).sentence.startswith("Cold, Model a needs 0.200 mJ a sample.")
-    nothing = frugal([measured("a")])
-    assert ("Nobody can be named", "") == (nothing.sentence[:19], nothing.answer)
+    assert energy_finding(cold).sentence.startswith("When cold, Model a needs 0.200 mJ per sample.")
+    nothing = energy_finding([measured("a")])
+    assert (nothing.provenance, nothing.answer) == (None, "")
 
 
 def test_an_answer_in_a_word_says_when_it_is_no_proof() -> None:
-    assert ["Model a", "Model b"] == [found.answer for found in findings(fleet(FLEET))[:2]]
-    unsure = findings(fleet(FLEET, provenance=EXTRAPOLATED))
-    assert ["Model a, unproved", "Model b, unproved"] == [found.answer for found in unsure[:2]]
+    assert [found.answer for found in fleet_findings(fleet(FLEET))[:2]] == ["Model a", "Model b"]
+    unsure = fleet_findings(fleet(FLEET, provenance=EXTRAPOLATED))
+    assert unsure[0].answer == "Model a (not proven)"

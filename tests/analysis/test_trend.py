@@ -1,4 +1,4 @@
-"""A phone over time: a step is seen, noise is not."""
+"""A metric over time: a lasting change is found, noise is not."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,16 +6,16 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from orchestrator.analysis.figures import figures_of
-from orchestrator.analysis.trend import Step, histories
-from orchestrator.analysis.versus import Word
-from orchestrator.nouns import MeasuredRun
+from orchestrator.analysis.ab_comparison import ComparisonVerdict
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.trend import ChangePoint, metric_histories
+from orchestrator.analysis.trial_series import trial_series
 from tests.analysis.builders import HOST, measured
-from tests.analysis.noise import LOOSE, USUAL, Noise, run_medians
+from tests.analysis.step_noise import LOOSE, USUAL, Noise, run_medians
 
 
 def history(levels: list[tuple[int, float]], noise: Noise, seed: int = 1) -> list[MeasuredRun]:
-    """Runs a day apart: so many at each level, with the noise of phones."""
+    """Runs a day apart: pairs of (number of runs, level), with the noise of phones."""
     source = np.random.default_rng(seed)
     values = [v for count, level in levels for v in run_medians(source, noise, count, level)]
     return [
@@ -25,38 +25,43 @@ def history(levels: list[tuple[int, float]], noise: Noise, seed: int = 1) -> lis
     ]
 
 
-def steps_of(runs: list[MeasuredRun]) -> tuple[Step, ...]:
-    """The steps of the one history among some runs."""
-    (found,) = histories(figures_of(runs))
-    return found.steps
+def changes_of(runs: list[MeasuredRun]) -> tuple[ChangePoint, ...]:
+    """The change points of the one history among some runs."""
+    (found,) = metric_histories(trial_series(runs))
+    return found.changes
 
 
 @pytest.mark.parametrize(
-    ("after", "expected"), [(11.0, Word.SLOWER), (9.0, Word.FASTER)], ids=["update", "repair"]
+    ("after", "expected"),
+    [(11.0, ComparisonVerdict.SLOWER), (9.0, ComparisonVerdict.FASTER)],
+    ids=["update", "repair"],
 )
-def test_a_step_is_seen_where_it_was(after: float, expected: Word) -> None:
+def test_a_change_is_found_where_it_was(after: float, expected: ComparisonVerdict) -> None:
     runs = history([(15, 10.0), (15, after)], USUAL)
-    (step,) = steps_of(runs)
-    assert expected == step.verdict
-    assert pytest.approx(after / 10.0, rel=0.02) == step.ratio
-    assert abs((step.at - runs[15].started_at).days) <= 1
+    (change,) = changes_of(runs)
+    assert change.verdict == expected
+    assert change.ratio == pytest.approx(after / 10.0, rel=0.02)
+    assert abs((change.started_at - runs[15].started_at).days) <= 1
 
 
-def test_two_steps_are_two() -> None:
-    steps = steps_of(history([(12, 10.0), (12, 12.0), (12, 10.0)], USUAL))
-    assert [Word.SLOWER, Word.FASTER] == [step.verdict for step in steps]
+def test_two_changes_are_two() -> None:
+    changes = changes_of(history([(12, 10.0), (12, 12.0), (12, 10.0)], USUAL))
+    assert [change.verdict for change in changes] == [
+        ComparisonVerdict.SLOWER,
+        ComparisonVerdict.FASTER,
+    ]
 
 
-def test_noise_is_rarely_taken_for_a_step() -> None:
-    alarms = sum(bool(steps_of(history([(30, 10.0)], LOOSE, seed))) for seed in range(100))
+def test_noise_is_rarely_taken_for_a_change() -> None:
+    alarms = sum(bool(changes_of(history([(30, 10.0)], LOOSE, seed))) for seed in range(100))
     assert alarms <= 5
 
 
 def test_few_runs_are_no_history() -> None:
-    assert () == steps_of(history([(3, 10.0), (3, 20.0)], USUAL))
+    assert changes_of(history([(3, 10.0), (3, 20.0)], USUAL)) == ()
 
 
-def test_figures_of_unlike_making_are_two_histories() -> None:
+def test_values_of_different_sources_are_two_histories() -> None:
     runs = [
         *history([(6, 10.0)], USUAL),
         *(
@@ -64,6 +69,6 @@ def test_figures_of_unlike_making_are_two_histories() -> None:
             for run in (measured("a", 30.0, repeat=at, provenance=HOST) for at in range(6))
         ),
     ]
-    found = histories(figures_of(runs))
-    assert {"phone", "host"} == {each.making.source for each in found}
-    assert all(not each.steps for each in found)
+    found = metric_histories(trial_series(runs))
+    assert {each.kind.source for each in found} == {"phone", "host"}
+    assert all(not each.changes for each in found)

@@ -1,4 +1,4 @@
-"""The choice of the next run: heat decides between drawn orders, shares between sweeps."""
+"""Which run a phone gets next: shares and deadlines between sweeps, backfilling while it cools."""
 
 import math
 from collections import Counter
@@ -6,57 +6,33 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.dispatch.choice import (
+from orchestrator.dispatch.fair_share import (
     NEVER_S,
-    Expected,
-    Heat,
-    Offer,
-    Stake,
-    choose_order,
-    share_out,
+    Candidate,
+    ExpectedDuration,
+    SweepShare,
+    ThermalState,
+    assign_runs,
 )
 
-WARM = Heat(temp_c=36.0, rest_c=28.0, tau_s=600.0)
-HOT_RUN = Expected(run_s=30.0, rise_c=10.0, start_max_c=32.0)
-MILD_RUN = Expected(run_s=30.0, rise_c=1.0, start_max_c=32.0)
-ANY_RUN = Expected(run_s=20.0, rise_c=0.0, start_max_c=None)
+WARM = ThermalState(temp_c=36.0, rest_c=28.0, tau_s=600.0)
+MILD_RUN = ExpectedDuration(run_s=30.0, rise_c=1.0, start_max_c=32.0)
+ANY_RUN = ExpectedDuration(run_s=20.0, rise_c=0.0, start_max_c=None)
 
 
 def test_the_wait_is_that_of_a_body_that_cools() -> None:
     assert math.isclose(600.0 * math.log(2), WARM.wait_s(32.0))
     assert math.isclose(32.0, WARM.later(WARM.wait_s(32.0)).temp_c)
-    assert (0.0, 0.0, NEVER_S) == (WARM.wait_s(None), WARM.wait_s(36.0), WARM.wait_s(27.0))
+    assert (WARM.wait_s(None), WARM.wait_s(36.0), WARM.wait_s(27.0)) == (0.0, 0.0, NEVER_S)
 
 
-def test_a_last_block_ends_with_what_nobody_has_to_wait_for() -> None:
-    orders = [[HOT_RUN, MILD_RUN, MILD_RUN], [MILD_RUN, MILD_RUN, HOT_RUN]]
-    assert 1 == choose_order(orders, WARM, is_last=True)
-
-
-def test_heat_that_the_next_block_pays_for_is_no_gain() -> None:
-    orders = [[MILD_RUN, HOT_RUN], [MILD_RUN, HOT_RUN][::-1]]
-    times = [choose_order(orders, WARM, is_last=last) for last in (True, False)]
-    assert 0 == times[0]
-    ends_hot = choose_order([[MILD_RUN, HOT_RUN], [MILD_RUN, HOT_RUN]], WARM, is_last=False)
-    assert 0 == ends_hot, "equal orders: the first that was drawn"
-
-
-def test_a_run_that_may_start_warm_goes_while_the_phone_is_warm() -> None:
-    lax = Expected(run_s=60.0, rise_c=0.2, start_max_c=38.0)
-    assert 1 == choose_order([[MILD_RUN, lax], [lax, MILD_RUN]], WARM, is_last=False)
-
-
-def test_without_a_thermometer_the_first_order_stands() -> None:
-    assert 0 == choose_order([[HOT_RUN, MILD_RUN], [MILD_RUN, HOT_RUN]], None, is_last=True)
-
-
-def shares(stakes: dict[str, Stake], turns: int, now: float = 0.0) -> Counter[str]:
+def shares(stakes: dict[str, SweepShare], turns: int, now: float = 0.0) -> Counter[str]:
     """How often each sweep got the phone, when every run takes as long."""
     used: dict[str, float] = {}
     got: Counter[str] = Counter()
     for _ in range(turns):
-        lines = [Offer("PH1", name, at, MILD_RUN) for at, name in enumerate(stakes)]
-        offer = share_out({"PH1": lines}, stakes, used, {}, now)["PH1"]
+        lines = [Candidate("PH1", name, at, MILD_RUN) for at, name in enumerate(stakes)]
+        offer = assign_runs({"PH1": lines}, stakes, used, {}, now)["PH1"]
         stake = stakes[offer.sweep]
         used[stake.owner] = used.get(stake.owner, 0.0) + MILD_RUN.run_s / stake.weight
         got[offer.sweep] += 1
@@ -64,71 +40,92 @@ def shares(stakes: dict[str, Stake], turns: int, now: float = 0.0) -> Counter[st
 
 
 def test_owners_share_the_lab_however_many_sweeps_they_have() -> None:
-    stakes = {"a1": Stake("anna"), "a2": Stake("anna", since=1.0), "b": Stake("bert")}
+    stakes = {
+        "a1": SweepShare("anna"),
+        "a2": SweepShare("anna", since=1.0),
+        "b": SweepShare("bert"),
+    }
     got = shares(stakes, 40)
-    assert (20, 20) == (got["a1"] + got["a2"], got["b"])
+    assert (got["a1"] + got["a2"], got["b"]) == (20, 20)
 
 
 def test_ten_priorities_more_are_twice_the_share() -> None:
-    got = shares({"a": Stake("anna", priority=60), "b": Stake("bert")}, 60)
-    assert (40, 20) == (got["a"], got["b"])
+    got = shares({"a": SweepShare("anna", priority=60), "b": SweepShare("bert")}, 60)
+    assert (got["a"], got["b"]) == (40, 20)
 
 
 def test_within_an_owner_the_higher_priority_then_the_older_goes_first() -> None:
     stakes = {
-        "young": Stake("anna", since=2.0),
-        "old": Stake("anna", since=1.0),
-        "urgent": Stake("anna", priority=70, since=3.0),
+        "young": SweepShare("anna", since=2.0),
+        "old": SweepShare("anna", since=1.0),
+        "urgent": SweepShare("anna", priority=70, since=3.0),
     }
     order = []
     while stakes:
         (name,) = shares(stakes, 1)
         order.append(name)
         del stakes[name]
-    assert ["urgent", "old", "young"] == order
+    assert order == ["urgent", "old", "young"]
 
 
 @pytest.mark.parametrize(
     ("stake", "first"),
     [
-        (Stake("anna", deadline=1000.0, left_s=900.0), "a"),  # it would be missed
-        (Stake("anna", deadline=9000.0, left_s=900.0), "b"),  # there is time enough
-        (Stake("anna", deadline=-1.0, left_s=900.0), "b"),  # it is missed already
-        (Stake("anna", priority=40, deadline=1000.0, left_s=900.0), "a"),
+        (SweepShare("anna", deadline=1000.0, remaining_s=900.0), "a"),  # it would be missed
+        (SweepShare("anna", deadline=9000.0, remaining_s=900.0), "b"),  # there is time enough
+        (SweepShare("anna", deadline=-1.0, remaining_s=900.0), "b"),  # it is missed already
+        (SweepShare("anna", priority=40, deadline=1000.0, remaining_s=900.0), "a"),
     ],
 )
-def test_a_deadline_presses_only_while_it_can_still_be_kept(stake: Stake, first: str) -> None:
+def test_a_deadline_presses_only_while_it_can_still_be_kept(stake: SweepShare, first: str) -> None:
     used = {"anna": 100.0, "bert": 0.0}
-    lines = [Offer("PH1", "a", 1, MILD_RUN), Offer("PH1", "b", 2, MILD_RUN)]
-    stakes = {"a": stake, "b": Stake("bert")}
-    assert first == share_out({"PH1": lines}, stakes, used, {}, now=0.0)["PH1"].sweep
+    lines = [Candidate("PH1", "a", 1, MILD_RUN), Candidate("PH1", "b", 2, MILD_RUN)]
+    stakes = {"a": stake, "b": SweepShare("bert")}
+    assert first == assign_runs({"PH1": lines}, stakes, used, {}, now=0.0)["PH1"].sweep
 
 
-def test_a_phone_that_cools_does_what_may_start_as_it_is() -> None:
-    lines = [Offer("PH1", "a", 1, MILD_RUN), Offer("PH1", "b", 2, ANY_RUN)]
-    stakes = {"a": Stake("anna"), "b": Stake("bert")}
-    used = {"bert": 500.0}
-    assert "b" == share_out({"PH1": lines}, stakes, used, {"PH1": WARM}, 0.0)["PH1"].sweep
-    cool = WARM.later(10_000.0)
-    assert "a" == share_out({"PH1": lines}, stakes, used, {"PH1": cool}, 0.0)["PH1"].sweep
+def next_sweep(fillers: list[ExpectedDuration], heat: ThermalState) -> str:
+    """Which sweep gets the phone when 'a' is first in priority, and the others come after it."""
+    runs = [MILD_RUN, *fillers]
+    lines = [Candidate("PH1", "abc"[at], at, run) for at, run in enumerate(runs)]
+    stakes = {"a": SweepShare("anna"), "b": SweepShare("bert"), "c": SweepShare("carl")}
+    used = {"bert": 500.0, "carl": 900.0}
+    return assign_runs({"PH1": lines}, stakes, used, {"PH1": heat}, 0.0)["PH1"].sweep
 
 
-def test_what_would_not_fit_into_the_pause_does_not_fill_it() -> None:
-    long = Expected(run_s=4000.0, rise_c=0.0, start_max_c=None)
-    warming = Expected(run_s=20.0, rise_c=5.0, start_max_c=None)
-    for filler in (long, warming):
-        lines = [Offer("PH1", "a", 1, MILD_RUN), Offer("PH1", "b", 2, filler)]
-        stakes = {"a": Stake("anna"), "b": Stake("bert")}
-        found = share_out({"PH1": lines}, stakes, {"bert": 500.0}, {"PH1": WARM}, 0.0)
-        assert "a" == found["PH1"].sweep
+def test_a_run_that_may_start_warm_backfills_the_pause_of_a_phone_that_cools() -> None:
+    assert next_sweep([ANY_RUN], WARM) == "b"
+    assert next_sweep([ANY_RUN], WARM.later(10_000.0)) == "a", "nothing has to cool"
+    assert next_sweep([MILD_RUN], WARM) == "a", "it would have to cool as well"
+
+
+def test_a_run_that_would_delay_the_waiting_one_does_not_backfill() -> None:
+    long = ExpectedDuration(run_s=4000.0, rise_c=0.0, start_max_c=None)
+    warming = ExpectedDuration(run_s=20.0, rise_c=5.0, start_max_c=None)
+    assert next_sweep([long], WARM) == "a"
+    assert next_sweep([warming], WARM) == "a"
+
+
+def test_a_backfilled_run_may_warm_the_phone_if_most_of_its_time_is_gained() -> None:
+    # From 36 °C the body falls to 32 °C in 416 s; 0.05 °C more at 30 s cost 4 s of 30 s.
+    slightly = ExpectedDuration(run_s=30.0, rise_c=0.05, start_max_c=None)
+    too_much = ExpectedDuration(run_s=30.0, rise_c=0.2, start_max_c=None)
+    assert next_sweep([slightly], WARM) == "b"
+    assert next_sweep([too_much], WARM) == "a"
+
+
+def test_of_several_runs_that_fit_the_first_in_priority_backfills() -> None:
+    longer = ExpectedDuration(run_s=60.0, rise_c=0.0, start_max_c=None)
+    assert next_sweep([longer, ANY_RUN], WARM) == "b"
 
 
 def test_phones_that_are_free_together_are_shared_out_too() -> None:
-    stakes = {"a": Stake("anna"), "b": Stake("bert")}
+    stakes = {"a": SweepShare("anna"), "b": SweepShare("bert")}
     phones = [f"PH{number}" for number in range(10)]
     offers = {
-        phone: [Offer(phone, "a", 1, MILD_RUN), Offer(phone, "b", 2, MILD_RUN)] for phone in phones
+        phone: [Candidate(phone, "a", 1, MILD_RUN), Candidate(phone, "b", 2, MILD_RUN)]
+        for phone in phones
     }
-    chosen = share_out(offers, stakes, {}, {}, now=0.0)
-    assert Counter({"a": 5, "b": 5}) == Counter(offer.sweep for offer in chosen.values())
+    chosen = assign_runs(offers, stakes, {}, {}, now=0.0)
+    assert Counter(offer.sweep for offer in chosen.values()) == Counter({"a": 5, "b": 5})
     assert all(one.sweep != other.sweep for one, other in pairwise(chosen.values()))

@@ -4,49 +4,49 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.dispatch.scheduler import freed_by, look, skews
+from orchestrator.dispatch.scheduler import clock_skews, phones_freed_by, summarize_heartbeats
 from tests.builders import a_run
-from workloads.messages import Event, PhonePresence, Presence
+from workloads.protocol.messages import Event, HostHeartbeat, PhoneStatus
 
 DIGEST = "ab" * 32
 KNOWN = {"PH1": DIGEST, "PH2": DIGEST}
 
 
-def a_presence(*phones: PhonePresence, host: str = "host-a") -> Presence:
+def a_presence(*phones: PhoneStatus, host: str = "host-a") -> HostHeartbeat:
     """A heartbeat."""
-    return Presence(host=host, at=datetime.now(UTC), slots=8, phones=phones)
+    return HostHeartbeat(host=host, sent_at=datetime.now(UTC), max_parallel=8, phones=phones)
 
 
 @pytest.mark.parametrize(
     ("phone", "idle"),
     [
-        (PhonePresence(serial="PH1", state="idle", facts_digest=DIGEST), True),  # free and known
-        (PhonePresence(serial="PH1", state="away", facts_digest=DIGEST), False),  # gone
-        (PhonePresence(serial="PH9", state="idle", facts_digest=DIGEST), False),  # never seen
-        (PhonePresence(serial="PH1", state="idle", facts_digest="cd" * 32), False),  # it changed
-        (PhonePresence(serial="PH1", state="idle"), False),  # not yet probed
+        (PhoneStatus(serial="PH1", state="idle", facts_digest=DIGEST), True),  # free and known
+        (PhoneStatus(serial="PH1", state="away", facts_digest=DIGEST), False),  # gone
+        (PhoneStatus(serial="PH9", state="idle", facts_digest=DIGEST), False),  # never seen
+        (PhoneStatus(serial="PH1", state="idle", facts_digest="cd" * 32), False),  # it changed
+        (PhoneStatus(serial="PH1", state="idle"), False),  # not yet probed
     ],
 )
-def test_only_a_present_and_known_phone_is_idle(phone: PhonePresence, idle: bool) -> None:
-    assert idle == ("PH1" in look([a_presence(phone)], KNOWN).idle)
+def test_only_a_present_and_known_phone_is_idle(phone: PhoneStatus, idle: bool) -> None:
+    assert idle == ("PH1" in summarize_heartbeats([a_presence(phone)], KNOWN).idle)
 
 
 def test_a_busy_phone_is_idle_only_if_the_store_knows_the_end_of_its_run() -> None:
-    busy = PhonePresence(serial="PH1", state="busy", facts_digest=DIGEST, run=a_run())
-    sight = look([a_presence(busy)], KNOWN)
+    busy = PhoneStatus(serial="PH1", state="busy", facts_digest=DIGEST, run=a_run())
+    sight = summarize_heartbeats([a_presence(busy)], KNOWN)
     assert {"PH1": a_run()} == sight.doubtful
     assert {a_run(): "host-a"} == sight.running
 
 
 def test_a_phone_that_two_hosts_claim_is_nobodys() -> None:
-    phone = PhonePresence(serial="PH1", state="idle", facts_digest=DIGEST)
-    sight = look([a_presence(phone), a_presence(phone, host="host-b")], KNOWN)
-    assert {} == sight.idle
+    phone = PhoneStatus(serial="PH1", state="idle", facts_digest=DIGEST)
+    sight = summarize_heartbeats([a_presence(phone), a_presence(phone, host="host-b")], KNOWN)
+    assert sight.idle == {}
 
 
 def test_a_host_with_an_unknown_phone_is_asked_to_announce_it() -> None:
-    phone = PhonePresence(serial="PH9", state="idle", facts_digest=DIGEST)
-    assert {"host-a"} == look([a_presence(phone)], KNOWN).strangers
+    phone = PhoneStatus(serial="PH9", state="idle", facts_digest=DIGEST)
+    assert summarize_heartbeats([a_presence(phone)], KNOWN).strangers == {"host-a"}
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,19 @@ def test_only_a_clean_end_frees_a_phone_without_a_look(
     kinds: tuple[str, ...], freed: set[str]
 ) -> None:
     at = datetime.now(UTC)
-    events = [Event(at=at, kind=kind, text="", phone="PH1") for kind in kinds]
-    assert freed == freed_by(events)
+    events = [Event(occurred_at=at, kind=kind, text="", phone="PH1") for kind in kinds]
+    assert freed == phones_freed_by(events)
 
 
 def test_a_host_gets_no_more_jobs_than_it_has_slots() -> None:
     phones = [
-        PhonePresence(serial=name, state="idle", facts_digest=DIGEST) for name in ("PH1", "PH2")
+        PhoneStatus(serial=name, state="idle", facts_digest=DIGEST) for name in ("PH1", "PH2")
     ]
-    narrow = a_presence(*phones).model_copy(update={"slots": 1})
-    assert {"PH1": "host-a"} == look([narrow], KNOWN).idle
+    narrow = a_presence(*phones).model_copy(update={"max_parallel": 1})
+    assert summarize_heartbeats([narrow], KNOWN).idle == {"PH1": "host-a"}
 
 
 def test_a_host_whose_clock_is_off_is_told_the_time_in_its_own_clock() -> None:
     now = datetime.now(UTC)
-    off = a_presence(host="host-b").model_copy(update={"at": now + timedelta(seconds=47)})
-    assert {"host-b": 47.0} == skews([a_presence(), off], now, lease_s=30)
+    off = a_presence(host="host-b").model_copy(update={"sent_at": now + timedelta(seconds=47)})
+    assert clock_skews([a_presence(), off], now, lease_timeout_s=30) == {"host-b": 47.0}

@@ -2,60 +2,62 @@
 
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.dispatch.book import Book, prior
-from orchestrator.nouns import PlannedRun, Trial
-from orchestrator.store import backlog, leases
+from orchestrator.dispatch.scheduler_history import SchedulerHistory, prior
+from orchestrator.planning.trials import PlannedRun, Trial
+from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import SIMULATED, a_phone, a_report, a_sighting, a_trial
 from workloads.catalogue import bind
-from workloads.condition import Condition, Protocol
-from workloads.measure import Metric
-from workloads.messages import PhonePresence, Presence
+from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, PhoneStatus
+from workloads.protocol.metrics import Metric
+from workloads.protocol.stage import Stage
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 COLD = bind("mlp-4", {"batch_size": 32})
 REST_C, TAU_S = 28.0, 500.0
 
 
-def a_heartbeat(temp_c: float = 31.0) -> Presence:
+def a_heartbeat(temp_c: float = 31.0) -> HostHeartbeat:
     phones = tuple(
-        PhonePresence(serial=serial, state="idle", temp_c=temp_c, cools=(REST_C, TAU_S))
+        PhoneStatus(
+            serial=serial,
+            state="idle",
+            temp_c=temp_c,
+            cooling=CoolingEstimate(rest_c=REST_C, time_constant_s=TAU_S),
+        )
         for serial in ("PH1", "PH2")
     )
-    return Presence(host="host-a", at=datetime.now(UTC), slots=60, phones=phones)
+    return HostHeartbeat(host="host-a", sent_at=datetime.now(UTC), max_parallel=60, phones=phones)
 
 
-def a_lab(store: Database, trials: list[Trial], orders: int = 1) -> None:
-    """Two phones of one model, every trial twice, in as many drawn orders as wanted."""
+def a_lab(store: Database, trials: list[Trial]) -> None:
+    """Two phones of one model, every trial twice."""
     facts = [a_phone(serial, model="Twin") for serial in ("PH1", "PH2")]
     store_parcels(store, "host-a", [a_sighting(each) for each in facts])
     count = len(trials)
     runs = [
-        PlannedRun(
-            each.id,
-            block,
-            block,
-            block * count + place,
-            tuple((place, count - 1 - place)[draw % 2] for draw in range(orders)),
-        )
+        PlannedRun(each.id, block, block, block * count + place)
         for block in range(2)
         for place, each in enumerate(trials)
     ]
     sweep = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
-    backlog.submit(store, sweep, trials, runs)
+    submission.submit(store, sweep, trials, runs)
 
 
-def carry_out(store: Database, book: Book, began_s: float, cooled_s: float, start_c: float) -> str:
+def carry_out(
+    store: Database, book: SchedulerHistory, started_at_s: float, cooldown_s: float, start_c: float
+) -> str:
     """Let PH1 make its next run of 60 s; answer the trial."""
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, choose=book.choose)
-    began = BEGAN + timedelta(seconds=began_s)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=book.choose)
+    began = BEGAN + timedelta(seconds=started_at_s)
     heat = Metric(name="start_temp_c", value=start_c, unit="°C", provenance=SIMULATED)
     report = a_report(
         job,
         started_at=began,
-        ended_at=began + timedelta(seconds=cooled_s + 60),
-        stage_s={"cool": cooled_s},
+        ended_at=began + timedelta(seconds=cooldown_s + 60),
+        stage_seconds={Stage.COOL: cooldown_s},
         metrics=(heat,),
     )
     store_parcels(store, "host-a", [report])
@@ -74,8 +76,8 @@ def trials_of_two_cases() -> list[Trial]:
 def test_before_any_report_the_plan_says_what_is_hot() -> None:
     cold, long = (prior(COLD, trial.condition) for trial in trials_of_two_cases())
     assert cold.rise_c < long.rise_c
-    assert (32.0, 600.0) == (long.start_max_c, long.run_s)
-    assert 0.0 == prior(bind("noop", {}), Condition()).rise_c
+    assert (long.start_max_c, long.run_s) == (32.0, 600.0)
+    assert prior(bind("noop", {}), Condition()).rise_c == 0.0
 
 
 def test_the_cooling_that_followed_tells_how_warm_a_run_had_left_the_phone(
@@ -83,37 +85,26 @@ def test_the_cooling_that_followed_tells_how_warm_a_run_had_left_the_phone(
 ) -> None:
     trials = trials_of_two_cases()
     a_lab(store, trials)
-    book = Book(store)
+    book = SchedulerHistory(store)
     book.look([a_heartbeat()])
-    first = carry_out(store, book, began_s=0, cooled_s=0, start_c=31.0)
+    first = carry_out(store, book, started_at_s=0, cooldown_s=0, start_c=31.0)
     # It fell by half above rest, from 34 to 31 degrees, in the 346.6 s after it.
-    second = carry_out(store, book, began_s=60, cooled_s=346.6, start_c=31.0)
+    second = carry_out(store, book, started_at_s=60, cooldown_s=346.6, start_c=31.0)
     seen = book.expected(first, "PH1")
-    assert (60.0, 32.0) == (seen.run_s, seen.start_max_c)
+    assert (seen.run_s, seen.start_max_c) == (60.0, 32.0)
     began_left_c = 3.0 * 2.718281828 ** (-60 / TAU_S)
     assert abs(seen.rise_c - (6.0 - began_left_c)) < 0.01
     assert seen.rise_c == book.expected(first, "PH2").rise_c, "a sibling is expected to be alike"
     assert prior(COLD, trials[1].condition).rise_c == book.expected(second, "PH1").rise_c
 
 
-def test_a_warm_phone_begins_its_block_in_the_order_that_is_over_soonest(store: Database) -> None:
-    trials = trials_of_two_cases()
-    a_lab(store, trials, orders=2)
-    book = Book(store)
-    book.look([a_heartbeat(temp_c=31.9)])
-    made = [carry_out(store, book, 100.0 * number, 0.0, 31.0) for number in range(4)]
-    mild, hot = trials[0].id, trials[1].id
-    assert [mild, hot] == made[2:], "the last block ends with what nobody waits for"
-    assert {mild, hot} == set(made[:2])
-
-
 def test_what_an_owner_used_is_remembered_and_fades(store: Database) -> None:
     a_lab(store, trials_of_two_cases())
-    book = Book(store)
+    book = SchedulerHistory(store)
     book.look([a_heartbeat()])
     carry_out(store, book, 0.0, 40.0, 31.0)
     used = book.used_s[""]
     assert 99.0 < used <= 100.0
-    anew = Book(store)
+    anew = SchedulerHistory(store)
     anew.look([a_heartbeat()])
     assert 99.0 < anew.used_s[""] <= 100.0, "a scheduler that starts knows it too"

@@ -1,6 +1,6 @@
 """Telemetry as an agent packs it, small."""
 
-from workloads.timeline import write_blob
+from workloads.protocol.telemetry import pack_telemetry
 
 ZONE = "/sys/class/thermal/thermal_zone0/temp"
 CLOCK = "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"
@@ -9,7 +9,7 @@ CLOCK = "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"
 def a_blob(windows: int = 3, readings: int = 4) -> bytes:
     """Windows, readings of a zone and a clock, one traced step of two operations."""
     second = 1_000_000_000
-    return write_blob(
+    return pack_telemetry(
         {
             "version": 2,
             "windows": {
@@ -31,7 +31,7 @@ def a_blob(windows: int = 3, readings: int = 4) -> bytes:
             },
             "ops": {"name": ["fc1.forward", "fc1.backward"], "kind": ["gemm", "gemm"]},
             "traces": [[0, 5 * second, 0, [600_000, 2_000_000]]],
-            "courses": {
+            "series": {
                 "energy_j": {
                     "t_ns": [5 * second + at * second for at in range(readings)],
                     "total": [4.0 * at for at in range(readings)],

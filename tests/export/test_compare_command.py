@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
-from orchestrator.exits import exit_code
+from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store.database import Database
 from tests.analysis.builders import a_trial_of
-from tests.kept import keep
-from workloads.fault import FarmError
-from workloads.measure import Standing
+from tests.stored_runs import keep
+from workloads.protocol.faults import FarmError
+from workloads.protocol.verdict import Validity
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def lab_of_two(store: Database, tmp_path: Path) -> Path:
     """A lab with two sweeps, of which the second is slower by a third."""
     keep(store, a_trial_of(10.0, 6, seed=1), "before")
     keep(store, a_trial_of(13.0, 6, seed=2), "after")
-    keep(store, a_trial_of(13.0, 2, standing=Standing.SUSPECT), "doubtful")
+    keep(store, a_trial_of(13.0, 2, validity=Validity.SUSPECT), "doubtful")
     return tmp_path
 
 
@@ -35,7 +35,7 @@ def test_two_sweeps_are_compared_in_one_table(lab_of_two: Path) -> None:
     found = compare(lab_of_two, "before", "after")
     headings, row = (line.split("\t") for line in found.stdout.splitlines())
     said = dict(zip(headings, row, strict=True))
-    assert ("slower", "6+6", "ms") == (said["VERDICT"], said["RUNS"], said["UNIT"])
+    assert (said["VERDICT"], said["RUNS"], said["UNIT"]) == ("slower", "6+6", "ms")
     assert 1.25 < float(said["B/A"]) < 1.35
     assert "source: phone" in found.stderr
 
@@ -53,14 +53,18 @@ def test_two_sweeps_are_compared_in_one_table(lab_of_two: Path) -> None:
 def test_the_exit_code_serves_a_script(
     lab_of_two: Path, words: tuple[str, ...], expected: int
 ) -> None:
-    assert expected == (compare(lab_of_two, *words).return_value or 0)
+    assert (compare(lab_of_two, *words).return_value or 0) == expected
 
 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         (("before", "nowhere"), 2, "there is no sweep 'nowhere'"),
-        (("before", "after:phone=none"), 6, "no trial with figures has phone=none; there is"),
+        (
+            ("before", "after:phone=none"),
+            6,
+            "no trial with metrics has phone=none; phone is one of",
+        ),
         (("before", "doubtful"), 7, "nothing can be compared: 2 suspect runs"),
         (("before",), 2, "compare takes two sides"),
         (("before", "before"), 2, "both sides are the same"),
@@ -76,12 +80,12 @@ def test_a_question_without_an_answer_is_refused_in_a_sentence(
     found = compare(lab_of_two, *words)
     assert isinstance(found.exception, FarmError)
     assert sentence in str(found.exception)
-    assert code == exit_code(found.exception)
+    assert exit_code(found.exception) == code
 
 
 def test_programs_get_json_with_everything_in_it(lab_of_two: Path) -> None:
     document = json.loads(compare(lab_of_two, "before", "after", "--json").stdout)
     (row,) = document["rows"]
     assert row["low"] < row["ratio"] < row["high"]
-    assert "phone" == row["provenance"]["source"]
-    assert ["before", "after"] == document["sides"]
+    assert row["provenance"]["source"] == "phone"
+    assert document["sides"] == ["before", "after"]

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from orchestrator.analysis.compare import compare_fleet
-from orchestrator.export.cell import text_cell
+from orchestrator.analysis.fleet_ranking import compare_fleet
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.export.escape import text_cell
 from orchestrator.export.table import Table
-from orchestrator.export.tables import figures_table, ranking_table
-from orchestrator.export.writers import write_csv
-from orchestrator.nouns import MeasuredRun
+from orchestrator.export.table_schemas import figures_table, ranking_table
+from orchestrator.export.table_writers import write_csv
 from tests.analysis.builders import FITTED, measured, phone
-from workloads.measure import Standing
+from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 
 def read_back(table: Table) -> list[dict[str, str]]:
@@ -21,7 +21,7 @@ def read_back(table: Table) -> list[dict[str, str]]:
     stream = io.BytesIO()
     count = write_csv(table, stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue().decode(), newline="")))
-    assert count == len(rows)
+    assert len(rows) == count
     return rows
 
 
@@ -31,7 +31,11 @@ def rows_of(runs: list[MeasuredRun]) -> list[dict[str, str]]:
 
 
 def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
-    runs = [measured("px6-01", 12.5, provenance=FITTED, reasons=("a, b", "c"), repeat=1)]
+    reasons = (
+        Reason.remark(ReasonCode.COOLING_DEVICE_ACTIVE, name="a, b"),
+        Reason.remark(ReasonCode.USB_PORT_SATURATED),
+    )
+    runs = [measured("px6-01", 12.5, provenance=FITTED, reasons=reasons, repeat=1)]
     expected = {
         "sweep": "sw-00000001",
         "seed": "7",
@@ -52,7 +56,7 @@ def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
         "freq": "high",
         "control": "controlled",
         "verdict": "valid",
-        "reasons": "a, b; c",
+        "reasons": "; ".join(reason.text for reason in reasons),
         "metric": "step_ms",
         "value": "12.5",
         "unit": "ms",
@@ -63,13 +67,13 @@ def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
         "started_at": "2026-03-01T12:00:00+00:00",
         "ended_at": "2026-03-01T12:00:09+00:00",
     }
-    assert [expected] == rows_of(runs)
+    assert rows_of(runs) == [expected]
 
 
 def test_every_metric_has_a_row_of_its_own() -> None:
     rows = rows_of([measured("a", 1.0, peak_temp_c=40.0, energy_j=3.0)])
     expected = [("energy_j", "J"), ("peak_temp_c", "°C"), ("step_ms", "ms")]
-    assert expected == [(row["metric"], row["unit"]) for row in rows]
+    assert [(row["metric"], row["unit"]) for row in rows] == expected
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,9 @@ def test_every_metric_has_a_row_of_its_own() -> None:
 def test_text_that_could_be_a_formula_is_disarmed_and_all_else_survives(
     text: str, expected: str
 ) -> None:
-    assert expected == text_cell(text)
+    assert text_cell(text) == expected
     rows = rows_of([measured("a", facts=phone("a", model=text))])
-    assert expected == rows[0]["model"]
+    assert rows[0]["model"] == expected
 
 
 def test_numbers_stay_numbers_even_below_zero() -> None:
@@ -106,13 +110,13 @@ def test_lines_end_as_the_standard_says() -> None:
     stream = io.BytesIO()
     write_csv(figures_table(7, [measured("a")]), stream)
     lines = stream.getvalue().split(b"\r\n")
-    assert [3, b""] == [len(lines), lines[-1]]
+    assert [len(lines), lines[-1]] == [3, b""]
 
 
 def test_a_comparison_names_the_source_of_every_number_and_the_phones_without_one() -> None:
     runs = [measured("fast", 10.0, provenance=FITTED) for _ in range(4)]
     runs += [measured("=slow", 40.0, provenance=FITTED) for _ in range(4)]
-    runs += [measured("hot", standing=Standing.VOID)]
+    runs += [measured("hot", validity=Validity.VOID)]
     rows = read_back(ranking_table(7, [compare_fleet(runs)]))
     columns = ("rank", "phone", "n", "median", "ratio", "void", "source", "error_rel", "claim")
     expected = [
@@ -120,8 +124,8 @@ def test_a_comparison_names_the_source_of_every_number_and_the_phones_without_on
         ("2", "'=slow", "4", "40.0", "4.0", "0", "simulated", "0.1", "simulated ±10%: slower"),
         ("", "hot", "0", "", "", "1", "", "", "no valid run"),
     ]
-    assert expected == [tuple(row[column] for column in columns) for row in rows]
+    assert [tuple(row[column] for column in columns) for row in rows] == expected
     assert json.loads(rows[0]["parameters"]) == {"batch_size": 32}
-    assert [("9.0", "11.0", "bootstrap")] == [
-        (row["low"], row["high"], row["interval"]) for row in rows[:1]
+    assert [(row["low"], row["high"], row["interval"]) for row in rows[:1]] == [
+        ("9.0", "11.0", "bootstrap")
     ]

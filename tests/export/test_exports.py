@@ -12,15 +12,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
-from orchestrator.exits import exit_code
-from orchestrator.export.table import Block, Table, columns
-from orchestrator.export.writers import WRITERS
+from orchestrator.commands.exit_codes import exit_code
+from orchestrator.export.table import Table, TableBlock, make_columns
+from orchestrator.export.table_writers import WRITERS
 from orchestrator.store.database import Database
 from tests.analysis.builders import EXTRAPOLATED, a_trial_of, endurance, measured, phone
-from tests.export.telemetry import a_blob
-from tests.kept import keep
-from workloads.fault import FarmError
-from workloads.measure import Standing
+from tests.documents import blocks, commands
+from tests.export.telemetry_blob import a_blob
+from tests.stored_runs import keep
+from workloads.protocol.faults import FarmError
+from workloads.protocol.verdict import Validity
 
 HOSTILE = '=cmd|"\\input{x}" <b>&_%$#^~ \x1b[2J'
 
@@ -75,9 +76,9 @@ def test_every_table_has_its_rows_and_the_order_of_the_runs(
     found = rows_of(lab_of_one, "--table", table)
     assert rows == len(found)
     assert all(row[column] for row in found)
-    assert {"7"} == {row["seed"] for row in found}
+    assert {row["seed"] for row in found} == {"7"}
     if table != "ranking":
-        assert {"0", "1"} == {row["block"] for row in found}
+        assert {row["block"] for row in found} == {"0", "1"}
         assert all(row["position"] for row in found)
 
 
@@ -118,13 +119,13 @@ def test_a_latex_table_is_booktabs_and_runs_nothing(lab_of_one: Path) -> None:
     }
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     (separators,) = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
-    assert 8 == separators
+    assert separators == 8
 
 
 def test_a_markdown_table_keeps_its_columns_whatever_a_phone_is_called(lab_of_one: Path) -> None:
     text = exported(lab_of_one, "--format", "md").decode()
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert {10} == {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {10}
     assert "<b>" not in text
     assert "\x1b" not in text
 
@@ -133,7 +134,7 @@ def test_a_timeline_has_operations_clocks_temperature_and_power(lab_of_one: Path
     trace = json.loads(exported(lab_of_one, "--format", "trace"))
     events: list[dict[str, Any]] = trace["traceEvents"]
     counters = {event["name"] for event in events if event["ph"] == "C"}
-    assert {"clock policy4", "temperature thermal_zone0", "power"} == counters
+    assert counters == {"clock policy4", "temperature thermal_zone0", "power"}
     slices = [event for event in events if event["ph"] == "X"]
     assert {"fc1.forward", "fc1.backward", "steps 0 to 9"} <= {event["name"] for event in slices}
     # what the format asks of every event: a phase, a process, a time from zero on
@@ -141,9 +142,9 @@ def test_a_timeline_has_operations_clocks_temperature_and_power(lab_of_one: Path
     assert all(event["ts"] >= 0 for event in events if event["ph"] != "M")
     assert all(event["dur"] >= 0 for event in slices)
     forward = next(event for event in slices if event["name"] == "fc1.forward")
-    assert (0.0, 600.0) == (forward["ts"], forward["dur"])
+    assert (forward["ts"], forward["dur"]) == (0.0, 600.0)
     power = [event["args"]["w"] for event in events if event["name"] == "power"]
-    assert pytest.approx(4.0) == power[0]
+    assert power[0] == pytest.approx(4.0)
 
 
 def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_path: Path) -> None:
@@ -154,15 +155,15 @@ def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_p
         for name in ("real", "mixed")
         for out in (tmp_path, tmp_path / "own.csv")
     ]
-    assert ["real.csv", "own.csv", "mixed.simulated.csv", "own.simulated.csv"] == names
+    assert names == ["real.csv", "own.csv", "mixed.simulated.csv", "own.simulated.csv"]
 
 
 def test_runs_that_do_not_count_are_written_only_when_asked_for(
     store: Database, tmp_path: Path
 ) -> None:
-    keep(store, [measured("a"), measured("b", standing=Standing.SUSPECT)], "small")
-    assert ["a"] == [row["phone"] for row in rows_of(tmp_path)]
-    assert ["a", "b"] == [row["phone"] for row in rows_of(tmp_path, "--everything")]
+    keep(store, [measured("a"), measured("b", validity=Validity.SUSPECT)], "small")
+    assert [row["phone"] for row in rows_of(tmp_path)] == ["a"]
+    assert [row["phone"] for row in rows_of(tmp_path, "--everything")] == ["a", "b"]
 
 
 def test_a_bundle_is_read_back_bit_for_bit(lab_of_one: Path, tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_a_bundle_that_was_tampered_with_is_refused(
     found = run("import", bundle, "--lab", tmp_path / "elsewhere")
     assert isinstance(found.exception, FarmError)
     assert sentence in str(found.exception)
-    assert 3 == exit_code(found.exception)
+    assert exit_code(found.exception) == 3
     assert not (tmp_path / "elsewhere").exists(), "nothing was made for it"
 
 
@@ -221,7 +222,7 @@ def test_a_bundle_that_was_tampered_with_is_refused(
 def test_an_export_of_nothing_is_refused_in_a_sentence(
     lab_of_one: Path, store: Database, words: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    keep(store, [measured("a", standing=Standing.SUSPECT)], "empty")
+    keep(store, [measured("a", validity=Validity.SUSPECT)], "empty")
     found = run("export", *words, "--lab", lab_of_one, "-o", lab_of_one)
     assert isinstance(found.exception, FarmError), found.exception
     assert sentence in str(found.exception)
@@ -231,13 +232,15 @@ def test_an_export_of_nothing_is_refused_in_a_sentence(
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "md", "latex"])
 def test_what_is_no_number_is_an_empty_cell(form: str) -> None:
-    table = Table("t", columns(a=float, b=float), [Block([float("nan")], [[float("inf")]])])
+    table = Table(
+        "t", make_columns(a=float, b=float), [TableBlock([float("nan")], [[float("inf")]])]
+    )
     stream = io.BytesIO()
-    assert 1 == WRITERS[form](table, stream)
+    assert WRITERS[form](table, stream) == 1
     assert not re.search(rb"(?i)\bnan\b|\binf", stream.getvalue())
 
 
-def test_every_command_about_answers_in_the_readme_works(
+def test_every_documented_command_about_results_works(
     store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
@@ -247,12 +250,11 @@ def test_every_command_about_answers_in_the_readme_works(
     ]
     keep(store, runs, "smoke", {(each.trial, each.repeat): a_blob() for each in runs})
     monkeypatch.chdir(tmp_path)
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (block,) = re.findall(r"## Answers\n\n```sh\n(.*?)```", readme, re.DOTALL)
-    for line in block.splitlines():
-        words = line.split("#")[0].split()[1:]
+    shown = [block for block in blocks("sh") if block.setting == "results"]
+    assert shown
+    for words in (words for block in shown for words in commands(block)):
         elsewhere = () if "--lab" in words else ("--lab", str(tmp_path))
-        made = run(*words, *elsewhere)
-        assert made.exception is None, f"{line}: {made.exception}"
-        assert made.stdout, line
+        made = run(*words[1:], *elsewhere)
+        assert made.exception is None, f"{words}: {made.exception}"
+        assert made.stdout, words
     assert (tmp_path / "smoke.simulated.html").exists()

@@ -9,54 +9,60 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.export.federated import CONSUMERS, write_for
-from orchestrator.export.federated.consumer import Link, verify
+from orchestrator.export.federated import CONSUMERS, write_consumer_files
+from orchestrator.export.federated.consumer_files import NetworkLink, verify_export
 from tests.analysis.builders import FITTED
-from tests.selection.fleets import a_census
-from workloads.fault import Refused
+from tests.selection.fleets import a_client_table
+from workloads.protocol.faults import InvalidRequest
 
-LINK = Link(20_000.0, 5_000.0)
+LINK = NetworkLink(20_000.0, 5_000.0)
 
 
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_a_consumer_believes_what_was_measured(name: str, tmp_path: Path) -> None:
-    written = write_for(CONSUMERS[name], a_census(), tmp_path, LINK, allow_simulated=False)
+    written = write_consumer_files(
+        CONSUMERS[name], a_client_table(), tmp_path, LINK, allow_simulated=False
+    )
     assert all(path.stat().st_size > 0 for path in written.files)
-    title, beliefs = verify(tmp_path)
+    title, beliefs = verify_export(tmp_path)
     assert CONSUMERS[name].title == title
     able = ["slow", "sprinter", "steady"]
-    assert able + ["tiny"] * (name == "table") == [belief.phone for belief in beliefs]
+    assert [belief.phone for belief in beliefs] == able + ["tiny"] * (name == "table")
     assert (() if name == "table" else ("tiny",)) == written.left_out, "it lacks the memory"
-    assert all(belief.off < 1e-9 for belief in beliefs)
-    assert pytest.approx(20.08) == beliefs[1].measured_ms, "the sustained time, not the cold one"
+    assert all(belief.relative_error < 1e-9 for belief in beliefs)
+    assert beliefs[1].measured_ms == pytest.approx(20.08), "the sustained time, not the cold one"
 
 
 def test_fedscale_multiplies_by_three_and_looks_one_further(tmp_path: Path) -> None:
-    write_for(CONSUMERS["fedscale"], a_census(), tmp_path, LINK, allow_simulated=False)
+    write_consumer_files(
+        CONSUMERS["fedscale"], a_client_table(), tmp_path, LINK, allow_simulated=False
+    )
     capacity = pickle.loads((tmp_path / "device_capacity.pickle").read_bytes())
-    assert [0, 1, 2] == list(capacity)
-    assert pytest.approx(40.16 / 32 / 3) == capacity[1]["computation"], "id 1 is the first client"
+    assert list(capacity) == [0, 1, 2]
+    assert capacity[1]["computation"] == pytest.approx(40.16 / 32 / 3), "id 1 is the first client"
     kbit = 1000.0
-    assert pytest.approx(kbit / 20_000 + kbit / 5_000) == 2 * kbit / capacity[1]["communication"]
+    assert 2 * kbit / capacity[1]["communication"] == pytest.approx(kbit / 20_000 + kbit / 5_000)
     available = pickle.loads((tmp_path / "device_availability.pickle").read_bytes())
     assert all(len(each["active"]) == len(each["inactive"]) for each in available.values())
 
 
 def test_oort_divides_three_times_the_work_and_never_looks_at_zero(tmp_path: Path) -> None:
-    write_for(CONSUMERS["oort"], a_census(), tmp_path, LINK, allow_simulated=False)
+    write_consumer_files(CONSUMERS["oort"], a_client_table(), tmp_path, LINK, allow_simulated=False)
     profiles = pickle.loads((tmp_path / "client_profiles.pickle").read_bytes())
-    assert [0, 1, 2, 3] == list(profiles)
+    assert list(profiles) == [0, 1, 2, 3]
     phones = json.loads((tmp_path / "client_durations.json").read_text())
     for client, batch_ms in ((1, 40.16), (2, 20.08), (3, 12.048), (5, 40.16)):
         speed, bandwidth = profiles[max(1, client % len(profiles))]
-        assert pytest.approx(batch_ms / 1000) == 3.0 * 32 / speed
-        assert pytest.approx(1 / 20_000 + 1 / 5_000) == 1 / bandwidth
-    assert "slow" == phones["1"]["phone"]
-    assert pytest.approx(40.16 / 32 / 1000) == phones["1"]["duration_s_per_sample"]
+        assert 3.0 * 32 / speed == pytest.approx(batch_ms / 1000)
+        assert 1 / bandwidth == pytest.approx(1 / 20_000 + 1 / 5_000)
+    assert phones["1"]["phone"] == "slow"
+    assert phones["1"]["duration_s_per_sample"] == pytest.approx(40.16 / 32 / 1000)
 
 
 def test_what_goes_to_flash_answers_as_its_own_devices_do(tmp_path: Path) -> None:
-    write_for(CONSUMERS["flash"], a_census(), tmp_path, LINK, allow_simulated=False)
+    write_consumer_files(
+        CONSUMERS["flash"], a_client_table(), tmp_path, LINK, allow_simulated=False
+    )
     spec = importlib.util.spec_from_file_location("flash", tmp_path / "measured_phones.py")
     assert spec is not None
     assert spec.loader is not None
@@ -66,48 +72,52 @@ def test_what_goes_to_flash_answers_as_its_own_devices_do(tmp_path: Path) -> Non
     assert "sprinter" == devices.transfer("sprinter") == devices.transfer("Model sprinter")
     assert devices.transfer("never heard of") in {"slow", "sprinter", "steady"}
     times = [devices.get_train_time("sprinter", 100, 32, 2) for _ in range(400)]
-    assert pytest.approx(2 * 4 * 20.08 / 1000, rel=0.02) == sum(times) / len(times)
+    assert sum(times) / len(times) == pytest.approx(2 * 4 * 20.08 / 1000, rel=0.02)
     assert len(set(times)) > 1, "around the mean"
     with pytest.raises(ValueError, match="batches of 32"):
         devices.get_train_time("sprinter", 100, 10, 2)
     speeds = json.loads((tmp_path / "speed_distri.json").read_text())
-    assert (2500.0, 625.0) == (speeds["slow"]["down_u"], speeds["slow"]["up_u"]), "kB/s"
+    assert (speeds["slow"]["down_u"], speeds["slow"]["up_u"]) == (2500.0, 625.0), "kB/s"
 
 
 def test_a_table_has_units_in_its_columns_and_is_safe_to_open(tmp_path: Path) -> None:
-    write_for(CONSUMERS["table"], a_census(), tmp_path, None, allow_simulated=False)
+    write_consumer_files(
+        CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
+    )
     rows = list(csv.DictReader(io.StringIO((tmp_path / "clients.csv").read_text())))
     assert {"cold_ms_per_sample", "energy_mj_per_sample", "heating_s", "peak_rss_mb"} <= set(
         rows[0]
     )
-    assert "" == rows[0]["heating_s"], "what is not known is empty"
+    assert rows[0]["heating_s"] == "", "what is not known is empty"
 
 
 def test_a_simulated_fleet_needs_leave_and_says_so_in_every_name(tmp_path: Path) -> None:
-    census = a_census(provenance=FITTED)
-    with pytest.raises(Refused, match="--allow-simulated"):
-        write_for(CONSUMERS["flower"], census, tmp_path, LINK, allow_simulated=False)
-    written = write_for(CONSUMERS["flower"], census, tmp_path, LINK, allow_simulated=True)
+    table = a_client_table(provenance=FITTED)
+    with pytest.raises(InvalidRequest, match="--allow-simulated"):
+        write_consumer_files(CONSUMERS["flower"], table, tmp_path, LINK, allow_simulated=False)
+    written = write_consumer_files(CONSUMERS["flower"], table, tmp_path, LINK, allow_simulated=True)
     named = {path.name for path in written.files}
     assert {"fleet.simulated.json", "manifest.simulated.json"} <= named
     assert "fleet_strategy.py" in named, "a program holds no figures"
 
 
 def test_a_network_that_nobody_measured_must_be_said(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="--link-kbps"):
-        write_for(CONSUMERS["fedscale"], a_census(), tmp_path, None, allow_simulated=False)
+    with pytest.raises(InvalidRequest, match="--link-kbps"):
+        write_consumer_files(
+            CONSUMERS["fedscale"], a_client_table(), tmp_path, None, allow_simulated=False
+        )
 
 
 def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
-    write_for(CONSUMERS["oort"], a_census(), tmp_path, LINK, allow_simulated=False)
+    write_consumer_files(CONSUMERS["oort"], a_client_table(), tmp_path, LINK, allow_simulated=False)
     (tmp_path / "client_durations.json").write_text("{}")
-    with pytest.raises(Refused, match="export it again"):
-        verify(tmp_path)
+    with pytest.raises(InvalidRequest, match="export it again"):
+        verify_export(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(Refused, match="not a manifest"):
-        verify(tmp_path)
-    with pytest.raises(Refused, match="no manifest"):
-        verify(tmp_path / "nowhere")
+    with pytest.raises(InvalidRequest, match="not a manifest"):
+        verify_export(tmp_path)
+    with pytest.raises(InvalidRequest, match="no manifest"):
+        verify_export(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -126,25 +136,33 @@ def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
 def test_a_manifest_that_somebody_wrote_is_refused_in_a_sentence(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    write_for(CONSUMERS["table"], a_census(), tmp_path, None, allow_simulated=False)
+    write_consumer_files(
+        CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
+    )
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | change))
-    with pytest.raises(Refused, match="again"):
-        verify(tmp_path)
+    with pytest.raises(InvalidRequest, match="again"):
+        verify_export(tmp_path)
 
 
 def test_two_exports_do_not_share_a_folder(tmp_path: Path) -> None:
-    write_for(CONSUMERS["table"], a_census(), tmp_path, None, allow_simulated=False)
-    with pytest.raises(Refused, match="holds another export"):
-        write_for(
-            CONSUMERS["table"], a_census(provenance=FITTED), tmp_path, None, allow_simulated=True
+    write_consumer_files(
+        CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
+    )
+    with pytest.raises(InvalidRequest, match="holds another export"):
+        write_consumer_files(
+            CONSUMERS["table"],
+            a_client_table(provenance=FITTED),
+            tmp_path,
+            None,
+            allow_simulated=True,
         )
 
 
 def test_a_pickle_that_wants_to_run_something_is_refused() -> None:
     from orchestrator.export.federated import plain_pickle
 
-    with pytest.raises(Refused, match="was not written by the farm"):
+    with pytest.raises(InvalidRequest, match="was not written by the farm"):
         plain_pickle.load(pickle.dumps(Path("x")))
-    with pytest.raises(Refused, match="no pickle"):
+    with pytest.raises(InvalidRequest, match="no pickle"):
         plain_pickle.load(b"")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.export.federated import CONSUMERS, write_for
-from tests.selection.fleets import a_census
+from orchestrator.export.federated import CONSUMERS, write_consumer_files
+from tests.selection.fleets import a_client_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "flwr[simulation]"
@@ -90,7 +90,9 @@ def flower() -> Path:
 def test_a_federation_asks_the_phones_that_the_fleet_recommends(
     flower: Path, tmp_path: Path
 ) -> None:
-    write_for(CONSUMERS["flower"], a_census(), tmp_path, None, allow_simulated=False)
+    write_consumer_files(
+        CONSUMERS["flower"], a_client_table(), tmp_path, None, allow_simulated=False
+    )
     (tmp_path / "app.py").write_text(APP)
     made = subprocess.run(
         [flower, "app.py"],
@@ -101,13 +103,13 @@ def test_a_federation_asks_the_phones_that_the_fleet_recommends(
         check=False,
         env={**os.environ, "FLWR_HOME": str(tmp_path), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"},
     )
-    assert 0 == made.returncode, made.stderr[-2000:]
+    assert made.returncode == 0, made.stderr[-2000:]
     asked, clock_s, weights = json.loads((tmp_path / "said.json").read_text())
-    assert ROUNDS == len(asked)
-    assert {2} == {len(phones) for phones in asked}
-    assert {"sprinter", "steady"} == set(asked[0]), "the two that are quick while cool"
+    assert len(asked) == ROUNDS
+    assert {len(phones) for phones in asked} == {2}
+    assert set(asked[0]) == {"sprinter", "steady"}, "the two that are quick while cool"
     assert "sprinter" not in asked[1], "it is hot now"
     assert "slow" in {phone for phones in asked for phone in phones}, "everybody has a turn"
     assert all("tiny" not in phones for phones in asked), "it lacks the memory"
     assert clock_s > 4 * 300, "rounds of some minutes each, on the phones"
-    assert pytest.approx([1.0, -2.0, 0.5], abs=0.05) == weights, "it has learned"
+    assert weights == pytest.approx([1.0, -2.0, 0.5], abs=0.05), "it has learned"

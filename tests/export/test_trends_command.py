@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
-from orchestrator.exits import exit_code
+from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store.database import Database
 from tests.analysis.builders import a_trial_of
-from tests.kept import keep
-from workloads.fault import FarmError
+from tests.stored_runs import keep
+from workloads.protocol.faults import FarmError
 
 
 def trends(folder: Path, *words: str) -> Result:
@@ -34,18 +34,22 @@ def test_a_phone_that_ages_is_seen(aged: Path) -> None:
     old, young = found.stdout.splitlines()[1:]
     assert "slower: +2" in old
     assert "steady" in young
-    assert 9 == found.return_value
+    assert found.return_value == 9
 
 
 def test_a_history_goes_through_all_sweeps(aged: Path) -> None:
     (found,) = json.loads(trends(aged, "phone=young", "--json").stdout)
-    assert (2, 12) == (found["sweeps"], len(found["values"]))
+    assert (found["sweeps"], len(found["values"])) == (2, 12)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("phone=nobody",), 6, "no trial with figures has phone=nobody; there is old, young"),
+        (
+            ("phone=nobody",),
+            6,
+            "no trial with metrics has phone=nobody; phone is one of old, young",
+        ),
         (("spring",), 2, "is not KEY=VALUE"),
         (("--metric", "joy"), 2, "there is no metric 'joy'"),
         (("--metric", "energy_j"), 6, "there is no valid run"),

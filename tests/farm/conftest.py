@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.lab.children import Child, stop_all
-from orchestrator.lab.up import agent_child, services
-from orchestrator.lab.virtual import virtual_phones
-from orchestrator.lab_view import look
-from orchestrator.nouns import KnownPhone
+from orchestrator.app.lab_status import read_lab_status
+from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
-from workloads.lab import Lab
+from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.supervisor.process import ServiceProcess, stop_all
+from orchestrator.supervisor.services import agent_process, services
+from orchestrator.supervisor.virtual_phones import virtual_phones
+from workloads.lab_settings import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_S = 3.0
-SETTINGS = f"[scheduler]\nlease_s = {LEASE_S}\n"
+SETTINGS = f"[scheduler]\nlease_timeout_s = {LEASE_S}\n"
 SPEED = 200.0
 HOSTS = ("host-a", "host-b")
 NO_WORDS: Mapping[str, Sequence[str]] = {}
@@ -50,10 +50,10 @@ def wait_for(condition: Condition, what: str, seconds: float = 60.0) -> None:
 class Farm:
     """A lab that is up, and handles to hurt it with."""
 
-    def __init__(self, lab: Lab, children: list[Child]) -> None:
+    def __init__(self, lab: Lab, children: list[ServiceProcess]) -> None:
         self.lab = lab
         self.db = Database(lab.store_url)
-        self.broker = Broker(lab.broker_url)
+        self.broker = CentralBroker(lab.broker_url)
         self.children = {child.name: child for child in children}
 
     def phone(self, serial: str) -> KnownPhone:
@@ -62,11 +62,11 @@ class Farm:
 
     def phones(self) -> tuple[KnownPhone, ...]:
         """All phones as they are now."""
-        return look(self.db, self.broker).phones
+        return read_lab_status(self.db, self.broker).phones
 
     def idle(self) -> list[str]:
         """Serials of idle phones."""
-        return [phone.serial for phone in self.phones() if phone.state == "idle"]
+        return [phone.serial for phone in self.phones() if phone.status.state == "idle"]
 
     def command(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a farm command on this lab."""
@@ -93,7 +93,7 @@ class Farm:
 
     def clocks(self, serial: str) -> dict[str, str]:
         """The last value of every clock node that was ever written on a phone."""
-        return {write["path"]: write["new"] for write in self.witness(serial, "sysfs")}
+        return {write["path"]: write["new"] for write in self.witness(serial, "sysfs_write")}
 
 
 @contextmanager
@@ -116,9 +116,8 @@ def a_farm(
         agents = []
         for host, share in zip(HOSTS, (addresses[::2], addresses[1::2]), strict=True):
             connect = [part for address in share for part in ("--connect", address)]
-            agent = agent_child(lab, host, "--private-adb", *connect, *options.get(host, ()))
-            agent._command[:0] = before.get(host, ())
-            agents.append(agent)
+            words = ["--private-adb", *connect, *options.get(host, ())]
+            agents.append(agent_process(lab, host, *words, wrapper=before.get(host, ())))
         with services(lab, agents) as children:
             made = Farm(lab, children)
             wait_for(lambda: len(made.idle()) == len(addresses), "all phones idle")
@@ -134,7 +133,7 @@ def a_farm_of(lab: Lab, profiles: Sequence[str], speed: float) -> Iterator[Farm]
     phones, addresses = virtual_phones(lab, speed, profiles=profiles)
     try:
         connect = [part for address in addresses for part in ("--connect", address)]
-        agent = agent_child(lab, "host-a", "--private-adb", *connect)
+        agent = agent_process(lab, "host-a", "--private-adb", *connect)
         with services(lab, [agent]) as children:
             made = Farm(lab, children)
             wait_for(lambda: len(made.idle()) == len(addresses), "all phones idle")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import redis
 
-from workloads.messages import RESULTS_QUEUE, queue_for
+from workloads.protocol.messages import RESULTS_QUEUE, host_queue
 
 LOST = b"test:lost"
 COPIES = 5
@@ -38,7 +38,7 @@ class Postman:
     def __init__(self, broker_url: str, hosts: tuple[str, ...], odds: Odds, late_s: float) -> None:
         self._path = broker_url.removeprefix("unix://")
         self._broker: redis.Redis = redis.Redis.from_url(broker_url)  # type: ignore[type-arg]
-        self._queues = {name.encode() for name in (RESULTS_QUEUE, *map(queue_for, hosts))}
+        self._queues = {name.encode() for name in (RESULTS_QUEUE, *map(host_queue, hosts))}
         self._draw = random.Random(1)
         self._kept: list[tuple[bytes, bytes]] = []
         self._writers: set[asyncio.StreamWriter] = set()

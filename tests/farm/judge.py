@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orchestrator.nouns import RunState
-from orchestrator.store.queries import known_phones, telemetry
+from orchestrator.decisions.states import RunState
+from orchestrator.store.phone_queries import known_phones
+from orchestrator.store.results import telemetry_blob
 from tests.farm.conftest import Farm
-from workloads.noun import digest_of_bytes
+from workloads.protocol.base import digest_of_bytes
 
-ENDED = {RunState.DONE, RunState.FAILED, RunState.SPARED, RunState.HELD, RunState.CANCELLED}
+ENDED = {RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.BLOCKED, RunState.CANCELLED}
 FENCE, CLOCKS = "/fence.", "/cpufreq/"
 Skews = Mapping[str, float | None]  # by how much a host's clock is wrong; None: it was set
 NO_SKEW: Skews = {}
@@ -56,19 +57,19 @@ def _every_run_ends_once(farm: Farm, sweep: str) -> Iterator[str]:
 def _what_counts_is_whole(farm: Farm, sweep: str) -> Iterator[str]:
     """I5, I6: what is accepted is valid or doubted, whole, and by an attempt that was given."""
     question = (
-        "SELECT report.trial, report.repeat, report.attempt, report.standing, report.telemetry, "
+        "SELECT report.trial, report.repeat, report.attempt, report.validity, report.telemetry, "
         "run.attempt AS held FROM report "
         "JOIN run ON report.trial = run.trial AND report.repeat = run.repeat "
         f"WHERE run.sweep = '{sweep}' AND report.status = 'accepted'"
     )
     for row in _rows(farm, question):
         name = f"{row.trial}.{row.repeat}"
-        if row.standing == "void":
+        if row.validity == "void":
             yield f"{name} counts, and is void"
         if row.attempt > row.held:
             yield f"{name} was answered by attempt {row.attempt}, which was never given out"
         if row.telemetry:
-            blob = telemetry(farm.db, row.telemetry)
+            blob = telemetry_blob(farm.db, row.telemetry)
             if blob is None or digest_of_bytes(blob) != row.telemetry:
                 yield f"{name} lost its telemetry"
 
@@ -76,15 +77,15 @@ def _what_counts_is_whole(farm: Farm, sweep: str) -> Iterator[str]:
 def _a_phone_is_respected(farm: Farm, serial: str) -> Iterator[str]:
     """I3, I7: one run at a time, and fences that only grow."""
     running, fence = 0, 0
-    for line in farm.witness(serial, "run_start", "run_stop", "boot", "file"):
+    for line in farm.witness(serial, "run_start", "run_stop", "boot", "file_write"):
         match line["event"]:
             case "boot":
                 running = 0
             case "run_start" | "run_stop":
                 running += 1 if line["event"] == "run_start" else -1
                 if running not in (0, 1):
-                    yield f"{serial} had {running} runs at once at {line['wall']}"
-            case "file" if FENCE in line["path"] and line["how"] == "write":
+                    yield f"{serial} had {running} runs at once at {line['wall_time']}"
+            case "file_write" if FENCE in line["path"] and line["operation"] == "write":
                 number = int(line["text"].split()[0])
                 if number < fence:
                     yield f"{serial} was touched under fence {number} after {fence}"
@@ -96,7 +97,7 @@ def _it_is_put_back(farm: Farm, serial: str) -> Iterator[str]:
     restarted = False
     first: dict[tuple[str, ...], Any] = {}
     last: dict[tuple[str, ...], Any] = {}
-    for line in farm.witness(serial, "reboot", "boot", "sysfs", "setting"):
+    for line in farm.witness(serial, "reboot", "boot", "sysfs_write", "setting_write"):
         match line["event"]:
             case "reboot":
                 restarted = True
@@ -104,7 +105,7 @@ def _it_is_put_back(farm: Farm, serial: str) -> Iterator[str]:
                 last = {node: value for node, value in last.items() if restarted and node[1]}
                 restarted = False
             case _ if "old" in line:
-                node = (line["event"], line.get("space", ""), line.get("path") or line["name"])
+                node = (line["event"], line.get("namespace", ""), line.get("path") or line["name"])
                 first.setdefault(node, line["old"])
                 last[node] = (line["new"], line.get("text", "").strip())
     for node, values in last.items():
@@ -116,8 +117,8 @@ def _it_is_put_back(farm: Farm, serial: str) -> Iterator[str]:
 class _Stretch:
     """A run as its phone saw it; disturbed if somebody wrote a clock while it was timed."""
 
-    began_s: float
-    ended_s: float | None = None
+    started_at_s: float
+    ended_at_s: float | None = None
     disturbed: bool = False
 
 
@@ -125,7 +126,7 @@ def _it_was_run(farm: Farm, sweep: str, serial: str, skew_s: Skews) -> Iterator[
     """I5: whatever counts, the phone itself has run, whole and with its clocks left alone."""
     runs = _stretches(farm, serial)
     question = (
-        "SELECT report.trial, report.repeat, report.began_s, report.ended_s, report.host "
+        "SELECT report.trial, report.repeat, report.started_at_s, report.ended_at_s, run.host "
         "FROM report JOIN run ON report.trial = run.trial AND report.repeat = run.repeat "
         f"WHERE run.sweep = '{sweep}' AND report.phone = '{serial}' "
         "AND report.status = 'accepted'"
@@ -134,9 +135,9 @@ def _it_was_run(farm: Farm, sweep: str, serial: str, skew_s: Skews) -> Iterator[
         off = skew_s.get(row.host, 0.0)
         if off is None:
             continue
-        since, until = row.began_s - off - 0.01, row.ended_s - off + 0.01
-        mine = [run for run in runs if since <= run.began_s <= until]
-        if not any(run.ended_s is not None and run.ended_s <= until for run in mine):
+        since, until = row.started_at_s - off - 0.01, row.ended_at_s - off + 0.01
+        mine = [run for run in runs if since <= run.started_at_s <= until]
+        if not any(run.ended_at_s is not None and run.ended_at_s <= until for run in mine):
             yield f"{row.trial}.{row.repeat} counts, and {serial} never ran it"
         if any(run.disturbed for run in mine):
             yield f"{row.trial}.{row.repeat} counts, and its clock was written in mid-run"
@@ -144,15 +145,15 @@ def _it_was_run(farm: Farm, sweep: str, serial: str, skew_s: Skews) -> Iterator[
 
 def _stretches(farm: Farm, serial: str) -> list[_Stretch]:
     runs: list[_Stretch] = []
-    for line in farm.witness(serial, "run_start", "run_stop", "sysfs", "boot"):
-        at = datetime.fromisoformat(line["wall"]).timestamp()
-        open_ = runs[-1] if runs and runs[-1].ended_s is None else None
+    for line in farm.witness(serial, "run_start", "run_stop", "sysfs_write", "boot"):
+        at = datetime.fromisoformat(line["wall_time"]).timestamp()
+        open_ = runs[-1] if runs and runs[-1].ended_at_s is None else None
         match line["event"]:
             case "run_start":
                 runs.append(_Stretch(at))
             case "run_stop" if open_ is not None:
-                open_.ended_s = at
-            case "sysfs" if open_ is not None and CLOCKS in line["path"]:
+                open_.ended_at_s = at
+            case "sysfs_write" if open_ is not None and CLOCKS in line["path"]:
                 open_.disturbed = True
             case "boot" if open_ is not None:
                 runs.pop()

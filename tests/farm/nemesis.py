@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.up import middle
+from orchestrator.supervisor.process import stop_all
+from orchestrator.supervisor.services import central_services
 from tests.farm.conftest import LEASE_S, Farm
 
 
@@ -50,7 +50,7 @@ class Nemesis:
             self._lose_the_broker,
             self._lock_the_store,
         )
-        second = middle(self._farm.lab, "scheduler")
+        second = central_services(self._farm.lab, "scheduler")
         second.start()
         try:
             while not until():

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.up import lab_lock, services
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.store.sweep_queries import sweep_summaries
+from orchestrator.supervisor.services import lab_lock, services
 from tests.farm.conftest import Farm, run_farm, wait_for
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 GOOD = "farm: 1\nname: good\nworkload: noop\nphones: all\nrepeat: 1\n"
 
@@ -109,7 +109,9 @@ def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_bad_name_for_a_host_is_one_sentence(tmp_path: Path, name: str) -> None:
     for command in (("agent", "run"), ("up",)):
         made = run_farm(*command, "--lab", tmp_path / "lab", "--host", name)
-        assert (2, True) == (made.returncode, "is no name for a host" in made.stderr), made.stderr
+        assert (2, True) == (made.returncode, "is not a valid host name" in made.stderr), (
+            made.stderr
+        )
 
 
 @pytest.mark.parametrize(
@@ -132,10 +134,10 @@ def test_services_that_cannot_be_used_are_one_sentence_without_a_password(
 
 
 def test_bad_settings_are_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "lab.toml").write_text("[scheduler]\nlease_s = -1\n")
+    (tmp_path / "lab.toml").write_text("[scheduler]\nlease_timeout_s = -1\n")
     made = run_farm("status", "--lab", tmp_path)
     assert 3 == made.returncode
-    assert "lab.toml: scheduler.lease_s" in made.stderr
+    assert "lab.toml: scheduler.lease_timeout_s" in made.stderr
 
 
 def test_two_labs_in_one_folder_are_refused(lab: Lab) -> None:

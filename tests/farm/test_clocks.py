@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import HOSTS, a_farm, wait_for
 from tests.farm.test_trouble import MANY, finish, submit
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 SOURCE = Path(__file__).with_name("skew.c")
 COMPILER = shutil.which("cc")
@@ -47,4 +47,4 @@ def test_clocks_that_are_an_hour_off_and_one_that_is_set_back(lab: Lab, tmp_path
         set_clock(clocks["host-a"], -HOUR_S // 2)
         finish(farm, sweep, {"host-a": None, "host-b": -HOUR_S})
         for serial in farm.idle():
-            assert 6 == len(farm.jobs(serial)), "no run was made again"
+            assert len(farm.jobs(serial)) == 6, "no run was made again"

@@ -2,18 +2,18 @@
 
 import csv
 import os
-import re
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from orchestrator.store.queries import find_sweep
-from tests.farm.conftest import ROOT, Farm, wait_for
+from orchestrator.store.sweep_queries import find_sweep
+from tests.documents import blocks, commands
+from tests.farm.conftest import Farm, wait_for
 from tests.farm.judge import breaches
 from tests.farm.terminal import nothing_left, pids_of, processes_of, start
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 # By a piece of their command.
 VICTIMS = ("server unixsocket", "service scheduler", "service ingest", "--host host-a")
@@ -36,19 +36,22 @@ def test_the_demo_answers_three_questions_and_leaves_nothing_behind(tmp_path: Pa
     assert "simulated" in (tmp_path / "lab" / "comparison.csv").read_text()
     assert ["lab"] == sorted(path.name for path in tmp_path.iterdir()), "nothing beside the folder"
     nothing_left(tmp_path)
-    choose_as_the_readme_does(tmp_path)
+    choose_as_documented(tmp_path)
 
 
-def choose_as_the_readme_does(folder: Path) -> None:
-    """What the README does with a demo's figures, with fewer seeds: a cohort, and a file of it."""
-    readme = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"## Whom to train with\n.*?```sh\n(.*?)```", readme, re.S)
-    for line in block.splitlines()[1:]:
-        words = line.split("#")[0].replace("demo-lab", "lab").replace("30", "2").split()[1:]
-        made = start(folder, *words)
-        out, err = made.communicate(timeout=120)
-        assert 0 == made.returncode, f"{line}: {err}"
-        assert out, line
+def choose_as_documented(folder: Path) -> None:
+    """What the documents do with a demo's figures, with fewer seeds: a cohort, and its file."""
+    shown = [
+        words for block in blocks("sh") if block.setting == "demo" for words in commands(block)
+    ]
+    for words in shown:
+        if words[1] != "demo":
+            here = [
+                "lab" if word == "demo-lab" else "2" if word == "30" else word for word in words
+            ]
+            process = start(folder, *here[1:])
+            out, err = process.communicate(timeout=120)
+            assert (0, True) == (process.returncode, bool(out)), f"{words}: {err}"
     assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
 
 

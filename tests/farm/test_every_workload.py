@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.virtual import NATIVE
-from orchestrator.nouns import MeasuredRun, RunOutcome, RunState
-from orchestrator.plan.sweep import read_sweep
-from orchestrator.store.queries import measured_runs, run_outcomes
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.decisions.states import RunState
+from orchestrator.store.results import measured_runs, run_outcomes
+from orchestrator.supervisor.virtual_phones import NATIVE
+from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.farm.conftest import ROOT, SPEED, Farm, a_farm_of, run_farm
-from workloads.catalogue import CATALOGUE, work_of
-from workloads.fit import Fit
-from workloads.lab import Lab
-from workloads.measure import Standing
+from workloads.catalogue import CATALOGUE, cost_of
+from workloads.lab_settings import Lab
+from workloads.protocol.memory_outcome import MemoryOutcome
+from workloads.protocol.verdict import Validity
 
 PATIENCE_S = 1800.0
 EVERY = ROOT / "examples" / "every.yaml"
@@ -45,7 +46,7 @@ repeat: 1
 
 
 def test_the_example_has_every_workload() -> None:
-    assert set(CATALOGUE) == {case.workload for case in read_sweep(EVERY.read_text()).cases}
+    assert {case.workload for case in read_sweep(EVERY.read_text()).cases} == set(CATALOGUE)
 
 
 @pytest.mark.slow
@@ -56,44 +57,50 @@ def test_every_workload_really_runs_on_a_native_phone(lab: Lab, tmp_path: Path) 
     with a_farm_of(lab, NATIVE, 1.0) as farm:
         outcomes, runs = swept(farm, EVERY)
         refused, none = swept(farm, larger)
-    assert set(CATALOGUE) == {outcome.case.workload for outcome in outcomes}
+    assert {outcome.case.workload for outcome in outcomes} == set(CATALOGUE)
     for outcome in outcomes:
-        what = f"{outcome.case.label}: {outcome.state}, {outcome.verdict}, {outcome.why}"
+        what = f"{outcome.case.label}: {outcome.state}, {outcome.validity}, {outcome.note}"
         name = outcome.case.workload
         if name in NEVER_LEARN:
             assert RunState.FAILED is outcome.state, what
-            assert outcome.verdict in {None, Standing.VOID}, what  # None: the runner gave up itself
-            assert NEVER_LEARN[name] in outcome.why
-        elif outcome.fit is Fit.TOO_LARGE:  # this host has less memory than others
+            assert outcome.validity in {None, Validity.VOID}, (
+                what
+            )  # None: the runner gave up itself
+            assert NEVER_LEARN[name] in outcome.note
+        elif (
+            outcome.memory_outcome is MemoryOutcome.TOO_LARGE
+        ):  # this host has less memory than others
             assert name.removesuffix("-inference") in INFEASIBLE, what
         else:
             # Whatever else this host does beside the test makes a run suspect.
             assert RunState.DONE is outcome.state, what
-            assert Standing.VOID is not outcome.verdict, what
-            assert Fit.FITS is outcome.fit, what
+            assert Validity.VOID is not outcome.validity, what
+            assert MemoryOutcome.FITS is outcome.memory_outcome, what
     for run in runs:
         assert {"host"} >= sources(run)
-        if work_of(run.case).training and run.case.workload not in NEVER_LEARN:
+        if cost_of(run.case).training and run.case.workload not in NEVER_LEARN:
             assert run.metrics["loss_last"].value < run.metrics["loss_first"].value, run.case.label
     assert not none
-    assert INFEASIBLE == {outcome.case.workload for outcome in refused}
+    assert {outcome.case.workload for outcome in refused} == INFEASIBLE
     for outcome in refused:
-        assert (RunState.FAILED, Fit.TOO_LARGE) == (outcome.state, outcome.fit)
-        assert "predicted not to fit, and not tried" in outcome.why
+        assert (outcome.state, outcome.memory_outcome) == (RunState.FAILED, MemoryOutcome.TOO_LARGE)
+        assert "predicted not to fit, and not tried" in outcome.note
 
 
 @pytest.mark.slow
 def test_every_workload_runs_on_a_simulated_phone(lab: Lab) -> None:
     with a_farm_of(lab, ("meizu-16t",), SPEED) as farm:
         outcomes, runs = swept(farm, EVERY)
-    fits = {outcome.case.workload: outcome.fit for outcome in outcomes}
-    assert set(CATALOGUE) == fits.keys()
+    fits = {outcome.case.workload: outcome.memory_outcome for outcome in outcomes}
+    assert fits.keys() == set(CATALOGUE)
     # Of the phone's 6 GB, about half is free.
-    assert {"seq2seq"} == {name for name, fit in fits.items() if fit is not Fit.FITS}
-    assert Fit.TOO_LARGE is fits["seq2seq"]
+    assert {name for name, fit in fits.items() if fit is not MemoryOutcome.FITS} == {"seq2seq"}
+    assert MemoryOutcome.TOO_LARGE is fits["seq2seq"]
     for outcome in outcomes:
         if outcome.case.workload != "seq2seq":
-            assert (RunState.DONE, Standing.VALID) == (outcome.state, outcome.verdict), outcome.why
+            assert (outcome.state, outcome.validity) == (RunState.DONE, Validity.VALID), (
+                outcome.note
+            )
     assert all({"simulated"} >= sources(run) for run in runs)
 
 
@@ -101,7 +108,7 @@ def swept(farm: Farm, file: Path) -> tuple[list[RunOutcome], list[MeasuredRun]]:
     """Carry a sweep out; what became of every run, and what was measured, void or not."""
     sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
     watched = run_farm("watch", sweep, "--lab", farm.lab.root, timeout=PATIENCE_S)
-    assert 0 == watched.returncode, watched.stdout + watched.stderr
+    assert watched.returncode == 0, watched.stdout + watched.stderr
     return run_outcomes(farm.db, sweep), measured_runs(farm.db, sweep, void=True)
 
 

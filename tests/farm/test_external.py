@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from orchestrator.store.queries import measured_runs
+from orchestrator.store.results import measured_runs
 from tests.farm.conftest import ROOT, Farm
 
 EXAMPLE = ROOT / "examples" / "external"
@@ -22,23 +22,23 @@ def test_a_foreign_program_flows_through_every_room(farm: Farm, tmp_path: Path) 
     file.write_text(SWEEP)
     kept = farm.command("workload", "keep", EXAMPLE / "bench.sh", EXAMPLE / "recorded.json")
     manifest = (EXAMPLE / "llama-bench.yaml").read_text()
-    assert 0 == kept.returncode
+    assert kept.returncode == 0
     assert all(line in manifest for line in kept.stdout.splitlines())
 
     sent = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
     watched = farm.command("watch", sent["sweep"], "--exit-status")
-    assert 0 == watched.returncode, farm.command("sweep", "show", sent["sweep"]).stdout
+    assert watched.returncode == 0, farm.command("sweep", "show", sent["sweep"]).stdout
     runs = measured_runs(farm.db, sent["sweep"])
     assert sent["new_runs"] == len(runs) > 0
-    assert {"llama-bench-replayed tokens=32"} == {run.case.label for run in runs}
+    assert {run.case.label for run in runs} == {"llama-bench-replayed tokens=32"}
     # It does nothing but sleep, so a CPU zone may stand still, and is doubted for that.
-    assert not [run for run in runs if run.verdict.standing.value == "void"]
-    assert {499.5} == {run.metrics["step_ms"].value for run in runs}
+    assert not [run for run in runs if run.verdict.validity.value == "void"]
+    assert {run.metrics["step_ms"].value for run in runs} == {499.5}
     shown = json.loads(farm.command("sweep", "show", sent["sweep"], "--json").stdout)
-    assert {"llama-bench-replayed tokens=32"} == {each["case"] for each in shown["figures"]}
+    assert {each["case"] for each in shown["figures"]} == {"llama-bench-replayed tokens=32"}
 
 
 def test_keeping_what_is_not_there_is_one_sentence(farm: Farm) -> None:
     made = farm.command("workload", "keep", "nowhere")
-    assert 2 == made.returncode
-    assert "farm: nowhere cannot be kept: No such file or directory\n" == made.stderr
+    assert made.returncode == 2
+    assert made.stderr == "farm: nowhere cannot be kept: No such file or directory\n"

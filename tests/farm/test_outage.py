@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import LEASE_S, Farm, wait_for
 from tests.farm.nemesis import locked
 from tests.farm.test_trouble import MANY, finish, submit
@@ -53,7 +53,7 @@ def test_a_broker_that_is_away_for_a_minute(own_farm: Farm, tmp_path: Path) -> N
     wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on at once", 5)
     finish(own_farm, sweep)
     for serial in own_farm.idle():
-        assert 6 == len(own_farm.jobs(serial)), "what had been run was not run again"
+        assert len(own_farm.jobs(serial)) == 6, "what had been run was not run again"
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_locked_store(own_farm: Farm, tmp_path: Path) -> None:
     wait_for(lambda: sweep_summaries(own_farm.db, sweep)[0].done > before, "it goes on at once", 5)
     finish(own_farm, sweep)
     for serial in own_farm.idle():
-        assert 6 == len(own_farm.jobs(serial)), "what had been run was not run again"
+        assert len(own_farm.jobs(serial)) == 6, "what had been run was not run again"
 
 
 @pytest.mark.slow

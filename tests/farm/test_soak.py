@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import Farm, a_farm, wait_for
 from tests.farm.judge import breaches
 from tests.farm.nemesis import Nemesis
 from tests.farm.test_trouble import submit
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 SHORT = """\
 farm: 1
@@ -40,7 +40,7 @@ def judged(farm: Farm, sweep: str, seconds: float) -> None:
     wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep ends", seconds)
     wait_for(lambda: len(farm.idle()) == len(farm.phones()), "every phone is put back", 60)
     wait_for(lambda: not farm.spooled(), "every parcel is confirmed", 90)
-    assert [] == breaches(farm, sweep)
+    assert breaches(farm, sweep) == []
 
 
 def test_whatever_is_broken_meanwhile_the_history_is_clean(own_farm: Farm, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_lab_of_fifty_phones_under_ten_minutes_of_trouble(lab: Lab, tmp_path: 
         judged(farm, sweep, 7200)
         summary = sweep_summaries(farm.db, sweep)[0]
         took = time.monotonic() - began
-    assert TRIALS * PHONES * 6 == summary.total
+    assert summary.total == TRIALS * PHONES * 6
     print(  # noqa: T201 - the soak's figures are its result
         f"{summary.total} runs on {PHONES * 6} phones in {took:.0f} s: {summary.done} done, "
         f"{summary.failed} failed, {len(nemesis.done)} faults"

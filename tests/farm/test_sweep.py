@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.queries import measured_runs, telemetry
+from orchestrator.store.results import measured_runs, telemetry_blob
 from tests.conftest import new_database
 from tests.farm.conftest import ROOT, Farm, a_farm, wait_for
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 SWEEP = """\
 farm: 1
@@ -31,30 +31,30 @@ def test_a_sweep_flows_through_every_room(farm: Farm, tmp_path: Path) -> None:
     file.write_text(SWEEP)
     before = {serial: len(farm.jobs(serial)) for serial in farm.idle()}
     sent = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
-    assert (12, 24) == (sent["new_trials"], sent["new_runs"])
+    assert (sent["new_trials"], sent["new_runs"]) == (12, 24)
 
     watched = farm.command("watch", sent["sweep"], "--exit-status")
-    assert (0, "") == (watched.returncode, watched.stderr)
+    assert (watched.returncode, watched.stderr) == (0, "")
     assert watched.stdout.strip().endswith("done=24 failed=0 left=0 total=24")
 
     runs = measured_runs(farm.db, sent["sweep"])
     assert 24 == len({(run.trial, run.repeat) for run in runs}) == len(runs)
-    assert {"valid"} == {run.verdict.standing.value for run in runs}
-    assert {"simulated"} == {
-        metric.provenance.source.value for run in runs for metric in run.metrics.values()
+    assert {run.verdict.validity.value for run in runs} == {"valid"}
+    assert {metric.provenance.source.value for run in runs for metric in run.metrics.values()} == {
+        "simulated"
     }
     for serial, jobs in before.items():
-        assert 4 == len(farm.jobs(serial)) - jobs, "each phone ran each job once"
+        assert len(farm.jobs(serial)) - jobs == 4, "each phone ran each job once"
 
     _blocks_are_complete(runs)
     _commands_show_it(farm, sent["sweep"])
     _export_is_whole(farm, sent["sweep"])
     for run in runs:
         assert run.telemetry is not None
-        assert telemetry(farm.db, run.telemetry) is not None
+        assert telemetry_blob(farm.db, run.telemetry) is not None
 
     again = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
-    assert (0, 0) == (again["new_trials"], again["new_runs"]), "nothing is queued twice"
+    assert (again["new_trials"], again["new_runs"]) == (0, 0), "nothing is queued twice"
 
 
 def _blocks_are_complete(runs: list) -> None:  # type: ignore[type-arg]
@@ -65,13 +65,13 @@ def _blocks_are_complete(runs: list) -> None:  # type: ignore[type-arg]
 
 
 def _commands_show_it(farm: Farm, sweep: str) -> None:
-    wait_for(lambda: farm.broker.board()["sweeps"][0]["done"] == 24, "the board is up to date", 5)  # type: ignore[index]
+    wait_for(lambda: farm.broker.status()["sweeps"][0]["done"] == 24, "the board is up to date", 5)  # type: ignore[index]
     status = json.loads(farm.command("status", "--json").stdout)
-    assert {"host-a", "host-b"} == set(status["hosts"])
-    assert {"idle": 6} == status["phones"]
+    assert set(status["hosts"]) == {"host-a", "host-b"}
+    assert status["phones"] == {"idle": 6}
     phones = json.loads(farm.command("phone", "list", "--json").stdout)
-    assert 6 == len(phones)
-    assert {"controlled"} == {phone["facts"]["control"] for phone in phones}
+    assert len(phones) == 6
+    assert {phone["facts"]["control"] for phone in phones} == {"controlled"}
     shown = farm.command("sweep", "show", sweep[:8]).stdout
     assert "24 done" in shown
     assert "simulated" in shown
@@ -82,16 +82,16 @@ def _export_is_whole(farm: Farm, sweep: str) -> None:
     exported = farm.command("export", sweep, "--format", "csv", "-o", "-").stdout
     rows = list(csv.DictReader(io.StringIO(exported, newline="")))
     steps = [row for row in rows if row["metric"] == "step_ms"]
-    assert 24 == len(steps)
+    assert len(steps) == 24
     assert all(float(row["value"]) > 0 for row in steps)
-    assert {"simulated"} == {row["source"] for row in rows}
+    assert {row["source"] for row in rows} == {"simulated"}
     named = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
     assert named.endswith("figures.simulated.csv")
     exported = farm.command("export", sweep, "--table", "ops", "-o", "-").stdout
     ops = list(csv.DictReader(io.StringIO(exported, newline="")))
     of_one = [op for op in ops if (op["trial"], op["repeat"]) == (ops[0]["trial"], "0")]
-    assert "fc1.forward" == of_one[0]["operation"]
-    assert 1 == pytest.approx(sum(float(op["share"]) for op in of_one), abs=1e-4)
+    assert of_one[0]["operation"] == "fc1.forward"
+    assert pytest.approx(sum(float(op["share"]) for op in of_one), abs=1e-4) == 1
     assert all(float(op["time_ms"]) > 0 and float(op["util_pct"]) > 50 for op in ops)
     assert all(":" in op["clock_mhz"] for op in ops)
 
@@ -105,5 +105,5 @@ def test_a_lab_with_a_broker_and_a_postgresql_of_its_own(
         assert "broker" not in farm.children
         made = farm.command("sweep", "submit", ROOT / "examples" / "smoke.yaml", "--json")
         sweep = json.loads(made.stdout)["sweep"]
-        assert 0 == farm.command("watch", sweep, "--exit-status").returncode
-        assert 6 == len(measured_runs(farm.db, sweep))
+        assert farm.command("watch", sweep, "--exit-status").returncode == 0
+        assert len(measured_runs(farm.db, sweep)) == 6

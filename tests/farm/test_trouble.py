@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.nouns import RunState
-from orchestrator.store.leases import UnderWay, under_way
-from orchestrator.store.queries import known_phones, sweep_summaries
+from orchestrator.decisions.states import RunState
+from orchestrator.store.leases import LeasedRun, leased_runs
+from orchestrator.store.phone_queries import known_phones
+from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import LEASE_S, Farm, a_farm, wait_for
 from tests.farm.judge import NO_SKEW, Skews, breaches
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 LONG = """\
 farm: 1
@@ -41,13 +42,13 @@ def submit(farm: Farm, tmp_path: Path, text: str) -> str:
     file = tmp_path / "sweep.yaml"
     file.write_text(text)
     sent = farm.command("sweep", "submit", file, "--json")
-    assert 0 == sent.returncode, sent.stderr
+    assert sent.returncode == 0, sent.stderr
     return str(json.loads(sent.stdout)["sweep"])
 
 
-def lease_of(farm: Farm, serial: str) -> list[UnderWay]:
+def lease_of(farm: Farm, serial: str) -> list[LeasedRun]:
     """The lease on a phone, if there is one."""
-    return [each for each in under_way(farm.db) if each.phone == serial]
+    return [each for each in leased_runs(farm.db) if each.phone == serial]
 
 
 def finish(farm: Farm, sweep: str, skew_s: Skews = NO_SKEW) -> None:
@@ -57,7 +58,7 @@ def finish(farm: Farm, sweep: str, skew_s: Skews = NO_SKEW) -> None:
     assert (summary.total, 0) == (summary.done, summary.failed)
     wait_for(lambda: len(farm.idle()) == len(farm.phones()), "every phone is put back")
     wait_for(lambda: not farm.spooled(), "every parcel is confirmed", 90)
-    assert [] == breaches(farm, sweep, skew_s)
+    assert breaches(farm, sweep, skew_s) == []
 
 
 def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
     host = own_farm.phone(serial).host
     before = own_farm.clocks(serial)
     sweep = submit(own_farm, tmp_path, LONG)
-    wait_for(lambda: own_farm.phone(serial).stage == "run", "the run starts")
+    wait_for(lambda: own_farm.phone(serial).status.stage == "run", "the run starts")
     wait_for(lambda: len(own_farm.jobs(serial)) == 1, "the phone runs it")
     pinned = own_farm.clocks(serial)
     assert pinned != before, "the clocks were pinned"
@@ -79,12 +80,12 @@ def test_an_agent_killed_in_mid_run(own_farm: Farm, tmp_path: Path) -> None:
     agent.start()
 
     finish(own_farm, sweep)
-    wait_for(lambda: own_farm.phone(serial).state == "idle", "the phone is idle")
+    wait_for(lambda: own_farm.phone(serial).status.state == "idle", "the phone is idle")
     first = {}
-    for write in own_farm.witness(serial, "sysfs"):
+    for write in own_farm.witness(serial, "sysfs_write"):
         first.setdefault(write["path"], write["old"])
     assert first == own_farm.clocks(serial), "every node has the value it had before the farm came"
-    assert 3 == len(own_farm.jobs(serial)), "two runs, and the one that was cut"
+    assert len(own_farm.jobs(serial)) == 3, "two runs, and the one that was cut"
 
 
 @pytest.mark.slow  # by default, all of it in one history: test_soak.py
@@ -113,7 +114,7 @@ def test_a_scheduler_and_an_ingest_worker_killed_in_mid_sweep(
         own_farm.children[name].start()
     finish(own_farm, sweep)
     for serial in own_farm.idle():
-        assert 6 == len(own_farm.jobs(serial)), "no run was made again"
+        assert len(own_farm.jobs(serial)) == 6, "no run was made again"
 
 
 def test_a_lab_stopped_in_mid_sweep_leaves_no_lease_and_every_phone_as_it_was(
@@ -128,6 +129,6 @@ def test_a_lab_stopped_in_mid_sweep_leaves_no_lease_and_every_phone_as_it_was(
     serials = [phone.serial for phone in known_phones(farm.db)]
     for serial in serials:
         first: dict[str, str] = {}
-        for write in farm.witness(serial, "sysfs"):
+        for write in farm.witness(serial, "sysfs_write"):
             first.setdefault(write["path"], write["old"])
         assert first == farm.clocks(serial)

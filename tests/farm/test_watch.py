@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from orchestrator.nouns import SweepState
-from orchestrator.store.queries import find_sweep
+from orchestrator.decisions.states import SweepState
+from orchestrator.store.sweep_queries import find_sweep
 from tests.farm.conftest import Farm, wait_for
-from tests.tui.glass import glass
+from tests.tui.pty_screen import glass
 
 SWEEP = """farm: 1
 name: watched
@@ -23,7 +23,7 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
     file = tmp_path / "watched.yaml"
     file.write_text(SWEEP)
     made = farm.command("sweep", "submit", file)
-    assert 0 == made.returncode, made.stderr
+    assert made.returncode == 0, made.stderr
     sweep = find_sweep(farm.db, "watched").id
     with glass("watch", sweep, "--lab", farm.lab.root) as screen:
         screen.wait("watched", "● live", "phones 6", "Meizu 16T")
@@ -44,31 +44,31 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
         screen.wait("PAUSED", "undo with: farm sweep resume")
         assert SweepState.PAUSED is find_sweep(farm.db, "watched").state
         screen.press("py")
-        screen.wait("goes on")
+        screen.wait("resumed")
         screen.wait("FINISHED", seconds=60)
-        assert 0 == screen.ended()
+        assert screen.ended() == 0
     wait_for(lambda: len(farm.idle()) == 6, "all phones idle again")
 
 
 def test_a_finished_sweep_can_be_looked_at_in_every_form(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "still.yaml"
     file.write_text(SWEEP.replace("watched", "still").replace("mlp-4", "noop").split("matrix")[0])
-    assert 0 == farm.command("sweep", "submit", file).returncode
+    assert farm.command("sweep", "submit", file).returncode == 0
     piped = farm.command("watch", "still", "--exit-status")
-    assert (0, True) == (piped.returncode, "left=0" in piped.stdout)
+    assert (piped.returncode, "left=0" in piped.stdout) == (0, True)
     assert "\x1b" not in piped.stdout
     (line,) = farm.command("watch", "still", "--json").stdout.splitlines()
-    assert "summary" == json.loads(line)["kind"]
+    assert json.loads(line)["kind"] == "summary"
     once = farm.command("watch", "still", "--once", "--size", "80x24", "--ascii")
-    assert (0, 24) == (once.returncode, len(once.stdout.splitlines()))
+    assert (once.returncode, len(once.stdout.splitlines())) == (0, 24)
     assert once.stdout.isascii()
     assert "FINISHED" in once.stdout
     picture = tmp_path / "screen.svg"
     drawn = farm.command("watch", "still", "--svg", picture, "--size", "120x30")
-    assert 0 == drawn.returncode, drawn.stderr
+    assert drawn.returncode == 0, drawn.stderr
     text = picture.read_text()
     assert "<svg" in text
     assert "Meizu" in text
     assert "https://" not in text.replace("http://www.w3.org", ""), "it needs no network"
     wrong = farm.command("watch", "still", "--once", "--size", "huge")
-    assert (2, True) == (wrong.returncode, "write it like 120x40" in wrong.stderr)
+    assert (wrong.returncode, "write it like 120x40" in wrong.stderr) == (2, True)

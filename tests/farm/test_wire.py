@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.store.sweep_queries import sweep_summaries
 from tests.conftest import a_postgres, new_database, url_of
 from tests.farm.conftest import HOSTS, LEASE_S, SETTINGS, Farm, a_farm, wait_for
-from tests.farm.postman import Odds, Postman
+from tests.farm.faulty_proxy import Odds, Postman
 from tests.farm.test_trouble import MANY, finish, submit
-from workloads.lab import Lab
+from workloads.lab_settings import Lab
 
 
 def test_lost_late_doubled_and_old_messages_a_host_cut_off_and_a_store_stopped(
@@ -40,7 +40,7 @@ def test_lost_late_doubled_and_old_messages_a_host_cut_off_and_a_store_stopped(
             time.sleep(2 * LEASE_S)
             server.ensure_postgres_running()
             finish(farm, sweep)
-    assert {"lost", "late", "doubled", "again"} == {kind for kind, count in postman.done.items()}
+    assert {kind for kind, count in postman.done.items()} == {"lost", "late", "doubled", "again"}
 
 
 @pytest.mark.slow

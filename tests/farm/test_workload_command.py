@@ -6,15 +6,15 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.commands import workload as command
-from orchestrator.commands.workload_card import shown
-from workloads.budget import needed_bytes
+from orchestrator.commands.workload_view import shown
 from workloads.catalogue import CATALOGUE, bind
-from workloads.fault import Refused
+from workloads.memory_budget import needed_bytes
+from workloads.protocol.faults import InvalidRequest
 
 
 def ran(*words: str) -> str:
     result = CliRunner().invoke(command.workload, words, catch_exceptions=False)
-    assert 0 == result.exit_code
+    assert result.exit_code == 0
     return result.output
 
 
@@ -26,8 +26,8 @@ def test_the_shelf_names_every_workload_and_fits_a_terminal() -> None:
 
 
 def test_programs_get_every_workload() -> None:
-    assert list(CATALOGUE) == list(json.loads(ran("list", "--json")))
-    assert list(CATALOGUE) == [line.split("\t")[0] for line in ran("list").splitlines()[1:]]
+    assert list(json.loads(ran("list", "--json"))) == list(CATALOGUE)
+    assert [line.split("\t")[0] for line in ran("list").splitlines()[1:]] == list(CATALOGUE)
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if "inference" not in name])
@@ -37,22 +37,24 @@ def test_a_card_fits_a_terminal(name: str) -> None:
 
 def test_a_card_says_what_a_case_costs() -> None:
     card = json.loads(ran("show", "resnet50", "--batch-size", "64", "--json"))
-    assert (64, 224) == (card["parameters"]["batch_size"], card["parameters"]["image_size"])
-    assert 25_557_032 == card["textbook"]["resnet50"]["parameters"]
-    assert 25_557_032 - 990 * 2049 == card["model_parameters"]
+    assert (card["parameters"]["batch_size"], card["parameters"]["image_size"]) == (64, 224)
+    assert card["textbook"]["resnet50"]["parameters"] == 25_557_032
+    assert card["model_parameters"] == 25_557_032 - 990 * 2049
     memory = card["memory_bytes"]
     assert memory["planned"] == sum(size for kind, size in memory.items() if kind != "planned")
     # The TX2 study read 5.8 GB of memory for it.
-    assert 5.8e9 == pytest.approx(memory["planned"], rel=0.1)
+    assert pytest.approx(memory["planned"], rel=0.1) == 5.8e9
 
 
 def test_a_parameter_can_be_chosen() -> None:
-    assert "  image_size          64   32 to 512: pixels a side" in ran(
+    assert "  image_size          64   32 to 512: pixels per side" in ran(
         "show", "resnet50", "--with", "image_size=64"
     )
-    with pytest.raises(Refused, match="'image_size' chooses nothing; write NAME=N"):
+    with pytest.raises(InvalidRequest, match="'image_size' chooses nothing; write NAME=N"):
         ran("show", "resnet50", "--with", "image_size")
-    with pytest.raises(Refused, match="there is no workload 'resnet5'; did you mean resnet50"):
+    with pytest.raises(
+        InvalidRequest, match="there is no workload 'resnet5'; did you mean resnet50"
+    ):
         ran("show", "resnet5")
 
 
@@ -72,13 +74,13 @@ def test_the_largest_batch_that_fits_is_found() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("sgemm", "--memory", "1GB"), "workload 'sgemm' has no batch to choose"),
-        (("lenet", "--memory", "much"), "'much' is no amount of memory; write it like 512MB"),
+        (("sgemm", "--memory", "1GB"), "workload 'sgemm' has no parameter batch_size"),
+        (("lenet", "--memory", "much"), "'much' is not an amount of memory; use for example 512MB"),
         (("lenet", "--memory", "1GB", "--with", "batch=1"), "has no parameter 'batch'"),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_one_sentence(
     words: tuple[str, ...], sentence: str
 ) -> None:
-    with pytest.raises(Refused, match=sentence):
+    with pytest.raises(InvalidRequest, match=sentence):
         ran("fit", *words)

@@ -1,51 +1,54 @@
-"""The post: sends until confirmed, over the broker's worst days."""
+"""The outbox: it sends parcels until they are confirmed."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from agent.broker import Broker as AgentBroker
-from agent.post import Post
+from agent.host_broker import HostBroker
+from agent.outbox import Outbox
 from agent.spool import Spool
-from orchestrator.dispatch.broker import Broker
+from agent.timeouts import DEFAULT_TIMEOUTS
+from orchestrator.dispatch.central_broker import CentralBroker
 from tests.builders import a_phone, a_sighting
-from workloads.fault import BrokerDown
+from workloads.protocol.faults import BrokerDown
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for something to become true."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.01)
 
 
 def test_a_parcel_is_sent_until_the_centre_confirms_it(tmp_path: Path, broker_url: str) -> None:
     spool = Spool(tmp_path / "spool.db")
     sent: list[str] = []
+    timeouts = replace(DEFAULT_TIMEOUTS, outbox_resend_interval_s=0.1)
 
     def send(parcels: Sequence[str]) -> None:
         sent.extend(parcels)
         if len(sent) == 1:
             raise BrokerDown
 
-    post = Post(spool, AgentBroker(broker_url, "host-a"), send, resend_s=0.1)
+    outbox = Outbox(spool, HostBroker(broker_url, "host-a"), send, timeouts)
     parcel = a_sighting(a_phone())
-    spool.add([parcel])
-    post.start()
-    post.post([parcel])
+    spool.add_parcels([parcel])
+    outbox.start()
+    outbox.post([parcel])
     wait_for(lambda: len(sent) >= 3)
-    Broker(broker_url).confirm("host-a", [parcel.parcel])
-    assert post.drained(10)
-    assert [] == spool.waiting()
-    post.stop()
+    CentralBroker(broker_url).confirm("host-a", [parcel.parcel_id])
+    assert outbox.wait_until_empty(10)
+    assert spool.unconfirmed_ids() == []
+    outbox.stop()
 
 
-def test_what_an_earlier_life_left_is_sent_first(tmp_path: Path, broker_url: str) -> None:
+def test_parcels_of_an_earlier_agent_are_sent(tmp_path: Path, broker_url: str) -> None:
     spool = Spool(tmp_path / "spool.db")
-    spool.add([a_sighting(a_phone())])
+    spool.add_parcels([a_sighting(a_phone())])
     sent: list[str] = []
-    post = Post(spool, AgentBroker(broker_url, "host-a"), sent.extend)
-    post.start()
+    outbox = Outbox(spool, HostBroker(broker_url, "host-a"), sent.extend)
+    outbox.start()
     wait_for(lambda: len(sent) == 1)
-    post.stop()
+    outbox.stop()

@@ -1,4 +1,4 @@
-"""The runner's `dump`, and the reference beside it: one mechanism for every operation and model."""
+"""Compares dumps of the runner with the reference, for any operation and model."""
 
 import os
 import subprocess
@@ -10,20 +10,20 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 import numpy as np
 
-from kernels.manifest import runner_for
+from kernels.runner_builds import runner_for
 from tests.kernels.plans import a_plan
 from tests.kernels.reference import Array, Machine, Plan, parse, read_dump
-from workloads.lowering import Body, body_of
-from workloads.work import Step
+from workloads.lowering import PlanBody, lower_step
+from workloads.step_cost import Step
 
 CASE = "tried"
 
 
 @cache
 def the_runner() -> Path:
-    """The runner that ships for this computer, or the build that FARMHAND_RUNNER names."""
-    if "FARMHAND_RUNNER" in os.environ:
-        return Path(os.environ["FARMHAND_RUNNER"])
+    """Return the shipped runner of this computer, or the build named by FARM_RUNNER."""
+    if "FARM_RUNNER" in os.environ:
+        return Path(os.environ["FARM_RUNNER"])
     path = Path(mkdtemp(prefix="farmhand-runner-")) / "runner"
     path.write_bytes(runner_for("x86_64").content)
     path.chmod(0o755)
@@ -31,14 +31,14 @@ def the_runner() -> Path:
 
 
 def run_plan(verb: str, plan: bytes, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Hand a plan to the runner."""
+    """Run a plan with a command of the runner."""
     (folder / "plan").write_bytes(plan)
     command = [str(the_runner()), verb, str(folder / "plan"), str(folder), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
 
 def dump(text: str, steps: int) -> list[list[Array]]:
-    """Every tensor before the first step and after each, as the engine has them."""
+    """Return every tensor of the engine before the first step and after each step."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         ended = run_plan("dump", a_plan(text), folder, "--steps", str(steps))
@@ -48,35 +48,35 @@ def dump(text: str, steps: int) -> list[list[Array]]:
 
 @dataclass
 class Dumped:
-    """A step as the engine did it so many times, with nobody's memory shared."""
+    """The tensors of a step that the engine executed several times, without shared memory."""
 
-    body: Body
+    body: PlanBody
     plan: Plan
     moments: list[list[Array]]
 
     @classmethod
     def of(cls, step: Step, threads: int = 1, steps: int = 1) -> "Dumped":
-        """Lower a step and let the engine do it."""
-        body = body_of(step, reuse=False)
+        """Lower a step and let the engine execute it."""
+        body = lower_step(step, reuse=False)
         text = body.text(CASE, threads)
         return cls(body, parse(text), dump(text, steps))
 
     def reference(self) -> Machine:
-        """The reference, where the engine stood before its first step."""
+        """Return the reference in the state of the engine before its first step."""
         return Machine(self.plan, self.moments[0])
 
     @property
     def learned(self) -> list[tuple[int, int]]:
-        """Every parameter that is updated, with its gradient."""
+        """List every parameter that is updated, with its gradient."""
         found = [(op.ins[0], op.ins[1]) for op in self.plan.ops if op.phase == "update"]
         return [(p, g) for p, g in found if p is not None and g is not None]
 
     def name(self, number: int) -> str:
-        """What a tensor is."""
+        """Return the name of a tensor."""
         return self.body.tensors[number].name
 
     def loss_with(self, parameter: int, index: tuple[int, ...], value: float) -> float:
-        """The loss of the first step if one number were another, by the reference."""
+        """Return the loss of the first step with one value changed, by the reference."""
         machine = self.reference()
         changed = machine[parameter].copy()
         changed[index] = value
@@ -85,7 +85,7 @@ class Dumped:
         return float(machine[self.plan.loss][0])
 
     def slope(self, parameter: int, index: tuple[int, ...], width: float = 1e-5) -> float:
-        """The loss's slope along one number, by a difference."""
+        """Return the derivative of the loss with respect to one value, by central differences."""
         at = float(self.moments[0][parameter][index])
         above = self.loss_with(parameter, index, at + width)
         below = self.loss_with(parameter, index, at - width)
@@ -93,14 +93,14 @@ class Dumped:
 
 
 def worst(found: Array, expected: Array, scale: float | None = None) -> float:
-    """The largest error, relative to the largest value."""
+    """Return the largest error, relative to the largest value."""
     if scale is None:
         scale = float(np.abs(expected).max(initial=0.0))
     return float(np.abs(found - expected).max(initial=0.0)) / max(scale, 1e-6)
 
 
 def some_places(shape: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
-    """A few places in a tensor, the same ones every time."""
+    """Choose a few positions in a tensor, always the same ones."""
     chance = np.random.default_rng(seed)
     size = int(np.prod(shape))
     chosen = chance.choice(size, size=min(count, size), replace=False)

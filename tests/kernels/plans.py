@@ -1,4 +1,4 @@
-"""Plans written by hand, line by line: small enough to read, real enough to be run."""
+"""Small hand-written plans that the runner can execute."""
 
 import json
 
@@ -6,7 +6,7 @@ CASE = "case-1"
 
 
 def a_plan(body: str, **header: object) -> bytes:
-    """A whole plan: a header that fits the body well enough, and the body."""
+    """Return a plan: a header that matches the body as far as needed, and the body."""
     said = {
         "case": CASE,
         "workload": "hand-made",
@@ -35,7 +35,7 @@ def a_body(  # one word a line of the grammar
     loss: int = -1,
     arena: int = 1 << 20,
 ) -> str:
-    """The lines that every body has, around its streams, tensors and operations."""
+    """Return a body: the lines that every body has around its streams, tensors and operations."""
     names = ("parameter", "gradient", "state", "activation", "input")
     arenas = "".join(f"arena {name} {arena}\n" for name in names)
     return (
@@ -45,7 +45,7 @@ def a_body(  # one word a line of the grammar
 
 
 def product(size: int = 64, threads: int = 1) -> bytes:
-    """c = a b."""
+    """Return a plan for c = a b."""
     bytes_each = 4 * size * size
     place = (bytes_each + 63) // 64 * 64
     lists = (
@@ -60,7 +60,7 @@ def product(size: int = 64, threads: int = 1) -> bytes:
 def perceptron(
     batch: int = 8, rate: float = 0.1, threads: int = 1, evaluate: int = 0, samples: int = 32
 ) -> bytes:
-    """Two layers that learn to tell four classes apart; by hand, forward, backward and update."""
+    """Return a plan for two layers that learn four classes, with backward pass and update."""
     lists = f"""\
 stream 0 float {samples} 1 16 rows 4 |
 stream 1 index {samples} 0 label 4 |

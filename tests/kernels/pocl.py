@@ -1,15 +1,15 @@
-"""PoCL from PyPI for a process that knows nothing of Python, or the reason why there is none."""
+"""PoCL from PyPI for processes that are not Python, or the reason to skip."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from agent.virtual.native.vendor import pocl_environment
+from agent.virtual.native.opencl_library import pocl_environment
 
 
 def need_pocl() -> dict[str, str]:
-    """What a process needs to find it; skips where it cannot build."""
+    """Return the environment in which a process finds PoCL; skip where PoCL cannot build."""
     if shutil.which("ld") is None:
         pytest.skip("PoCL builds kernels with the system's linker, and there is no 'ld' on PATH")
     found = pocl_environment()
@@ -19,5 +19,5 @@ def need_pocl() -> dict[str, str]:
 
 
 def pocl_in(cache: Path) -> dict[str, str]:
-    """A whole environment, with a folder for what it has built."""
+    """Return a complete environment, with a cache folder for built kernels."""
     return {**need_pocl(), "POCL_CACHE_DIR": str(cache), "PATH": "/usr/bin:/bin"}

@@ -1,6 +1,6 @@
-"""The arm64 builds, under qemu: they start, and they compute what the build for computers computes.
+"""The arm64 builds under qemu: they start, and compute what the build for this computer computes.
 
-Nothing is timed here; an emulator's times say nothing about a phone's.
+Nothing is timed here; times of an emulator tell nothing about a phone.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kernels.build import BIN, ZIG
-from kernels.manifest import runner_for
+from kernels.runner_builds import runner_for
 from tests.kernels.plans import perceptron, product
 from workloads.catalogue import bind, lower
 
@@ -28,8 +28,8 @@ pytestmark = [
     ),
 ]
 
-# What Android's libc gives an executable and glibc does not, in glibc's words. Of all that looks
-# for a path, the emulator leads open() alone to the phone's root.
+# Functions of Android's libc that glibc lacks, in terms of glibc. The emulator redirects only
+# open() to the phone's root, so access() is written with it.
 SHIM = """
 extern int *__errno_location(void);
 extern int open(const char *, int, ...), close(int);
@@ -48,7 +48,7 @@ Start = Sequence[str | Path]
 
 @pytest.fixture(scope="module")
 def bionic(tmp_path_factory: pytest.TempPathFactory) -> Start:
-    """How to start the bionic build: glibc's loader stands in for linker64, a shim for its libc."""
+    """Return how to start the bionic build: glibc's loader as linker64, and a shim for libc."""
     if not (GLIBC / "ld-linux-aarch64.so.1").exists():
         pytest.skip("there is no arm64 libc (Debian: apt install libc6-arm64-cross)")
     pytest.importorskip("ziglang", reason="the compiler is not installed (farmhand[build])")
@@ -96,7 +96,7 @@ def test_it_says_that_it_is_for_phones(arm: Start) -> None:
 
 
 def test_numbers_are_a_phones_only_where_there_is_one(bionic: Start) -> None:
-    """The same binary: beside Android, on an emulator, as a native virtual phone, on a computer."""
+    """One binary on Android, on an emulator, as a native virtual phone, and on a computer."""
     phone = [{"source": "phone"}] * 4
     host = [{"source": "host"}, None, None, None]
     root = Path(str(bionic[2]))
@@ -113,9 +113,9 @@ def test_numbers_are_a_phones_only_where_there_is_one(bionic: Start) -> None:
 
 
 def sources(start: Start) -> list[Any]:
-    """Where numbers come from, family by family."""
-    said = subprocess.run([*start, "info"], capture_output=True, check=True).stdout
-    return list(json.loads(said)["provenance"].values())
+    """Return the provenance of each family of metrics."""
+    output = subprocess.run([*start, "info"], capture_output=True, check=True).stdout
+    return list(json.loads(output)["provenance"].values())
 
 
 def test_it_refuses_as_the_contract_has_it(arm: Start, tmp_path: Path) -> None:
@@ -145,14 +145,14 @@ def test_it_samples_beside_the_work(arm: Start, tmp_path: Path) -> None:
     ],
 )
 def test_it_computes_what_a_computer_computes(arm: Start, plan: bytes, tmp_path: Path) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    binary = here / "runner"
+    folder = tmp_path / "computer"
+    folder.mkdir()
+    binary = folder / "runner"
     binary.write_bytes(runner_for("x86_64").content)
     binary.chmod(0o755)
     words = ("--warmup", "1", "--steps", "3")
-    expected = last_line([binary], plan, here, *words)
-    actual = last_line(arm, plan, tmp_path / "there", *words)
+    expected = last_line([binary], plan, folder, *words)
+    actual = last_line(arm, plan, tmp_path / "phone", *words)
     for name in ("parameters", "macs", "learned", "moved", "steps"):
         assert expected[name] == actual[name]
     for name in ("loss_first", "loss_last"):

@@ -1,11 +1,11 @@
-"""The arm64 build and OpenCL, under emulation: it finds a library, and trains where one is whole.
+"""The arm64 build with OpenCL under emulation: it loads a library, and trains with a complete one.
 
-Debian's arm64 PoCL wants a root of its own (it asks for its files by fixed paths, and starts a
-compiler and a linker): FARMHAND_ARM64_ROOT names one that this computer can chroot into (so
-binfmt_misc has to know qemu), with pocl-opencl-icd:arm64 and binutils in it, and /proc and /sys.
-From Linux 6.7 on one process can have all of that to itself: unshare --user --map-root-user
---mount, then mount binfmt_misc, write /usr/lib/binfmt.d/qemu-aarch64.conf to its register, and
-mount --rbind /proc, /sys and /dev into the root.
+Debian's arm64 PoCL needs a root file system (it opens its files by fixed paths, and starts a
+compiler and a linker): FARM_ARM64_ROOT names one that this computer can chroot into (so
+binfmt_misc must know qemu), with pocl-opencl-icd:arm64 and binutils in it, and /proc and /sys. From
+Linux 6.7 on, one process can set this up for itself: unshare --user --map-root-user --mount, then
+mount binfmt_misc, write /usr/lib/binfmt.d/qemu-aarch64.conf to its register, and mount --rbind
+/proc, /sys and /dev into the root.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.kernels.test_info import LIBRARY, OTHERS
 from tests.kernels.test_opencl_backend import on_opencl
 
 __all__ = ["bionic", "pytestmark"]
-ROOT = os.environ.get("FARMHAND_ARM64_ROOT")
+ROOT = os.environ.get("FARM_ARM64_ROOT")
 
 
 def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path)
     assert "A device: clCreateC" in fault["text"]
 
 
-@pytest.mark.skipif(ROOT is None, reason="no arm64 root with PoCL is named in FARMHAND_ARM64_ROOT")
+@pytest.mark.skipif(ROOT is None, reason="no arm64 root with PoCL is named in FARM_ARM64_ROOT")
 def test_it_learns_on_debians_arm64_pocl() -> None:
     folder = Path(str(ROOT), "tmp", "farmhand")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The shipped binaries: small, known by digest, and made from the sources beside them."""
+"""The shipped binaries: small, listed by digest, and built from the sources in this tree."""
 
 import hashlib
 import json
@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.runner.program import RUNNER_MARK
-from kernels.build import BIN, BYTES_MAX, HERE, MANIFEST, TARGETS, Target, build, digest_of_sources
-from kernels.manifest import runner_for
+from agent.virtual.runner.runner_program import RUNNER_MARK
+from kernels.build import (
+    BIN,
+    BYTES_MAX,
+    HERE,
+    MANIFEST,
+    TARGETS,
+    BuildTarget,
+    build,
+    digest_of_sources,
+)
+from kernels.runner_builds import runner_for
 
 MANIFEST_JSON = json.loads((BIN / MANIFEST).read_text())
 ENTRIES = {entry["file"]: entry for entry in MANIFEST_JSON["binaries"]}
@@ -18,7 +27,7 @@ FILES = [target.file for target in TARGETS]
 
 
 def segments(content: bytes) -> list[tuple[int, int, int, int]]:
-    """(type, offset, bytes in the file, alignment) of an ELF file's program headers."""
+    """Return (type, offset, bytes in the file, alignment) of an ELF file's program headers."""
     start, size, count = struct.unpack_from("<Q", content, 32) + struct.unpack_from(
         "<HH", content, 54
     )
@@ -43,8 +52,8 @@ def test_a_binary_is_the_one_that_the_manifest_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=FILES)
-def test_a_binary_was_made_from_these_sources(target: Target) -> None:
-    """If not: python -m kernels.build."""
+def test_a_binary_was_made_from_these_sources(target: BuildTarget) -> None:
+    """If this fails, run: python -m kernels.build"""
     digest = digest_of_sources(target, MANIFEST_JSON["zig"])
     assert digest == ENTRIES[target.file]["sources_sha256"], "build the binaries again"
 
@@ -67,21 +76,23 @@ def test_a_binary_is_for_its_phone(name: str, machine: int, interpreted_by: str)
     assert 7 not in {kind for kind, *_ in segments(content)} or name.endswith("musl"), "no TLS"
 
 
-def test_arm_phones_get_the_one_that_can_load_libraries_and_a_spare() -> None:
+def test_arm_phones_get_the_one_that_can_load_libraries_and_a_fallback() -> None:
     first = runner_for("arm64-v8a")
     assert ENTRIES["runner-arm64-bionic"]["sha256"] == first.digest
-    assert first.spare is not None
-    assert ENTRIES["runner-arm64-musl"]["sha256"] == first.spare.digest
-    assert first.spare.spare is None
-    assert first.which(first.spare.digest) == first.spare
-    assert first.which("unknown") == first
+    assert first.fallback is not None
+    assert ENTRIES["runner-arm64-musl"]["sha256"] == first.fallback.digest
+    assert first.fallback.fallback is None
+    assert first.with_digest(first.fallback.digest) == first.fallback
+    assert first.with_digest("unknown") == first
     assert ENTRIES["runner-x86_64"]["sha256"] == runner_for("x86_64").digest
     assert runner_for("mips").content.startswith(b"#!")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=FILES)
-def test_the_same_sources_give_the_same_bytes_in_any_folder(target: Target, tmp_path: Path) -> None:
+def test_the_same_sources_give_the_same_bytes_in_any_folder(
+    target: BuildTarget, tmp_path: Path
+) -> None:
     pytest.importorskip("ziglang", reason="the compiler is not installed (farmhand[build])")
     elsewhere = tmp_path / "quite" / "elsewhere"
     for room in ("engine", "runner"):

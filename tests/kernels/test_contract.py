@@ -1,11 +1,12 @@
-"""The contract of kernels/runner/runner.h: one text for the real runner and the virtual phone's.
+"""The contract of kernels/runner/runner.h, for the real runner and for the virtual phone's.
 
-Every test here runs twice: with the binary for this computer, and on a simulated phone.
+Every test runs twice: with the binary for this computer, and on a virtual phone.
 """
 
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import uuid
@@ -17,34 +18,36 @@ from typing import Any, Protocol
 
 import pytest
 
-from agent.run.lines import Output
-from agent.run.telemetry import parse_readings
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
-from kernels.manifest import runner_for
+from agent.collect.readings import parse_readings
+from agent.collect.runner_output import RunnerOutput
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from kernels.runner_builds import runner_for
 from tests.kernels.plans import CASE, a_plan, perceptron
-from tests.virtual.host import PhoneAt, Said, adb_host, until
+from tests.virtual.adb_host import AdbPhone, CommandResult, adb_host, wait_until
 
 Line = dict[str, Any]
+KERNELS = Path(__file__).parents[2] / "kernels"
+CONTRACT, ENGINE = KERNELS / "runner" / "runner.h", KERNELS / "engine"
 HOME = "/data/local/tmp"
 needs_x86 = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="there is no runner for this computer"
 )
 
 
-class Place(Protocol):
-    """Somewhere with a shell, a runner called ./runner, and a folder of its own to be in."""
+class RunnerHome(Protocol):
+    """A place with a shell, a runner named ./runner, and a working folder."""
 
     home: str
     unit_s: float  # what a second of the tests is here, in seconds of this place's clock
     long_s: int  # a run of so many seconds does not end while a test looks at it
 
     def put(self, name: str, content: bytes, mode: int = 0o644) -> None: ...
-    def sh(self, command: str) -> Said: ...
+    def sh(self, command: str) -> CommandResult: ...
     def start(self, command: str) -> Callable[[], int | None]: ...
 
 
-class Here:
-    """This computer, in a folder of the test's own."""
+class ThisComputer:
+    """This computer, in a temporary folder."""
 
     unit_s = 0.2
     long_s = 60
@@ -60,7 +63,7 @@ class Here:
         path.write_bytes(content)
         path.chmod(mode)
 
-    def sh(self, command: str) -> Said:
+    def sh(self, command: str) -> CommandResult:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.home,
@@ -69,26 +72,26 @@ class Here:
             check=False,
             timeout=60,
         )
-        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, command: str) -> Callable[[], int | None]:
         self._started.append(subprocess.Popen(command.split(" "), cwd=self.home))
         return self._started[-1].poll
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """End all started processes."""
         for process in self._started:
             process.kill()
             process.wait()
 
 
-class There:
-    """A simulated phone."""
+class VirtualPhone:
+    """A virtual phone."""
 
     unit_s = 1.0
     long_s = 100_000
 
-    def __init__(self, phone: PhoneAt, home: str) -> None:
+    def __init__(self, phone: AdbPhone, home: str) -> None:
         self._phone = phone
         self.home = home
         phone.run(f"mkdir -p {home}")
@@ -98,72 +101,79 @@ class There:
         self.sh(f"mkdir -p {PurePosixPath(name).parent}")
         self._phone.put(f"{self.home}/{name}", content, mode)
 
-    def sh(self, command: str) -> Said:
+    def sh(self, command: str) -> CommandResult:
         return self._phone.run(f"cd {self.home}; {command}")
 
     def start(self, command: str) -> Callable[[], int | None]:
-        """The status of a detached command is left in a file, as nobody waits for it."""
+        """Start a detached command, which writes its exit status to a file."""
         self.sh("rm -f status")
         self.sh(f"setsid sh -c '{command}; echo $? > status' >/dev/null 2>&1 </dev/null &")
 
         def status() -> int | None:
-            said = self.sh("cat status").out.strip()
-            return int(said) if said else None
+            result = self.sh("cat status").out.strip()
+            return int(result) if result else None
 
         return status
 
 
 @pytest.fixture(scope="module")
-def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PhoneAt]:
+def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbPhone]:
     with (
         adb_host(tmp_path_factory.mktemp("adb")) as host,
-        shelf_in_thread(ShelfPlan(("meizu-16t",), speed=100.0)) as (_, (address,)),
+        serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (address,)),
     ):
         host.adb("connect", address.address)
-        yield PhoneAt(host, address.address)
+        yield AdbPhone(host, address.address)
         host.adb("disconnect", address.address)
 
 
 @pytest.fixture(params=[pytest.param("real", marks=needs_x86), "virtual"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunnerHome]:
     if request.param == "real":
-        with closing(Here(tmp_path)) as here:
-            yield here
+        with closing(ThisComputer(tmp_path)) as computer:
+            yield computer
     else:
         phone = request.getfixturevalue("phone")
-        yield There(phone, f"{HOME}/{uuid.uuid4().hex[:8]}")
+        yield VirtualPhone(phone, f"{HOME}/{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture
-def ready(place: Place) -> Place:
-    """With a plan and a folder."""
+def ready(place: RunnerHome) -> RunnerHome:
+    """Return a place with a plan and a folder."""
     place.put("plan", perceptron())
     place.sh("mkdir dir")
     return place
 
 
-def lines(place: Place, name: str = "out.jsonl") -> list[Line]:
+def lines(place: RunnerHome, name: str = "out.jsonl") -> list[Line]:
     return [json.loads(line) for line in place.sh(f"cat dir/{name}").out.splitlines()]
 
 
-def start_long(place: Place) -> Callable[[], int | None]:
-    """A run that has begun and does not end by itself."""
+def start_long(place: RunnerHome) -> Callable[[], int | None]:
+    """Start a run that does not end by itself."""
     limits = f"--seconds {place.long_s} --max-seconds {place.long_s}"
     poll = place.start(f"./runner run plan dir {limits}")
-    until(lambda: "window" in place.sh("cat dir/out.jsonl").out, "it works")
+    wait_until(lambda: "window" in place.sh("cat dir/out.jsonl").out, "it works")
     return poll
 
 
-def kinds(said: list[Line]) -> list[str]:
-    """The kinds of lines, without repetitions."""
-    names = [line["line"] for line in said]
-    return [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
+def kinds(records: list[Line]) -> list[str]:
+    """Return the kinds of records, without consecutive repetitions."""
+    names = [record["line"] for record in records]
+    return [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
 
 
-def test_info_says_who_it_is_and_whose_numbers_these_are(ready: Place) -> None:
-    said = ready.sh("./runner info")
-    info = json.loads(said.out)
-    assert 0 == said.status
+def test_the_contract_lists_every_exit_status() -> None:
+    """The table in runner.h is what strangers implement; the enum is what the C sources use."""
+    listed = re.findall(r"^ \*   (\d+) +(?:\(none\)|\w+) ", CONTRACT.read_text(), re.MULTILINE)
+    defined = re.findall(r"STATUS_\w+ = (\d+)", (ENGINE / "status.h").read_text())
+    assert defined == listed
+
+
+def test_info_says_who_it_is_and_whose_numbers_these_are(ready: RunnerHome) -> None:
+    result = ready.sh("./runner info")
+    info = json.loads(result.out)
+    assert 0 == result.status
     assert ("info", 1, "farmhand 0.1.0", ["cpu"], []) == tuple(
         info[key] for key in ("line", "contract", "runner", "backends", "opencl")
     )
@@ -173,18 +183,18 @@ def test_info_says_who_it_is_and_whose_numbers_these_are(ready: Place) -> None:
     assert info["provenance"]["time"]["source"] in {"host", "simulated"}
 
 
-def test_a_run_says_its_lines_in_order_and_the_agent_understands_them(ready: Place) -> None:
+def test_a_run_says_its_lines_in_order_and_the_agent_understands_them(ready: RunnerHome) -> None:
     ready.put("dir/nodes", b"/proc/uptime\n")
     assert 0 == ready.sh("./runner run plan dir --warmup 2 --steps 40").status
-    said = lines(ready)
-    assert ["hello", "memory", "window", "sampler", "done"] == kinds(said)
-    output = Output(CASE)
+    records = lines(ready)
+    assert ["hello", "memory", "window", "sampler", "done"] == kinds(records)
+    output = RunnerOutput(CASE)
     output.feed(ready.sh("cat dir/out.jsonl").out.encode())
     assert output.done is not None
     assert 40 == output.steps == output.done.steps
 
 
-def test_hello_says_which_mask_it_finds(ready: Place) -> None:
+def test_hello_says_which_mask_it_finds(ready: RunnerHome) -> None:
     assert 0 == ready.sh("taskset 1 ./runner run plan dir --steps 5").status
     hello = lines(ready)[0]
     assert ("hello", 1, CASE, "1", 1) == tuple(
@@ -194,7 +204,7 @@ def test_hello_says_which_mask_it_finds(ready: Place) -> None:
     assert hello["t_ns"] > 0
 
 
-def test_memory_is_told_by_kind(ready: Place) -> None:
+def test_memory_is_told_by_kind(ready: RunnerHome) -> None:
     ready.sh("./runner run plan dir --steps 1")
     memory = lines(ready)[1]
     names = {"parameter", "gradient", "state", "activation", "input", "workspace", "dataset"}
@@ -202,11 +212,11 @@ def test_memory_is_told_by_kind(ready: Place) -> None:
     assert all(isinstance(memory[name], int) for name in names)
 
 
-def test_windows_hold_every_step_once_and_their_times_agree(ready: Place) -> None:
+def test_windows_hold_every_step_once_and_their_times_agree(ready: RunnerHome) -> None:
     assert 0 == ready.sh(f"./runner run plan dir --steps 1 --seconds {ready.unit_s}").status
-    said = lines(ready)
-    windows = [line for line in said if line["line"] == "window"]
-    done = said[-1]
+    records = lines(ready)
+    windows = [line for line in records if line["line"] == "window"]
+    done = records[-1]
     assert 0 == windows[0]["first"]
     for window, following in pairwise(windows):
         assert window["first"] + window["n"] == following["first"]
@@ -219,21 +229,21 @@ def test_windows_hold_every_step_once_and_their_times_agree(ready: Place) -> Non
     assert ready.unit_s * 0.99e9 <= done["ns"] < ready.unit_s * 3e9
 
 
-def test_max_seconds_ends_what_would_go_on(ready: Place) -> None:
+def test_max_seconds_ends_what_would_go_on(ready: RunnerHome) -> None:
     limit = ready.unit_s
     assert 0 == ready.sh(f"./runner run plan dir --steps 900000000 --max-seconds {limit}").status
     done = lines(ready)[-1]
     assert 0.5e9 * limit <= done["ns"] < 3e9 * limit
 
 
-def test_a_long_run_fits_in_the_permitted_windows(ready: Place) -> None:
+def test_a_long_run_fits_in_the_permitted_windows(ready: RunnerHome) -> None:
     limits = f"--seconds {ready.unit_s} --max-seconds {ready.unit_s}"
     assert 0 == ready.sh(f"./runner run plan dir {limits} --window-ms 0 --trace-steps 5").status
     windows = [line for line in lines(ready) if line["line"] == "window"]
     assert 5 < len(windows) <= 4096
 
 
-def test_done_says_what_the_gates_need(ready: Place) -> None:
+def test_done_says_what_the_gates_need(ready: RunnerHome) -> None:
     assert 0 == ready.sh("./runner run plan dir --steps 30").status
     done = lines(ready)[-1]
     names = {"steps", "ns", "t_ns", "peak_rss_kb", "loss_first", "loss_last", "parameters_changed"}
@@ -244,21 +254,21 @@ def test_done_says_what_the_gates_need(ready: Place) -> None:
     )
 
 
-def test_traced_steps_are_spread_and_name_the_end_of_every_operation(ready: Place) -> None:
+def test_traced_steps_are_spread_and_name_the_end_of_every_operation(ready: RunnerHome) -> None:
     assert 0 == ready.sh("./runner run plan dir --steps 40 --trace-steps 4").status
-    said = lines(ready)
-    traces = [line for line in said if line["line"] == "trace"]
+    records = lines(ready)
+    traces = [line for line in records if line["line"] == "trace"]
     assert [0, 10, 20, 30] == [trace["step"] for trace in traces]
     for trace in traces:
         assert (0, 10) == (trace["first"], len(trace["ends_ns"]))
         assert sorted(trace["ends_ns"]) == trace["ends_ns"]
         assert trace["ends_ns"][0] >= 0
-        windows = [w for w in said if w["line"] == "window" and w["first"] <= trace["step"]]
+        windows = [w for w in records if w["line"] == "window" and w["first"] <= trace["step"]]
         assert windows[-1]["first"] + windows[-1]["n"] > trace["step"]
         assert trace["t_ns"] >= windows[-1]["t_ns"]
 
 
-def test_nodes_are_sampled_beside_the_work(ready: Place) -> None:
+def test_nodes_are_sampled_beside_the_work(ready: RunnerHome) -> None:
     table = b"1 2\n30 4\n"
     stat = (
         b"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 1 0\ncpu7 10 0 0 90 0 0 0 0 0 0\nintr 5\n"
@@ -291,12 +301,12 @@ def test_nodes_are_sampled_beside_the_work(ready: Place) -> None:
     assert [-42] * len(readings) == parsed.numbers(f"{ready.home}/number")
 
 
-def test_sample_ends_by_itself_and_appends(ready: Place) -> None:
+def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
     ready.put("dir/nodes", b"/proc/uptime\n")
     words = f"./runner sample dir --seconds {ready.unit_s} --period-ms {round(50 * ready.unit_s)}"
     for _ in range(2):
-        said = ready.sh(words)
-        assert (0, "sampler") == (said.status, json.loads(said.out)["line"])
+        result = ready.sh(words)
+        assert (0, "sampler") == (result.status, json.loads(result.out)["line"])
     assert ["nodes", "reading", "nodes", "reading"] == kinds(lines(ready, "readings.jsonl"))
     assert 20 <= len(lines(ready, "readings.jsonl")) <= 44
 
@@ -324,33 +334,33 @@ def test_sample_ends_by_itself_and_appends(ready: Place) -> None:
     ],
 )
 def test_every_fault_has_its_status_and_its_code(
-    ready: Place, arguments: str, status: int, code: str
+    ready: RunnerHome, arguments: str, status: int, code: str
 ) -> None:
     body = perceptron().partition(b"farmhand-body")[2].decode()
     ready.put("torn", perceptron()[:100])
     ready.put("junk", b"MZ\0\1\2")
     gpu = f"farmhand-body{body}".replace("backend cpu", "backend opencl")
     ready.put("gpu", a_plan(gpu, backend="opencl"))
-    said = ready.sh(f"./runner {arguments}")
-    fault = json.loads(said.out)
-    assert (status, "fault", code) == (said.status, fault["line"], fault["code"])
+    result = ready.sh(f"./runner {arguments}")
+    fault = json.loads(result.out)
+    assert (status, "fault", code) == (result.status, fault["line"], fault["code"])
     assert fault["text"]
     if status in (3, 4):
         assert fault == lines(ready)[-1]
 
 
-def test_sigterm_stops_at_a_step_boundary(ready: Place) -> None:
+def test_sigterm_stops_at_a_step_boundary(ready: RunnerHome) -> None:
     poll = start_long(ready)
     ready.sh(f"kill -{int(signal.SIGTERM)} {lines(ready)[0]['pid']}")
-    until(lambda: poll() is not None, "it ended")
-    said = lines(ready)
+    wait_until(lambda: poll() is not None, "it ended")
+    records = lines(ready)
     assert 7 == poll()
-    assert ["hello", "memory", "window", "fault"] == kinds(said)
-    assert "stopped" == said[-1]["code"]
+    assert ["hello", "memory", "window", "fault"] == kinds(records)
+    assert "stopped" == records[-1]["code"]
 
 
-def guarded(place: Place, words: str = "--silence-s 2") -> Callable[[], int | None]:
-    """A guard over two changed nodes and a run."""
+def guarded(place: RunnerHome, words: str = "--silence-s 2") -> Callable[[], int | None]:
+    """Start a guard for two changed nodes."""
     place.put("one", b"changed\n", 0o666)
     place.put("two", b"changed\n", 0o666)
     # The same node twice: only in reverse order does its first value come out on top.
@@ -361,32 +371,34 @@ def guarded(place: Place, words: str = "--silence-s 2") -> Callable[[], int | No
     return place.start(f"./runner guard dir {words}")
 
 
-def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(ready: Place) -> None:
+def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
+    ready: RunnerHome,
+) -> None:
     run = start_long(ready)
     pid = lines(ready)[0]["pid"]
     guard = guarded(ready)
-    until(lambda: guard() is not None, "the guard acted")
+    wait_until(lambda: guard() is not None, "the guard acted")
     assert 10 == guard()
     assert ("first\n", "old\n") == (ready.sh("cat one").out, ready.sh("cat two").out)
     assert 0 == ready.sh("test -e dir/restored && test ! -e dir/restore").status
-    until(lambda: run() is not None, "the run is gone")
+    wait_until(lambda: run() is not None, "the run is gone")
     assert 0 != ready.sh(f"kill -0 {pid}").status
     assert lines(ready)[-1]["line"] not in {"done", "fault"}
 
 
-def test_a_guard_that_hears_too_much_heat_does_the_same(ready: Place) -> None:
+def test_a_guard_that_hears_too_much_heat_does_the_same(ready: RunnerHome) -> None:
     ready.put("temp", b"91000\n")
     ready.put("dir/ceiling", f"{ready.home}/temp\t90000\n".encode())
     guard = guarded(ready, "--silence-s 1000")
-    until(lambda: guard() is not None, "the guard acted")
+    wait_until(lambda: guard() is not None, "the guard acted")
     assert (10, "first\n") == (guard(), ready.sh("cat one").out)
 
 
-def test_a_guard_whose_list_is_gone_goes_too(ready: Place) -> None:
+def test_a_guard_whose_list_is_gone_goes_too(ready: RunnerHome) -> None:
     ready.put("temp", b"90000\n")  # at its limit, not above
     ready.put("dir/ceiling", f"{ready.home}/temp\t90000\n".encode())
     guard = guarded(ready, "--silence-s 1000")
     assert guard() is None
     ready.sh("rm dir/restore")
-    until(lambda: guard() is not None, "the guard left")
+    wait_until(lambda: guard() is not None, "the guard left")
     assert (0, "changed\n") == (guard(), ready.sh("cat one").out)

@@ -1,6 +1,6 @@
-"""Data sets as the engine makes them on the phone, and as it reads them from a file.
+"""Data sets that the engine generates or reads from a file.
 
-What a sample is follows from the seed and its number, so streams agree, whichever is asked first.
+A sample depends on the seed and its number only, so streams agree in whatever order they are read.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ ROOM = 1 << 18  # bytes between two inputs, more than any has here
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A stream, and the batch of it that a step loads."""
+class LoadedStream:
+    """A stream, and the batch that a step loads from it."""
 
     type: str
     shape: tuple[int, ...]
@@ -31,8 +31,8 @@ class Asked:
     first: int = 0
 
 
-def body_of(streams: Sequence[Asked]) -> str:
-    """A body that loads, and does next to nothing else."""
+def body_of(streams: Sequence[LoadedStream]) -> str:
+    """Return a body that loads streams and does almost nothing else."""
     lines = []
     for number, each in enumerate(streams):
         words = ("stream", number, each.type, each.count, len(each.shape), *each.shape, each.made)
@@ -50,8 +50,10 @@ def body_of(streams: Sequence[Asked]) -> str:
     return a_body("\n".join(lines) + "\n", arena=ROOM * len(streams))
 
 
-def loaded(folder: Path, *streams: Asked, steps: int = 1, data: bytes | None = None) -> list[Array]:
-    """What the last of so many steps loaded, stream by stream."""
+def loaded(
+    folder: Path, *streams: LoadedStream, steps: int = 1, data: bytes | None = None
+) -> list[Array]:
+    """Return what the last step loaded, stream by stream."""
     body = body_of(streams)
     words: tuple[str, ...] = ("--steps", str(steps))
     if data is not None:
@@ -62,8 +64,8 @@ def loaded(folder: Path, *streams: Asked, steps: int = 1, data: bytes | None = N
     return read_dump((folder / "dump.bin").read_bytes(), parse(body))[-1][:-1]
 
 
-def refused(folder: Path, stream: Asked, data: bytes | None) -> str:
-    """What is said of a data file that does not do."""
+def refused(folder: Path, stream: LoadedStream, data: bytes | None) -> str:
+    """Return the fault text for a data file that is refused."""
     words: tuple[str, ...] = ()
     if data is not None:
         (folder / "data").write_bytes(data)
@@ -74,7 +76,7 @@ def refused(folder: Path, stream: Asked, data: bytes | None) -> str:
 
 
 def a_file(*columns: tuple[str, np.ndarray]) -> bytes:
-    """A data file, by the words of kernels/engine/data.h."""
+    """Return a data file, as kernels/engine/dataset.h defines it."""
     content = b"farmhand-data 1\n"
     for type, values in columns:
         words = ("column", type, len(values), values.ndim - 1, *values.shape[1:])
@@ -85,28 +87,32 @@ def a_file(*columns: tuple[str, np.ndarray]) -> bytes:
     return content
 
 
-IMAGES = Asked("byte", (3, 16, 16), f"image {CLASSES} |")
-LABELS = Asked("index", (), f"label {CLASSES} |")
-FILED = Asked("index", (), f"file 0 {CLASSES} |", count=5, batch=5)
+IMAGES = LoadedStream("byte", (3, 16, 16), f"image {CLASSES} |")
+LABELS = LoadedStream("index", (), f"label {CLASSES} |")
+FILED = LoadedStream("index", (), f"file 0 {CLASSES} |", count=5, batch=5)
 FIVE = np.arange(5, dtype="<i4")
 
 
 def test_labels_and_one_hot_rows_say_the_same(tmp_path: Path) -> None:
-    hot = Asked("float", (CLASSES,), f"one_hot {CLASSES} |")
+    hot = LoadedStream("float", (CLASSES,), f"one_hot {CLASSES} |")
     labels, rows = loaded(tmp_path, LABELS, hot)
     assert np.eye(CLASSES)[labels.astype(int)].tolist() == rows.tolist()
 
 
 def test_the_text_one_symbol_later_is_the_same_text(tmp_path: Path) -> None:
     text, later = loaded(
-        tmp_path, Asked("index", (20,), "tokens 50 |"), Asked("index", (20,), "next_tokens 50 |")
+        tmp_path,
+        LoadedStream("index", (20,), "tokens 50 |"),
+        LoadedStream("index", (20,), "next_tokens 50 |"),
     )
     assert text[:, 1:].tolist() == later[:, :-1].tolist()
 
 
 def test_a_symbol_says_much_about_the_next(tmp_path: Path) -> None:
     text, later = loaded(
-        tmp_path, Asked("index", (40,), "tokens 20 |"), Asked("index", (40,), "next_tokens 20 |")
+        tmp_path,
+        LoadedStream("index", (40,), "tokens 20 |"),
+        LoadedStream("index", (40,), "next_tokens 20 |"),
     )
     pairs = np.zeros((20, 20))
     np.add.at(pairs, (text.astype(int), later.astype(int)), 1)
@@ -125,7 +131,7 @@ def test_pictures_of_a_class_are_nearest_to_their_own_mean(tmp_path: Path) -> No
 
 
 def test_personal_pictures_drift_only_from_their_sample_on(tmp_path: Path) -> None:
-    mine = Asked("byte", (3, 16, 16), f"personal {CLASSES} 32 |")
+    mine = LoadedStream("byte", (3, 16, 16), f"personal {CLASSES} 32 |")
     everybody, one = loaded(tmp_path, IMAGES, mine)
     away = np.abs(everybody - one).mean(axis=(1, 2, 3))
     assert away[:32].max() < away[48:].min()
@@ -134,7 +140,9 @@ def test_personal_pictures_drift_only_from_their_sample_on(tmp_path: Path) -> No
 def test_batches_follow_each_other_and_go_around(tmp_path: Path) -> None:
     (everything,) = loaded(tmp_path, IMAGES)
     (batch,) = loaded(
-        tmp_path, Asked("byte", (3, 16, 16), f"image {CLASSES} |", batch=24, first=3), steps=3
+        tmp_path,
+        LoadedStream("byte", (3, 16, 16), f"image {CLASSES} |", batch=24, first=3),
+        steps=3,
     )
     places = (3 + 2 * 24 + np.arange(24)) % SAMPLES
     assert everything[places].tolist() == batch.tolist()
@@ -142,7 +150,9 @@ def test_batches_follow_each_other_and_go_around(tmp_path: Path) -> None:
 
 def test_noise_is_normal_and_one_value_is_one_value(tmp_path: Path) -> None:
     noise, value = loaded(
-        tmp_path, Asked("float", (500,), "normal |"), Asked("float", (3,), "constant | 0.75")
+        tmp_path,
+        LoadedStream("float", (500,), "normal |"),
+        LoadedStream("float", (3,), "constant | 0.75"),
     )
     assert abs(noise.mean()) < 0.03
     assert abs(noise.std() - 1) < 0.03
@@ -155,9 +165,9 @@ def test_a_data_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     numbers = chance.standard_normal((7, 4)).astype("<f4")
     found = loaded(
         tmp_path,
-        Asked("byte", (1, 3, 5), "file 0 0 |", count=7, batch=7),
-        Asked("float", (4,), "file 1 0 |", count=7, batch=7),
-        Asked("index", (), "file 2 10 |", count=5, batch=5),
+        LoadedStream("byte", (1, 3, 5), "file 0 0 |", count=7, batch=7),
+        LoadedStream("float", (4,), "file 1 0 |", count=7, batch=7),
+        LoadedStream("index", (), "file 2 10 |", count=5, batch=5),
         data=a_file(("byte", pictures), ("float", numbers), ("index", np.arange(7, dtype="<i4"))),
     )
     assert [pictures.tolist(), numbers.tolist(), [0, 1, 2, 3, 4]] == [x.tolist() for x in found]
@@ -166,15 +176,15 @@ def test_a_data_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (None, "reads a data file, and none was given"),
-        (b"", "does not begin with the line farmhand-data 1"),
-        (b"farmhand-data 1\ncolumn index 5 0\n", "has a head without the line end"),
-        (b"farmhand-data 1\ncolumn index -5 0\nend\n", "column line that cannot be understood"),
-        (b"farmhand-data 1\ncolumn index 5 9\nend\n", "column line that cannot be understood"),
-        (a_file(("index", FIVE))[:-1], "is not as long as its head says"),
-        (a_file(("index", FIVE)) + b"x", "is not as long as its head says"),
-        (a_file(("index", FIVE[:4])), "no column of the type, shape and length"),
-        (a_file(("byte", FIVE.astype("u1"))), "no column of the type, shape and length"),
+        (None, "reads a data file, but none was given"),
+        (b"", "does not begin with the line 'farmhand-data 1'"),
+        (b"farmhand-data 1\ncolumn index 5 0\n", "has a head without the line 'end'"),
+        (b"farmhand-data 1\ncolumn index -5 0\nend\n", "has a malformed column line"),
+        (b"farmhand-data 1\ncolumn index 5 9\nend\n", "has a malformed column line"),
+        (a_file(("index", FIVE))[:-1], "has another length than its head says"),
+        (a_file(("index", FIVE)) + b"x", "has another length than its head says"),
+        (a_file(("index", FIVE[:4])), "no column with the type, shape and length"),
+        (a_file(("byte", FIVE.astype("u1"))), "no column with the type, shape and length"),
         (a_file(("index", FIVE + 6)), "an index outside the limit"),
         (a_file(("index", FIVE - 1)), "an index outside the limit"),
     ],

@@ -1,7 +1,7 @@
-"""Plans that nobody meant: whatever is done to a plan, the runner ends by its contract.
+"""Fuzzing: whatever is done to a plan, the runner ends as its contract says.
 
-The build of these tests watches its own memory and arithmetic (ASan, UBSan). Every operation runs
-in it once as it should, and then hundreds of times from damaged plans.
+The runner is built with ASan and UBSan. Every operation runs once from a valid plan, and then
+hundreds of times from damaged plans.
 """
 
 import json
@@ -19,11 +19,11 @@ from kernels.build import BIONIC_ONLY, HERE, sources
 from tests.kernels.plans import a_plan, perceptron, product
 from tests.kernels.pocl import pocl_in
 from tests.kernels.test_gradients import BATCH, MODELS
-from workloads.lowering import body_of
-from workloads.training import SGD, Adam, training
+from workloads.lowering import lower_step
+from workloads.training import SGD, Adam, training_step
 
 GCC = shutil.which("gcc")
-ROUNDS = int(os.environ.get("FARMHAND_FUZZ_ROUNDS", "400"))
+ROUNDS = int(os.environ.get("FARM_FUZZ_ROUNDS", "400"))
 HANG_S = 60
 EXITS = {0, 3, 4, 5, 6}  # done, bad_plan, unsupported, out_of_memory, wrong_answer
 SANITIZERS = {
@@ -55,7 +55,7 @@ EXTREMES += [
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runner, built to notice its own mistakes."""
+    """Build the runner with ASan and UBSan."""
     output = tmp_path_factory.mktemp("watched") / "runner"
     files = [path for path in sources() if path.suffix == ".c" and path.as_posix() != BIONIC_ONLY]
     command = [GCC or "gcc", "-std=c11", "-D_GNU_SOURCE=", "-O1", "-g", "-mavx2", "-mfma", "-w"]
@@ -66,9 +66,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seeds() -> dict[str, bytes]:
-    """A plan of every operation there is."""
-    bodies = {name: body_of(training(each, BATCH, SGD(0.1))) for name, each in MODELS.items()}
-    bodies["adam"] = body_of(training(MODELS["linear"], BATCH, Adam(0.01)))
+    """Return plans that contain every operation."""
+    bodies = {
+        name: lower_step(training_step(each, BATCH, SGD(0.1))) for name, each in MODELS.items()
+    }
+    bodies["adam"] = lower_step(training_step(MODELS["linear"], BATCH, Adam(0.01)))
     found = {name: a_plan(body.text("case-1", 2)) for name, body in bodies.items()}
     return {**found, "product": product(40, threads=2), "perceptron": perceptron(evaluate=1)}
 
@@ -114,7 +116,7 @@ def _change_number(dice: random.Random, body: list[str]) -> None:
 
 
 def _nudge_number(dice: random.Random, body: list[str]) -> None:
-    """A number that is nearly right goes deeper than one that is absurd."""
+    """Change a number a little: nearly valid plans reach more code than absurd ones."""
     at = dice.randrange(len(body))
     words = body[at].split(" ")
     numbers = [i for i, word in enumerate(words) if word.lstrip("-").isdigit()]
@@ -205,9 +207,9 @@ def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_the_opencl_backend_keeps_to_its_memory(
     watched: Path, tmp_path: Path, pocl: dict[str, str]
 ) -> None:
-    """Every operation once on the device, or on the CPU in its place, with the host watched."""
+    """Run every operation once on the device, or as a fallback on the CPU, with sanitizers."""
     for name, model in MODELS.items():
-        body = body_of(training(model, BATCH, SGD(0.1, 0.9)), backend="opencl")
+        body = lower_step(training_step(model, BATCH, SGD(0.1, 0.9)), backend="opencl")
         status, wrong = run(watched, tmp_path, a_plan(body.text("case-1", 2)), pocl)
         assert status in {0, 6}, f"{name}: {wrong}"
 

@@ -1,7 +1,7 @@
-"""Every operation of the engine, on one thread and on two: values by a reference in double
-precision, gradients by the loss's own differences.
+"""Every operation of the engine, on one thread and on two: values against a reference in double
+precision, gradients against differences of the loss.
 
-Each layer stands behind one that learns, so that the way back through it is part of the test.
+Each layer follows a learned layer, so that its backward pass is part of the test.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.kernels.dumps import Dumped, some_places, worst
-from workloads.data import Column, constant, labels, next_tokens, noise, one_hot, tokens
-from workloads.graph import TARGET, Model, Node, Stated
+from workloads.data_columns import DataColumn, constant, labels, next_tokens, noise, one_hot, tokens
+from workloads.graph import TARGET, Model, Node, PublishedSize
 from workloads.layers import (
     GELU,
     LSTM,
@@ -27,17 +27,17 @@ from workloads.layers import (
     Embedding,
     Flatten,
     GlobalAvgPool,
-    LastMoment,
+    LastTimeStep,
     Layer,
     LayerNorm,
     LeakyReLU,
     Linear,
     MaxPool,
     MeanSquaredError,
-    Positions,
+    PositionEmbedding,
     ReLU,
     ReLU6,
-    RepeatMoment,
+    RepeatVector,
     Reshape,
     Shape,
     Sigmoid,
@@ -47,17 +47,17 @@ from workloads.layers import (
     TemporalDifference,
     Upsample,
 )
-from workloads.lowering.layers import LAYERS
-from workloads.training import SGD, Adam, Inference, Optimizer, training
+from workloads.lowering.layer_lowerings import LOWERINGS
+from workloads.training import SGD, Adam, InferenceStep, Optimizer, training_step
 
-UNSTATED = Stated(0, 0, "a test")
+UNSTATED = PublishedSize(0, 0, "a test")
 BATCH = 3
 
 
 def behind(
-    shape: Shape, *layers: Layer, loss: Layer | None = None, target: Column | None = None
+    shape: Shape, *layers: Layer, loss: Layer | None = None, target: DataColumn | None = None
 ) -> Model:
-    """Layers behind one that learns, on noise, before a loss."""
+    """Return a model with these layers between a learned layer and a loss, fed with noise."""
     # A norm takes away what a bias adds: its gradient would be nothing but rounding.
     bias = not any(isinstance(layer, BatchNorm) for layer in layers)
     first = Conv2d(shape[0], 1, bias=bias) if len(shape) == 3 else Linear(shape[-1])
@@ -67,8 +67,8 @@ def behind(
     return Model("tried", {"x": shape}, (*nodes, last), UNSTATED, data=data)
 
 
-def model(nodes: list[Node], inputs: Mapping[str, Shape], **data: Column) -> Model:
-    """Any graph."""
+def model(nodes: list[Node], inputs: Mapping[str, Shape], **data: DataColumn) -> Model:
+    """Return a model with these nodes."""
     return Model("tried", inputs, tuple(nodes), UNSTATED, data=data)
 
 
@@ -163,7 +163,7 @@ POOLS = {
 
 
 def two_ways(*join: Node) -> Model:
-    """An image that goes two ways and meets itself again."""
+    """Return a model with two branches that are joined by these nodes."""
     ways = [Node("conv", Conv2d(4, 1)), Node("one", Conv2d(4, 3, padding=1), ("conv",))]
     other = Node("two", Tanh(), ("conv",))
     return model([*ways, other, *join, MSE], {"x": ODD}, x=noise(), target=noise())
@@ -194,9 +194,9 @@ PLUMBING = {
     ),
     "upsample by 2": behind(ODD, Upsample(2)),
     "upsample by 3": behind((2, 4, 3), Upsample(3)),
-    "positions": behind((5, 6), Positions()),
-    "last moment": behind((5, 6), LastMoment()),
-    "repeat moment": behind((6,), RepeatMoment(4)),
+    "positions": behind((5, 6), PositionEmbedding()),
+    "last moment": behind((5, 6), LastTimeStep()),
+    "repeat moment": behind((6,), RepeatVector(4)),
     "reshape": behind((6, 4), Reshape((3, 2, 4)), Conv2d(5, 2)),
     "flatten": behind(ODD, Flatten(), Linear(4)),
 }
@@ -207,7 +207,7 @@ SEQUENCES = {
     "lstm": behind((6, 5), LSTM(7)),
     "lstm wide": behind((4, 33), LSTM(40)),
     "lstm of one moment": behind((1, 5), LSTM(3)),
-    "lstm on lstm": behind((5, 4), LSTM(6), LSTM(3), LastMoment()),
+    "lstm on lstm": behind((5, 4), LSTM(6), LSTM(3), LastTimeStep()),
     "lstm first": model([Node("lstm", LSTM(5)), MSE], {"x": (6, 4)}, x=noise(), target=noise()),
     "lstm frozen": behind((6, 5), LSTM(7, trainable=False)),
     "attention": behind((6, 8), Attention(1)),
@@ -245,13 +245,13 @@ MODELS = CONVS | ROWS | ACTIVATIONS | NORMS | POOLS | PLUMBING | SEQUENCES | LOS
 
 def test_every_layer_that_can_be_lowered_is_tried() -> None:
     tried = {type(node.layer) for each in MODELS.values() for node in each.nodes}
-    assert set(LAYERS) == tried
+    assert set(LOWERINGS) == tried
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_step_is_what_the_reference_says(name: str, threads: int) -> None:
-    dumped = Dumped.of(training(MODELS[name], BATCH, SGD(0.1)), threads)
+    dumped = Dumped.of(training_step(MODELS[name], BATCH, SGD(0.1)), threads)
     machine = dumped.reference()
     machine.step(dumped.moments[1])
     for number, found in enumerate(dumped.moments[1]):
@@ -261,7 +261,7 @@ def test_a_step_is_what_the_reference_says(name: str, threads: int) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not name.endswith(LARGE)])
 def test_a_gradient_is_the_slope_of_the_loss(name: str) -> None:
-    dumped = Dumped.of(training(MODELS[name], BATCH, SGD(0.1)))
+    dumped = Dumped.of(training_step(MODELS[name], BATCH, SGD(0.1)))
     assert dumped.learned
     for parameter, gradient in dumped.learned:
         found = dumped.moments[1][gradient]
@@ -288,7 +288,7 @@ def test_an_optimizer_follows_its_formula_for_three_steps(
     optimizer: Optimizer, threads: int
 ) -> None:
     tried = behind((37,), Linear(19), Tanh(), Linear(3))
-    dumped = Dumped.of(training(tried, BATCH, optimizer), threads, steps=3)
+    dumped = Dumped.of(training_step(tried, BATCH, optimizer), threads, steps=3)
     machine = dumped.reference()
     for moment in dumped.moments[1:]:
         machine.step(moment)
@@ -299,7 +299,7 @@ def test_an_optimizer_follows_its_formula_for_three_steps(
 
 @pytest.mark.parametrize("name", [*NORMS, "Dropout", "conv 3x3", "attention of two heads", "lstm"])
 def test_inference_is_what_the_reference_says(name: str) -> None:
-    dumped = Dumped.of(Inference(MODELS[name], BATCH))
+    dumped = Dumped.of(InferenceStep(MODELS[name], BATCH))
     machine = dumped.reference()
     machine.step(dumped.moments[1])
     for number, found in enumerate(dumped.moments[1]):
@@ -307,7 +307,7 @@ def test_inference_is_what_the_reference_says(name: str) -> None:
 
 
 def test_dropout_drops_its_share_anew_in_every_step() -> None:
-    dumped = Dumped.of(training(behind((4, 40, 40), Dropout(0.3)), 4, SGD(0.1)), steps=2)
+    dumped = Dumped.of(training_step(behind((4, 40, 40), Dropout(0.3)), 4, SGD(0.1)), steps=2)
     (mask,) = [number for number, tensor in enumerate(dumped.plan.tensors) if tensor.type == "byte"]
     first, second = (dumped.moments[at][mask] for at in (1, 2))
     assert 0.7 == pytest.approx(first.mean(), abs=0.02)

@@ -1,5 +1,4 @@
-"""`info` on computers that are not as they should be: a vendor's library that works, one that
-crashes, and a processor that is too old."""
+"""`info` with an OpenCL library that works or crashes, and on a processor that is too old."""
 
 import json
 import platform

@@ -1,6 +1,6 @@
-"""Every workload of the shelf on the runner that ships: it learns, moves and counts as it says.
+"""Every workload of the table on the shipped runner: it learns, and counts what it declares.
 
-What cannot learn is named here with the reason: it was coded so, and its runs have to be void.
+Workloads that cannot learn are listed with the reason; their runs must be void.
 """
 
 import json
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.kernels.dumps import run_plan
-from workloads.catalogue import CATALOGUE, Case, bind, lower, work_of
-from workloads.shelf import BEFORE, DAYS, INFERENCE, PER_DAY
+from workloads.catalogue import CATALOGUE, Case, bind, cost_of, lower
+from workloads.workload_table import DAYS, IMAGES_PER_DAY, INFERENCE_SUFFIX, PRETRAINING_IMAGES
 
 STEPS = 24  # six rounds through the same four batches
 QUICK = ("mlp-1", "mlp-2", "mlp-3", "mlp-4", "lenet", "emdl-lenet", "resnet20", "char-lstm", "dqn")
@@ -33,12 +33,12 @@ SMALL: dict[str, dict[str, int]] = {
 CANNOT_LEARN = {"emdl-squeezenet", "emdl-googlenet"}
 TOO_LARGE = {"seq2seq"}  # four copies of 348 M parameters are more than a small computer has
 TOO_SLOW_A_RATE = {"emdl-mobilenetv2"}  # 1e-5: a tensor may stay where it was for a few steps
-TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE}" in CATALOGUE]
+TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE_SUFFIX}" in CATALOGUE]
 SLOW = [name for name in TRAINED if name not in QUICK and name not in CANNOT_LEARN | TOO_LARGE]
 
 
 def ran(case: Case, folder: Path, steps: int = STEPS) -> dict[str, Any]:
-    """Run a case for so many steps and answer the last line."""
+    """Run a case for this many steps and return the last record."""
     words = ("--warmup", "0", "--steps", str(steps), "--max-seconds", "600")
     run_plan("run", lower(case, 1), folder, *words)
     last: dict[str, Any] = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
@@ -46,13 +46,13 @@ def ran(case: Case, folder: Path, steps: int = STEPS) -> dict[str, Any]:
 
 
 def a_small_case(name: str, batch: int = 4) -> Case:
-    of = name.removesuffix(INFERENCE)
+    of = name.removesuffix(INFERENCE_SUFFIX)
     return bind(name, {"batch_size": batch, **SMALL.get(of, {})})
 
 
 def check_learning(name: str, folder: Path) -> None:
     case = a_small_case(name)
-    done, work = ran(case, folder), work_of(case)
+    done, work = ran(case, folder), cost_of(case)
     assert "done" == done["line"], done
     most = 1.0 if name in TOO_SLOW_A_RATE else 0.97
     assert done["loss_last"] < most * done["loss_first"]
@@ -72,19 +72,19 @@ def test_every_workload_learns(name: str, tmp_path: Path) -> None:
     check_learning(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", [f"{name}{INFERENCE}" for name in QUICK])
+@pytest.mark.parametrize("name", [f"{name}{INFERENCE_SUFFIX}" for name in QUICK])
 def test_a_model_can_be_used(name: str, tmp_path: Path) -> None:
     case = a_small_case(name)
     done = ran(case, tmp_path, steps=2)
-    assert ("done", None, work_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
+    assert ("done", None, cost_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [f"{name}{INFERENCE}" for name in SLOW])
+@pytest.mark.parametrize("name", [f"{name}{INFERENCE_SUFFIX}" for name in SLOW])
 def test_every_model_can_be_used(name: str, tmp_path: Path) -> None:
     case = a_small_case(name)
     done = ran(case, tmp_path, steps=2)
-    assert ("done", None, work_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
+    assert ("done", None, cost_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_what_was_coded_to_say_always_one_does_not_learn(tmp_path: Path) -> None
 def test_days_of_learning_end_better_than_they_began(tmp_path: Path) -> None:
     batch = 64
     case = bind("daily-increment", {"batch_size": batch})
-    before, days = BEFORE // batch, DAYS * PER_DAY // batch
+    before, days = PRETRAINING_IMAGES // batch, DAYS * IMAGES_PER_DAY // batch
     words = ("--warmup", str(before), "--steps", str(days), "--max-seconds", "900")
     run_plan("run", lower(case, 2), tmp_path, *words)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

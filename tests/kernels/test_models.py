@@ -1,4 +1,4 @@
-"""Whole training steps: losses and parameters as the reference has them, memory as foretold."""
+"""Whole training steps: losses and parameters equal the reference, memory the prediction."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,8 @@ import pytest
 from tests.kernels.dumps import CASE, Dumped, dump, run_plan, worst
 from tests.kernels.plans import a_plan
 from workloads.catalogue import bind, lower, step_of
-from workloads.fit import ALLOWANCE_MB
-from workloads.lowering import body_of, memory_of
-from workloads.models.dcgan import training_step as dcgan
+from workloads.lowering import lower_step, step_memory
+from workloads.models.dcgan import dcgan_step as dcgan
 from workloads.models.densenet import densenet
 from workloads.models.dqn import dqn
 from workloads.models.lenet import emdl_lenet
@@ -21,25 +20,26 @@ from workloads.models.mobilenetv2 import mobilenetv2
 from workloads.models.perceptrons import perceptron
 from workloads.models.resnet import resnet20
 from workloads.models.squeezenet import squeezenet
-from workloads.models.texts import char_cnn, char_lstm
-from workloads.training import SGD, Adam, Evaluation, Pass, Training, training
-from workloads.work import Step
+from workloads.models.text_models import char_cnn, char_lstm
+from workloads.protocol.memory_outcome import ENGINE_OVERHEAD_MB
+from workloads.step_cost import Step
+from workloads.training import SGD, Adam, EvaluationSpec, TrainingPass, TrainingStep, training_step
 
 STEPS = 3
 MOMENTUM = SGD(0.01, momentum=0.9, weight_decay=5e-4)
 SMALL: dict[str, Callable[[], Step]] = {
-    "mlp-4": lambda: training(perceptron("mlp-4"), 8, SGD(0.05)),
-    "emdl-lenet": lambda: training(emdl_lenet(), 3, MOMENTUM),
-    "resnet20": lambda: training(resnet20(8), 4, MOMENTUM),
-    "char-lstm": lambda: training(char_lstm(6), 3, Adam()),
+    "mlp-4": lambda: training_step(perceptron("mlp-4"), 8, SGD(0.05)),
+    "emdl-lenet": lambda: training_step(emdl_lenet(), 3, MOMENTUM),
+    "resnet20": lambda: training_step(resnet20(8), 4, MOMENTUM),
+    "char-lstm": lambda: training_step(char_lstm(6), 3, Adam()),
 }
 LARGER: dict[str, Callable[[], Step]] = {
     "dcgan": lambda: dcgan(3),
-    "dqn": lambda: training(dqn(), 2, Adam()),
-    "densenet40": lambda: training(densenet(40, 16), 2, MOMENTUM),
-    "mobilenetv2": lambda: training(mobilenetv2(64), 4, SGD(1e-3)),
-    "squeezenet": lambda: training(squeezenet(64), 2, MOMENTUM),
-    "char-cnn": lambda: training(char_cnn(8), 2, Adam()),
+    "dqn": lambda: training_step(dqn(), 2, Adam()),
+    "densenet40": lambda: training_step(densenet(40, 16), 2, MOMENTUM),
+    "mobilenetv2": lambda: training_step(mobilenetv2(64), 4, SGD(1e-3)),
+    "squeezenet": lambda: training_step(squeezenet(64), 2, MOMENTUM),
+    "char-cnn": lambda: training_step(char_cnn(8), 2, Adam()),
 }
 
 
@@ -62,31 +62,33 @@ def test_three_steps_are_what_the_reference_says(name: str) -> None:
 )
 def test_memory_that_is_shared_changes_not_a_bit(name: str) -> None:
     step = (SMALL | LARGER)[name]()
-    apart, shared = (body_of(step, reuse) for reuse in (False, True))
+    apart, shared = (lower_step(step, reuse) for reuse in (False, True))
     assert shared.arenas["activation"] < apart.arenas["activation"]
     one, other = (dump(body.text(CASE, 2), STEPS)[-1] for body in (apart, shared))
     assert apart.loss is not None
-    kept = [each.number for each in apart.tensors if each.arena in ("parameter", "state")]
+    kept = [tensor.number for tensor in apart.tensors if tensor.arena in ("parameter", "state")]
     for number in (*kept, apart.loss.number):
         assert np.array_equal(one[number], other[number]), apart.tensors[number].name
 
 
 @pytest.mark.parametrize("name", ["mlp-4", "emdl-lenet", "resnet20", "char-lstm", "sgemm"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_memory_is_what_was_foretold(name: str, threads: int, tmp_path: Path) -> None:
+def test_memory_is_what_was_predicted(name: str, threads: int, tmp_path: Path) -> None:
     case = bind(name, {})
     run_plan("run", lower(case, threads), tmp_path, "--warmup", "0", "--steps", "1")
     lines = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    said = next(line for line in lines if line["line"] == "memory")
-    foretold = asdict(memory_of(step_of(case)))
-    assert foretold == {kind: said[kind] for kind in foretold}
-    assert said["workspace"] < ALLOWANCE_MB * 2**20
+    memory = next(line for line in lines if line["line"] == "memory")
+    predicted = asdict(step_memory(step_of(case)))
+    assert predicted == {kind: memory[kind] for kind in predicted}
+    assert memory["workspace"] < ENGINE_OVERHEAD_MB * 2**20
 
 
 def test_a_run_says_how_well_it_does_on_what_it_has_not_seen(tmp_path: Path) -> None:
-    watched = Evaluation(every=4, samples=64)
-    step = Training((Pass(perceptron("mlp-4"), SGD(0.05)),), 16, batches=8, evaluation=watched)
-    plan = a_plan(body_of(step).text(CASE, 1), training=True, ops=_ops(step))
+    watched = EvaluationSpec(every=4, samples=64)
+    step = TrainingStep(
+        (TrainingPass(perceptron("mlp-4"), SGD(0.05)),), 16, batches=8, evaluation=watched
+    )
+    plan = a_plan(lower_step(step).text(CASE, 1), training=True, ops=_ops(step))
     run_plan("run", plan, tmp_path, "--warmup", "0", "--steps", "24")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert "done" == lines[-1]["line"], lines[-1]
@@ -96,4 +98,4 @@ def test_a_run_says_how_well_it_does_on_what_it_has_not_seen(tmp_path: Path) -> 
 
 
 def _ops(step: Step) -> list[dict[str, object]]:
-    return [op.model_dump() for op in step.work.ops]
+    return [op.model_dump() for op in step.cost.ops]

@@ -1,4 +1,4 @@
-"""The OpenCL kernels on the device that pip brings: right for every shape, or one sentence."""
+"""The OpenCL kernels on PoCL: correct for every shape, and refusals with one sentence."""
 
 import json
 import os
@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kernels.harness.bench import bench
-from kernels.harness.check import check
+from kernels.autotuner import MatmulShape, OpenCLIdentity, tuned_text
 from kernels.harness.cli import kernels, read_sizes
-from kernels.harness.device import Device, choose_device
-from kernels.harness.operations import trials
-from kernels.harness.products import WAYS
-from kernels.harness.roofline import roofline_svg
-from kernels.harness.timing import Roofs
-from kernels.harness.trial import TOLERANCE, run_trial
-from kernels.harness.tune import cache_path, tune_all
-from kernels.tuning import Shape, TunedFor, tuned_text
-from workloads.fault import BadFile, Refused
+from kernels.harness.device_tuning import cache_path, tune_all
+from kernels.harness.kernel_check import TOLERANCE, run_check
+from kernels.harness.launch_timing import DevicePeaks
+from kernels.harness.matmul_bench import bench_matmul
+from kernels.harness.matmul_check import check_matmul
+from kernels.harness.matmul_variants import VARIANTS
+from kernels.harness.opencl_device import Device, choose_device
+from kernels.harness.roofline_plot import roofline_svg
+from kernels.harness.training_checks import training_checks
+from workloads.protocol.faults import BadFile, InvalidRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,37 +35,44 @@ def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(
     words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
     words += ["--device", device_number]
     nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(words, env=nothing, capture_output=True, text=True, check=False)
-    assert 2 == said.returncode
-    assert "needs the linker 'ld'" in said.stderr.splitlines()[-1]
+    result = subprocess.run(words, env=nothing, capture_output=True, text=True, check=False)
+    assert 2 == result.returncode
+    assert "needs the linker 'ld'" in result.stderr.splitlines()[-1]
 
 
-_OTHERS = ("sgemm.cl", "peak.cl")  # the ways to multiply, and what only takes time
-# One set of numbers for all, so that a shape is built once.
-_NUMBERS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "STRIPS": 2, "PACK_A": 0}
+_OTHERS = (
+    "sgemm.cl",
+    "peak.cl",
+)  # the matmul variants have their own check, and peaks have no result
+# One set of parameters for all, so that a shape is built once.
+_PARAMS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "PANELS": 2, "PACK_A": 0}
 
 
-@pytest.mark.parametrize("shape", [Shape(33, 17, 21), Shape(7, 61, 40, True, True)])
-def test_every_way_multiplies_right_whatever_the_shape(device: Device, shape: Shape) -> None:
-    ways = [replace(way, defines=_NUMBERS) for way in WAYS.values()]
-    checked = [check(device, way, shape, seed=3) for way in ways]
-    assert [] == [one for one in checked if not one.right]
+@pytest.mark.parametrize("shape", [MatmulShape(33, 17, 21), MatmulShape(7, 61, 40, True, True)])
+def test_every_variant_multiplies_right_whatever_the_shape(
+    device: Device, shape: MatmulShape
+) -> None:
+    variants = [replace(variant, params=_PARAMS) for variant in VARIANTS.values()]
+    checked = [check_matmul(device, variant, shape, seed=3) for variant in variants]
+    assert [] == [one for one in checked if not one.passed]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS.values(), ids=lambda way: way.name)
-def test_every_way_multiplies_right_in_all_transposes(device: Device, way) -> None:  # type: ignore[no-untyped-def]
-    from kernels.harness.check import shapes
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)
+def test_every_variant_multiplies_right_in_all_transposes(device: Device, variant) -> None:  # type: ignore[no-untyped-def]
+    from kernels.harness.matmul_check import check_shapes
 
-    checked = [check(device, way, shape, seed=3) for shape in shapes(seed=3, extra=12)]
-    assert [] == [one for one in checked if not one.right]
+    checked = [
+        check_matmul(device, variant, shape, seed=3) for shape in check_shapes(seed=3, extra=12)
+    ]
+    assert [] == [one for one in checked if not one.passed]
 
 
 def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
     wrong = [
-        (trial.name, error)
-        for trial in trials(seed=5)
-        if not (error := run_trial(device, trial)) <= TOLERANCE
+        (check.name, error)
+        for check in training_checks(seed=5)
+        if not (error := run_check(device, check)) <= TOLERANCE
     ]
     assert [] == wrong
 
@@ -73,18 +80,18 @@ def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
 def test_no_kernel_is_left_out() -> None:
     entry = re.compile(r"^kernel .*?void\s+(\w+)\(", re.MULTILINE | re.DOTALL)
     files = [file for file in (ROOT / "kernels/opencl").iterdir() if file.name not in _OTHERS]
-    there = {name for file in files for name in entry.findall(file.read_text())}
-    assert there == {trial.entry for trial in trials(seed=5)}
+    defined = {name for file in files for name in entry.findall(file.read_text())}
+    assert defined == {check.entry for check in training_checks(seed=5)}
 
 
 def test_a_wrong_answer_is_found(device: Device) -> None:
-    trial = next(trial for trial in trials(seed=5) if trial.entry == "max_pool_forward")
-    lied = replace(trial, expected=(trial.expected[0], trial.expected[1] + np.int32(1)))
-    assert run_trial(device, lied) > TOLERANCE
+    check = next(check for check in training_checks(seed=5) if check.entry == "max_pool_forward")
+    wrong = replace(check, expected=(check.expected[0], check.expected[1] + np.int32(1)))
+    assert run_check(device, wrong) > TOLERANCE
 
 
 def test_a_kernel_that_does_not_build_shows_the_compilers_words(device: Device) -> None:
-    with pytest.raises(Refused, match=r"broken\.cl does not build for .*\n(?s:.)*nonsense"):
+    with pytest.raises(InvalidRequest, match=r"broken\.cl does not build for .*\n(?s:.)*nonsense"):
         device.program_from("kernel void broken() { nonsense; }", "broken.cl")
 
 
@@ -94,59 +101,63 @@ def test_without_any_opencl_device_there_is_one_sentence(
 ) -> None:
     start = [sys.executable, "-m", "orchestrator", "kernels", *words.split()]
     nobody = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "nothing"), "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(start, env=nobody, capture_output=True, text=True, check=False)
-    assert code == said.returncode
-    assert "no OpenCL device was found" in said.stderr.splitlines()[-1]
+    result = subprocess.run(start, env=nobody, capture_output=True, text=True, check=False)
+    assert code == result.returncode
+    assert "no OpenCL device was found" in result.stderr.splitlines()[-1]
 
 
 def test_a_device_without_the_local_memory_is_refused(device: Device) -> None:
     poor = copy(device)
     poor.facts = replace(device.facts, local_bytes=1024)
-    with pytest.raises(Refused, match=r"tiled needs 2048 bytes of local memory, and .* has 1024"):
-        bench(poor, [8], 1, 1)
+    with pytest.raises(
+        InvalidRequest, match=r"tiled needs 2048 bytes of local memory, and .* has 1024"
+    ):
+        bench_matmul(poor, [8], 1, 1)
 
 
 def test_a_build_log_is_bounded(device: Device) -> None:
     wrong = "".join(f"nonsense_{at};" for at in range(2000))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         device.program_from(f"kernel void broken() {{ {wrong} }}", "broken.cl")
     assert len(str(refused.value)) < 3000
 
 
 def test_a_device_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(Refused, match=r"no OpenCL device is 'adreno'; there are 0: "):
+    with pytest.raises(
+        InvalidRequest, match=r"no OpenCL device matches 'adreno'; choose one of 0: "
+    ):
         choose_device("adreno")
-    with pytest.raises(Refused, match="no OpenCL device is '99'"):
+    with pytest.raises(InvalidRequest, match="no OpenCL device matches '99'"):
         choose_device("99")
 
 
 @pytest.mark.parametrize("text", ["", "1x", "0,4", "8:4:1", "9000"])
 def test_sizes_that_make_no_sense_are_refused(text: str) -> None:
-    with pytest.raises(Refused, match="--sizes"):
+    with pytest.raises(InvalidRequest, match="--sizes"):
         read_sizes(text)
 
 
 def test_a_bench_prints_the_studys_ratio(device_number: str) -> None:
     words = ["bench", "--sizes", "33", "--rounds", "1", "--launches", "2", "--json"]
-    said = CliRunner().invoke(kernels, [*words, "--device", device_number])
-    rows = json.loads(said.stdout)["rows"]
+    result = CliRunner().invoke(kernels, [*words, "--device", device_number])
+    rows = json.loads(result.stdout)["rows"]
     assert [33] == [row["n"] for row in rows]
     assert all(row["tiled_vector_over_naive"] > 0 for row in rows)
 
 
-def test_the_roofline_shows_every_way(device: Device) -> None:
-    picture = roofline_svg(bench(device, [33], 1, 1), Roofs(100.0, 10.0), "a <title>")
-    assert all(f"{way}, n = 33" in picture for way in WAYS)
+def test_the_roofline_shows_every_variant(device: Device) -> None:
+    picture = roofline_svg(bench_matmul(device, [33], 1, 1), DevicePeaks(100.0, 10.0), "a <title>")
+    assert all(f"{variant}, n = 33" in picture for variant in VARIANTS)
     assert "a &lt;title&gt;" in picture
 
 
 def test_what_was_tuned_is_not_tuned_again(device: Device, tmp_path: Path) -> None:
-    asked: list[int] = []
-    shape = Shape(8, 8, 8)
-    found = tune_all(device, [shape], 0.0, tmp_path, step=asked.append)
+    timed: list[int] = []
+    shape = MatmulShape(8, 8, 8)
+    winners = tune_all(device, [shape], 0.0, tmp_path, on_timed=timed.append)
     never = lambda count: pytest.fail("again")  # noqa: E731
-    assert found == tune_all(device, [shape], 0.0, tmp_path, step=never)
-    assert sum(asked) > 1
+    assert winners == tune_all(device, [shape], 0.0, tmp_path, on_timed=never)
+    assert sum(timed) > 1
     assert [cache_path(tmp_path, device)] == list((tmp_path / "tuned").iterdir())
 
 
@@ -154,7 +165,7 @@ def test_a_bench_refuses_a_tuning_file_of_another_device(
     device_number: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "phone.tuned"
-    path.write_text(tuned_text(TunedFor("Mali-G78", "OpenCL 2.1", "r38p1"), []))
-    said = CliRunner().invoke(kernels, ["bench", "--device", device_number, "--tuned", str(path)])
-    assert isinstance(said.exception, BadFile)
-    assert "was tuned for Mali-G78 with driver r38p1" in str(said.exception)
+    path.write_text(tuned_text(OpenCLIdentity("Mali-G78", "OpenCL 2.1", "r38p1"), []))
+    result = CliRunner().invoke(kernels, ["bench", "--device", device_number, "--tuned", str(path)])
+    assert isinstance(result.exception, BadFile)
+    assert "was tuned for Mali-G78 with driver r38p1" in str(result.exception)

@@ -1,4 +1,4 @@
-"""The runner on an OpenCL device: the same plans, the same answers, and what it refuses."""
+"""The runner on an OpenCL device: the same results as on the CPU, and what it refuses."""
 
 import json
 import platform
@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.run.lines import Output
+from agent.collect.runner_output import RunnerOutput
 from kernels.build import HERE
-from kernels.manifest import runner_for
+from kernels.runner_builds import runner_for
 from tests.kernels.dumps import CASE, the_runner, worst
 from tests.kernels.plans import a_body, a_plan, perceptron
 from tests.kernels.pocl import pocl_in
 from tests.kernels.reference import Array, parse, read_dump
 from workloads.catalogue import bind, lower, step_of
-from workloads.lowering import body_of
+from workloads.lowering import lower_step
 
 Line = dict[str, Any]
 KERNELS = HERE / "opencl"
@@ -48,7 +48,7 @@ def start(
 
 
 def run(plan: bytes, folder: Path, environment: Mapping[str, str], *words: object) -> list[Line]:
-    """Run a plan on the device and answer its lines."""
+    """Run a plan on the device and return its records."""
     (folder / "plan").write_bytes(plan)
     where = [folder / "plan", folder, "--kernels", KERNELS]
     start(["run", *where, *words], environment)
@@ -57,9 +57,9 @@ def run(plan: bytes, folder: Path, environment: Mapping[str, str], *words: objec
 
 def fault_of(plan: bytes, folder: Path, environment: Mapping[str, str], *words: object) -> Line:
     (folder / "plan").write_bytes(plan)
-    status, said, _ = start(["run", folder / "plan", folder, *words], environment)
-    assert "fault" == said[-1]["line"]
-    return {"status": status, **said[-1]}
+    status, records, _ = start(["run", folder / "plan", folder, *words], environment)
+    assert "fault" == records[-1]["line"]
+    return {"status": status, **records[-1]}
 
 
 def on_opencl(plan: bytes) -> bytes:
@@ -67,11 +67,11 @@ def on_opencl(plan: bytes) -> bytes:
 
 
 def moments(body_text: str, folder: Path, environment: Mapping[str, str]) -> list[list[Array]]:
-    """Every tensor before the first step and after each of two."""
+    """Return every tensor before the first step and after each of two steps."""
     (folder / "plan").write_bytes(a_plan(body_text))
     words = ["dump", folder / "plan", folder, "--steps", 2, "--kernels", KERNELS]
-    status, said, done = start(words, environment)
-    assert 0 == status, (said, done.stderr)
+    status, records, done = start(words, environment)
+    assert 0 == status, (records, done.stderr)
     return read_dump((folder / "dump.bin").read_bytes(), parse(body_text))
 
 
@@ -91,15 +91,15 @@ def moments(body_text: str, folder: Path, environment: Mapping[str, str]) -> lis
 def test_every_tensor_is_what_the_cpu_makes_of_it(
     pocl: dict[str, str], tmp_path: Path, workload: str, given: dict[str, int], steps: int
 ) -> None:
-    body = body_of(step_of(bind(workload, given)), reuse=False, backend="opencl")
-    found = moments(body.text(CASE, 2), tmp_path, pocl)
+    body = lower_step(step_of(bind(workload, given)), reuse=False, backend="opencl")
+    actual = moments(body.text(CASE, 2), tmp_path, pocl)
     body.backend = "cpu"
     expected = moments(body.text(CASE, 2), tmp_path, pocl)
     wrong = [
         (moment, tensor.name)
         for moment in range(1 + steps)
         for tensor in body.tensors
-        if not worst(found[moment][tensor.number], expected[moment][tensor.number]) <= TOLERANCE
+        if not worst(actual[moment][tensor.number], expected[moment][tensor.number]) <= TOLERANCE
     ]
     assert [] == wrong
 
@@ -111,6 +111,7 @@ def test_every_tensor_is_what_the_cpu_makes_of_it(
         ((4, 5), "1 1 1 1 1 0 0", (4, 5)),  # one pixel: a product over rows that end anywhere
         ((1, 3), "1 1 1 1 1 0 0", (1, 3)),  # rows shorter than a vector
         ((7, 8), "1 1 1 2 3 0 0", (4, 3)),  # one pixel that leaves pixels out
+        ((4, 5), "1 1 1 1 1 1 1", (6, 7)),  # padding wider than the kernel: cropped on the way back
     ],
 )
 def test_windows_of_every_kind_and_their_gradients_are_the_cpus(
@@ -132,26 +133,26 @@ def test_windows_of_every_kind_and_their_gradients_are_the_cpus(
     )
     body = a_body(lists)
     expected = moments(body, tmp_path, pocl)[1]
-    found = moments(body.replace("backend cpu", "backend opencl"), tmp_path, pocl)[1]
-    assert all(np.abs(each).max() > 0 for each in expected)
-    off = [worst(one, other) for one, other in zip(found, expected, strict=True)]
+    actual = moments(body.replace("backend cpu", "backend opencl"), tmp_path, pocl)[1]
+    assert all(np.abs(values).max() > 0 for values in expected)
+    off = [worst(one, other) for one, other in zip(actual, expected, strict=True)]
     assert max(off) < 1e-5
 
 
 def test_mobilenetv2_agrees_forward_and_learns_alike(pocl: dict[str, str], tmp_path: Path) -> None:
-    """Fifty norms over few samples blow every rounding up: gradients are held to the loss."""
+    """Fifty norms over few samples amplify rounding errors, so only the loss is compared."""
     given = {"batch_size": 4, "image_size": 64}
-    body = body_of(step_of(bind("mobilenetv2", given)), reuse=False, backend="opencl")
-    found = moments(body.text(CASE, 2), tmp_path, pocl)
+    body = lower_step(step_of(bind("mobilenetv2", given)), reuse=False, backend="opencl")
+    actual = moments(body.text(CASE, 2), tmp_path, pocl)
     body.backend = "cpu"
     expected = moments(body.text(CASE, 2), tmp_path, pocl)
     outputs = [tensor for tensor in body.tensors if tensor.name.endswith(".output")]
     assert len(outputs) > 100
-    off = [worst(found[1][each.number], expected[1][each.number]) for each in outputs]
+    off = [worst(actual[1][each.number], expected[1][each.number]) for each in outputs]
     assert max(off) < 1e-2
     assert float(np.median(off)) < 1e-4
     assert body.loss is not None
-    losses = [(moment[body.loss.number][0]) for moment in (found[1], expected[1])]
+    losses = [(moment[body.loss.number][0]) for moment in (actual[1], expected[1])]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
@@ -159,8 +160,8 @@ def test_a_run_tells_build_copy_queue_and_compute_apart(
     pocl: dict[str, str], tmp_path: Path
 ) -> None:
     plan = on_opencl(perceptron(evaluate=10))
-    said = run(plan, tmp_path, pocl, "--warmup", 3, "--steps", 40, "--trace-steps", 2)
-    output = Output("case-1")
+    records = run(plan, tmp_path, pocl, "--warmup", 3, "--steps", 40, "--trace-steps", 2)
+    output = RunnerOutput("case-1")
     output.feed((tmp_path / "out.jsonl").read_bytes())
     assert output.done is not None
     assert output.device is not None
@@ -180,7 +181,7 @@ def test_a_run_tells_build_copy_queue_and_compute_apart(
         assert window.phases_ns is not None
         assert min(window.device_ns) > 0
         assert sum(window.device_ns) <= window.ns
-    assert ["hello", "memory", "device"] == [line["line"] for line in said[:3]]
+    assert ["hello", "memory", "device"] == [line["line"] for line in records[:3]]
 
 
 def test_a_product_checks_its_answer(pocl: dict[str, str], tmp_path: Path) -> None:
@@ -203,22 +204,27 @@ def test_what_it_lacks_is_refused_or_counted_with_its_copies(
     plan = on_opencl(a_plan(a_body(lists)))
     fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS)
     assert (4, "unsupported") == (fault["status"], fault["code"])
-    assert "has no 'softmax_forward'" in fault["text"]
-    said = run(plan, tmp_path, pocl, "--fallback", "cpu", "--steps", 5)
-    windows = [line for line in said if line["line"] == "window"]
-    assert ("done", 1) == (said[-1]["line"], said[-1]["fallbacks"])
+    assert "cannot run 'softmax_forward'" in fault["text"]
+    records = run(plan, tmp_path, pocl, "--fallback", "cpu", "--steps", 5)
+    windows = [line for line in records if line["line"] == "window"]
+    assert ("done", 1) == (records[-1]["line"], records[-1]["fallbacks"])
     assert all(window["device_ns"][0] > 0 for window in windows)
 
 
 @pytest.mark.parametrize(
     ("change", "words", "status", "text"),
     [
-        ({"FARMHAND_OPENCL": "/nowhere"}, [], 4, "which is no OpenCL library"),
-        ({"PYOPENCL_HOME": "/nowhere", "OCL_ICD_VENDORS": "/nowhere"}, [], 4, "but 0 of them"),
+        ({"FARMHAND_OPENCL": "/nowhere"}, [], 4, "which is not an OpenCL library"),
+        (
+            {"PYOPENCL_HOME": "/nowhere", "OCL_ICD_VENDORS": "/nowhere"},
+            [],
+            4,
+            "0 devices were found",
+        ),
         ({}, ["--device", "9"], 4, "there is no OpenCL device 9"),
-        ({}, ["--kernels", "/nowhere"], 3, "the kernels are not in /nowhere"),
-        ({}, ["--fallback", "gpu"], 2, "only the CPU can step in"),
-        ({}, ["--tuned", "/nowhere"], 4, "there is no tuning file"),
+        ({}, ["--kernels", "/nowhere"], 3, "cannot read the kernels in /nowhere"),
+        ({}, ["--fallback", "gpu"], 2, "use --fallback cpu"),
+        ({}, ["--tuned", "/nowhere"], 4, "the tuning file is missing"),
     ],
 )
 def test_bad_input_gets_one_sentence(
@@ -247,24 +253,24 @@ def test_a_kernel_that_does_not_build_shows_the_compilers_words(
     assert len(fault["text"]) < 400
 
 
-def tuning(device: Line, records: str) -> str:
+def tuning(device: Line, entries: str) -> str:
     words = "\t".join(device[name] for name in ("device", "version", "driver"))
-    return f"farmhand-tuned 2\ndevice {words}\nkernels 0\n{records}"
+    return f"farmhand-tuned 2\ndevice {words}\nkernels 0\n{entries}"
 
 
-def test_tuned_numbers_are_used_on_their_device_and_refused_on_another(
+def test_tuned_parameters_are_used_on_their_device_and_refused_on_another(
     pocl: dict[str, str], tmp_path: Path
 ) -> None:
     (device,) = start(["info"], pocl)[1][0]["opencl"]
     assert ("cpu", True) == (device["type"], device["max_alloc_bytes"] > 0)
     file = tmp_path / "tuned"
-    records = "sgemm 64 64 64 0 0 packed MR=4 NR=8 STRIPS=2\nsgemm 999 9 9 0 0 vector\n"
-    file.write_text(tuning(device, records))
+    entries = "sgemm 64 64 64 0 0 packed MR=4 NR=8 PANELS=2\nsgemm 999 9 9 0 0 vector\n"
+    file.write_text(tuning(device, entries))
     plan = lower(bind("sgemm", {"m": 70, "n": 60, "k": 50}, backend="opencl"), 1)
-    said = run(plan, tmp_path, pocl, "--tuned", file, "--steps", 2)
-    assert [1] == [line["tuned"] for line in said if line["line"] == "device"]
-    assert said[-1]["answer_error"] < 1e-6
-    file.write_text(tuning({**device, "driver": "another"}, records))
+    records = run(plan, tmp_path, pocl, "--tuned", file, "--steps", 2)
+    assert [1] == [line["tuned"] for line in records if line["line"] == "device"]
+    assert records[-1]["answer_error"] < 1e-6
+    file.write_text(tuning({**device, "driver": "another"}, entries))
     fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS, "--tuned", file)
     assert (4, "unsupported") == (fault["status"], fault["code"])
     assert "another device or driver; tune again" in fault["text"]
@@ -272,40 +278,52 @@ def test_tuned_numbers_are_used_on_their_device_and_refused_on_another(
     assert "line 4" in fault_of(plan, tmp_path, pocl, "--tuned", file)["text"]
 
 
-SOME_WAYS = ["direct", "tiled_vector TILE=512", "packed MR=4 NR=8 PACK_A=0"]
-OTHER_WAYS = ["dots", "packed STRIPS=2", "tiled_vector", "vector", "image MR=4", "half", "direct"]
+SOME_VARIANTS = ["direct", "tiled_vector TILE=512", "packed MR=4 NR=8 PACK_A=0"]
+OTHER_VARIANTS = [
+    "dots",
+    "packed PANELS=2",
+    "tiled_vector",
+    "vector",
+    "image MR=4",
+    "half",
+    "direct",
+]
 
 
 @pytest.mark.parametrize(
     "listed",
     [
-        pytest.param([f"40 56 24 0 1 {way}" for way in SOME_WAYS], id="some"),
+        pytest.param([f"40 56 24 0 1 {variant}" for variant in SOME_VARIANTS], id="some"),
         pytest.param(
-            [f"9 33 24 {turned} {way}" for turned in ("0 0", "1 1") for way in OTHER_WAYS],
+            [
+                f"9 33 24 {transposes} {variant}"
+                for transposes in ("0 0", "1 1")
+                for variant in OTHER_VARIANTS
+            ],
             id="all",
             marks=pytest.mark.slow,
         ),
     ],
 )
-def test_tune_times_every_way_and_goes_on_after_one_that_has_no_room(
+def test_tune_times_every_variant_and_goes_on_after_one_that_has_no_room(
     pocl: dict[str, str], tmp_path: Path, listed: list[str]
 ) -> None:
     (tmp_path / "candidates").write_text("".join(f"{line}\n" for line in listed))
     words = ["tune", tmp_path, "--kernels", KERNELS, "--launches", 2, "--rounds", 1]
-    status, said, _ = start(words, pocl)
-    assert (0, "device", "done") == (status, said[0]["line"], said[-1]["line"])
-    candidates = said[1:-1]
+    status, records, _ = start(words, pocl)
+    assert (0, "device", "done") == (status, records[0]["line"], records[-1]["line"])
+    candidates = records[1:-1]
     assert list(range(len(listed))) == [line["number"] for line in candidates]
-    for way, line in zip(listed, candidates, strict=True):
-        if "512" in way:
+    for variant, line in zip(listed, candidates, strict=True):
+        if "512" in variant:
             assert "local memory" in line["fault"] or "does not build" in line["fault"]
             continue
-        assert line["error"] < (2e-3 if "half" in way else 1e-6), way
+        assert line["error"] < (2e-3 if "half" in variant else 1e-6), variant
         assert min(line["wall_ns"], line["compute_ns"], line["launches"]) > 0
 
 
 def test_a_static_build_refuses_such_a_plan(tmp_path: Path) -> None:
-    """What it says is in the binary; test_arm.py has it said."""
-    spare = runner_for("arm64-v8a").spare
-    assert spare is not None
-    assert b"this build is static and loads no OpenCL library" in spare.content
+    """The text is in the binary; test_arm.py runs it."""
+    fallback = runner_for("arm64-v8a").fallback
+    assert fallback is not None
+    assert b"this build is static and cannot load an OpenCL library" in fallback.content

@@ -1,24 +1,24 @@
-"""Whole networks on the device: each step's parameters and loss as the reference has them."""
+"""Whole networks on the device: parameters and loss of each step equal the reference."""
 
 import numpy as np
 import pytest
 
-from kernels.harness.device import Device
-from kernels.harness.network import Network
+from kernels.harness.device_network import DeviceNetwork
+from kernels.harness.opencl_device import Device
 from tests.kernels.dumps import Dumped, worst
-from workloads.fault import Refused
-from workloads.lowering import body_of
+from workloads.lowering import lower_step
 from workloads.models.lenet import lenet
 from workloads.models.squeezenet import squeezenet
-from workloads.models.texts import char_lstm
-from workloads.training import SGD, Adam, Training, training
+from workloads.models.text_models import char_lstm
+from workloads.protocol.faults import InvalidRequest
+from workloads.training import SGD, Adam, TrainingStep, training_step
 
 MOMENTUM = SGD(0.01, momentum=0.9, weight_decay=5e-4)
 
 
-def _follows_the_reference(device: Device, step: Training, steps: int) -> None:
+def _follows_the_reference(device: Device, step: TrainingStep, steps: int) -> None:
     dumped = Dumped.of(step, steps=steps)
-    machine, net = dumped.reference(), Network(device, dumped.body)
+    machine, net = dumped.reference(), DeviceNetwork(device, dumped.body)
     for tensor, values in zip(dumped.body.tensors, dumped.moments[0], strict=True):
         if tensor.base is None:
             net.write(tensor, values)
@@ -39,22 +39,22 @@ def _follows_the_reference(device: Device, step: Training, steps: int) -> None:
 
 
 def test_lenet_learns_on_the_device_as_the_reference_does(device: Device) -> None:
-    _follows_the_reference(device, training(lenet(12), 3, MOMENTUM), steps=2)
+    _follows_the_reference(device, training_step(lenet(12), 3, MOMENTUM), steps=2)
 
 
 @pytest.mark.slow
 def test_squeezenet_learns_on_the_device_as_the_reference_does(device: Device) -> None:
-    _follows_the_reference(device, training(squeezenet(64, 10), 2, MOMENTUM), steps=2)
+    _follows_the_reference(device, training_step(squeezenet(64, 10), 2, MOMENTUM), steps=2)
 
 
 def test_an_operation_without_a_kernel_is_refused_by_name(device: Device) -> None:
-    with pytest.raises(Refused, match="does 'embedding_forward' yet"):
-        Network(device, body_of(training(char_lstm(6), 3, Adam())))
+    with pytest.raises(InvalidRequest, match="no kernel for 'embedding_forward' yet"):
+        DeviceNetwork(device, lower_step(training_step(char_lstm(6), 3, Adam())))
 
 
 def test_values_go_to_the_device_and_come_back(device: Device) -> None:
-    body = body_of(training(lenet(12), 3, MOMENTUM), reuse=False)
-    net = Network(device, body)
+    body = lower_step(training_step(lenet(12), 3, MOMENTUM), reuse=False)
+    net = DeviceNetwork(device, body)
     weight = next(tensor for tensor in body.tensors if tensor.arena == "parameter")
     values = np.arange(np.prod(weight.shape), dtype=np.float32).reshape(weight.shape)
     net.write(weight, values)

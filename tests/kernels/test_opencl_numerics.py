@@ -1,30 +1,30 @@
-"""What a number means on the device: none at all, a tiny one, a half, and the same one twice."""
+"""Numerics on the device: NaN, denormals, half precision, and repeatability."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from kernels.harness.check import check
-from kernels.harness.device import Device
-from kernels.harness.products import WAYS, make_bench, operands
-from kernels.tuning import Shape
+from kernels.autotuner import MatmulShape
+from kernels.harness.matmul_check import check_matmul
+from kernels.harness.matmul_variants import VARIANTS, operands, prepare_matmul
+from kernels.harness.opencl_device import Device
 
-# One set of numbers for all, so that the kernels are built once.
-_NUMBERS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "STRIPS": 2, "PACK_A": 0}
-SHAPE = Shape(33, 17, 21)
-EXACT = [name for name in WAYS if name != "half"]
+# One set of parameters for all, so that the kernels are built once.
+_PARAMS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "PANELS": 2, "PACK_A": 0}
+SHAPE = MatmulShape(33, 17, 21)
+EXACT = [name for name in VARIANTS if name != "half"]
 
 
 def _product(device: Device, name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    way = replace(WAYS[name], defines=_NUMBERS)
-    bench, launches = make_bench(device, SHAPE, way, a, b)
+    variant = replace(VARIANTS[name], params=_PARAMS)
+    setup, launches = prepare_matmul(device, SHAPE, variant, a, b)
     for launch in launches:
         launch()
-    return device.read(bench.c, (SHAPE.m, SHAPE.n))
+    return device.read(setup.c, (SHAPE.m, SHAPE.n))
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_what_is_no_number_stays_in_its_row_and_column(device: Device, name: str) -> None:
     a, b = operands(SHAPE, seed=2)
     a[3, 5], b[7, 4] = np.nan, np.inf
@@ -37,28 +37,28 @@ def test_what_is_no_number_stays_in_its_row_and_column(device: Device, name: str
 
 @pytest.mark.parametrize("name", EXACT)
 def test_tiny_values_are_kept_or_become_zero_and_nothing_else(device: Device, name: str) -> None:
-    """OpenCL leaves it to the device; PoCL on a processor keeps them."""
+    """OpenCL leaves denormals to the device; PoCL on a processor keeps them."""
     a, b = np.zeros((33, 21), np.float32), np.zeros((21, 17), np.float32)
     a[:, 0], b[0] = 1e-30, 1e-10
     seen = set(_product(device, name, a, b).ravel())
     assert seen <= {np.float32(0.0), np.float32(1e-30) * np.float32(1e-10)}
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_the_same_product_has_the_same_bits(device: Device, name: str) -> None:
     a, b = operands(SHAPE, seed=4)
     assert np.array_equal(_product(device, name, a, b), _product(device, name, a, b))
 
 
 def test_halves_lose_digits_when_stored_and_none_when_added(device: Device) -> None:
-    deep = Shape(8, 16, 4096)
-    way = replace(WAYS["half"], defines=_NUMBERS)
+    deep = MatmulShape(8, 16, 4096)
+    variant = replace(VARIANTS["half"], params=_PARAMS)
     a, b = operands(deep, seed=5)
     kept_a, kept_b = (values.astype(np.float16).astype(np.float32) for values in (a, b))
-    bench, launches = make_bench(device, deep, way, a, b)
+    setup, launches = prepare_matmul(device, deep, variant, a, b)
     for launch in launches:
         launch()
-    seen = device.read(bench.c, (8, 16))
+    seen = device.read(setup.c, (8, 16))
     right = kept_a.astype(np.float64) @ kept_b.astype(np.float64)
     size = np.abs(kept_a) @ np.abs(kept_b)
     assert float(np.max(np.abs(seen - right) / size)) < 1e-5
@@ -66,7 +66,7 @@ def test_halves_lose_digits_when_stored_and_none_when_added(device: Device) -> N
 
 @pytest.mark.parametrize("depth", [1, 64, 1000])
 def test_the_error_stays_within_what_the_depth_allows(device: Device, depth: int) -> None:
-    """Relative to the size of the terms; half of the last digit a term at worst."""
-    way = replace(WAYS["direct"], defines=_NUMBERS)
-    found = check(device, way, Shape(33, 17, depth), seed=6)
+    """The bound is half a unit in the last place per term, relative to the absolute terms."""
+    variant = replace(VARIANTS["direct"], params=_PARAMS)
+    found = check_matmul(device, variant, MatmulShape(33, 17, depth), seed=6)
     assert found.error <= min(1e-5, depth * 2.0**-24 + 2.0**-24)

@@ -1,4 +1,4 @@
-"""The kernels under oclgrind, which watches every access of every work item for races."""
+"""The kernels under oclgrind, which checks every memory access of every work item."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.harness.products import WAYS
+from kernels.harness.matmul_variants import VARIANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 _RACY = """
@@ -21,7 +21,7 @@ kernel void racy(global int *out) {
 """
 _PLANTED = f"""
 import numpy as np
-from kernels.harness.device import choose_device
+from kernels.harness.opencl_device import choose_device
 device = choose_device("Oclgrind")
 program = device.program_from({_RACY!r}, "racy.cl")
 program.bind("racy", (4,), (4,), device.buffer(np.zeros(4, np.int32)))()
@@ -29,22 +29,22 @@ device.finish()
 """
 _ALL = """
 from dataclasses import replace
-from kernels.harness.check import check, ways_for
-from kernels.harness.device import choose_device
-from kernels.harness.operations import trials
-from kernels.harness.trial import TOLERANCE, run_trial
-from kernels.tuning import Shape
+from kernels.harness.matmul_check import check_matmul, variants_for
+from kernels.harness.opencl_device import choose_device
+from kernels.harness.training_checks import training_checks
+from kernels.harness.kernel_check import TOLERANCE, run_check
+from kernels.autotuner import MatmulShape
 device = choose_device("Oclgrind")
-small = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "STRIPS": 2, "PACK_A": 1, "GX": 2, "GY": 2}
-ways = ways_for(device)
-for shape in (Shape(9, 17, 11), Shape(7, 18, 9, True, True)):
-    for way in ways:
-        one = check(device, replace(way, defines=small), shape, seed=1)
-        assert one.right, one
-for trial in trials(seed=1):
-    error = run_trial(device, trial)
-    assert error <= TOLERANCE, (trial.name, error)
-print("all", len(ways))
+small = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "PANELS": 2, "PACK_A": 1, "GX": 2, "GY": 2}
+variants = variants_for(device)
+for shape in (MatmulShape(9, 17, 11), MatmulShape(7, 18, 9, True, True)):
+    for variant in variants:
+        one = check_matmul(device, replace(variant, params=small), shape, seed=1)
+        assert one.passed, one
+for check in training_checks(seed=1):
+    error = run_check(device, check)
+    assert error <= TOLERANCE, (check.name, error)
+print("all", len(variants))
 """
 
 
@@ -69,4 +69,4 @@ def test_a_race_that_was_planted_is_found(tmp_path: Path) -> None:
 def test_no_kernel_has_a_race_or_reads_beyond_its_memory(tmp_path: Path) -> None:
     ended, log = _under_oclgrind(_ALL, tmp_path / "log")
     assert (0, "") == (ended.returncode, log), ended.stderr[-2000:] + log[-2000:]
-    assert f"all {len(WAYS)}\n" == ended.stdout
+    assert f"all {len(VARIANTS)}\n" == ended.stdout

@@ -1,4 +1,4 @@
-"""The same plan on as many threads gives the same bits: work is cut by its size, never by luck."""
+"""The same plan with the same number of threads gives the same bits."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -13,9 +13,9 @@ from workloads.catalogue import bind, lower
 @pytest.mark.parametrize("workload", ["lenet", "resnet20"])
 def test_two_runs_end_with_the_same_bits(tmp_path: Path, workload: str, threads: int) -> None:
     plan = lower(bind(workload, {"batch_size": 4}), threads)
-    found = []
+    digests = []
     for _ in range(2):
         ended = run_plan("dump", plan, tmp_path, "--steps", "2")
         assert 0 == ended.returncode, ended.stdout
-        found.append(sha256((tmp_path / "dump.bin").read_bytes()).hexdigest())
-    assert found[0] == found[1]
+        digests.append(sha256((tmp_path / "dump.bin").read_bytes()).hexdigest())
+    assert digests[0] == digests[1]

@@ -1,4 +1,4 @@
-"""The runner itself, on this computer: what it counts, what it refuses, what it leaves behind."""
+"""The runner on this computer: what it counts, what it refuses, and its files."""
 
 import json
 import platform
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernels.manifest import runner_for
+from kernels.runner_builds import runner_for
 from tests.kernels.plans import a_body, a_plan, perceptron, product
 
 Line = dict[str, Any]
@@ -29,7 +29,7 @@ def runner(tmp_path: Path) -> Path:
 
 
 def run(runner: Path, plan: bytes, *words: str, verb: str = "run") -> tuple[int, list[Line]]:
-    """Status and lines of a run."""
+    """Return exit status and records of a run."""
     (runner.parent / "plan").write_bytes(plan)
     done = subprocess.run(
         [runner, verb, "plan", "dir", *words],
@@ -39,19 +39,19 @@ def run(runner: Path, plan: bytes, *words: str, verb: str = "run") -> tuple[int,
         check=False,
     )
     out = runner.parent / "dir" / "out.jsonl" if verb == "run" else None
-    said = out.read_bytes() if out is not None and out.exists() else done.stdout
-    return done.returncode, [json.loads(line) for line in said.splitlines()]
+    records = out.read_bytes() if out is not None and out.exists() else done.stdout
+    return done.returncode, [json.loads(line) for line in records.splitlines()]
 
 
 def fault_of(runner: Path, plan: bytes, *words: str) -> tuple[int, str, str]:
-    status, said = run(runner, plan, *words)
-    assert "fault" == said[-1]["line"]
-    return status, said[-1]["code"], said[-1]["text"]
+    status, records = run(runner, plan, *words)
+    assert "fault" == records[-1]["line"]
+    return status, records[-1]["code"], records[-1]["text"]
 
 
 def test_it_learns_and_counts_what_it_did(runner: Path) -> None:
-    status, said = run(runner, perceptron(), "--steps", "60")
-    done = said[-1]
+    status, records = run(runner, perceptron(), "--steps", "60")
+    done = records[-1]
     assert 0 == status
     assert done["loss_last"] < 0.5 * done["loss_first"]
     assert (32 * 16 + 32 + 4 * 32 + 4, 4, 4) == (done["parameters"], done["learned"], done["moved"])
@@ -98,15 +98,15 @@ def test_a_loss_that_is_no_number_is_the_fault_wrong_answer(runner: Path) -> Non
 def test_a_plan_without_a_body_can_only_be_simulated(runner: Path) -> None:
     status, code, text = fault_of(runner, a_plan(""))
     assert (4, "unsupported") == (status, code)
-    assert "can only be simulated" in text
+    assert "can only run on a simulated phone" in text
 
 
 def test_evaluations_stand_between_windows(runner: Path) -> None:
-    said = run(runner, perceptron(evaluate=10), "--steps", "30")[1]
-    evaluations = [line for line in said if line["line"] == "evaluation"]
+    records = run(runner, perceptron(evaluate=10), "--steps", "30")[1]
+    evaluations = [line for line in records if line["line"] == "evaluation"]
     assert [10, 20, 30] == [line["step"] for line in evaluations]
     assert 1 == evaluations[-1]["accuracy"]
-    assert [10, 10, 10] == [line["n"] for line in said if line["line"] == "window"]
+    assert [10, 10, 10] == [line["n"] for line in records if line["line"] == "window"]
 
 
 def test_a_plan_larger_than_the_memory_never_starts(runner: Path) -> None:
@@ -119,25 +119,25 @@ def test_a_plan_larger_than_the_memory_never_starts(runner: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("farmhand-body 1", "farmhand-body 2", "line 1 of the plan's body: '2' is another version"),
+        ("farmhand-body 1", "farmhand-body 2", "line 1 of the plan's body: '2' is not a version"),
         ("threads 1", "threads 0", "line 4 of the plan's body: '0' is out of range"),
-        ("threads 1", "threads  1", "line 4 of the plan's body: words have to be apart by exactly"),
-        ("samples 8", "samples 8 9", "line 6 of the plan's body: 'samples' with 1 words"),
-        ("seed 7", "seed 7.5", "line 7 of the plan's body: '7.5' is not a whole number"),
-        ("arena state", "arena stage", "'stage' is not the arena whose turn it is"),
+        ("threads 1", "threads  1", "line 4 of the plan's body: words must be separated by"),
+        ("samples 8", "samples 8 9", "line 6 of the plan's body: expected 'samples' with 1 words"),
+        ("seed 7", "seed 7.5", "line 7 of the plan's body: '7.5' is not an integer"),
+        ("arena state", "arena stage", "'stage' is not the next arena"),
         ("tensor 3 float", "tensor 4 float", "'4' is out of range"),
-        ("tensor 3 float", "tensor 3 double", "'double' is no type"),
-        ("parameter 4096 1 32", "parameter 4097 1 32", "place is not a multiple of 64"),
-        ("parameter 4096 1 32", "parameter 1048576 1 32", "'3' does not lie within its arena"),
+        ("tensor 3 float", "tensor 3 double", "'double' is not a type"),
+        ("parameter 4096 1 32", "parameter 4097 1 32", "offset is not a multiple of 64"),
+        ("parameter 4096 1 32", "parameter 1048576 1 32", "'3' lies outside its arena"),
         ("1 32 zero", "1 32 uniform nan", "'nan' is not a number"),
         ("1 32 zero", "1 0 zero", "'0' is out of range"),
-        ("rows 4 |", "dreams 4 |", "'dreams' makes no data that this build knows"),
+        ("rows 4 |", "dreams 4 |", "'dreams' is not a generator of this build"),
         ("relu_forward 10 : 10", "relu_forward 99 : 10", "'99' is out of range"),
         ("relu_forward 10 : 10", "relu_forward 10 : 11", "relu_forward: "),
-        ("op backward 7", "op sideways 7", "'sideways' is no phase"),
-        ("loss 13", "loss 1", "a loss is a float"),
+        ("op backward 7", "op sideways 7", "'sideways' is not a phase"),
+        ("loss 13", "loss 1", "the loss is not a float"),
         ("loss 13\nend\n", "loss 13\n", "before its 'end'"),
-        ("end\n", "end\nmore\n", "something follows the 'end'"),
+        ("end\n", "end\nmore\n", "continues after its 'end'"),
     ],
 )
 def test_a_broken_line_is_named(runner: Path, old: str, new: str, sentence: str) -> None:
@@ -145,9 +145,9 @@ def test_a_broken_line_is_named(runner: Path, old: str, new: str, sentence: str)
     head, _, body = plan.partition(b"farmhand-body")
     text = ("farmhand-body" + body.decode()).replace(old, new, 1)
     assert text.encode() != b"farmhand-body" + body
-    status, code, said = fault_of(runner, head + text.encode())
+    status, code, text = fault_of(runner, head + text.encode())
     assert (3, "bad_plan") == (status, code)
-    assert sentence in said
+    assert sentence in text
 
 
 def test_an_operation_that_the_build_lacks_is_unsupported(runner: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_plan_torn_anywhere_is_refused(runner: Path) -> None:
 
 
 def test_a_full_disk_leaves_whole_lines(runner: Path) -> None:
-    """A file that may not grow beyond a limit stands in for a disk that is full."""
+    """A limit on the file size acts like a full disk."""
     (runner.parent / "plan").write_bytes(perceptron())
     done = subprocess.run(
         [runner, "run", "plan", "dir", "--seconds", "1", "--max-seconds", "4"],
@@ -189,8 +189,8 @@ def _small_files() -> None:
 
 
 def test_dump_writes_every_tensor_of_every_moment(runner: Path) -> None:
-    status, said = run(runner, perceptron(), "--steps", "2", verb="dump")
-    assert (0, "done", 2) == (status, said[-1]["line"], said[-1]["steps"])
+    status, records = run(runner, perceptron(), "--steps", "2", verb="dump")
+    assert (0, "done", 2) == (status, records[-1]["line"], records[-1]["steps"])
     values = 8 * 16 + 8 + 2 * (32 * 16 + 32 + 4 * 32 + 4) + 2 * 8 * 32 + 3 * 8 * 4 + 2
     dump = (runner.parent / "dir" / "dump.bin").read_bytes()
     assert 3 * (8 + 4 * values) == len(dump)

@@ -1,4 +1,4 @@
-"""The tuner: what it finds, how it is kept, and for whom it holds."""
+"""The autotuner: its search, its file, and the device that a file is valid for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,92 +6,109 @@ from pathlib import Path
 
 import pytest
 
-from agent.run.tuning import read_times, shapes_of
-from kernels.tuning import (
-    Candidate,
-    Limits,
-    Shape,
-    Tuned,
-    TunedFor,
-    everything,
+from agent.launch.opencl_tuning import parse_candidate_times, tuned_shapes
+from kernels.autotuner import (
+    MatmulCandidate,
+    MatmulShape,
+    OpenCLIdentity,
+    OpenCLLimits,
+    TunedMatmul,
+    all_candidates,
     nearest,
     parse_tuned,
     read_tuned,
     search,
     tuned_text,
 )
-from orchestrator.exits import exit_code
-from workloads.fault import BadFile, BadOutput
+from orchestrator.commands.exit_codes import exit_code
+from workloads.protocol.faults import BadFile, BadOutput
 
-ROOM = Limits(local_bytes=32768, max_group=256, images=True)
-DEVICE = TunedFor("Adreno (TM) 630", "OpenCL 2.0 Adreno(TM) 630", "quite new")
-SHAPE = Shape(256, 256, 256)
+ROOM = OpenCLLimits(local_bytes=32768, max_group=256, images=True)
+DEVICE = OpenCLIdentity("Adreno (TM) 630", "OpenCL 2.0 Adreno(TM) 630", "quite new")
+SHAPE = MatmulShape(256, 256, 256)
 FOUND = [
-    Tuned(SHAPE, Candidate.of("packed", {"MR": 6, "NR": 16, "STRIPS": 4}), 120.5, 31),
-    Tuned(Shape(64, 64, 64), Candidate.of("direct", {"MR": 4, "NR": 16}), 50.25, 20),
-    Tuned(Shape(64, 64, 64, transposed_b=True), Candidate.of("dots", {"MR": 3, "NC": 4}), 9.0, 5),
+    TunedMatmul(SHAPE, MatmulCandidate.of("packed", {"MR": 6, "NR": 16, "PANELS": 4}), 120.5, 31),
+    TunedMatmul(
+        MatmulShape(64, 64, 64), MatmulCandidate.of("direct", {"MR": 4, "NR": 16}), 50.25, 20
+    ),
+    TunedMatmul(
+        MatmulShape(64, 64, 64, transposed_b=True),
+        MatmulCandidate.of("dots", {"MR": 3, "NC": 4}),
+        9.0,
+        5,
+    ),
 ]
 
 
-def _seconds(candidate: Candidate) -> float:
-    """A device of paper: every number has its best value, and some spoil each other."""
-    numbers = dict(candidate.numbers)
-    base = {"packed": 1.0, "direct": 1.1}.get(candidate.way, 4.0)
-    best = {"MR": 6, "NR": 16, "WIDE": 8, "STRIPS": 1, "PACK_A": 0, "DEEP": 2, "GX": 1, "GY": 1}
+def _seconds(candidate: MatmulCandidate) -> float:
+    """Time candidates on an imaginary device: each parameter has a best value, some interact."""
+    numbers = dict(candidate.params)
+    base = {"packed": 1.0, "direct": 1.1}.get(candidate.variant, 4.0)
+    best = {"MR": 6, "NR": 16, "WIDE": 8, "PANELS": 1, "PACK_A": 0, "DEEP": 2, "GX": 1, "GY": 1}
     away = sum(numbers.get(name, value) != value for name, value in best.items())
     spoiled = numbers.get("MR") == 8 and numbers.get("NR", 0) >= 16
     return base * (1 + 0.15 * away) * (1.5 if spoiled else 1.0)
 
 
-def _paper(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
+def _imaginary_times(
+    wanted: Sequence[MatmulCandidate], patience: int
+) -> Mapping[MatmulCandidate, float]:
     return {each: _seconds(each) for each in wanted}
 
 
 def test_a_search_finds_the_best_and_tries_a_part_of_all() -> None:
-    everyone = everything(SHAPE, ROOM)
-    winner, seconds, tried = search(SHAPE, ROOM, _paper)
+    everyone = all_candidates(SHAPE, ROOM)
+    winner, seconds, tried = search(SHAPE, ROOM, _imaginary_times)
     assert min(map(_seconds, everyone)) == pytest.approx(seconds, rel=0.05)
     assert _seconds(winner) == seconds
     assert tried < len(everyone) / 4
 
 
 def test_a_search_without_time_still_answers_with_the_usual_numbers() -> None:
-    winner, _, tried = search(SHAPE, ROOM, _paper, in_time=lambda: False)
-    assert ("packed", True) == (winner.way, tried <= 6)
+    winner, _, tried = search(SHAPE, ROOM, _imaginary_times, in_time=lambda: False)
+    assert ("packed", True) == (winner.variant, tried <= 6)
 
 
 def test_what_is_best_for_another_shape_is_looked_at_where_it_suits_and_is_whole() -> None:
-    best = min(everything(SHAPE, ROOM), key=_seconds)
-    known = [*FOUND, Tuned(Shape(512, 512, 512), best, 1.0, 1)]
-    asked: list[Candidate] = []
+    best = min(all_candidates(SHAPE, ROOM), key=_seconds)
+    known = [*FOUND, TunedMatmul(MatmulShape(512, 512, 512), best, 1.0, 1)]
+    timed: list[MatmulCandidate] = []
 
-    def noting(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
-        asked.extend(wanted)
-        return _paper(wanted, patience)
+    def recording(
+        wanted: Sequence[MatmulCandidate], patience: int
+    ) -> Mapping[MatmulCandidate, float]:
+        timed.extend(wanted)
+        return _imaginary_times(wanted, patience)
 
-    assert best == search(SHAPE, ROOM, noting, lambda: False, known)[0]
-    assert not {each.candidate for each in FOUND} & set(asked)  # some of their numbers are missing
-    asked.clear()
-    direct = min((each for each in everything(SHAPE, ROOM) if each.way == "direct"), key=_seconds)
-    turned = replace(SHAPE, transposed_b=True)
-    search(turned, ROOM, noting, lambda: False, [Tuned(SHAPE, direct, 1.0, 1)])
-    assert "direct" not in {each.way for each in asked}
+    assert best == search(SHAPE, ROOM, recording, lambda: False, known)[0]
+    assert not {each.candidate for each in FOUND} & set(
+        timed
+    )  # some of their parameters are missing
+    timed.clear()
+    direct = min(
+        (each for each in all_candidates(SHAPE, ROOM) if each.variant == "direct"), key=_seconds
+    )
+    transposed = replace(SHAPE, transposed_b=True)
+    search(transposed, ROOM, recording, lambda: False, [TunedMatmul(SHAPE, direct, 1.0, 1)])
+    assert "direct" not in {each.variant for each in timed}
 
 
 def test_what_cannot_be_launched_does_not_win() -> None:
-    def only_vector(wanted: Sequence[Candidate], patience: int) -> Mapping[Candidate, float]:
-        return {each: 1.0 for each in wanted if each.way == "vector"}
+    def only_vector(
+        wanted: Sequence[MatmulCandidate], patience: int
+    ) -> Mapping[MatmulCandidate, float]:
+        return {each: 1.0 for each in wanted if each.variant == "vector"}
 
-    assert "vector" == search(SHAPE, ROOM, only_vector)[0].way
-    with pytest.raises(BadFile, match="nothing could be launched for 256x256x256 NN"):
+    assert "vector" == search(SHAPE, ROOM, only_vector)[0].variant
+    with pytest.raises(BadFile, match="no candidate could be launched for 256x256x256 NN"):
         search(SHAPE, ROOM, lambda wanted, patience: {})
 
 
 def test_no_candidate_is_larger_than_the_device() -> None:
-    small = Limits(local_bytes=0, max_group=1, images=False)
-    ways = {each.way for each in everything(SHAPE, small)}
+    small = OpenCLLimits(local_bytes=0, max_group=1, images=False)
+    ways = {each.variant for each in all_candidates(SHAPE, small)}
     assert {"vector", "direct", "packed"} == ways
-    assert all(dict(each.numbers).get("GX", 1) == 1 for each in everything(SHAPE, small))
+    assert all(dict(each.params).get("GX", 1) == 1 for each in all_candidates(SHAPE, small))
 
 
 def test_a_tuning_file_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -114,33 +131,36 @@ def test_a_tuning_file_of_another_driver_is_refused(tmp_path: Path, word: str) -
     [
         ("", "does not begin with"),
         ("farmhand-tuned 2\n", "device or kernels are missing"),
-        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 2\n", "line 4 is no record"),
-        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 1 1 0 0 magic\n", "no record"),
-        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 1 1 0 0 direct MR\n", "no record"),
+        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 2\n", "line 4 is not a record"),
+        ("farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 1 1 0 0 magic\n", "not a record"),
+        (
+            "farmhand-tuned 2\ndevice a\tb\tc\nkernels 0\nsgemm 1 1 1 0 0 direct MR\n",
+            "not a record",
+        ),
     ],
 )
-def test_what_is_no_tuning_file_is_refused_in_a_sentence(
+def test_what_is_not_a_tuning_file_is_refused_in_a_sentence(
     tmp_path: Path, text: str, why: str
 ) -> None:
     path = tmp_path / "phone.tuned"
     path.write_text(text)
-    with pytest.raises(BadFile, match=f"is no tuning file: .*{why}"):
-        read_tuned(path, TunedFor("a", "b", "c"))
+    with pytest.raises(BadFile, match=f"is not a tuning file: .*{why}"):
+        read_tuned(path, OpenCLIdentity("a", "b", "c"))
 
 
 def test_a_tuning_file_of_other_kernels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "phone.tuned"
     _, digest, _ = parse_tuned(tuned_text(DEVICE, FOUND))
     path.write_text(tuned_text(DEVICE, FOUND).replace(digest, "0" * 64))
-    with pytest.raises(BadFile, match="other kernels than these; tune again"):
+    with pytest.raises(BadFile, match="another version of the kernels; tune again"):
         read_tuned(path, DEVICE)
 
 
 def test_a_product_takes_the_nearest_of_the_same_transposes() -> None:
-    assert FOUND[0].candidate == nearest(FOUND, Shape(200, 300, 200))
-    assert FOUND[1].candidate == nearest(FOUND, Shape(32, 64, 100))
-    assert FOUND[2].candidate == nearest(FOUND, Shape(900, 900, 900, transposed_b=True))
-    assert nearest(FOUND, Shape(8, 8, 8, transposed_a=True)) is None
+    assert FOUND[0].candidate == nearest(FOUND, MatmulShape(200, 300, 200))
+    assert FOUND[1].candidate == nearest(FOUND, MatmulShape(32, 64, 100))
+    assert FOUND[2].candidate == nearest(FOUND, MatmulShape(900, 900, 900, transposed_b=True))
+    assert nearest(FOUND, MatmulShape(8, 8, 8, transposed_a=True)) is None
 
 
 def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
@@ -152,7 +172,7 @@ def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
         '{"line":"candidate","number":9,"wall_ns":1,"error":0}\n'
         '{"line":"done","candidates":3,"t_ns":1}\n'
     )
-    assert [(0, 2e-6)] == list(read_times(said, 3))
+    assert [(0, 2e-6)] == list(parse_candidate_times(said, 3))
 
 
 @pytest.mark.parametrize(
@@ -167,11 +187,11 @@ def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
 )
 def test_a_runner_that_cannot_tune_says_why(text: str, why: str | None) -> None:
     if why is None:
-        assert [] == list(read_times(text, 1))
+        assert [] == list(parse_candidate_times(text, 1))
         return
     with pytest.raises(BadOutput, match=why):
-        list(read_times(text, 1))
+        list(parse_candidate_times(text, 1))
 
 
 def test_a_phone_is_tuned_for_the_products_of_training() -> None:
-    assert ["64x64x64 NN", "64x64x64 NT", "64x64x64 TN"] == [s.label for s in shapes_of([64])]
+    assert ["64x64x64 NN", "64x64x64 NT", "64x64x64 TN"] == [s.label for s in tuned_shapes([64])]

@@ -1,4 +1,4 @@
-"""The functions of eight lanes (kernels/engine/cpu/vector.h): as near to the truth as they say.
+"""The functions of eight lanes (kernels/engine/cpu/vector.h) are as exact as their comments say.
 
 They are compiled here, with the compiler that builds the runner.
 """
@@ -46,7 +46,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, np.nda
 
 
 def both_signs(low: float, high: float) -> np.ndarray:
-    """Sizes evenly spread over the powers of two."""
+    """Draw values of both signs, spread evenly over the powers of two."""
     chance = np.random.default_rng(3)
     sizes: np.ndarray = np.exp(chance.uniform(np.log(low), np.log(high), COUNT))
     return np.asarray(sizes * chance.choice([-1.0, 1.0], COUNT))

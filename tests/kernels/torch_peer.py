@@ -1,6 +1,6 @@
-"""The models once more, in PyTorch: read from their definitions, not from their plans.
+"""The models in PyTorch, built from their definitions, not from their plans.
 
-First values, batches and dropout's masks come from a dump; all else is PyTorch's own.
+Initial values, batches and dropout masks come from a dump; everything else is PyTorch's.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,16 +12,16 @@ from torch.nn import functional as F  # noqa: N812, as PyTorch's own pages have 
 
 from workloads import layers as our
 from workloads.graph import TARGET, Model, Node
-from workloads.layers.windows import slides
-from workloads.training import SGD, Adam, Optimizer, Training
+from workloads.layers.window_shapes import window_axes
+from workloads.training import SGD, Adam, Optimizer, TrainingStep
 
 Values = Mapping[str, Tensor]  # by the name of a tensor in the plan
 
 
 class Peer:
-    """A training step in PyTorch, with what it remembers from step to step."""
+    """A training step in PyTorch, with its optimizer state."""
 
-    def __init__(self, step: Training, first: Values) -> None:
+    def __init__(self, step: TrainingStep, first: Values) -> None:
         self._step = step
         self._parameters: dict[str, Tensor] = {}
         self._optimizers: dict[int, torch.optim.Optimizer] = {}
@@ -33,21 +33,21 @@ class Peer:
                         self._parameters[key] = first[key].clone().requires_grad_()
         for at, each in enumerate(step.passes):
             if each.optimizer is not None:
-                self._optimizers[at] = _optimizer(each.optimizer, self._learned(each.taught))
+                self._optimizers[at] = _optimizer(each.optimizer, self._learned(each.trained_model))
 
     @property
     def parameters(self) -> Values:
-        """The parameters as they are by now."""
+        """Return the present parameters."""
         return self._parameters
 
     def step(self, inputs: list[Values], masks: Values) -> float:
-        """One step over what the engine loaded, a set of inputs a pass; the first pass's loss."""
+        """Run one step over what the engine loaded; return the loss of the first pass."""
         losses: list[float] = []
         for at, each in enumerate(self._step.passes):
-            learned = self._learned(each.taught)
+            learned = self._learned(each.trained_model)
             for parameter in self._parameters.values():
                 parameter.requires_grad_(any(parameter is one for one in learned))
-            loss = self._loss(each.taught, inputs[at], masks)
+            loss = self._loss(each.trained_model, inputs[at], masks)
             losses.append(float(loss.detach()))
             loss.backward()  # type: ignore[no-untyped-call]
             if at in self._optimizers:
@@ -60,14 +60,14 @@ class Peer:
         return [
             self._parameters[f"{node.name}.{name}"]
             for node in model.nodes
-            if model.learned(node)
+            if model.trainable_count(node)
             for name in model.parameter_shapes(node)
         ]
 
     def _loss(self, model: Model, inputs: Values, masks: Values) -> Tensor:
         values = dict(inputs)
         for node in model.nodes:
-            xs = [values[feed] for feed in model.feeds[node.name]]
+            xs = [values[feed] for feed in model.node_inputs[node.name]]
             own = {
                 name: self._parameters[f"{node.name}.{name}"]
                 for name in model.parameter_shapes(node)
@@ -94,10 +94,10 @@ def _forward(model: Model, node: Node, xs: list[Tensor], own: dict[str, Tensor])
     layer: Any = node.layer
     name = type(layer).__name__
     if name in WINDOWED:
-        shape = model.shapes[model.feeds[node.name][0]]
+        shape = model.shapes[model.node_inputs[node.name][0]]
         size = (shape[1], shape[2])
         turned = getattr(layer, "transposed", False)
-        across = slides(size, layer.kernel, layer.stride, layer.padding, turned)
+        across = window_axes(size, layer.kernel, layer.stride, layer.padding, turned)
         return WINDOWED[name](layer, xs[0], own, across)
     if name in JOINING:
         return JOINING[name](layer, xs, own)
@@ -185,11 +185,11 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "Linear": lambda _, x, own: F.linear(x, own["weight"], own.get("bias")),
     "ReLU": lambda _, x, own: x.relu(),
     "ReLU6": lambda _, x, own: F.relu6(x),
-    "LeakyReLU": lambda layer, x, own: F.leaky_relu(x, layer.slope),
+    "LeakyReLU": lambda layer, x, own: F.leaky_relu(x, layer.negative_slope),
     "Tanh": lambda _, x, own: x.tanh(),
     "Sigmoid": lambda _, x, own: x.sigmoid(),
     "GELU": lambda _, x, own: F.gelu(x),
-    "Dropout": lambda layer, x, own: x * own["mask"] / (1 - layer.share),
+    "Dropout": lambda layer, x, own: x * own["mask"] / (1 - layer.rate),
     "Softmax": lambda layer, x, own: x.softmax(
         dim=layer.axis if layer.axis < 0 else layer.axis + 1
     ),
@@ -199,14 +199,14 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     ),
     "GlobalAvgPool": lambda _, x, own: x.mean(dim=(2, 3), keepdim=True),
     "Flatten": lambda _, x, own: x.flatten(1),
-    "Reshape": lambda layer, x, own: x.reshape(-1, *layer.to),
+    "Reshape": lambda layer, x, own: x.reshape(-1, *layer.new_shape),
     "Upsample": lambda layer, x, own: x.repeat_interleave(layer.factor, 2).repeat_interleave(
         layer.factor, 3
     ),
     "Embedding": lambda _, x, own: F.embedding(x, own["weight"]),
-    "Positions": lambda _, x, own: x + own["weight"],
-    "LastMoment": lambda _, x, own: x[:, -1],
-    "RepeatMoment": lambda layer, x, own: x[:, None].expand(-1, layer.moments, -1),
+    "PositionEmbedding": lambda _, x, own: x + own["weight"],
+    "LastTimeStep": lambda _, x, own: x[:, -1],
+    "RepeatVector": lambda layer, x, own: x[:, None].expand(-1, layer.time_steps, -1),
     "LSTM": _lstm,
     "Attention": _attention,
     "SoftmaxCrossEntropy": lambda _, x, own: F.cross_entropy(

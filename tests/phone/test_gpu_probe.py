@@ -1,6 +1,6 @@
-"""The GPU, as drivers of two families show it."""
+"""The GPU, as the drivers of two families show it."""
 
-from agent.phone.gpu import parse_gpu
+from agent.phone.gpu_probe import parse_gpu
 
 KGSL = "/sys/class/kgsl/kgsl-3d0"
 
@@ -28,6 +28,6 @@ def test_a_mali_is_named_without_its_revision() -> None:
     assert (gpu.name, gpu.ladder_khz) == ("Mali-G76 10", (100000, 850000))
 
 
-def test_without_steps_there_is_no_gpu_to_hold() -> None:
+def test_without_clock_steps_there_is_no_gpu() -> None:
     assert parse_gpu({}) is None
     assert parse_gpu({"/sys/class/devfreq/x.mali/available_frequencies": "none"}) is None

@@ -1,9 +1,7 @@
-"""Whatever a phone prints: it is bounded, plain, and names nothing that is not its own."""
+"""Whatever a phone prints, the result is bounded and plain, and contains no foreign paths."""
 
-from agent.phone.daemons import OPPONENTS_MAX, find_opponents
-from agent.phone.framework import parse_thermalservice
-from agent.phone.gpu import parse_gpu
-from agent.phone.nodes import (
+from agent.phone.gpu_probe import parse_gpu
+from agent.phone.kernel_nodes import (
     CLUSTERS_MAX,
     CPUFREQ,
     STEPS_MAX,
@@ -12,35 +10,40 @@ from agent.phone.nodes import (
     parse_clusters,
     parse_zones,
 )
-from agent.phone.probe import _plain
+from agent.phone.probe import plain_property
+from agent.phone.thermalservice import parse_thermalservice
+from agent.phone.vendor_daemons import PERF_DAEMONS_MAX, find_perf_daemons
 
 MANY = 3 * ZONES_MAX
 
 
-def test_a_phone_of_a_thousand_parts_is_cut_short() -> None:
-    nodes = {f"{CPUFREQ}/policy{at}/related_cpus": str(at) for at in range(MANY)}
+def test_endless_lists_of_nodes_are_cut() -> None:
+    nodes = {f"{CPUFREQ}/policy{number}/related_cpus": str(number) for number in range(MANY)}
     nodes |= {
-        f"{CPUFREQ}/policy{at}/scaling_available_frequencies": " ".join(map(str, range(1, MANY)))
-        for at in range(MANY)
+        f"{CPUFREQ}/policy{number}/scaling_available_frequencies": " ".join(
+            map(str, range(1, MANY))
+        )
+        for number in range(MANY)
     }
     clusters = parse_clusters(nodes)
     assert len(clusters) == CLUSTERS_MAX
     assert len(clusters[0].ladder_khz) == STEPS_MAX
-    zones = {f"{THERMAL}/thermal_zone{at}/type": "cpu" for at in range(MANY)}
-    zones |= {f"{THERMAL}/thermal_zone{at}/temp": "30000" for at in range(MANY)}
+    zones = {f"{THERMAL}/thermal_zone{number}/type": "cpu" for number in range(MANY)}
+    zones |= {f"{THERMAL}/thermal_zone{number}/temp": "30000" for number in range(MANY)}
     assert len(parse_zones(zones)) == ZONES_MAX
 
 
-def test_lists_of_the_framework_and_of_init_are_cut_short() -> None:
+def test_endless_lists_of_services_are_cut() -> None:
     rows = "".join(
-        f"Temperature{{mValue=3{at % 9}.0, mType=0, mName=c{at}, x\n" for at in range(MANY)
+        f"Temperature{{mValue=3{number % 9}.0, mType=0, mName=c{number}, x\n"
+        for number in range(MANY)
     )
     assert len(parse_thermalservice(f"Current temperatures from HAL\n{rows}")) == ZONES_MAX
-    said = "".join(f"[init.svc.perf-hal-{at}]: [running]\n" for at in range(MANY))
-    assert len(find_opponents(said)) == OPPONENTS_MAX
+    properties = "".join(f"[init.svc.perf-hal-{number}]: [running]\n" for number in range(MANY))
+    assert len(find_perf_daemons(properties)) == PERF_DAEMONS_MAX
 
 
-def test_a_gpu_lives_where_gpus_live() -> None:
+def test_a_gpu_is_found_only_in_its_folders() -> None:
     for path in (
         "/sys/../data/x",
         "/data/local/tmp",
@@ -50,8 +53,8 @@ def test_a_gpu_lives_where_gpus_live() -> None:
         assert parse_gpu({f"{path}/available_frequencies": "100000000"}) is None
 
 
-def test_properties_are_plain() -> None:
-    assert _plain("Redmi Note 9 Pro (4G)\n") == "Redmi Note 9 Pro (4G)"
-    assert _plain("荣耀 8") == "荣耀 8"
-    assert _plain("a\x1b[31m$(reboot)`x`;<b>&\u202e") == "a?31m?(reboot)?x???b??"
-    assert len(_plain("x" * 500)) == 64
+def test_properties_areplain_property() -> None:
+    assert plain_property("Redmi Note 9 Pro (4G)\n") == "Redmi Note 9 Pro (4G)"
+    assert plain_property("荣耀 8") == "荣耀 8"
+    assert plain_property("a\x1b[31m$(reboot)`x`;<b>&\u202e") == "a?31m?(reboot)?x???b??"
+    assert len(plain_property("x" * 500)) == 64

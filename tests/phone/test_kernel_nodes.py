@@ -1,25 +1,24 @@
-"""Texts of kernel nodes, as phones print them, and what they mean."""
+"""Parsers of kernel nodes, with texts as phones print them."""
 
 import pytest
 
-from agent.phone.nodes import (
+from agent.phone.kernel_nodes import (
     CPU,
     CPUFREQ,
     THERMAL,
-    Battery,
-    believable,
+    choose_body_zone,
     choose_cpu_zones,
-    choose_slow_zone,
-    hottest,
-    parse_battery,
+    dumpsys_battery_level_pct,
+    hottest_c,
     parse_clusters,
     parse_cores,
     parse_cpu_coolers,
     parse_cpus,
-    parse_dumpsys_battery,
     parse_ladder,
+    parse_level_pct,
     parse_time_in_state,
     parse_zones,
+    plausible_temp_c,
     ticks_between,
     zone_scale,
 )
@@ -37,7 +36,6 @@ from agent.phone.nodes import (
     ],
 )
 def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
-    """Every way in which kernels write lists of CPUs is read."""
     assert parse_cpus(text) == cpus
 
 
@@ -51,7 +49,6 @@ def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
     ],
 )
 def test_ladders(available: str, time_in_state: str, ladder: tuple[int, ...]) -> None:
-    """A ladder comes out ascending wherever it stands."""
     assert parse_ladder(available, time_in_state) == ladder
 
 
@@ -70,20 +67,18 @@ def test_ladders(available: str, time_in_state: str, ladder: tuple[int, ...]) ->
 def test_cores_without_clocks(
     nodes: dict[str, str], clusters: list[tuple[int, tuple[int, ...], int]]
 ) -> None:
-    """Where the kernel shows no clocks there are cores all the same, without a ladder."""
-    found = parse_cores(nodes)
-    assert [(each.policy, each.cpus, each.capacity) for each in found] == clusters
-    assert not any(each.ladder_khz for each in found)
+    parsed = parse_cores(nodes)
+    assert [(cluster.policy, cluster.cpus, cluster.capacity) for cluster in parsed] == clusters
+    assert not any(cluster.ladder_khz for cluster in parsed)
 
 
-def test_ticks_between_two_looks_are_differences() -> None:
-    """Only the time between the looks counts; steps that were new in between count in full."""
+def test_ticks_between_two_readings_are_differences() -> None:
     before, after = "300000 100\n1785600 50", "300000 110\n1785600 850\n900000 1"
     assert ticks_between(before, after) == {300000: 10, 1785600: 800, 900000: 1}
 
 
 def test_a_counter_that_went_back_says_nothing() -> None:
-    """A policy that was offline starts counting anew."""
+    """A policy that was offline starts counting from zero."""
     assert ticks_between("300000 100", "300000 5") == {}
     assert parse_time_in_state("cpu0 cpu1\nN/A") == {}
 
@@ -103,15 +98,13 @@ def test_a_counter_that_went_back_says_nothing() -> None:
     ],
 )
 def test_units_of_a_zone(raw: int, scale: float | None) -> None:
-    """The unit shows in the size of the number; sentinels show no unit."""
     assert zone_scale(raw) == scale
 
 
 def test_a_sentinel_is_not_a_temperature() -> None:
-    """A zone that was fine at the probe may fail later."""
-    assert believable(-40000, 0.001) is None
-    assert believable(None, 0.001) is None
-    assert believable(41000, 0.001) == pytest.approx(41.0)
+    assert plausible_temp_c(-40000, 0.001) is None
+    assert plausible_temp_c(None, 0.001) is None
+    assert plausible_temp_c(41000, 0.001) == pytest.approx(41.0)
 
 
 def _zones(*types: str, temp: str = "33000") -> dict[str, str]:
@@ -149,25 +142,22 @@ def _zones(*types: str, temp: str = "33000") -> dict[str, str]:
     ],
 )
 def test_zones_are_chosen_by_type(types: list[str], chosen: list[str], slow: str | None) -> None:
-    """The CPU's zones are found by their vendors' names, and so is the slow one."""
     zones = parse_zones(_zones(*types))
-    found = choose_slow_zone(zones)
+    body = choose_body_zone(zones)
     assert [zone.type for zone in choose_cpu_zones(zones)] == chosen
-    assert (found.type if found else None) == slow
+    assert (body.type if body else None) == slow
 
 
-def test_the_hottest_believable_zone_counts() -> None:
-    """One dead sensor neither hides the others nor wins."""
+def test_the_hottest_plausible_zone_counts() -> None:
     nodes = _zones("cpu-0", "cpu-1", "cpu-2")
     zones = parse_zones(nodes)
     nodes[f"{THERMAL}/thermal_zone1/temp"] = "47100"
     nodes[f"{THERMAL}/thermal_zone2/temp"] = "125000"
-    assert hottest(zones, nodes) == pytest.approx(47.1)
-    assert hottest(zones, {}) is None
+    assert hottest_c(zones, nodes) == pytest.approx(47.1)
+    assert hottest_c(zones, {}) is None
 
 
 def test_clusters_follow_the_kernel() -> None:
-    """Grouping from related_cpus, weight from capacity, never from the order of cores."""
     nodes = {
         f"{CPUFREQ}/policy0/related_cpus": "0 1 2 3",
         f"{CPUFREQ}/policy0/scaling_available_frequencies": "2419200 710400",
@@ -182,7 +172,6 @@ def test_clusters_follow_the_kernel() -> None:
 
 
 def test_only_cpu_coolers_are_watched() -> None:
-    """Cooling devices of chargers and fans are not about our clocks."""
     nodes = {
         f"{THERMAL}/cooling_device0/type": "thermal-cpufreq-0",
         f"{THERMAL}/cooling_device1/type": "battery",
@@ -191,10 +180,8 @@ def test_only_cpu_coolers_are_watched() -> None:
     assert parse_cpu_coolers(nodes) == {f"{THERMAL}/cooling_device0/cur_state": "thermal-cpufreq-0"}
 
 
-def test_battery_from_nodes_and_from_dumpsys() -> None:
-    """Both ways of asking give the same answer."""
-    root = "/sys/class/power_supply/battery"
-    nodes = {f"{root}/capacity": "57", f"{root}/status": "Discharging"}
-    said = "Current Battery Service state:\n  AC powered: false\n  status: 3\n  level: 57\n"
-    assert parse_battery(nodes) == parse_dumpsys_battery(said) == Battery(57, True)
-    assert parse_battery({f"{root}/capacity": "300"}) == Battery(None, None)
+def test_the_battery_level_from_its_node_and_from_dumpsys() -> None:
+    dump = "Current Battery Service state:\n  AC powered: false\n  status: 3\n  level: 57\n"
+    assert dumpsys_battery_level_pct(dump) == parse_level_pct("57\n") == 57
+    assert parse_level_pct("300") is None
+    assert dumpsys_battery_level_pct("Can't find service: battery") is None

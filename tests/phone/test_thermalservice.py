@@ -1,9 +1,9 @@
-"""What the framework tells of heat: read where the zones are closed, and only what is fresh."""
+"""Temperatures of the framework: used where the zones are hidden, and only the current ones."""
 
-from agent.phone.framework import STATUS, framework_zones, parse_thermalservice
-from agent.phone.phone import reading, split_nodes
+from agent.phone.shell_command import parse_nodes, read_nodes_command
+from agent.phone.thermalservice import STATUS, parse_thermalservice, thermalservice_zones
 
-SAID = """IsStatusOverride: false
+DUMP = """IsStatusOverride: false
 Thermal Status: 1
 Cached temperatures:
 \tTemperature{mValue=20.0, mType=0, mName=CPU0, mStatus=0}
@@ -17,8 +17,8 @@ Current cooling devices from HAL:
 """
 
 
-def test_what_is_cached_does_not_count() -> None:
-    assert parse_thermalservice(SAID) == {
+def test_cached_values_do_not_count() -> None:
+    assert parse_thermalservice(DUMP) == {
         STATUS: "1",
         "thermalservice:CPU0": "38400",
         "thermalservice:VIRTUAL-SKIN": "31250",
@@ -26,22 +26,22 @@ def test_what_is_cached_does_not_count() -> None:
     }
 
 
-def test_zones_are_known_by_their_kind() -> None:
-    cpu, slow = framework_zones(SAID)
+def test_zones_are_recognised_by_their_type() -> None:
+    cpu, body = thermalservice_zones(DUMP)
     assert [zone.path for zone in cpu] == ["thermalservice:CPU0"]
-    assert slow is not None
-    assert slow.type == "VIRTUAL-SKIN"
+    assert body is not None
+    assert body.type == "VIRTUAL-SKIN"
 
 
-def test_a_framework_that_says_nothing_is_no_thermometer() -> None:
-    assert framework_zones("Can't find service: thermalservice\n") == ((), None)
+def test_a_framework_without_temperatures_gives_no_zones() -> None:
+    assert thermalservice_zones("Can't find service: thermalservice\n") == ((), None)
     assert parse_thermalservice("Temperature{mValue=1e9, mType=0, mName=x, mStatus=0}") == {}
 
 
-def test_both_kinds_of_nodes_come_in_one_answer() -> None:
-    command = reading(["/proc/uptime", "thermalservice:CPU0"])
+def test_both_kinds_of_nodes_come_in_one_result() -> None:
+    command = read_nodes_command(["/proc/uptime", "thermalservice:CPU0"])
     assert command.words[:2] == ["sh", "-c"]
     assert "dumpsys thermalservice" in command.words[2]
-    assert reading(["/proc/uptime"]).words[0] == "grep"
-    nodes = split_nodes("/proc/uptime:12.5 3.0\n" + SAID)
+    assert read_nodes_command(["/proc/uptime"]).words[0] == "grep"
+    nodes = parse_nodes("/proc/uptime:12.5 3.0\n" + DUMP)
     assert (nodes["/proc/uptime"], nodes["thermalservice:CPU0"]) == ("12.5 3.0", "38400")

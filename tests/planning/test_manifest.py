@@ -1,14 +1,14 @@
-"""The manifest of a foreign program: what a sweep makes of it, and every mistake at its place."""
+"""The manifest of an external program: the cases it gives, and mistakes with their location."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.problem import BadSweep
-from orchestrator.plan.sweep import read_sweep
-from workloads.external import Manifest
-from workloads.noun import digest_of_bytes
+from orchestrator.sweepfile.sweep_errors import BadSweep
+from orchestrator.sweepfile.sweep_file import read_sweep
+from workloads.external_program import Manifest
+from workloads.protocol.base import digest_of_bytes
 
 ZEROS = "0" * 64
 GOOD = f"""\
@@ -17,7 +17,7 @@ name: tool
 files:
   tool: {ZEROS}
 parameters:
-  tokens: {{default: 32, least: 1, most: 64}}
+  tokens: {{default: 32, min: 1, max: 64}}
 command: ["{{tool}}", -n, "{{tokens}}", -v, on]
 samples_per_step: tokens
 read:
@@ -52,18 +52,18 @@ def test_a_sweep_names_a_manifest_and_chooses_its_parameters() -> None:
     sweep = "farm: 1\nname: demo\nphones: all\nmatrix: {tokens: [8, 16]}\n"
     sweep += "workload: external:tool.yaml\n"
     cases = read_sweep(sweep, beside(**{"tool.yaml": GOOD})).cases
-    assert ["tool tokens=8", "tool tokens=16"] == [case.label for case in cases]
+    assert [case.label for case in cases] == ["tool tokens=8", "tool tokens=16"]
     manifest = cases[0].manifest
     assert manifest is not None
-    assert ("{tool}", "-n", "{tokens}", "-v", "on") == manifest.command
-    assert ZEROS == manifest.files[0].sha256
+    assert manifest.command == ("{tool}", "-n", "{tokens}", "-v", "on")
+    assert manifest.files[0].sha256 == ZEROS
 
 
-def test_a_foreign_program_stands_beside_others_and_takes_only_its_own_parameters() -> None:
+def test_an_external_program_runs_beside_others_and_takes_only_its_own_parameters() -> None:
     sweep = "farm: 1\nname: demo\nphones: all\nmatrix:\n"
     sweep += "  workload: [sgemm, external:tool.yaml]\n  tokens: [8, 16]\n"
     cases = read_sweep(sweep, beside(**{"tool.yaml": GOOD})).cases
-    assert ["external", "external", "sgemm"] == sorted(case.workload for case in cases)
+    assert sorted(case.workload for case in cases) == ["external", "external", "sgemm"]
 
 
 def test_a_changed_manifest_is_another_sweep() -> None:
@@ -78,42 +78,46 @@ def test_a_manifest_that_is_not_there_is_one_sentence_at_its_place() -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(SWEEP)
     (problem,) = caught.value.problems
-    assert (4, 11) == (problem.line, problem.column)
-    assert "workload: tool.yaml cannot be read: No such file or directory" == problem.text
+    assert (problem.line, problem.column) == (4, 11)
+    assert problem.text == "workload: tool.yaml cannot be read: No such file or directory"
 
 
 def test_the_same_program_is_named_once() -> None:
     sweep = "farm: 1\nname: demo\nphones: all\nmatrix: {workload: [external:a, external:b]}\n"
-    with pytest.raises(BadSweep, match="'tool' stands here already"):
+    with pytest.raises(BadSweep, match="'tool' is listed twice"):
         read_sweep(sweep, beside(a=GOOD, b=GOOD))
 
 
 @pytest.mark.parametrize(
     ("written", "instead", "sentence"),
     [
-        ("external: 1", "external: 2", "tool.yaml:1:11: external: version 2 is not known here"),
+        ("external: 1", "external: 2", "tool.yaml:1:11: external: unknown version 2"),
         ("external: 1\n", "", "tool.yaml:1:1: the key 'external' is missing"),
-        ("name: tool", "name: My Tool", "tool.yaml:2:7: name: 'My Tool' is not a name"),
+        ("name: tool", "name: My Tool", "tool.yaml:2:7: name: 'My Tool' is not a valid name"),
         ("name: tool\n", "", "tool.yaml:1:1: the key 'name' is missing"),
-        (ZEROS, "12ab", "tool.yaml:4:9: files.tool: '12ab' is no SHA-256"),
+        (ZEROS, "12ab", "tool.yaml:4:9: files.tool: '12ab' is not a SHA-256"),
         ("  tool:", "  a/tool:", "tool.yaml:4:3: files: 'a/tool' is not a plain file name"),
-        ("default: 32", "default: 99", "tool.yaml:6:21: parameters.tokens.default: it is not wi"),
-        ("least: 1, ", "", "tool.yaml:6:11: parameters.tokens: the key 'least' is missing"),
-        ("  tokens:", "  steps:", "tool.yaml:6:3: parameters: 'steps' is no name here"),
-        ('"{tokens}"', '"{token}"', "tool.yaml:7:25: command[2]: nothing is called 'token'"),
+        ("default: 32", "default: 99", "tool.yaml:6:21: parameters.tokens.default: 99 is out of"),
+        ("min: 1, ", "", "tool.yaml:6:11: parameters.tokens: the key 'min' is missing"),
+        ("  tokens:", "  steps:", "tool.yaml:6:3: parameters: 'steps' is reserved"),
+        ('"{tokens}"', '"{token}"', "tool.yaml:7:25: command[2]: unknown placeholder 'token'"),
         ('"{tokens}"', "{tokens: }", "tool.yaml:7:25: command[2]: this is a mapping; write a word"),
-        ("step: tokens", "step: batch", "tool.yaml:8:19: samples_per_step: no parameter is called"),
-        ("unit: ns", "unit: hours", "tool.yaml:10:35: read.steps.unit: there is no unit 'hours'"),
+        ("step: tokens", "step: batch", "tool.yaml:8:19: samples_per_step: unknown parameter 'ba"),
+        ("unit: ns", "unit: hours", "tool.yaml:10:35: read.steps.unit: unknown unit 'hours'"),
         (", unit: ns", "", "tool.yaml:10:10: read.steps: the key 'unit' is missing"),
-        ("json: samples_ns", "json: a b", "tool.yaml:10:17: read.steps.json: 'a b' is no path"),
-        ("json: samples_ns", "regex: '('", "tool.yaml:10:18: read.steps.regex: this is no regex"),
+        ("json: samples_ns", "json: a b", "tool.yaml:10:17: read.steps.json: 'a b' is not a path"),
+        ("json: samples_ns", "regex: '('", "tool.yaml:10:18: read.steps.regex: invalid regex"),
         ("json: samples_ns", "regex: ms", "tool.yaml:10:18: read.steps.regex: the regex needs one"),
         ("json: samples_ns, ", "", "tool.yaml:10:10: read.steps: write either json or regex"),
         ("  steps:", "  step:", "tool.yaml:10:3: read: unknown key 'step'; did you mean 'steps'?"),
-        ("external: 1", "external: 1\ntraining: true", "2:11: training: a training whose loss"),
+        ("external: 1", "external: 1\ntraining: true", "2:11: training: a training needs a rule"),
         ("external: 1", "external: 1\nthreads: 0", "2:10: threads: 0 is out of range"),
         ("external: 1", "external: 1\nseconds_max: 5", "tool.yaml:2:14: seconds_max:"),
-        ("external: 1", "external: 1\nenvironment: {a: b}", "2:15: environment: 'a' is not the na"),
+        (
+            "external: 1",
+            "external: 1\nenvironment: {a: b}",
+            "2:15: environment: 'a' is not a valid",
+        ),
         ("external: 1", "external: 1\ncomand: x", "2:1: unknown key 'comand'; did you mean"),
     ],
 )
@@ -122,7 +126,7 @@ def test_every_mistake_has_its_place_in_the_manifest(
 ) -> None:
     assert written in GOOD
     problems = problems_of(GOOD.replace(written, instead, 1))
-    assert {(4, 11)} == {(line, column) for line, column, _ in problems}
+    assert {(line, column) for line, column, _ in problems} == {(4, 11)}
     assert any(sentence in text for _, _, text in problems), problems
 
 
@@ -131,9 +135,9 @@ def test_a_manifest_may_say_more() -> None:
     more += "  loss: {regex: 'loss ([0-9.]+)'}\n  peak_rss: {json: rss, unit: MB}\n"
     more += "training: true\nthreads: 4\nseconds_max: 20m\nenvironment: {LD_LIBRARY_PATH: .}\n"
     manifest = manifest_in(more)
-    assert (True, 4, 1200.0) == (manifest.training, manifest.threads, manifest.seconds_max)
-    assert {"LD_LIBRARY_PATH": "."} == manifest.environment
-    assert 2 == manifest.step.skip
+    assert (manifest.training, manifest.threads, manifest.seconds_max) == (True, 4, 1200.0)
+    assert manifest.environment == {"LD_LIBRARY_PATH": "."}
+    assert manifest.step.skip == 2
     assert manifest.loss is not None
     assert manifest.peak_rss is not None
 
@@ -144,4 +148,4 @@ def test_the_example_is_good_and_names_its_files_as_they_are() -> None:
     sweep = read_sweep(text, lambda name: (folder / name).read_text())
     (manifest,) = [case.manifest for case in sweep.cases if case.manifest is not None]
     for file in manifest.files:
-        assert digest_of_bytes((folder / file.name).read_bytes()) == file.sha256
+        assert file.sha256 == digest_of_bytes((folder / file.name).read_bytes())

@@ -1,4 +1,4 @@
-"""A selector says which phones are meant, and why the others are not."""
+"""Selectors: which phones match, and why the others do not."""
 
 from contextlib import suppress
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.selector import BadSelector, parse_selector
+from orchestrator.sweepfile.selector import BadSelector, parse_selector
 from tests.analysis.builders import FITTED, LITTLE, phone
-from workloads.measure import Provenances
-from workloads.phone import ControlLevel, Gpu
+from workloads.protocol.metrics import Provenances
+from workloads.protocol.phone_facts import ControlLevel, Gpu
 
 SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=None)
 
@@ -56,7 +56,7 @@ SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=None)
 )
 def test_a_selector_means_what_it_says(text: str, expected: bool) -> None:
     gpu = Gpu(name="Adreno 660", folder="/gpu", ladder_khz=())
-    assert expected == parse_selector(text).matches(phone("PX6-01", gpu=gpu), {"paper"})
+    assert parse_selector(text).matches(phone("PX6-01", gpu=gpu), {"paper"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ def test_a_selector_means_what_it_says(text: str, expected: bool) -> None:
         ("model != *a", {}, "model is Model a"),
         ("big >= 4", {"clusters": (LITTLE,)}, "big is 0, not >= 4"),
         ("soc in (x, y)", {}, "soc is sm8350, not x or y"),
-        ("not root", {}, "it is: root"),
+        ("not root", {}, "it matches root"),
         ("tag == paper", {}, "it has no tag paper"),
         ("android > 12", {"android": "unknown"}, "android is unknown, not > 12"),
         ("control == controlled", {"control": ControlLevel.PARTIAL}, "control is partial, not c"),
-        ("x or root", {"rooted": False}, "neither serial nor model nor soc is x; not root"),
-        ("not simulated", {"provenance": SIMULATED}, "it is: simulated"),
+        ("x or root", {"rooted": False}, "serial, model and soc do not match x; not root"),
+        ("not simulated", {"provenance": SIMULATED}, "it matches simulated"),
         # what a phone says of itself may carry terminal escapes
         ("soc == x", {"soc": "sd\x1b[31m"}, "soc is sd[31m, not x"),
     ],
 )
-def test_a_phone_that_is_left_out_hears_why(
+def test_a_phone_that_does_not_match_has_a_reason(
     text: str, changes: dict[str, Any], expected: str
 ) -> None:
     assert (parse_selector(text).why_not(phone("a", **changes)) or "").startswith(expected)
@@ -94,35 +94,35 @@ def test_a_phone_that_is_left_out_hears_why(
         ("(root", 5, "a ')' is missing"),
         ("root)", 4, "')': 'and' or 'or' is missing before this"),
         ("rot", 0, "'rot': did you mean 'root'?"),
-        ("ram_gb > 6", 0, "there is no fact 'ram_gb'; did you mean 'ram_mb'?"),
-        ("colour == red", 0, "there is no fact 'colour'; there are serial, model"),
+        ("ram_gb > 6", 0, "unknown fact 'ram_gb'; did you mean 'ram_mb'?"),
+        ("colour == red", 0, "unknown fact 'colour'; use one of serial, model"),
         ("ram_mb > many", 9, "'many': ram_mb is compared with a number"),
         ("android > Q", 10, "'Q': android is compared with a version such as 12"),
         ("control == full", 11, "'full': control is compared with one of observed, partial"),
-        ("model > pixel", 6, "'>': model is a text; it is compared with == and !="),
-        ("root == 1", 0, "'root' is so or is not: write root or not root"),
-        ("ram_mb", 0, "'ram_mb': what of it? compare it: ram_mb == ..."),
-        ("tag", 0, "'tag': what of it?"),
+        ("model > pixel", 6, "'>': model is text; compare it with == or !="),
+        ("root == 1", 0, "'root' is true or false; write root or not root"),
+        ("ram_mb", 0, "'ram_mb': this needs a comparison, for example ram_mb == ..."),
+        ("tag", 0, "'tag': this needs a comparison"),
         ("soc in sdm855", 7, "'sdm855': write the values like (sdm855, sm8350)"),
         ("soc in (sdm855", 14, "a ')' is missing"),
-        ("model == 'pixel", 9, "''': a quote is opened and never closed"),
+        ("model == 'pixel", 9, "''': a quote is opened but never closed"),
         ("ram_mb == ", 10, "a value is expected here"),
-        ("ram_mb ! 3", 7, "'!': this is not expected"),
+        ("ram_mb ! 3", 7, "'!': unexpected character"),
         ("(" * 21 + "root", 20, "'(': nested deeper than 20"),
         ("not " * 21 + "root", 80, "'not': nested deeper than 20"),
-        ("x" * 1001, 1000, "a selector has at most 1000 characters"),
+        ("x" * 1001, 1000, "the selector is longer than 1000 characters"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, offset: int, expected: str) -> None:
     with pytest.raises(BadSelector) as caught:
         parse_selector(text)
     assert str(caught.value).startswith(expected)
-    assert offset == caught.value.offset
+    assert caught.value.offset == offset
 
 
 def test_one_meaning_has_one_spelling() -> None:
     ways = ["root and Ram_mb >= 6000", "ram_mb>=6000 and (root)", "(ram_mb >= '6000')  and root"]
-    assert 1 == len({str(parse_selector(way)) for way in ways})
+    assert len({str(parse_selector(way)) for way in ways}) == 1
 
 
 leaves = st.sampled_from(["root", "simulated", "ram_mb > 4000", "ram_mb > 9000", "tag == paper"])

@@ -1,4 +1,4 @@
-"""A trial stops when it is known: the interval holds what it promises, and runs are saved."""
+"""The stop rule: the interval covers the median as often as promised, and runs are saved."""
 
 import math
 
@@ -6,74 +6,79 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.policy import StopRule
-from orchestrator.plan.stopping import Decision, Stop, decide, interval, runs_needed
-from tests.plan.noise import PINNED, UNPINNED, Noise, coverage, saving, stopped
+from orchestrator.decisions.stop_rule import (
+    StopCause,
+    StopDecision,
+    decide_stop,
+    order_statistic_interval,
+)
+from orchestrator.sweepfile.policy import StopRule, runs_needed
+from tests.planning.run_noise import PINNED, UNPINNED, Noise, coverage, saving, stopped
 
 TWO_PERCENT = StopRule(half_width_rel=0.02, n_max=100)
 FIVE_PERCENT = StopRule(half_width_rel=0.05, n_max=100)
-AS_USUAL = StopRule(half_width_rel=0.03)
+DEFAULT_WIDTH = StopRule(half_width_rel=0.03)
 CASES = [(noise, TWO_PERCENT) for noise in PINNED] + [(noise, FIVE_PERCENT) for noise in UNPINNED]
-CASES += [(noise, AS_USUAL) for noise in (*PINNED, *UNPINNED)]
-SOME = [(PINNED[0], AS_USUAL), (PINNED[3], TWO_PERCENT), (PINNED[5], AS_USUAL)]
-SOME += [(UNPINNED[3], FIVE_PERCENT), (UNPINNED[4], AS_USUAL)]
+CASES += [(noise, DEFAULT_WIDTH) for noise in (*PINNED, *UNPINNED)]
+SOME = [(PINNED[0], DEFAULT_WIDTH), (PINNED[3], TWO_PERCENT), (PINNED[5], DEFAULT_WIDTH)]
+SOME += [(UNPINNED[3], FIVE_PERCENT), (UNPINNED[4], DEFAULT_WIDTH)]
 
 
-def test_quiet_runs_are_known_at_the_first_look_and_noisy_ones_go_on() -> None:
+def test_quiet_trials_stop_at_the_first_look_and_noisy_ones_continue() -> None:
     quiet = [100.0, 100.4, 99.8, 100.1, 99.9, 100.2]
-    assert Decision(None, 0, next_look=6) == decide(quiet[:5], TWO_PERCENT)
-    found = decide(quiet, TWO_PERCENT)
-    assert (Stop.WIDTH, 6, 100.05) == (found.stop, found.n, found.median)
-    assert "100 ± 0.3% after 6 runs" == found.why
+    assert decide_stop(quiet[:5], TWO_PERCENT) == StopDecision(None, 0, next_look=6)
+    found = decide_stop(quiet, TWO_PERCENT)
+    assert (found.cause, found.n, found.median) == (StopCause.WIDTH, 6, 100.05)
+    assert found.text == "100 ± 0.3% after 6 runs"
     noisy = [100.0, 150.0, 80.0, 120.0, 60.0, 140.0, 90.0]
-    found = decide(noisy, TWO_PERCENT)
-    assert (None, 6, 9) == (found.stop, found.n, found.next_look)
+    found = decide_stop(noisy, TWO_PERCENT)
+    assert (found.cause, found.n, found.next_look) == (None, 6, 9)
     short = StopRule(half_width_rel=0.02, n_max=7)
-    assert Stop.N_MAX is decide(noisy, short).stop
-    assert "5 runs tell no interval yet" == Decision(None, 5).why
+    assert decide_stop(noisy, short).cause is StopCause.N_MAX
+    assert StopDecision(None, 5).text == "no interval yet after 5 runs"
 
 
-def test_it_is_looked_on_the_grid_and_never_in_between() -> None:
+def test_the_interval_is_checked_on_the_grid_and_never_in_between() -> None:
     # six quiet runs in the middle of others do not count: the look after nine sees them all
     values = [50.0, 100.0, 150.0] + [100.0] * 5
-    assert None is decide(values, TWO_PERCENT).stop
-    assert 6 == decide(values, TWO_PERCENT).n
+    assert decide_stop(values, TWO_PERCENT).cause is None
+    assert decide_stop(values, TWO_PERCENT).n == 6
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(1, 1e6), min_size=6, max_size=40), st.data())
 def test_more_runs_never_take_a_decision_back(values: list[float], data: st.DataObject) -> None:
     fewer = values[: data.draw(st.integers(0, len(values)))]
-    early, late = decide(fewer, TWO_PERCENT), decide(values, TWO_PERCENT)
-    assert early.stop is None or early == late
+    early, late = decide_stop(fewer, TWO_PERCENT), decide_stop(values, TWO_PERCENT)
+    assert early.cause is None or early == late
 
 
 @pytest.mark.parametrize(("confidence", "expected"), [(0.95, 6), (0.99, 8), (0.9, 5), (0.5, 3)])
-def test_so_many_runs_give_an_interval_and_one_less_does_not(
+def test_the_minimum_number_of_runs_gives_an_interval_and_one_less_does_not(
     confidence: float, expected: int
 ) -> None:
-    assert expected == runs_needed(confidence)
+    assert runs_needed(confidence) == expected
     asked = 1 - 0.85 * (1 - confidence)
-    widths = [interval(list(range(n)), asked) for n in (expected - 1, expected)]
-    assert [False, True] == [math.isfinite(high) for _, _, high in widths]
+    widths = [order_statistic_interval(list(range(n)), asked) for n in (expected - 1, expected)]
+    assert [math.isfinite(high) for _, _, high in widths] == [False, True]
 
 
 def test_the_interval_is_that_of_the_order_statistics_where_these_fit_exactly() -> None:
     values = [float(each) for each in range(1, 11)]
     exactly = 1 - 2 * (1 + 10) / 2**10  # between the second and the ninth of ten
-    assert (2.0, 5.5, 9.0) == interval(values, exactly)
+    assert order_statistic_interval(values, exactly) == (2.0, 5.5, 9.0)
 
 
 @pytest.mark.parametrize(("noise", "rule"), SOME, ids=str)
-def test_the_interval_of_95_percent_holds_the_median_so_often(noise: Noise, rule: StopRule) -> None:
+def test_the_95_percent_interval_covers_the_median(noise: Noise, rule: StopRule) -> None:
     found = stopped(noise, rule, 800)
-    # 800 trials tell the share to ±1.5 % (two standard errors); the slow test tells it to ±0.3 %
+    # 800 trials give the share to ±1.5 % (two standard errors); the slow test to ±0.3 %
     assert 0.93 - 0.01 <= coverage(noise, found) <= 0.97 + 0.01
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "rule"), CASES, ids=str)
-def test_the_interval_of_95_percent_holds_the_median_in_the_long_run(
+def test_the_95_percent_interval_covers_the_median_in_the_long_run(
     noise: Noise, rule: StopRule
 ) -> None:
     found = [each for seed in range(10) for each in stopped(noise, rule, 2000, seed)]
@@ -81,7 +86,7 @@ def test_the_interval_of_95_percent_holds_the_median_in_the_long_run(
     assert 0.93 <= share <= 0.97
 
 
-def test_a_sweep_is_known_with_a_third_fewer_runs_than_a_fixed_number_takes() -> None:
+def test_stopping_needs_a_third_fewer_runs_than_a_fixed_number() -> None:
     found = saving(StopRule(half_width_rel=0.03, n_max=100), trials=200)
-    assert found.known >= 0.95
+    assert found.precise >= 0.95
     assert found.share >= 0.30

@@ -1,4 +1,4 @@
-"""A sweep is known by what it means, and holds exactly what its file says."""
+"""A sweep's id depends on what it measures, and its cells are exactly those of its file."""
 
 import random
 from pathlib import Path
@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan import conditions
-from orchestrator.plan.sweep import Sweep, read_sweep
-from workloads.condition import Condition
+from orchestrator.sweepfile.condition_reader import CONDITIONS
+from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
+from workloads.protocol.condition import Condition
 
 GOOD = "farm: 1\nname: demo\nworkload: mlp-4\nphones: all\n"
 
@@ -60,7 +60,7 @@ def rewritten(content: Any, chance: random.Random) -> Any:
 
 
 def written(content: Any, chance: random.Random) -> str:
-    """YAML in one of its many styles, with comments and empty lines strewn in."""
+    """YAML in one of its many styles, with comments and empty lines added."""
     text = yaml.safe_dump(
         content,
         sort_keys=False,
@@ -81,7 +81,7 @@ def written(content: Any, chance: random.Random) -> str:
 def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed: int) -> None:
     chance = random.Random(seed)
     plain = read_sweep(yaml.safe_dump(content))
-    assert plain == read_sweep(written(rewritten(content, chance), chance))
+    assert read_sweep(written(rewritten(content, chance), chance)) == plain
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed:
         # durations and fractions have several spellings
         ("conditions: {cool_wait_max: 20m}", "conditions: {cool_wait_max: 1200s}"),
         ("conditions: {freq: 0.8}", "conditions: {freq: '0.80'}"),
-        ("conditions: {too_large: refuse}", ""),
+        ("conditions: {oversize: refuse}", ""),
     ],
 )
-def test_two_ways_to_say_the_same_are_one_sweep(one: str, other: str) -> None:
+def test_two_spellings_of_the_same_are_one_sweep(one: str, other: str) -> None:
     assert read_sweep(GOOD + one).id == read_sweep(GOOD + other).id
 
 
@@ -115,23 +115,23 @@ def test_two_ways_to_say_the_same_are_one_sweep(one: str, other: str) -> None:
         GOOD + "conditions: {start_temp_max_c: 33}",
         GOOD + "conditions: {start_temp_max_c: any}",
         GOOD + "conditions: {time_min: 2s}",
-        GOOD + "conditions: {too_large: try}",
+        GOOD + "conditions: {oversize: try}",
         GOOD + "matrix: {batch_size: [32, 64]}",
     ],
 )
 def test_another_meaning_is_another_sweep(change: str) -> None:
-    assert read_sweep(GOOD).id != read_sweep(change).id
+    assert read_sweep(change).id != read_sweep(GOOD).id
 
 
 def test_an_id_is_short_and_typed() -> None:
     sweep = read_sweep(GOOD)
-    assert f"sw-{sweep.digest[:8]}" == sweep.id
+    assert sweep.id == f"sw-{sweep.digest[:8]}"
     assert len(sweep.digest) == 64
 
 
 def test_the_derived_seed_written_out_changes_nothing() -> None:
     sweep = read_sweep(GOOD)
-    assert sweep == read_sweep(GOOD + f"seed: {sweep.seed}")
+    assert read_sweep(GOOD + f"seed: {sweep.seed}") == sweep
 
 
 def cells_of(sweep: Sweep) -> set[tuple[str, str]]:
@@ -146,7 +146,7 @@ def test_the_cells_are_the_product_of_the_axes() -> None:
         for size in (32, 256)
         for protocol in ("cold", "endurance")
     }
-    assert expected == cells_of(sweep)
+    assert cells_of(sweep) == expected
     assert sweep.runs_per_phone == 8
 
 
@@ -154,38 +154,35 @@ def test_a_workload_ignores_an_axis_that_it_does_not_have_and_is_not_doubled_by_
     text = GOOD.replace("workload: mlp-4\n", "")
     sweep = read_sweep(text + "matrix: {workload: [mlp-4, sgemm, noop], batch_size: [32, 64]}")
     expected = ["mlp-4 batch_size=32", "mlp-4 batch_size=64", "noop", "sgemm k=512 m=512 n=512"]
-    assert expected == [case.label for case in sweep.cases]
+    assert [case.label for case in sweep.cases] == expected
 
 
 def test_fixed_parameters_and_conditions_reach_every_cell() -> None:
     text = GOOD.replace("mlp-4", "{use: sgemm, with: {k: 64}}")
     sweep = read_sweep(text + "matrix: {n: [8]}\nconditions: {cool_wait_max: 20m, freq: 0.8}")
     expected = Condition(cool_wait_max_s=1200, freq="0.8")
-    assert ({"m": 512, "n": 8, "k": 64}, expected) == (
-        sweep.cases[0].parameters,
-        sweep.conditions[0],
-    )
+    assert sweep.cases[0].parameters == {"m": 512, "n": 8, "k": 64}
+    assert sweep.conditions[0] == expected
 
 
 def test_every_field_of_a_condition_can_be_written_in_a_file() -> None:
-    fields = {conditions._FIELDS.get(name, name) for name in conditions._READERS}
-    assert set(Condition.model_fields) == fields
+    assert set(CONDITIONS.values()) == set(Condition.model_fields)
 
 
 def test_a_condition_may_ask_for_nothing_and_for_a_length_of_its_own() -> None:
-    asked = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, too_large: try}"
+    asked = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, oversize: try}"
     (condition,) = read_sweep(GOOD + f"conditions: {asked}").conditions
-    assert (None, "try") == (condition.start_temp_max_c, condition.too_large)
+    assert (condition.start_temp_max_c, condition.oversize) == (None, "try")
     launch = condition.launch
-    assert (3, 500, 2.0, 600.0) == (launch.warmup, launch.steps, launch.seconds, launch.max_seconds)
+    assert (launch.warmup, launch.steps, launch.seconds, launch.max_seconds) == (3, 500, 2.0, 600.0)
     longer = read_sweep(GOOD + "conditions: {time_min: 20m}").conditions[0].launch
-    assert (1200.0, 1200.0) == (longer.seconds, longer.max_seconds)
+    assert (longer.seconds, longer.max_seconds) == (1200.0, 1200.0)
 
 
 @pytest.mark.parametrize("name", ["demo.yaml", "smoke.yaml"])
 def test_the_examples_are_good_sweeps(name: str) -> None:
     examples = Path(__file__).parents[2] / "examples"
-    assert name.removesuffix(".yaml") == read_sweep((examples / name).read_text()).name
+    assert read_sweep((examples / name).read_text()).name == name.removesuffix(".yaml")
 
 
 def test_a_backend_makes_another_case_and_the_cpu_is_the_one_that_was() -> None:
@@ -194,7 +191,7 @@ def test_a_backend_makes_another_case_and_the_cpu_is_the_one_that_was() -> None:
     gpu = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: opencl}"))
     (first,), (same,), (other,) = plain.cases, cpu.cases, gpu.cases
     assert first.digest == same.digest != other.digest
-    assert (f"{first.label} opencl", "opencl") == (other.label, other.backend)
+    assert (other.label, other.backend) == (f"{first.label} opencl", "opencl")
 
 
 def test_backends_are_an_axis_and_rules_know_them() -> None:
@@ -202,6 +199,6 @@ def test_backends_are_an_axis_and_rules_know_them() -> None:
     rule = "exclude: [{backend: opencl, batch_size: 16, why: too large}]\n"
     sweep = read_sweep(GOOD + matrix + rule)
     kinds = {(case.backend, case.parameters["batch_size"]) for case in sweep.cases}
-    assert {("cpu", 8), ("cpu", 16), ("opencl", 8)} == kinds
+    assert kinds == {("cpu", 8), ("cpu", 16), ("opencl", 8)}
     once = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: opencl}"))
     assert once.cases == read_sweep(GOOD + "matrix: {backend: [opencl]}\n").cases

@@ -1,4 +1,4 @@
-"""A wrong sweep file is answered with every mistake, each at its place."""
+"""Mistakes in a sweep file: all are reported, each with its location."""
 
 import textwrap
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.problem import BadSweep
-from orchestrator.plan.sweep import read_sweep
+from orchestrator.sweepfile.sweep_errors import BadSweep
+from orchestrator.sweepfile.sweep_file import read_sweep
+from workloads.protocol.stage import Stage
 
 GOOD = """\
 farm: 1
@@ -23,7 +24,7 @@ def problems_of(text: str) -> list[tuple[int, int, str]]:
     return [(each.line, each.column, each.text) for each in caught.value.problems]
 
 
-def test_every_mistake_is_told_at_once_and_rendered_with_its_line_and_a_caret() -> None:
+def test_every_mistake_is_reported_at_once_and_rendered_with_its_line_and_a_caret() -> None:
     text = textwrap.dedent("""\
         farm: 1
         name: demo
@@ -39,7 +40,7 @@ def test_every_mistake_is_told_at_once_and_rendered_with_its_line_and_a_caret() 
     with pytest.raises(BadSweep) as caught:
         read_sweep(text)
     expected = """\
-bad.yaml:7:19: matrix.batch_size[1]: 'eight' is not a whole number
+bad.yaml:7:19: matrix.batch_size[1]: 'eight' is not an integer
      7 |   batch_size: [4, eight, 16]
        |                   ^^^^^
 bad.yaml:8:10: matrix.freq[0]: off is read as the boolean false; write 'off' in quotes
@@ -51,7 +52,7 @@ bad.yaml:9:1: unknown key 'workloads'; did you mean 'workload'?
 bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently keep the last
     10 | repeat: 3
        | ^^^^^^"""
-    assert expected == caught.value.render("bad.yaml")
+    assert caught.value.render("bad.yaml") == expected
 
 
 @pytest.mark.parametrize(
@@ -62,15 +63,15 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         # the letter that only older YAML takes for a boolean
         ("conditions: {cores: y}", 21, "conditions.cores: y is read as the boolean true"),
         # a time of day that YAML takes for 750
-        ("seed: 12:30", 7, "seed: 12:30 is read as a number to the base of 60"),
+        ("seed: 12:30", 7, "seed: 12:30 is read as a number in base 60"),
         # the same where a duration is meant
         ("conditions: {cool_wait_max: 20:00}", 29, "conditions.cool_wait_max: 20:00 is read as"),
         # eight or ten?
         ("seed: 010", 7, "seed: 010 may be read as octal"),
         # a number in quotes is text
         ("repeat: '3'", 9, "repeat: '3' is text; write it without quotes"),
-        ("repeat: 101", 9, "repeat: 101 is out of range; it goes from 1 to 100"),
-        ("repeat: [1]", 9, "repeat: this is a list; write a whole number"),
+        ("repeat: 101", 9, "repeat: 101 is out of range; use 1 to 100"),
+        ("repeat: [1]", 9, "repeat: this is a list; write an integer"),
         ("repeat:", 8, "repeat: the value is missing"),
         # a typing error in a key
         ("repaet: 3", 1, "unknown key 'repaet'; did you mean 'repeat'?"),
@@ -84,16 +85,16 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("matrix: {batch_size: [4097]}", 23, "matrix.batch_size[0]: 4097 is out of range"),
         ("matrix: {batch_size: 4}", 22, "matrix.batch_size: this is not a list"),
         ("matrix: {batch_size: []}", 22, "matrix.batch_size: the list is empty"),
-        ("matrix: {batch_size: [4, 8, 4]}", 29, "matrix.batch_size[2]: '4' stands in the list"),
+        ("matrix: {batch_size: [4, 8, 4]}", 29, "matrix.batch_size[2]: '4' is listed twice"),
         # one clock, written twice
-        ("matrix: {freq: [0.8, 0.80]}", 22, "matrix.freq[1]: '0.8' stands in the list already"),
+        ("matrix: {freq: [0.8, 0.80]}", 22, "matrix.freq[1]: '0.8' is listed twice"),
         (
             "matrix: {protocol: [colt]}",
             21,
-            "matrix.protocol[0]: there is no protocol 'colt'; did y",
+            "matrix.protocol[0]: unknown protocol 'colt'; did you",
         ),
-        ("matrix: {cores: [big]}", 18, "matrix.cores[0]: 'big' is not a core set; write big4"),
-        ("matrix: {workload: [sgemm]}", 10, "matrix: workload stands at line 3 already; say it"),
+        ("matrix: {cores: [big]}", 18, "matrix.cores[0]: 'big' is not a core set; use big4"),
+        ("matrix: {workload: [sgemm]}", 10, "matrix: workload is already set at line 3; remove"),
         ("matrix: [1]", 9, "matrix: this is not a mapping"),
         # a bare number leaves the unit to guessing
         ("conditions: {cool_wait_max: 1200}", 29, "conditions.cool_wait_max: '1200' is not a dura"),
@@ -102,8 +103,12 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("conditions: {start_temp_max_c: 61}", 32, "conditions.start_temp_max_c: 61 is out of r"),
         ("conditions: {time_min: 2}", 24, "conditions.time_min: '2' is not a duration"),
         ("conditions: {steps_min: 0}", 25, "conditions.steps_min: 0 is out of range"),
-        ("conditions: {too_large: yes}", 25, "conditions.too_large: yes is read as the boolean"),
-        ("conditions: {too_large: dare}", 25, "conditions.too_large: there is no way with what"),
+        ("conditions: {oversize: yes}", 24, "conditions.oversize: yes is read as the boolean"),
+        (
+            "conditions: {oversize: dare}",
+            24,
+            "conditions.oversize: unknown value 'dare'; use refuse or try",
+        ),
         ("conditions: {start_temp_max_c: hot}", 32, "conditions.start_temp_max_c: 'hot' is not a"),
         # zero itself is excluded
         (
@@ -111,40 +116,40 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
             41,
             "conditions.start_slope_max_c_per_min: ",
         ),
-        ("conditions: {battery_min_pct: 1.5}", 31, "conditions.battery_min_pct: '1.5' is not a w"),
+        ("conditions: {battery_min_pct: 1.5}", 31, "conditions.battery_min_pct: '1.5' is not an i"),
         # keys that are not text
         ("on: 3", 1, "key 'on' is read as the boolean true; keys are names"),
         ("12: 3", 1, "key '12' is read as a number; keys are names"),
         ("~: 3", 1, "a key is missing before ':'"),
-        ("[a]: 3", 1, "a key is a name, not a list or a mapping"),
-        ("<<: {repeat: 3}", 1, "merge keys (<<) are not used here"),
+        ("[a]: 3", 1, "a key must be a name, not a list or a mapping"),
+        ("<<: {repeat: 3}", 1, "merge keys (<<) are not supported"),
         # what a hostile file might bring
-        ("seed: &a 3", 7, "an anchor (&) stands here"),
-        ("seed: !!python/name:os.system 3", 7, "a tag (!) stands here"),
+        ("seed: &a 3", 7, "this is an anchor (&)"),
+        ("seed: !!python/name:os.system 3", 7, "this is a tag (!)"),
         ("matrix: {batch_size: [*x]}", 23, "'*x' is an alias"),
         ("seed: [[[[[[[[1]]]]]]]]", 14, "lists and mappings are nested deeper than 8"),
         # what YAML itself stumbles over
         ("matrix: {batch_size: [4}", 24, "the list is not closed; a ',' or ']' is missing"),
-        ("seed: 'x", 7, "a quote is opened and never closed"),
-        ("\tseed: 3", 1, "a tab stands here; indent with spaces"),
-        ("seed: 3: 4", 8, "a ':' is not expected here"),
+        ("seed: 'x", 7, "a quote is opened but never closed"),
+        ("\tseed: 3", 1, "this is a tab; indent with spaces"),
+        ("seed: 3: 4", 8, "unexpected ':'"),
         ("seed: @3", 7, "a value cannot begin with this character; write it in quotes"),
         ("seed: [*]", 8, "a value that begins with * is an alias; write it in quotes"),
-        ("  seed: 3", 7, "a ':' is not expected here"),
-        ("seed: \x07", 7, "a control character stands here"),
+        ("  seed: 3", 7, "unexpected ':'"),
+        ("seed: \x07", 7, "this is a control character"),
         ("---\nfarm: 1", 1, "a second document begins"),
     ],
 )
 def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence: str) -> None:
     found = problems_of(GOOD + line)
-    assert [(5, column)] == [place[:2] for place in found]
+    assert [place[:2] for place in found] == [(5, column)]
     assert found[0][2].startswith(sentence)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "line", "column", "sentence"),
     [
-        ("farm: 1", "farm: 2", 1, 7, "farm: version 2 is not known here"),
+        ("farm: 1", "farm: 2", 1, 7, "farm: unknown version 2; write 'farm: 1'"),
         ("farm: 1\n", "", 1, 1, "the key 'farm' is missing; begin with 'farm: 1'"),
         ("name: demo\n", "", 1, 1, "the key 'name' is missing"),
         ("phones: all\n", "", 1, 1, "the key 'phones' is missing; write 'phones: all'"),
@@ -152,7 +157,7 @@ def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence
         ("demo", "Demo", 2, 7, "name: 'Demo' is not a name"),
         ("demo", "-demo", 2, 7, "name: '-demo' is not a name"),
         ("demo", "d" * 64, 2, 7, "name: 'd"),
-        ("mlp-4", "mlp4", 3, 11, "workload: there is no workload 'mlp4'; did you mean 'mlp-4'?"),
+        ("mlp-4", "mlp4", 3, 11, "workload: unknown workload 'mlp4'; did you mean 'mlp-4'?"),
         ("mlp-4", "{with: {}}", 3, 11, "workload: the key 'use' is missing"),
         (
             "mlp-4",
@@ -165,7 +170,7 @@ def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence
         ("mlp-4", "{use: mlp-4, with: {batch_size: 0}}", 3, 43, "workload.with.batch_size: 0 is "),
         ("all", "pixel*", 4, 9, "phones: 'pixel*' is not 'all'; write a list: [pixel*]"),
         ("all", "[]", 4, 9, "phones: the list is empty"),
-        ("all", "['']", 4, 10, "phones[0]: a pattern has 1 to 100 characters"),
+        ("all", "['']", 4, 10, "phones[0]: the pattern must have 1 to 100 characters"),
         ("all", "[no]", 4, 10, "phones[0]: no is read as the boolean false; write 'no' in quotes"),
     ],
 )
@@ -173,27 +178,28 @@ def test_a_mistake_in_what_is_required_is_one_sentence_at_its_place(
     before: str, after: str, line: int, column: int, sentence: str
 ) -> None:
     found = problems_of(GOOD.replace(before, after))
-    assert [(line, column)] == [place[:2] for place in found]
+    assert [place[:2] for place in found] == [(line, column)]
     assert found[0][2].startswith(sentence)
 
 
 def test_a_wrong_workload_does_not_make_its_parameters_wrong() -> None:
     text = GOOD.replace("workload: mlp-4\n", "") + "matrix: {workload: [mlp-4, sgem], m: [3]}"
     assert [each[2] for each in problems_of(text)] == [
-        "matrix.workload[1]: there is no workload 'sgem'; did you mean 'sgemm'?"
+        "matrix.workload[1]: unknown workload 'sgem'; did you mean 'sgemm'?"
     ]
 
 
-def test_a_parameter_is_said_once() -> None:
+def test_a_parameter_is_set_once() -> None:
     text = GOOD.replace("mlp-4", "{use: mlp-4, with: {batch_size: 4}}")
     found = problems_of(text + "matrix: {batch_size: [8]}")
-    assert found == [(5, 10, "matrix: batch_size stands under workload.with already; say it once")]
+    expected = "matrix: batch_size is already set under workload.with; remove one of them"
+    assert found == [(5, 10, expected)]
 
 
-def test_a_condition_is_said_once() -> None:
+def test_a_condition_is_set_once() -> None:
     found = problems_of(GOOD + "matrix: {freq: [high]}\nconditions: {freq: low}")
-    sentence = "conditions: freq is an axis of the matrix (line 5) already; say it once"
-    assert [(6, 14, sentence)] == found
+    sentence = "conditions: freq is already an axis of the matrix (line 5); remove one of them"
+    assert found == [(6, 14, sentence)]
 
 
 def test_too_many_runs_are_refused_before_a_single_cell_is_built(
@@ -202,11 +208,11 @@ def test_too_many_runs_are_refused_before_a_single_cell_is_built(
     def built(*_: object) -> None:
         raise AssertionError("a cell was built")
 
-    monkeypatch.setattr("orchestrator.plan.cases.bind", built)
+    monkeypatch.setattr("orchestrator.sweepfile.workload_reader.bind", built)
     numbers = ", ".join(map(str, range(1, 1001)))
     text = GOOD.replace("mlp-4", "sgemm") + f"matrix: {{m: [{numbers}], n: [{numbers}]}}"
-    sentence = "3,000,000 runs per phone; at most 20,000 go into one sweep"
-    assert [(5, 1, sentence)] == problems_of(text)
+    sentence = "3,000,000 runs per phone; a sweep may have at most 20,000"
+    assert problems_of(text) == [(5, 1, sentence)]
 
 
 def test_twenty_thousand_runs_are_allowed_and_one_more_is_not() -> None:
@@ -214,7 +220,7 @@ def test_twenty_thousand_runs_are_allowed_and_one_more_is_not() -> None:
     text = GOOD.replace("mlp-4", "sgemm") + f"matrix: {{m: [{numbers}]}}\nrepeat: "
     assert read_sweep(text + "100").runs_per_phone == 20_000
     more = text.replace("[1,", "[1, 201,") + "100"
-    assert problems_of(more) == [(5, 1, "20,100 runs per phone; at most 20,000 go into one sweep")]
+    assert problems_of(more) == [(5, 1, "20,100 runs per phone; a sweep may have at most 20,000")]
 
 
 def test_a_file_larger_than_a_mebibyte_is_not_even_parsed() -> None:
@@ -224,14 +230,14 @@ def test_a_file_larger_than_a_mebibyte_is_not_even_parsed() -> None:
 
 def test_a_file_with_too_many_values_is_refused() -> None:
     text = GOOD + f"seed: [{'1,' * 25_000}]"
-    assert [each[2] for each in problems_of(text)] == ["more than 25,000 values stand in the file"]
+    assert [each[2] for each in problems_of(text)] == ["the file has more than 25,000 values"]
 
 
 def test_an_empty_file_says_how_to_begin() -> None:
     assert problems_of("# nothing\n") == [(1, 1, "the file is empty; begin with 'farm: 1'")]
 
 
-def test_the_caret_stands_under_its_word_behind_wide_and_hidden_characters() -> None:
+def test_the_caret_is_under_its_word_behind_wide_and_hidden_characters() -> None:
     text = GOOD + 'conditions: {"電池": 1, "\u202eabc": 2, freq: fast}'
     with pytest.raises(BadSweep) as caught:
         read_sweep(text)
@@ -253,7 +259,7 @@ def test_a_long_line_is_cut_around_the_mistake() -> None:
 def test_the_error_itself_is_a_refusal_that_names_lines() -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD + "seed: x")
-    assert caught.value.fault("plan").text == "line 5: seed: 'x' is not a whole number"
+    assert caught.value.fault(Stage.START).text == "line 5: seed: 'x' is not an integer"
 
 
 SNIPPETS = ["farm", "matrix", "phones", "workload", "use", "with", "batch_size", "all", "mlp-4"]
@@ -280,15 +286,11 @@ def test_whatever_a_file_holds_it_is_a_sweep_or_a_list_of_mistakes(
 
 def test_a_backend_that_nobody_has_is_refused_at_its_place() -> None:
     text = GOOD.replace("mlp-4", "{use: mlp-4, backend: cuda}")
-    expected = (
-        "workload.backend: 'cuda' is no backend; it is cpu or opencl, for a workload of the "
-        "catalogue"
-    )
-    ((line, column, said),) = problems_of(text)
-    assert (3, 33, expected) == (line, column, said)
+    expected = "workload.backend: unknown backend 'cuda'; use cpu or opencl"
+    assert problems_of(text) == [(3, 33, expected)]
 
 
-def test_a_backend_that_is_said_twice_is_refused() -> None:
+def test_a_backend_that_is_set_twice_is_refused() -> None:
     text = GOOD.replace("mlp-4", "{use: mlp-4, backend: cpu}") + "matrix: {backend: [opencl]}\n"
     (found,) = problems_of(text)
-    assert "matrix: backend stands under workload already; say it once" == found[2]
+    assert found[2] == "matrix: backend is already set under workload; remove one of them"

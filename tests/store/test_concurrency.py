@@ -8,19 +8,26 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import func, select
 
-from orchestrator.nouns import RunState, SweepState
-from orchestrator.store import backlog, control, leases, queries, tables
-from orchestrator.store.control import By
+from orchestrator.decisions.states import ReportStatus, RunState, SweepState
+from orchestrator.store import (
+    leases,
+    phone_actions,
+    submission,
+    sweep_actions,
+    sweep_queries,
+    tables,
+)
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.operator_change import Actor
 from tests.builders import a_faulty_report, a_phone, a_report, a_sighting, a_trial, planned
-from workloads.fault import FarmTrouble, Refused
-from workloads.messages import Job
+from workloads.protocol.faults import FarmTrouble, InvalidRequest
+from workloads.protocol.messages import Job
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 PHONES = ("PH1", "PH2", "PH3")
 HOSTS = dict.fromkeys(PHONES, "host-a")
-ANNA = By("anna@desk")
+ANNA = Actor("anna@desk")
 
 
 @pytest.fixture(autouse=True)
@@ -29,50 +36,50 @@ def phones(store: Database) -> None:
     store_parcels(store, "host-a", [a_sighting(a_phone(name)) for name in PHONES])
 
 
-def submit(store: Database, repeat: int = 3) -> backlog.Submitted:
+def submit(store: Database, repeat: int = 3) -> submission.SubmissionCounts:
     trials = [a_trial(number, name) for name in PHONES for number in range(2)]
-    return backlog.submit(store, SWEEP, trials, planned(trials, repeat))
+    return submission.submit(store, SWEEP, trials, planned(trials, repeat))
 
 
 def commands(store: Database, draw: random.Random) -> list[Callable[[], object]]:
     """What a person may say, with what is drawn for it."""
     phone, sweep = draw.choice(PHONES), "sw-00000001"
     return [
-        lambda: control.pause(store, sweep, ANNA),
-        lambda: control.resume(store, sweep, ANNA),
-        lambda: control.cancel(store, sweep, ANNA),
-        lambda: control.resume(store, sweep, ANNA),
-        lambda: control.retry(store, sweep, ANNA),
-        lambda: control.set_priority(store, sweep, draw.randint(0, 100), ANNA),
-        lambda: control.reserve(store, phone, "bert", ANNA),
-        lambda: control.unreserve(store, phone, ANNA),
-        lambda: control.drain(store, "host-a", ANNA),
-        lambda: control.undrain(store, "host-a", ANNA),
+        lambda: sweep_actions.pause(store, sweep, ANNA),
+        lambda: sweep_actions.resume(store, sweep, ANNA),
+        lambda: sweep_actions.cancel(store, sweep, ANNA),
+        lambda: sweep_actions.resume(store, sweep, ANNA),
+        lambda: sweep_actions.retry(store, sweep, ANNA),
+        lambda: sweep_actions.set_priority(store, sweep, draw.randint(0, 100), ANNA),
+        lambda: phone_actions.reserve(store, phone, "bert", ANNA),
+        lambda: phone_actions.unreserve(store, phone, ANNA),
+        lambda: phone_actions.drain(store, "host-a", ANNA),
+        lambda: phone_actions.undrain(store, "host-a", ANNA),
     ]
 
 
 def give(store: Database, now: float = 2e9) -> list[Job]:
-    return [job for _, job in leases.lease_next(store, HOSTS, lease_s=30, now=now)]
+    return [job for _, job in leases.lease_next(store, HOSTS, lease_timeout_s=30, now=now)]
 
 
 def settle(store: Database) -> None:
     """Let everything go on, and every run that is left be made."""
-    control.resume(store, "sw-00000001", ANNA)
+    sweep_actions.resume(store, "sw-00000001", ANNA)
     for phone in PHONES:
-        control.unreserve(store, phone, ANNA)
+        phone_actions.unreserve(store, phone, ANNA)
     leases.expire(store, 4e9)
-    control.retry(store, "sw-00000001", ANNA)
+    sweep_actions.retry(store, "sw-00000001", ANNA)
     for number in range(30):
         for job in give(store, now=5e9 + 1000 * number):
             store_parcels(store, "host-a", [a_report(job)])
 
 
 def all_is_done_once(store: Database) -> None:
-    summary = queries.sweep_summaries(store)[0]
-    assert {RunState.DONE: 18} == summary.runs
+    summary = sweep_queries.sweep_summaries(store)[0]
+    assert summary.runs == {RunState.DONE: 18}
     with store.read() as connection:
-        accepted = select(func.count()).where(tables.report.c.status == tables.ACCEPTED)
-        assert 18 == connection.execute(accepted).scalar_one()
+        accepted = select(func.count()).where(tables.report.c.status == ReportStatus.ACCEPTED)
+        assert connection.execute(accepted).scalar_one() == 18
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -86,10 +93,10 @@ def test_nothing_starts_that_somebody_has_stopped_whatever_came_before(
     for _ in range(200):
         match draw.randrange(6):
             case 0 | 1:
-                with suppress(Refused):
+                with suppress(InvalidRequest):
                     draw.choice(commands(store, draw))()
             case 2 | 3:
-                state = queries.sweep_summaries(store)[0].state
+                state = sweep_queries.sweep_summaries(store)[0].state
                 free = [phone for phone in PHONES if not _reserved(store, phone)]
                 jobs = give(store)
                 assert not jobs or state is SweepState.ACTIVE
@@ -118,7 +125,7 @@ def test_four_people_and_two_schedulers_at_once_lose_nothing(store: Database) ->
     def decide(seed: int) -> None:
         draw = random.Random(seed)
         for _ in range(50):
-            with suppress(Refused):
+            with suppress(InvalidRequest):
                 draw.choice(commands(store, draw))()
 
     def work(_: int) -> None:
@@ -137,7 +144,7 @@ def test_four_people_and_two_schedulers_at_once_lose_nothing(store: Database) ->
 def test_a_sweep_that_four_submit_at_once_is_queued_once(store: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
         sent = [each.result(60) for each in [pool.submit(submit, store) for _ in range(4)]]
-    assert 18 == sum(each.new_runs for each in sent)
-    assert {18} == {each.all_runs for each in sent}
+    assert sum(each.new_runs for each in sent) == 18
+    assert {each.all_runs for each in sent} == {18}
     settle(store)
     all_is_done_once(store)

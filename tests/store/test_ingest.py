@@ -6,8 +6,16 @@ import pytest
 from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.nouns import RunState
-from orchestrator.store import backlog, leases, queries, tables
+from orchestrator.decisions.states import RunState
+from orchestrator.planning.trials import PlannedRun
+from orchestrator.store import (
+    leases,
+    phone_queries,
+    results,
+    submission,
+    sweep_queries,
+    tables,
+)
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
@@ -20,10 +28,17 @@ from tests.builders import (
     a_void_report,
     planned,
 )
-from workloads.fault import FarmTrouble, Killed, Refused, RunnerDied, Unreachable
-from workloads.fit import Fit
-from workloads.messages import Job, chunks_of
-from workloads.noun import digest_of_bytes
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.faults import (
+    FarmTrouble,
+    FaultKind,
+    InvalidRequest,
+    Killed,
+    RunnerDied,
+    Unreachable,
+)
+from workloads.protocol.memory_outcome import MemoryOutcome
+from workloads.protocol.messages import Job, split_into_chunks
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
@@ -33,13 +48,13 @@ def job(store: Database) -> Job:
     """A job that PH1 at host-a has a lease for."""
     store_parcels(store, "host-a", [a_sighting(a_phone())])
     trials = [a_trial(0), a_trial(1)]
-    backlog.submit(store, SWEEP, trials, planned(trials))
+    submission.submit(store, SWEEP, trials, planned(trials))
     return lease(store)
 
 
 def lease(store: Database) -> Job:
     """The next job of PH1."""
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
     return job
 
 
@@ -61,10 +76,10 @@ def test_a_report_that_comes_three_times_is_stored_once(store: Database, job: Jo
     report = a_report(job)
     first = store_parcels(store, "host-a", [report, report])
     again = store_parcels(store, "host-a", [report])
-    assert 1 == count(store, "accepted")
-    assert RunState.DONE == state_of(store, job)
-    assert (1, 0) == (len(first.events), len(again.events))
-    assert [report.parcel] == again.confirmed
+    assert count(store, "accepted") == 1
+    assert state_of(store, job) == RunState.DONE
+    assert (len(first.events), len(again.events)) == (1, 0)
+    assert [report.parcel_id] == again.confirmed
 
 
 def test_the_database_itself_refuses_two_accepted_reports(store: Database, job: Job) -> None:
@@ -80,52 +95,52 @@ def test_metrics_keep_their_provenance(store: Database, job: Job) -> None:
     store_parcels(store, "host-a", [a_report(job)])
     with store.read() as connection:
         metric = connection.execute(select(tables.metric)).one()
-    assert ("step_ms", 12.5, "simulated", "extrapolated") == (
+    assert (
         metric.name,
         metric.value,
         metric.source,
         metric.model,
-    )
+    ) == ("step_ms", 12.5, "simulated", "extrapolated")
 
 
 def test_a_report_of_an_older_attempt_is_kept_but_does_not_count(store: Database, job: Job) -> None:
     leases.expire(store, 3e9)
     newer = lease(store)
     store_parcels(store, "host-a", [a_report(job)])
-    assert (1, 0, RunState.LEASED) == (
+    assert (
         count(store, "stale"),
         count(store, "accepted"),
         state_of(store, job),
-    )
+    ) == (1, 0, RunState.LEASED)
     store_parcels(store, "host-a", [a_report(newer)])
-    assert (1, 1, RunState.DONE) == (
+    assert (
         count(store, "stale"),
         count(store, "accepted"),
         state_of(store, job),
-    )
+    ) == (1, 1, RunState.DONE)
 
 
 def test_a_late_report_counts_while_no_newer_attempt_exists(store: Database, job: Job) -> None:
     leases.expire(store, 3e9)
     store_parcels(store, "host-a", [a_report(job)])
-    assert (1, RunState.DONE) == (count(store, "accepted"), state_of(store, job))
+    assert (count(store, "accepted"), state_of(store, job)) == (1, RunState.DONE)
 
 
 def test_a_host_cannot_report_for_another(store: Database, job: Job) -> None:
     store_parcels(store, "host-b", [a_report(job, host="host-b")])
-    assert (1, RunState.LEASED) == (count(store, "stale"), state_of(store, job))
+    assert (count(store, "stale"), state_of(store, job)) == (1, RunState.LEASED)
 
 
 def test_a_report_of_a_run_nobody_knows_is_kept(store: Database, job: Job) -> None:
     stranger = job.model_copy(update={"run": job.run.model_copy(update={"repeat": 77})})
     store_parcels(store, "host-a", [a_report(stranger)])
-    assert 1 == count(store, "stale")
+    assert count(store, "stale") == 1
 
 
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        (Refused("no such cores"), RunState.FAILED),  # the question is wrong: never again
+        (InvalidRequest("no such cores"), RunState.FAILED),  # the question is wrong: never again
         (RunnerDied(), RunState.FAILED),  # a finding: never again
         (Unreachable(), RunState.QUEUED),  # phone or cable: again
         (FarmTrouble(), RunState.QUEUED),  # our own plumbing: again
@@ -141,16 +156,25 @@ def test_blame_decides_what_follows_a_fault(
 def test_what_became_of_every_run_can_be_asked(store: Database, job: Job) -> None:
     """Killed, done and still to come: all are outcomes."""
     store_parcels(store, "host-a", [a_faulty_report(job, Killed("starved"))])
-    before = queries.run_outcomes(store, "sw-00000001")
-    assert [(RunState.FAILED, Fit.KILLED), (RunState.QUEUED, None)] == [
-        (each.state, each.fit) for each in before
+    before = results.run_outcomes(store, "sw-00000001")
+    assert [(each.state, each.memory_outcome) for each in before] == [
+        (RunState.FAILED, MemoryOutcome.KILLED),
+        (RunState.QUEUED, None),
     ]
-    assert "starved" in before[0].why
+    assert before[0].fault is not None
+    assert FaultKind.KILLED is before[0].fault.kind
     store_parcels(store, "host-a", [a_report(lease(store))])
-    done = queries.run_outcomes(store, "sw-00000001")[1]
-    assert (RunState.DONE, Fit.FITS, "valid") == (done.state, done.fit, done.verdict)
-    outcomes = queries.run_outcomes(store, "sw-00000001")
-    assert [Fit.KILLED, Fit.FITS] == [outcome.fit for outcome in outcomes]
+    done = results.run_outcomes(store, "sw-00000001")[1]
+    assert (
+        done.state,
+        done.memory_outcome,
+        done.validity,
+    ) == (RunState.DONE, MemoryOutcome.FITS, "valid")
+    outcomes = results.run_outcomes(store, "sw-00000001")
+    assert [outcome.memory_outcome for outcome in outcomes] == [
+        MemoryOutcome.KILLED,
+        MemoryOutcome.FITS,
+    ]
 
 
 def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
@@ -161,19 +185,19 @@ def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
     assert a_trial(1).id == other.run.trial
     store_parcels(store, "host-a", [a_report(other)])
     for _ in range(2):
-        assert RunState.QUEUED == state_of(store, job)
+        assert state_of(store, job) == RunState.QUEUED
         store_parcels(store, "host-a", [a_void_report(lease(store))])
-    assert (RunState.FAILED, 3) == (state_of(store, job), count(store, "void"))
-    ((_, _, _, why),) = queries.failed_runs(store, "sw-00000001")
-    assert "the clock slipped (3 times)" == why
+    assert (state_of(store, job), count(store, "void")) == (RunState.FAILED, 3)
+    (failed,) = sweep_queries.runs_in_state(store, "sw-00000001", RunState.FAILED)
+    assert failed.reason == "the CPU clocks were held for 50.0% of the run (3 times)"
 
 
 def test_the_farms_own_trouble_never_uses_a_run_up(store: Database, job: Job) -> None:
     current = job
     for _ in range(8):
         store_parcels(store, "host-a", [a_faulty_report(current, FarmTrouble())])
-        assert RunState.QUEUED == state_of(store, job)
-        ((_, current),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4e9)
+        assert state_of(store, job) == RunState.QUEUED
+        ((_, current),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=4e9)
         if current.run.trial != job.run.trial:
             pytest.fail("farm trouble must not send a run to the end of the line")
 
@@ -181,17 +205,33 @@ def test_the_farms_own_trouble_never_uses_a_run_up(store: Database, job: Job) ->
 def test_a_blob_in_pieces_comes_out_whole(store: Database) -> None:
     blob = bytes(range(256)) * 8192
     digest = digest_of_bytes(blob)
-    pieces = chunks_of(digest, blob)
+    pieces = split_into_chunks(digest, blob)
     assert len(pieces) > 1
     store_parcels(store, "host-a", pieces[1:])
-    assert queries.telemetry(store, digest) is None
+    assert results.telemetry_blob(store, digest) is None
     store_parcels(store, "host-a", pieces)
-    assert blob == queries.telemetry(store, digest)
+    assert blob == results.telemetry_blob(store, digest)
 
 
 def test_a_sighting_updates_what_is_known_of_a_phone(store: Database) -> None:
     store_parcels(store, "host-a", [a_sighting(a_phone())])
     store_parcels(store, "host-b", [a_sighting(a_phone(ram_mb=8000), host="host-b")])
-    (phone,) = queries.known_phones(store)
-    assert ("host-b", 8000) == (phone.host, phone.facts.ram_mb)
-    assert datetime.now(UTC) >= (phone.seen_at or datetime.max.replace(tzinfo=UTC))
+    (phone,) = phone_queries.known_phones(store)
+    assert (phone.host, phone.facts.ram_mb) == ("host-b", 8000)
+    assert datetime.now(UTC) >= (phone.last_seen_at or datetime.max.replace(tzinfo=UTC))
+
+
+def test_an_event_names_the_block_also_where_a_baseline_recurs(store: Database) -> None:
+    """Repeats count all runs of a trial, and a baseline has several in each block."""
+    store_parcels(store, "host-a", [a_sighting(a_phone())])
+    baseline = a_trial(7)
+    runs = [
+        PlannedRun(trial=baseline.id, repeat=number, block=number // 3, position=number)
+        for number in range(6)
+    ]
+    submission.submit(store, SWEEP, [baseline], runs)
+    blocks = []
+    for _ in runs:
+        (event,) = store_parcels(store, "host-a", [a_report(lease(store))]).events
+        blocks.append(event.text.rpartition("block ")[2])
+    assert blocks == ["1", "1", "1", "2", "2", "2"]

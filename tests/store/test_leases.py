@@ -1,17 +1,19 @@
-"""The backlog: what a submission adds, who gets which run, and what a lease is worth."""
+"""Submitting sweeps, leasing runs to phones, renewing and expiring leases."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.nouns import RunState
-from orchestrator.store import backlog, leases
+from orchestrator.decisions.states import RunState
+from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
-from tests.builders import a_phone, a_run, a_sighting, a_trial, planned
+from tests.builders import a_phone, a_report, a_run, a_sighting, a_trial, planned
+from workloads.protocol.messages import Job
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
@@ -21,7 +23,7 @@ def submit(store: Database, phones: int = 1, trials: int = 2, repeat: int = 1) -
     names = [f"PH{number + 1}" for number in range(phones)]
     store_parcels(store, "host-a", [a_sighting(a_phone(name)) for name in names])
     made = [a_trial(number, name) for name in names for number in range(trials)]
-    backlog.submit(store, SWEEP, made, planned(made, repeat))
+    submission.submit(store, SWEEP, made, planned(made, repeat))
 
 
 def states(store: Database) -> list[str]:
@@ -33,29 +35,29 @@ def states(store: Database) -> list[str]:
 def test_submitting_twice_queues_nothing_twice(store: Database) -> None:
     store_parcels(store, "host-a", [a_sighting(a_phone())])
     trials = [a_trial(0), a_trial(1)]
-    first = backlog.submit(store, SWEEP, trials, planned(trials, 3))
-    again = backlog.submit(store, SWEEP, trials, planned(trials, 3))
-    assert (2, 6, 6) == (first.new_trials, first.new_runs, first.all_runs)
-    assert (0, 0, 6) == (again.new_trials, again.new_runs, again.all_runs)
-    assert [RunState.QUEUED] * 6 == states(store)
+    first = submission.submit(store, SWEEP, trials, planned(trials, 3))
+    again = submission.submit(store, SWEEP, trials, planned(trials, 3))
+    assert (first.new_trials, first.new_runs, first.all_runs) == (2, 6, 6)
+    assert (again.new_trials, again.new_runs, again.all_runs) == (0, 0, 6)
+    assert states(store) == [RunState.QUEUED] * 6
 
 
 def test_each_idle_phone_gets_the_first_run_of_its_line(store: Database) -> None:
     submit(store, phones=3, trials=2)
-    jobs = leases.lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_s=30)
+    jobs = leases.lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_timeout_s=30)
     expected = {("host-a", a_trial(0, "PH1").id), ("host-b", a_trial(0, "PH3").id)}
-    assert expected == {(host, job.run.trial) for host, job in jobs}
+    assert {(host, job.run.trial) for host, job in jobs} == expected
 
 
 def test_a_phone_with_a_lease_gets_no_second_one(store: Database) -> None:
     submit(store)
-    assert 1 == len(leases.lease_next(store, {"PH1": "host-a"}, lease_s=30))
-    assert [] == leases.lease_next(store, {"PH1": "host-a"}, lease_s=30)
+    assert len(leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)) == 1
+    assert leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30) == []
 
 
 def test_the_database_itself_refuses_two_leases_on_a_phone(store: Database) -> None:
     submit(store)
-    leases.lease_next(store, {"PH1": "host-a"}, lease_s=30)
+    leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
     with store.read() as connection:
         held = connection.execute(select(run).where(run.c.state == RunState.LEASED)).one()._asdict()
     second = held | {"id": None, "repeat": 99}
@@ -67,7 +69,7 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
     submit(store, trials=1)
     seen = []
     for _ in range(3):
-        ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30)
+        ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
         seen.append((job.run.attempt, job.fence))
         leases.expire(store, time.time() + 60)
     first = seen[0][1]
@@ -77,33 +79,58 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
 
 def test_a_heartbeat_renews_its_attempt_and_no_other(store: Database) -> None:
     submit(store, trials=1)
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=10, now=1000.0)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
     older = job.run.model_copy(update={"attempt": 7})
-    held = leases.under_way(store)
-    assert 0 == leases.renew(store, held, {older: 9000.0}, latest=9000.0)
-    assert 1 == leases.renew(store, held, {job.run: 2000.0}, latest=9000.0)
-    assert [] == leases.expire(store, 1500.0)
-    assert [leases.Expired(job.run, "PH1")] == leases.expire(store, 2500.0)
-    assert [RunState.QUEUED] == states(store)
+    held = leases.leased_runs(store)
+    assert leases.renew(store, held, {older: 9000.0}, latest=9000.0) == 0
+    assert leases.renew(store, held, {job.run: 2000.0}, latest=9000.0) == 1
+    assert leases.expire(store, 1500.0) == []
+    assert [leases.ExpiredLease(job.run, "PH1", "host-a")] == leases.expire(store, 2500.0)
+    assert states(store) == [RunState.QUEUED]
 
 
 def test_heartbeats_renew_every_lease_of_a_busy_lab(store: Database) -> None:
     submit(store, phones=2)
     idle = {"PH1": "host-a", "PH2": "host-a"}
-    jobs = [job for _, job in leases.lease_next(store, idle, lease_s=10, now=1000.0)]
+    jobs = [job for _, job in leases.lease_next(store, idle, lease_timeout_s=10, now=1000.0)]
     running = {job.run: 2000.0 + number for number, job in enumerate(jobs)}
-    assert 2 == leases.renew(store, leases.under_way(store), running, latest=9000.0)
-    assert {2000.0, 2001.0} == {each.until for each in leases.under_way(store)}
+    assert leases.renew(store, leases.leased_runs(store), running, latest=9000.0) == 2
+    assert {each.until for each in leases.leased_runs(store)} == {2000.0, 2001.0}
 
 
 def test_a_run_that_must_wait_is_passed_over(store: Database) -> None:
     submit(store, trials=1)
     with store.write() as connection:
         connection.execute(run.update().values(not_before=5000.0))
-    assert [] == leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=4999.0)
-    assert 1 == len(leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=5000.0))
+    assert leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=4999.0) == []
+    assert len(leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=5000.0)) == 1
 
 
 def test_what_the_store_never_heard_of_is_unfinished(store: Database) -> None:
     submit(store)
-    assert {a_run(5)} == leases.unfinished(store, {a_run(5)})
+    assert {a_run(5)} == leases.unfinished_runs(store, {a_run(5)})
+
+
+def test_two_schedulers_at_once_lease_each_phone_once(store: Database) -> None:
+    submit(store, phones=3, trials=1, repeat=8)
+    names = ["PH1", "PH2", "PH3"]
+    hosts = dict.fromkeys(names, "host-a")
+    jobs: list[Job] = []
+    for _ in range(3):
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(leases.lease_next, store, hosts, 30.0) for _ in range(6)]
+            won = [job for each in asked for _, job in each.result()]
+        assert sorted(names) == sorted(job.phone for job in won)
+        store_parcels(store, "host-a", [a_report(job) for job in won])
+        jobs += won
+    assert len({(job.run.trial, job.run.repeat) for job in jobs}) == 9
+    fences = [job.fence for job in jobs if job.phone == "PH1"]
+    assert sorted(set(fences)) == fences
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_lost_lease_alive(store: Database) -> None:
+    submit(store, trials=1)
+    leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
+    hour_ago = 2e9 - 3600
+    leases.renew(store, leases.leased_runs(store), {}, latest=hour_ago + 30)
+    assert len(leases.expire(store, hour_ago + 31)) == 1

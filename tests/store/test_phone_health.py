@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.health import Health, Standing
-from orchestrator.store import backlog, health, leases, queries
+from orchestrator.decisions.health import Health
+from orchestrator.store import leases, phone_actions, phone_health, phone_queries, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.operator_change import Actor
+from orchestrator.store.phone_health import CommandOutcome
 from tests.builders import a_faulty_report, a_phone, a_sighting, a_trial, planned
-from workloads.fault import Refused, Unreachable
-from workloads.messages import Checkup, Job
+from workloads.protocol.faults import Unreachable
+from workloads.protocol.messages import CommandKind, CommandResult, Job
 
+ANNA = Actor("anna@desk")
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
 
@@ -21,36 +24,39 @@ def phones(store: Database) -> None:
     """PH1 and PH2, with four runs each."""
     store_parcels(store, "host-a", [a_sighting(a_phone("PH1")), a_sighting(a_phone("PH2"))])
     trials = [a_trial(0, "PH1"), a_trial(1, "PH2")]
-    backlog.submit(store, SWEEP, trials, planned(trials, 4))
+    submission.submit(store, SWEEP, trials, planned(trials, 4))
 
 
 def leased(store: Database) -> dict[str, Job]:
-    found = leases.lease_next(store, {"PH1": "host-a", "PH2": "host-a"}, lease_s=30, now=2e9)
+    found = leases.lease_next(
+        store, {"PH1": "host-a", "PH2": "host-a"}, lease_timeout_s=30, now=2e9
+    )
     return {job.phone: job for _, job in found}
 
 
-def a_checkup(**changes: Any) -> Checkup:
-    content = {"host": "host-a", "phone": "PH1", "id": "c1", "verb": "check", "good": True}
-    content |= {"at": datetime.now(UTC), "text": "all is well"}
-    return Checkup(**(content | changes))
+def a_command_result(**changes: Any) -> CommandResult:
+    content = {
+        "host": "host-a",
+        "phone": "PH1",
+        "id": "c1",
+        "command": CommandKind.CHECK,
+        "succeeded": True,
+    }
+    content |= {"finished_at": datetime.now(UTC), "text": "all is well"}
+    return CommandResult(**(content | changes))
 
 
-def health_of(store: Database, serial: str = "PH1") -> tuple[str, str]:
-    found = next(each for each in queries.known_phones(store) if each.serial == serial)
-    return found.health, found.health_why
+def health_of(store: Database, serial: str = "PH1") -> tuple[Health, str]:
+    found = next(each for each in phone_queries.known_phones(store) if each.serial == serial)
+    return found.health, found.health_reason
 
 
 def test_a_quarantined_phone_gets_no_runs_until_it_is_released(store: Database) -> None:
-    health.mark(store, "PH1", Standing(Health.QUARANTINED, "its glass is broken"))
+    phone_actions.quarantine(store, "PH1", ANNA, "its glass is broken")
     assert leased(store).keys() == {"PH2"}
-    assert health_of(store) == ("quarantined", "its glass is broken")
-    health.mark(store, "PH1", Standing())
+    assert health_of(store) == (Health.QUARANTINED, "its glass is broken")
+    phone_actions.release(store, "PH1", ANNA)
     assert leased(store).keys() == {"PH1"}
-
-
-def test_an_unknown_phone_is_refused(store: Database) -> None:
-    with pytest.raises(Refused, match="no phone 'PH9'"):
-        health.mark(store, "PH9", Standing())
 
 
 def test_three_strikes_a_check_and_back_to_work(store: Database) -> None:
@@ -58,39 +64,47 @@ def test_three_strikes_a_check_and_back_to_work(store: Database) -> None:
         job = (
             leased(store)["PH1"]
             if attempt == 0
-            else leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9 + attempt * 1e6)[
-                0
-            ][1]
+            else leases.lease_next(
+                store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9 + attempt * 1e6
+            )[0][1]
         )
         stored = store_parcels(store, "host-a", [a_faulty_report(job, Unreachable("the cable"))])
     assert [event.kind for event in stored.events] == ["fault", "health"]
-    assert "PH1 is suspect: 3 times in a row" in stored.events[-1].text
-    assert health.suspects(store) == {"PH1"}
+    assert "PH1 is suspect: 3 failures in a row" in stored.events[-1].text
+    assert phone_health.suspect_phones(store) == {"PH1"}
     assert "PH1" not in leased(store)
-    told = store_parcels(store, "host-a", [a_checkup()])
-    assert told.confirmed == ["checkup:c1"]
+    told = store_parcels(store, "host-a", [a_command_result()])
+    assert told.confirmed == ["command:c1"]
     assert health_of(store) == ("good", "")
-    assert health.find_checkup(store, "c1") == (True, "all is well")
-    assert store_parcels(store, "host-a", [a_checkup()]).events == []
+    assert phone_health.find_command_result(store, "c1") == CommandOutcome(True, "all is well")
+    assert store_parcels(store, "host-a", [a_command_result()]).events == []
 
 
 def test_a_check_that_fails_quarantines(store: Database) -> None:
-    store_parcels(store, "host-a", [a_checkup(good=False, text="no sensor")])
+    store_parcels(store, "host-a", [a_command_result(succeeded=False, text="no sensor")])
     assert health_of(store) == ("quarantined", "no sensor")
-    store_parcels(store, "host-a", [a_checkup(id="c2")])
+    store_parcels(store, "host-a", [a_command_result(id="c2")])
     assert health_of(store)[0] == "quarantined", "somebody has to release it"
 
 
 def test_a_restore_that_worked_says_nothing_of_the_rest(store: Database) -> None:
-    health.note_flaps(store, {"PH1": 9})
+    phone_health.update_from_flaps(store, {"PH1": 9})
     assert health_of(store)[0] == "suspect"
-    store_parcels(store, "host-a", [a_checkup(verb="restore")])
+    store_parcels(store, "host-a", [a_command_result(command=CommandKind.RESTORE)])
     assert health_of(store)[0] == "suspect"
-    store_parcels(store, "host-a", [a_checkup(id="c2", verb="restore", good=False, text="x")])
+    store_parcels(
+        store,
+        "host-a",
+        [a_command_result(id="c2", command=CommandKind.RESTORE, succeeded=False, text="x")],
+    )
     assert health_of(store) == ("quarantined", "x")
 
 
 def test_a_tune_says_nothing_of_a_phones_health(store: Database) -> None:
-    store_parcels(store, "host-a", [a_checkup(verb="tune", good=False, text="no OpenCL")])
+    store_parcels(
+        store,
+        "host-a",
+        [a_command_result(command=CommandKind.TUNE, succeeded=False, text="no OpenCL")],
+    )
     assert health_of(store) == ("good", "")
-    assert health.find_checkup(store, "c1") == (False, "no OpenCL")
+    assert phone_health.find_command_result(store, "c1") == CommandOutcome(False, "no OpenCL")

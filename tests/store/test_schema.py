@@ -9,14 +9,14 @@ from sqlmodel import SQLModel
 
 from orchestrator.store import tables
 from orchestrator.store.database import MIGRATIONS, SCHEMA, Database
-from workloads.fault import Refused, StoreDown
+from workloads.protocol.faults import InvalidRequest, StoreDown
 
 
 def test_migrations_build_exactly_the_tables(store: Database) -> None:
     assert tables
     with store.read() as connection:
         context = MigrationContext.configure(connection)
-        assert [] == compare_metadata(context, SQLModel.metadata)
+        assert compare_metadata(context, SQLModel.metadata) == []
 
 
 def test_the_newest_revision_is_the_one_that_is_checked_for() -> None:
@@ -44,5 +44,5 @@ def test_a_file_that_is_no_store_is_one_sentence(tmp_path: Path) -> None:
 def test_a_store_of_another_version_is_refused(store: Database) -> None:
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(Refused, match="schema 9999"):
+    with pytest.raises(InvalidRequest, match="schema 9999"):
         store.check()

@@ -2,15 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.plan.estimate import Basis, Span
-from orchestrator.plan.order import order
-from orchestrator.plan.sweep import read_sweep
-from orchestrator.planning import plan, spread
-from orchestrator.store import backlog, control, history, leases, queries
-from orchestrator.store.control import By
+from orchestrator.app.plan_sweep import plan_sweep, spread_trials
+from orchestrator.planning.estimate import DurationRange, EstimateBasis
+from orchestrator.planning.randomize import order_runs
+from orchestrator.store import leases, phone_actions, phone_queries, submission, timings
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.operator_change import Actor
+from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.builders import a_phone, a_report, a_sighting
+from workloads.protocol.stage import Stage
 
 TEXT = "farm: 1\nname: demo\nworkload: mlp-4\nphones: {select: not tag == shy}\nrepeat: 2\n"
 
@@ -20,46 +21,52 @@ def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: 
         store_parcels(
             store, "host-a", [a_sighting(a_phone(serial, model="Pixel", provenance=None))]
         )
-    control.tag(store, "PH3", By("anna@desk"), add=["shy"])
-    control.reserve(store, "PH2", "bert", By("anna@desk"), until=3e9)
+    phone_actions.tag(store, "PH3", Actor("anna@desk"), add=["shy"])
+    phone_actions.reserve(store, "PH2", "bert", Actor("anna@desk"), until=3e9)
     sweep = read_sweep(TEXT)
-    before = plan(sweep, store)
-    assert [{Basis.LENGTH: 1}, {Basis.LENGTH: 1}] == [each.bases for each in before.estimates]
+    before = plan_sweep(sweep, store)
+    assert [each.bases for each in before.estimates] == [
+        {EstimateBasis.PROTOCOL_LENGTH: 1},
+        {EstimateBasis.PROTOCOL_LENGTH: 1},
+    ]
     assert None is before.disk.bytes_at_most
 
-    expansion = spread(sweep, queries.known_phones(store), store)
+    expansion = spread_trials(sweep, phone_queries.known_phones(store), store)
     row = {"id": sweep.id, "name": sweep.name, "source": TEXT, "seed": sweep.seed}
-    backlog.submit(store, row, expansion.trials, order(sweep, expansion.trials))
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_s=30, now=2e9)
+    submission.submit(store, row, expansion.trials, order_runs(sweep, expansion.trials))
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
     began = datetime(2026, 11, 1, tzinfo=UTC)
     ended = began + timedelta(seconds=50)
-    report = a_report(job, started_at=began, ended_at=ended, stage_s={"cool": 30.0})
+    report = a_report(job, started_at=began, ended_at=ended, stage_seconds={Stage.COOL: 30.0})
     store_parcels(store, "host-a", [report])
 
-    (run,) = history.past_runs(store)
-    assert ("PH1", "Pixel", "cold", 50.0, 30.0) == (
-        *(run.phone, run.model, run.protocol),
-        *(run.took_s, run.cooled_s),
-    )
-    assert sweep.cells[0].key == run.cell
-    after = plan(sweep, store)
-    assert [{Basis.SAME: 1}, {Basis.SIBLINGS: 1}] == [each.bases for each in after.estimates]
-    assert {Span(60, 60)} == {each.cooling for each in after.estimates}
+    (run,) = timings.newest_timings(store, limit=9)
+    assert (run.phone, run.duration_s, run.cooldown_s) == ("PH1", 50.0, 30.0)
+    assert (run.case_digest, run.condition_digest) == sweep.cells[0].key
+    assert timings.timings_since(store, cursor=None) == [run]
+    assert timings.timings_since(store, cursor=run.report) == []
+    assert timings.newest_timings(store, limit=9, sweep="sw-ffffffff") == []
+    after = plan_sweep(sweep, store)
+    assert [each.bases for each in after.estimates] == [
+        {EstimateBasis.SAME_PHONE: 1},
+        {EstimateBasis.SAME_MODEL: 1},
+    ]
+    assert {each.cooling for each in after.estimates} == {DurationRange(60, 60)}
     size = len(report.model_dump_json())
     assert (size, 4 * size) == (after.disk.per_run, after.disk.bytes_at_most)
-    assert [("PH3", "it is: tag == shy")] == [
-        (each.phone, each.reason) for each in after.expansion.skipped
+    assert [(each.phone, each.reason) for each in after.expansion.skipped] == [
+        ("PH3", "it matches tag == shy")
     ]
-    assert {"PH2": "reserved by bert"} == after.unwell
+    assert after.unwell == {"PH2": "reserved by bert"}
     assert "not_matched" in after.as_json()
 
 
 def test_who_has_a_sweep_keeps_it_when_others_come(store: Database) -> None:
     sweep = read_sweep(TEXT.replace("{select: not tag == shy}", "{take: 1}"))
     store_parcels(store, "host-a", [a_sighting(a_phone("PH1"))])
-    first = spread(sweep, queries.known_phones(store), store)
+    first = spread_trials(sweep, phone_queries.known_phones(store), store)
     row = {"id": sweep.id, "name": sweep.name, "source": TEXT, "seed": sweep.seed}
-    backlog.submit(store, row, first.trials, order(sweep, first.trials))
+    submission.submit(store, row, first.trials, order_runs(sweep, first.trials))
     for number in range(2, 9):
         store_parcels(store, "host-a", [a_sighting(a_phone(f"PH{number}"))])
-    assert ("PH1",) == spread(sweep, queries.known_phones(store), store).phones
+    assert spread_trials(sweep, phone_queries.known_phones(store), store).phones == ("PH1",)

@@ -1,17 +1,25 @@
-"""The catalogue of studies is whole: every claim can be asked, and says where it stands written."""
+"""The catalogue of studies is complete: every claim has a citation and a valid query."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.sweep import Sweep, read_sweep
-from orchestrator.study.catalogue import HERE, ROWS, Claim, Study, coverage, find_study, studies
-from orchestrator.study.evidence import circumstances_of
-from orchestrator.study.kinds import EACH, FLEET
+from orchestrator.study.claim_evaluators import FLEET_EVALUATORS, PHONE_EVALUATORS
+from orchestrator.study.evidence import run_settings
+from orchestrator.study.study_catalogue import (
+    STUDIES_FOLDER,
+    TOPICS,
+    Claim,
+    QueryKind,
+    Study,
+    all_studies,
+    find_study,
+)
+from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from tests.farm.conftest import ROOT
-from workloads.fault import BadFile, Refused
-from workloads.measure import kind_of
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.metrics import metric_kind
 
 NAMES = {
     *("cambridge-gemm", "cambridge-backprop", "cambridge-copy-share"),
@@ -20,9 +28,15 @@ NAMES = {
     *("emdl-library", "tx2-batch", "tx2-utilisation", "tx2-energy", "tx2-memory"),
     *("tx2-feasibility", "tx2-predictability", "tx2-daily"),
 }
-# what telemetry adds to the figures of a report
-TOLD = {"op_share", "op_energy_share", "first_step_ratio", "settled_clock_share", "body_rise_c"}
-TOLD |= {"energy_net_per_step_mj"}
+# metrics that telemetry adds to those of a report
+TELEMETRY = {
+    "op_share",
+    "op_energy_share",
+    "first_step_ratio",
+    "settled_clock_share",
+    "body_rise_c",
+}
+TELEMETRY |= {"energy_net_per_step_mj"}
 
 
 def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
@@ -31,62 +45,60 @@ def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
     return [read_sweep(text.replace(', "external:engine"', "")) for text in texts]
 
 
-def test_all_twenty_are_there_and_nothing_else_lies_around() -> None:
-    assert NAMES == set(studies())
-    for file in HERE.iterdir():
+def test_all_twenty_studies_and_no_other_files_exist() -> None:
+    assert set(all_studies()) == NAMES
+    for file in STUDIES_FOLDER.iterdir():
         assert file.name.partition(".")[0] in NAMES, file.name
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_study_can_be_asked(name: str) -> None:
+def test_the_queries_of_a_study_fit_its_sweeps(name: str) -> None:
     study = find_study(name)
     plain = sweeps_of(study)
     for sweep in (*plain, *sweeps_of(study, native=True)):
         assert sweep.name.startswith(name), "its runs are found by that name"
         assert sweep.runs_per_phone <= 63
     for claim in study.claims:
-        assert len(study.source_of(claim)) > 10, claim.text
+        assert len(study.citation_of(claim)) > 10, claim.text
         assert len(claim.text) > 8
-        ask_is_sound(claim, plain)
+        check_query(claim, plain)
 
 
-def ask_is_sound(claim: Claim, sweeps: list[Sweep]) -> None:
-    """A claim asks for a figure that there is, of cells that its sweeps have."""
-    ask = claim.ask
-    assert ask.kind == "never" or ask.kind in EACH or ask.kind in FLEET
-    for metric in filter(None, (ask.metric, ask.over_metric)):
-        assert metric in TOLD or kind_of(metric), f"{claim.text}: {metric}"
-    if ask.kind == "never" or "external" in (ask.of.get("engine"), ask.at.get("engine")):
+def check_query(claim: Claim, sweeps: list[Sweep]) -> None:
+    """Check that a query names a known metric, and cells that the sweeps have."""
+    query = claim.query
+    for metric in filter(None, (query.metric, query.second_metric)):
+        assert metric in TELEMETRY or metric_kind(metric), f"{claim.text}: {metric}"
+    engines = (query.first.get("engine"), query.where.get("engine"))
+    if query.kind is QueryKind.UNOBSERVABLE or "external" in engines:
         return
-    cells = [circumstances_of(cell.case, cell.condition) for s in sweeps for cell in s.cells]
-    for wanted in (ask.at | ask.of, ask.at | ask.over):
+    cells = [run_settings(cell.case, cell.condition) for s in sweeps for cell in s.cells]
+    for wanted in (query.where | query.first, query.where | query.second):
         seen = [at for at in cells if wanted.items() <= at.items()]
         assert seen, f"{claim.text}: no cell of the sweeps is at {wanted}"
-        for axis in set(ask.along.split()) - {"op_kind"}:
+        for axis in set(query.axis.split()) - {"op_kind"}:
             assert len({at[axis] for at in seen}) > 1, (
                 f"{claim.text}: there is no {axis} to go along"
             )
 
 
-def test_every_row_of_the_three_studies_is_covered_and_the_documents_say_by_what() -> None:
-    assert set(ROWS) == {row for study in studies().values() for row in study.covers}
-    assert [*(f"M{n}" for n in range(1, 13)), *(f"E{n}" for n in range(1, 14))] == list(ROWS)[:25]
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    assert coverage() in text, "copy what orchestrator.study.catalogue.coverage() says"
+def test_every_topic_of_the_three_studies_is_covered() -> None:
+    assert {row for study in all_studies().values() for row in study.covers} == set(TOPICS)
+    assert list(TOPICS)[:25] == [*(f"M{n}" for n in range(1, 13)), *(f"E{n}" for n in range(1, 14))]
 
 
 def test_claims_that_the_twin_was_fitted_to_are_those_of_its_measurements() -> None:
-    """A calibration replay is called so: whatever the twin's data hold is marked as fitted."""
-    folder = ROOT / "agent" / "virtual" / "twin" / "measured"
+    # So that a calibration replay is called one.
+    folder = ROOT / "agent" / "virtual" / "twin" / "measurements"
     fitted = {float(n) for n in re.findall(r"[\d.]+", _text(folder)) if n.strip(".")}
     for name, least in (("emdl-latency", 8), ("emdl-cpuconf", 6), ("emdl-memory", 8)):
         marked = 0
         for claim in find_study(name).claims:
-            if not claim.absolute or claim.value is None:
+            if not claim.only_this_phone or claim.value is None:
                 continue
             seconds = round(claim.value / 1000, 4)
             if claim.value in fitted or seconds in fitted:
-                assert claim.fitted, f"{name}: {claim.text}: the twin was fitted to this"
+                assert claim.fitted_twin, f"{name}: {claim.text}: the twin was fitted to this"
                 marked += 1
         assert marked >= least, name
 
@@ -95,15 +107,20 @@ def _text(folder: Path) -> str:
     return " ".join(file.read_text() for file in sorted(folder.glob("*.toml")))
 
 
-def test_an_unknown_study_is_one_sentence_with_the_nearest() -> None:
-    with pytest.raises(Refused, match="there is no study 'emdl-cpu-conf'; did you mean"):
+def test_an_unknown_study_is_refused_with_the_closest_name() -> None:
+    with pytest.raises(InvalidRequest, match="unknown study 'emdl-cpu-conf'; did you mean"):
         find_study("emdl-cpu-conf")
 
 
 def test_a_study_that_contradicts_itself_is_refused() -> None:
-    claim = {"text": "twice", "seen_on": "x", "value": 1.0, "word": "one", "ask": {"kind": "value"}}
-    with pytest.raises(ValueError, match="a claim is a value, a range"):
+    claim = {"text": "twice", "published_on": "x", "value": 1.0, "answer": "one"}
+    claim["query"] = {"kind": "value"}
+    with pytest.raises(ValueError, match="a claim has one of value"):
         Claim.model_validate(claim)
-    with pytest.raises(ValueError, match="'why' is for what can never be observed"):
-        Claim.model_validate(claim | {"word": "", "ask": {"kind": "never"}})
-    assert issubclass(BadFile, Refused)
+    with pytest.raises(ValueError, match="'reason' is required for unobservable"):
+        Claim.model_validate(claim | {"answer": "", "query": {"kind": "unobservable"}})
+
+
+def test_every_kind_of_query_has_one_evaluator() -> None:
+    kinds = [*PHONE_EVALUATORS, *FLEET_EVALUATORS, QueryKind.UNOBSERVABLE]
+    assert sorted(kinds) == sorted(QueryKind)

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.broker import Broker as AgentBroker
-from orchestrator.dispatch.broker import Broker
-from orchestrator.lab.children import Child, stop_all
-from orchestrator.lab.embedded import embedded_broker, wait_for_broker
-from orchestrator.nouns import Trial
-from orchestrator.store import backlog
+from agent.host_broker import HostBroker as AgentBroker
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.planning.trials import Trial
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
+from orchestrator.supervisor.process import ServiceProcess, stop_all
 from tests.builders import a_phone, a_sighting, a_trial, planned
-from workloads.fault import BrokerDown
-from workloads.lab import Lab
-from workloads.messages import PhonePresence, Presence
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown
+from workloads.protocol.messages import HostHeartbeat, PhoneStatus
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +34,9 @@ class QuietLab:
     """Broker, store and a sweep; no agent, so heartbeats are what the test says."""
 
     lab: Lab
-    child: Child
+    child: ServiceProcess
     db: Database
-    broker: Broker
+    broker: CentralBroker
     said: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -45,12 +45,14 @@ class QuietLab:
         agent = AgentBroker(self.lab.broker_url, "host-a")
         while not self.stop.wait(0.5):
             phones = tuple(
-                PhonePresence(serial=serial, state="idle", why=why, temp_c=30.0)
+                PhoneStatus(serial=serial, state="idle", reason=why, temp_c=30.0)
                 for serial, why in self.said.items()
             )
             try:
-                beat = Presence(host="host-a", at=datetime.now(UTC), slots=9, phones=phones)
-                agent.beat(beat)
+                beat = HostHeartbeat(
+                    host="host-a", sent_at=datetime.now(UTC), max_parallel=9, phones=phones
+                )
+                agent.publish_heartbeat(beat)
             except BrokerDown:
                 continue
 
@@ -63,7 +65,7 @@ def meet(db: Database, serial: str, **facts: object) -> None:
 def queue(db: Database, trials: list[Trial]) -> None:
     """Queue one run of each trial."""
     row = {"id": "sw-00000001", "name": "quiet", "source": "", "seed": 1}
-    backlog.submit(db, row, trials, planned(trials))
+    submission.submit(db, row, trials, planned(trials))
 
 
 @pytest.fixture
@@ -77,7 +79,9 @@ def quiet_lab(lab: Lab) -> Iterator[QuietLab]:
     for at in range(4):
         meet(db, f"PH{at}")
     queue(db, [a_trial(at, f"PH{at}") for at in range(4)])
-    made = QuietLab(lab, child, db, Broker(lab.broker_url), {f"PH{at}": "" for at in range(4)})
+    made = QuietLab(
+        lab, child, db, CentralBroker(lab.broker_url), {f"PH{at}": "" for at in range(4)}
+    )
     beating = threading.Thread(target=made.beat, daemon=True)
     beating.start()
     try:

@@ -1,14 +1,16 @@
 """Nothing a phone says can harm a terminal: no escape, no override, no markup, no flood."""
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
 from orchestrator.tui.panels import screen
-from orchestrator.tui.state import Mode, Ui
+from orchestrator.tui.ui_state import Mode, Ui
 from tests.builders import a_phone
-from tests.tui.scenes import NOW, SIZES, a_known, a_seen, an_event
+from tests.tui.sample_screens import LEASE, NOW, SIZES, a_known, a_seen, an_event
+from workloads.protocol.stage import Stage
 
 HOSTILE = [
     "\x1b]52;c;ZXZpbA==\x07",  # writes the clipboard
@@ -40,12 +42,19 @@ def test_whatever_a_phone_says_the_screen_is_plain_and_straight(
     evil: str, width: int, height: int, mode: Mode
 ) -> None:
     facts = a_phone("PH1", model=evil, soc=evil, android=evil, uncontrolled=(evil,))
-    phone = a_known(facts=facts, why=evil, health_why=evil, run=evil, stage="run", reserved_by=evil)
-    ill = a_known("PH2", "away", facts=facts, why=evil, health="suspect", health_why=evil)
-    seen = a_seen(phone, ill, events=(an_event(kind=evil, text=evil, phone=evil),), lab=evil)
+    phone = a_known(
+        facts=facts,
+        reason=evil,
+        health_reason=evil,
+        lease=replace(LEASE, label=evil),
+        stage=Stage.RUN,
+        reserved_by=evil,
+    )
+    ill = a_known("PH2", "away", facts=facts, reason=evil, health="suspect", health_reason=evil)
+    seen = a_seen(phone, ill, events=(an_event(text=evil, phone=evil),), lab=evil)
     ui = Ui(width=width, height=height, mode=mode, filter=evil, note=evil)
     for text in screen(seen, ui, NOW):
-        assert [] == control_characters(text.plain)
+        assert control_characters(text.plain) == []
         assert width == cell_len(text.plain)
 
 

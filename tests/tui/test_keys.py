@@ -6,11 +6,11 @@ import pytest
 
 from orchestrator.commands.watch import read_filter
 from orchestrator.tui.keyboard import keys_of
-from orchestrator.tui.moves import press
-from orchestrator.tui.order import chosen, window
-from orchestrator.tui.state import Ask, Mode, Seen, Sort, Ui
+from orchestrator.tui.keymap import handle_key
+from orchestrator.tui.sorting import visible_phones, window
+from orchestrator.tui.ui_state import LabSnapshot, Mode, PendingAction, Sort, Ui
 from tests.builders import a_phone
-from tests.tui.scenes import NOW, a_known, a_seen, text_of
+from tests.tui.sample_screens import NOW, a_known, a_seen, text_of
 
 PHONES = tuple(
     a_known(
@@ -21,11 +21,13 @@ PHONES = tuple(
 SEEN = a_seen(*PHONES)
 
 
-def typed(ui: Ui, keys: str | list[str], seen: Seen = SEEN) -> tuple[Ui, list[Ask]]:
+def typed(
+    ui: Ui, keys: str | list[str], seen: LabSnapshot = SEEN
+) -> tuple[Ui, list[PendingAction]]:
     """Press keys one after the other; answer what is shown, and what was asked for."""
     asks = []
     for key in keys:
-        ui, ask = press(ui, key, seen, NOW, read_filter)
+        ui, ask = handle_key(ui, key, seen, NOW, read_filter)
         asks += [ask] if ask is not None else []
     return ui, asks
 
@@ -51,18 +53,18 @@ def test_bytes_become_keys(content: bytes, keys: list[str]) -> None:
 
 def test_a_key_that_comes_in_pieces_is_one_key() -> None:
     keys, rest = keys_of(b"j\x1b[")
-    assert (["j"], b"\x1b[") == (keys, rest)
-    assert (["down"], b"") == keys_of(rest + b"B")
+    assert (keys, rest) == (["j"], b"\x1b[")
+    assert keys_of(rest + b"B") == (["down"], b"")
 
 
 def test_moving_pages_and_ends() -> None:
     ui = Ui(width=80, height=24)
-    assert "PH001" == typed(ui, "j")[0].selected
-    assert "PH099" == typed(ui, "G")[0].selected
-    assert "PH000" == typed(ui, ["G", "g"])[0].selected
+    assert typed(ui, "j")[0].selected == "PH001"
+    assert typed(ui, "G")[0].selected == "PH099"
+    assert typed(ui, ["G", "g"])[0].selected == "PH000"
     rows = 24 - 3 - 1 - 2 - 5
-    assert f"PH{rows:03d}" == typed(ui, ["pagedown"])[0].selected
-    assert "PH000" == typed(ui, ["pagedown", "pageup", "up"])[0].selected
+    assert typed(ui, ["pagedown"])[0].selected == f"PH{rows:03d}"
+    assert typed(ui, ["pagedown", "pageup", "up"])[0].selected == "PH000"
 
 
 def test_the_selected_phone_is_always_on_the_screen() -> None:
@@ -83,8 +85,8 @@ def test_the_window_never_leaves_the_list() -> None:
 
 def test_a_filter_takes_the_selector_grammar() -> None:
     ui, _ = typed(Ui(), ["/", *"soc == sdm855", "enter"])
-    assert (Mode.TABLE, "soc == sdm855") == (ui.mode, ui.filter)
-    assert 50 == len(chosen(SEEN.view.phones, ui, NOW))
+    assert (ui.mode, ui.filter) == (Mode.TABLE, "soc == sdm855")
+    assert len(visible_phones(SEEN.view.phones, ui, NOW)) == 50
     assert "phones 50 of 100" in text_of(SEEN, ui)
     cleared, _ = typed(ui, ["escape"])
     assert "phones 100" in text_of(SEEN, cleared)
@@ -94,10 +96,10 @@ def test_a_bad_filter_is_a_sentence_and_changes_nothing() -> None:
     ui, _ = typed(Ui(), ["/", *"soc ==", "enter"])
     assert Mode.FILTER is ui.mode
     assert ui.wrong
-    assert "" == ui.filter
+    assert ui.filter == ""
     assert ui.wrong[:30] in text_of(SEEN, ui)
     mended, _ = typed(ui, [*" gs101", "enter"])
-    assert 50 == len(chosen(SEEN.view.phones, mended, NOW))
+    assert len(visible_phones(SEEN.view.phones, mended, NOW)) == 50
 
 
 def test_sorting_goes_round() -> None:
@@ -120,11 +122,11 @@ def test_sorting_goes_round() -> None:
 )
 def test_changing_keys_ask_first(key: str, verb: str, target: str) -> None:
     asked, none = typed(Ui(), [key])
-    assert (Mode.CONFIRM, []) == (asked.mode, none)
+    assert (asked.mode, none) == (Mode.CONFIRM, [])
     assert "y yes  n no" in text_of(SEEN, asked)
     for no in ("n", "escape", "enter", "q", "c"):
         ui, nothing = typed(asked, [no])
-        assert (Mode.TABLE, [], False) == (ui.mode, nothing, ui.quit)
+        assert (ui.mode, nothing, ui.quit) == (Mode.TABLE, [], False)
         assert "Nothing was changed." in text_of(SEEN, ui)
     _, (ask,) = typed(asked, ["y"])
     assert (verb, target) == (ask.verb, ask.target)
@@ -133,31 +135,31 @@ def test_changing_keys_ask_first(key: str, verb: str, target: str) -> None:
 def test_a_read_only_screen_changes_nothing() -> None:
     for key in "pcrQ+-":
         ui, asks = typed(Ui(read_only=True), [key, "y"])
-        assert [] == asks
+        assert asks == []
         assert Mode.TABLE is ui.mode
     ui, _ = typed(Ui(read_only=True), ["p"])
     assert "read-only" in text_of(SEEN, ui)
 
 
 def test_an_ill_phone_is_released_by_the_same_key() -> None:
-    ill = a_seen(a_known("PH1", "idle", health="quarantined", health_why="hot"))
+    ill = a_seen(a_known("PH1", "idle", health="quarantined", health_reason="hot"))
     _, (ask,) = typed(Ui(), ["Q", "y"], ill)
-    assert "release" == ask.verb
+    assert ask.verb == "release"
 
 
 def test_q_quits_from_the_table_and_goes_back_from_a_phone() -> None:
     assert typed(Ui(), "q")[0].quit
     back, _ = typed(Ui(), ["enter", "q"])
-    assert (Mode.TABLE, False) == (back.mode, back.quit)
+    assert (back.mode, back.quit) == (Mode.TABLE, False)
 
 
 def test_keys_on_an_empty_lab_do_no_harm() -> None:
     seen = a_seen()
-    empty = Seen(type(seen.view)(NOW - timedelta(seconds=1), {}, (), ()))
+    empty = LabSnapshot(type(seen.view)(NOW - timedelta(seconds=1), {}, (), ()))
     for key in [*"jkgGspcrQ+-?/", "enter", "pagedown", "escape", "up"]:
         ui, asks = typed(Ui(), [key, "n"], empty)
-        assert [] == asks
-        assert 24 == len(text_of(empty, ui).splitlines())
+        assert asks == []
+        assert len(text_of(empty, ui).splitlines()) == 24
 
 
 @pytest.mark.parametrize(("words", "found"), [("mi 9", 1), ("XIAOMI", 2), ("855", 1), ("mi*", 0)])
@@ -168,6 +170,6 @@ def test_a_filter_takes_words_of_a_name_as_well_as_selectors(words: str, found: 
         for serial, (model, soc) in models.items()
     ]
     ui, _ = typed(Ui(width=80, height=24), ["/", *words, "enter"], a_seen(*phones))
-    assert found == len(chosen(tuple(phones), ui, NOW))
+    assert found == len(visible_phones(tuple(phones), ui, NOW))
     if not found:
         assert "no phone matches; esc shows all" in text_of(a_seen(*phones), ui)

@@ -5,13 +5,13 @@ import time
 import pytest
 from sqlalchemy import create_engine, text
 
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.embedded import wait_for_broker
 from orchestrator.store.database import Database
+from orchestrator.supervisor.embedded_broker import wait_for_broker
+from orchestrator.supervisor.process import stop_all
 from tests.builders import a_trial
 from tests.conftest import new_database
 from tests.tui.conftest import QuietLab, meet, queue
-from tests.tui.glass import glass
+from tests.tui.pty_screen import glass
 
 GONE_S = 10.0
 
@@ -33,7 +33,7 @@ def test_a_broker_that_is_gone_is_told_and_waited_for(quiet_lab: QuietLab, gone_
         wait_for_broker(quiet_lab.lab, quiet_lab.child)
         screen.wait("● live", seconds=10)
         screen.press("qq")
-        assert 0 == screen.ended()
+        assert screen.ended() == 0
 
 
 @pytest.mark.slow
@@ -63,5 +63,5 @@ def test_a_store_that_is_gone_for_ten_seconds_is_told_and_waited_for(
             connection.execute(text("ALTER DATABASE watched ALLOW_CONNECTIONS true"))
         screen.wait("● live", seconds=10)
         screen.press("q")
-        assert 0 == screen.ended()
+        assert screen.ended() == 0
     server.dispose()

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.lab_view import join
-from orchestrator.nouns import Lease, RunState, SweepState, SweepSummary
-from orchestrator.tui.events import event_line, summary_line
+from orchestrator.app.lab_status import join_heartbeats
+from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.store.phone_queries import Lease
+from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.matrix import MARKS, heat_map, mark_of
-from orchestrator.tui.state import Mode, Seen, Sort, Trace, Ui
+from orchestrator.tui.ui_state import LabSnapshot, Mode, PhoneTrace, Sort, Ui
 from tests.builders import a_phone, a_run
-from tests.tui.scenes import (
+from tests.tui.sample_screens import (
     NOW,
     SIZES,
     SNAPSHOTS,
@@ -24,14 +26,15 @@ from tests.tui.scenes import (
     drawn,
     text_of,
 )
-from workloads.messages import PhonePresence, Presence
+from workloads.protocol.messages import EventKind, HostHeartbeat, PhoneState, PhoneStatus
+from workloads.protocol.stage import Stage
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_a_screen_says_what_each_phone_does_what_is_wrong_and_when_it_ends(
     width: int, height: int
 ) -> None:
-    """Screens that were looked at; `python -m tests.tui.scenes` draws them anew."""
+    """Screens that were looked at; `python -m tests.tui.sample_screens` draws them anew."""
     kept = (SNAPSHOTS / f"{width}x{height}.txt").read_text(encoding="utf-8")
     assert kept.splitlines() == drawn(a_seen(*a_lab()), width=width, height=height)
 
@@ -55,7 +58,7 @@ def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
 
 def test_a_tiny_screen_still_says_how_far_it_is_and_how_old_that_is() -> None:
     lines = drawn(a_seen(), width=20, height=5)
-    assert ["25% demo", "RUNNING 12/48", "12:00:00 ● live"] == [line.strip() for line in lines[:3]]
+    assert [line.strip() for line in lines[:3]] == ["25% demo", "RUNNING 12/48", "12:00:00 ● live"]
 
 
 def test_a_frozen_screen_cannot_pass_for_a_quiet_lab() -> None:
@@ -75,7 +78,7 @@ def test_a_locked_clock_that_moved_is_marked() -> None:
 
 
 def test_heat_has_a_direction() -> None:
-    falling = {"PH1": Trace((40.0, 34.5))}
+    falling = {"PH1": PhoneTrace((40.0, 34.5))}
     assert "34.5↑" in text_of(a_seen())
     assert "34.5↓" in text_of(a_seen(traces=falling))
 
@@ -101,18 +104,18 @@ def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
 )
 def test_a_budget_is_told_with_what_is_used_of_it(width: int, used_h: int, words: str) -> None:
     begun = NOW.timestamp() - used_h * 3600
-    limited = replace(SWEEP, begun_at=begun, wall_s=36 * 3600.0, failures_share_max=0.1)
+    limited = replace(SWEEP, started_at_s=begun, wall_s=36 * 3600.0, failures_share_max=0.1)
     seen = a_seen()
-    text = text_of(Seen(replace(seen.view, sweeps=(limited,))), width=width)
+    text = text_of(LabSnapshot(replace(seen.view, sweeps=(limited,))), width=width)
     assert words in text
     assert (width == 120) == ("failed 0 of 10% allowed" in text)
 
 
 def test_runs_that_wait_for_a_phone_that_cannot_work_are_told() -> None:
-    mine = a_known("PH2", "idle", reserved_by="lin", waiting=4)
+    mine = a_known("PH2", "idle", reserved_by="lin", queued=4)
     text = text_of(a_seen(mine), width=200, height=60)
     assert 2 <= text.count("4 runs waiting; for lin")
-    next_ = a_known("PH3", "idle", waiting=3)
+    next_ = a_known("PH3", "idle", queued=3)
     assert "3 runs queued for it" in text_of(a_seen(next_))
 
 
@@ -126,8 +129,8 @@ def test_twins_are_told_apart() -> None:
 
 
 def test_a_reserved_and_an_away_phone_say_why() -> None:
-    mine = a_known("PH2", "idle", reserved_by="lin", reserved_why="demo day")
-    gone = a_known("PH3", "away", why="adb says it is gone")
+    mine = a_known("PH2", "idle", reserved_by="lin", reserved_reason="demo day")
+    gone = a_known("PH3", "away", reason="adb says it is gone")
     text = text_of(a_seen(mine, gone), width=120)
     assert "= reserved" in text
     assert "for lin: demo day" in text
@@ -142,14 +145,14 @@ def test_the_page_of_a_phone_says_what_it_is_and_what_can_be_held() -> None:
 
 
 def test_colour_never_speaks_alone() -> None:
-    assert 6 == len({mark for mark, _ in MARKS.values()})
+    assert len({mark for mark, _ in MARKS.values()}) == 6
 
 
 @pytest.mark.parametrize(
     ("index", "expected"), list(enumerate(("queued", "partly", "done", "failed", "void")))
 )
 def test_a_cell_shows_the_worst_of_its_runs(index: int, expected: str) -> None:
-    assert expected == mark_of(cells()[index])
+    assert mark_of(cells()[index]) == expected
 
 
 def test_a_matrix_that_does_not_fit_says_so() -> None:
@@ -164,30 +167,35 @@ def test_a_matrix_that_does_not_fit_says_so() -> None:
 
 
 def test_ascii_is_ascii_and_as_wide() -> None:
-    from orchestrator.tui.cells import in_ascii
     from orchestrator.tui.panels import screen
+    from orchestrator.tui.text_cells import in_ascii
 
     for text in screen(a_seen(*a_lab()), Ui(width=200, height=60), NOW):
         plain = in_ascii(text).plain
         assert plain.isascii()
-        assert 200 == len(plain)
+        assert len(plain) == 200
 
 
 def test_a_heartbeat_is_put_beside_what_the_store_knows() -> None:
-    lease = Lease("sw-1", "tr-0", 0, 1, 5.0, "noop")
-    beat = PhonePresence(
-        serial="PH1", state="busy", run=a_run(), stage="cool", ready_s=(9.0, 5.0, 20.0), temp_c=35.0
+    lease = Lease("sw-1", "tr-0", 0, 0, 1, 5.0, "noop")
+    beat = PhoneStatus(
+        serial="PH1",
+        state="busy",
+        run=a_run(),
+        stage=Stage.COOL,
+        cool_in_s=(9.0, 5.0, 20.0),
+        temp_c=35.0,
     )
     known = [a_known("PH1", "away", host=""), a_known("PH2", "away", host="")]
-    presence = Presence(host="host-a", at=NOW, slots=4, phones=(beat,))
-    first, second = join(known, [presence], {"PH1": lease})
-    assert ("host-a", "busy", "noop", 35.0) == (first.host, first.state, first.run, first.temp_c)
-    assert "away" == second.state
+    presence = HostHeartbeat(host="host-a", sent_at=NOW, max_parallel=4, phones=(beat,))
+    first, second = join_heartbeats(known, [presence], {"PH1": lease})
+    assert (first.host, first.status, first.lease) == ("host-a", beat, lease)
+    assert second.status.state is PhoneState.AWAY
 
 
 def test_a_pipe_gets_plain_lines() -> None:
-    line = event_line(an_event(kind="void", text="the clock slipped\n\x1b[2J"))
-    assert "2026-11-16T12:00:00Z void sw-1f3a PH1 the clock slipped [2J" == line
+    line = event_line(an_event(kind=EventKind.VOID, text="the clock slipped\n\x1b[2J"))
+    assert line == "2026-11-16T12:00:00Z void sw-1f3a PH1 the clock slipped [2J"
     summary = summary_line(a_seen().view)
     assert summary.endswith("sweep sw-1f3a active done=12 failed=0 left=36 total=48 eta_s=600")
 

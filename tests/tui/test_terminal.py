@@ -11,12 +11,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.nouns import SweepState
-from orchestrator.store.queries import sweep_summaries
+from orchestrator.decisions.states import SweepState
+from orchestrator.store.sweep_queries import sweep_summaries
 from tests.tui.conftest import QuietLab, meet
-from tests.tui.glass import OWN, Glass, glass, program
+from tests.tui.pty_screen import OWN, Glass, glass, program
 from tests.tui.test_hostile import HOSTILE
-from workloads.messages import Event
+from workloads.protocol.messages import Event, EventKind
+
+
+def an_accepted(text: str) -> Event:
+    return Event(occurred_at=datetime.now(UTC), kind=EventKind.ACCEPTED, text=text)
 
 
 def is_put_back(screen: Glass, before: list[object]) -> None:
@@ -63,7 +67,7 @@ def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(quiet_lab: QuietLab) 
         shell.press("echo $((50+3))\n")
         shell.wait("53")
         shell.press("exit\n")
-        assert 0 == shell.ended()
+        assert shell.ended() == 0
 
 
 def test_keys_change_the_lab_only_after_a_yes(quiet_lab: QuietLab) -> None:
@@ -81,7 +85,7 @@ def test_keys_change_the_lab_only_after_a_yes(quiet_lab: QuietLab) -> None:
         screen.wait("undo with: farm sweep resume sw-00000001", "PAUSED")
         assert SweepState.PAUSED is state()
         screen.press("py")
-        screen.wait("goes on")
+        screen.wait("resumed")
         assert SweepState.ACTIVE is state()
         screen.press("jQy")
         screen.wait("QUARANT.", "undo with: farm phone release PH1")
@@ -96,7 +100,9 @@ def test_a_quiet_lab_is_drawn_once_a_second_and_a_busy_one_four_times(quiet_lab:
         def chatter() -> None:
             until = time.monotonic() + 2.5
             while time.monotonic() < until:
-                quiet_lab.broker.tell(Event(at=datetime.now(UTC), kind="accepted", text="again"))
+                quiet_lab.broker.publish_event(
+                    Event(occurred_at=datetime.now(UTC), kind=EventKind.ACCEPTED, text="again")
+                )
                 time.sleep(0.02)
 
         talking = threading.Thread(target=chatter)
@@ -106,7 +112,10 @@ def test_a_quiet_lab_is_drawn_once_a_second_and_a_busy_one_four_times(quiet_lab:
 
 
 def test_ten_thousand_events_a_second_do_not_hold_the_keys_up(quiet_lab: QuietLab) -> None:
-    flood = [Event(at=datetime.now(UTC), kind="accepted", text=f"event {at}") for at in range(1000)]
+    flood = [
+        Event(occurred_at=datetime.now(UTC), kind=EventKind.ACCEPTED, text=f"event {at}")
+        for at in range(1000)
+    ]
     stop = threading.Event()
     sent = [0]
 
@@ -143,8 +152,8 @@ def test_no_phone_can_write_to_the_terminal(quiet_lab: QuietLab) -> None:
         clean = evil.encode(errors="replace").decode()[:500]
         meet(quiet_lab.db, f"EV{at}", model=clean or "x", soc=clean)
         quiet_lab.said[f"EV{at}"] = clean
-        quiet_lab.broker.tell(
-            Event(at=datetime.now(UTC), kind=clean[:20], text=clean, phone=f"EV{at}")
+        quiet_lab.broker.publish_event(
+            Event(occurred_at=datetime.now(UTC), kind=EventKind.HEALTH, text=clean, phone=f"EV{at}")
         )
     with glass("watch", "--lab", quiet_lab.lab.root, columns=120, lines=50) as screen:
         screen.wait("gnp.exe", "EV11", "● live")
@@ -152,20 +161,20 @@ def test_no_phone_can_write_to_the_terminal(quiet_lab: QuietLab) -> None:
             screen.press(key)
             time.sleep(0.1)
         screen.press("q")
-        assert 0 == screen.ended()
+        assert screen.ended() == 0
     text = OWN.sub("", bytes(screen.raw).decode())
     left = [letter for letter in text if not letter.isprintable() and letter not in "\r\n"]
-    assert [] == left
+    assert left == []
 
 
 def test_no_color_means_none_and_ascii_means_ascii(quiet_lab: QuietLab) -> None:
     with glass("watch", "--ascii", "--lab", quiet_lab.lab.root, NO_COLOR="1") as screen:
         screen.wait("* live", "phones 4")
         screen.press("q")
-        assert 0 == screen.ended()
+        assert screen.ended() == 0
     assert bytes(screen.raw).isascii()
     colours = re.findall(rb"\x1b\[[\d;]*(?:3\d|4\d|9\d)[\d;]*m", bytes(screen.raw))
-    assert [] == colours
+    assert colours == []
 
 
 def test_a_window_may_become_tiny_and_large_again(quiet_lab: QuietLab) -> None:
@@ -183,4 +192,4 @@ def test_a_window_may_become_tiny_and_large_again(quiet_lab: QuietLab) -> None:
         screen.press("p")
         screen.wait("read-only")
         screen.press("q")
-        assert 0 == screen.ended()
+        assert screen.ended() == 0

@@ -1,4 +1,4 @@
-"""The host's side for tests: a stock adb server of our own, and a small client for its socket."""
+"""The host's side of the tests: a private stock adb server, and a small client of its socket."""
 
 import os
 import random
@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +21,8 @@ _PACKET = struct.Struct("<BI")
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 
 
-class Said(NamedTuple):
-    """What a command came to."""
+class CommandResult(NamedTuple):
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -30,7 +30,7 @@ class Said(NamedTuple):
 
 
 def free_port() -> int:
-    """A loopback port nobody uses and adb does not scan."""
+    """Return a free loopback port that adb does not scan."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> int:
-    """The first of some free ports in a row, below those that systems hand out themselves."""
+    """Return the first of several free ports in a row, below the ephemeral range."""
     for base in random.sample(range(20_000, 30_000), 200):
         if not any(_listens(base + offset) for offset in range(count)):
             return base
@@ -66,7 +66,7 @@ class AdbHost:
             "ANDROID_ADB_SERVER_PORT": str(self.port),
         }
 
-    def adb(self, *words: str, text: str | None = None) -> Said:
+    def adb(self, *words: str, text: str | None = None) -> CommandResult:
         """Run the adb command line."""
         done = subprocess.run(
             [self.binary, *words],
@@ -77,9 +77,9 @@ class AdbHost:
             timeout=WAIT_S,
             check=False,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
-    def dial(self, address: str, service: str) -> socket.socket:
+    def open_service(self, address: str, service: str) -> socket.socket:
         """Open a service of a phone through the server."""
         stream = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -93,13 +93,13 @@ class AdbHost:
 
 @contextmanager
 def adb_host(home: Path, binary: Path = ADB) -> Iterator[AdbHost]:
-    """A server on a free port, ended by its own process."""
+    """Run a server on a free port."""
     host = AdbHost(free_port(), home, binary)
     command: list[str | Path] = [binary, "-P", str(host.port), "nodaemon", "server"]
     with (home / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=host.env, stdout=log, stderr=log)
     try:
-        until(lambda: _listens(host.port), "the adb server listens")
+        wait_until(lambda: _listens(host.port), "the adb server listens")
         yield host
     finally:
         server.terminate()
@@ -111,12 +111,25 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
-    """Wait for something to become true, and fail with its name."""
+def wait_until(true: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
+    """Wait until a condition is true; fail with its description."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"never came true: {what}"
         time.sleep(0.005)
+
+
+def child_pid(word: str) -> int:
+    """Return the pid of the child of this process that has a word in its command line."""
+    pids: list[str] = []
+    for children in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        with suppress(OSError):  # the thread may have ended
+            pids += children.read_text().split()
+    for pid in pids:
+        with suppress(OSError):  # the child may have ended
+            if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                return int(pid)
+    raise AssertionError(f"no child has {word} in its command line")
 
 
 def read_exactly(stream: socket.socket, count: int) -> bytes:
@@ -129,37 +142,37 @@ def read_exactly(stream: socket.socket, count: int) -> bytes:
     return bytes(chunks)
 
 
-def read_packets(stream: socket.socket) -> Said:
+def read_packets(stream: socket.socket) -> CommandResult:
     """Read shell packets up to the exit packet."""
     texts = {_STDOUT: bytearray(), _STDERR: bytearray()}
     while True:
         kind, length = _PACKET.unpack(read_exactly(stream, _PACKET.size))
         content = read_exactly(stream, length)
         if kind == _EXIT:
-            return Said(content[0], texts[_STDOUT].decode(), texts[_STDERR].decode())
+            return CommandResult(content[0], texts[_STDOUT].decode(), texts[_STDERR].decode())
         texts[kind] += content
 
 
-class PhoneAt:
-    """A phone as a test talks to it."""
+class AdbPhone:
+    """A phone behind an adb server, as a test drives it."""
 
     def __init__(self, host: AdbHost, address: str) -> None:
         self.host = host
         self.address = address
 
-    def run(self, command: str) -> Said:
-        """One command over shell v2."""
-        with self.host.dial(self.address, f"shell,v2,raw:{command}") as stream:
+    def run(self, command: str) -> CommandResult:
+        """Run one command over shell v2."""
+        with self.host.open_service(self.address, f"shell,v2,raw:{command}") as stream:
             return read_packets(stream)
 
     def out(self, command: str) -> str:
-        """The output of a command that must succeed."""
-        said = self.run(command)
-        assert said.status == 0, said
-        return said.out.rstrip("\n")
+        """Return the output of a command that must succeed."""
+        result = self.run(command)
+        assert result.status == 0, result
+        return result.out.rstrip("\n")
 
     def root(self, command: str) -> str:
-        """The same, as root."""
+        """Return the output of a command that must succeed as root."""
         return self.out(f"su -c '{command}'")
 
     def number(self, path: str) -> int:
@@ -170,7 +183,7 @@ class PhoneAt:
 
     def put(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Push bytes over the sync service."""
-        with self.host.dial(self.address, "sync:") as stream:
+        with self.host.open_service(self.address, "sync:") as stream:
             target = f"{path},{0o100000 | mode}".encode()
             stream.sendall(b"SEND" + struct.pack("<I", len(target)) + target)
             for start in range(0, len(content), 65536):
@@ -180,16 +193,16 @@ class PhoneAt:
             answer, length = struct.unpack("<4sI", read_exactly(stream, 8))
             assert answer == b"OKAY", read_exactly(stream, length)
 
-    def shell(self) -> "LongShell":
-        return LongShell(self.host.dial(self.address, "shell,v2,raw:sh"))
+    def shell(self) -> "PersistentShell":
+        return PersistentShell(self.host.open_service(self.address, "shell,v2,raw:sh"))
 
 
-class LongShell:
-    """One shell that stays, as the agent keeps it."""
+class PersistentShell:
+    """One shell that stays open, as the agent keeps it."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
-        self._seen = bytearray()
+        self._received = bytearray()
         self._marks = 0
 
     def send(self, text: str) -> None:
@@ -197,22 +210,22 @@ class LongShell:
         self._stream.sendall(_PACKET.pack(_STDIN, len(raw)) + raw)
 
     def line(self, text: str) -> tuple[int, str]:
-        """Status and merged output of one line."""
+        """Run one line; return its status and merged output."""
         self._marks += 1
         mark = f"MARK{self._marks}"
         self.send(f"{{ {text}\n}} 2>&1\necho {mark} $?\n")
         while True:
-            before, found, after = self._seen.partition(mark.encode())
-            if found and after.endswith(b"\n"):
-                self._seen.clear()
+            before, marker, after = self._received.partition(mark.encode())
+            if marker and after.endswith(b"\n"):
+                self._received.clear()
                 return int(after), before.decode()
             kind, length = _PACKET.unpack(read_exactly(self._stream, _PACKET.size))
             content = read_exactly(self._stream, length)
-            assert kind != _EXIT, self._seen
-            self._seen += content
+            assert kind != _EXIT, self._received
+            self._received += content
 
-    def end(self) -> Said:
-        """Close stdin and read what is left."""
+    def end(self) -> CommandResult:
+        """Close stdin and read the rest."""
         self._stream.sendall(_PACKET.pack(_CLOSE_STDIN, 0))
         return read_packets(self._stream)
 

@@ -1,4 +1,4 @@
-"""A stock adb server, and phones behind it, as fast as a test needs them."""
+"""Fixtures: a stock adb server, and virtual phones behind it at the speed that a test needs."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.phone import Phone
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
 from agent.virtual.profiles import load_profile
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
-from tests.virtual.host import AdbHost, PhoneAt, adb_host
+from agent.virtual.virtual_phone import VirtualPhone
+from tests.virtual.adb_host import AdbHost, AdbPhone, adb_host
 
-StartPhone = Callable[..., PhoneAt]
+StartPhone = Callable[..., AdbPhone]
 Witness = Callable[..., list[dict[str, object]]]
 
 
@@ -24,37 +24,37 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbHost]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """Where the phones' witnesses write."""
+    """The directory of the phones' journals."""
     return tmp_path / "journal"
 
 
 @pytest.fixture
 def start_phone(host: AdbHost, journal: Path) -> Iterator[StartPhone]:
     """Start a phone in this process and connect it."""
-    with ExitStack() as shelves:
+    with ExitStack() as stack:
 
-        def start(profile: str = "meizu-16t", speed: float = 100.0) -> PhoneAt:
-            plan = ShelfPlan((profile,), speed=speed, journal=journal)
-            _, (address,) = shelves.enter_context(shelf_in_thread(plan))
-            shelves.callback(host.adb, "disconnect", address.address)
+        def start(profile: str = "meizu-16t", speed: float = 100.0) -> AdbPhone:
+            config = FleetConfig((profile,), speed=speed, journal=journal)
+            _, (address,) = stack.enter_context(serve_fleet_in_thread(config))
+            stack.callback(host.adb, "disconnect", address.address)
             assert "connected" in host.adb("connect", address.address).out
-            return PhoneAt(host, address.address)
+            return AdbPhone(host, address.address)
 
         yield start
 
 
 @pytest.fixture(scope="session")
-def phone(host: AdbHost) -> Iterator[PhoneAt]:
-    """A phone for tests that leave no trace; everyday speed times a hundred."""
-    with shelf_in_thread(ShelfPlan(("meizu-16t",), speed=100.0)) as (_, (address,)):
+def phone(host: AdbHost) -> Iterator[AdbPhone]:
+    """A shared phone for tests that leave nothing behind; 100 times real time."""
+    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (address,)):
         assert "connected" in host.adb("connect", address.address).out
-        yield PhoneAt(host, address.address)
+        yield AdbPhone(host, address.address)
         host.adb("disconnect", address.address)
 
 
 @pytest.fixture
 def witness(journal: Path) -> Witness:
-    """What the phone's own journal holds of some kinds of event."""
+    """Read the events of some kinds from the phones' journals."""
 
     def read(*kinds: str) -> list[dict[str, object]]:
         lines = [line for path in journal.glob("*.jsonl") for line in path.read_text().splitlines()]
@@ -64,6 +64,6 @@ def witness(journal: Path) -> Witness:
 
 
 @pytest.fixture
-def still_phone() -> Phone:
-    """A phone whose clock moves only when told, without any adb."""
-    return Phone(load_profile("meizu-16t"), speed=0.0)
+def still_phone() -> VirtualPhone:
+    """A phone whose clock only `advance` moves, without adb."""
+    return VirtualPhone(load_profile("meizu-16t"), speed=0.0)

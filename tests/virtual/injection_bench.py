@@ -1,4 +1,4 @@
-"""A bench for mischief: a phone, a stock adb, the agent's own door, and the phone's witness."""
+"""A test bench for mischief: a phone, a stock adb, the agent's view of it, and its journal."""
 
 import json
 from collections.abc import Iterator
@@ -7,70 +7,70 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.phone.adb import AdbServer
-from agent.phone.phone import Phone
-from agent.virtual.mischief.director import Mischief
-from agent.virtual.shelf import Shelf, ShelfPlan, shelf_in_thread
-from tests.virtual.host import AdbHost, PhoneAt, until
+from agent.phone.phone_driver import Phone
+from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.mischief.fleet_injector import FleetInjector
+from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
 
 
 @dataclass
-class Bench:
-    """One phone in trouble."""
+class InjectionBench:
+    """One phone with fault injection."""
 
     host: AdbHost
-    shelf: Shelf
+    fleet: FleetServer
     serial: str
-    at: PhoneAt
+    adb_phone: AdbPhone
     folder: Path
 
     @property
-    def mischief(self) -> Mischief:
-        return self.shelf.mischief
+    def mischief(self) -> FleetInjector:
+        return self.fleet.mischief
 
     def state(self) -> str:
-        """What adb says of the phone."""
+        """Return the state that adb reports for the phone."""
         lines = [line.split("\t") for line in self.host.adb("devices").out.splitlines()]
-        return next((line[1] for line in lines if line[0] == self.at.address), "absent")
+        return next((line[1] for line in lines if line[0] == self.adb_phone.address), "absent")
 
     def connect(self) -> None:
-        """Bring the phone in as the agent does: adb's own list is not to be trusted."""
-        self.host.adb("disconnect", self.at.address)
+        """Connect as the agent does: adb's own reconnect cannot be relied on."""
+        self.host.adb("disconnect", self.adb_phone.address)
 
         def try_once() -> bool:
-            self.host.adb("connect", self.at.address)
+            self.host.adb("connect", self.adb_phone.address)
             return self.state() == "device"
 
-        until(try_once, "the phone is there")
+        wait_until(try_once, "the phone is there")
 
     def await_state(self, state: str) -> None:
-        until(lambda: self.state() == state, f"adb says {state}")
+        wait_until(lambda: self.state() == state, f"adb says {state}")
 
-    def door(self) -> Phone:
-        """The phone as the agent sees it."""
+    def agent_phone(self) -> Phone:
+        """Return the phone as the agent sees it."""
         return Phone(AdbServer(self.folder, private=False, port=self.host.port).open(self.address))
 
     @property
     def address(self) -> str:
-        return self.at.address
+        return self.adb_phone.address
 
     def events(self, *kinds: str) -> list[dict[str, object]]:
-        """What the phone itself witnessed."""
+        """Return the events of some kinds from the phone's journal."""
         lines = (self.folder / f"{self.serial}.jsonl").read_text().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["event"] in kinds]
 
-    def starts(self) -> list[object]:
+    def started_kinds(self) -> list[object]:
         return [entry["kind"] for entry in self.events("mischief_start")]
 
 
 @contextmanager
-def a_bench(
+def start_bench(
     host: AdbHost, folder: Path, *profiles: str, speed: float = 100.0, seed: int = 0
-) -> Iterator[Bench]:
-    """Phones on a bench; the first one is connected."""
-    plan = ShelfPlan(profiles or ("meizu-16t",), speed=speed, journal=folder, seed=seed)
-    with shelf_in_thread(plan) as (shelf, addresses):
-        phone = PhoneAt(host, addresses[0].address)
-        bench = Bench(host, shelf, addresses[0].serial, phone, folder)
+) -> Iterator[InjectionBench]:
+    """Run phones; connect the first one."""
+    config = FleetConfig(profiles or ("meizu-16t",), speed=speed, journal=folder, seed=seed)
+    with serve_fleet_in_thread(config) as (fleet, addresses):
+        adb_phone = AdbPhone(host, addresses[0].address)
+        bench = InjectionBench(host, fleet, addresses[0].serial, adb_phone, folder)
         bench.connect()
         yield bench
         host.adb("disconnect", bench.address)

@@ -1,4 +1,4 @@
-"""Plans for tests: a matrix product, by its counts."""
+"""Plans for tests: one matrix product, described by its counts."""
 
 import json
 
@@ -7,7 +7,7 @@ HOME = "/data/local/tmp"
 
 
 def a_plan(size: int = 512, threads: int = 4, **changes: object) -> bytes:
-    """One matrix product of size^3 a step."""
+    """Make a plan with one matrix product of size^3 per step."""
     header = {
         "case": "case-1",
         "workload": "matmul",

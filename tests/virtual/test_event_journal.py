@@ -1,9 +1,9 @@
-"""The witness: what a phone's journal holds, and that nobody on the phone can reach it."""
+"""The journal: what it records, and that nothing on the phone can reach it."""
 
 from pathlib import Path
 
 from tests.virtual.conftest import StartPhone, Witness
-from tests.virtual.plans import HOME, RUNNER, a_plan
+from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
 POLICY = "/sys/devices/system/cpu/cpufreq/policy4"
 
@@ -12,10 +12,13 @@ def test_every_service_is_witnessed(start_phone: StartPhone, witness: Witness) -
     phone = start_phone()
     phone.out("true")
     phone.put("/data/local/tmp/x", b"content")
-    assert ["shell,v2,raw:true", "sync:"] == [entry["name"] for entry in witness("open")]
-    (pushed,) = witness("pushed")
-    assert ("/data/local/tmp/x", 7, None, "content") == tuple(
-        pushed[key] for key in ("path", "bytes", "fault", "text")
+    assert [entry["name"] for entry in witness("adb_service")] == ["shell,v2,raw:true", "sync:"]
+    (pushed,) = witness("push_end")
+    assert tuple(pushed[key] for key in ("path", "bytes", "error", "text")) == (
+        "/data/local/tmp/x",
+        7,
+        None,
+        "content",
     )
 
 
@@ -27,44 +30,47 @@ def test_every_process_is_witnessed_with_its_cores_and_the_clocks(
     phone.out("taskset f0 sleep 1")
     execs = [entry for entry in witness("process_start", "process_exec") if entry["mask"] == "f0"]
     assert execs
-    assert ["sleep", "1"] == execs[-1]["argv"]
+    assert execs[-1]["argv"] == ["sleep", "1"]
     clocks = execs[-1]["clocks"]
     assert isinstance(clocks, dict)
-    assert 2419200 == clocks["policy4"]
+    assert clocks["policy4"] == 2419200
     started = {entry["pid"] for entry in witness("process_start")}
-    assert started == {entry["pid"] for entry in witness("process_stop")}
+    assert {entry["pid"] for entry in witness("process_stop")} == started
 
 
 def test_a_move_to_other_cores_is_witnessed(start_phone: StartPhone, witness: Witness) -> None:
     phone = start_phone()
     pid = int(phone.out("setsid sleep 5000 >/dev/null 2>&1 & echo $!"))
     phone.out(f"taskset -p 3 {pid}")
-    moved = [entry for entry in witness("affinity") if entry["pid"] == pid]
-    assert ["3"] == [entry["mask"] for entry in moved]
+    moved = [entry for entry in witness("process_affinity") if entry["pid"] == pid]
+    assert [entry["mask"] for entry in moved] == ["3"]
     phone.root(f"echo {pid} > /dev/cpuset/background/tasks")
-    (write,) = witness("sysfs")
-    assert ("/dev/cpuset/background/tasks", str(pid), 0) == (
+    (write,) = witness("sysfs_write")
+    assert (
         write["path"],
         write["text"],
         write["uid"],
-    )
+    ) == ("/dev/cpuset/background/tasks", str(pid), 0)
 
 
 def test_every_lock_and_fence_is_witnessed(start_phone: StartPhone, witness: Witness) -> None:
     phone = start_phone()
     phone.out("cd /data/local/tmp; echo '7 host-a' > fence; mkdir lock; mv fence fence.old")
     phone.out("rm -r /data/local/tmp/lock; ln -s fence.old /data/local/tmp/now")
-    writes = [entry for entry in witness("file") if entry["how"] == "write"]
-    assert [("/data/local/tmp/fence", "7 host-a\n", 2000)] == [
-        (entry["path"], entry["text"], entry["uid"]) for entry in writes
+    writes = [entry for entry in witness("file_write") if entry["operation"] == "write"]
+    assert [(entry["path"], entry["text"], entry["uid"]) for entry in writes] == [
+        ("/data/local/tmp/fence", "7 host-a\n", 2000)
     ]
-    paths = {str(entry["event"]): entry["path"] for entry in witness("folder", "remove", "rename")}
-    assert {
-        "folder": "/data/local/tmp/lock",
-        "remove": "/data/local/tmp/lock",
-        "rename": "/data/local/tmp/fence",
-    } == paths
-    assert ["fence.old"] == [entry["target"] for entry in witness("link")]
+    paths = {
+        str(entry["event"]): entry["path"]
+        for entry in witness("directory_create", "file_remove", "file_rename")
+    }
+    assert paths == {
+        "directory_create": "/data/local/tmp/lock",
+        "file_remove": "/data/local/tmp/lock",
+        "file_rename": "/data/local/tmp/fence",
+    }
+    assert [entry["target"] for entry in witness("link_create")] == ["fence.old"]
 
 
 def test_a_refused_write_is_witnessed_with_its_reason(
@@ -72,12 +78,12 @@ def test_a_refused_write_is_witnessed_with_its_reason(
 ) -> None:
     phone = start_phone()
     phone.run(f"su -c 'echo nonsense > {POLICY}/scaling_governor'")
-    (write,) = witness("sysfs")
-    assert ("Invalid argument", "schedutil", "schedutil") == (
-        write["fault"],
+    (write,) = witness("sysfs_write")
+    assert (
+        write["error"],
         write["old"],
         write["new"],
-    )
+    ) == ("Invalid argument", "schedutil", "schedutil")
 
 
 def test_a_run_is_witnessed_from_start_to_stop(start_phone: StartPhone, witness: Witness) -> None:
@@ -86,7 +92,7 @@ def test_a_run_is_witnessed_from_start_to_stop(start_phone: StartPhone, witness:
     phone.put(f"{HOME}/plan", a_plan())
     phone.out(f"mkdir {HOME}/dir; cd {HOME}; taskset f0 ./runner run plan dir --seconds 20")
     (start,), (stop,) = witness("run_start"), witness("run_stop")
-    assert ("f0", stop["pid"]) == (start["mask"], start["pid"])
+    assert (start["mask"], start["pid"]) == ("f0", stop["pid"])
     assert float(str(stop["model_s"])) - float(str(start["model_s"])) > 15
 
 
@@ -96,4 +102,4 @@ def test_the_witness_is_out_of_the_phones_reach(start_phone: StartPhone, journal
     assert before
     assert phone.run(f"ls {journal}").status == 1
     phone.run(f"su -c 'rm -rf {journal} /data/local/tmp'")
-    assert before == list(journal.glob("*.jsonl"))
+    assert list(journal.glob("*.jsonl")) == before

@@ -1,4 +1,4 @@
-"""Nonsense at every level of the protocol: nobody crashes, nobody hangs, no neighbour notices."""
+"""Random input at every level of the protocol: no crash, no hang, no effect on another phone."""
 
 import json
 import random
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.shelf import Shelf, ShelfPlan, shelf_in_thread
-from tests.virtual.host import read_exactly
+from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from tests.virtual.adb_host import read_exactly
 from tests.virtual.test_protocol import CLSE, CNXN, OKAY, OPEN, WRTE, packet, read_packet
 
 WAIT_S = 5.0
@@ -31,7 +31,7 @@ SERVICES = (
     b"jdwp",
     b"",
 )
-# Scraps of scripts, to be put together without sense; nothing that reboots or runs for long.
+# Fragments of scripts, combined at random; nothing that reboots or runs for long.
 SCRAPS = (
     *("echo", "cat", "$(", ")", "`", "'", '"', "${x", "}", "$((", "))", "|", "&&", "||", ";", "&"),
     *("<<EOF\n", "EOF\n", "> /dev/null", "< /sys", "2>&1", "for i in 1 2; do", "done", "if", "fi"),
@@ -76,14 +76,14 @@ WORDS = (b"STAT", b"LIST", b"SEND", b"RECV", b"LST2", b"SND2", b"RCV2", b"DATA",
 
 
 class Attacker:
-    """One bad host, which takes what it can get and never waits for long."""
+    """One hostile host that reads little and never waits for long."""
 
     def __init__(self, port: int, seed: int) -> None:
         self._port = port
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
 
     def attack(self) -> None:
-        """One connection, one kind of nonsense."""
+        """Open one connection and send one kind of nonsense."""
         acts = (
             self._garbage,
             self._packets,
@@ -96,42 +96,42 @@ class Attacker:
             suppress(OSError, EOFError),
             socket.create_connection(("127.0.0.1", self._port), timeout=WAIT_S) as line,
         ):
-            self._dice.choice(acts)(line)
+            self._rng.choice(acts)(line)
 
     def _greet(self, line: socket.socket) -> None:
-        size = self._dice.choice((0, 1, 4096, 1 << 20, 0xFFFFFFFF))
-        version = self._dice.choice((0x01000000, 0x01000001, 0, 0xFFFFFFFF))
-        line.sendall(packet(CNXN, version, size, self._dice.choice((b"host::", b"", b"\xff\0"))))
+        size = self._rng.choice((0, 1, 4096, 1 << 20, 0xFFFFFFFF))
+        version = self._rng.choice((0x01000000, 0x01000001, 0, 0xFFFFFFFF))
+        line.sendall(packet(CNXN, version, size, self._rng.choice((b"host::", b"", b"\xff\0"))))
         read_packet(line)
 
     def _garbage(self, line: socket.socket) -> None:
-        line.sendall(self._dice.randbytes(self._dice.randrange(1, 3000)))
+        line.sendall(self._rng.randbytes(self._rng.randrange(1, 3000)))
 
     def _packets(self, line: socket.socket) -> None:
         self._greet(line)
-        for _ in range(self._dice.randrange(1, 30)):
-            word = self._dice.choice((CNXN, OPEN, OKAY, CLSE, WRTE, b"AUTH", b"SYNC", b"STLS"))
-            first, second = (self._dice.choice((0, 1, 2, 3, 0xFFFFFFFF)) for _ in range(2))
-            whole = packet(word, first, second, self._dice.randbytes(self._dice.randrange(64)))
-            cut = self._dice.randrange(len(whole)) if self._dice.random() < 0.1 else len(whole)
+        for _ in range(self._rng.randrange(1, 30)):
+            word = self._rng.choice((CNXN, OPEN, OKAY, CLSE, WRTE, b"AUTH", b"SYNC", b"STLS"))
+            first, second = (self._rng.choice((0, 1, 2, 3, 0xFFFFFFFF)) for _ in range(2))
+            whole = packet(word, first, second, self._rng.randbytes(self._rng.randrange(64)))
+            cut = self._rng.randrange(len(whole)) if self._rng.random() < 0.1 else len(whole)
             line.sendall(whole[:cut])
 
     def _auth(self, line: socket.socket) -> None:
         for kind in (2, 3, 2, 99):
-            line.sendall(packet(b"AUTH", kind, 0, self._dice.randbytes(256)))
+            line.sendall(packet(b"AUTH", kind, 0, self._rng.randbytes(256)))
 
     def _services(self, line: socket.socket) -> None:
         self._greet(line)
-        for local in range(1, self._dice.randrange(2, 12)):
-            tail = self._dice.randbytes(self._dice.randrange(12)).replace(b"r", b"")
-            line.sendall(packet(OPEN, local, 0, self._dice.choice(SERVICES) + tail + b"\0"))
-            line.sendall(packet(WRTE, local, local, self._dice.randbytes(20)))
+        for local in range(1, self._rng.randrange(2, 12)):
+            tail = self._rng.randbytes(self._rng.randrange(12)).replace(b"r", b"")
+            line.sendall(packet(OPEN, local, 0, self._rng.choice(SERVICES) + tail + b"\0"))
+            line.sendall(packet(WRTE, local, local, self._rng.randbytes(20)))
 
     def _scripts(self, line: socket.socket) -> None:
         self._greet(line)
-        script = " ".join(self._dice.choices(SCRAPS, k=self._dice.randrange(1, 14)))
+        script = " ".join(self._rng.choices(SCRAPS, k=self._rng.randrange(1, 14)))
         raw = script.encode("utf-8", "surrogateescape")
-        kind = self._dice.choice((b"shell:", b"shell,v2,raw:", b"exec:"))
+        kind = self._rng.choice((b"shell:", b"shell,v2,raw:", b"exec:"))
         line.sendall(packet(OPEN, 1, 0, kind + raw + b"\0"))
         self._drain(line)
 
@@ -140,52 +140,50 @@ class Attacker:
         line.sendall(packet(OPEN, 1, 0, b"sync:\0"))
         _, local, _, _ = read_packet(line)
         requests = b""
-        for _ in range(self._dice.randrange(1, 8)):
-            path = self._dice.choice(
-                (b"/data/local/tmp/z,33188", b"/../..", b"/sys/x", b"\xff" * 9)
-            )
-            length = len(path) if self._dice.random() < 0.8 else self._dice.randrange(1 << 32)
-            requests += self._dice.choice(WORDS) + struct.pack("<I", length) + path
+        for _ in range(self._rng.randrange(1, 8)):
+            path = self._rng.choice((b"/data/local/tmp/z,33188", b"/../..", b"/sys/x", b"\xff" * 9))
+            length = len(path) if self._rng.random() < 0.8 else self._rng.randrange(1 << 32)
+            requests += self._rng.choice(WORDS) + struct.pack("<I", length) + path
         line.sendall(packet(WRTE, 1, local, requests))
         self._drain(line)
 
     def _drain(self, line: socket.socket) -> None:
-        """Take what comes for a moment, acknowledge some of it, and go without a word."""
+        """Read for a moment, acknowledge some of it, and leave without closing."""
         line.settimeout(0.02)
         with suppress(TimeoutError):
-            for _ in range(self._dice.randrange(6)):
+            for _ in range(self._rng.randrange(6)):
                 word, first, second, _ = read_packet(line)
-                if word == WRTE and self._dice.random() < 0.8:
+                if word == WRTE and self._rng.random() < 0.8:
                     line.sendall(packet(OKAY, second, first))
 
 
 @contextmanager
-def two_phones(journal: Path | None = None) -> Iterator[tuple[Shelf, int, int]]:
-    plan = ShelfPlan(("meizu-16t", "huawei-honor-8"), speed=50.0, journal=journal)
-    with shelf_in_thread(plan) as (shelf, (attacked, neighbour)):
-        yield shelf, *(int(each.address.rpartition(":")[2]) for each in (attacked, neighbour))
+def two_phones(journal: Path | None = None) -> Iterator[tuple[FleetServer, int, int]]:
+    config = FleetConfig(("meizu-16t", "huawei-honor-8"), speed=50.0, journal=journal)
+    with serve_fleet_in_thread(config) as (fleet, (attacked, neighbour)):
+        yield fleet, *(int(phone.address.rpartition(":")[2]) for phone in (attacked, neighbour))
 
 
 def answers(port: int) -> float:
-    """Seconds that a plain question takes."""
-    began = time.monotonic()
+    """Return the seconds that a simple command takes."""
+    started = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as line:
         line.sendall(packet(CNXN, 0x01000001, 1 << 20, b"host::"))
         read_packet(line)
         line.sendall(packet(OPEN, 1, 0, b"shell:echo alive\0"))
         assert read_packet(line)[0] == OKAY
-        word, local, _, said = read_packet(line)
-        assert (WRTE, b"alive\n") == (word, said)
+        word, local, _, payload = read_packet(line)
+        assert (word, payload) == (WRTE, b"alive\n")
         line.sendall(packet(OKAY, 1, local))
         assert read_packet(line)[0] == CLSE
-    return time.monotonic() - began
+    return time.monotonic() - started
 
 
 def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, journal: Path) -> int:
-    """Attack one phone for so long; both it and its neighbour must go on answering."""
+    """Attack one phone for some seconds; it and its neighbour must keep answering."""
     deadline = time.monotonic() + seconds
     attacks = 0
-    with two_phones(journal) as (shelf, attacked, neighbour):
+    with two_phones(journal) as (fleet, attacked, neighbour):
         while time.monotonic() < deadline:
             Attacker(attacked, first_seed + attacks).attack()
             attacks += 1
@@ -194,11 +192,11 @@ def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, jour
                 assert answers(attacked) < WAIT_S, where
                 assert answers(neighbour) < WAIT_S, where
         quiet = time.monotonic() + WAIT_S
-        door = shelf.servers[0]
-        while door.connections and time.monotonic() < quiet:
+        server = fleet.servers[0]
+        while server.connections and time.monotonic() < quiet:
             time.sleep(0.01)
-        assert not door.connections, "a connection hangs"
-        names = [process.name for process in door.phone.processes.all() if process.pid >= 6000]
+        assert not server.connections, "a connection hangs"
+        names = [process.name for process in server.phone.processes.all() if process.pid >= 6000]
         assert not names, f"left behind: {names}"
     wrong = [record.getMessage() for record in caught.records if record.levelname == "ERROR"]
     assert not wrong, wrong
@@ -215,7 +213,7 @@ def test_a_moment_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture, jou
 @pytest.mark.slow
 def test_a_minute_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture, journal: Path) -> None:
     seed = time.time_ns() % 1_000_000_007
-    print(f"seed {seed}")  # noqa: T201 (to find a finding again)
+    print(f"seed {seed}")  # noqa: T201 (to reproduce a failure)
     assert fuzz(60.0, seed, caplog, journal) > 1000
 
 
@@ -229,4 +227,4 @@ def test_half_a_packet_is_waited_for_and_harms_nobody() -> None:
         assert answers(attacked) < WAIT_S
         assert answers(neighbour) < WAIT_S
         line.sendall(greeting[10:])
-        assert b"CNXN" == read_exactly(line, 4)
+        assert read_exactly(line, 4) == b"CNXN"

@@ -1,4 +1,4 @@
-"""Trouble of the cable, as the stock adb and the agent's own door see it."""
+"""Faults of the cable and of adb, as the stock adb and the agent see them."""
 
 import time
 from collections.abc import Iterator
@@ -8,152 +8,152 @@ import pytest
 
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer
-from agent.phone.phone import Phone
-from tests.virtual.host import AdbHost, until
-from tests.virtual.plans import HOME
-from tests.virtual.trouble import Bench, a_bench
-from workloads.fault import Hung, PhoneTrouble, Unreachable
+from agent.phone.phone_driver import Phone
+from tests.virtual.adb_host import AdbHost, child_pid, wait_until
+from tests.virtual.injection_bench import InjectionBench, start_bench
+from tests.virtual.sample_plans import HOME
+from workloads.protocol.faults import Hung, PhoneTrouble, Unreachable
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 @pytest.fixture
-def bench(host: AdbHost, tmp_path: Path) -> Iterator[Bench]:
-    with a_bench(host, tmp_path) as made:
-        yield made
+def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
+    with start_bench(host, tmp_path) as bench:
+        yield bench
 
 
-def test_unplugged_in_mid_command_the_link_is_lost_at_once(bench: Bench) -> None:
+def test_unplugged_in_mid_command_the_link_is_lost_at_once(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at="command:sleep *", times=2)
     began = time.monotonic()
     with pytest.raises(EOFError):
-        bench.at.run("sleep 1000")
+        bench.adb_phone.run("sleep 1000")
     assert bench.state() == "offline"
     assert "offline" in bench.host.adb("-s", bench.address, "shell", "true").err
     with pytest.raises(Unreachable):
-        bench.door().shell(["true"])
+        bench.agent_phone().shell(["true"])
     assert time.monotonic() - began < 8
     bench.mischief.clear()
     bench.connect()
-    assert bench.at.out("echo back") == "back"
-    assert [entry["why"] for entry in bench.events("mischief_stop")] == ["cleared"]
+    assert bench.adb_phone.out("echo back") == "back"
+    assert [entry["reason"] for entry in bench.events("mischief_stop")] == ["cleared"]
 
 
-def test_the_adb_command_line_ends_with_255_and_no_word(bench: Bench) -> None:
+def test_the_adb_command_line_ends_with_255_and_no_word(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at="command:sleep *", for_host=0.1)
-    said = bench.host.adb("-s", bench.address, "shell", "sleep 1000")
-    assert (255, "", "") == said
+    result = bench.host.adb("-s", bench.address, "shell", "sleep 1000")
+    assert result == (255, "", "")
     bench.connect()
 
 
-def test_a_cut_push_leaves_nothing_behind(bench: Bench) -> None:
+def test_a_cut_push_leaves_nothing_behind(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at=f"push:{HOME}/big", for_host=0.2)
     with pytest.raises((EOFError, OSError)):
-        bench.at.put(f"{HOME}/big", bytes(4_000_000))
+        bench.adb_phone.put(f"{HOME}/big", bytes(4_000_000))
     bench.connect()
-    assert bench.at.run(f"ls {HOME}/big").status == 1
+    assert bench.adb_phone.run(f"ls {HOME}/big").status == 1
     bench.mischief.add("unplug", at="push:*.part", for_host=0.2)
     with pytest.raises(Unreachable):
-        bench.door().push(bytes(4_000_000), f"{HOME}/big")
+        bench.agent_phone().push(bytes(4_000_000), f"{HOME}/big")
     bench.connect()
-    bench.door().push(b"whole", f"{HOME}/big")
-    assert bench.at.out(f"cat {HOME}/big") == "whole"
+    bench.agent_phone().push(b"whole", f"{HOME}/big")
+    assert bench.adb_phone.out(f"cat {HOME}/big") == "whole"
 
 
-def test_flapping_comes_and_goes_a_counted_number_of_times(bench: Bench) -> None:
+def test_flapping_comes_and_goes_a_counted_number_of_times(bench: InjectionBench) -> None:
     bench.mischief.add("flap", period_s=0.3, off_s=0.1, count=3)
-    until(lambda: len(bench.events("mischief_stop")) == 1, "the flapping is over")
-    assert bench.events("mischief_stop")[0]["why"] == "over"
+    wait_until(lambda: len(bench.events("mischief_stop")) == 1, "the flapping is over")
+    assert bench.events("mischief_stop")[0]["reason"] == "finished"
     bench.connect()
-    assert bench.at.out("echo here") == "here"
+    assert bench.adb_phone.out("echo here") == "here"
 
 
-def test_a_hung_phone_stays_a_device_and_only_our_deadline_tells(bench: Bench) -> None:
-    door = bench.door()
-    door.shell(["true"])
+def test_a_hung_phone_stays_a_device_and_only_our_deadline_tells(bench: InjectionBench) -> None:
+    agent_phone = bench.agent_phone()
+    agent_phone.shell(["true"])
     number = bench.mischief.add("hang")
     began = time.monotonic()
     with pytest.raises(Hung):
-        door.shell(["true"], Deadline.after(0.5))
+        agent_phone.shell(["true"], Deadline.after(0.5))
     with pytest.raises(Hung):
-        door.push(b"x", f"{HOME}/x", deadline=Deadline.after(0.5))
+        agent_phone.push(b"x", f"{HOME}/x", deadline=Deadline.after(0.5))
     assert 0.9 < time.monotonic() - began < 8
     assert bench.state() == "device"
     bench.mischief.clear(number)
-    assert door.shell(["echo", "thawed"]).text.strip() == "thawed"
-    assert not bench.events("disconnect")
+    assert agent_phone.shell(["echo", "thawed"]).text.strip() == "thawed"
+    assert not bench.events("adb_disconnect")
 
 
-def test_a_hung_phone_works_on(bench: Bench) -> None:
+def test_a_hung_phone_works_on(bench: InjectionBench) -> None:
     bench.mischief.add("hang", at="command:touch *", for_host=0.5)
     began = time.monotonic()
-    assert bench.at.run(f"touch {HOME}/done").status == 0
+    assert bench.adb_phone.run(f"touch {HOME}/done").status == 0
     assert time.monotonic() - began > 0.4
-    assert bench.at.run(f"ls {HOME}/done").status == 0
+    assert bench.adb_phone.run(f"ls {HOME}/done").status == 0
 
 
-def test_a_partition_is_silent_and_heals(bench: Bench) -> None:
+def test_a_partition_is_silent_and_heals(bench: InjectionBench) -> None:
     bench.mischief.add("partition", for_host=1.0)
     with pytest.raises(Hung):
-        bench.door().shell(["true"], Deadline.after(0.5))
+        bench.agent_phone().shell(["true"], Deadline.after(0.5))
     assert bench.state() == "device"
-    until(lambda: bool(bench.events("mischief_stop")), "the partition is over")
-    assert bench.at.out("echo healed") == "healed"
-    assert not bench.events("disconnect")
+    wait_until(lambda: bool(bench.events("mischief_stop")), "the partition is over")
+    assert bench.adb_phone.out("echo healed") == "healed"
+    assert not bench.events("adb_disconnect")
 
 
 @pytest.mark.slow
-def test_keepalive_finds_a_partition_in_a_dozen_seconds(bench: Bench) -> None:
-    """Not even TCP answers, so adb 36 gives up by itself; a connect gets no answer either."""
+def test_keepalive_finds_a_partition_in_a_dozen_seconds(bench: InjectionBench) -> None:
+    """TCP gets no answer, so adb 36 gives up by itself; a connect gets no answer either."""
     bench.mischief.add("partition")
     began = time.monotonic()
-    until(lambda: bench.state() == "offline", "adb gives up", seconds=30)
+    wait_until(lambda: bench.state() == "offline", "adb gives up", seconds=30)
     assert 8 < time.monotonic() - began < 20
     bench.mischief.clear()
     bench.connect()
 
 
-def test_a_slow_link_takes_its_time_both_ways(bench: Bench) -> None:
+def test_a_slow_link_takes_its_time_both_ways(bench: InjectionBench) -> None:
     bench.mischief.add("slow", bytes_per_s=20_000, latency_s=0.02)
     began = time.monotonic()
-    bench.at.put(f"{HOME}/x", bytes(8000))
+    bench.adb_phone.put(f"{HOME}/x", bytes(8000))
     up = time.monotonic() - began
-    assert len(bench.at.run(f"cat {HOME}/x").out) == 8000
+    assert len(bench.adb_phone.run(f"cat {HOME}/x").out) == 8000
     down = time.monotonic() - began - up
     assert 0.4 < up < 8
     assert 0.4 < down < 8
-    bench.mischief.add("slow", bytes_per_s=1, latency_s=0)  # a byte a second
+    bench.mischief.add("slow", bytes_per_s=1, latency_s=0)  # one byte per second
     with pytest.raises(Hung):
-        bench.door().shell(["true"], Deadline.after(0.5))
+        bench.agent_phone().shell(["true"], Deadline.after(0.5))
     bench.mischief.clear()
     bench.connect()
 
 
-def test_unauthorized_until_somebody_allows_it(bench: Bench) -> None:
+def test_unauthorized_until_somebody_allows_it(bench: InjectionBench) -> None:
     number = bench.mischief.add("unauthorized")
     bench.await_state("unauthorized")
     assert "unauthorized" in bench.host.adb("-s", bench.address, "shell", "true").err
     with pytest.raises(Unreachable, match="unauthorized"):
-        bench.door().shell(["true"])
+        bench.agent_phone().shell(["true"])
     bench.host.adb("disconnect", bench.address)
     assert "failed to authenticate" in bench.host.adb("connect", bench.address).out
     bench.mischief.clear(number)
     bench.await_state("device")
-    assert bench.at.out("echo allowed") == "allowed"
+    assert bench.adb_phone.out("echo allowed") == "allowed"
 
 
-def test_offline_takes_connections_and_says_nothing(bench: Bench) -> None:
+def test_offline_takes_connections_and_says_nothing(bench: InjectionBench) -> None:
     number = bench.mischief.add("offline")
     bench.await_state("offline")
     with pytest.raises(Unreachable, match="offline"):
-        bench.door().shell(["true"])
+        bench.agent_phone().shell(["true"])
     bench.mischief.clear(number)
     bench.await_state("device")
-    assert bench.at.out("echo on") == "on"
+    assert bench.adb_phone.out("echo on") == "on"
 
 
 @pytest.mark.slow
-def test_a_connect_to_a_mute_phone_fails_after_ten_seconds(bench: Bench) -> None:
+def test_a_connect_to_a_mute_phone_fails_after_ten_seconds(bench: InjectionBench) -> None:
     bench.mischief.add("offline")
     bench.host.adb("disconnect", bench.address)
     began = time.monotonic()
@@ -164,46 +164,52 @@ def test_a_connect_to_a_mute_phone_fails_after_ten_seconds(bench: Bench) -> None
     bench.connect()
 
 
-def test_a_reboot_has_another_boot_id_and_an_empty_tmp(bench: Bench) -> None:
-    before = bench.at.out(BOOT_ID)
-    bench.at.put(f"{HOME}/mine", b"x")
+def test_a_reboot_has_another_boot_id_and_an_empty_tmp(bench: InjectionBench) -> None:
+    before = bench.adb_phone.out(BOOT_ID)
+    bench.adb_phone.put(f"{HOME}/mine", b"x")
     bench.mischief.add("reboot", at="command:sleep *")
     with pytest.raises(EOFError):
-        bench.at.run("sleep 10000")
-    until(lambda: len(bench.events("boot")) == 2, "it is up again")
+        bench.adb_phone.run("sleep 10000")
+    wait_until(lambda: len(bench.events("boot")) == 2, "it is up again")
     bench.connect()
-    assert bench.at.out(BOOT_ID) != before
-    assert bench.at.out(f"ls {HOME}") == ""
-    assert bench.at.uptime() < 100
+    assert bench.adb_phone.out(BOOT_ID) != before
+    assert bench.adb_phone.out(f"ls {HOME}") == ""
+    assert bench.adb_phone.uptime() < 100
 
 
-def test_an_old_adbd_has_no_features_and_no_second_shell(bench: Bench) -> None:
+def test_an_old_adbd_has_no_features_and_no_second_shell(bench: InjectionBench) -> None:
     number = bench.mischief.add("version_clash")
     bench.connect()
     assert bench.host.adb("-s", bench.address, "features").out == ""
     assert bench.host.adb("-s", bench.address, "shell", "echo old").out == "old\n"
     with pytest.raises(PhoneTrouble):
-        bench.door().shell(["true"])
+        bench.agent_phone().shell(["true"])
     bench.mischief.clear(number)
     bench.connect()
-    assert bench.door().shell(["echo", "new"]).text == "new\n"
+    assert bench.agent_phone().shell(["echo", "new"]).text == "new\n"
 
 
 def test_a_foreign_client_ends_the_server_and_the_agent_makes_another(
-    bench: Bench, tmp_path: Path
+    bench: InjectionBench, tmp_path: Path
 ) -> None:
     with AdbServer(tmp_path / "own") as adb:
         assert adb.connect(bench.address, Deadline.after(5)) == "device"
-        assert adb._child is not None
-        first = adb._child.pid
+        first = child_pid(str(adb.port))
         bench.mischief.add("version_clash", server=adb.port)
-        until(lambda: adb._child is not None and adb._child.pid != first, "another server")
+
+        def is_restarted() -> bool:
+            try:
+                return child_pid(str(adb.port)) != first
+            except AssertionError:
+                return False
+
+        wait_until(is_restarted, "another server")
         phone = Phone(adb.open(bench.address))
 
         def answers() -> bool:
             try:
                 return phone.shell(["echo", "x"]).text == "x\n"
-            except Exception:  # noqa: BLE001 - whatever a dying server says
+            except Exception:  # noqa: BLE001 - a dying server may fail in any way
                 return False
 
-        until(answers, "the phone is back")
+        wait_until(answers, "the phone is back")

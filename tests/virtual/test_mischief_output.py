@@ -1,4 +1,4 @@
-"""Output that is cut, endless or hostile: bounded, and harmless behind the agent's door."""
+"""Truncated, endless and hostile output: bounded by the agent, and harmless."""
 
 import struct
 import time
@@ -7,67 +7,69 @@ from pathlib import Path
 
 import pytest
 
-from agent.phone.phone import Command
 from agent.phone.probe import probe
-from agent.virtual.mischief.output_kinds import NASTY
-from kernels.manifest import runner_for
-from tests.virtual.host import AdbHost, read_exactly
-from tests.virtual.plans import HOME
-from tests.virtual.trouble import Bench, a_bench
-from workloads.fault import FarmError, ShellFailed
+from agent.phone.shell_command import ShellCommand
+from agent.virtual.mischief.output_faults import HOSTILE_OUTPUTS
+from kernels.runner_builds import runner_for
+from tests.virtual.adb_host import AdbHost, read_exactly
+from tests.virtual.injection_bench import InjectionBench, start_bench
+from tests.virtual.sample_plans import HOME
+from workloads.protocol.faults import FarmError, ShellFailed
 from workloads.text import safe_text
 
 
 @pytest.fixture
-def bench(host: AdbHost, tmp_path: Path) -> Iterator[Bench]:
-    with a_bench(host, tmp_path) as made:
-        yield made
+def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
+    with start_bench(host, tmp_path) as bench:
+        yield bench
 
 
-def test_truncated_output_ends_as_if_all_were_well(bench: Bench) -> None:
-    bench.at.put(f"{HOME}/x", b"0123456789" * 10)
+def test_truncated_output_ends_as_if_all_were_well(bench: InjectionBench) -> None:
+    bench.adb_phone.put(f"{HOME}/x", b"0123456789" * 10)
     bench.mischief.add("truncated", command=f"cat {HOME}/x", bytes=15)
-    assert (0, "012345678901234", "") == bench.at.run(f"cat {HOME}/x")
-    assert bench.door().pull(f"{HOME}/x", 1000) == b"012345678901234"
+    assert bench.adb_phone.run(f"cat {HOME}/x") == (0, "012345678901234", "")
+    assert bench.agent_phone().pull(f"{HOME}/x", 1000) == b"012345678901234"
     bench.mischief.clear()
-    assert len(bench.at.out(f"cat {HOME}/x")) == 100
+    assert len(bench.adb_phone.out(f"cat {HOME}/x")) == 100
 
 
-def test_endless_output_is_cut_off_by_the_door(bench: Bench) -> None:
-    """As it is made only when it is taken, it costs neither side its memory."""
-    bench.at.put(f"{HOME}/x", b"begins ")
+def test_endless_output_is_cut_off_by_the_door(bench: InjectionBench) -> None:
+    """Endless output is generated as it is read, so it costs neither side memory."""
+    bench.adb_phone.put(f"{HOME}/x", b"begins ")
     bench.mischief.add("endless", command=f"cat {HOME}/x")
-    door = bench.door()
+    agent_phone = bench.agent_phone()
     began = time.monotonic()
     with pytest.raises(ShellFailed, match="more than"):
-        door.pull(f"{HOME}/x", 5_000_000)
+        agent_phone.pull(f"{HOME}/x", 5_000_000)
     assert time.monotonic() - began < 10
-    assert door.shell(["echo", "next"]).text == "next\n"
+    assert agent_phone.shell(["echo", "next"]).text == "next\n"
 
 
-def test_two_gigabytes_are_only_promised(bench: Bench) -> None:
+def test_two_gigabytes_are_only_promised(bench: InjectionBench) -> None:
     bench.mischief.add("endless", command="cat /dev/null", bytes=2_000_000_000)
-    with bench.host.dial(bench.address, "exec:cat /dev/null") as stream:
+    with bench.host.open_service(bench.address, "exec:cat /dev/null") as stream:
         assert len(read_exactly(stream, 1_000_000)) == 1_000_000
-    assert bench.at.out("echo alive") == "alive"
+    assert bench.adb_phone.out("echo alive") == "alive"
 
 
-@pytest.mark.parametrize("what", sorted(NASTY))
-def test_hostile_output_comes_out_harmless(bench: Bench, what: str) -> None:
+@pytest.mark.parametrize("what", sorted(HOSTILE_OUTPUTS))
+def test_hostile_output_comes_out_harmless(bench: InjectionBench, what: str) -> None:
     bench.mischief.add("hostile", command="*", what=what)
-    door = bench.door()
+    agent_phone = bench.agent_phone()
     try:
-        answers = door.batch([Command(["cat", "/proc/uptime"]), Command(["getprop", "ro.x"])])
+        answers = agent_phone.shell_batch(
+            [ShellCommand(["cat", "/proc/uptime"]), ShellCommand(["getprop", "ro.x"])]
+        )
     except FarmError as error:
         text = str(error)
     else:
         text = "".join(safe_text(answer.text) for answer in answers)
     assert text.isprintable()
     with pytest.raises(FarmError):
-        probe(bench.door(), runner_for)
+        probe(bench.agent_phone(), runner_for)
 
 
-def test_hostile_names_are_listed_and_taken_back(bench: Bench) -> None:
+def test_hostile_names_are_listed_and_taken_back(bench: InjectionBench) -> None:
     folder = "/storage/self/primary/Download"
     bench.mischief.add("hostile_names")
     names = listed(bench, folder)
@@ -78,10 +80,10 @@ def test_hostile_names_are_listed_and_taken_back(bench: Bench) -> None:
     assert listed(bench, folder) == [b".", b".."]
 
 
-def listed(bench: Bench, folder: str) -> list[bytes]:
-    """The names that the sync service gives."""
+def listed(bench: InjectionBench, folder: str) -> list[bytes]:
+    """Return the names that the sync service lists."""
     names = []
-    with bench.host.dial(bench.address, "sync:") as stream:
+    with bench.host.open_service(bench.address, "sync:") as stream:
         stream.sendall(b"LIST" + struct.pack("<I", len(folder)) + folder.encode())
         while True:
             word, *_, length = struct.unpack("<4sIIII", read_exactly(stream, 20))

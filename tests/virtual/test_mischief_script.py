@@ -1,4 +1,4 @@
-"""How trouble is told: words, triggers, script files, the control socket, the command line."""
+"""Mischief requests: keys, triggers, script files, the control socket and the command line."""
 
 import json
 import stat
@@ -9,30 +9,35 @@ import pytest
 from click.testing import CliRunner
 
 from agent.virtual.cli import virtual
-from agent.virtual.mischief.control import ask_control, socket_path
-from agent.virtual.mischief.effect import BadMischief
-from agent.virtual.mischief.kinds import KINDS
-from agent.virtual.mischief.script import Trigger, parse_trigger, read_plan, read_script
-from agent.virtual.shelf import ShelfPlan, shelf_process
-from tests.virtual.host import AdbHost, PhoneAt, until
-from tests.virtual.plans import HOME
-from tests.virtual.trouble import Bench, a_bench
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.mischief.control_socket import send_control_request, socket_path
+from agent.virtual.mischief.fault_registry import FAULT_TYPES
+from agent.virtual.mischief.fault_type import InvalidMischief
+from agent.virtual.mischief.mischief_script import (
+    Trigger,
+    parse_plan,
+    parse_trigger,
+    read_mischief_script,
+)
+from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
+from tests.virtual.injection_bench import InjectionBench, start_bench
+from tests.virtual.sample_plans import HOME
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"
 
 
 @pytest.fixture
-def bench(host: AdbHost, tmp_path: Path) -> Iterator[Bench]:
-    with a_bench(host, tmp_path) as made:
-        yield made
+def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
+    with start_bench(host, tmp_path) as bench:
+        yield bench
 
 
 @pytest.mark.parametrize(
     ("text", "trigger"),
     [
-        ("service", Trigger("open")),
-        ("service:sync*#3", Trigger("open", "sync*", 3)),
-        ("write:*/scaling_max_freq", Trigger("sysfs", "*/scaling_max_freq")),
+        ("service", Trigger("adb_service")),
+        ("service:sync*#3", Trigger("adb_service", "sync*", 3)),
+        ("write:*/scaling_max_freq", Trigger("sysfs_write", "*/scaling_max_freq")),
         ("run@50%", Trigger("run_start", run_share=0.5)),
         ("command:echo #x", Trigger("command", "echo #x")),
     ],
@@ -42,46 +47,48 @@ def test_triggers_are_read(text: str, trigger: Trigger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("entry", "key"),
     [
-        ({"kind": "plague"}, "no mischief is called 'plague'"),
-        ({"kind": "flap", "speed": 3}, "'speed' is no option here; there are: period_s"),
-        ({"kind": "flap", "count": "many"}, "not of the kind int"),
-        ({"kind": "hang", "for": "long"}, "for=long is not a number"),
-        ({"kind": "hang", "at": "Run!"}, "is no trigger"),
-        ({"kind": "hang", "times": 3}, "times needs a trigger"),
+        ({"kind": "plague"}, "kind"),
+        ({"kind": "flap", "speed": 3}, "speed"),
+        ({"kind": "flap", "count": "many"}, "count"),
+        ({"kind": "hang", "for": "long"}, "for"),
+        ({"kind": "hang", "at": "Run!"}, "at"),
+        ({"kind": "hang", "at": "sysfs_wrote"}, "at"),
+        ({"kind": "hang", "times": 3}, "times"),
     ],
 )
-def test_what_cannot_be_obeyed_is_refused_with_the_choices(
-    words: dict[str, object], complaint: str
+def test_an_invalid_entry_is_refused_with_the_key_that_is_wrong(
+    entry: dict[str, object], key: str
 ) -> None:
-    with pytest.raises(BadMischief, match=complaint):
-        read_plan(words)
+    with pytest.raises(InvalidMischief) as caught:
+        parse_plan(entry)
+    assert caught.value.key == key
 
 
 def test_the_example_is_a_script() -> None:
-    plans, seed = read_script(Path(__file__).parents[2] / "examples" / "mischief.toml")
+    plans, seed = read_mischief_script(Path(__file__).parents[2] / "examples" / "mischief.toml")
     assert (seed, len(plans)) == (7, 3)
 
 
-def test_lies_upon_lies_end_in_the_truth(bench: Bench) -> None:
+def test_lies_upon_lies_end_in_the_truth(bench: InjectionBench) -> None:
     zone = "/sys/class/thermal/thermal_zone1/temp"
     for value in ("999", "-40", "missing"):
         bench.mischief.add("sensor", value=value)
     bench.mischief.add("unplug")
     bench.mischief.clear()
     bench.connect()
-    assert 20_000 < bench.at.number(zone) < 50_000
+    assert 20_000 < bench.adb_phone.number(zone) < 50_000
 
 
 def test_a_script_names_the_table_that_is_wrong(tmp_path: Path) -> None:
     script = tmp_path / "trouble.toml"
     script.write_text('seed = 4\n[[mischief]]\nkind = "hang"\n[[mischief]]\nkind = "hangs"\n')
-    with pytest.raises(BadMischief, match="mischief 2"):
-        read_script(script)
+    with pytest.raises(InvalidMischief, match="mischief 2"):
+        read_mischief_script(script)
     script.write_text('seed = 4\n[[mischief]]\nkind = "hang"\nat = "boot"\nfor_host = 2\n')
-    (plan,), seed = read_script(script)
-    assert (seed, plan.at, plan.for_host_s) == (4, "boot", 2)
+    (plan,), seed = read_mischief_script(script)
+    assert (seed, plan.trigger_text, plan.for_host_s) == (4, "boot", 2)
 
 
 @pytest.mark.parametrize(
@@ -93,108 +100,115 @@ def test_a_script_names_the_table_that_is_wrong(tmp_path: Path) -> None:
         ("setting:low_power", "settings put global low_power 1"),
     ],
 )
-def test_trouble_begins_at_its_trigger_and_not_before(bench: Bench, at: str, doing: str) -> None:
+def test_trouble_begins_at_its_trigger_and_not_before(
+    bench: InjectionBench, at: str, doing: str
+) -> None:
     bench.mischief.add("disk_full", at=at)
-    bench.at.run("id")
-    assert not bench.starts()
-    bench.at.run(doing)
-    assert bench.starts() == ["disk_full"]
+    bench.adb_phone.run("id")
+    assert not bench.started_kinds()
+    bench.adb_phone.run(doing)
+    assert bench.started_kinds() == ["disk_full"]
 
 
-def test_a_push_is_a_trigger(bench: Bench) -> None:
+def test_a_push_is_a_trigger(bench: InjectionBench) -> None:
     bench.mischief.add("throttle", at="push:*/plan")
-    bench.at.put(f"{HOME}/other", b"x")
-    assert not bench.starts()
-    bench.at.put(f"{HOME}/plan", b"x")
-    assert bench.starts() == ["throttle"]
+    bench.adb_phone.put(f"{HOME}/other", b"x")
+    assert not bench.started_kinds()
+    bench.adb_phone.put(f"{HOME}/plan", b"x")
+    assert bench.started_kinds() == ["throttle"]
 
 
-def test_delays_and_durations_are_the_phones_own(bench: Bench) -> None:
+def test_delays_and_durations_are_the_phones_own(bench: InjectionBench) -> None:
     bench.mischief.add("disk_full", at="command:ls *", after=50, for_=20)
-    began = bench.at.uptime()
-    bench.at.run("ls /")
-    until(lambda: bool(bench.events("mischief_stop")), "it is over")
-    assert bench.at.uptime() - began >= 70
+    began = bench.adb_phone.uptime()
+    bench.adb_phone.run("ls /")
+    wait_until(lambda: bool(bench.events("mischief_stop")), "it is over")
+    assert bench.adb_phone.uptime() - began >= 70
     start, stop = bench.events("mischief_start", "mischief_stop")
     assert float(str(stop["model_s"])) - float(str(start["model_s"])) == pytest.approx(20, abs=0.01)
-    bench.at.put(f"{HOME}/fits", b"again")
+    bench.adb_phone.put(f"{HOME}/fits", b"again")
 
 
-def test_it_comes_again_as_often_as_planned(bench: Bench) -> None:
+def test_it_comes_again_as_often_as_planned(bench: InjectionBench) -> None:
     bench.mischief.add("disk_full", at="command:ls *", for_=0.1, times=2)
     for _ in range(4):
-        bench.at.run("ls /; sleep 5")
-    assert len(bench.starts()) == 2
-    assert [prank["state"] for prank in bench.mischief.list()] == ["over"]
+        bench.adb_phone.run("ls /; sleep 5")
+    assert len(bench.started_kinds()) == 2
+    assert [prank["state"] for prank in bench.mischief.describe_faults()] == ["done"]
 
 
 def test_the_same_seed_draws_the_same_trouble(host: AdbHost, tmp_path: Path) -> None:
     def drawn(seed: int, name: str) -> list[object]:
-        with a_bench(host, tmp_path / name, *("meizu-16t",) * 1, seed=seed) as bench:
+        with start_bench(host, tmp_path / name, *("meizu-16t",) * 1, seed=seed) as bench:
             bench.mischief.add(
                 "disk_full", at="command:ls *", for_=0.1, times=0, chance=0.5, jitter=3
             )
             for number in range(12):
-                bench.at.run(f"ls /; sleep 5; true {number}")
-            starts = bench.events("mischief_start", "open")
+                bench.adb_phone.run(f"ls /; sleep 5; true {number}")
+            starts = bench.events("mischief_start", "adb_service")
             return [entry["event"] for entry in starts]
 
     first = drawn(1, "a")
-    assert first == drawn(1, "b")
-    assert first != drawn(2, "c")
+    assert drawn(1, "b") == first
+    assert drawn(2, "c") != first
     assert 1 <= first.count("mischief_start") <= 11
 
 
 def test_some_phones_are_drawn_by_the_seed() -> None:
-    plan = read_plan({"kind": "hang", "phones": ["VM16T*"], "some": "0.5"})
-    assert plan.is_for("VM16T0007")
-    assert not plan.is_for("VHON80001")
+    plan = parse_plan({"kind": "hang", "phones": ["VM16T*"], "some": "0.5"})
+    assert plan.matches_phone("VM16T0007")
+    assert not plan.matches_phone("VHON80001")
     assert plan.some == 0.5
 
 
-def test_a_phone_without_mischief_has_no_imp(bench: Bench) -> None:
-    (door,) = bench.shelf.servers
-    assert door.phone.mischief is None
-    assert door.wire is None
-    assert door.phone.journal.listener is None
+def test_a_phone_without_mischief_has_no_injector(bench: InjectionBench) -> None:
+    (server,) = bench.fleet.servers
+    assert server.phone.mischief is None
+    assert server.wire_hook is None
+    assert server.phone.journal.listener is None
 
 
 def test_a_script_at_the_start_and_more_over_the_socket(host: AdbHost, tmp_path: Path) -> None:
     script, control = tmp_path / "trouble.toml", tmp_path / "control"
     script.write_text('[[mischief]]\nkind = "battery_drains"\npercent = 5\n')
-    plan = ShelfPlan(("meizu-16t",), speed=100, journal=tmp_path, mischief=script, control=control)
-    with shelf_process(plan) as ((address,)):
+    config = FleetConfig(
+        ("meizu-16t",), speed=100, journal=tmp_path, mischief=script, control=control
+    )
+    with serve_fleet_in_process(config) as ((address,)):
         host.adb("connect", address.address)
-        phone = PhoneAt(host, address.address)
+        phone = AdbPhone(host, address.address)
         assert phone.number("/sys/class/power_supply/battery/capacity") <= 5
         assert stat.S_IMODE(socket_path(control).stat().st_mode) == 0o600
-        assert say(control, "add", "hang", "--at", "command:reboot *", "for_host=2") == "mischief 2"
-        assert "hang armed at command:reboot *" in say(control, "list")
-        assert say(control, "clear", "1") == "cleared 1"
-        assert say(control, "clear") == "cleared 1"
-        assert say(control, "list") == ""
-        assert "mischief_stop" in say(control, "journal", address.serial, "--lines", "2")
+        assert (
+            run_mischief(control, "add", "hang", "--at", "command:reboot *", "for_host=2")
+            == "mischief 2"
+        )
+        assert "hang armed at command:reboot *" in run_mischief(control, "list")
+        assert run_mischief(control, "clear", "1") == "cleared 1"
+        assert run_mischief(control, "clear") == "cleared 1"
+        assert run_mischief(control, "list") == ""
+        assert "mischief_stop" in run_mischief(control, "journal", address.serial, "--lines", "2")
         refused = CliRunner().invoke(
             virtual, ["mischief", "add", "--control", str(control), "hang", "--phone", "nobody"]
         )
         assert refused.exit_code == 1
-        assert "no phone is called nobody" in refused.output
-        with pytest.raises(BadMischief, match="say add, clear, list or journal"):
-            ask_control(control, {"do": "dance"})
+        with pytest.raises(InvalidMischief) as caught:
+            send_control_request(control, {"action": "dance"})
+        assert caught.value.key == "action"
         host.adb("disconnect", address.address)
-    told = [json.loads(line) for line in (tmp_path / f"{address.serial}.jsonl").open()]
-    assert "mischief_start" in [line["event"] for line in told]
+    events = [json.loads(event) for event in (tmp_path / f"{address.serial}.jsonl").open()]
+    assert "mischief_start" in [event["event"] for event in events]
 
 
-def say(control: Path, verb: str, *words: str) -> str:
-    """`farm virtual mischief VERB`."""
-    said = CliRunner().invoke(virtual, ["mischief", verb, "--control", str(control), *words])
-    assert said.exit_code == 0, said.output
-    return said.output.strip()
+def run_mischief(control: Path, command: str, *words: str) -> str:
+    """Run `farm virtual mischief COMMAND`; return its output."""
+    result = CliRunner().invoke(virtual, ["mischief", command, "--control", str(control), *words])
+    assert result.exit_code == 0, result.output
+    return result.output.strip()
 
 
 def test_every_kind_is_listed_with_its_options() -> None:
     listed = CliRunner().invoke(virtual, ["mischief", "kinds"]).output
-    for kind in KINDS:
+    for kind in FAULT_TYPES:
         assert kind in listed
     assert "bytes_per_s=0.0 latency_s=0.05" in listed

@@ -1,20 +1,20 @@
-"""Heat, clocks, throttling and charge, on a clock that moves only when told."""
+"""Heat, clocks, throttling and charge, on a clock that only `advance` moves."""
 
 from dataclasses import dataclass
 
 import pytest
 
 from agent.virtual.engines import load_engine
-from agent.virtual.physics.heat import HeatNetwork
-from agent.virtual.physics.placement import Load, place
-from agent.virtual.physics.roofline import Op, OpTable, Pace, step_cost
+from agent.virtual.model_clock import ModelClock
+from agent.virtual.physics.heat_network import HeatNetwork
 from agent.virtual.physics.soc import AMBIENT_C, Soc
+from agent.virtual.physics.step_timing import ComputeSpeed, OpTable, SimulatedOp, time_step
+from agent.virtual.physics.thread_placement import CoreLoad, place_threads
 from agent.virtual.profiles import load_profile, profile_ids
-from agent.virtual.timeline import Timeline
 
-SGEMM = (Op("matmul", "matmul", 2 * 512**3, 8 * 512**2, 4 * 512**2),)
+SGEMM = (SimulatedOp("matmul", "matmul", 2 * 512**3, 8 * 512**2, 4 * 512**2),)
 GFLOP = SGEMM[0].flops / 1e9
-OWN = load_engine("own")
+OWN = load_engine("farmhand")
 PHONES = [name for name in profile_ids() if load_profile(name).tier != "board"]
 EMDL = (
     "huawei-honor-8",
@@ -27,37 +27,37 @@ EMDL = (
 
 
 @dataclass
-class Bench:
-    """A phone's silicon with a matrix product on all cores that are not little."""
+class LoadedSoc:
+    """A phone's SoC with a matrix product on all cores that are not little."""
 
     soc: Soc
-    load: Load
+    load: CoreLoad
     gflops: float = 0.0
 
     def advance(self, seconds: float) -> None:
-        self.soc.timeline.advance(seconds)
-        self.soc.settle()
+        self.soc.model_clock.advance(seconds)
+        self.soc.update()
 
 
-def bench(profile_id: str) -> Bench:
-    soc = Soc(load_profile(profile_id), Timeline(speed=0.0))
+def loaded_soc(profile_id: str) -> LoadedSoc:
+    soc = Soc(load_profile(profile_id), ModelClock(speed=0.0))
     big = [cpu for c in soc.clusters if c.profile.role != "little" for cpu in c.cpus]
 
-    def on_pace(pace: Pace) -> None:
-        cost = step_cost(OpTable(SGEMM, OWN), pace)
-        load.take(cost)
-        made.gflops = GFLOP / cost.seconds
+    def on_speed_change(pace: ComputeSpeed) -> None:
+        cost = time_step(OpTable(SGEMM, OWN), pace)
+        load.apply_timing(cost)
+        loaded.gflops = GFLOP / cost.seconds
 
-    load = Load(sum(1 << cpu for cpu in big), min(4, len(big)), OWN, on_pace)
-    made = Bench(soc, load)
-    return made
+    load = CoreLoad(sum(1 << cpu for cpu in big), min(4, len(big)), OWN, on_speed_change)
+    loaded = LoadedSoc(soc, load)
+    return loaded
 
 
 def test_a_phone_at_rest_stays_at_rest() -> None:
-    made = bench("meizu-16t")
-    before = made.soc.heat.temps
-    made.advance(100_000)
-    assert before == pytest.approx(made.soc.heat.temps, abs=0.3)
+    loaded = loaded_soc("meizu-16t")
+    before = loaded.soc.heat.temps
+    loaded.advance(100_000)
+    assert loaded.soc.heat.temps == pytest.approx(before, abs=0.3)
     assert all(AMBIENT_C < temp < AMBIENT_C + 6 for temp in before)
 
 
@@ -73,40 +73,40 @@ def test_the_size_of_a_step_does_not_shape_the_answer() -> None:
 def test_the_body_is_as_slow_as_the_measured_trace() -> None:
     """EMDL 2021: a Galaxy S8+ battery goes from 19.3 to 31 °C in 1400 s, tau near 560 s."""
     heat = HeatNetwork(load_profile("samsung-s8-plus").heat, 25.0)
-    assert heat.slowest_s == pytest.approx(560, rel=0.1)
+    assert heat.slowest_time_constant_s == pytest.approx(560, rel=0.1)
 
 
 def test_a_burst_warms_the_die_and_hardly_the_body() -> None:
     for profile_id in PHONES:
-        made = bench(profile_id)
-        die, body, _ = made.soc.heat.temps
-        made.soc.attach(made.load)
-        made.advance(10)
-        assert 3 < made.soc.heat.node("die") - die < 20, profile_id
-        assert made.soc.heat.node("body") - body < 0.6, profile_id
+        loaded = loaded_soc(profile_id)
+        die, body, _ = loaded.soc.heat.temps
+        loaded.soc.attach(loaded.load)
+        loaded.advance(10)
+        assert 3 < loaded.soc.heat.node("die") - die < 20, profile_id
+        assert loaded.soc.heat.node("body") - body < 0.6, profile_id
 
 
 @pytest.mark.parametrize("profile_id", PHONES)
 def test_a_long_run_heats_and_a_rest_cools(profile_id: str) -> None:
-    made = bench(profile_id)
-    rest = made.soc.heat.temps
-    made.soc.attach(made.load)
-    made.advance(600)
-    assert made.soc.heat.node("body") - rest[1] > 5
-    made.soc.detach(made.load)
+    loaded = loaded_soc(profile_id)
+    rest = loaded.soc.heat.temps
+    loaded.soc.attach(loaded.load)
+    loaded.advance(600)
+    assert loaded.soc.heat.node("body") - rest[1] > 5
+    loaded.soc.detach(loaded.load)
     minutes = 0
-    while max(now - then for now, then in zip(made.soc.heat.temps, rest, strict=True)) > 3:
-        made.advance(60)
+    while max(now - then for now, then in zip(loaded.soc.heat.temps, rest, strict=True)) > 3:
+        loaded.advance(60)
         minutes += 1
     assert 7 <= minutes <= 20
-    made.advance(1200)
-    assert all(cluster.throttle_state == 0 for cluster in made.soc.clusters)
+    loaded.advance(1200)
+    assert all(cluster.throttle_state == 0 for cluster in loaded.soc.clusters)
 
 
-def first_throttled_s(made: Bench) -> float | None:
+def first_throttled_s(loaded: LoadedSoc) -> float | None:
     for second in range(600):
-        made.advance(1)
-        if any(cluster.throttle_state for cluster in made.soc.clusters):
+        loaded.advance(1)
+        if any(cluster.throttle_state for cluster in loaded.soc.clusters):
             return float(second)
     return None
 
@@ -114,12 +114,12 @@ def first_throttled_s(made: Bench) -> float | None:
 def test_cold_and_soaked_phones_rank_differently() -> None:
     cold, soaked, throttled = {}, {}, {}
     for profile_id in EMDL:
-        made = bench(profile_id)
-        made.soc.attach(made.load)
-        cold[profile_id] = made.gflops
-        throttled[profile_id] = first_throttled_s(made)
-        made.advance(900 - made.soc.timeline.now)
-        soaked[profile_id] = made.gflops
+        loaded = loaded_soc(profile_id)
+        loaded.soc.attach(loaded.load)
+        cold[profile_id] = loaded.gflops
+        throttled[profile_id] = first_throttled_s(loaded)
+        loaded.advance(900 - loaded.soc.model_clock.now)
+        soaked[profile_id] = loaded.gflops
     gave_way = [seconds for seconds in throttled.values() if seconds is not None]
     assert len(gave_way) == 5
     assert all(100 <= seconds <= 600 for seconds in gave_way), throttled
@@ -135,62 +135,68 @@ def test_cold_and_soaked_phones_rank_differently() -> None:
 
 
 def test_the_s8_falls_to_the_plateau_seen_in_the_trace() -> None:
-    made = bench("samsung-s8-plus")
-    made.soc.attach(made.load)
-    assert 2361600 == made.soc.by_role("big").clock_khz
-    made.advance(900)
-    assert 1881600 == made.soc.by_role("big").clock_khz
+    loaded = loaded_soc("samsung-s8-plus")
+    loaded.soc.attach(loaded.load)
+    assert loaded.soc.cluster_by_role("big").clock_khz == 2361600
+    loaded.advance(900)
+    assert loaded.soc.cluster_by_role("big").clock_khz == 1881600
 
 
 def test_a_cap_shows_in_the_effective_limit_and_goes_again() -> None:
-    made = bench("xiaomi-mi-9")
-    big = made.soc.by_role("big")
-    made.soc.attach(made.load)
-    made.advance(400)
+    loaded = loaded_soc("xiaomi-mi-9")
+    big = loaded.soc.cluster_by_role("big")
+    loaded.soc.attach(loaded.load)
+    loaded.advance(400)
     assert big.throttle_state > 0
     assert big.max_khz == big.ladder[-1 - big.throttle_state] < big.user_max_khz
     assert big.clock_khz <= big.max_khz
-    made.soc.detach(made.load)
-    made.advance(1200)
+    loaded.soc.detach(loaded.load)
+    loaded.advance(1200)
     assert big.max_khz == big.user_max_khz
 
 
 def test_a_lower_clock_keeps_a_phone_out_of_the_trip() -> None:
-    made = bench("xiaomi-mi-9")
+    loaded = loaded_soc("xiaomi-mi-9")
 
     def slow_down() -> None:
         for role in ("big", "prime"):
-            made.soc.by_role(role).user_max_khz = 1497600
+            loaded.soc.cluster_by_role(role).user_max_khz = 1497600
 
-    made.soc.change(slow_down)
-    made.soc.attach(made.load)
-    assert first_throttled_s(made) is None
+    loaded.soc.change(slow_down)
+    loaded.soc.attach(loaded.load)
+    assert first_throttled_s(loaded) is None
 
 
 def test_without_its_daemon_only_the_kernels_trip_is_left() -> None:
-    made = bench("xiaomi-mi-9")
-    made.soc.service_runs = lambda name: name != "thermal-engine"
-    made.soc.attach(made.load)
-    assert first_throttled_s(made) is None
+    loaded = loaded_soc("xiaomi-mi-9")
+    loaded.soc.is_service_running = lambda name: name != "thermal-engine"
+    loaded.soc.attach(loaded.load)
+    assert first_throttled_s(loaded) is None
 
 
 def test_training_on_four_big_cores_draws_what_was_measured() -> None:
     """EMDL 2021, Meizu 16T, mask f0: 4.3 to 4.6 W for AlexNet, idle 0.75 to 0.84 W."""
-    soc = Soc(load_profile("meizu-16t"), Timeline(speed=0.0))
+    soc = Soc(load_profile("meizu-16t"), ModelClock(speed=0.0))
     assert 0.7 < soc.system_w() < 0.9
-    load = Load(0xF0, 4, OWN, lambda _: None, lead=0.75, others=0.75, gbs=3.0)
+    load = CoreLoad(
+        0xF0, 4, OWN, lambda _: None, first_core_activity=0.75, other_cores_activity=0.75, gbs=3.0
+    )
     soc.attach(load)
     assert soc.system_w() == pytest.approx(4.45, abs=0.5)
     assert soc.battery.power_w == pytest.approx(soc.system_w() - 0.486 * 4.85, abs=0.01)
 
 
 def test_memory_bound_work_does_not_follow_the_clock() -> None:
-    copy = OpTable((Op("copy", "elementwise", 1e6, 64e6, 64e6),), OWN)
-    fast = Pace(100, bandwidth_gbs=10, cache_kb=64, cache_gbs=50, lone_ghz=2.8, lone_gbs=8)
-    slow = Pace(50, bandwidth_gbs=10, cache_kb=64, cache_gbs=50, lone_ghz=2.8, lone_gbs=8)
-    assert step_cost(copy, fast).seconds == pytest.approx(0.0128, rel=0.01)
-    assert step_cost(copy, fast).seconds == pytest.approx(step_cost(copy, slow).seconds, rel=0.01)
-    assert step_cost(copy, fast).others < 0.7
+    copy = OpTable((SimulatedOp("copy", "elementwise", 1e6, 64e6, 64e6),), OWN)
+    fast = ComputeSpeed(
+        100, bandwidth_gbs=10, cache_kb=64, cache_gbs=50, first_thread_ghz=2.8, first_thread_gbs=8
+    )
+    slow = ComputeSpeed(
+        50, bandwidth_gbs=10, cache_kb=64, cache_gbs=50, first_thread_ghz=2.8, first_thread_gbs=8
+    )
+    assert time_step(copy, fast).seconds == pytest.approx(0.0128, rel=0.01)
+    assert time_step(copy, fast).seconds == pytest.approx(time_step(copy, slow).seconds, rel=0.01)
+    assert time_step(copy, fast).other_cores_activity < 0.7
 
 
 @pytest.mark.parametrize(
@@ -200,24 +206,24 @@ def test_memory_bound_work_does_not_follow_the_clock() -> None:
         ([0b1111], 2, [{3: 1.0, 2: 1.0}]),  # the fastest first
         ([0b0100], 2, [{2: 1.0}]),  # two threads on one core
         ([0b1000, 0b1000], 1, [{3: 0.5}, {3: 0.5}]),  # two loads on one core
-        ([0b10000], 1, [{3: 1.0}]),  # a mask without a core that is on falls back
+        ([0b10000], 1, [{3: 1.0}]),  # a mask without an online core falls back
     ],
 )
 def test_threads_spread_over_their_mask(
     masks: list[int], threads: int, shares: list[dict[int, float]]
 ) -> None:
-    loads = [Load(mask, threads, OWN, lambda _: None) for mask in masks]
-    place(loads, {0: 1.0, 1: 1.0, 2: 2.0, 3: 3.0})
-    assert shares == [load.shares for load in loads]
+    loads = [CoreLoad(mask, threads, OWN, lambda _: None) for mask in masks]
+    place_threads(loads, {0: 1.0, 1: 1.0, 2: 2.0, 3: 3.0})
+    assert [load.shares for load in loads] == shares
 
 
 def test_a_gauge_is_lazy_and_has_its_vendors_sign() -> None:
     signs = {name: load_profile(name).battery.discharge_sign for name in profile_ids()}
-    assert {-1, 1} == set(signs.values())
-    made = bench("redmi-note-9-pro")
-    made.soc.change(lambda: setattr(made.soc.battery, "charging_allowed", False))
-    assert made.soc.battery.gauge_current() > 0
-    before = made.soc.battery.charge_uah
-    made.advance(3600)
-    hour_uah = before - made.soc.battery.charge_uah
-    assert hour_uah == pytest.approx(made.soc.battery.amps() * 1e6, rel=0.02)
+    assert set(signs.values()) == {-1, 1}
+    loaded = loaded_soc("redmi-note-9-pro")
+    loaded.soc.change(lambda: setattr(loaded.soc.battery, "charging_allowed", False))
+    assert loaded.soc.battery.gauge_current() > 0
+    before = loaded.soc.battery.charge_uah
+    loaded.advance(3600)
+    hour_uah = before - loaded.soc.battery.charge_uah
+    assert hour_uah == pytest.approx(loaded.soc.battery.amps() * 1e6, rel=0.02)

@@ -1,4 +1,4 @@
-"""The device side of ADB, spoken with by hand: flow control, refusals, and nonsense."""
+"""The device side of ADB with hand-made packets: flow control, refusals and invalid input."""
 
 import random
 import socket
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
-from tests.virtual.host import WAIT_S, PhoneAt, read_exactly, until
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from tests.virtual.adb_host import WAIT_S, AdbPhone, read_exactly, wait_until
 
 CNXN, OPEN, OKAY, CLSE, WRTE = b"CNXN", b"OPEN", b"OKAY", b"CLSE", b"WRTE"
 BANNER = b"host::features=shell_v2,cmd,stat_v2,ls_v2,sendrecv_v2"
@@ -29,8 +29,8 @@ def read_packet(stream: socket.socket) -> tuple[bytes, int, int, bytes]:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """The port of a phone that no adb server knows."""
-    with shelf_in_thread(ShelfPlan(("redmi-note-9-pro",), speed=50.0)) as (_, (address,)):
+    """The port of a phone that no adb server is connected to."""
+    with serve_fleet_in_thread(FleetConfig(("redmi-note-9-pro",), speed=50.0)) as (_, (address,)):
         yield int(address.address.rpartition(":")[2])
 
 
@@ -40,17 +40,17 @@ def connected(port: int, greet: bool = True) -> Iterator[socket.socket]:
         if greet:
             stream.sendall(packet(CNXN, 0x01000001, 1024 * 1024, BANNER))
             word, version, size, banner = read_packet(stream)
-            assert (CNXN, 0x01000001, 1024 * 1024) == (word, version, size)
+            assert (word, version, size) == (CNXN, 0x01000001, 1024 * 1024)
             assert banner.startswith(b"device::ro.product.name=joyeuse;ro.product.model=Redmi")
         yield stream
 
 
 def ask(port: int, command: bytes) -> bytes:
-    """One v1 command, start to end."""
+    """Run one v1 command from start to end."""
     with connected(port) as stream:
         stream.sendall(packet(OPEN, 7, 0, b"shell:" + command + b"\0"))
         word, local, remote, _ = read_packet(stream)
-        assert (OKAY, 7) == (word, remote)
+        assert (word, remote) == (OKAY, 7)
         text = b""
         while True:
             word, _, _, payload = read_packet(stream)
@@ -75,7 +75,7 @@ def test_one_packet_is_in_flight_until_it_is_acknowledged(port: int) -> None:
         while (answer := read_packet(stream))[0] == WRTE:
             text += answer[3]
             stream.sendall(packet(OKAY, 9, local))
-        assert [str(number) for number in range(1, 100001)] == text.decode().split()
+        assert text.decode().split() == [str(number) for number in range(1, 100001)]
 
 
 def test_a_small_payload_limit_is_honoured(port: int) -> None:
@@ -92,22 +92,22 @@ def test_a_small_payload_limit_is_honoured(port: int) -> None:
 def test_an_unknown_service_is_closed_with_local_id_0(port: int) -> None:
     with connected(port) as stream:
         stream.sendall(packet(OPEN, 5, 0, b"nonsense:\0"))
-        assert (CLSE, 0, 5, b"") == read_packet(stream)
+        assert read_packet(stream) == (CLSE, 0, 5, b"")
 
 
 def test_a_write_to_a_stream_that_is_gone_is_answered_with_close(port: int) -> None:
     with connected(port) as stream:
         stream.sendall(packet(WRTE, 5, 4711, b"x"))
-        assert (CLSE, 0, 5, b"") == read_packet(stream)
+        assert read_packet(stream) == (CLSE, 0, 5, b"")
 
 
 @pytest.mark.parametrize(
     "nonsense",
     [
-        bytes(range(100, 124)),  # no magic
+        bytes(range(100, 124)),  # not a header
         packet(CNXN, 1, 2)[:20] + b"\0\0\0\0",  # wrong magic
         struct.pack("<6I", 0x4E584E43, 1, 2, 0xFFFFFFFF, 0, 0x4E584E43 ^ 0xFFFFFFFF),  # too long
-        packet(OPEN, 1, 0, b"shell:id\0"),  # before the greeting
+        packet(OPEN, 1, 0, b"shell:id\0"),  # before CNXN
         packet(b"HELO", 1, 0),  # no such command
         b"GET / HTTP/1.1\r\nHost: phone\r\n\r\n",
     ],
@@ -115,21 +115,21 @@ def test_a_write_to_a_stream_that_is_gone_is_answered_with_close(port: int) -> N
 def test_nonsense_ends_the_connection_and_nothing_else(port: int, nonsense: bytes) -> None:
     with connected(port, greet=nonsense[:4] == b"HELO") as stream:
         stream.sendall(nonsense)
-        assert b"" == stream.recv(1)
-    assert b"alive\n" == ask(port, b"echo alive")
+        assert stream.recv(1) == b""
+    assert ask(port, b"echo alive") == b"alive\n"
 
 
 def test_random_bytes_after_the_greeting_do_no_harm(port: int) -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(30):
         with connected(port) as stream:
             words = [CNXN, OPEN, OKAY, CLSE, WRTE, b"SYNC", b"AUTH"]
-            for _ in range(dice.randrange(1, 8)):
-                payload = dice.randbytes(dice.randrange(200))
-                first, second = dice.randrange(4), dice.randrange(4)
-                stream.sendall(packet(dice.choice(words), first, second, payload))
-            stream.sendall(dice.randbytes(dice.randrange(100)))
-    assert b"alive\n" == ask(port, b"echo alive")
+            for _ in range(rng.randrange(1, 8)):
+                payload = rng.randbytes(rng.randrange(200))
+                first, second = rng.randrange(4), rng.randrange(4)
+                stream.sendall(packet(rng.choice(words), first, second, payload))
+            stream.sendall(rng.randbytes(rng.randrange(100)))
+    assert ask(port, b"echo alive") == b"alive\n"
 
 
 def test_a_host_that_never_waits_is_put_out(port: int) -> None:
@@ -139,7 +139,7 @@ def test_a_host_that_never_waits_is_put_out(port: int) -> None:
         flood = packet(WRTE, 5, local, b"x" * 60_000)
         with pytest.raises(ConnectionError):
             stream.sendall(flood * 1000)
-    assert b"alive\n" == ask(port, b"echo alive")
+    assert ask(port, b"echo alive") == b"alive\n"
 
 
 def test_nonsense_inside_the_file_service_ends_the_stream(port: int) -> None:
@@ -155,39 +155,39 @@ def test_nonsense_inside_the_file_service_ends_the_stream(port: int) -> None:
                 if word == WRTE:
                     assert payload.startswith(b"FAIL")
                     stream.sendall(packet(OKAY, 5, local))
-    assert b"alive\n" == ask(port, b"echo alive")
+    assert ask(port, b"echo alive") == b"alive\n"
 
 
-def test_a_push_that_is_cut_leaves_nothing_behind(phone: PhoneAt) -> None:
+def test_a_push_that_is_cut_leaves_nothing_behind(phone: AdbPhone) -> None:
     target = b"/data/local/tmp/cut/half,33188"
     chunk = b"DATA" + struct.pack("<I", 65536) + b"x" * 65536
     for parts in (1, 5):
-        with phone.host.dial(phone.address, "sync:") as stream:
+        with phone.host.open_service(phone.address, "sync:") as stream:
             stream.sendall(b"SEND" + struct.pack("<I", len(target)) + target + chunk * parts)
             stream.sendall(chunk[:1000])
     assert phone.run("cat /data/local/tmp/cut/half").status == 1
     phone.put("/data/local/tmp/cut/half", b"whole")
-    with phone.host.dial(phone.address, "sync:") as stream:
+    with phone.host.open_service(phone.address, "sync:") as stream:
         stream.sendall(b"SEND" + struct.pack("<I", len(target)) + target + chunk)
-    assert "whole" == phone.out("cat /data/local/tmp/cut/half")
+    assert phone.out("cat /data/local/tmp/cut/half") == "whole"
 
 
-def test_a_foreground_command_dies_with_its_stream(phone: PhoneAt) -> None:
-    stream = phone.host.dial(phone.address, "shell,v2,raw:sleep 90001")
-    until(lambda: "90001" in phone.out("ps -A -o args"), "it runs")
+def test_a_foreground_command_dies_with_its_stream(phone: AdbPhone) -> None:
+    stream = phone.host.open_service(phone.address, "shell,v2,raw:sleep 90001")
+    wait_until(lambda: "90001" in phone.out("ps -A -o args"), "it runs")
     stream.close()
-    until(lambda: "90001" not in phone.out("ps -A -o args"), "it died")
+    wait_until(lambda: "90001" not in phone.out("ps -A -o args"), "it died")
 
 
-def test_a_detached_command_outlives_its_stream(phone: PhoneAt) -> None:
+def test_a_detached_command_outlives_its_stream(phone: AdbPhone) -> None:
     pid = phone.out("setsid sleep 90002 >/dev/null 2>&1 </dev/null & echo $!")
-    assert "sleep\x0090002\x00" == phone.out(f"cat /proc/{pid}/cmdline")
+    assert phone.out(f"cat /proc/{pid}/cmdline") == "sleep\x0090002\x00"
     phone.out(f"kill {pid}")
     assert phone.run(f"kill -0 {pid}").status == 1
 
 
-def test_a_stream_stays_open_while_a_background_command_holds_its_output(phone: PhoneAt) -> None:
-    """As on a phone: who does not redirect a background command waits for it."""
+def test_a_stream_stays_open_while_a_background_command_holds_its_output(phone: AdbPhone) -> None:
+    """As on a phone: a background command whose output is not redirected keeps the stream open."""
     before = phone.uptime()
-    assert "started\nlate" == phone.out("(sleep 20; echo late) & echo started")
+    assert phone.out("(sleep 20; echo late) & echo started") == "started\nlate"
     assert phone.uptime() - before >= 20

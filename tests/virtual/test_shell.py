@@ -1,17 +1,17 @@
-"""The shell subset: grammar, expansion, and commands with the texts of mksh and toybox."""
+"""The shell: grammar, expansion, and commands with the messages of mksh and toybox."""
 
 import asyncio
 
 import pytest
 
-from agent.virtual.phone import Phone
 from agent.virtual.profiles import load_profile
-from agent.virtual.programs import PhonePrograms
-from agent.virtual.shell.call import Streams
+from agent.virtual.program_lookup import ProgramLookup
+from agent.virtual.shell.byte_streams import BufferedSource, BytePipe
+from agent.virtual.shell.command_call import StdStreams
 from agent.virtual.shell.interpreter import Shell
-from agent.virtual.shell.streams import Bytes, Pipe
+from agent.virtual.virtual_phone import VirtualPhone
+from tests.virtual.adb_host import AdbPhone, read_packets
 from tests.virtual.conftest import StartPhone, Witness
-from tests.virtual.host import PhoneAt, read_packets
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from tests.virtual.host import PhoneAt, read_packets
         ("ls /nope 2>/dev/null; echo $?", "1"),
         ("ls /nope 2>&1 | cat", "ls: /nope: No such file or directory"),
         ("echo one\\ntwo", "onentwo"),
-        ("echo 'one\\ntwo'", "one\ntwo"),  # mksh's echo turns escapes by itself
+        ("echo 'one\\ntwo'", "one\ntwo"),  # mksh's echo expands escapes
         ("echo -n a; echo b", "ab"),
         ("printf '%s=%03d %x\\n' a 7 255 b 8 16", "a=007 ff\nb=008 10"),
         (
@@ -61,8 +61,8 @@ from tests.virtual.host import PhoneAt, read_packets
         ("exit 0; echo never", ""),
     ],
 )
-def test_a_script_prints(phone: PhoneAt, script: str, expected: str) -> None:
-    assert expected == phone.run(script).out.rstrip("\n")
+def test_a_script_prints(phone: AdbPhone, script: str, expected: str) -> None:
+    assert phone.run(script).out.rstrip("\n") == expected
 
 
 @pytest.mark.parametrize(
@@ -93,25 +93,25 @@ def test_a_script_prints(phone: PhoneAt, script: str, expected: str) -> None:
     ],
 )
 def test_a_script_fails_in_the_phones_own_words(
-    phone: PhoneAt, script: str, status: int, text: str
+    phone: AdbPhone, script: str, status: int, text: str
 ) -> None:
-    said = phone.run(script)
-    assert (status, text) == (said.status, said.err.rstrip("\n"))
+    result = phone.run(script)
+    assert (result.status, result.err.rstrip("\n")) == (status, text)
 
 
 def test_a_newer_phone_says_inaccessible(start_phone: StartPhone, witness: Witness) -> None:
-    """mksh changed its words with Android 10; what is missing is journalled either way."""
-    said = start_phone("xiaomi-mi-9").run("frobnicate -v")
-    assert (127, "/system/bin/sh: frobnicate: inaccessible or not found\n") == said[::2]
-    assert [["frobnicate", "-v"]] == [entry["argv"] for entry in witness("unknown_command")]
+    """mksh changed its message with Android 10; a missing command is journalled either way."""
+    result = start_phone("xiaomi-mi-9").run("frobnicate -v")
+    assert result[::2] == (127, "/system/bin/sh: frobnicate: inaccessible or not found\n")
+    assert [entry["argv"] for entry in witness("unknown_command")] == [["frobnicate", "-v"]]
 
 
-def test_grep_reads_many_nodes_in_one_go(phone: PhoneAt) -> None:
-    said = phone.run('grep -s "" /dev/null /proc/version /none /sys/devices/system/cpu/online')
-    assert said.status == 0
-    paths = [line.partition(":")[0] for line in said.out.splitlines()]
-    assert ["/proc/version", "/sys/devices/system/cpu/online"] == paths
-    assert "" == said.err
+def test_grep_reads_many_nodes_in_one_go(phone: AdbPhone) -> None:
+    result = phone.run('grep -s "" /dev/null /proc/version /none /sys/devices/system/cpu/online')
+    assert result.status == 0
+    paths = [line.partition(":")[0] for line in result.out.splitlines()]
+    assert paths == ["/proc/version", "/sys/devices/system/cpu/online"]
+    assert result.err == ""
 
 
 @pytest.mark.parametrize(
@@ -126,105 +126,109 @@ def test_grep_reads_many_nodes_in_one_go(phone: PhoneAt) -> None:
         ("zzz", "", 1),
     ],
 )
-def test_grep_options(phone: PhoneAt, options: str, expected: str, status: int) -> None:
-    said = phone.run(f"printf 'a\\nb\\nbb\\nC\\n' | grep {options}")
-    assert (status, expected) == (said.status, said.out.rstrip("\n"))
+def test_grep_options(phone: AdbPhone, options: str, expected: str, status: int) -> None:
+    result = phone.run(f"printf 'a\\nb\\nbb\\nC\\n' | grep {options}")
+    assert (result.status, result.out.rstrip("\n")) == (status, expected)
 
 
-def test_files_come_and_go(phone: PhoneAt) -> None:
-    here = "/data/local/tmp/files"
-    said = phone.out(
-        f"mkdir -p {here}/a/b; cd {here}; echo 1 > x; echo 2 >> x; cp x y; mv y a/b/z; chmod 755 x;"
+def test_files_come_and_go(phone: AdbPhone) -> None:
+    folder = "/data/local/tmp/files"
+    output = phone.out(
+        f"mkdir -p {folder}/a/b; cd {folder}; echo 1 > x; echo 2 >> x; cp x y; mv y a/b/z; "
+        "chmod 755 x; "
         "stat -c '%s %a' x; cat a/b/z; head -n 1 x; tail -n 1 x; tail -c +3 x; wc -c x; ls; "
-        f"ln -s x l; cat l; readlink l; rm -rf {here}; ls {here} 2>&1; sha256sum /dev/null"
+        f"ln -s x l; cat l; readlink l; rm -rf {folder}; ls {folder} 2>&1; sha256sum /dev/null"
     )
-    assert [
+    assert output.splitlines() == [
         *("4 755", "1", "2", "1", "2", "2", "4 x", "a", "x", "1", "2", "x"),
-        f"ls: {here}: No such file or directory",
+        f"ls: {folder}: No such file or directory",
         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  /dev/null",
-    ] == said.splitlines()
+    ]
 
 
 def test_settings_and_properties_are_kept(start_phone: StartPhone) -> None:
     phone = start_phone()
-    assert "102" == phone.out("settings get system screen_brightness")
-    assert "1" == phone.out(
-        "settings put system screen_brightness 1; settings get system screen_brightness"
+    assert phone.out("settings get system screen_brightness") == "102"
+    assert (
+        phone.out("settings put system screen_brightness 1; settings get system screen_brightness")
+        == "1"
     )
-    assert "null" == phone.out("settings get global nothing")
-    assert "7" == phone.out("svc power stayon true; settings get global stay_on_while_plugged_in")
+    assert phone.out("settings get global nothing") == "null"
+    assert phone.out("svc power stayon true; settings get global stay_on_while_plugged_in") == "7"
     assert phone.run("setprop ctl.stop thermal-engine").status == 1
-    assert "running" == phone.out("getprop init.svc.thermal-engine")
+    assert phone.out("getprop init.svc.thermal-engine") == "running"
     phone.root("stop thermal-engine")
-    assert "stopped" == phone.out("getprop init.svc.thermal-engine")
+    assert phone.out("getprop init.svc.thermal-engine") == "stopped"
     assert phone.run("pidof thermal-engine").status == 1
     assert "[ro.serialno]: [VM16T0001]" in phone.out("getprop").splitlines()
 
 
-def test_su_gives_root_where_the_phone_is_rooted(phone: PhoneAt) -> None:
-    assert "2000" == phone.out("id -u")
+def test_su_gives_root_where_the_phone_is_rooted(phone: AdbPhone) -> None:
+    assert phone.out("id -u") == "2000"
     for command in ("su -c 'id -u'", "su 0 id -u", "su root id -u", "echo 'id -u' | su"):
-        assert "0" == phone.out(command), command
+        assert phone.out(command) == "0", command
 
 
-def test_one_shell_lives_on_and_on(phone: PhoneAt) -> None:
+def test_one_shell_lives_on_and_on(phone: AdbPhone) -> None:
     shell = phone.shell()
-    assert (0, "2000\n") == shell.line("id -u")
+    assert shell.line("id -u") == (0, "2000\n")
     for turn in range(200):
-        assert (turn % 7, f"{turn}\n") == shell.line(f"echo {turn}; (exit {turn % 7})")
+        assert shell.line(f"echo {turn}; (exit {turn % 7})") == (turn % 7, f"{turn}\n")
     shell.send("su\n")
-    assert (0, "0\n") == shell.line("id -u")
+    assert shell.line("id -u") == (0, "0\n")
     shell.send("exit\n")
-    assert (0, "2000\n") == shell.line("id -u")
+    assert shell.line("id -u") == (0, "2000\n")
     assert shell.line("nope")[0] == 127
-    assert (0, "5\n") == shell.line("x=5\nif [ $x = 5 ]\nthen\necho $x\nfi")
+    assert shell.line("x=5\nif [ $x = 5 ]\nthen\necho $x\nfi") == (0, "5\n")
     shell.send("exec su\n")
-    assert (0, "0\n") == shell.line("id -u")
-    assert 0 == shell.end().status
+    assert shell.line("id -u") == (0, "0\n")
+    assert shell.end().status == 0
 
 
-def test_many_lines_sent_at_once_are_answered_in_order(phone: PhoneAt) -> None:
+def test_many_lines_sent_at_once_are_answered_in_order(phone: AdbPhone) -> None:
     shell = phone.shell()
     shell.send("".join(f"echo {number}\n" for number in range(500)) + "exit 9\n")
-    said = shell.end()
-    assert (9, [str(number) for number in range(500)]) == (said.status, said.out.split())
+    result = shell.end()
+    assert (result.status, result.out.split()) == (9, [str(number) for number in range(500)])
 
 
-def test_a_loop_that_never_waits_starves_nobody(phone: PhoneAt) -> None:
-    stream = phone.host.dial(phone.address, "shell,v2,raw:while true; do :; done")
-    assert "alive" == phone.out("echo alive")
+def test_a_loop_that_never_waits_starves_nobody(phone: AdbPhone) -> None:
+    stream = phone.host.open_service(phone.address, "shell,v2,raw:while true; do :; done")
+    assert phone.out("echo alive") == "alive"
     stream.close()
 
 
-def test_a_person_gets_a_prompt_and_an_echo(phone: PhoneAt) -> None:
-    with phone.host.dial(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
+def test_a_person_gets_a_prompt_and_an_echo(phone: AdbPhone) -> None:
+    with phone.host.open_service(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
         keys = b"echo helo\x7flo\rsu\rid -u\rexit\rexit\r"
         stream.sendall(b"\0" + len(keys).to_bytes(4, "little") + keys)
-        said = read_packets(stream)
-    assert said.out.startswith("16T:/ $ echo helo\b \blo\r\n")
-    assert "\r\nhello\r\n" in said.out.replace("16T:/ $ ", "\r\n")
-    assert "16T:/ # 0\r\n" in said.out
+        result = read_packets(stream)
+    assert result.out.startswith("16T:/ $ echo helo\b \blo\r\n")
+    assert "\r\nhello\r\n" in result.out.replace("16T:/ $ ", "\r\n")
+    assert "16T:/ # 0\r\n" in result.out
 
 
-def test_cursor_keys_go_through_what_was_typed(phone: PhoneAt) -> None:
-    with phone.host.dial(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
+def test_cursor_keys_go_through_what_was_typed(phone: AdbPhone) -> None:
+    with phone.host.open_service(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
         keys = b"echo one\recho two\r\x1b[A\x1b[A\r\x1bOA\x1b[D\x1b[1;5C\x15exit\r"
         stream.sendall(b"\0" + len(keys).to_bytes(4, "little") + keys)
-        said = read_packets(stream)
-    # Each line once as it was typed and once as it was printed; the first of them twice over.
-    assert (4, 2) == (said.out.count("one\r\n"), said.out.count("two\r\n"))
-    assert "[D" not in said.out
+        result = read_packets(stream)
+    # Each line appears once as typed and once as printed; "one" was run twice.
+    assert (result.out.count("one\r\n"), result.out.count("two\r\n")) == (4, 2)
+    assert "[D" not in result.out
 
 
 def test_a_stock_phone_has_no_su() -> None:
-    phone = Phone(load_profile("huawei-mate-30").model_copy(update={"rooted": False}), speed=0.0)
-    shell = Shell(phone, phone.processes.spawn(None, ["sh"]), PhonePrograms())
+    phone = VirtualPhone(
+        load_profile("huawei-mate-30").model_copy(update={"rooted": False}), speed=0.0
+    )
+    shell = Shell(phone, phone.processes.spawn(None, ["sh"]), ProgramLookup())
 
     async def say(text: str) -> tuple[int, str]:
-        pipe = Pipe()
-        status = await shell.run_text(text, Streams(Bytes(), pipe, pipe))
+        pipe = BytePipe()
+        status = await shell.run_text(text, StdStreams(BufferedSource(), pipe, pipe))
         return status, pipe.content().decode()
 
     expected = (127, "/system/bin/sh: su: inaccessible or not found\n")
-    assert expected == asyncio.run(say("su -c id"))
-    assert (1, "") == asyncio.run(say("which su"))
+    assert asyncio.run(say("su -c id")) == expected
+    assert asyncio.run(say("which su")) == (1, "")

@@ -1,19 +1,19 @@
-"""A long run as an agent sees it: zones rise, the limit falls, cooling devices say so, it cools."""
+"""A long run as an agent sees it: zones heat up, limits fall, cooling devices show it, it cools."""
 
+from tests.virtual.adb_host import AdbPhone, wait_until
 from tests.virtual.conftest import StartPhone
-from tests.virtual.host import PhoneAt, until
-from tests.virtual.plans import HOME, RUNNER, a_plan
+from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"
 
 
-def zone(phone: PhoneAt, kind: str) -> float:
-    """A zone's temperature, found by its type."""
+def zone(phone: AdbPhone, kind: str) -> float:
+    """Return the temperature of a zone, found by its type."""
     listed = phone.out(f"grep -l {kind} /sys/class/thermal/thermal_zone*/type")
     return phone.number(listed.splitlines()[0].replace("/type", "/temp")) / 1000
 
 
-def cooling(phone: PhoneAt) -> int:
+def cooling(phone: AdbPhone) -> int:
     states = phone.out("cat /sys/class/thermal/cooling_device*/cur_state").split()
     return max(int(state) for state in states)
 
@@ -30,16 +30,16 @@ def test_a_soaked_phone_throttles_in_sight_and_recovers(start_phone: StartPhone)
     )
     phone.out("sleep 60")
     assert zone(phone, "cpu-1-0") > rest + 20
-    assert 2419200 == phone.number(f"{BIG}/scaling_max_freq")
-    until(lambda: cooling(phone) >= 3, "it throttles")
+    assert phone.number(f"{BIG}/scaling_max_freq") == 2419200
+    wait_until(lambda: cooling(phone) >= 3, "it throttles")
     assert phone.number(f"{BIG}/scaling_max_freq") < 2419200
     assert phone.number(f"{BIG}/scaling_cur_freq") <= phone.number(f"{BIG}/scaling_max_freq")
     assert zone(phone, "skin") > skin + 5
-    # Root may ask for more, but heat decides.
+    # Root may request more, but throttling wins.
     phone.root(f"echo 2419200 > {BIG}/scaling_max_freq")
     assert phone.number(f"{BIG}/scaling_max_freq") < 2419200
     assert "Thermal Status: 3" in phone.out("dumpsys thermalservice")
     phone.out(f"kill {pid}")
-    until(lambda: cooling(phone) == 0, "the cap goes")
-    assert 2419200 == phone.number(f"{BIG}/scaling_max_freq")
-    until(lambda: zone(phone, "cpu-1-0") < rest + 3, "it cools")
+    wait_until(lambda: cooling(phone) == 0, "the cap goes")
+    assert phone.number(f"{BIG}/scaling_max_freq") == 2419200
+    wait_until(lambda: zone(phone, "cpu-1-0") < rest + 3, "it cools")

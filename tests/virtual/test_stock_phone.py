@@ -1,20 +1,20 @@
-"""A phone as it is sold: no su, no clocks to write, and nodes that its shell may not even read."""
+"""A phone as sold: no su, no writable clocks, and nodes that the shell may not read."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
-from tests.virtual.host import AdbHost, PhoneAt
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from tests.virtual.adb_host import AdbHost, AdbPhone
 
 CPU = "/sys/devices/system/cpu"
 
 
 @pytest.fixture(scope="module")
-def stock(host: AdbHost) -> Iterator[PhoneAt]:
-    with shelf_in_thread(ShelfPlan(("xiaomi-mi-9:stock",), speed=100.0)) as (_, (address,)):
+def stock(host: AdbHost) -> Iterator[AdbPhone]:
+    with serve_fleet_in_thread(FleetConfig(("xiaomi-mi-9:stock",), speed=100.0)) as (_, (address,)):
         assert "connected" in host.adb("connect", address.address).out
-        yield PhoneAt(host, address.address)
+        yield AdbPhone(host, address.address)
         host.adb("disconnect", address.address)
 
 
@@ -29,9 +29,9 @@ def stock(host: AdbHost) -> Iterator[PhoneAt]:
         f"{CPU}/cpufreq/policy0/cpuinfo_cur_freq",
     ],
 )
-def test_some_nodes_are_closed_to_the_shell(stock: PhoneAt, path: str) -> None:
-    said = stock.run(f"cat {path}")
-    assert (1, f"cat: {path}: Permission denied\n") == (said.status, said.err)
+def test_some_nodes_are_closed_to_the_shell(stock: AdbPhone, path: str) -> None:
+    result = stock.run(f"cat {path}")
+    assert (result.status, result.err) == (1, f"cat: {path}: Permission denied\n")
 
 
 @pytest.mark.parametrize(
@@ -45,23 +45,23 @@ def test_some_nodes_are_closed_to_the_shell(stock: PhoneAt, path: str) -> None:
         "/proc/sys/kernel/random/boot_id",
     ],
 )
-def test_others_stay_open(stock: PhoneAt, path: str) -> None:
+def test_others_stay_open(stock: AdbPhone, path: str) -> None:
     assert stock.out(f"cat {path}")
 
 
-def test_closed_nodes_look_as_ever_from_outside(stock: PhoneAt) -> None:
+def test_closed_nodes_look_as_ever_from_outside(stock: AdbPhone) -> None:
     listed = stock.out("ls -l /sys/class/thermal/thermal_zone0/temp")
     assert listed.startswith("-r--r--r--")
 
 
-def test_nothing_can_be_changed(stock: PhoneAt) -> None:
+def test_nothing_can_be_changed(stock: AdbPhone) -> None:
     assert stock.run("su -c id").status == 127
     assert stock.run(f"echo performance > {CPU}/cpufreq/policy0/scaling_governor").status == 1
     assert stock.run("stop thermal-engine").status == 1
 
 
-def test_the_framework_still_tells_temperatures(stock: PhoneAt) -> None:
-    said = stock.out("dumpsys thermalservice")
-    assert "Current temperatures from HAL" in said
-    assert "mName=skin" in said or "mType=3" in said
+def test_the_framework_still_tells_temperatures(stock: AdbPhone) -> None:
+    dump = stock.out("dumpsys thermalservice")
+    assert "Current temperatures from HAL" in dump
+    assert "mName=skin" in dump or "mType=3" in dump
     assert "temperature: " in stock.out("dumpsys battery")

@@ -1,12 +1,12 @@
-"""Kernel nodes: what is read is the model's state, what is written changes it."""
+"""Kernel nodes: reading returns the state of the model, writing changes it."""
 
 import re
 
 import pytest
 
 from agent.virtual.profiles import load_profile, profile_ids
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import StartPhone, Witness
-from tests.virtual.host import PhoneAt
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"
 CPU = "/sys/devices/system/cpu"
@@ -14,34 +14,34 @@ BATTERY = "/sys/class/power_supply/battery"
 
 
 @pytest.fixture
-def changed(start_phone: StartPhone) -> PhoneAt:
+def changed(start_phone: StartPhone) -> AdbPhone:
     """A phone that a test may change."""
     return start_phone()
 
 
-def test_a_limit_clamps_to_the_ladder_and_moves_the_clock(changed: PhoneAt) -> None:
+def test_a_limit_clamps_to_the_ladder_and_moves_the_clock(changed: AdbPhone) -> None:
     ladder = [int(word) for word in changed.out(f"cat {BIG}/scaling_available_frequencies").split()]
     assert sorted(ladder) == ladder
     changed.root(f"echo performance > {BIG}/scaling_governor")
-    assert ladder[-1] == changed.number(f"{BIG}/scaling_cur_freq")
+    assert changed.number(f"{BIG}/scaling_cur_freq") == ladder[-1]
     changed.root(f"echo 1785600 > {BIG}/scaling_max_freq")
-    assert 1785600 == changed.number(f"{BIG}/scaling_max_freq")
-    assert 1708800 == changed.number(f"{BIG}/scaling_cur_freq")  # the rung below
+    assert changed.number(f"{BIG}/scaling_max_freq") == 1785600
+    assert changed.number(f"{BIG}/scaling_cur_freq") == 1708800  # the rung below
     changed.root(f"echo 99999999 > {BIG}/scaling_max_freq")
-    assert ladder[-1] == changed.number(f"{BIG}/scaling_max_freq")
+    assert changed.number(f"{BIG}/scaling_max_freq") == ladder[-1]
     changed.root(f"echo 1 > {BIG}/scaling_min_freq")
-    assert ladder[0] == changed.number(f"{BIG}/scaling_min_freq")
-    assert ladder[-1] == changed.number(f"{CPU}/cpu6/cpufreq/scaling_cur_freq")
+    assert changed.number(f"{BIG}/scaling_min_freq") == ladder[0]
+    assert changed.number(f"{CPU}/cpu6/cpufreq/scaling_cur_freq") == ladder[-1]
 
 
-def test_the_order_of_limits_matters_on_an_old_kernel(changed: PhoneAt) -> None:
-    """Until 5.3 a maximum below the minimum is EINVAL, which mksh's echo does not even mention."""
+def test_the_order_of_limits_matters_on_an_old_kernel(changed: AdbPhone) -> None:
+    """Before 5.3 a maximum below the minimum is EINVAL, and mksh's echo prints no error."""
     changed.root(f"echo 1497600 > {BIG}/scaling_max_freq")
-    said = changed.run(f"su -c 'echo 1804800 > {BIG}/scaling_min_freq'")
-    assert (1, "", "") == said
+    result = changed.run(f"su -c 'echo 1804800 > {BIG}/scaling_min_freq'")
+    assert result == (1, "", "")
     changed.root(f"echo 1804800 > {BIG}/scaling_max_freq; echo 1804800 > {BIG}/scaling_min_freq")
     assert changed.run(f"su -c 'echo 710400 > {BIG}/scaling_max_freq'").status == 1
-    assert 1804800 == changed.number(f"{BIG}/scaling_min_freq")
+    assert changed.number(f"{BIG}/scaling_min_freq") == 1804800
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,25 @@ def test_the_order_of_limits_matters_on_an_old_kernel(changed: PhoneAt) -> None:
     [
         ("scaling_max_freq", "fast"),
         ("scaling_governor", "warp"),
-        ("scaling_setspeed", "1785600"),  # only the userspace governor takes it
+        ("scaling_setspeed", "1785600"),  # only the userspace governor accepts it
     ],
 )
 def test_garbage_is_refused_and_witnessed(
-    changed: PhoneAt, witness: Witness, node: str, value: str
+    changed: AdbPhone, witness: Witness, node: str, value: str
 ) -> None:
     before = changed.out(f"cat {BIG}/{node}")
     assert changed.run(f"su -c 'echo {value} > {BIG}/{node}'").status == 1
-    assert before == changed.out(f"cat {BIG}/{node}")
-    (entry,) = witness("sysfs")
-    assert (f"{BIG}/{node}", value, 0, "Invalid argument") == (
+    assert changed.out(f"cat {BIG}/{node}") == before
+    (entry,) = witness("sysfs_write")
+    assert (
         entry["path"],
         entry["text"],
         entry["uid"],
-        entry["fault"],
-    )
+        entry["error"],
+    ) == (f"{BIG}/{node}", value, 0, "Invalid argument")
 
 
-def test_only_root_writes_and_nobody_writes_what_is_read_only(changed: PhoneAt) -> None:
+def test_only_root_writes_and_nobody_writes_what_is_read_only(changed: AdbPhone) -> None:
     denied = re.compile("can't create .*: Permission denied")
     assert denied.search(changed.run(f"echo 1785600 > {BIG}/scaling_max_freq").err)
     assert denied.search(changed.run(f"su -c 'echo 1 > {BIG}/scaling_cur_freq'").err)
@@ -75,35 +75,35 @@ def test_only_root_writes_and_nobody_writes_what_is_read_only(changed: PhoneAt) 
     assert changed.root(f"cat {BIG}/cpuinfo_cur_freq").isdigit()
 
 
-def test_userspace_takes_a_speed(changed: PhoneAt) -> None:
-    assert "<unsupported>" == changed.out(f"cat {BIG}/scaling_setspeed")
+def test_userspace_takes_a_speed(changed: AdbPhone) -> None:
+    assert changed.out(f"cat {BIG}/scaling_setspeed") == "<unsupported>"
     changed.root(f"echo userspace > {BIG}/scaling_governor; echo 1401600 > {BIG}/scaling_setspeed")
-    assert 1401600 == changed.number(f"{BIG}/scaling_cur_freq")
+    assert changed.number(f"{BIG}/scaling_cur_freq") == 1401600
 
 
-def test_writes_are_witnessed_with_old_and_new(changed: PhoneAt, witness: Witness) -> None:
+def test_writes_are_witnessed_with_old_and_new(changed: AdbPhone, witness: Witness) -> None:
     changed.root(f"echo 1785600 > {CPU}/cpu5/cpufreq/scaling_max_freq")
-    (entry,) = witness("sysfs")
-    assert (f"{BIG}/scaling_max_freq", "2419200", "1785600", 0) == (
-        entry["path"],  # the node's own path, whichever link led there
+    (entry,) = witness("sysfs_write")
+    assert (
+        entry["path"],  # the canonical path, whichever link was used
         entry["old"],
         entry["new"],
         entry["uid"],
-    )
+    ) == (f"{BIG}/scaling_max_freq", "2419200", "1785600", 0)
 
 
-def test_cores_go_off_and_come_back(changed: PhoneAt) -> None:
-    assert "0-7" == changed.out(f"cat {CPU}/online")
+def test_cores_go_off_and_come_back(changed: AdbPhone) -> None:
+    assert changed.out(f"cat {CPU}/online") == "0-7"
     changed.root(f"echo 0 > {CPU}/cpu7/online; echo 0 > {CPU}/cpu5/online")
-    assert "0-4,6" == changed.out(f"cat {CPU}/online")
-    assert "4 6" == changed.out(f"cat {BIG}/affected_cpus")
-    said = changed.run(f"cat {CPU}/cpufreq/policy7/scaling_max_freq")
-    assert "Device or resource busy" in said.err
+    assert changed.out(f"cat {CPU}/online") == "0-4,6"
+    assert changed.out(f"cat {BIG}/affected_cpus") == "4 6"
+    result = changed.run(f"cat {CPU}/cpufreq/policy7/scaling_max_freq")
+    assert "Device or resource busy" in result.err
     changed.root(f"echo 1 > {CPU}/cpu7/online")
-    assert "0-4,6-7" == changed.out(f"cat {CPU}/online")
+    assert changed.out(f"cat {CPU}/online") == "0-4,6-7"
 
 
-def test_time_in_state_counts_ticks_of_the_phones_time(changed: PhoneAt) -> None:
+def test_time_in_state_counts_ticks_of_the_phones_time(changed: AdbPhone) -> None:
     def ticks() -> dict[int, int]:
         lines = changed.out(f"cat {BIG}/stats/time_in_state").splitlines()
         return {int(khz): int(count) for khz, count in map(str.split, lines)}
@@ -113,24 +113,26 @@ def test_time_in_state_counts_ticks_of_the_phones_time(changed: PhoneAt) -> None
     changed.out("sleep 30")
     after, seconds = ticks(), changed.uptime() - start
     gained = {khz: after[khz] - before[khz] for khz in after if after[khz] != before[khz]}
-    assert [2419200] == list(gained)
+    assert list(gained) == [2419200]
     assert gained[2419200] == pytest.approx(seconds * 100, rel=0.2)
 
 
-def test_the_first_zone_is_not_the_cpu(phone: PhoneAt) -> None:
+def test_the_first_zone_is_not_the_cpu(phone: AdbPhone) -> None:
     types = phone.out("cat /sys/class/thermal/thermal_zone*/type").split()
-    assert "pm8150_tz" == types[0]
+    assert types[0] == "pm8150_tz"
     assert {"cpu-1-0-usr", "skin-therm-adc", "battery", "gpuss-0-usr"} <= set(types)
     assert 25_000 < phone.number("/sys/class/thermal/thermal_zone6/temp") < 60_000
-    assert -40_000 == phone.number("/sys/class/thermal/thermal_zone12/temp")  # never connected
+    # an unconnected sensor
+    assert phone.number("/sys/class/thermal/thermal_zone12/temp") == -40_000
 
 
-def test_charging_can_be_cut_and_the_sign_tells(changed: PhoneAt) -> None:
-    assert "Full" == changed.out(f"cat {BATTERY}/status")
+def test_charging_can_be_cut_and_the_sign_tells(changed: AdbPhone) -> None:
+    assert changed.out(f"cat {BATTERY}/status") == "Full"
     changed.root(f"echo 1 > {BATTERY}/input_suspend")
     changed.out("sleep 2")
-    assert "Discharging" == changed.out(f"cat {BATTERY}/status")
-    assert changed.number(f"{BATTERY}/current_now") < -100_000  # negative while discharging here
+    assert changed.out(f"cat {BATTERY}/status") == "Discharging"
+    # negative while discharging on this phone
+    assert changed.number(f"{BATTERY}/current_now") < -100_000
     full = changed.number(f"{BATTERY}/charge_counter")
     changed.out("sleep 60")
     assert changed.number(f"{BATTERY}/charge_counter") < full
@@ -139,10 +141,10 @@ def test_charging_can_be_cut_and_the_sign_tells(changed: PhoneAt) -> None:
     assert "status: 3" in dumped
 
 
-def test_the_framework_can_be_lied_to(changed: PhoneAt) -> None:
+def test_the_framework_can_be_lied_to(changed: AdbPhone) -> None:
     changed.out("dumpsys battery unplug; dumpsys battery set level 42")
     assert "level: 42" in changed.out("dumpsys battery")
-    assert "Full" == changed.out(f"cat {BATTERY}/status")
+    assert changed.out(f"cat {BATTERY}/status") == "Full"
     changed.out("dumpsys battery reset")
     assert "level: 100" in changed.out("dumpsys battery")
 
@@ -151,17 +153,17 @@ def test_the_framework_can_be_lied_to(changed: PhoneAt) -> None:
 def test_every_profile_gives_a_consistent_phone(start_phone: StartPhone, profile_id: str) -> None:
     phone = start_phone(profile_id)
     profile = load_profile(profile_id)
-    assert f"{profile.serial_prefix}0001" == phone.out("getprop ro.serialno")
+    assert phone.out("getprop ro.serialno") == f"{profile.serial_prefix}0001"
     for cluster in profile.cluster:
         policy = f"{CPU}/cpufreq/policy{cluster.cpus[0]}"
         shown = phone.out(f"cat {policy}/related_cpus {policy}/scaling_available_frequencies")
-        assert [*cluster.cpus, *cluster.ladder_khz] == [int(word) for word in shown.split()]
+        assert [int(word) for word in shown.split()] == [*cluster.cpus, *cluster.ladder_khz]
     types = phone.out("cat /sys/class/thermal/thermal_zone*/type").split()
-    assert len(profile.zone) == len(types)
-    assert "0" == phone.root("id -u")
-    assert {"0"} == set(phone.out("cat /sys/class/thermal/cooling_device*/cur_state").split())
+    assert len(types) == len(profile.zone)
+    assert phone.root("id -u") == "0"
+    assert set(phone.out("cat /sys/class/thermal/cooling_device*/cur_state").split()) == {"0"}
     capacities = phone.out(f"cat {CPU}/cpu*/cpu_capacity").split()
-    assert (profile.cores, 1024) == (len(capacities), max(map(int, capacities)))
+    assert (len(capacities), max(map(int, capacities))) == (profile.cores, 1024)
     shown = phone.out("dumpsys battery; dumpsys thermalservice; cat /proc/cpuinfo /proc/meminfo")
     assert "Current Battery Service state:" in shown
 

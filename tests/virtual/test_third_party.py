@@ -1,4 +1,4 @@
-"""Tools that know nothing of us drive a virtual phone unmodified: devlib, wlauto, Debian's adb."""
+"""Third-party tools drive an unmodified virtual phone: devlib, wlauto and Debian's adb."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.shelf import ShelfPlan, shelf_in_thread
-from tests.virtual.host import ADB, AdbHost, PhoneAt, adb_host
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from tests.virtual.adb_host import ADB, AdbHost, AdbPhone, adb_host
 
 pytestmark = pytest.mark.slow
 
@@ -26,26 +26,26 @@ target = AndroidTarget(
     connection_settings={"device": sys.argv[1]}, load_default_modules=False, modules=modules
 )
 target.setup()
-told = {"abi": target.abi, "rooted": target.is_rooted, "cpus": target.number_of_cpus}
+facts = {"abi": target.abi, "rooted": target.is_rooted, "cpus": target.number_of_cpus}
 target.cpufreq.set_governor(4, "performance")
-told["governor"] = target.cpufreq.get_governor(4)
+facts["governor"] = target.cpufreq.get_governor(4)
 target.cpufreq.set_governor(4, "userspace")
-told["asked"] = target.cpufreq.list_frequencies(4)[3]
-target.cpufreq.set_frequency(4, told["asked"])
-told["got"] = target.cpufreq.get_frequency(4)
+facts["asked"] = target.cpufreq.list_frequencies(4)[3]
+target.cpufreq.set_frequency(4, facts["asked"])
+facts["got"] = target.cpufreq.get_frequency(4)
 try:
     target.write_value("/sys/devices/system/cpu/cpu4/cpufreq/scaling_governor", "nonsense")
 except TargetStableError:
-    told["nonsense"] = "refused"
+    facts["nonsense"] = "refused"
 target.hotplug.offline(5)
-told["online"] = target.list_online_cpus()
-told["said"] = target.background("sleep 1; echo done").communicate()[0].decode()
+facts["online"] = target.list_online_cpus()
+facts["background"] = target.background("sleep 1; echo done").communicate()[0].decode()
 target.push(__file__, target.working_directory + "/pushed.py")
 target.pull(target.working_directory + "/pushed.py", sys.argv[2])
 read = target.read_tree_values("/sys/class/thermal", depth=2)
-told["zones"] = len([name for name in read if "zone" in name])
-told["pids"] = target.get_pids_of("adbd")
-print(json.dumps(told))
+facts["zones"] = len([name for name in read if "zone" in name])
+facts["pids"] = target.get_pids_of("adbd")
+print(json.dumps(facts))
 """
 
 AGENDA = """
@@ -64,14 +64,14 @@ workloads:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with devlib and wlauto, and nothing of ours."""
+    """A Python environment with devlib and wlauto only."""
     folder = tmp_path_factory.mktemp("tools")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     install = [folder / "bin" / "pip", "install", "-q", "setuptools", "devlib", "wlauto"]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"nothing to install devlib from: {done.stderr[-200:]}")
-    # devlib refuses to start without an aapt; an empty one is enough.
+    # devlib does not start without aapt; an empty script is enough.
     aapt = folder / "bin" / "aapt"
     aapt.write_text("#!/bin/sh\n")
     aapt.chmod(0o755)
@@ -89,38 +89,38 @@ def run_tool(host: AdbHost, tools: Path, *words: str | Path) -> str:
 
 
 def test_devlib_sets_and_reads_back_clocks(
-    host: AdbHost, phone: PhoneAt, tools: Path, tmp_path: Path
+    host: AdbHost, phone: AdbPhone, tools: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "drive.py"
     script.write_text(DEVLIB)
-    back = tmp_path / "back.py"
-    said = run_tool(host, tools, tools / "bin" / "python", script, phone.address, back)
-    told = json.loads(said.splitlines()[-1])
-    assert ("arm64", True, 8) == (told["abi"], told["rooted"], told["cpus"])
-    assert ("performance", "refused", "done\n") == (
-        told["governor"],
-        told["nonsense"],
-        told["said"],
-    )
-    assert told["asked"] == told["got"]
-    assert 5 not in told["online"]
-    assert told["zones"] == int(phone.out("ls -d /sys/class/thermal/thermal_zone* | wc -l"))
-    assert script.read_bytes() == back.read_bytes()
+    pulled = tmp_path / "back.py"
+    output = run_tool(host, tools, tools / "bin" / "python", script, phone.address, pulled)
+    facts = json.loads(output.splitlines()[-1])
+    assert (facts["abi"], facts["rooted"], facts["cpus"]) == ("arm64", True, 8)
+    assert (
+        facts["governor"],
+        facts["nonsense"],
+        facts["background"],
+    ) == ("performance", "refused", "done\n")
+    assert facts["got"] == facts["asked"]
+    assert 5 not in facts["online"]
+    assert facts["zones"] == int(phone.out("ls -d /sys/class/thermal/thermal_zone* | wc -l"))
+    assert pulled.read_bytes() == script.read_bytes()
     phone.root("echo 1 > /sys/devices/system/cpu/cpu5/online")
     assert phone.out("cat /sys/devices/system/cpu/cpu4/cpufreq/scaling_governor") == "userspace"
     phone.root("echo schedutil > /sys/devices/system/cpu/cpu4/cpufreq/scaling_governor")
 
 
 def test_workload_automation_runs_an_agenda(
-    host: AdbHost, phone: PhoneAt, tools: Path, tmp_path: Path
+    host: AdbHost, phone: AdbPhone, tools: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "noop.sh"
     script.write_text("#!/bin/sh\necho job\n")
     agenda = tmp_path / "agenda.yaml"
     agenda.write_text(AGENDA.format(address=phone.address, script=script))
     wa = tools / "bin" / "wa"
-    said = run_tool(host, tools, wa, "run", agenda, "-f", "-d", tmp_path / "out")
-    assert "2 OK" in said
+    output = run_tool(host, tools, wa, "run", agenda, "-f", "-d", tmp_path / "out")
+    assert "2 OK" in output
 
 
 @pytest.fixture(scope="module")
@@ -132,21 +132,21 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbHost]:
 
 
 def test_debians_adb_drives_it(debian: AdbHost, tmp_path: Path) -> None:
-    with shelf_in_thread(ShelfPlan(("meizu-16t",), speed=100.0)) as (_, (there,)):
-        address = there.address
+    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (started,)):
+        address = started.address
         assert "connected" in debian.adb("connect", address).out
-        assert (5, "out\n", "err\n") == debian.adb(
-            "-s", address, "shell", "echo out; echo err >&2; exit 5"
+        assert debian.adb("-s", address, "shell", "echo out; echo err >&2; exit 5") == (
+            5,
+            "out\n",
+            "err\n",
         )
-        here, back = tmp_path / "here", tmp_path / "back"
-        here.write_bytes(os.urandom(3_000_001))
-        assert debian.adb("-s", address, "push", str(here), "/data/local/tmp/x").status == 0
-        assert debian.adb("-s", address, "pull", "/data/local/tmp/x", str(back)).status == 0
-        assert here.read_bytes() == back.read_bytes()
+        source, pulled = tmp_path / "here", tmp_path / "back"
+        source.write_bytes(os.urandom(3_000_001))
+        assert debian.adb("-s", address, "push", str(source), "/data/local/tmp/x").status == 0
+        assert debian.adb("-s", address, "pull", "/data/local/tmp/x", str(pulled)).status == 0
+        assert pulled.read_bytes() == source.read_bytes()
         assert "product:meizu_16T_CN model:16T" in debian.adb("devices", "-l").out
-        assert debian.adb("-s", address, "reverse", "tcp:6100", "tcp:6101").status == 0
-        assert "tcp:6100" in debian.adb("-s", address, "reverse", "--list").out
         assert "production builds" in debian.adb("-s", address, "root").out
-        refused = debian.adb("-s", address, "install", str(here.rename(tmp_path / "a.apk")))
+        refused = debian.adb("-s", address, "install", str(source.rename(tmp_path / "a.apk")))
         assert "INSTALL_FAILED" in refused.out + refused.err
         debian.adb("disconnect", address)

@@ -1,9 +1,9 @@
-"""What phone tools say to a shell: here documents, functions, filters, toybox's own commands."""
+"""Shell features and commands that phone tools use: here documents, functions, filters, toybox."""
 
 import pytest
 
+from tests.virtual.adb_host import AdbPhone, wait_until
 from tests.virtual.conftest import StartPhone
-from tests.virtual.host import PhoneAt, until
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ from tests.virtual.host import PhoneAt, until
         ("toybox echo hi; toybox nope 2>&1", "hi\ntoybox: Unknown command nope"),
     ],
 )
-def test_a_script_prints(phone: PhoneAt, script: str, expected: str) -> None:
-    assert expected == phone.run(script).out.rstrip("\n").removesuffix(" ")
+def test_a_script_prints(phone: AdbPhone, script: str, expected: str) -> None:
+    assert phone.run(script).out.rstrip("\n").removesuffix(" ") == expected
 
 
 @pytest.mark.parametrize(
@@ -84,65 +84,65 @@ def test_a_script_prints(phone: PhoneAt, script: str, expected: str) -> None:
         ("return 5", 5, ""),
     ],
 )
-def test_a_script_fails(phone: PhoneAt, script: str, status: int, text: str) -> None:
-    said = phone.run(script)
-    assert (status, text) == (said.status, said.err.rstrip("\n"))
+def test_a_script_fails(phone: AdbPhone, script: str, status: int, text: str) -> None:
+    result = phone.run(script)
+    assert (result.status, result.err.rstrip("\n")) == (status, text)
 
 
-def test_a_function_lives_in_a_shell_that_reads_lines(phone: PhoneAt) -> None:
+def test_a_function_lives_in_a_shell_that_reads_lines(phone: AdbPhone) -> None:
     shell = phone.shell()
     shell.send("f() {\necho $1\n}\ncat > /data/local/tmp/here <<END\nline 1\nline 2\nEND\n")
-    assert (0, "x\n") == shell.line("f x")
-    assert (0, "line 1\nline 2\n") == shell.line("cat /data/local/tmp/here")
-    assert (0, "y\n") == shell.line("sleep 1 & echo y")
-    assert (0, "z\n") == shell.line("echo z")
+    assert shell.line("f x") == (0, "x\n")
+    assert shell.line("cat /data/local/tmp/here") == (0, "line 1\nline 2\n")
+    assert shell.line("sleep 1 & echo y") == (0, "y\n")
+    assert shell.line("echo z") == (0, "z\n")
 
 
-def test_a_stopped_process_stands_still_until_it_is_continued(phone: PhoneAt) -> None:
+def test_a_stopped_process_stands_still_until_it_is_continued(phone: AdbPhone) -> None:
     script = "while true; do echo x >> /data/local/tmp/ticks; sleep 1; done"
     phone.out("rm -f /data/local/tmp/ticks")
     pid = phone.out(f"setsid sh -c '{script}' >/dev/null 2>&1 & echo $!")
-    until(lambda: "x" in phone.run("cat /data/local/tmp/ticks").out, "it ticks")
+    wait_until(lambda: "x" in phone.run("cat /data/local/tmp/ticks").out, "it ticks")
     phone.out(f"kill -STOP {pid}")
-    assert "State:\tT (stopped)" == phone.out(f"grep State /proc/{pid}/status")
+    assert phone.out(f"grep State /proc/{pid}/status") == "State:\tT (stopped)"
     phone.out("sleep 3")
     before = phone.out("wc -l < /data/local/tmp/ticks")
     phone.out("sleep 20")
-    assert before == phone.out("wc -l < /data/local/tmp/ticks")
+    assert phone.out("wc -l < /data/local/tmp/ticks") == before
     phone.out(f"kill -CONT {pid}")
-    until(lambda: before != phone.out("wc -l < /data/local/tmp/ticks"), "it goes on")
+    wait_until(lambda: before != phone.out("wc -l < /data/local/tmp/ticks"), "it goes on")
     phone.out(f"kill -9 {pid}")
 
 
-def test_processes_are_found_and_killed_by_name(phone: PhoneAt) -> None:
+def test_processes_are_found_and_killed_by_name(phone: AdbPhone) -> None:
     pid = phone.out("setsid sleep 91234 >/dev/null 2>&1 & echo $!")
-    assert pid == phone.out("pgrep -f 'sleep 91234'")
-    assert f"{pid} sleep" == phone.out("pgrep -l -f 91234")
+    assert phone.out("pgrep -f 'sleep 91234'") == pid
+    assert phone.out("pgrep -l -f 91234") == f"{pid} sleep"
     assert "sleep 91234" in phone.out("top -n 1 -b")
     phone.out(f"renice -n 5 -p {pid}")
     phone.out("pkill -f 91234")
     assert phone.run("pgrep -f 91234").status == 1
 
 
-def test_memory_is_told_alike_everywhere(phone: PhoneAt) -> None:
+def test_memory_is_told_alike_everywhere(phone: AdbPhone) -> None:
     total = int(phone.out("awk '/MemTotal/ {print $2}' /proc/meminfo"))
-    assert total * 1024 == int(phone.out("free | awk '/Mem/ {print $2}'"))
+    assert int(phone.out("free | awk '/Mem/ {print $2}'")) == total * 1024
 
 
 def test_cpusets_narrow_what_a_process_may_use(start_phone: StartPhone) -> None:
     phone = start_phone()
     pid = phone.out("setsid taskset f0 sleep 9000 >/dev/null 2>&1 & echo $!")
     allowed = f"awk '/Cpus_allowed:/ {{print $2}}' /proc/{pid}/status"
-    assert ("f0", "/") == (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset"))
-    assert "0-7" == phone.out("cat /dev/cpuset/top-app/cpus")
+    assert (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset")) == ("f0", "/")
+    assert phone.out("cat /dev/cpuset/top-app/cpus") == "0-7"
     assert phone.run(f"echo {pid} > /dev/cpuset/background/tasks").status == 1
     phone.root("echo 0-1 > /dev/cpuset/background/cpus")
     phone.root(f"echo {pid} > /dev/cpuset/background/tasks")
-    assert ("03", "/background") == (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset"))
+    assert (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset")) == ("03", "/background")
     assert pid in phone.out("cat /dev/cpuset/background/tasks").split()
     assert phone.run(f"taskset -p f0 {pid}").status == 1
     phone.out(f"taskset -p 2 {pid}")
-    assert "02" == phone.out(allowed)
+    assert phone.out(allowed) == "02"
     assert phone.run("su -c 'echo 9-12 > /dev/cpuset/background/cpus'").status == 1
     assert phone.run("su -c 'echo 99999 > /dev/cpuset/background/tasks'").status == 1
 
@@ -150,8 +150,8 @@ def test_cpusets_narrow_what_a_process_may_use(start_phone: StartPhone) -> None:
 def test_uclamp_is_kept_and_checked(start_phone: StartPhone) -> None:
     phone = start_phone("xiaomi-mi-9")
     node = "/dev/cpuctl/top-app/cpu.uclamp.min"
-    assert "0.00" == phone.out(f"cat {node}")
+    assert phone.out(f"cat {node}") == "0.00"
     phone.root(f"echo 50 > {node}")
-    assert "50.00" == phone.out(f"cat {node}")
+    assert phone.out(f"cat {node}") == "50.00"
     assert phone.run(f"su -c 'echo 101 > {node}'").status == 1
-    assert "max" == phone.out("cat /dev/cpuctl/top-app/cpu.uclamp.max")
+    assert phone.out("cat /dev/cpuctl/top-app/cpu.uclamp.max") == "max"

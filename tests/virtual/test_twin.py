@@ -1,4 +1,4 @@
-"""The twin: it predicts what its phone runs, and calibration says how far both are from life."""
+"""The twin predicts what its phone runs, and calibration shows how far both are off."""
 
 import json
 
@@ -7,66 +7,66 @@ from click.testing import CliRunner
 
 from agent.virtual.cli import virtual
 from agent.virtual.engines import engine_for, load_engine
-from agent.virtual.fleet import make_fleet
-from agent.virtual.phone import Phone
-from agent.virtual.physics.memory import pressure
+from agent.virtual.fleet_mix import make_fleet
+from agent.virtual.physics.memory_pressure import assess_memory
 from agent.virtual.profiles import load_profile, profile_ids
-from agent.virtual.twin.condition import cores_named
+from agent.virtual.twin.cores_and_clocks import parse_cores
 from agent.virtual.twin.fit_gemm import gemm_gflops
-from agent.virtual.twin.fit_heat import trace_of
+from agent.virtual.twin.fit_heat import simulate_trace
 from agent.virtual.twin.fit_memory import peak_mb
-from agent.virtual.twin.fit_power import whole_w
-from agent.virtual.twin.fit_time import set_costs, step_costs
-from agent.virtual.twin.measured import measured_on
-from agent.virtual.twin.predict import Asked, predict
-from agent.virtual.twin.provenance import provenance_of
-from agent.virtual.twin.report import mean_error
-from agent.virtual.twin.solve import Prior, solve
+from agent.virtual.twin.fit_power import whole_phone_w
+from agent.virtual.twin.fit_result import mean_error
+from agent.virtual.twin.fit_time import core_set_timings, step_timings
+from agent.virtual.twin.least_squares import Prior, solve_least_squares
+from agent.virtual.twin.measurements import load_measurements
+from agent.virtual.twin.predict import PredictionQuery, predict
+from agent.virtual.twin.simulated_provenance import provenance_by_family
+from agent.virtual.virtual_phone import VirtualPhone
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import StartPhone
-from tests.virtual.host import PhoneAt
 from tests.virtual.test_runner import lines, make_ready, run
 from workloads.catalogue import bind, lower
 
 MEIZU = load_profile("meizu-16t")
 MNN = load_engine("mnn")
-MEASURED = measured_on("meizu-16t")
+MEASURED = load_measurements("meizu-16t")
 KEYS = {"step_ms", "power_w", "energy_j_per_step", "peak_mb", "temp_c", "big_khz", "provenance"}
 
 
-def ask(phone: str, *words: str) -> dict[str, object]:
-    said = CliRunner().invoke(virtual, ["predict", phone, *words, "--json"])
-    assert said.exit_code == 0, said.output
-    return dict(json.loads(said.output))
+def predict_json(phone: str, *words: str) -> dict[str, object]:
+    result = CliRunner().invoke(virtual, ["predict", phone, *words, "--json"])
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.output))
 
 
 def test_a_prediction_is_one_object_with_every_figure_and_its_provenance() -> None:
     words = "--workload emdl-googlenet --batch 8 --cores big4 --freq 1708800 --minutes 5"
-    said = ask("meizu-16t", *words.split())
-    assert set(said) >= KEYS
-    assert said["big_khz"] == 1708800
-    assert dict(said["provenance"])["time"]["model"] == "fitted"  # type: ignore[call-overload]
-    assert dict(said["provenance"])["heat"]["model"] == "extrapolated"  # type: ignore[call-overload]
+    prediction = predict_json("meizu-16t", *words.split())
+    assert set(prediction) >= KEYS
+    assert prediction["big_khz"] == 1708800
+    assert dict(prediction["provenance"])["time"]["model"] == "fitted"  # type: ignore[call-overload]
+    assert dict(prediction["provenance"])["heat"]["model"] == "extrapolated"  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("phone", profile_ids())
 def test_every_phone_predicts_every_core_set(phone: str) -> None:
-    little = predict(phone, Asked("emdl-lenet", 4, "little1", "low"))
-    big = predict(phone, Asked("emdl-lenet", 4, "big2", "high"))
+    little = predict(phone, PredictionQuery("emdl-lenet", 4, "little1", "low"))
+    big = predict(phone, PredictionQuery("emdl-lenet", 4, "big2", "high"))
     assert big.step_ms < little.step_ms
     assert big.power_w > little.power_w
 
 
 def test_four_big_cores_are_the_mask_of_the_study_on_every_phone() -> None:
     for phone in ("meizu-16t", "redmi-note-9-pro", "oneplus-nord", "huawei-mate-30"):
-        assert cores_named(load_profile(phone), "big4") == (4, 5, 6, 7)
-    assert cores_named(load_profile("redmi-note-9-pro"), "big2") == (6, 7)
+        assert parse_cores(load_profile(phone), "big4") == (4, 5, 6, 7)
+    assert parse_cores(load_profile("redmi-note-9-pro"), "big2") == (6, 7)
 
 
 @pytest.mark.parametrize("words", ["--workload nope", "--workload sgemm --cores big9"])
 def test_a_wrong_question_is_one_sentence(words: str) -> None:
-    said = CliRunner().invoke(virtual, ["predict", "meizu-16t", *words.split()])
-    assert said.exit_code == 2
-    assert "Traceback" not in said.output
+    result = CliRunner().invoke(virtual, ["predict", "meizu-16t", *words.split()])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(
@@ -80,66 +80,71 @@ def test_a_wrong_question_is_one_sentence(words: str) -> None:
 def test_a_run_on_the_phone_takes_what_was_predicted(
     start_phone: StartPhone, phone: str, workload: str, batch: int, mask: str, cores: str
 ) -> None:
-    ready: PhoneAt = make_ready(
+    ready: AdbPhone = make_ready(
         start_phone(phone), lower(bind(workload, {"batch_size": batch}), threads=4)
     )
     assert run(ready, "--steps 30", mask) == 0
     done = lines(ready)[-1]
-    expected = predict(phone, Asked(workload, batch, cores))
+    expected = predict(phone, PredictionQuery(workload, batch, cores))
     assert done["ns"] / done["steps"] / 1e6 == pytest.approx(expected.step_ms, rel=0.02)
     assert done["peak_rss_kb"] / 1024 == pytest.approx(expected.peak_mb, rel=0.01)
 
 
 def test_step_times_are_near_what_was_measured() -> None:
-    said = [cost.seconds * 1e3 for cost in step_costs(MEIZU, MNN, MEASURED.step)]
-    assert mean_error(said, [row.step_ms for row in MEASURED.step]) < 0.08
-    sets = [cost.seconds for cost in set_costs(MEIZU, MNN, MEASURED.core_set)]
-    assert mean_error(sets, [row.seconds for row in MEASURED.core_set]) < 0.10
+    step_ms = [timing.seconds * 1e3 for timing in step_timings(MEIZU, MNN, MEASURED.step)]
+    assert mean_error(step_ms, [row.step_ms for row in MEASURED.step]) < 0.08
+    core_set_s = [timing.seconds for timing in core_set_timings(MEIZU, MNN, MEASURED.core_set)]
+    assert mean_error(core_set_s, [row.seconds for row in MEASURED.core_set]) < 0.10
 
 
 def test_the_helping_cores_idle_as_long_as_they_did() -> None:
-    """The optimizer and the launches run on one core; /proc/stat saw the others wait."""
-    for cost, row in zip(step_costs(MEIZU, MNN, MEASURED.step), MEASURED.step, strict=True):
+    """The optimizer and the launches run on one core; /proc/stat showed the others waiting."""
+    for timing, row in zip(step_timings(MEIZU, MNN, MEASURED.step), MEASURED.step, strict=True):
         if row.others_busy is not None:
-            assert 1 - cost.serial_share == pytest.approx(row.others_busy, abs=0.07)
+            assert 1 - timing.serial_share == pytest.approx(row.others_busy, abs=0.07)
 
 
 def test_power_and_memory_are_near_what_was_measured() -> None:
-    watts = whole_w(MEIZU, MNN, MEASURED.power)
+    watts = whole_phone_w(MEIZU, MNN, MEASURED.power)
     assert mean_error(watts, [row.power_w for row in MEASURED.power]) < 0.11
     peaks = [peak_mb(MNN, row) for row in MEASURED.memory]
     assert mean_error(peaks, [row.peak_mb for row in MEASURED.memory]) < 0.07
 
 
 def test_the_s8_warms_like_its_trace_and_settles_on_its_plateau() -> None:
-    trace = measured_on("samsung-s8-plus")
+    measurements = load_measurements("samsung-s8-plus")
     profile = load_profile("samsung-s8-plus")
-    temps, _ = trace_of(profile, [moment for moment, _ in trace.battery_c])
-    for temp, (_, seen) in zip(temps, trace.battery_c, strict=True):
-        assert temp == pytest.approx(seen, abs=1.0)
-    _, clocks = trace_of(profile, [60, 3000, 6000])
-    assert [trace.top_khz, trace.plateau_khz, trace.plateau_khz] == clocks
+    temps, _ = simulate_trace(profile, [moment for moment, _ in measurements.battery_c])
+    for temp, (_, measured_c) in zip(temps, measurements.battery_c, strict=True):
+        assert temp == pytest.approx(measured_c, abs=1.0)
+    _, clocks = simulate_trace(profile, [60, 3000, 6000])
+    assert [measurements.top_khz, measurements.plateau_khz, measurements.plateau_khz] == clocks
 
 
 def test_the_oneplus_6_multiplies_as_fast_as_it_did() -> None:
-    said = gemm_gflops(load_profile("oneplus-6"), 512)
-    assert (15.0, 40.0, 10.0) == pytest.approx(said, rel=0.01)
+    gflops = gemm_gflops(load_profile("oneplus-6"), 512)
+    assert gflops == pytest.approx((15.0, 40.0, 10.0), rel=0.01)
 
 
 def test_a_gpu_pays_for_depth_and_not_for_width() -> None:
-    """Cambridge: backward time follows the number of layers; most of a step is moving data."""
+    """Cambridge (arXiv 2202.10100): backward time follows the number of layers; most of a step
+    moves data.
+    """
     deep, shallow, wide = (
-        predict("oneplus-6", Asked(name, 32, backend="opencl"))
+        predict("oneplus-6", PredictionQuery(name, 32, backend="opencl"))
         for name in ("mlp-2", "mlp-1", "mlp-3")
     )
     assert deep.step_ms > 2 * shallow.step_ms
     assert wide.step_ms < 1.6 * shallow.step_ms
-    assert wide.power_w > predict("oneplus-6", Asked("mlp-3", 32, "little1", "low")).power_w
+    assert (
+        wide.power_w > predict("oneplus-6", PredictionQuery("mlp-3", 32, "little1", "low")).power_w
+    )
 
 
 def test_a_lower_clock_is_slower_and_thriftier() -> None:
     fast, slow = (
-        predict("meizu-16t", Asked("emdl-alexnet", 16, "big4", freq)) for freq in ("high", "low")
+        predict("meizu-16t", PredictionQuery("emdl-alexnet", 16, "big4", freq))
+        for freq in ("high", "low")
     )
     assert slow.step_ms > 2 * fast.step_ms
     assert slow.power_w < 0.5 * fast.power_w
@@ -150,15 +155,15 @@ def test_a_lower_clock_is_slower_and_thriftier() -> None:
 )
 def test_memory_fits_swaps_kills_or_refuses(needed_gb: float, outcome: str) -> None:
     memory = MEIZU.memory
-    felt = pressure(memory, memory.available_kb, int(needed_gb * 1024**2))
-    assert felt.outcome == outcome
-    assert (felt.extra_s > 0) == (outcome == "swaps")
+    pressure = assess_memory(memory, memory.available_kb, int(needed_gb * 1024**2))
+    assert pressure.outcome == outcome
+    assert (pressure.extra_s > 0) == (outcome == "swaps")
 
 
 def test_a_fleet_is_mostly_slow_phones_and_the_same_for_its_seed() -> None:
     fleet = make_fleet(300, seed=7)
-    assert fleet == make_fleet(300, seed=7)
-    assert fleet != make_fleet(300, seed=8)
+    assert make_fleet(300, seed=7) == fleet
+    assert make_fleet(300, seed=8) != fleet
     assert len({phone.serial for phone in fleet}) == 300
     tiers = [load_profile(phone.profile).tier for phone in fleet]
     assert tiers.count("low") > tiers.count("high") > 0
@@ -173,12 +178,12 @@ def test_a_fleet_is_mostly_slow_phones_and_the_same_for_its_seed() -> None:
     ],
 )
 def test_a_gpu_has_its_vendors_nodes_and_obeys_them(phone: str, folder: str) -> None:
-    here = Phone(load_profile(phone), speed=0.0)
-    gpu = here.soc.gpu
+    virtual_phone = VirtualPhone(load_profile(phone), speed=0.0)
+    gpu = virtual_phone.soc.gpu
     assert gpu is not None
-    node = here.tree.open_for_writing(f"{folder}/max_freq", 0)
-    here.tree.append(node, f"{gpu.ladder[1] * 1000}\n".encode(), 0)
-    assert here.tree.read(f"{folder}/max_freq", 0) == f"{gpu.ladder[1] * 1000}\n".encode()
+    node = virtual_phone.tree.open_for_writing(f"{folder}/max_freq", 0)
+    virtual_phone.tree.append(node, f"{gpu.ladder[1] * 1000}\n".encode(), 0)
+    assert virtual_phone.tree.read(f"{folder}/max_freq", 0) == f"{gpu.ladder[1] * 1000}\n".encode()
     gpu.busy = 1.0
     assert gpu.clock_khz == gpu.ladder[1]
 
@@ -187,32 +192,32 @@ def test_a_solver_finds_what_made_the_data_in_spite_of_a_bad_row() -> None:
     import numpy as np
 
     xs = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
-    seen = 3.0 + 0.5 * xs
-    seen[3] *= 3
-    found = solve(
-        lambda v: (v["a"] + v["b"] * xs - seen) / 0.1, {"a": Prior(1, 2), "b": Prior(1, 2)}
+    measured = 3.0 + 0.5 * xs
+    measured[3] *= 3
+    values = solve_least_squares(
+        lambda v: (v["a"] + v["b"] * xs - measured) / 0.1, {"a": Prior(1, 2), "b": Prior(1, 2)}
     )
-    assert found["a"] == pytest.approx(3.0, abs=0.3)
-    assert found["b"] == pytest.approx(0.5, abs=0.05)
+    assert values["a"] == pytest.approx(3.0, abs=0.3)
+    assert values["b"] == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.slow
 def test_calibration_finds_what_the_profiles_hold_and_shows_both_errors() -> None:
-    said = CliRunner().invoke(virtual, ["calibrate", "meizu-16t", "samsung-s8-plus"])
-    assert said.exit_code == 0
-    rows = {line.strip().split("  ")[0]: line for line in said.output.splitlines()}
+    result = CliRunner().invoke(virtual, ["calibrate", "meizu-16t", "samsung-s8-plus"])
+    assert result.exit_code == 0
+    rows = {line.strip().split("  ")[0]: line for line in result.output.splitlines()}
     assert "by model" in rows["step time"]
     assert "by batch" in rows["step time"]
     assert "K by" in rows["battery temperature"]
-    assert "written" not in said.output
+    assert "written" not in result.output
 
 
 def test_an_engine_that_was_not_fitted_borrows_no_phones_error() -> None:
-    """What MNN needed on the Meizu says nothing of another engine's times there."""
+    """A fit with MNN on the Meizu gives no error for another engine's times."""
     profile = load_profile("meizu-16t")
-    fitted = provenance_of(profile, engine_for("emdl-lenet"))
+    fitted = provenance_by_family(profile, engine_for("emdl-lenet"))
     for engine in (engine_for("sgemm"), None):
-        invented = provenance_of(profile, engine)
+        invented = provenance_by_family(profile, engine)
         for family in ("time", "energy"):
             assert fitted[family]["model"] == "fitted"
             assert invented[family]["model"] == "extrapolated"

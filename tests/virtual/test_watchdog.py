@@ -1,18 +1,18 @@
-"""The dead-man: restores after silence in the phone's time, and only then."""
+"""The watchdog restores the phone after a missing heartbeat, in model time, and only then."""
 
 import pytest
 
+from tests.virtual.adb_host import AdbPhone, wait_until
 from tests.virtual.conftest import StartPhone, Witness
-from tests.virtual.host import PhoneAt, until
-from tests.virtual.plans import HOME, RUNNER, a_plan
+from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"
 LANE = f"{HOME}/dir"
 
 
 @pytest.fixture
-def guarded(start_phone: StartPhone) -> PhoneAt:
-    """A phone that somebody is about to change, with the list of how to put it back."""
+def guarded(start_phone: StartPhone) -> AdbPhone:
+    """A phone that is about to be changed, with its list of values to restore."""
     phone = start_phone()
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
     phone.put(f"{HOME}/plan", a_plan())
@@ -23,17 +23,17 @@ def guarded(start_phone: StartPhone) -> PhoneAt:
     return phone
 
 
-def start_guard(phone: PhoneAt, silence_s: float) -> int:
+def start_guard(phone: AdbPhone, silence_s: float) -> int:
     command = f"setsid {HOME}/runner guard {LANE} --silence-s {silence_s}"
     return int(phone.root(f"{command} >{LANE}/said 2>&1 </dev/null & echo \\$!".replace("\\", "")))
 
 
-def gone(phone: PhoneAt, pid: int) -> bool:
+def gone(phone: AdbPhone, pid: int) -> bool:
     return phone.run(f"su -c 'kill -0 {pid}'").status == 1
 
 
 def test_silence_restores_in_reverse_and_kills_the_runner(
-    guarded: PhoneAt, witness: Witness
+    guarded: AdbPhone, witness: Witness
 ) -> None:
     guard = start_guard(guarded, 60)
     pid = int(
@@ -44,41 +44,41 @@ def test_silence_restores_in_reverse_and_kills_the_runner(
         )
     )
     changed_at = guarded.uptime()
-    until(lambda: gone(guarded, guard), "the guard ended")
+    wait_until(lambda: gone(guarded, guard), "the guard ended")
     assert guarded.uptime() - changed_at >= 55
-    assert "schedutil" == guarded.out(f"cat {BIG}/scaling_governor")
+    assert guarded.out(f"cat {BIG}/scaling_governor") == "schedutil"
     limits = [guarded.number(f"{BIG}/scaling_{which}_freq") for which in ("min", "max")]
-    assert [710400, 2419200] == limits
+    assert limits == [710400, 2419200]
     assert gone(guarded, pid)
     assert guarded.run(f"cat {LANE}/restore").status == 1
     assert guarded.run(f"cat {LANE}/restored").status == 0
-    restored = [entry["path"] for entry in witness("sysfs")][-3:]
+    restored = [entry["path"] for entry in witness("sysfs_write")][-3:]
     assert [f"{BIG}/scaling_{node}" for node in ("min_freq", "max_freq", "governor")] == restored
-    (event,) = witness("guard_restores")
-    assert guard == event["pid"]
+    (event,) = witness("watchdog_restore")
+    assert event["pid"] == guard
 
 
-def test_a_sign_of_life_holds_it_back(guarded: PhoneAt, witness: Witness) -> None:
+def test_a_sign_of_life_holds_it_back(guarded: AdbPhone, witness: Witness) -> None:
     guard = start_guard(guarded, 30)
     guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
     for _ in range(6):
         guarded.out("sleep 15")
         guarded.out(f"cat /proc/uptime > {LANE}/alive")
         assert not gone(guarded, guard)
-    assert 1497600 == guarded.number(f"{BIG}/scaling_max_freq")
+    assert guarded.number(f"{BIG}/scaling_max_freq") == 1497600
     guarded.out(f"rm {LANE}/restore")
-    until(lambda: gone(guarded, guard), "the guard left")
-    assert not witness("guard_restores")
+    wait_until(lambda: gone(guarded, guard), "the guard left")
+    assert not witness("watchdog_restore")
     assert guarded.run(f"ls {LANE}/restored").status == 1
 
 
-def test_its_exit_status_tells_what_it_did(guarded: PhoneAt) -> None:
+def test_its_exit_status_tells_what_it_did(guarded: AdbPhone) -> None:
     foreground = f"su -c '{HOME}/runner guard {LANE} --silence-s 5'"
-    assert 10 == guarded.run(foreground).status
-    assert 0 == guarded.run(foreground).status  # nothing left to restore
+    assert guarded.run(foreground).status == 10
+    assert guarded.run(foreground).status == 0  # nothing left to restore
 
 
-def test_a_ceiling_restores_at_once_however_loud_the_agent_is(guarded: PhoneAt) -> None:
+def test_a_ceiling_restores_at_once_however_loud_the_agent_is(guarded: AdbPhone) -> None:
     zone = "/sys/class/thermal/thermal_zone6/temp"
     guarded.put(f"{LANE}/ceiling", f"/nowhere\t1\n{zone}\t200000\n".encode())
     guard = start_guard(guarded, 100_000)
@@ -86,6 +86,6 @@ def test_a_ceiling_restores_at_once_however_loud_the_agent_is(guarded: PhoneAt) 
     guarded.out("sleep 30")
     assert not gone(guarded, guard)
     guarded.put(f"{LANE}/ceiling", f"{zone}\t{guarded.number(zone) - 5000}\n".encode())
-    until(lambda: gone(guarded, guard), "the guard ended")
-    assert 2419200 == guarded.number(f"{BIG}/scaling_max_freq")
+    wait_until(lambda: gone(guarded, guard), "the guard ended")
+    assert guarded.number(f"{BIG}/scaling_max_freq") == 2419200
     assert guarded.run(f"cat {LANE}/restored").status == 0

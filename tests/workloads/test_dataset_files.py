@@ -1,4 +1,4 @@
-"""Data files: published files in, what the runner reads out; and the runner learns from it."""
+"""Data files are built from published files, and the runner learns from them."""
 
 import gzip
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.problem import BadSweep
-from orchestrator.plan.sweep import read_sweep
-from workloads.catalogue import bind, lower, work_of
-from workloads.datasets import CIFAR10_FILES, MNIST_FILES, data_file
-from workloads.fault import Refused
+from orchestrator.sweepfile.sweep_errors import BadSweep
+from orchestrator.sweepfile.sweep_file import read_sweep
+from workloads.catalogue import bind, cost_of, lower
+from workloads.dataset_files import CIFAR10_FILES, MNIST_FILES, data_file
+from workloads.protocol.faults import InvalidRequest
 
 RUNNER = Path(__file__).parents[2] / "kernels" / "bin" / "runner-x86_64"
 DIGEST = "ab" * 32
@@ -22,14 +22,14 @@ SWEEP = "farm: 1\nname: filed\nphones: all\nworkload: {use: lenet, data: %s}\n"
 
 
 def mnist(count: int = 64, seed: int = 3) -> dict[str, bytes]:
-    """Images of ten kinds: a bright bar at the height of the label, under noise."""
-    dice = random.Random(seed)
-    labels = bytes(dice.randrange(10) for _ in range(count))
+    """Images of ten classes: a bright bar at the height of the label, with noise."""
+    rng = random.Random(seed)
+    labels = bytes(rng.randrange(10) for _ in range(count))
     images = bytearray()
     for label in labels:
         rows = [255 if row // 3 == label else 0 for row in range(28)]
         images += bytes(
-            max(0, min(255, row + dice.randrange(-9, 9))) for row in rows for _ in range(28)
+            max(0, min(255, row + rng.randrange(-9, 9))) for row in rows for _ in range(28)
         )
     return {
         MNIST_FILES[0]: struct.pack(">IIII", 0x803, count, 28, 28) + bytes(images),
@@ -38,13 +38,12 @@ def mnist(count: int = 64, seed: int = 3) -> dict[str, bytes]:
 
 
 def test_mnist_becomes_a_data_file() -> None:
-    """A head that says what follows, and columns at multiples of 64 bytes."""
     files = mnist()
     content = data_file("mnist", files, samples=5)
-    head = b"farmhand-data 1\ncolumn byte 5 3 1 28 28\ncolumn index 5 0\nend\n"
-    assert content.startswith(head)
+    header = b"farmhand-data 1\ncolumn byte 5 3 1 28 28\ncolumn index 5 0\nend\n"
+    assert content.startswith(header)
     images = 64
-    assert content[len(head) : images] == bytes(images - len(head))
+    assert content[len(header) : images] == bytes(images - len(header))
     assert content[images : images + 5 * 784] == files[MNIST_FILES[0]][16 : 16 + 5 * 784]
     labels = -(-(images + 5 * 784) // 64) * 64
     expected = gzip.decompress(files[MNIST_FILES[1]])[8:13]
@@ -52,7 +51,6 @@ def test_mnist_becomes_a_data_file() -> None:
 
 
 def test_cifar10_becomes_a_data_file() -> None:
-    """Each image has its label before it; batches that are missing are missing."""
     batch = b"".join(bytes([label]) + bytes([label * 20]) * 3072 for label in (7, 2))
     content = data_file("cifar10", {CIFAR10_FILES[1]: batch}, samples=100)
     assert b"column byte 2 3 3 32 32\ncolumn index 2 0\n" in content
@@ -61,31 +59,31 @@ def test_cifar10_becomes_a_data_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "files", "words"),
+    ("kind", "files", "text"),
     [
-        ("mnist", mnist() | {MNIST_FILES[0]: b"junk"}, "its head says something else"),
-        ("mnist", mnist() | {MNIST_FILES[0]: mnist()[MNIST_FILES[0]][:-1]}, "is torn"),
-        ("mnist", mnist() | {MNIST_FILES[1]: b"\x1f\x8bjunk"}, "cannot be unzipped"),
+        ("mnist", mnist() | {MNIST_FILES[0]: b"junk"}, "its header is wrong"),
+        ("mnist", mnist() | {MNIST_FILES[0]: mnist()[MNIST_FILES[0]][:-1]}, "is damaged: expected"),
+        ("mnist", mnist() | {MNIST_FILES[1]: b"\x1f\x8bjunk"}, "cannot decompress a file"),
         ("cifar10", {CIFAR10_FILES[0]: b"x" * 100}, "ends within an image"),
         ("cifar10", {CIFAR10_FILES[0]: bytes([11]) * 3073}, "label above 9"),
     ],
 )
-def test_what_is_no_such_file_is_refused(kind: str, files: dict[str, bytes], words: str) -> None:
-    with pytest.raises(Refused, match=words):
+def test_a_file_of_another_kind_is_rejected(kind: str, files: dict[str, bytes], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
         data_file(kind, files, 10)
 
 
-def test_a_case_with_a_file_is_another_case_with_the_same_work() -> None:
-    made, filed = bind("lenet", {}), bind("lenet", {}, DIGEST)
-    assert made.digest != filed.digest != bind("lenet", {}, "cd" * 32).digest
-    assert work_of(made).ops == work_of(filed).ops
-    assert b" file 0 0 |" in lower(filed, 1)
-    assert filed.label.endswith("data=abababab")
+def test_a_case_with_a_data_file_is_another_case_of_the_same_cost() -> None:
+    generated, from_file = bind("lenet", {}), bind("lenet", {}, DIGEST)
+    assert generated.digest != from_file.digest != bind("lenet", {}, "cd" * 32).digest
+    assert cost_of(from_file).ops == cost_of(generated).ops
+    assert b" file 0 0 |" in lower(from_file, 1)
+    assert from_file.label.endswith("data=abababab")
 
 
 @pytest.mark.parametrize("name", ["mlp-4", "sgemm", "dcgan", "char-lstm", "daily-increment"])
-def test_what_does_not_learn_the_classes_of_images_needs_no_file(name: str) -> None:
-    with pytest.raises(Refused, match="cannot learn from a file"):
+def test_only_image_classifiers_read_a_data_file(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot read a data file"):
         bind(name, {}, DIGEST)
 
 
@@ -93,8 +91,8 @@ def test_a_sweep_names_its_data_by_digest() -> None:
     assert read_sweep(SWEEP % DIGEST).cases[0].data == DIGEST
     assert read_sweep(SWEEP % DIGEST).id != read_sweep(SWEEP % ("cd" * 32)).id
     for text, words in (
-        (SWEEP % "mnist", "'mnist' is no digest of a data file"),
-        ((SWEEP % DIGEST).replace("lenet", "sgemm"), "cannot learn from a file"),
+        (SWEEP % "mnist", "'mnist' is not the digest of a data set"),
+        ((SWEEP % DIGEST).replace("lenet", "sgemm"), "cannot read a data file"),
     ):
         with pytest.raises(BadSweep) as refused:
             read_sweep(text)
@@ -110,5 +108,5 @@ def test_the_runner_learns_from_the_file(tmp_path: Path) -> None:
     command = [RUNNER, "run", tmp_path / "plan", tmp_path, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     last = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[-1])
-    assert (0, "done") == (done.returncode, last["line"]), last
+    assert (done.returncode, last["line"]) == (0, "done"), last
     assert last["loss_last"] < last["loss_first"] / 2

@@ -1,4 +1,6 @@
-"""Messages: frozen, versioned, limited, and refused in a sentence when they are not as agreed."""
+"""Messages are frozen, versioned and limited in size; invalid ones are rejected."""
+
+import json
 
 import pytest
 from hypothesis import given
@@ -7,54 +9,52 @@ from pydantic import ValidationError
 
 from tests.builders import SIMULATED, a_phone, a_report, a_run, a_sighting
 from workloads.catalogue import bind
-from workloads.condition import Condition
-from workloads.measure import Metric, Model, Provenance, Source
-from workloads.messages import (
-    CHUNK_BYTES_MAX,
-    JOB_BYTES_MAX,
-    PARCEL,
-    BadMessage,
-    Job,
-    chunks_of,
-    decode,
-)
-from workloads.noun import digest_of, digest_of_bytes
+from workloads.protocol.base import digest_of, digest_of_bytes
+from workloads.protocol.condition import Condition
+from workloads.protocol.limits import CHUNK_BYTES_MAX, JOB_BYTES_MAX
+from workloads.protocol.messages import PARCEL_ADAPTER, BadMessage, Job, decode, split_into_chunks
+from workloads.protocol.metrics import Metric, Provenance, SimulationModel, Source
 
 JOB = Job(
-    run=a_run(), phone="PH1", fence=1, lease_s=30, case=bind("sgemm", {}), condition=Condition()
+    run=a_run(),
+    phone="PH1",
+    fence=1,
+    lease_timeout_s=30,
+    case=bind("sgemm", {}),
+    condition=Condition(),
 )
 
 
-def test_what_goes_in_comes_out() -> None:
-    assert JOB == decode(Job, JOB.model_dump_json(), JOB_BYTES_MAX)
-    assert JOB == decode(Job, JOB.model_dump(mode="json"), JOB_BYTES_MAX)
-    for parcel in (a_report(JOB), a_sighting(a_phone()), *chunks_of("ab" * 32, b"x" * 10)):
-        assert parcel == PARCEL.validate_json(parcel.model_dump_json())
+def test_messages_survive_a_round_trip() -> None:
+    assert decode(Job, JOB.model_dump_json(), JOB_BYTES_MAX) == JOB
+    assert decode(Job, JOB.model_dump_json().encode(), JOB_BYTES_MAX) == JOB
+    for parcel in (a_report(JOB), a_sighting(a_phone()), *split_into_chunks("ab" * 32, b"x" * 10)):
+        assert PARCEL_ADAPTER.validate_json(parcel.model_dump_json()) == parcel
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "field"),
     [
-        ({"version": 2}, "version"),  # from a newer farm
+        ({"version": 2}, "version"),  # of a newer version
         ({"surprise": 1}, "surprise"),  # an unknown field
-        ({"phone": "PH1; reboot"}, "phone"),  # a serial that is a command
+        ({"phone": "PH1; reboot"}, "phone"),  # a serial with a shell command
         ({"fence": 0}, "fence"),
-        ({"lease_s": float("inf")}, "lease_s"),
+        ({"lease_timeout_s": float("inf")}, "lease_timeout_s"),
     ],
 )
-def test_a_job_that_is_not_as_agreed_is_refused(change: dict[str, object], says: str) -> None:
-    with pytest.raises(BadMessage, match=f"bad Job: {says}"):
-        decode(Job, JOB.model_dump(mode="json") | change, JOB_BYTES_MAX)
+def test_an_invalid_job_is_rejected(change: dict[str, object], field: str) -> None:
+    with pytest.raises(BadMessage, match=f"bad Job: {field}"):
+        decode(Job, json.dumps(JOB.model_dump(mode="json") | change), JOB_BYTES_MAX)
 
 
-@pytest.mark.parametrize("content", [None, 3, [], "not json", b"\xff\xfe", "{}", "[" * 10_000])
-def test_no_content_is_too_strange_to_be_refused(content: object) -> None:
+@pytest.mark.parametrize("content", [None, 3, [], {}, "not json", b"\xff\xfe", "{}", "[" * 10_000])
+def test_anything_but_a_valid_job_is_a_bad_message(content: object) -> None:
     with pytest.raises(BadMessage):
         decode(Job, content, JOB_BYTES_MAX)
 
 
-def test_an_oversized_message_is_refused_unread() -> None:
-    with pytest.raises(BadMessage, match="exceeds"):
+def test_an_oversized_message_is_rejected_before_it_is_parsed() -> None:
+    with pytest.raises(BadMessage, match="at most"):
         decode(Job, "x" * (JOB_BYTES_MAX + 1), JOB_BYTES_MAX)
 
 
@@ -64,9 +64,9 @@ def test_messages_cannot_be_changed() -> None:
 
 
 @given(some.binary(max_size=3 * CHUNK_BYTES_MAX))
-def test_chunks_put_together_are_the_blob(blob: bytes) -> None:
-    chunks = chunks_of(digest_of_bytes(blob), blob)
-    assert blob == b"".join(chunk.content for chunk in chunks)
+def test_joined_chunks_are_the_blob(blob: bytes) -> None:
+    chunks = split_into_chunks(digest_of_bytes(blob), blob)
+    assert b"".join(chunk.content for chunk in chunks) == blob
     assert all(len(chunk.data) <= CHUNK_BYTES_MAX for chunk in chunks)
 
 
@@ -83,15 +83,19 @@ def test_a_metric_without_provenance_does_not_exist() -> None:
 @pytest.mark.parametrize(
     ("source", "model", "error"),
     [
-        (Source.PHONE, Model.FITTED, 0.1),  # a measured number has no model
-        (Source.SIMULATED, None, None),  # a simulated one must name its own
-        (Source.SIMULATED, Model.FITTED, None),  # and a fitted one its error
-        (Source.SIMULATED, Model.EXTRAPOLATED, 0.1),  # which an extrapolation cannot know
+        (Source.PHONE, SimulationModel.FITTED, 0.1),  # a measured number has no model
+        (Source.SIMULATED, None, None),  # a simulated one names its model
+        (Source.SIMULATED, SimulationModel.FITTED, None),  # and a fitted one its error
+        (
+            Source.SIMULATED,
+            SimulationModel.EXTRAPOLATED,
+            0.1,
+        ),  # which is not known for an extrapolation
     ],
 )
-def test_provenance_cannot_be_half_told(
-    source: Source, model: Model | None, error: float | None
+def test_incomplete_provenance_is_rejected(
+    source: Source, model: SimulationModel | None, error: float | None
 ) -> None:
     with pytest.raises(ValidationError):
         Provenance(source=source, model=model, error_rel=error)
-    assert "simulated (extrapolated)" == str(SIMULATED)
+    assert str(SIMULATED) == "simulated (extrapolated)"

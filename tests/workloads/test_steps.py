@@ -1,15 +1,25 @@
-"""Steps: what tells one from another, what passes share, and what data a model learns from."""
+"""Steps: their identity, what passes share, and the data that a model learns from."""
 
 import time
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
-from workloads.budget import largest_batch, needed_bytes
+from workloads import layers
 from workloads.catalogue import CATALOGUE, bind
-from workloads.data import Column, constant, images, labels, next_tokens, noise, rows, tokens
-from workloads.fault import Refused
-from workloads.graph import TARGET, Model, Node, Stated
+from workloads.data_columns import (
+    DataColumn,
+    constant,
+    feature_rows,
+    images,
+    labels,
+    next_tokens,
+    noise,
+    tokens,
+)
+from workloads.graph import TARGET, Model, Node, PublishedSize
+from workloads.identity import Tagged, canonical
 from workloads.layers import (
     BatchNorm,
     Conv2d,
@@ -21,91 +31,107 @@ from workloads.layers import (
     Shape,
     SoftmaxCrossEntropy,
 )
-from workloads.models.dcgan import judging
-from workloads.models.dcgan import training_step as dcgan
+from workloads.lowering.layer_lowerings import LOWERINGS
+from workloads.memory_budget import largest_batch, needed_bytes
+from workloads.models.dcgan import dcgan_step, discriminator
 from workloads.models.lenet import emdl_lenet
-from workloads.noun import digest_of
-from workloads.training import SGD, Adam, Evaluation, Inference, Pass, Training, training
-from workloads.work import Step, meaning_of
+from workloads.protocol.base import digest_of
+from workloads.protocol.faults import InvalidRequest
+from workloads.step_cost import Step
+from workloads.training import (
+    SGD,
+    Adam,
+    EvaluationSpec,
+    InferenceStep,
+    TrainingPass,
+    TrainingStep,
+    training_step,
+)
 
-UNSTATED = Stated(0, 0, "a test")
+UNPUBLISHED = PublishedSize(0, 0, "a test")
 LOSS = Node("loss", SoftmaxCrossEntropy())
 
 
-def tried(*nodes: Node, shape: Shape = (8,), **data: Column) -> Model:
-    return Model("tried", {"x": shape}, (*nodes, LOSS), UNSTATED, data=data)
+def tried(*nodes: Node, shape: Shape = (8,), **data: DataColumn) -> Model:
+    return Model("tried", {"x": shape}, (*nodes, LOSS), UNPUBLISHED, data=data)
 
 
 FC = Node("fc", Linear(4))
 
 
-def told_apart(one: Step, other: Step) -> bool:
-    return digest_of(one.meaning) != digest_of(other.meaning)
+def differ(one: Step, other: Step) -> bool:
+    return digest_of(one.identity) != digest_of(other.identity)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        training(tried(FC), 8, SGD(0.02)),
-        training(tried(FC), 8, SGD(0.01, weight_decay=1e-4)),
-        training(tried(FC), 8, Adam()),
-        training(tried(FC), 9, SGD(0.01)),
-        training(tried(Node("fc", Linear(4, trainable=False))), 8, SGD(0.01)),
-        training(tried(FC, x=noise()), 8, SGD(0.01)),
-        training(tried(FC, target=labels(3)), 8, SGD(0.01)),
-        Training((Pass(tried(FC), SGD(0.01)),), 8, batches=5),
-        Training((Pass(tried(FC), SGD(0.01)),), 8, evaluation=Evaluation(2, 8)),
-        Training((Pass(tried(FC), SGD(0.01), learns=frozenset()),), 8),
-        Inference(tried(FC), 8),
+        training_step(tried(FC), 8, SGD(0.02)),
+        training_step(tried(FC), 8, SGD(0.01, weight_decay=1e-4)),
+        training_step(tried(FC), 8, Adam()),
+        training_step(tried(FC), 9, SGD(0.01)),
+        training_step(tried(Node("fc", Linear(4, trainable=False))), 8, SGD(0.01)),
+        training_step(tried(FC, x=noise()), 8, SGD(0.01)),
+        training_step(tried(FC, target=labels(3)), 8, SGD(0.01)),
+        TrainingStep((TrainingPass(tried(FC), SGD(0.01)),), 8, batches=5),
+        TrainingStep((TrainingPass(tried(FC), SGD(0.01)),), 8, evaluation=EvaluationSpec(2, 8)),
+        TrainingStep((TrainingPass(tried(FC), SGD(0.01), trainable=frozenset()),), 8),
+        InferenceStep(tried(FC), 8),
     ],
     ids=lambda step: str(step)[:40],
 )
-def test_whatever_changes_a_step_changes_its_meaning(other: Step) -> None:
-    assert told_apart(training(tried(FC), 8, SGD(0.01)), other)
+def test_whatever_changes_a_step_changes_its_identity(other: Step) -> None:
+    assert differ(training_step(tried(FC), 8, SGD(0.01)), other)
 
 
-def test_what_is_said_elsewhere_of_a_model_is_no_part_of_its_meaning() -> None:
+def test_name_and_published_size_are_not_part_of_the_identity() -> None:
     model = tried(FC)
-    renamed = replace(model, name="other", stated=Stated(1, 2, "a book"))
-    assert not told_apart(training(model, 8, SGD()), training(renamed, 8, SGD()))
-    # To say what goes without saying changes nothing.
-    said = replace(model, data={"x": rows(4), TARGET: labels(4)})
-    assert not told_apart(training(model, 8, SGD()), training(said, 8, SGD()))
+    renamed = replace(model, name="other", published=PublishedSize(1, 2, "a book"))
+    assert not differ(training_step(model, 8, SGD()), training_step(renamed, 8, SGD()))
+    # Neither is whether the default data are spelled out.
+    explicit = replace(model, data={"x": feature_rows(4), TARGET: labels(4)})
+    assert not differ(training_step(model, 8, SGD()), training_step(explicit, 8, SGD()))
 
 
-def test_a_new_field_with_a_default_leaves_old_meanings_alone() -> None:
+def test_neither_a_new_class_name_nor_a_new_field_with_a_default_changes_an_identity() -> None:
     @dataclass(frozen=True)
-    class Thing:
+    class Original(Tagged):
+        tag: ClassVar[str] = "thing"
         size: int
 
-    before = meaning_of(Thing(3))
-
     @dataclass(frozen=True)
-    class Newer:
+    class Renamed(Tagged):
+        tag: ClassVar[str] = "thing"
         size: int
         colour: str = "grey"
 
-    Newer.__name__ = "Thing"
-    assert before == meaning_of(Newer(3))
-    assert before != meaning_of(Newer(3, "red"))
+    assert canonical(Renamed(3)) == canonical(Original(3))
+    assert canonical(Renamed(3, "red")) != canonical(Original(3))
 
 
-def test_every_case_of_the_shelf_is_told_from_every_other() -> None:
+def test_every_kind_of_layer_and_optimizer_has_a_unique_tag() -> None:
+    kinds = {getattr(layers, name) for name in layers.__all__} | {SGD, Adam}
+    tags = [kind.tag for kind in kinds if "tag" in vars(kind)]
+    assert len(tags) == len(LOWERINGS) + 2
+    assert len(set(tags)) == len(tags)
+
+
+def test_every_case_of_the_catalogue_has_a_digest_of_its_own() -> None:
     digests = [bind(name, {}).digest for name in CATALOGUE]
     assert len(digests) == len(set(digests))
 
 
 def test_a_thousand_digests_are_cheap() -> None:
     cases = [bind("mlp-4", {"batch_size": size}) for size in range(1, 1001)]
-    began = time.process_time()
-    assert 1000 == len({case.digest for case in cases})
-    assert time.process_time() - began < 5
+    started = time.process_time()
+    assert len({case.digest for case in cases}) == 1000
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
-    ("model", "found"),
+    ("model", "columns"),
     [
-        (tried(FC), {"x": rows(4), TARGET: labels(4)}),
+        (tried(FC), {"x": feature_rows(4), TARGET: labels(4)}),
         (
             tried(Node("flat", Flatten()), FC, shape=(1, 8, 8)),
             {"x": images(4), TARGET: labels(4)},
@@ -116,25 +142,25 @@ def test_a_thousand_digests_are_cheap() -> None:
         ),
         (tried(FC, x=noise()), {"x": noise(), TARGET: labels(4)}),
     ],
-    ids=["rows", "images", "text", "as it says"],
+    ids=["rows", "images", "text", "explicit"],
 )
-def test_data_follows_from_shape_and_loss(model: Model, found: dict[str, Column]) -> None:
-    assert found == model.columns
+def test_data_follows_from_shape_and_loss(model: Model, columns: dict[str, DataColumn]) -> None:
+    assert model.columns == columns
 
 
-def test_data_for_what_is_not_there_is_refused() -> None:
-    with pytest.raises(Refused, match="tried has data for 'picture', which it does not have"):
+def test_data_for_an_unknown_input_is_rejected() -> None:
+    with pytest.raises(InvalidRequest, match="tried has data for 'picture', which is not an input"):
         _ = tried(FC, picture=noise()).columns
 
 
-def test_a_loss_of_values_needs_to_be_told_its_target() -> None:
+def test_a_regression_loss_has_no_default_target() -> None:
     nodes = (FC, Node("loss", MeanSquaredError()))
-    model = Model("tried", {"x": (8,)}, nodes, UNSTATED)
+    model = Model("tried", {"x": (8,)}, nodes, UNPUBLISHED)
     assert TARGET not in model.columns
-    assert constant(1.0) == replace(model, data={TARGET: constant(1.0)}).columns[TARGET]
+    assert replace(model, data={TARGET: constant(1.0)}).columns[TARGET] == constant(1.0)
 
 
-def test_only_what_is_taught_learns() -> None:
+def test_everything_but_the_named_nodes_is_frozen() -> None:
     model = tried(
         Node("conv", Conv2d(2, 3)),
         Node("norm", BatchNorm()),
@@ -143,42 +169,44 @@ def test_only_what_is_taught_learns() -> None:
         FC,
         shape=(1, 6, 6),
     )
-    taught = model.taught(frozenset({"fc"}))
-    assert ["fc"] == [node.name for node in taught.nodes if taught.learned(node)]
-    assert model.parameters == taught.parameters
-    assert {"fc", "loss"} == taught.learning
+    frozen = model.freeze_except(frozenset({"fc"}))
+    assert [node.name for node in frozen.nodes if frozen.trainable_count(node)] == ["fc"]
+    assert frozen.parameters == model.parameters
+    assert frozen.gradient_nodes == {"fc", "loss"}
 
 
 def test_passes_that_share_parameters_count_them_once() -> None:
-    work, alone = dcgan(4).work, training(judging(), 4, Adam()).work
-    assert 3_576_704 + 2_765_568 == work.parameters
-    assert work.parameter_bytes == 4 * 4 * work.parameters  # and gradient, and both moments
-    names = [op.name for op in work.ops]
+    cost, alone = dcgan_step(4).cost, training_step(discriminator(), 4, Adam()).cost
+    assert cost.parameters == 3_576_704 + 2_765_568
+    assert cost.parameter_bytes == 4 * 4 * cost.parameters  # with gradient and both moments
+    names = [op.name for op in cost.ops]
     assert len(names) == len(set(names))
     real = [name.removeprefix("real.") for name in names if name.startswith("real.")]
     assert real == [op.name for op in alone.ops if not op.name.endswith(".update")]
-    assert not [name for name in names if name.startswith("fooled.judge") and "update" in name]
+    assert not [
+        name for name in names if name.startswith("fool.discriminator") and "update" in name
+    ]
 
 
-def test_inference_is_the_forward_pass_without_dropping_and_judging() -> None:
+def test_inference_is_the_forward_pass_without_dropout_and_loss() -> None:
     forward = [
         op
-        for op in training(emdl_lenet(), 4, SGD()).work.ops
+        for op in training_step(emdl_lenet(), 4, SGD()).cost.ops
         if op.name.endswith(".forward") and not op.name.startswith(("dropout", "loss"))
     ]
-    work = Inference(emdl_lenet(), 4).work
-    assert tuple(forward) == work.ops
-    assert (False, 4, 4 * 349_980) == (work.training, work.samples_per_step, work.parameter_bytes)
+    cost = InferenceStep(emdl_lenet(), 4).cost
+    assert cost.ops == tuple(forward)
+    assert (cost.training, cost.samples_per_step, cost.parameter_bytes) == (False, 4, 4 * 349_980)
 
 
 @pytest.mark.parametrize("budget_mb", [80, 120, 200])
-def test_a_batch_that_fits_fits_and_one_more_does_not(budget_mb: int) -> None:
+def test_the_largest_batch_fits_and_a_larger_one_does_not(budget_mb: int) -> None:
     batch = largest_batch("lenet", budget_mb * 1_000_000)
     assert batch is not None
     assert needed_bytes(bind("lenet", {"batch_size": batch})) <= budget_mb * 1_000_000
-    if batch < next(each.most for each in CATALOGUE["lenet"].parameters):
+    if batch < next(each.max for each in CATALOGUE["lenet"].parameters):
         assert needed_bytes(bind("lenet", {"batch_size": batch + 1})) > budget_mb * 1_000_000
 
 
-def test_where_nothing_fits_there_is_no_batch() -> None:
+def test_there_is_no_batch_if_the_smallest_does_not_fit() -> None:
     assert largest_batch("lenet", 1_000_000) is None

@@ -1,4 +1,4 @@
-"""Text from phones cannot harm a terminal; quantities read and write as people say them."""
+"""Text from phones cannot harm a terminal; quantities are parsed and formatted."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from workloads.text import natural, safe_text
+from workloads.text import natural_sort_key, safe_text
 from workloads.units import (
     format_bytes,
     format_duration,
@@ -30,7 +30,7 @@ from workloads.units import (
     ],
 )
 def test_hostile_text_becomes_harmless(hostile: str, safe: str) -> None:
-    assert safe == safe_text(hostile)
+    assert safe_text(hostile) == safe
 
 
 @given(some.text())
@@ -38,23 +38,29 @@ def test_no_text_keeps_a_control_character(text: str) -> None:
     cleaned = safe_text(text)
     assert not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in cleaned)
     assert len(cleaned) <= 200
-    assert cleaned == safe_text(cleaned)
+    assert safe_text(cleaned) == cleaned
 
 
-def test_names_are_sorted_as_people_count() -> None:
+def test_numbers_in_names_are_sorted_by_value() -> None:
     names = ["mlp-4 b256", "mlp-10 b8", "mlp-4 b32", "mlp", "mlp-4"]
-    assert ["mlp", "mlp-4", "mlp-4 b32", "mlp-4 b256", "mlp-10 b8"] == sorted(names, key=natural)
+    assert sorted(names, key=natural_sort_key) == [
+        "mlp",
+        "mlp-4",
+        "mlp-4 b32",
+        "mlp-4 b256",
+        "mlp-10 b8",
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("20m", 1200), ("1.5h", 5400), ("250ms", 0.25)]
 )
-def test_durations_are_read(text: str, seconds: float) -> None:
-    assert seconds == parse_duration(text)
+def test_durations_are_parsed(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "20", "m", "-5s", "1d", "five minutes"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
@@ -70,25 +76,25 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         (59.6, "60 s"),
     ],
 )
-def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
-    assert text == format_duration(seconds)
+def test_durations_are_formatted(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(("ms", "text"), [(0.5594, "0.559"), (12.34, "12.3"), (1234.5, "1,234")])
-def test_step_times_have_three_digits_that_matter(ms: float, text: str) -> None:
-    assert text == format_ms(ms)
+def test_step_times_have_three_significant_digits(ms: float, text: str) -> None:
+    assert format_ms(ms) == text
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("512MB", 512_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30)]
 )
-def test_amounts_of_memory_are_read(text: str, count: int) -> None:
-    assert count == parse_bytes(text)
+def test_amounts_of_memory_are_parsed(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "512", "-1MB", "1 TB", "much"])
-def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no amount of memory; write it like 512MB"):
+def test_an_invalid_amount_of_memory_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an amount of memory; use for example 512MB"):
         parse_bytes(text)
 
 
@@ -96,5 +102,5 @@ def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
     ("count", "text"),
     [(12, "12 B"), (1500, "1.50 kB"), (377_123_456, "377 MB"), (2 << 30, "2.15 GB")],
 )
-def test_amounts_of_memory_are_written_as_people_say_them(count: int, text: str) -> None:
-    assert text == format_bytes(count)
+def test_amounts_of_memory_are_formatted(count: int, text: str) -> None:
+    assert format_bytes(count) == text

@@ -1,19 +1,19 @@
-"""The engine's operations once more, in numpy and double precision: what a dump is held against.
+"""The operations of the engine again, in numpy and double precision, to compare dumps with.
 
-It reads the text of a plan's body, shares no code with what writes or executes it, and takes from
-the dump only what chance decides: first values, loaded batches and dropout's masks. One file a
-family, as in kernels/engine/cpu/.
+The reference reads the text of a plan's body, shares no code with what writes or executes it, and
+takes from the dump only what is random: initial values, loaded batches and dropout masks. One file
+per family, as in kernels/engine/cpu/.
 """
 
 from tests.kernels.reference import (
     activations,
     losses,
+    matmul,
     norms,
-    plumbing,
+    optimizers,
     pooling,
-    products,
-    sequences,
-    updates,
+    sequence_ops,
+    shape_ops,
 )
 from tests.kernels.reference.machine import KINDS, Array, Machine, Plan, parse, read_dump
 
@@ -24,12 +24,12 @@ __all__ = [
     "Plan",
     "activations",
     "losses",
+    "matmul",
     "norms",
+    "optimizers",
     "parse",
-    "plumbing",
     "pooling",
-    "products",
     "read_dump",
-    "sequences",
-    "updates",
+    "sequence_ops",
+    "shape_ops",
 ]

@@ -1,4 +1,4 @@
-"""Functions of single values, dropout, and softmax."""
+"""Element-wise activations, dropout, and softmax."""
 
 from math import erf
 

@@ -1,4 +1,4 @@
-"""Losses, and how often a model is right."""
+"""Losses and accuracy."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A plan in execution: its text read, its operations looked up by name, their results kept."""
+"""Executes a plan: parses its body and runs its operations by name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Op:
 
 @dataclass
 class Plan:
-    """A body as it is written."""
+    """The content of a body."""
 
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Plan:
 
 
 def parse(text: str) -> Plan:
-    """Read a body."""
+    """Parse a body."""
     plan = Plan()
     for line in text.splitlines():
         words = line.split(" ")
@@ -81,7 +81,7 @@ def _groups(words: Sequence[str]) -> list[list[str]]:
 
 
 def read_dump(content: bytes, plan: Plan) -> list[list[Array]]:
-    """Every tensor at every moment of a dump, in the precision that it has."""
+    """Return every tensor at every point in time of a dump, in its own precision."""
     size = 8 + sum(BYTES[each.type] * int(np.prod(each.shape)) for each in plan.tensors)
     assert len(content) % size == 0, f"{len(content)} bytes are not moments of {size} bytes"
     moments: list[list[Array]] = []
@@ -100,7 +100,7 @@ def read_dump(content: bytes, plan: Plan) -> list[list[Array]]:
 
 
 class Machine:
-    """A plan in execution; it needs one in which no two tensors share memory but as views."""
+    """Executes a plan in which no two tensors share memory except as views."""
 
     def __init__(self, plan: Plan, values: Sequence[Array]) -> None:
         self.plan = plan
@@ -119,7 +119,7 @@ class Machine:
         self._memory[tensor.arena, tensor.offset] = value.ravel().astype(np.float64)
 
     def step(self, seen: Sequence[Array], phases: Sequence[str] = ()) -> None:
-        """One step; what was loaded and dropped is taken from what the engine saw."""
+        """Run one step; loaded batches and dropout masks are taken from the engine."""
         for op in self.plan.ops:
             if phases and op.phase not in phases:
                 continue
@@ -158,7 +158,7 @@ class Call:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """The second operand as indices."""
+        """Return the second operand as indices."""
         return self[1].astype(np.int64)
 
 
@@ -167,7 +167,7 @@ KINDS: dict[str, Callable[[Call], Results]] = {}
 
 
 def kind(*names: str) -> Callable[[Callable[[Call], Results]], Callable[[Call], Results]]:
-    """Mark the function of an operation."""
+    """Register the function of an operation."""
 
     def mark(function: Callable[[Call], Results]) -> Callable[[Call], Results]:
         KINDS.update(dict.fromkeys(names, function))
@@ -177,5 +177,5 @@ def kind(*names: str) -> Callable[[Callable[[Call], Results]], Callable[[Call], 
 
 
 def rows(x: Array) -> Array:
-    """All but the last axis as one."""
+    """Return x with all axes but the last merged."""
     return x.reshape(-1, x.shape[-1])

@@ -1,4 +1,4 @@
-"""Convolutions and full connections."""
+"""Convolutions and linear layers."""
 
 import numpy as np
 

@@ -10,7 +10,7 @@ def _of_channel(values: Array) -> Array:
 
 
 def _bent(name: str, y: Array) -> Array:
-    """What the function behind a norm makes of it."""
+    """Apply the activation that is fused with a norm."""
     return np.clip(y, 0, 6 if "_relu6" in name else None) if "_relu" in name else y
 
 

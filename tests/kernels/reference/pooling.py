@@ -1,4 +1,4 @@
-"""Maxima and means of windows."""
+"""Maximum and mean pooling."""
 
 import numpy as np
 

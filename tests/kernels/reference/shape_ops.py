@@ -1,4 +1,4 @@
-"""What joins, splits, copies and picks."""
+"""Add, concat, split, copy, repeat and upsample."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Windows that slide over images, for convolution and pooling."""
+"""Windows over images, for convolution and pooling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.kernels.reference.machine import Array
 
 @dataclass(frozen=True)
 class Window:
-    """A window over images of one size, with so many positions."""
+    """A window over images of one size."""
 
     size: tuple[int, int]
     positions: tuple[int, int]
@@ -21,13 +21,13 @@ class Window:
 
     @classmethod
     def of(cls, ints: Sequence[int], x: Sequence[int], y: Sequence[int]) -> "Window":
-        """From the whole numbers of an operation and the shapes on both sides."""
+        """Build a window from the integers of an operation and the shapes of both sides."""
         kh, kw, sh, sw, top, left = ints
         return cls((x[2], x[3]), (y[2], y[3]), (kh, kw), (sh, sw), (top, left))
 
     @property
     def padded(self) -> tuple[int, int]:
-        """The size of an image that all positions lie in."""
+        """Return the size of an image that contains all positions."""
         return (self._padded(0), self._padded(1))
 
     def _padded(self, axis: int) -> int:
@@ -35,7 +35,7 @@ class Window:
         return max(reach, self.before[axis] + self.size[axis])
 
     def pad(self, x: Array, value: float = 0.0) -> Array:
-        """An image with its border."""
+        """Return an image with its padding."""
         height, width = self.padded
         full = np.full((*x.shape[:2], height, width), value)
         full[self.inside] = x
@@ -43,18 +43,18 @@ class Window:
 
     @property
     def inside(self) -> tuple[slice, ...]:
-        """Where in the padded image the image lies."""
+        """Return where the image is in the padded image."""
         (top, left), (height, width) = self.before, self.size
         return (slice(None), slice(None), slice(top, top + height), slice(left, left + width))
 
     def views(self, x: Array, value: float = 0.0) -> Array:
-        """Every position's window: (N, C, OH, OW, KH, KW)."""
+        """Return the windows of all positions: (N, C, OH, OW, KH, KW)."""
         seen = sliding_window_view(self.pad(x, value), self.kernel, axis=(2, 3))
         seen = seen[:, :, :: self.stride[0], :: self.stride[1]]
         return seen[:, :, : self.positions[0], : self.positions[1]]
 
     def spread(self, parts: Array, channels: int) -> Array:
-        """The reverse: every window's values added up where they came from."""
+        """Add the values of all windows to where they came from."""
         full = np.zeros((parts.shape[0], channels, *self.padded))
         (oh, ow), (sh, sw) = self.positions, self.stride
         for row in range(self.kernel[0]):

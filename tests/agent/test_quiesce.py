@@ -1,0 +1,107 @@
+"""The quiet phone: background activity is stopped, recorded first, and restored."""
+
+import pytest
+
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
+from agent.phone.adb import AdbServer
+from agent.prepare.charge import BatteryLevel, is_charged
+from agent.prepare.quiesce import QUIET_SETTINGS
+from tests.agent.conftest import StartPhone
+from tests.agent.jobs import a_job
+from tests.agent.lane_harness import LaneHarness, assert_fault, assert_valid
+from tests.agent.virtual_phones import VirtualPhone, open_phone
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import BatteryLow, Blame, FaultKind
+from workloads.protocol.stage import Stage
+
+CONDITION = Condition(battery_min_pct=30, cool_wait_max_s=3600)
+
+
+def states(virtual_phone: VirtualPhone, kind: str) -> dict[str, list[object]]:
+    values: dict[str, list[object]] = {}
+    for event in virtual_phone.events(kind):
+        values.setdefault(event["name"], []).append(
+            event["on" if kind == "framework_mode" else "new"]
+        )
+    return values
+
+
+def test_doze_optimisers_and_settings_are_changed_and_restored(
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
+) -> None:
+    """Android 14 has a command for the optimiser; over Wi-Fi the data saver is switched on."""
+    virtual_phone = start_phone("google-pixel-8")
+    phone = open_phone(adb, virtual_phone.address)
+    report = run_attempt(a_job(phone.facts.serial), phone, context).report
+    assert report.fault is None, report.fault
+    assert states(virtual_phone, "framework_mode") == {
+        "doze": [False, True],
+        "data_saver": [True, False],
+        "dexopt": [False, True],
+    }
+    settings = states(virtual_phone, "setting_write")
+    assert settings["heads_up_notifications_enabled"] == ["0", None]  # it was never set before
+    assert settings["wifi_scan_always_enabled"] == ["0", "1"]
+    assert settings.keys() == {
+        setting.name
+        for setting in QUIET_SETTINGS
+        if setting.name not in {"low_power", "airplane_mode_on"}
+    }
+
+
+def test_charging_stops_for_the_run_and_the_optimiser_by_property(
+    lane_harness: LaneHarness,
+) -> None:
+    assert_valid(lane_harness.run_attempt())
+    writes = [
+        event for event in lane_harness.events("sysfs_write") if "input_suspend" in event["path"]
+    ]
+    assert [event["new"].strip() for event in writes] == ["1", "0"]
+    properties = [event["new"] for event in lane_harness.events("property_write")]
+    assert properties == ["true", ""]
+    started = lane_harness.events("run_start")[0]["model_s"]
+    assert writes[0]["model_s"] < started
+    lane_harness.verify_recovery()
+
+
+def test_a_low_battery_is_charged_and_waited_for(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("battery_drains", percent=19.9, per_min=0)
+    lane_harness.clear_faults()
+    report = lane_harness.run_attempt(battery_min_pct=20, cool_wait_max_s=7200)
+    assert_valid(report)
+    assert report.stage_seconds[Stage.CHARGE] > 1.0
+    assert lane_harness.phone.facts.charging is not None
+
+
+def test_a_phone_that_still_charges_at_the_end_of_its_wait_is_tried_later(
+    lane_harness: LaneHarness,
+) -> None:
+    lane_harness.inject("battery_drains", percent=40, per_min=0)
+    assert_fault(
+        lane_harness.run_attempt(battery_min_pct=60, cool_wait_max_s=60),
+        Blame.CONDITION,
+        FaultKind.BATTERY_LOW,
+    )
+    assert not lane_harness.events("run_start")
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        BatteryLevel(60, 24),  # the level falls
+        BatteryLevel(1300, 25),  # it does not charge
+        BatteryLevel(3700, 29),  # it charges too slowly
+    ],
+)
+def test_useless_waiting_ends(now: BatteryLevel) -> None:
+    with pytest.raises(BatteryLow):
+        is_charged(BatteryLevel(0, 25), now, CONDITION)
+
+
+def test_a_charged_phone_does_not_wait() -> None:
+    full, low = BatteryLevel(0, 30), BatteryLevel(0, 25)
+    assert is_charged(full, full, CONDITION)
+    assert not is_charged(low, low, CONDITION)
+    assert not is_charged(low, BatteryLevel(900, 30), CONDITION)
+    assert is_charged(low, BatteryLevel(900, 31), CONDITION)

@@ -1,0 +1,98 @@
+"""Self-test, restore on request, temperature limits, and how often a phone was lost."""
+
+import time
+
+from agent.lane_context import LaneContext
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import lane_file
+from agent.phone.runner_install import install_runner
+from agent.phone.shell_command import write_node_command
+from agent.phone_registry import FLAP_WINDOW_S, PhoneSlot
+from agent.prepare.selftest import restore_on_request, run_selftest
+from agent.restore.restore_journal import JournalRecord, RestoreJournal
+from agent.restore.reversible_change import ChangeKind, ReversibleChange
+from agent.restore.watchdog import Watchdog, temp_limit_lines
+from kernels.runner_builds import runner_for
+from tests.agent.lane_harness import LaneHarness, assert_fault
+from tests.agent.virtual_phones import VirtualPhone
+from workloads.protocol.faults import Blame, FaultKind
+
+NODE = "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq"
+
+
+def test_a_sound_phone_passes_and_is_left_as_it_was(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    passed, text = run_selftest(phone, context.state_dir, runner_for)
+    assert passed, text
+    assert not virtual_phone.events("setting_write", "sysfs_write", "run_start")
+    assert phone.shell(["test", "-e", lane_file("restore")]).status != 0
+
+
+def test_each_defect_is_found(lane_harness: LaneHarness) -> None:
+    for kind, words in (
+        ("sensor", {"value": "missing"}),
+        ("disk_full", {}),
+        ("low_memory", {"command": "*runner* guard *", "at": "command:setsid *"}),
+    ):
+        lane_harness.inject(kind, **words)
+        passed, text = run_selftest(lane_harness.phone, lane_harness.context.state_dir, runner_for)
+        lane_harness.clear_faults()
+        if kind == "sensor":  # then the probe finds no zones at all
+            assert not passed or lane_harness.phone.facts.cpu_zones == ()
+            continue
+        assert not passed, (kind, text)
+    assert run_selftest(lane_harness.phone, lane_harness.context.state_dir, runner_for)[0]
+
+
+def test_what_was_left_changed_is_restored_on_request(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    before = phone.read_nodes([NODE])
+    record = JournalRecord(serial=virtual_phone.serial, boot_id=phone.boot_id(), fence=1)
+    watchdog = Watchdog(phone, install_runner(phone, runner_for(phone.facts.abi)), record.fence)
+    journal = RestoreJournal(phone, context.state_dir, record, watchdog)
+    journal.open()
+    watchdog.start()
+    journal.record_changes([ReversibleChange(kind=ChangeKind.NODE, key=NODE, old=before[NODE])])
+    phone.shell_batch([write_node_command(NODE, "1804800")])
+    journal.close()
+    assert restore_on_request(phone, context.state_dir) == (
+        True,
+        f"{virtual_phone.serial} was restored",
+    )
+    assert phone.read_nodes([NODE]) == before
+    assert restore_on_request(phone, context.state_dir) == (
+        True,
+        f"{virtual_phone.serial} had nothing to restore",
+    )
+
+
+def test_a_phone_above_its_temperature_limit_stops_its_run(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("never_cools", ambient_c=70, at="run@20%")
+    report = lane_harness.run_attempt(cores="little2", freq="low", time_min_s=300)
+    assert_fault(report, Blame.CONDITION, FaultKind.TOO_HOT)
+    assert lane_harness.events("watchdog_restore")
+    lane_harness.verify_recovery()
+
+
+def test_a_temperature_limit_is_in_the_unit_of_its_node(phone: Phone) -> None:
+    lines = dict(line.split("\t") for line in temp_limit_lines(phone.facts))
+    zones = {zone.path: zone for zone in phone.facts.zones}
+    limits = {zones[path].type: int(limit) * zones[path].scale for path, limit in lines.items()}
+    assert limits["cpu-1-0-usr"] == 102
+    assert limits["skin-therm-adc"] == 58
+    assert limits["battery"] == 52
+    assert "pm8150_tz" not in limits
+
+
+def test_a_slot_counts_how_often_its_phone_was_lost(phone: Phone) -> None:
+    slot = PhoneSlot(phone, phone.facts)
+    slot.mark_away("unplugged", now=time.monotonic() - 2 * FLAP_WINDOW_S)
+    slot.mark_away("unplugged")
+    slot.mark_away("unplugged")
+    successor = PhoneSlot(phone, phone.facts)
+    successor.inherit_losses(slot)
+    assert successor.phone_status().flaps == 2
+    successor.clear_losses()
+    assert successor.phone_status().flaps == 0

@@ -1,0 +1,240 @@
+"""The verdict: every way in which a run may fail to count."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.collect.runner_output import DoneRecord
+from agent.judge.disturbances import Disturbances
+from agent.judge.run_observation import RunObservation
+from agent.judge.verdict_rules import judge
+from agent.judge.work_checks import ClaimedWork
+from agent.launch.canary import CanaryTimes
+from tests.agent.observations import (
+    BEFORE,
+    CLOCKS,
+    COST,
+    DONE,
+    PROBE,
+    UNPINNED,
+    an_observation,
+)
+from workloads.catalogue import bind, cost_of
+from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import ChargingSwitch
+from workloads.protocol.verdict import ReasonCode, Validity
+from workloads.step_cost import StepCost
+
+ENDURANCE = Condition(protocol=Protocol.ENDURANCE)
+PRODUCT = cost_of(bind("sgemm", {}))
+WITHOUT_RESULTS = DoneRecord(steps=100, ns=1, t_ns=1, parameters_changed=True)
+SWITCH = ChargingSwitch(path="/sys/charging", off="0", on="1")
+WITH_SWITCH = replace(PROBE, facts=PROBE.facts.model_copy(update={"charging": SWITCH}))
+CAPPED = {4: 1804800}
+THROTTLED = ("thermal-cpufreq-0",)
+
+
+def test_a_run_as_requested_is_valid() -> None:
+    verdict = judge(an_observation())
+    assert (verdict.validity, verdict.reasons) == (Validity.VALID, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "validity", "code"),
+    [
+        ({"after": replace(BEFORE, boot_id="b")}, Validity.VOID, ReasonCode.PHONE_RESTARTED),
+        ({"found_mask": 0xFF}, Validity.VOID, ReasonCode.WRONG_CORES),
+        ({"before": replace(BEFORE, temp_c=36.0)}, Validity.VOID, ReasonCode.START_TOO_WARM),
+        ({"before": replace(BEFORE, temp_c=None)}, Validity.VOID, ReasonCode.START_TEMP_UNKNOWN),
+        (
+            {"clocks": replace(CLOCKS, pinned_share=0.83)},
+            Validity.VOID,
+            ReasonCode.CLOCKS_NOT_PINNED,
+        ),
+        (
+            {"clocks": replace(CLOCKS, pinned_share=None)},
+            Validity.SUSPECT,
+            ReasonCode.CLOCKS_UNVERIFIED,
+        ),
+        (
+            {"clocks": replace(CLOCKS, counted=False)},
+            Validity.SUSPECT,
+            ReasonCode.CLOCKS_ONLY_SAMPLED,
+        ),
+        (
+            {"clocks": replace(CLOCKS, capped_khz=CAPPED)},
+            Validity.SUSPECT,
+            ReasonCode.CLOCK_CAPPED,
+        ),
+        (
+            {"clocks": replace(CLOCKS, capped_khz=CAPPED, pinned_share=None)},
+            Validity.VOID,
+            ReasonCode.CLOCK_CAPPED,
+        ),
+        (
+            {"clocks": replace(CLOCKS, active_coolers=THROTTLED)},
+            Validity.SUSPECT,
+            ReasonCode.COOLING_DEVICE_ACTIVE,
+        ),
+        ({"span_s": 2.0}, Validity.VOID, ReasonCode.TOO_SHORT),
+        ({"sampled_temps_c": ()}, Validity.SUSPECT, ReasonCode.NO_TEMP_READINGS),
+        ({"sampled_temps_c": (30.0,) * 40}, Validity.SUSPECT, ReasonCode.SENSOR_FROZEN),
+        ({"sampled_temps_c": (38.4,) * 40}, Validity.SUSPECT, ReasonCode.SENSOR_FROZEN),
+        (
+            {"sampled_temps_c": (38.0,) * 40, "before": replace(BEFORE, temp_c=30.3)},
+            Validity.SUSPECT,
+            ReasonCode.SENSOR_FROZEN,
+        ),
+        ({"sampling_gap_s": 5.0}, Validity.SUSPECT, ReasonCode.SAMPLING_GAP),
+        ({"strays": {77: 0xFF}}, Validity.VOID, ReasonCode.THREAD_ON_OTHER_CORES),
+        (
+            {"disturbances": Disturbances(suspended_s=2.0)},
+            Validity.VOID,
+            ReasonCode.PHONE_SLEPT,
+        ),
+        (
+            {"disturbances": Disturbances(other_cores_busy_pct=60.0)},
+            Validity.SUSPECT,
+            ReasonCode.OTHER_CORES_BUSY,
+        ),
+        (
+            {"disturbances": Disturbances(own_cores_shared_pct=20.0)},
+            Validity.SUSPECT,
+            ReasonCode.OWN_CORES_SHARED,
+        ),
+        (
+            {"disturbances": Disturbances(body_rise_c=4.0)},
+            Validity.SUSPECT,
+            ReasonCode.BODY_WARMED,
+        ),
+        (
+            {"disturbances": Disturbances(charging_share=0.5), "probe": WITH_SWITCH},
+            Validity.SUSPECT,
+            ReasonCode.CHARGED,
+        ),
+        ({"disturbances": Disturbances(charging_share=0.5)}, Validity.VALID, ReasonCode.CHARGED),
+        (
+            {
+                "disturbances": Disturbances(steady_clock_share=0.7),
+                "condition": Condition(freq="fixed"),
+                "probe": UNPINNED,
+            },
+            Validity.SUSPECT,
+            ReasonCode.FIXED_CLOCK_UNSTEADY,
+        ),
+        ({"canary": CanaryTimes(1.0, 1.1, 1.0)}, Validity.VOID, ReasonCode.CANARY_CHANGED),
+        ({"canary": CanaryTimes(1.1, 1.1, 1.0)}, Validity.SUSPECT, ReasonCode.CANARY_DRIFTED),
+        ({"swapped_mb": 300.0}, Validity.SUSPECT, ReasonCode.SWAPPED),
+    ],
+)
+def test_each_objection_has_its_weight(
+    changes: dict[str, Any], validity: Validity, code: ReasonCode
+) -> None:
+    verdict = judge(an_observation(**changes))
+    assert verdict.validity is validity
+    assert code in {reason.code for reason in verdict.reasons}
+    assert not verdict.deterministic  # the next run may do better
+
+
+def test_a_run_that_asked_to_try_an_oversize_model_may_swap() -> None:
+    allowed = an_observation(condition=Condition(oversize="try"), swapped_mb=300.0)
+    assert judge(allowed).validity is Validity.VALID
+    little = an_observation(swapped_mb=2.0)  # may be another process
+    assert judge(little).validity is Validity.VALID
+
+
+def with_done(
+    cost: StepCost = COST, source: Source | None = Source.PHONE, **changes: Any
+) -> RunObservation:
+    """A sound run with another final record."""
+    done = DONE.model_copy(update=changes)
+    return an_observation(claimed=ClaimedWork(cost, done, warmup=5, source=source))
+
+
+@pytest.mark.parametrize(
+    ("changes", "validity", "code"),
+    [
+        ({"steps": 3}, Validity.SUSPECT, ReasonCode.TOO_FEW_STEPS),
+        ({"steps": 2}, Validity.SUSPECT, ReasonCode.LOSS_TOO_FEW_STEPS),
+        ({"loss_last": None}, Validity.VOID, ReasonCode.LOSS_MISSING),
+        ({"loss_last": float("nan")}, Validity.VOID, ReasonCode.LOSS_NOT_FINITE),
+        ({"loss_first": float("inf")}, Validity.VOID, ReasonCode.LOSS_NOT_FINITE),
+        ({"loss_last": 2.3}, Validity.VOID, ReasonCode.LOSS_DID_NOT_FALL),
+        ({"parameters_changed": False}, Validity.VOID, ReasonCode.NO_PARAMETER_CHANGED),
+        ({"moved": 5}, Validity.VOID, ReasonCode.TENSORS_UNCHANGED),
+        ({"learned": None}, Validity.VOID, ReasonCode.TENSOR_CHANGES_MISSING),
+        ({"parameters": 16}, Validity.VOID, ReasonCode.COUNT_MISMATCH),
+        ({"macs": 16}, Validity.VOID, ReasonCode.COUNT_MISMATCH),
+        ({"macs": None}, Validity.VOID, ReasonCode.COUNT_MISSING),
+        ({"fallbacks": 2}, Validity.VOID, ReasonCode.BACKEND_FALLBACK),
+        ({"answer_error": 0.01}, Validity.VOID, ReasonCode.ANSWER_WRONG),
+    ],
+)
+def test_a_run_that_did_other_work_is_void(
+    changes: dict[str, Any], validity: Validity, code: ReasonCode
+) -> None:
+    verdict = judge(with_done(**changes))
+    assert verdict.validity is validity
+    assert code in {reason.code for reason in verdict.reasons}
+    assert verdict.deterministic is (validity is Validity.VOID)  # another attempt ends the same
+
+
+def test_a_run_that_saw_no_sample_twice_cannot_show_a_falling_loss() -> None:
+    large = replace(COST, batches=1000)
+    assert judge(with_done(large, loss_last=2.4)).validity is Validity.VALID
+    assert judge(with_done(large, loss_last=float("nan"))).validity is Validity.VOID
+
+
+@pytest.mark.parametrize(
+    ("error", "validity"),
+    [(1e-6, Validity.VALID), (2e-5, Validity.VOID), (float("nan"), Validity.VOID)],
+)
+def test_a_product_has_to_be_right(error: float, validity: Validity) -> None:
+    counts = {"parameters": None, "macs": PRODUCT.macs, "answer_error": error}
+    assert judge(with_done(PRODUCT, **counts)).validity is validity
+
+
+def test_a_product_that_does_not_report_its_error_is_void() -> None:
+    verdict = judge(with_done(PRODUCT, parameters=None, macs=PRODUCT.macs))
+    assert (verdict.validity, len(verdict.reasons)) == (Validity.VOID, 1)
+
+
+@pytest.mark.parametrize("cost", [COST, PRODUCT])
+def test_what_a_simulation_cannot_know_is_not_an_error(cost: StepCost) -> None:
+    simulated = ClaimedWork(cost, WITHOUT_RESULTS, 5, Source.SIMULATED)
+    assert judge(an_observation(claimed=simulated)).validity is Validity.VALID
+    for source in (Source.PHONE, Source.HOST, None):
+        real = ClaimedWork(cost, WITHOUT_RESULTS, 5, source)
+        assert judge(an_observation(claimed=real)).validity is Validity.VOID
+
+
+def test_a_phone_without_a_thermometer_cannot_meet_a_start_temperature() -> None:
+    unknown = {"before": replace(BEFORE, temp_c=None), "sampled_temps_c": (), "probe": UNPINNED}
+    assert judge(an_observation(**unknown)).validity is Validity.VOID
+    without_limit = Condition(freq="free", start_temp_max_c=None)
+    verdict = judge(an_observation(condition=without_limit, **unknown))
+    assert verdict.validity is Validity.VALID
+
+
+def test_a_sensor_of_whole_degrees_may_stay_on_a_new_value() -> None:
+    assert judge(an_observation(sampled_temps_c=(38.0,) * 40)).validity is Validity.VALID
+
+
+def test_throttling_is_what_endurance_measures() -> None:
+    clocks = replace(CLOCKS, pinned_share=0.3, capped_khz=CAPPED, active_coolers=THROTTLED)
+    throttled = an_observation(condition=ENDURANCE, span_s=600.0, clocks=clocks)
+    assert judge(throttled).validity is Validity.VALID
+
+
+def test_an_unpinned_clock_is_not_judged() -> None:
+    free = an_observation(probe=UNPINNED, clocks=replace(CLOCKS, pinned_share=None))
+    assert judge(free).validity is Validity.VALID
+
+
+def test_a_canary_says_nothing_about_free_or_throttled_clocks() -> None:
+    slower = CanaryTimes(1.0, 1.5, 1.0)
+    assert judge(an_observation(canary=slower, probe=UNPINNED)).validity is Validity.VALID
+    long = an_observation(canary=slower, condition=ENDURANCE, span_s=600.0)
+    assert judge(long).validity is Validity.VALID

@@ -1,0 +1,161 @@
+"""Every command in the documents works: a block is run where its second word says.
+
+sh          in a folder with the examples
+sh lab      in a folder where `farm up --virtual` runs and the sweep `smoke` has finished
+sh slow     like sh, in the slow suite
+Other words are run elsewhere: demo in test_demo.py, study in test_study.py, results in
+tests/export/test_exports.py.
+"""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.documents import Block, blocks, commands
+from tests.farm.conftest import ROOT, Farm, wait_for
+from tests.farm.terminal import in_this_process, nothing_left, processes_of, start
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown, StoreDown
+
+SETTINGS = {"", "lab", "slow", "demo", "study", "results"}
+SLOW_S = 900
+
+
+def in_setting(setting: str) -> list[Block]:
+    """The shell and Python blocks that are run in one setting."""
+    return [block for block in blocks("sh", "python") if block.setting == setting]
+
+
+def prepare(folder: Path) -> Path:
+    """Make a folder look like a checkout: the examples, and a launcher."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    launcher = folder / "farm"
+    command = f'PYTHONPATH={ROOT} exec {sys.executable} -m orchestrator "$@"'
+    launcher.write_text(f"#!/bin/sh\n{command}\n")
+    launcher.chmod(0o755)
+    return folder
+
+
+def write_files(folder: Path, document: str) -> None:
+    """Save the sweep files that a document tells its reader to save."""
+    for block in blocks("yaml"):
+        if block.document == document and block.setting:
+            (folder / block.setting).write_text(block.text)
+
+
+def run(words: list[str], folder: Path, what: str) -> None:
+    """Run one command, which must succeed and print something."""
+    if words[:2] == ["virtual", "up"]:
+        out = first_line_of(words, folder)
+    else:
+        code, out, err = in_this_process(*words)
+        assert 0 == code, f"{what}: {err}"
+    assert out, what
+    if words[:2] == ["sweep", "submit"]:
+        assert "left=0" in in_this_process("watch", out.split()[0])[1], what
+
+
+def first_line_of(words: list[str], folder: Path) -> str:
+    """Start phones, read where the first one listens, and stop them."""
+    process = start(folder, *words)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=60)
+    assert re.search(r"127\.0\.0\.1:\d+", line), words
+    return line
+
+
+@pytest.fixture(scope="module")
+def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in which a lab of virtual phones runs and has finished the sweep `smoke`."""
+    folder = prepare(tmp_path_factory.mktemp("docs"))
+    up = start(folder, "up", "--virtual", "--speed", "200")
+    try:
+        six_phones(folder)
+        lab = ("--lab", str(folder / "lab"))
+        for words in (("sweep", "submit", str(ROOT / "examples/smoke.yaml")), ("watch", "smoke")):
+            code, _, err = in_this_process(*words, *lab)
+            assert 0 == code, err
+        yield folder
+    finally:
+        up.send_signal(signal.SIGINT)
+        _, err = up.communicate(timeout=60)
+    assert (0, False) == (up.returncode, "Traceback" in err), err
+    nothing_left(folder)
+
+
+def six_phones(folder: Path) -> None:
+    """Wait until the lab in a folder is up and has six idle phones."""
+    lab = Lab.read(folder / "lab", {})
+
+    def all_idle() -> bool:
+        try:
+            return len(Farm(lab, []).idle()) == 6
+        except (BrokerDown, StoreDown):
+            return False
+
+    wait_for(all_idle, "six phones are idle")
+
+
+def test_every_block_is_run_somewhere() -> None:
+    unknown = [str(block) for block in blocks("sh") if block.setting not in SETTINGS]
+    assert not unknown
+
+
+@pytest.mark.parametrize("block", in_setting("lab"), ids=str)
+def test_commands_in_a_lab_work(
+    block: Block, running_lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(running_lab)
+    write_files(running_lab, block.document)
+    if block.language == "python":
+        subprocess.run([sys.executable, "-c", block.text], check=True, timeout=60)
+        return
+    for words in commands(block):
+        if words[1] != "up":  # it is up
+            run(words[1:], running_lab, f"{block}: {words}")
+
+
+@pytest.mark.parametrize("block", [b for b in in_setting("") if b.language == "sh"], ids=str)
+def test_commands_without_a_lab_work(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(prepare(tmp_path))
+    for words in commands(block):
+        run(words[1:], tmp_path, f"{block}: {words}")
+    assert not processes_of(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", in_setting("slow"), ids=str)
+def test_slow_commands_work(block: Block, tmp_path: Path) -> None:
+    for words in commands(block):
+        process = start(prepare(tmp_path), *words[1:])
+        out, err = process.communicate(timeout=SLOW_S)
+        assert (0, True) == (process.returncode, bool(out)), f"{words}: {err}"
+
+
+@pytest.mark.slow
+def test_a_lab_survives_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        up = start(tmp_path, "up", "--virtual", "--speed", "200")
+        six_phones(tmp_path)
+        up.send_signal(signal.SIGTERM)
+        assert 0 == up.wait(timeout=60)
+    assert 6 == listed_in_store(tmp_path)
+    nothing_left(tmp_path)
+
+
+def listed_in_store(folder: Path) -> int:
+    """How many phones the store of a lab has met."""
+    from orchestrator.store.database import Database
+    from orchestrator.store.phone_queries import known_phones
+
+    return len(known_phones(Database(f"sqlite:///{folder / 'lab' / 'farm.db'}")))

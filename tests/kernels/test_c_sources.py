@@ -1,0 +1,57 @@
+"""The C and OpenCL sources: which layer includes which, and what clang-format does not check."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("layer", "allowed"),
+    [
+        ("runner", ("engine", "runner")),
+        ("engine", ("engine",)),
+        ("engine/cpu", ("engine/cpu", "engine/*")),
+        ("engine/opencl", ("engine/opencl", "engine/*")),
+    ],
+)
+def test_a_layer_includes_only_what_it_may(layer: str, allowed: tuple[str, ...]) -> None:
+    files = sorted((KERNELS / layer).rglob("*.[ch]"))
+    assert files
+    breaches = []
+    for file in files:
+        for name in LOCAL_INCLUDE.findall(file.read_text()):
+            target = (file.parent / name).resolve()
+            assert target.is_file(), f"{file}: {name} does not exist"
+            folder = target.parent.relative_to(KERNELS).as_posix()
+            if not any(is_inside(folder, place) for place in allowed):
+                breaches.append(f"{file.relative_to(KERNELS)} includes {name}")
+    assert [] == breaches
+
+
+def test_comments_keep_to_the_width_of_the_code() -> None:
+    files = [file for file in KERNELS.rglob("*") if file.suffix in (".c", ".h", ".cl")]
+    long = [
+        f"{file.relative_to(KERNELS)}:{number}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if len(line) > 100
+    ]
+    assert [] == long
+
+
+def test_sections_are_marked_in_one_way() -> None:
+    ruler = re.compile(r"^/\*\s*-+.*$", re.MULTILINE)
+    marks = [mark for file in KERNELS.rglob("*.[ch]") for mark in ruler.findall(file.read_text())]
+    assert marks
+    assert [] == [mark for mark in marks if not re.fullmatch(r"/\* ---- \S.* ---- \*/", mark)]
+
+
+def is_inside(folder: str, place: str) -> bool:
+    """Tell whether a folder is `place` or below it; `place/*` means the folder itself only."""
+    if place.endswith("/*"):
+        return folder == place.removesuffix("/*")
+    return folder == place or folder.startswith(f"{place}/")

@@ -1,0 +1,78 @@
+"""The retry decision by blame, row by row."""
+
+import pytest
+
+from orchestrator.decisions.retry import RetryAction, decide_retry
+from tests.builders import a_faulty_report, a_report, a_run, a_void_report
+from workloads.catalogue import bind
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import (
+    BadOutput,
+    Blame,
+    BrokerDown,
+    FarmError,
+    Hung,
+    Interrupted,
+    InvalidRequest,
+    RunnerDied,
+    TooHot,
+    Unreachable,
+)
+from workloads.protocol.messages import Job
+from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
+
+JOB = Job(
+    run=a_run(),
+    phone="PH1",
+    fence=1,
+    lease_timeout_s=30,
+    case=bind("noop", {}),
+    condition=Condition(),
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "earlier", "following"),
+    [
+        (InvalidRequest("no"), {}, RetryAction.GIVE_UP),  # the request is wrong
+        (RunnerDied(), {}, RetryAction.GIVE_UP),  # a finding
+        (BadOutput(), {}, RetryAction.GIVE_UP),  # a finding too
+        (Unreachable(), {}, RetryAction.RETRY),  # the cable, first time
+        (Hung(), {Blame.PHONE: 1}, RetryAction.RETRY),  # second time
+        (Hung(), {Blame.PHONE: 2}, RetryAction.GIVE_UP),  # third time
+        (Hung(), {Blame.CONDITION: 2}, RetryAction.RETRY),  # other blames do not count
+        (TooHot(), {}, RetryAction.RETRY_LATER),  # healthy, but the condition is not met
+        (TooHot(), {Blame.CONDITION: 2}, RetryAction.GIVE_UP),
+        (BrokerDown(), {Blame.FARM: 50}, RetryAction.RETRY),  # the farm's own faults never count
+        (Interrupted(), {Blame.PHONE: 2}, RetryAction.RETRY),
+    ],
+)
+def test_blame_decides(error: FarmError, earlier: dict[str, int], following: RetryAction) -> None:
+    assert decide_retry(a_faulty_report(JOB, error), earlier).action == following
+
+
+def test_valid_and_suspect_runs_are_accepted_and_void_ones_are_retried_later() -> None:
+    assert decide_retry(a_report(JOB), {}).action == RetryAction.ACCEPT
+    suspect = Verdict(
+        validity=Validity.SUSPECT,
+        reasons=(Reason.suspect(ReasonCode.OTHER_CORES_BUSY, busy_pct=60),),
+    )
+    assert decide_retry(a_report(JOB, verdict=suspect), {}).action == RetryAction.ACCEPT
+    assert decide_retry(a_void_report(JOB), {}).action == RetryAction.RETRY_LATER
+    assert decide_retry(a_void_report(JOB), {Blame.CONDITION: 2}).action == RetryAction.GIVE_UP
+
+
+def test_a_run_that_did_other_work_is_a_finding() -> None:
+    reason = Reason.void(ReasonCode.BACKEND_FALLBACK, count=2)
+    other = Verdict(validity=Validity.VOID, reasons=(reason,), deterministic=True)
+    decision = decide_retry(a_report(JOB, verdict=other), {})
+    assert (decision.action, decision.blame) == (RetryAction.GIVE_UP, Blame.RUNNER)
+    assert decision.reason == reason.text
+
+
+def test_the_pause_after_a_fault_of_the_farm_grows() -> None:
+    pauses = [
+        decide_retry(a_faulty_report(JOB, BrokerDown()), {Blame.FARM: n}).pause_s for n in range(9)
+    ]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (0.0, 30.0)

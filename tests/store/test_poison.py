@@ -1,0 +1,93 @@
+"""Poison: a case that crashes attempts on two phones is blocked."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.decisions.states import RunState
+from orchestrator.store import leases, submission, sweep_actions, sweep_queries
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
+from orchestrator.store.operator_change import Actor
+from tests.builders import a_faulty_report, a_report, a_trial, planned
+from tests.store.three_phones import HOSTS, PHONES, SWEEP, announce_phones, counts, lease, submit
+from workloads.catalogue import bind
+from workloads.protocol.faults import FarmError, Hung, Interrupted
+from workloads.protocol.messages import EventKind
+
+ANNA = Actor("anna@desk")
+OTHER_CASE = bind("mlp-4", {})
+
+
+@pytest.fixture(autouse=True)
+def phones(store: Database) -> None:
+    """Three phones of host-a."""
+    announce_phones(store)
+
+
+def crash(
+    store: Database, phone: str, error: FarmError, times: int, now: float = 2e9
+) -> list[EventKind]:
+    """Let attempts on a phone crash; return the kinds of events of the last one."""
+    kinds: list[EventKind] = []
+    for number in range(times):
+        job = lease(store, phone, now + 1000 * number)
+        stored = store_parcels(store, "host-a", [a_faulty_report(job, error)])
+        kinds = [event.kind for event in stored.events]
+    return kinds
+
+
+def test_a_case_that_kills_attempts_on_two_phones_is_blocked_with_the_evidence(
+    store: Database,
+) -> None:
+    submit(store, repeat=4)
+    assert EventKind.POISONED not in crash(store, "PH1", Hung("no answer"), 2)
+    assert EventKind.POISONED in crash(store, "PH2", Hung("no answer"), 2)
+    assert counts(store) == {RunState.BLOCKED: 12}
+    blocked = sweep_queries.runs_in_state(store, "sw-00000001", RunState.BLOCKED)
+    assert all("PH1: " in run.reason and "PH2: " in run.reason for run in blocked)
+    assert leases.lease_next(store, HOSTS, lease_timeout_s=30, now=3e9) == []
+    sweep_actions.retry(store, "sw-00000001", ANNA)
+    assert counts(store) == {RunState.QUEUED: 12}
+    assert EventKind.POISONED not in crash(store, "PH1", Hung("no answer"), 1, now=3e9), (
+        "a clean record"
+    )
+
+
+def test_an_agent_that_dies_now_and_then_poisons_nothing(store: Database) -> None:
+    submit(store, repeat=6)
+    for number in range(3):
+        for phone in PHONES:
+            assert crash(store, phone, Interrupted(), 2, now=2e9 + 1e6 * number) == [
+                EventKind.FAULT
+            ]
+            job = lease(store, phone, 2e9 + 1e6 * number + 1e5)
+            store_parcels(store, "host-a", [a_report(job)])
+    assert counts(store) == {RunState.DONE: 9, RunState.QUEUED: 9}
+
+
+def test_a_case_that_takes_its_agent_with_it_each_time_is_blocked(store: Database) -> None:
+    submit(store, repeat=2)
+    crash(store, "PH1", Interrupted(), 2)
+    begun = {lease(store, "PH1", 3e9).run}
+    assert [gone.events for gone in leases.expire(store, 3e9 + 60, begun)] == [()]
+    assert EventKind.POISONED in crash(store, "PH2", Interrupted(), 3)
+
+
+def test_a_job_that_never_reached_its_host_says_nothing_of_its_case(store: Database) -> None:
+    submit(store, repeat=2)
+    crash(store, "PH1", Interrupted(), 2)
+    lease(store, "PH1", 3e9)
+    assert len(leases.expire(store, 3e9 + 60)) == 1
+    assert EventKind.POISONED not in crash(store, "PH2", Interrupted(), 3)
+
+
+def test_cases_that_die_together_died_of_something_else(store: Database) -> None:
+    """A host that goes down again and again takes every case with it, and poisons none."""
+    trials = [a_trial(0, "PH1"), a_trial(0, "PH2"), replace(a_trial(1, "PH3"), case=OTHER_CASE)]
+    submission.submit(store, SWEEP, trials, planned(trials, 4))
+    for number in range(4):
+        jobs = [lease(store, phone, 2e9 + 1000 * number) for phone in PHONES]
+        gone = [a_faulty_report(job, Interrupted()) for job in jobs]
+        store_parcels(store, "host-a", gone)
+    assert counts(store) == {RunState.QUEUED: 12}

@@ -1,0 +1,65 @@
+"""Early stopping and budgets, as the store applies them."""
+
+import pytest
+
+from orchestrator.decisions.states import RunState
+from orchestrator.store import sweep_actions, sweep_queries
+from orchestrator.store.audit_log import audit_entries
+from orchestrator.store.budget_pauses import pause_overspent
+from orchestrator.store.database import Database
+from orchestrator.store.ingest import store_parcels
+from orchestrator.store.operator_change import Actor
+from orchestrator.sweepfile.policy import Budget, Policy, StopRule
+from tests.builders import SIMULATED, a_faulty_report, a_report, a_trial
+from tests.store.three_phones import announce_phones, counts, lease, submit
+from workloads.protocol.faults import RunnerFailed
+from workloads.protocol.messages import EventKind
+from workloads.protocol.metrics import Metric
+
+ANNA = Actor("anna@desk")
+
+
+@pytest.fixture(autouse=True)
+def phones(store: Database) -> None:
+    """Three phones of host-a."""
+    announce_phones(store)
+
+
+def test_a_trial_that_has_converged_skips_its_other_runs(store: Database) -> None:
+    submit(store, 12, Policy(stop=StopRule(half_width_rel=0.05, n_min=6, n_max=12)))
+    noises = {"PH1": 0.001, "PH2": 0.4}
+    for number in range(6):
+        for phone, noise in noises.items():
+            value = 10.0 * (1 + noise * (-1) ** number * (number + 1) / 6)
+            figure = Metric(name="step_ms", value=value, unit="ms", provenance=SIMULATED)
+            job = lease(store, phone, 2e9)
+            stored = store_parcels(store, "host-a", [a_report(job, metrics=(figure,))])
+            converged = [event for event in stored.events if event.kind is EventKind.CONVERGED]
+            assert bool(converged) == (number == 5 and phone == "PH1")
+    assert counts(store) == {RunState.DONE: 12, RunState.SKIPPED: 6, RunState.QUEUED: 18}
+    ((trial, reason),) = sweep_queries.stopped_trials(store, "sw-00000001").items()
+    assert trial == a_trial(0, "PH1").id
+    assert reason == "target precision reached (median ± 0.1% after 6 runs)"
+
+
+def test_a_budget_that_is_used_up_pauses_the_sweep_until_somebody_lifts_it(
+    store: Database,
+) -> None:
+    submit(store, 3, Policy(budget=Budget(failures=0)))
+    assert pause_overspent(store, 2e9) == []
+    store_parcels(store, "host-a", [a_faulty_report(lease(store, "PH1", 2e9), RunnerFailed("x"))])
+    (change,) = pause_overspent(store, 2e9)
+    assert change.after == {"state": "paused"}
+    (row,) = audit_entries(store)
+    assert (row.actor, row.action) == ("budget", "pause")
+    assert "1 runs failed; the limit is 0" in sweep_queries.sweep_summaries(store)[0].state_reason
+    sweep_actions.resume(store, "sw-00000001", ANNA)
+    assert pause_overspent(store, 2e9) == []
+
+
+def test_what_a_person_gives_as_a_reason_lifts_no_budget(store: Database) -> None:
+    submit(store, 3, Policy(budget=Budget(failures=0)))
+    sweep_actions.pause(store, "sw-00000001", ANNA, reason="budget used up: says Bob")
+    sweep_actions.resume(store, "sw-00000001", ANNA)
+    store_parcels(store, "host-a", [a_faulty_report(lease(store, "PH1", 2e9), RunnerFailed("x"))])
+    assert len(pause_overspent(store, 2e9)) == 1

@@ -1,0 +1,58 @@
+"""Codes of the protocol: every reason has a sentence, every kind of fault one exception."""
+
+import string
+from importlib import import_module
+from pkgutil import walk_packages
+
+import pytest
+
+import agent
+import orchestrator
+import workloads
+from workloads.protocol.faults import FarmError, FaultKind
+from workloads.protocol.verdict import REASON_TEXTS, Reason, ReasonCode, Validity, reason_text
+
+
+def all_errors() -> set[type[FarmError]]:
+    for package in (agent, orchestrator, workloads):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith(("__main__", "migrations.env", "fleet_strategy")):
+                import_module(module.name)
+    found = {FarmError}
+    while more := {child for parent in found for child in parent.__subclasses__()} - found:
+        found |= more
+    return found
+
+
+def test_every_kind_of_fault_belongs_to_one_exception() -> None:
+    kinds = [error.kind for error in all_errors() if "kind" in vars(error)]
+    assert sorted(kinds) == sorted(FaultKind)
+
+
+def test_the_default_message_of_a_fault_has_the_form_of_an_error() -> None:
+    for error in all_errors():
+        if "kind" in vars(error):
+            message = str(error())
+            assert message[0].islower(), message
+            assert not message.endswith("."), message
+
+
+@pytest.mark.parametrize("code", ReasonCode)
+def test_every_reason_has_a_sentence(code: ReasonCode) -> None:
+    fields = [name for _, name, _, _ in string.Formatter().parse(REASON_TEXTS[code]) if name]
+    text = reason_text(code, [dict.fromkeys(fields, 1)])
+    assert text != code
+    assert "{" not in text
+    assert not text.endswith(".")
+
+
+def test_reasons_of_one_code_are_rendered_with_the_range_of_their_values() -> None:
+    reasons = [Reason.void(ReasonCode.START_TOO_WARM, temp_c=t, limit_c=32) for t in (40, 35.04)]
+    text = reason_text(ReasonCode.START_TOO_WARM, [reason.values for reason in reasons])
+    assert text == "the run started at 35.0 to 40.0 °C; the limit is 32.0 °C"
+
+
+@pytest.mark.parametrize("values", [{}, {"temp_c": "hot", "limit_c": 1}, {"other": 1}])
+def test_values_that_do_not_fit_the_sentence_raise_nothing(values: dict[str, float | str]) -> None:
+    reason = Reason(code=ReasonCode.START_TOO_WARM, validity=Validity.VOID, values=values)
+    assert str(reason)
