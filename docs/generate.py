@@ -1,0 +1,305 @@
+"""Write the generated blocks of docs/reference from the code: `farm docs`.
+
+A block lies between the comments `<!-- generated: NAME -->` and `<!-- end -->`; everything around
+it is written by hand. A test compares the committed pages with what this module renders.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+from pydantic.fields import FieldInfo
+
+from docs.column_notes import COLUMN_NOTES
+from docs.reason_notes import REASON_NOTES
+from workloads.protocol.faults import FarmError, FaultKind
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "reference"
+HELP_WIDTH = 96
+_BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table; a vertical bar inside a cell is escaped."""
+    head = list(headings)
+    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |".replace(
+            "|  |", "| |"
+        )
+        for line in lines
+    )
+
+
+def code(value: object) -> str:
+    """A value as inline code; nothing for an empty one."""
+    return f"`{value}`" if value not in (None, "", ()) else ""
+
+
+def render_cli() -> str:
+    """Every command with the help that it prints."""
+    from orchestrator.cli import farm
+
+    parts = []
+    for path, command in walk_commands(farm, click.Context(farm, info_name="farm")):
+        context = click.Context(command, info_name=" ".join(path), max_content_width=HELP_WIDTH)
+        context.terminal_width = HELP_WIDTH
+        parts.append(f"## {' '.join(path)}\n\n```text\n{command.get_help(context)}\n```")
+    return "\n\n".join(parts)
+
+
+def walk_commands(
+    command: click.Command, context: click.Context, path: tuple[str, ...] = ("farm",)
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command that is not hidden, with the words that call it."""
+    yield path, command
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        if inner is not None and not inner.hidden:
+            below = click.Context(inner, info_name=name, parent=context)
+            yield from walk_commands(inner, below, (*path, name))
+
+
+def render_metrics() -> str:
+    """Every metric with unit, family, meaning and formula."""
+    from workloads.protocol.metrics import metrics_table
+
+    return metrics_table()
+
+
+def render_studies() -> str:
+    """Which study answers which measurement of the three papers."""
+    from orchestrator.study.study_catalogue import coverage_table
+
+    return coverage_table()
+
+
+def render_reasons() -> str:
+    """Every reason code with its consequence, its text and what to do about it."""
+    from workloads.protocol.verdict import REASON_TEXTS, ReasonCode
+
+    consequences = _reason_consequences()
+    rows = [
+        (
+            code(reason.value),
+            ", ".join(sorted(consequences.get(reason.name, {"unused"}), reverse=True)),
+            re.sub(r"\{(\w+)[^}]*\}", r"*\1*", REASON_TEXTS[reason]),
+            REASON_NOTES[reason.value],
+        )
+        for reason in ReasonCode
+    ]
+    return table(("code", "verdict", "text", "what to do"), rows)
+
+
+def _reason_consequences() -> dict[str, set[str]]:
+    """What the agent makes of a run for each reason, read from its source."""
+    found: dict[str, set[str]] = {}
+    for file in sorted((ROOT / "agent").rglob("*.py")):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                _collect_consequences(function, found)
+    return found
+
+
+def _collect_consequences(function: ast.FunctionDef, found: dict[str, set[str]]) -> None:
+    """Note calls such as Reason.void(ReasonCode.X), also through a variable of the function."""
+    variables = {
+        target.id: {part.attr for part in ast.walk(node.value) if isinstance(part, ast.Attribute)}
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        first, called = node.args[0], node.func
+        if not isinstance(first, ast.Attribute) or ast.unparse(first.value) != "ReasonCode":
+            continue
+        if isinstance(called, ast.Attribute):
+            names = {called.attr}
+        else:
+            names = variables.get(ast.unparse(called), set())
+        found.setdefault(first.attr, set()).update(names & {"void", "suspect", "remark"})
+
+
+def render_faults() -> str:
+    """Every kind of fault with the blame that decides what follows."""
+    for package in ("agent", "orchestrator", "workloads"):
+        _import_all(package)
+    classes = {kind.kind: kind for kind in _subclasses(FarmError) if "kind" in vars(kind)}
+    rows = [
+        (code(kind.value), code(classes[kind].blame), inspect.getdoc(classes[kind]))
+        for kind in FaultKind
+    ]
+    return table(("kind", "blame", "meaning"), rows)
+
+
+def _import_all(package: str) -> None:
+    """Import the modules of a package that define errors, so that every subclass is known."""
+    for info in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+        file = ROOT / Path(*info.name.split(".")).with_suffix(".py")
+        if file.exists() and "FaultKind" in file.read_text():
+            importlib.import_module(info.name)
+
+
+def _subclasses(kind: type[FarmError]) -> list[type[FarmError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _subclasses(child))]
+
+
+def render_exit_codes() -> str:
+    """What each exit code means."""
+    from orchestrator.commands.exit_codes import MEANINGS
+
+    return table(("code", "meaning"), MEANINGS.items())
+
+
+def _bounds(field: FieldInfo) -> str:
+    """The range of a number as its model declares it."""
+    limits = {
+        name: getattr(rule, name)
+        for rule in field.metadata
+        for name in ("ge", "gt", "le", "lt")
+        if getattr(rule, name, None) is not None
+    }
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    return ", ".join(
+        f"{signs[name]} {limit:,}".removesuffix(".0") for name, limit in limits.items()
+    )
+
+
+def render_conditions() -> str:
+    """Every field of a condition."""
+    from orchestrator.sweepfile.condition_reader import CONDITIONS
+    from workloads.protocol.condition import Condition
+
+    # A duration has its unit in the value, so its key has no suffix.
+    rows = [
+        (
+            code(name if name in CONDITIONS else name.removesuffix("_s")),
+            code(field.default),
+            _bounds(field),
+        )
+        for name, field in Condition.model_fields.items()
+    ]
+    return table(("key", "default", "range"), rows)
+
+
+def render_lab_settings() -> str:
+    """Every setting of lab.toml, by section."""
+    from workloads.lab_settings import LabSettings
+
+    rows = [
+        (code(f"{section}.{name}"), code(field.default), _bounds(field), field.description)
+        for section, values in LabSettings.model_fields.items()
+        for name, field in type(values.default).model_fields.items()
+    ]
+    return table(("setting", "default", "range", "meaning"), rows)
+
+
+def render_exports() -> str:
+    """The columns of every table that can be exported."""
+    from orchestrator.export import table_schemas as schemas
+
+    parts = []
+    for name in ("figures", "ranking", "samples", "readings", "ops", "outcomes"):
+        build = getattr(schemas, f"{name}_table")
+        empty = build(0, [])
+        rows = [(code(c.name), c.kind.__name__, COLUMN_NOTES[c.name]) for c in empty.columns]
+        doc = (inspect.getdoc(build) or "").splitlines()[0]
+        parts.append(f"## {name}\n\n{doc}\n\n{table(('column', 'type', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+def render_workloads() -> str:
+    """Every built-in workload with its parameters."""
+    from workloads.catalogue import CATALOGUE
+
+    rows = [
+        (
+            code(name),
+            workload.study.name,
+            workload.text,
+            ", ".join(f"`{p.name}` ({p.default}; {p.min} to {p.max})" for p in workload.parameters),
+        )
+        for name, workload in CATALOGUE.items()
+    ]
+    return table(("workload", "source", "meaning", "parameters (default; range)"), rows)
+
+
+def render_mischief() -> str:
+    """Every kind of mischief with its options."""
+    from dataclasses import fields
+
+    from agent.virtual.mischief.fault_registry import FAULT_TYPES
+
+    rows = [
+        (
+            code(name),
+            (inspect.getdoc(kind) or "").splitlines()[0],
+            ", ".join(f"`{f.name}={f.default}`" for f in fields(kind) if f.init),
+        )
+        for name, kind in FAULT_TYPES.items()
+    ]
+    return table(("kind", "what it does", "options and defaults"), rows)
+
+
+def render_selector_facts() -> str:
+    """Every fact that a selector may compare."""
+    from orchestrator.sweepfile.selector_terms import FACTS, FLAGS, TAG
+
+    rows = [(code(name), fact.expected or "a text or a pattern") for name, fact in FACTS.items()]
+    rows += [(code(name), "stands without a comparison") for name in FLAGS]
+    rows += [(code(TAG), "a label that was given with `farm phone tag`")]
+    return table(("fact", "compared with"), rows)
+
+
+def render_runner_contract() -> str:
+    """The opening comment of runner.h, which is the contract."""
+    source = (ROOT / "kernels/runner/runner.h").read_text()
+    comment = source.partition("*/")[0].removeprefix("/*")
+    lines = [re.sub(r"^ \* ?", "", line).rstrip() for line in comment.splitlines()]
+    return "```text\n" + "\n".join(lines).strip() + "\n```"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "cli": render_cli,
+    "conditions": render_conditions,
+    "exit-codes": render_exit_codes,
+    "exports": render_exports,
+    "faults": render_faults,
+    "lab-settings": render_lab_settings,
+    "metrics": render_metrics,
+    "mischief": render_mischief,
+    "reasons": render_reasons,
+    "runner-contract": render_runner_contract,
+    "selector-facts": render_selector_facts,
+    "studies": render_studies,
+    "workloads": render_workloads,
+}
+
+
+def rendered(text: str) -> str:
+    """A page with all its generated blocks rendered again."""
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{BLOCKS[match[2]]()}\n\n{match[3]}", text)
+
+
+def main() -> None:
+    """Rewrite every page of the reference."""
+    for page in sorted(PAGES.glob("*.md")):
+        text = page.read_text()
+        if (new := rendered(text)) != text:
+            page.write_text(new)
+            click.echo(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
