@@ -88,22 +88,24 @@ def prepare(name: str) -> None:
     if name.startswith("pandas"):
         import pandas  # noqa: F401
     else:
-        import orchestrator.analysis.versus
+        import orchestrator.analysis.ab_comparison
         import orchestrator.export.report.page
-        import orchestrator.store.measured  # noqa: F401
+        import orchestrator.store.metric_rows  # noqa: F401
 
 
 def compare_ours(lab: Path) -> None:
     """Two sweeps against each other, cell by cell, with intervals and verdicts."""
-    from orchestrator.analysis.figures import gathered
-    from orchestrator.analysis.pairs import pair_up
-    from orchestrator.analysis.selector import read_selector
-    from orchestrator.analysis.versus import contest
-    from orchestrator.store.measured import figures
+    from orchestrator.analysis.ab_comparison import compare_sides
+    from orchestrator.analysis.side_filter import parse_side
+    from orchestrator.analysis.trial_pairs import pair_trials
+    from orchestrator.analysis.trial_series import group_by_trial
+    from orchestrator.store.metric_rows import metric_values
 
     db = database(lab)
-    base, candidate = (gathered(figures(db, "step_ms", sweep)) for sweep in (BEFORE, AFTER))
-    found = contest(pair_up(base, candidate, (read_selector(BEFORE), read_selector(AFTER))))
+    base, candidate = (
+        group_by_trial(metric_values(db, "step_ms", sweep)) for sweep in (BEFORE, AFTER)
+    )
+    found = compare_sides(pair_trials(base, candidate, (parse_side(BEFORE), parse_side(AFTER))))
     assert found.rows
 
 
@@ -142,7 +144,7 @@ def compare_pandas(lab: Path) -> None:
 def report_ours(lab: Path) -> None:
     """The page of a sweep."""
     from orchestrator.commands.report import page_of_sweep
-    from orchestrator.store.queries import find_sweep
+    from orchestrator.store.sweep_queries import find_sweep
 
     db = database(lab)
     (lab / "page.html").write_text(page_of_sweep(db, find_sweep(db, PAGE)))
@@ -150,15 +152,15 @@ def report_ours(lab: Path) -> None:
 
 def csv_ours(lab: Path) -> None:
     """All samples of a sweep, streamed."""
-    from orchestrator.export.tables import samples_table
-    from orchestrator.export.writers import write_csv
-    from orchestrator.store.queries import each_measured_run, telemetry
-    from workloads.timeline import read_blob
+    from orchestrator.export.table_schemas import samples_table
+    from orchestrator.export.table_writers import write_csv
+    from orchestrator.store.results import iterate_measured_runs, telemetry_blob
+    from workloads.protocol.telemetry import read_telemetry
 
     db = database(lab)
     runs = (
-        (run, read_blob(telemetry(db, run.telemetry or "") or b""))
-        for run in each_measured_run(db, LONG)
+        (run, read_telemetry(telemetry_blob(db, run.telemetry or "") or b""))
+        for run in iterate_measured_runs(db, LONG)
     )
     with (lab / "ours.csv").open("wb") as stream:
         write_csv(samples_table(7, runs), stream)
@@ -220,11 +222,11 @@ def make_lab(lab: Path, runs: int, samples: int, page: int) -> None:
 
 def telemetry_blob() -> bytes:
     """What a run of ten minutes tells, at its largest."""
-    from workloads.timeline import write_blob
+    from workloads.protocol.telemetry import pack_telemetry
 
     moments = [10**9 + at * 150_000_000 for at in range(WINDOWS)]
     times = np.random.default_rng(2).normal(5e6, 5e4, WINDOWS).astype(int).tolist()
-    return write_blob(
+    return pack_telemetry(
         {
             "version": 2,
             "windows": {
@@ -238,7 +240,7 @@ def telemetry_blob() -> bytes:
             "readings": {"paths": [], "t_ns": [], "columns": []},
             "ops": {"name": [], "kind": []},
             "traces": [],
-            "courses": {},
+            "series": {},
             "cores": 8,
         }
     )
@@ -249,8 +251,8 @@ def fill(db: Any, sweep: str, count: int, source: np.random.Generator, blob: byt
     from orchestrator.store import tables
     from tests.builders import a_phone
     from workloads.catalogue import bind
-    from workloads.condition import Condition
-    from workloads.noun import digest_of, digest_of_bytes
+    from workloads.protocol.base import digest_of, digest_of_bytes
+    from workloads.protocol.condition import Condition
 
     now = datetime.now(UTC)
     cores = ("big1", "big2", "big4", "all8")
@@ -286,7 +288,7 @@ def fill(db: Any, sweep: str, count: int, source: np.random.Generator, blob: byt
                 "host": "h",
                 "facts": f,
                 "facts_digest": "0" * 64,
-                "seen_at": now,
+                "last_seen_at": now,
                 "fence": 1,
             }
             for s, f in facts.items()
@@ -311,13 +313,13 @@ def _add_run(
     now: datetime,
 ) -> None:
     trial, repeat, serial = run
-    figures = {"step_ms": ("ms", step_ms), "energy_per_sample_mj": ("mJ", step_ms / 20)}
-    figures["samples_per_s"] = ("1/s", 1000 / step_ms)
+    metric_values = {"step_ms": ("ms", step_ms), "energy_per_sample_mj": ("mJ", step_ms / 20)}
+    metric_values["samples_per_s"] = ("1/s", 1000 / step_ms)
     metrics = [
         {"name": name, "value": value, "unit": unit, "provenance": {"source": "phone"}}
-        for name, (unit, value) in figures.items()
+        for name, (unit, value) in metric_values.items()
     ]
-    body = {
+    payload = {
         "run": {"trial": trial, "repeat": repeat, "attempt": 1},
         "host": "h",
         "phone": serial,
@@ -327,7 +329,7 @@ def _add_run(
         "started_at": now.isoformat(),
         "ended_at": now.isoformat(),
         "metrics": metrics,
-        "verdict": {"standing": "valid"},
+        "verdict": {"validity": "valid"},
         "telemetry": digest,
     }
     common = {"trial": trial, "repeat": repeat}
@@ -353,17 +355,20 @@ def _add_run(
             **common,
             "attempt": 1,
             "status": "accepted",
-            "standing": "valid",
-            "host": "h",
+            "validity": "valid",
             "phone": serial,
             "received_at": now,
             "telemetry": digest,
-            "body": json.dumps(body),
+            "control": "controlled",
+            "started_at_s": now.timestamp(),
+            "ended_at_s": now.timestamp(),
+            "cooldown_s": 0.0,
+            "payload": json.dumps(payload),
         }
     )
     rows["metric"] += [
         {**common, "name": name, "value": value, "unit": unit, "source": "phone"}
-        for name, (unit, value) in figures.items()
+        for name, (unit, value) in metric_values.items()
     ]
 
 

@@ -13,7 +13,7 @@ import warnings
 from celery import Celery
 from celery.exceptions import SecurityWarning
 
-from workloads.transport import QUIET_WORKER, celery_settings
+from workloads.celery_setup import QUIET_WORKER, celery_settings
 
 warnings.simplefilter("ignore", SecurityWarning)  # of root and pickle, as in our own
 

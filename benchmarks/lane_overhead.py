@@ -1,15 +1,16 @@
-"""What the farm itself costs a job: from the job to its report, less the run and the canary.
+"""The cost of a job besides its run: from the job to its report, without run and canary.
 
     python -m benchmarks.lane_overhead [--peers PYTHON]
 
-On an idle, cool, virtual phone that is quiet already, under a condition that pins nothing: every
-millisecond left is ours. What of it was spent waiting for the phone's answers is told apart: the
-virtual phone's shell is no part of the farm. adb services are counted by the phone's own journal.
+The virtual phone is idle, cool and quiesced already, and the condition pins nothing, so that every
+millisecond left is overhead of the agent. The time spent waiting for the phone is shown separately,
+because the virtual phone's shell is not part of the agent. adb services are counted by the phone's
+own journal.
 
 With --peers, the Python of an environment that has devlib and wlauto does the same work on the same
-phone in the same run: plan brought, heat and clocks looked at, the runner started on its cores,
-what it wrote fetched, clocks looked at again. Neither has a fence, a journal, a dead-man, a look at
-quietness, a sampler, a verdict or a spool.
+phone in the same run: push the plan, read temperature and clocks, start the runner on its cores,
+fetch its output, read the clocks again. Neither has a fence, a journal, a watchdog, a check of the
+phone's settings, a sampler, a verdict or a spool.
 """
 
 import argparse
@@ -26,26 +27,33 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from agent.control.cooldown import glance
-from agent.control.quiet import settings_for
 from agent.deadline import Deadline
-from agent.desk import Desk
-from agent.lane import attempt
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer, find_adb
-from agent.phone.link import MIB, Link, Reply
-from agent.phone.phone import HOME, Command, Phone
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME
+from agent.phone.phone_snapshot import take_snapshot
 from agent.phone.probe import probe
+from agent.phone.shell_command import ShellCommand, write_node_command
+from agent.phone.shell_link import MIB, ShellLink, ShellReply
+from agent.prepare.quiesce import quiet_settings
 from agent.spool import Spool
-from kernels.manifest import runner_for
+from kernels.runner_builds import runner_for
 from workloads.catalogue import bind, lower
-from workloads.condition import Condition
-from workloads.messages import Job, RunId
+from workloads.protocol.condition import Condition
+from workloads.protocol.messages import Job, RunId
+from workloads.protocol.stage import Stage
 
 ROUNDS = 15
 SPEED = 100.0
-# Ten minutes of rest by the phone's clock: what the job before has heated is physics, not overhead.
-REST_LOOKS, LOOK_S = 60, 10.0
-NOT_OURS = ("run", "canary", "canary_after")  # what was asked for, and its witness
+# Ten minutes of rest by the phone's clock: cooling after the previous job is not overhead.
+REST_SNAPSHOTS, SNAPSHOT_S = 60, 10.0
+NOT_OVERHEAD = (
+    Stage.RUN,
+    Stage.CANARY_BEFORE,
+    Stage.CANARY_AFTER,
+)
 PEERS = Path(__file__).parent / "peers"
 
 AGENDA = """
@@ -62,7 +70,7 @@ workloads: [{{name: farmrun}}]
 
 @dataclass
 class Bench:
-    """One adb server, one phone behind it in a process of its own, and a folder."""
+    """One adb server, one virtual phone in another process, and a folder."""
 
     folder: Path
     server: AdbServer
@@ -70,14 +78,14 @@ class Bench:
     journal: Path
 
     def services(self, since_s: float, until_s: float) -> int:
-        """How many services were opened on the phone between two moments, as its journal has it."""
+        """The number of services opened on the phone between two moments, by its journal."""
         entries = map(json.loads, self.journal.read_text().splitlines())
-        opened = (each["host_ns"] / 1e9 for each in entries if each["event"] == "open")
-        return sum(since_s <= at <= until_s for at in opened)
+        opened = (entry["host_ns"] / 1e9 for entry in entries if entry["event"] == "adb_service")
+        return sum(since_s <= opened_s <= until_s for opened_s in opened)
 
 
-class TimedLink(Link):
-    """A link that knows how often and how long it waited for its phone, outside run and canary."""
+class TimedLink(ShellLink):
+    """A link that measures its round trips and how long they take, outside run and canary."""
 
     stage = staticmethod(lambda: "")
     trips = 0
@@ -85,19 +93,19 @@ class TimedLink(Link):
 
     def exchange(
         self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
-    ) -> tuple[Reply, ...]:
-        """Exchange, and note how long it took."""
-        began = time.perf_counter()
+    ) -> tuple[ShellReply, ...]:
+        """Exchange lines, and add the time."""
+        started = time.perf_counter()
         try:
             return super().exchange(lines, deadline, limit)
         finally:
-            if self.stage() not in NOT_OURS:
+            if self.stage() not in NOT_OVERHEAD:
                 self.trips += 1
-                self.waited_s += time.perf_counter() - began
+                self.waited_s += time.perf_counter() - started
 
 
 def start_phone(folder: Path) -> tuple[subprocess.Popen[bytes], str, Path]:
-    """One virtual phone in a process of its own, and its journal."""
+    """Start one virtual phone in another process; return its address and its journal."""
     ready = folder / "ready.json"
     words = [sys.executable, "-m", "agent.virtual", "up", "meizu-16t", "--speed", str(SPEED)]
     words += ["--ready-file", str(ready), "--journal", str(folder / "journal")]
@@ -106,29 +114,29 @@ def start_phone(folder: Path) -> tuple[subprocess.Popen[bytes], str, Path]:
     while not ready.exists():
         assert time.monotonic() < until, "the virtual phone did not start"
         time.sleep(0.05)
-    (told,) = json.loads(ready.read_text())
-    return process, str(told["address"]), folder / "journal" / f"{told['serial']}.jsonl"
+    (phone,) = json.loads(ready.read_text())
+    return process, str(phone["address"]), folder / "journal" / f"{phone['serial']}.jsonl"
 
 
-def make_quiet(phone: Phone) -> None:
-    """Bring the phone into the state that every job asks for, for good."""
-    steps = [setting.put() for setting in settings_for(phone.address)]
-    steps += [Command(["dumpsys", "deviceidle", "disable"])]
-    steps += [Command(["cmd", "netpolicy", "set", "restrict-background", "true"])]
-    steps += [Command(["setprop", "pm.dexopt.disable_bg_dexopt", "true"])]
-    phone.batch(steps)
-    switch = phone.known.charging
+def quiesce_permanently(phone: Phone) -> None:
+    """Bring the phone into the state that every job requests, and leave it there."""
+    steps = [setting.put_command() for setting in quiet_settings(phone.address)]
+    steps += [ShellCommand(["dumpsys", "deviceidle", "disable"])]
+    steps += [ShellCommand(["cmd", "netpolicy", "set", "restrict-background", "true"])]
+    steps += [ShellCommand(["setprop", "pm.dexopt.disable_bg_dexopt", "true"])]
+    phone.shell_batch(steps)
+    switch = phone.facts.charging
     if switch is not None:
-        phone.write_node(switch.path, switch.off)
+        phone.shell_batch([write_node_command(switch.path, switch.off)])
 
 
 def a_job(serial: str, fence: int) -> Job:
-    """A job that asks for nothing to be changed."""
+    """A job that changes nothing on the phone."""
     return Job(
         run=RunId(trial="tr-" + "0" * 16, repeat=0, attempt=fence),
         phone=serial,
         fence=fence,
-        lease_s=60,
+        lease_timeout_s=60,
         case=bind("mlp-4", {}),
         condition=Condition(freq="free", cores="big4"),
     )
@@ -136,53 +144,57 @@ def a_job(serial: str, fence: int) -> Job:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one job cost beside its run."""
+    """The cost of one job besides its run."""
 
     ms: float
-    phone_ms: float  # of it spent waiting for the phone
+    phone_ms: float  # spent waiting for the phone
     trips: int
     services: int
     stages_ms: dict[str, float]
 
 
-def one_of_ours(bench: Bench, phone: Phone, desk: Desk, spool: Spool, fence: int) -> Cost:
-    """One job of ours."""
-    for _ in range(REST_LOOKS):  # as the roster does while a phone is idle
-        glance(phone)
-        time.sleep(LOOK_S / SPEED)
+def run_job(bench: Bench, phone: Phone, context: LaneContext, spool: Spool, fence: int) -> Cost:
+    """Run one job and measure its cost."""
+    for _ in range(REST_SNAPSHOTS):  # as the phone registry does while a phone is idle
+        take_snapshot(phone)
+        time.sleep(SNAPSHOT_S / SPEED)
     link = phone.link
     assert isinstance(link, TimedLink)
     link.trips, link.waited_s = 0, 0.0
-    job = a_job(phone.known.serial, fence)
-    began = time.monotonic()
-    spool.begin(job.run, job.model_dump_json())
-    outcome = attempt(job, phone, desk)
-    spool.end(job.run, [outcome.report])
+    job = a_job(phone.facts.serial, fence)
+    started = time.monotonic()
+    spool.record_start(job.run, job.model_dump_json())
+    result = run_attempt(job, phone, context)
+    spool.record_end(job.run, [result.report])
     ended = time.monotonic()
-    report = outcome.report
+    report = result.report
     assert report.fault is None, report.fault
-    stages = {name: 1000 * took for name, took in report.stage_s.items() if name not in NOT_OURS}
-    spent_s = ended - began - sum(report.stage_s[stage] for stage in NOT_OURS)
-    opened = bench.services(began, ended)
+    stages = {
+        str(stage): 1000 * seconds
+        for stage, seconds in report.stage_seconds.items()
+        if stage not in NOT_OVERHEAD
+    }
+    spent_s = ended - started - sum(report.stage_seconds[stage] for stage in NOT_OVERHEAD)
+    opened = bench.services(started, ended)
     return Cost(1000 * spent_s, 1000 * link.waited_s, link.trips, opened, stages)
 
 
-def ours(bench: Bench) -> None:
-    """Our jobs, and where their time went."""
+def measure_farmhand(bench: Bench) -> None:
+    """Measure the agent's jobs, and print how their time was spent."""
     link = TimedLink(bench.address, bench.server.service)
     phone = Phone(link)
     probe(phone, runner_for)
-    make_quiet(phone)
-    desk = Desk(host="bench", state_dir=bench.folder / "state")
-    link.stage = lambda: desk.view.stage
+    quiesce_permanently(phone)
+    context = LaneContext(host="bench", state_dir=bench.folder / "state")
+    link.stage = lambda: context.status.stage
     spool = Spool(bench.folder / "spool.db")
-    one_of_ours(bench, phone, desk, spool, 1)  # the first one installs
-    costs = [one_of_ours(bench, phone, desk, spool, fence) for fence in range(2, 2 + ROUNDS)]
+    run_job(bench, phone, context, spool, 1)  # the first job installs the runner
+    costs = [run_job(bench, phone, context, spool, fence) for fence in range(2, 2 + ROUNDS)]
     spool.close()
     phone.close()
-    told("farmhand", [cost.ms for cost in costs], [cost.services for cost in costs])
-    told("  the phone", [cost.phone_ms for cost in costs])
-    told("  the rest", [cost.ms - cost.phone_ms for cost in costs])
+    print_times("farmhand", [cost.ms for cost in costs], [cost.services for cost in costs])
+    print_times("  the phone", [cost.phone_ms for cost in costs])
+    print_times("  the rest", [cost.ms - cost.phone_ms for cost in costs])
     trips = statistics.median(cost.trips for cost in costs)
     middle = {
         name: statistics.median(cost.stages_ms[name] for cost in costs)
@@ -192,21 +204,21 @@ def ours(bench: Bench) -> None:
     print(f"  {trips:.0f} round trips; by stage: {shown}")
 
 
-def theirs(bench: Bench, python: str) -> None:
-    """The same work by devlib, and by Workload Automation."""
+def measure_peers(bench: Bench, python: str) -> None:
+    """Measure the same work by devlib and by Workload Automation."""
     plan = bench.folder / "plan"
     plan.write_bytes(lower(bind("mlp-4", {}), 4))
     runner = f"{HOME}/{runner_for('arm64-v8a').file_name}"
-    # Both speak by the adb program: the same one, to the same server. devlib also asks for aapt,
-    # which looks into packages; there are none here, so an empty one will do.
+    # Both use the adb program: the same one, with the same server. devlib also requires aapt, which
+    # inspects packages; there are none here, so an empty program is enough.
     tools = bench.folder / "tools"
     tools.mkdir()
     (tools / "aapt").write_text("#!/bin/sh\nexit 0\n")
     (tools / "aapt").chmod(0o755)
-    places = (str(find_adb(private=True).parent), str(tools), os.environ["PATH"])
+    folders = (str(find_adb(private=True).parent), str(tools), os.environ["PATH"])
     env = {
         **os.environ,
-        "PATH": os.pathsep.join(places),
+        "PATH": os.pathsep.join(folders),
         "ANDROID_ADB_SERVER_PORT": str(bench.server.port),
         "PYTHONPATH": str(PEERS),
         "PEER_PLAN": str(plan),
@@ -215,9 +227,9 @@ def theirs(bench: Bench, python: str) -> None:
         "WA_USER_DIRECTORY": str(bench.folder / "wa"),
     }
     script = str(PEERS / "lane_devlib.py")
-    said = run_peer([python, script, bench.address, str(plan), runner, str(ROUNDS)], env)
-    jobs = [[float(word) for word in line.split()] for line in said.splitlines()]
-    tell_peer(bench, "devlib", jobs)
+    output = run_peer([python, script, bench.address, str(plan), runner, str(ROUNDS)], env)
+    jobs = [[float(word) for word in line.split()] for line in output.splitlines()]
+    print_peer(bench, "devlib", jobs)
 
     plugins = bench.folder / "wa" / "plugins"
     plugins.mkdir(parents=True)
@@ -227,44 +239,44 @@ def theirs(bench: Bench, python: str) -> None:
     wa = str(Path(python).parent / "wa")
     run_peer([wa, "run", str(agenda), "-f", "-d", str(bench.folder / "wa-out")], env)
     lines = (bench.folder / "moments").read_text().splitlines()
-    begun = [[float(word) for word in line.split()] for line in lines]
-    tell_peer(bench, "wlauto", [[*job, following[0]] for job, following in pairwise(begun)])
+    starts = [[float(word) for word in line.split()] for line in lines]
+    print_peer(bench, "wlauto", [[*job, following[0]] for job, following in pairwise(starts)])
 
 
 def run_peer(words: list[str], env: dict[str, str]) -> str:
-    """Let a peer do its jobs; what it printed."""
+    """Run a peer's jobs, and return what it printed."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=env)
     if done.returncode != 0:
         raise SystemExit(f"{words[0]} failed: {(done.stderr or done.stdout).strip()[-400:]}")
     return done.stdout
 
 
-def tell_peer(bench: Bench, name: str, jobs: list[list[float]]) -> None:
-    """A peer's line, by the four moments of its jobs."""
+def print_peer(bench: Bench, name: str, jobs: list[list[float]]) -> None:
+    """Print a peer's line, from the four moments of its jobs."""
     times = [1000 * (end - begin - (ran - started)) for begin, started, ran, end in jobs]
-    told(name, times, [bench.services(job[0], job[3]) for job in jobs])
+    print_times(name, times, [bench.services(job[0], job[3]) for job in jobs])
 
 
-def told(name: str, times: list[float], services: list[int] | None = None) -> None:
-    """One line."""
+def print_times(name: str, times: list[float], services: list[int] | None = None) -> None:
+    """Print one line: minimum, median and maximum."""
     low, middle, high = min(times), statistics.median(times), max(times)
-    more = f"  {statistics.median(services):.0f} adb services" if services else ""
-    print(f"{name:12} min {low:7.1f} ms   median {middle:7.1f} ms   max {high:7.1f} ms{more}")
+    suffix = f"  {statistics.median(services):.0f} adb services" if services else ""
+    print(f"{name:12} min {low:7.1f} ms   median {middle:7.1f} ms   max {high:7.1f} ms{suffix}")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--peers", help="a python that has devlib and wlauto")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, AdbServer(Path(name) / "adb") as server:
         process, address, journal = start_phone(Path(name))
         try:
             assert server.connect(address, Deadline.after(10)) == "device"
             bench = Bench(Path(name), server, address, journal)
-            ours(bench)
-            if wanted.peers:
-                theirs(bench, wanted.peers)
+            measure_farmhand(bench)
+            if options.peers:
+                measure_peers(bench, options.peers)
         finally:
             process.kill()
 

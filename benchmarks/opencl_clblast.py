@@ -1,10 +1,11 @@
-"""CLBlast's product on the same device and queue, as it ships and tuned, where pyclblast is here.
+"""CLBlast's product on the same device and queue, untuned and tuned, if pyclblast is installed.
 
-    python -m benchmarks.opencl_clblast --keep FILE [--sizes 128,512] [--seconds 60]
+    python -m benchmarks.opencl_clblast --results FILE [--sizes 128,512] [--seconds 60]
 
-CLBlast's own tuners want a build of it; here random parameters of its two ways (direct for small
-products, indirect for large ones) are tried for a while, and the fastest that is right is kept. It
-takes seconds to build one, so searching is a command of its own, which goes on where it ended.
+CLBlast's own tuners need a build of CLBlast; here random parameters of its two kernels (direct for
+small products, indirect for large ones) are tried for a while, and the fastest correct ones are
+kept. Building one takes seconds, so the search is a separate command, which continues from its
+results file.
 """
 
 import argparse
@@ -18,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels.harness.device import Device, choose_device
-from kernels.harness.products import operands
-from kernels.tuning import Shape
+from kernels.autotuner import MatmulShape
+from kernels.harness.matmul_variants import operands
+from kernels.harness.opencl_device import Device, choose_device
 
 Run = Callable[[], None]
 FLOAT = 32
@@ -57,7 +58,7 @@ _INDIRECT = {
 
 
 def clblast_product(device: Device, a: np.ndarray, b: np.ndarray) -> Run | None:
-    """A square product by CLBlast with the parameters it has now, checked once; None without it."""
+    """Return a square product by CLBlast with its present parameters; None without CLBlast."""
     try:
         import pyclblast
         import pyopencl.array as arrays
@@ -77,40 +78,40 @@ def clblast_product(device: Device, a: np.ndarray, b: np.ndarray) -> Run | None:
     return run
 
 
-def tuned_product(device: Device, a: np.ndarray, b: np.ndarray, kept: Path) -> tuple[Run, str]:
-    """The same with the parameters that were found for the nearest size, and which those are."""
-    n, found = a.shape[0], json.loads(kept.read_text())
+def tuned_product(device: Device, a: np.ndarray, b: np.ndarray, results: Path) -> tuple[Run, str]:
+    """Return the same with the parameters found for the nearest size, and their description."""
+    n, found = a.shape[0], json.loads(results.read_text())
     nearest = min(found, key=lambda size: max(int(size) / n, n / int(size)))
     one = found[nearest]
-    _override(device, one["way"], one["numbers"])
+    _override(device, one["kernel"], one["params"])
     run = clblast_product(device, a, b)
     assert run is not None
-    return run, f"{one['way']}, the best of {one['tried']} for {nearest}"
+    return run, f"{one['kernel']}, the best of {one['tried']} for {nearest}"
 
 
-def look_for(device: Device, n: int, seconds: float, kept: Path) -> None:
-    """Try parameters for a product of this size, and keep the fastest beside what is known."""
-    found = json.loads(kept.read_text()) if kept.exists() else {}
+def search(device: Device, n: int, seconds: float, results: Path) -> None:
+    """Try parameters for a product of this size, and add the fastest to the results."""
+    found = json.loads(results.read_text()) if results.exists() else {}
     one = found.get(str(n), {"tried": 0, "seconds": float("inf")})
-    a, b = operands(Shape(n, n, n), seed=1)
-    dice, until = random.Random(one["tried"]), time.monotonic() + seconds
-    while time.monotonic() < until:
-        way, numbers = _draw(dice, direct=dice.random() < 0.5)
-        took = _time(device, a, b, way, numbers)
+    a, b = operands(MatmulShape(n, n, n), seed=1)
+    generator, deadline = random.Random(one["tried"]), time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        kernel, params = _draw(generator, direct=generator.random() < 0.5)
+        took = _time(device, a, b, kernel, params)
         one["tried"] += 1
         if took < one["seconds"]:
-            one |= {"seconds": took, "way": way, "numbers": numbers}
-            print(f"n = {n}: {2e-9 * n**3 / took:.1f} GFLOPS, {way} {numbers}", flush=True)
-        kept.write_text(json.dumps(found | {str(n): one}, indent=1))
+            one |= {"seconds": took, "kernel": kernel, "params": params}
+            print(f"n = {n}: {2e-9 * n**3 / took:.1f} GFLOPS, {kernel} {params}", flush=True)
+        results.write_text(json.dumps(found | {str(n): one}, indent=1))
 
 
-def _draw(dice: random.Random, direct: bool) -> tuple[str, dict[str, int]]:
-    """Parameters that hang together (CLBlast's own constraints), by trial and error."""
+def _draw(generator: random.Random, direct: bool) -> tuple[str, dict[str, int]]:
+    """Draw parameters until they satisfy CLBlast's constraints."""
     space, fits = (_DIRECT, _direct_fits) if direct else (_INDIRECT, _indirect_fits)
     while True:
-        numbers = {name: dice.choice(values) for name, values in space.items()}
-        if fits(numbers):
-            return "direct" if direct else "indirect", numbers
+        params = {name: generator.choice(values) for name, values in space.items()}
+        if fits(params):
+            return "direct" if direct else "indirect", params
 
 
 def _direct_fits(at: dict[str, int]) -> bool:
@@ -135,25 +136,27 @@ def _indirect_fits(at: dict[str, int]) -> bool:
 
 
 def _divide(items: int, rows: int, columns: int, deep: int) -> bool:
-    """Whether the items of a group share the fetching of both tiles evenly."""
+    """Tell whether the items of a group load both tiles in equal parts."""
     shares = [items // side for side in (rows, columns) if items % side == 0]
     return len(shares) == 2 and all(share > 0 and deep % share == 0 for share in shares)
 
 
-def _override(device: Device, way: str, numbers: dict[str, int]) -> None:
+def _override(device: Device, kernel: str, params: dict[str, int]) -> None:
     import pyclblast
 
     raw: Any = device._raw
-    least = 1 << 20 if way == "direct" else 1  # from what size on the indirect way is taken
+    least = 1 << 20 if kernel == "direct" else 1  # the size from which the indirect kernel is used
     pyclblast.override_parameters(raw, "GemmRoutine", FLOAT, {"XGEMM_MIN_INDIRECT_SIZE": least})
-    kernel = "XgemmDirect" if way == "direct" else "Xgemm"
-    pyclblast.override_parameters(raw, kernel, FLOAT, numbers)
+    name = "XgemmDirect" if kernel == "direct" else "Xgemm"
+    pyclblast.override_parameters(raw, name, FLOAT, params)
 
 
-def _time(device: Device, a: np.ndarray, b: np.ndarray, way: str, numbers: dict[str, int]) -> float:
-    """The least of three short turns; parameters that fail or are wrong take for ever."""
+def _time(
+    device: Device, a: np.ndarray, b: np.ndarray, kernel: str, params: dict[str, int]
+) -> float:
+    """Return the least of three short turns; infinity for parameters that fail or are wrong."""
     try:
-        _override(device, way, numbers)
+        _override(device, kernel, params)
         run = clblast_product(device, a, b)
     except (RuntimeError, ArithmeticError):
         return float("inf")
@@ -161,26 +164,26 @@ def _time(device: Device, a: np.ndarray, b: np.ndarray, way: str, numbers: dict[
     best = float("inf")
     for _ in range(3):
         device.finish()
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(5):
             run()
         device.finish()
-        best = min(best, (time.perf_counter() - began) / 5)
+        best = min(best, (time.perf_counter() - start) / 5)
     return best
 
 
 def main() -> None:
     """Search for a while."""
-    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("--device", default="0")
-    words.add_argument("--sizes", default="128,512")
-    words.add_argument("--seconds", type=float, default=60.0, help="a size")
-    words.add_argument("--keep", type=Path, required=True)
-    given = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="0")
+    parser.add_argument("--sizes", default="128,512")
+    parser.add_argument("--seconds", type=float, default=60.0, help="Search this long per size.")
+    parser.add_argument("--results", type=Path, required=True)
+    options = parser.parse_args()
     if find_spec("pyclblast") is None:
         raise SystemExit("pyclblast is not installed; it needs CLBlast's library and a compiler")
-    for n in map(int, given.sizes.split(",")):
-        look_for(choose_device(given.device), n, given.seconds, given.keep)
+    for n in map(int, options.sizes.split(",")):
+        search(choose_device(options.device), n, options.seconds, options.results)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ import time
 from pathlib import Path
 
 from benchmarks import bare_celery
-from orchestrator import submission
-from orchestrator.dispatch.broker import Broker
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.up import agent_child, services
-from orchestrator.lab.virtual import virtual_phones
-from orchestrator.lab_view import look
+from orchestrator.app import submit_sweep
+from orchestrator.app.lab_status import read_lab_status
+from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
-from orchestrator.store.queries import sweep_summaries
-from workloads.lab import Lab
+from orchestrator.store.sweep_queries import sweep_summaries
+from orchestrator.supervisor.process import stop_all
+from orchestrator.supervisor.services import agent_process, services
+from orchestrator.supervisor.virtual_phones import virtual_phones
+from workloads.lab_settings import Lab
 
 SWEEP = """\
 farm: 1
@@ -55,11 +55,11 @@ def bare_rate(broker: str, count: int) -> float:
     return count / (ended - began)
 
 
-def farm_rate(db: Database, broker: Broker, phones: int, count: int, seed: int) -> float:
+def farm_rate(db: Database, broker: CentralBroker, phones: int, count: int, seed: int) -> float:
     """Runs stored a second, from submission to the last report."""
     text = SWEEP.format(repeat=max(1, count // phones), seed=seed)
     began = time.time()
-    sweep = submission.submit(text, db, broker)
+    sweep = submit_sweep.submit_sweep(text, db, broker)
     while not (summary := sweep_summaries(db, sweep.sweep.id)[0]).finished:
         time.sleep(0.02)
     if summary.failed:
@@ -79,7 +79,7 @@ def main() -> None:
         phones, addresses = virtual_phones(lab, 1.0, options.phones_of_each)
         connect = [part for address in addresses for part in ("--connect", address)]
         try:
-            with services(lab, [agent_child(lab, "host-a", "--private-adb", *connect)]):
+            with services(lab, [agent_process(lab, "host-a", "--private-adb", *connect)]):
                 measure(lab, len(addresses), options.runs, options.rounds)
         finally:
             stop_all(phones)
@@ -87,8 +87,8 @@ def main() -> None:
 
 def measure(lab: Lab, phones: int, runs: int, rounds: int) -> None:
     """Wait for the phones, then take turns."""
-    db, broker = Database(lab.store_url), Broker(lab.broker_url)
-    while sum(phone.state == "idle" for phone in look(db, broker).phones) < phones:
+    db, broker = Database(lab.store_url), CentralBroker(lab.broker_url)
+    while sum(phone.state == "idle" for phone in read_lab_status(db, broker).phones) < phones:
         time.sleep(0.1)
     farm_rate(db, broker, phones, phones, seed=0)  # warm: imports, connections, caches
     ratios = []

@@ -2,14 +2,17 @@
 
     python -m benchmarks.policies [--seed 2026]
 
-The same sweep with the same drawn orders and the same start band, on the six phones of the demo lab
+The same sweep in the same random order with the same start band, on the six phones of the demo lab
 and on fifty. Phones are the three heat capacities of their profiles, with the twin's watts for each
-case. What a lane costs beside cooling and running is left out for all.
+case. What a lane costs besides cooling and running is left out for all.
 
-ours               the scheduler's own code (store, book, choice) and the agent's own cooldown rule
-fixed sleep        180 s after each run (FAI-PEP) and 300 s (MLPerf Mobile), in the first order
+ours               the scheduler's own code (store, fair share) and the agent's own cooldown rule
+fixed sleep        180 s after each run (FAI-PEP) and 300 s (MLPerf Mobile)
 threshold polling  every 5 s, at most 600 s, then it runs hot (Workload Automation), in file order
 lower bound        runs, and cooling that ends with the first moment that counts as inside the band
+
+In the demo lab then two sweeps at once: the same one, and a second whose short runs may start warm.
+Without backfilling the second one waits until the phones have finished the first.
 
 The band is that of a condition: at most 32 °C, falling by no more than 1 °C a minute. By its true
 temperature a run began outside of it if it was more than half a degree too warm, or fell more than
@@ -27,24 +30,32 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from agent.control.cooldown import POLL_MAX_S, POLL_MIN_S, Look, Ready, Wait, decide
-from agent.phone.memory import HeatMemory
-from agent.virtual.physics.heat import HeatNetwork, Triple
+from agent.phone.phone_memory import CoolingHistory
+from agent.prepare.cooldown import (
+    CoolEnough,
+    KeepWaiting,
+    TempSample,
+    decide_start,
+)
+from agent.timeouts import DEFAULT_TIMEOUTS
+from agent.virtual.physics.heat_network import HeatNetwork, NodeTriple
 from agent.virtual.profiles import load_profile, profile_ids
-from agent.virtual.twin.bench import Bench, job_named
-from orchestrator.dispatch.book import Book
-from orchestrator.lab.virtual import PROFILES
-from orchestrator.nouns import Trial
-from orchestrator.plan.order import order
-from orchestrator.plan.sweep import Sweep, read_sweep
-from orchestrator.store import backlog, leases
+from agent.virtual.twin.offline_model import OfflineModel, bind_workload
+from orchestrator.dispatch.scheduler_history import SchedulerHistory
+from orchestrator.planning.randomize import order_runs
+from orchestrator.planning.trials import Trial
+from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.next_runs import assign_oldest
+from orchestrator.supervisor.virtual_phones import PROFILES
+from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from tests.builders import a_phone, a_report, a_sighting
 from workloads.catalogue import Case
-from workloads.condition import Condition
-from workloads.measure import Metric, Model, Provenance, Source
-from workloads.messages import Job, PhonePresence, Presence
+from workloads.protocol.condition import Condition
+from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, Job, PhoneStatus
+from workloads.protocol.metrics import Metric, Provenance, SimulationModel, Source
+from workloads.protocol.stage import Stage
 
 SWEEP = """\
 farm: 1
@@ -57,9 +68,19 @@ matrix:
 conditions: {cores: big4, freq: high}
 repeat: 2
 """
+WARM_SWEEP = """\
+farm: 1
+name: warm-start
+phones: all
+matrix:
+  workload: [mlp-4, emdl-lenet]
+  batch_size: [16, 64]
+conditions: {cores: little4, freq: low, start_temp_max_c: any}
+repeat: 20
+"""
 ROOM_C, SENSOR_C, BODY_SENSOR_C, SLACK_C = 24.0, 0.08, 0.05, 0.5
 STEP_S = 1.0
-SIMULATED = Provenance(source=Source.SIMULATED, model=Model.EXTRAPOLATED)
+SIMULATED = Provenance(source=Source.SIMULATED, model=SimulationModel.EXTRAPOLATED)
 START_S = 1_700_000_000.0
 
 
@@ -85,7 +106,7 @@ class SimPhone:
         self.model, self.serial = model, serial
         self.dice = dice
         self.heat = HeatNetwork(load_profile(model).heat, ROOM_C, dice.gauss(1.0, 0.03))
-        self.heat.temps = self.heat.rest(idle_w(model))
+        self.heat.temps = self.heat.steady_state(idle_w(model))
         self.t_s = 0.0
 
     @property
@@ -121,23 +142,23 @@ class SimPhone:
 
 
 @cache
-def idle_w(model: str) -> Triple:
+def idle_w(model: str) -> NodeTriple:
     """What a phone draws at rest, at die, body and battery."""
-    bench = Bench(load_profile(model), job_named("mlp-4", 16))
+    bench = OfflineModel(load_profile(model), bind_workload("mlp-4", 16))
     bench.soc.detach(bench.load)
-    return bench.soc._heat_inputs
+    return bench.soc.heat_watts
 
 
 @cache
-def run_of(model: str, workload: str, batch: int, condition: Condition) -> tuple[float, Triple]:
+def run_of(model: str, workload: str, batch: int, condition: Condition) -> tuple[float, NodeTriple]:
     """How long a run takes on a phone, and what it draws meanwhile: from its twin."""
-    job = job_named(workload, batch)
-    bench = Bench(load_profile(model), job, condition.cores, condition.freq)
+    job = bind_workload(workload, batch)
+    bench = OfflineModel(load_profile(model), job, condition.cores, condition.freq)
     launch = condition.launch
-    steps_s = bench.cost.seconds * (launch.warmup + launch.steps)
+    steps_s = bench.timing.seconds * (launch.warmup + launch.steps)
     seconds = min(max(launch.seconds, steps_s), launch.max_seconds)
     bench.advance(min(seconds, 300.0) / 2)
-    return seconds, bench.soc._heat_inputs
+    return seconds, bench.soc.heat_watts
 
 
 Cool = Callable[[SimPhone, Condition], None]
@@ -165,22 +186,29 @@ def exactly(phone: SimPhone, condition: Condition) -> None:
         phone.rest(STEP_S)
 
 
-def by_our_rule(memory: HeatMemory) -> Cool:
+def by_our_rule(memory: CoolingHistory) -> Cool:
     """The agent's own rule; it looks at least every five seconds, with a fit or without."""
 
     def cool(phone: SimPhone, condition: Condition) -> None:
-        looks: list[Look] = []
+        if condition.start_temp_max_c is None:
+            return
+        samples: list[TempSample] = []
         since_s = phone.t_s
         while True:
             die, body = phone.read()
             memory.record(phone.t_s, die, body)
-            looks.append(Look(phone.t_s, die))
-            decision = decide(looks, since_s, condition, None)
-            if isinstance(decision, Ready):
-                memory.disturbed()
+            samples.append(TempSample(phone.t_s, die))
+            decision = decide_start(samples, since_s, condition, None)
+            if isinstance(decision, CoolEnough):
+                memory.finish_trace()
                 return
-            assert isinstance(decision, Wait), decision
-            phone.rest(min(max(decision.phone_s, POLL_MIN_S), POLL_MAX_S))
+            assert isinstance(decision, KeepWaiting), decision
+            phone.rest(
+                min(
+                    max(decision.phone_s, DEFAULT_TIMEOUTS.poll_interval_min_s),
+                    DEFAULT_TIMEOUTS.poll_interval_max_s,
+                )
+            )
 
     return cool
 
@@ -190,8 +218,9 @@ def make(phone: SimPhone, job: tuple[Case, Condition], cool: Cool, score: Score)
     case, condition = job
     cool(phone, condition)
     score.runs += 1
-    score.too_warm += phone.die_c > (condition.start_temp_max_c or 99.0) + SLACK_C
-    score.falling += -phone.slope_c_per_min() > 2 * condition.start_slope_max_c_per_min
+    if condition.start_temp_max_c is not None:
+        score.too_warm += phone.die_c > condition.start_temp_max_c + SLACK_C
+        score.falling += -phone.slope_c_per_min() > 2 * condition.start_slope_max_c_per_min
     phone.work(case, condition)
 
 
@@ -209,62 +238,75 @@ def in_line(
 
 
 def ours(
-    lab: Sequence[tuple[str, str]], sweep: Sweep, trials: Sequence[Trial], seed: int
-) -> tuple[Score, dict[str, list[Trial]], int]:
-    """The scheduler's own code hands out the runs; answer also what it made of the orders."""
-    by_id = {trial.id: trial for trial in trials}
-    made: dict[str, list[Trial]] = {serial: [] for _, serial in lab}
-    score, others = Score(), 0
+    lab: Sequence[tuple[str, str]], sweeps: Sequence[Sweep], seed: int, backfill: bool = True
+) -> Score:
+    """The scheduler's own code hands out the runs."""
+    score = Score()
     with tempfile.TemporaryDirectory() as folder:
         db = Database(f"sqlite:///{Path(folder) / 'farm.db'}")
         db.migrate()
         facts = [a_phone(serial, model=model) for model, serial in lab]
         store_parcels(db, "host-a", [a_sighting(each) for each in facts])
-        row = {"id": sweep.id, "name": sweep.name, "source": SWEEP, "seed": sweep.seed}
-        backlog.submit(db, row, trials, order(sweep, trials))
-        book = Book(db)
+        for sweep in sweeps:
+            trials = trials_of(sweep, lab)
+            row = {"id": sweep.id, "name": sweep.name, "source": "", "seed": sweep.seed}
+            # The first sweep goes first wherever nothing has to cool.
+            row |= {"owner": sweep.name, "priority": 100 if sweep is sweeps[0] else 0}
+            submission.submit(db, row, trials, order_runs(sweep, trials))
+        history = SchedulerHistory(db)
         phones = {
-            serial: (SimPhone(model, serial, random.Random(seed + number)), HeatMemory())
+            serial: (SimPhone(model, serial, random.Random(seed + number)), CoolingHistory())
             for number, (model, serial) in enumerate(lab)
         }
         due = [(0.0, serial) for _, serial in lab]
         while due:
             now_s, serial = heapq.heappop(due)
             phone, memory = phones[serial]
-            book.look([_presence(phone, memory)])
-            jobs = leases.lease_next(
-                db, {serial: "host-a"}, 1e9, START_S + now_s, choose=book.choose
-            )
+            history.look([_presence(phone, memory)])
+            assign = history.choose if backfill else assign_oldest
+            jobs = leases.lease_next(db, {serial: "host-a"}, 1e9, START_S + now_s, assign=assign)
             if not jobs:
                 score.ends_s.append(now_s)
                 continue
-            job = jobs[0][1]
-            made[serial].append(by_id[job.run.trial])
-            _carry_out(db, job, phone, memory, score)
+            _carry_out(db, jobs[0][1], phone, memory, score)
             heapq.heappush(due, (phone.t_s, serial))
-        with db.read() as connection:
-            others = connection.exec_driver_sql(
-                "SELECT count(*) FROM run WHERE chosen > 0"
-            ).scalar()
         db.close()
-    return score, made, others or 0
+    return score
 
 
-def _presence(phone: SimPhone, memory: HeatMemory) -> Presence:
-    known = memory.known
-    cools = (known.rest_c, known.slow_s) if known.coolings else None
-    seen = PhonePresence(serial=phone.serial, state="idle", temp_c=phone.read()[0], cools=cools)
-    return Presence(host="host-a", at=datetime.now(UTC), slots=60, phones=(seen,))
+def trials_of(sweep: Sweep, lab: Sequence[tuple[str, str]]) -> list[Trial]:
+    """Every cell on every phone."""
+    return [
+        Trial(
+            sweep.trial_id((cell.case_digest, cell.condition_digest), serial),
+            cell.case,
+            cell.condition,
+            serial,
+        )
+        for _, serial in lab
+        for cell in sweep.cells
+    ]
 
 
-def _carry_out(db: Database, job: Job, phone: SimPhone, memory: HeatMemory, score: Score) -> None:
-    began_s = phone.t_s
+def _presence(phone: SimPhone, memory: CoolingHistory) -> HostHeartbeat:
+    known = memory.posterior
+    cooling = None
+    if known.coolings:
+        cooling = CoolingEstimate(rest_c=known.rest_c, time_constant_s=known.slow_s)
+    seen = PhoneStatus(serial=phone.serial, state="idle", temp_c=phone.read()[0], cooling=cooling)
+    return HostHeartbeat(host="host-a", sent_at=datetime.now(UTC), max_parallel=60, phones=(seen,))
+
+
+def _carry_out(
+    db: Database, job: Job, phone: SimPhone, memory: CoolingHistory, score: Score
+) -> None:
+    started_at_s = phone.t_s
     cool = by_our_rule(memory)
     cooled: list[float] = []
 
     def and_note(phone: SimPhone, condition: Condition) -> None:
         cool(phone, condition)
-        cooled[:] = [phone.t_s - began_s, phone.read()[0]]
+        cooled[:] = [phone.t_s - started_at_s, phone.read()[0]]
 
     make(phone, (job.case, job.condition), and_note, score)
     figures = {"step_ms": 1.0, "start_temp_c": cooled[1]}
@@ -275,9 +317,9 @@ def _carry_out(db: Database, job: Job, phone: SimPhone, memory: HeatMemory, scor
     report = a_report(
         job,
         metrics=metrics,
-        started_at=datetime.fromtimestamp(START_S + began_s, UTC),
+        started_at=datetime.fromtimestamp(START_S + started_at_s, UTC),
         ended_at=datetime.fromtimestamp(START_S + phone.t_s, UTC),
-        stage_s={"cool": cooled[0]},
+        stage_seconds={Stage.COOL: cooled[0]},
     )
     store_parcels(db, "host-a", [report])
 
@@ -290,45 +332,35 @@ def labs() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "50 phones", [(model, f"P{at}") for at, model in enumerate(chosen)]
 
 
-def study(lab: Sequence[tuple[str, str]], sweep: Sweep, seed: int) -> dict[str, Score]:
+def compare(lab: Sequence[tuple[str, str]], sweep: Sweep, seed: int) -> dict[str, Score]:
     """Every contender on one lab."""
-    trials = [
-        Trial(
-            sweep.trial_id((cell.case_digest, cell.condition_digest), serial),
-            cell.case,
-            cell.condition,
-            serial,
-        )
-        for _, serial in lab
-        for cell in sweep.cells
-    ]
+    trials = trials_of(sweep, lab)
     by_id = {trial.id: trial for trial in trials}
     drawn: dict[str, list[Trial]] = {serial: [] for _, serial in lab}
-    for run in order(sweep, trials):
+    for run in order_runs(sweep, trials):
         drawn[by_id[run.trial].phone].append(by_id[run.trial])
     files = {
         serial: [trial for trial in trials if trial.phone == serial] * sweep.policy.blocks
         for _, serial in lab
     }
-    found, made, others = ours(lab, sweep, trials, seed)
-    bounds = [in_line(lab, lines, exactly, seed) for lines in (drawn, made)]
-    lower = min(bounds, key=lambda score: score.makespan_s)
-    print(f"  {others} of {found.runs} runs stand in another than the first drawn order")
     return {
-        "lower bound": lower,
-        "ours": found,
-        "ours, first order": in_line_with_memory(lab, drawn, seed),
+        "lower bound": in_line(lab, drawn, exactly, seed),
+        "ours": ours(lab, [sweep], seed),
         "fixed sleep 180 s": in_line(lab, drawn, sleep_for(180.0), seed),
         "fixed sleep 300 s": in_line(lab, drawn, sleep_for(300.0), seed),
         "threshold polling": in_line(lab, files, poll_threshold, seed),
     }
 
 
-def in_line_with_memory(
-    lab: Sequence[tuple[str, str]], lines: dict[str, list[Trial]], seed: int
-) -> Score:
-    """Our rule for cooling, without our choice of orders."""
-    return in_line(lab, lines, by_our_rule(HeatMemory()), seed)
+def compare_backfilling(
+    lab: Sequence[tuple[str, str]], sweep: Sweep, seed: int
+) -> dict[str, Score]:
+    """Two sweeps on one lab."""
+    sweeps = [sweep, read_sweep(WARM_SWEEP)]
+    return {
+        "two sweeps, backfilled": ours(lab, sweeps, seed),
+        "two sweeps in a row": ours(lab, sweeps, seed, backfill=False),
+    }
 
 
 def main() -> None:
@@ -340,12 +372,14 @@ def main() -> None:
     print("policy simulation, phone time:")
     for name, lab in labs():
         print(f"{name}, {len(sweep.cells)} cells x {sweep.policy.blocks}:")
-        scores = study(lab, sweep, seed)
+        scores = compare(lab, sweep, seed)
+        if len(lab) == len(PROFILES):
+            scores |= compare_backfilling(lab, sweep, seed)
         bound_s = scores["lower bound"].makespan_s
         for policy, score in scores.items():
             phone_h = sum(score.ends_s) / 3600
             print(
-                f"  {policy:20} makespan {score.makespan_s / 3600:6.2f} h"
+                f"  {policy:22} makespan {score.makespan_s / 3600:6.2f} h"
                 f"  {score.makespan_s / bound_s:5.2f} x   phones {phone_h:7.1f} h"
                 f"   of {score.runs} runs {score.too_warm:3} too warm, {score.falling:3} falling"
             )

@@ -1,12 +1,12 @@
-"""What the runner costs besides its work: its start, and the sampling of fifteen nodes at 100 Hz.
+"""Measure the overhead of the runner: its start, and sampling fifteen kernel nodes at 100 Hz.
 
-.venv/bin/python -m benchmarks.runner [--rounds 20] [--seconds 5]
+.venv/bin/python -m benchmarks.runner_overhead [--rounds 20] [--seconds 5]
 
-Start-up is the wall time of `runner info` and of a run of one smallest step, less that step; beside
-it stands /bin/true, which does nothing. The sampler's cost is its own account: processor time by
-the time it sampled, and how late its readings were. Beside it stand what nobody can avoid: the same
-wake-ups without a node, a bare sleep until the same moments at an ordinary rank, and the same reads
-back to back without a sleep.
+Start-up is the wall time of `runner info` and of a run of one minimal step, compared with
+/bin/true, which does nothing. The overhead of the sampler is what its own record states: CPU time
+divided by the sampled time, and how late its readings were. It is compared with costs that cannot
+be avoided: the same wake-ups without a node, a plain sleep until the same times at normal
+priority, and the same reads back to back without a sleep.
 """
 
 import argparse
@@ -19,10 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.peers.contest import load, our_runner, plan_of, wait_for_quiet
-from workloads.sgemm import Product
+from benchmarks.peers.engine_comparison import (
+    find_runner,
+    load_average,
+    make_plan,
+    wait_for_quiet,
+)
+from workloads.basic_steps import MatmulStep
 
-# What a phone has, as far as this computer has it: small files of the kernel, two larger ones.
+# Like the nodes of a phone, as far as this computer has them: small kernel files, two larger ones.
 NODES = (
     *("/proc/stat\tcores", "/proc/meminfo\twhole", "/proc/uptime", "/proc/loadavg"),
     *("/proc/self/statm", "/proc/self/schedstat", "/proc/sys/kernel/random/entropy_avail"),
@@ -33,112 +38,116 @@ NODES = (
 )
 PERIOD_MS = 10
 SAMPLINGS = 5
-TIMER_ABSTIME = 1  # of time.h
+TIMER_ABSTIME = 1  # from time.h
 
 
-def wall_ms(words: list[str]) -> float:
-    """How long a command takes, from outside."""
-    began = time.perf_counter_ns()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    return (time.perf_counter_ns() - began) / 1e6
+def time_command(command: list[str]) -> float:
+    """Return the wall time of a command in ms."""
+    start = time.perf_counter_ns()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return (time.perf_counter_ns() - start) / 1e6
 
 
-def start_up(runner: Path, rounds: int, folder: Path) -> dict[str, list[float]]:
-    """Take turns, so that all see the same machine."""
+def time_startup(runner: Path, rounds: int, folder: Path) -> dict[str, list[float]]:
+    """Return the times of each command in ms; commands take turns, to see the same machine."""
     plan = folder / "plan"
-    plan.write_bytes(plan_of(Product(8, 8, 8), threads=1))
+    plan.write_bytes(make_plan(MatmulStep(8, 8, 8), threads=1))
     run = [str(runner), "run", str(plan), str(folder), "--warmup", "0", "--steps", "1"]
     commands = {"/bin/true": ["/bin/true"], "runner info": [str(runner), "info"], "a run": run}
-    taken: dict[str, list[float]] = {name: [] for name in commands}
+    times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds):
-        for name, words in commands.items():
-            taken[name].append(wall_ms(words))
-    return taken
+        for name, command in commands.items():
+            times[name].append(time_command(command))
+    return times
 
 
-def sampling(
+def run_sampler(
     runner: Path, seconds: float, folder: Path, nodes: tuple[str, ...] = NODES
 ) -> dict[str, int]:
-    """Sample for a while; answer the runner's own account."""
+    """Run the sampler and return its "sampler" record."""
     (folder / "nodes").write_text("".join(f"{node}\n" for node in nodes))
-    words = [str(runner), "sample", str(folder), "--period-ms", str(PERIOD_MS)]
-    words += ["--seconds", f"{seconds:g}"]
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    account: dict[str, int] = json.loads(said.strip().splitlines()[-1])
-    return account
+    command = [str(runner), "sample", str(folder), "--period-ms", str(PERIOD_MS)]
+    command += ["--seconds", f"{seconds:g}"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    record: dict[str, int] = json.loads(output.strip().splitlines()[-1])
+    return record
 
 
-class Moment(ctypes.Structure):
-    """struct timespec."""
+class Timespec(ctypes.Structure):
+    """The C type `struct timespec`."""
 
     _fields_ = (("s", ctypes.c_long), ("ns", ctypes.c_long))
 
 
-def bare_sleeps(seconds: float) -> dict[str, int]:
-    """Sleep until the same moments and do nothing; answer as the sampler does."""
+def run_plain_sleeps(seconds: float) -> dict[str, int]:
+    """Sleep until the sampler's times without reading; return a record like the sampler's."""
     libc = ctypes.CDLL(None)
     late = []
     before, due = time.thread_time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     for _ in range(round(seconds * 1000 / PERIOD_MS)):
         due += PERIOD_MS * 1_000_000
-        moment = Moment(due // 10**9, due % 10**9)
-        libc.clock_nanosleep(time.CLOCK_BOOTTIME, TIMER_ABSTIME, ctypes.byref(moment), None)
+        until = Timespec(due // 10**9, due % 10**9)
+        libc.clock_nanosleep(time.CLOCK_BOOTTIME, TIMER_ABSTIME, ctypes.byref(until), None)
         late.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME) - due)
-    spent = time.thread_time_ns() - before
+    cpu_ns = time.thread_time_ns() - before
     late.sort()
-    at = {"p50": len(late) // 2, "p99": len(late) * 99 // 100, "max": len(late) - 1}
-    return {"cpu_ns": spent, **{f"late_{name}_ns": late[place] for name, place in at.items()}}
+    ranks = {"p50": len(late) // 2, "p99": len(late) * 99 // 100, "max": len(late) - 1}
+    return {"cpu_ns": cpu_ns, **{f"late_{name}_ns": late[rank] for name, rank in ranks.items()}}
 
 
-def bare_reads(rounds: int) -> float:
-    """Microseconds that one reading of every node takes, without a sleep and without a line."""
+def time_plain_reads(rounds: int) -> float:
+    """Return the CPU time in us to read every node once, without sleeping or writing."""
     files = [os.open(node.partition("\t")[0], os.O_RDONLY) for node in NODES]
-    began = time.thread_time_ns()
+    start = time.thread_time_ns()
     for _ in range(rounds):
         for file in files:
             os.pread(file, 4096, 0)
-    spent = time.thread_time_ns() - began
+    cpu_ns = time.thread_time_ns() - start
     for file in files:
         os.close(file)
-    return spent / rounds / 1e3
+    return cpu_ns / rounds / 1e3
 
 
-def show(title: str, accounts: list[dict[str, int]], seconds: float) -> None:
-    """Print what some accounts say: the least and the median of the repetitions."""
-    shares = [account["cpu_ns"] / (seconds * 1e9) for account in accounts]
-    print(f"\n{title}, {len(accounts)} times {seconds:g} s at {1000 // PERIOD_MS} Hz")
-    print(f"of one core  {min(shares):6.2%} least, {statistics.median(shares):6.2%} median")
+def print_records(title: str, records: list[dict[str, int]], seconds: float) -> None:
+    """Print the minimum and the median over the repetitions."""
+    shares = [record["cpu_ns"] / (seconds * 1e9) for record in records]
+    print(f"\n{title}, {len(records)} times {seconds:g} s at {1000 // PERIOD_MS} Hz")
+    print(f"of one core  {min(shares):6.2%} minimum, {statistics.median(shares):6.2%} median")
     for name in ("p50", "p99", "max"):
-        late = [account[f"late_{name}_ns"] / 1e3 for account in accounts]
-        print(f"late {name:<7} {min(late):6.0f} us least, {statistics.median(late):6.0f} median")
+        late = [record[f"late_{name}_ns"] / 1e3 for record in records]
+        print(f"late {name:<7} {min(late):6.0f} us minimum, {statistics.median(late):6.0f} median")
 
 
 def main() -> None:
-    """Measure all, and print."""
+    """Measure everything and print it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--patience", type=float, default=20.0, help="seconds to wait for quiet")
+    parser.add_argument("--rounds", type=int, default=20, help="starts per command")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of a sampling")
+    parser.add_argument(
+        "--patience", type=float, default=20.0, help="seconds to wait for a quiet machine"
+    )
     parser.add_argument("--runner", type=Path, help="another build of the runner")
-    asked = parser.parse_args()
-    runner = our_runner(asked.runner)
-    busy = wait_for_quiet(asked.patience)
-    print(f"load {load()}, {busy:.0%} of the processors busy")
+    options = parser.parse_args()
+    runner = find_runner(options.runner)
+    busy = wait_for_quiet(options.patience)
+    print(f"load {load_average()}, {busy:.0%} of the processors busy")
     with tempfile.TemporaryDirectory(prefix="farm-bench-") as scratch:
-        for name, times in start_up(runner, asked.rounds, Path(scratch)).items():
-            print(f"{name:<12} {min(times):6.2f} ms least, {statistics.median(times):6.2f} median")
-        titles = f"{len(NODES)} nodes", "no node", "a bare sleep"
-        accounts: dict[str, list[dict[str, int]]] = {title: [] for title in titles}
+        for name, times in time_startup(runner, options.rounds, Path(scratch)).items():
+            print(
+                f"{name:<12} {min(times):6.2f} ms minimum, {statistics.median(times):6.2f} median"
+            )
+        titles = f"{len(NODES)} nodes", "no node", "a plain sleep"
+        records: dict[str, list[dict[str, int]]] = {title: [] for title in titles}
         for _ in range(SAMPLINGS):
-            accounts[titles[0]].append(sampling(runner, asked.seconds, Path(scratch)))
-            accounts[titles[1]].append(sampling(runner, asked.seconds, Path(scratch), ()))
-            accounts[titles[2]].append(bare_sleeps(asked.seconds))
+            records[titles[0]].append(run_sampler(runner, options.seconds, Path(scratch)))
+            records[titles[1]].append(run_sampler(runner, options.seconds, Path(scratch), ()))
+            records[titles[2]].append(run_plain_sleeps(options.seconds))
     for title in titles:
-        show(title, accounts[title], asked.seconds)
-    reads = [bare_reads(500) for _ in range(SAMPLINGS)]
-    print(f"\nthe reads of {len(NODES)} nodes alone, back to back: {min(reads):.0f} us a round")
+        print_records(title, records[title], options.seconds)
+    reads = [time_plain_reads(500) for _ in range(SAMPLINGS)]
+    print(f"\nreads of {len(NODES)} nodes back to back: {min(reads):.0f} us per round")
 
 
 if __name__ == "__main__":

@@ -21,26 +21,27 @@ from typing import NamedTuple
 
 import redis
 
-from orchestrator.dispatch.broker import Broker
-from orchestrator.dispatch.queue import Queue
-from orchestrator.dispatch.scheduler import Scheduler, settle_in
-from orchestrator.lab.children import stop_all
-from orchestrator.lab.embedded import embedded_broker, wait_for_broker
-from orchestrator.plan.expand import expand
-from orchestrator.plan.order import order
-from orchestrator.plan.sweep import read_sweep
-from orchestrator.store import backlog
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.job_queue import JobQueue
+from orchestrator.dispatch.scheduler import Scheduler, freeze_gc
+from orchestrator.planning.expand import expand_sweep
+from orchestrator.planning.randomize import order_runs
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
+from orchestrator.supervisor.process import stop_all
+from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.builders import a_phone, a_report, a_sighting
-from workloads.lab import Lab
-from workloads.messages import (
+from workloads.lab_settings import Lab
+from workloads.protocol.messages import (
     HOSTS_KEY,
+    CoolingEstimate,
+    HostHeartbeat,
     Job,
-    PhonePresence,
-    Presence,
-    presence_key,
-    queue_for,
+    PhoneStatus,
+    heartbeat_key,
+    host_queue,
 )
 
 HOSTS, ENDED_SHARE, TICKS = 50, 0.02, 60
@@ -64,7 +65,7 @@ class Lane:
     job: Job | None = None
 
 
-class Replayed(Queue):
+class Replayed(JobQueue):
     """The queue to hosts that are not there: a job is sent for good, then given to its lane."""
 
     def __init__(self, url: str, lanes: dict[str, Lane]) -> None:
@@ -83,7 +84,7 @@ class Stage:
     """A lab of heartbeats, and the scheduler before it."""
 
     db: Database
-    broker: Broker
+    broker: CentralBroker
     raw: "redis.Redis[bytes]"
     lanes: dict[str, Lane]
     scheduler: Scheduler
@@ -91,23 +92,25 @@ class Stage:
 
     def beat(self) -> None:
         """Every host shows its phones."""
-        by_host: dict[str, list[PhonePresence]] = {}
+        by_host: dict[str, list[PhoneStatus]] = {}
         for lane in self.lanes.values():
             by_host.setdefault(lane.host, []).append(
-                PhonePresence(
+                PhoneStatus(
                     serial=lane.serial,
                     state="busy" if lane.job else "idle",
                     facts_digest=lane.digest,
                     run=lane.job.run if lane.job else None,
                     stage="run" if lane.job else "",
                     temp_c=31.5,
-                    cools=(28.0, 600.0),
+                    cooling=CoolingEstimate(rest_c=28.0, time_constant_s=600.0),
                 )
             )
         for host, phones in by_host.items():
-            beat = Presence(host=host, at=datetime.now(UTC), slots=60, phones=tuple(phones))
+            beat = HostHeartbeat(
+                host=host, sent_at=datetime.now(UTC), max_parallel=60, phones=tuple(phones)
+            )
             self.raw.sadd(HOSTS_KEY, host)
-            self.raw.set(presence_key(host), beat.model_dump_json())
+            self.raw.set(heartbeat_key(host), beat.model_dump_json())
 
     def end(self, count: int) -> None:
         """Let so many runs be over, the oldest first; the queues are emptied as agents do."""
@@ -119,7 +122,7 @@ class Stage:
             store_parcels(self.db, lane.host, [a_report(lane.job, host=lane.host)])
             lane.job = None
         for host in {lane.host for lane in self.lanes.values()}:
-            self.raw.delete(queue_for(host))
+            self.raw.delete(host_queue(host))
 
 
 class Took(NamedTuple):
@@ -138,7 +141,7 @@ def timed(what: Callable[[], object]) -> Took:
 
 def stage(folder: Path, url: str, phones: int) -> Stage:
     """A store that has met so many phones, and a scheduler in front of it."""
-    db, broker = Database(f"sqlite:///{folder / f'farm-{phones}.db'}"), Broker(url)
+    db, broker = Database(f"sqlite:///{folder / f'farm-{phones}.db'}"), CentralBroker(url)
     db.migrate()
     raw = redis.Redis.from_url(url)
     raw.flushall()
@@ -149,7 +152,7 @@ def stage(folder: Path, url: str, phones: int) -> Stage:
         store_parcels(db, host, [seen])
         lanes[seen.facts.serial] = Lane(seen.facts.serial, host, seen.facts_digest)
     queue = Replayed(url, lanes)
-    return Stage(db, broker, raw, lanes, Scheduler(db, broker, queue, lease_s=30.0))
+    return Stage(db, broker, raw, lanes, Scheduler(db, broker, queue, lease_timeout_s=30.0))
 
 
 def submit(at: Stage, trials_per_phone: int) -> tuple[float, float, int]:
@@ -158,16 +161,16 @@ def submit(at: Stage, trials_per_phone: int) -> tuple[float, float, int]:
     facts = [a_phone(serial, model=f"Model {int(serial[2:]) % 20}") for serial in at.lanes]
     began, cpu = time.perf_counter(), time.process_time()
     sweep = read_sweep(SWEEP.format(sizes=sizes))
-    trials = expand(sweep, facts).trials
+    trials = expand_sweep(sweep, facts).trials
     row = {"id": sweep.id, "name": sweep.name, "source": "", "seed": sweep.seed}
-    stored = backlog.submit(at.db, row, trials, order(sweep, trials))
+    stored = submission.submit(at.db, row, trials, order_runs(sweep, trials))
     return time.perf_counter() - began, time.process_time() - cpu, stored.new_trials
 
 
 def measure(at: Stage) -> dict[str, list[Took]]:
     """Ticks that fill the lab, ticks of a busy lab, and ticks that follow the end of some runs."""
     filling, idle, busy = [], [], []
-    settle_in()
+    freeze_gc()
     while any(lane.job is None for lane in at.lanes.values()):
         at.beat()
         filling.append(timed(at.scheduler.tick))

@@ -1,9 +1,9 @@
-"""What sixty phones that cool at once cost one agent: its own processor time and memory.
+"""The cost of sixty cooling phones for one agent: its processor time and memory.
 
     python -m benchmarks.sixty_phones
 
-Sixty virtual phones have worked hard for a while; sixty lanes of one process wait for them, look,
-fit and predict. The phones run in a process of their own and do not count.
+Sixty virtual phones have been under load; sixty lanes of one process wait for them: they take
+snapshots, fit and predict. The phones run in another process and do not count.
 """
 
 import resource
@@ -13,56 +13,56 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from agent.control.cooldown import cool_down
 from agent.deadline import Deadline
 from agent.phone.adb import AdbServer
-from agent.phone.phone import Phone
+from agent.phone.phone_driver import Phone
 from agent.phone.probe import probe
-from agent.virtual.mischief.control import ask_control
-from agent.virtual.shelf import ShelfPlan, shelf_process
-from kernels.manifest import runner_for
-from workloads.condition import Condition
-from workloads.fault import ConditionUnmet
+from agent.prepare.cooldown import cool_down
+from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.mischief.control_socket import send_control_request
+from kernels.runner_builds import runner_for
+from workloads.protocol.condition import Condition
+from workloads.protocol.faults import ConditionUnmet
 
 PHONES = 60
 HEATED_S, SECONDS = 60.0, 60.0
-COOL = Condition(start_temp_max_c=27.0)  # cooler than they get within this minute
+COOL = Condition(start_temp_max_c=27.0)  # cooler than they become within this minute
 
 
 def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as name, AdbServer(Path(name) / "adb") as server:
         folder = Path(name)
-        plan = ShelfPlan(("meizu-16t",), count=PHONES, control=folder / "control")
-        with shelf_process(plan) as addresses:
+        plan = FleetConfig(("meizu-16t",), count=PHONES, control=folder / "control")
+        with serve_fleet_in_process(plan) as addresses:
             phones = []
-            for each in addresses:
-                server.connect(each.address, Deadline.after(20))
-                phone = Phone(server.open(each.address))
+            for phone_address in addresses:
+                server.connect(phone_address.address, Deadline.after(20))
+                phone = Phone(server.open(phone_address.address))
                 probe(phone, runner_for)
                 phones.append(phone)
-            work = {"do": "add", "kind": "other_work", "mask": "ff", "threads": 8}
-            ask_control(folder / "control", work)
+            work = {"action": "add", "kind": "other_work", "mask": "ff", "threads": 8}
+            send_control_request(folder / "control", work)
             time.sleep(HEATED_S)
-            ask_control(folder / "control", {"do": "clear"})
+            send_control_request(folder / "control", {"action": "clear"})
             stop = threading.Event()
             lanes = [threading.Thread(target=_wait, args=(phone, stop)) for phone in phones]
-            before, began = _cpu_s(), time.monotonic()
+            before, started = _cpu_s(), time.monotonic()
             for lane in lanes:
                 lane.start()
             time.sleep(SECONDS)
-            share = (_cpu_s() - before) / (time.monotonic() - began)
+            share = (_cpu_s() - before) / (time.monotonic() - started)
             stop.set()
             for lane in lanes:
                 lane.join()
-            looks = sum(len(phone.heat.trace) for phone in phones)
-            fits = sum(phone.heat.fit() is not None for phone in phones)
+            samples = sum(len(phone.cooling.trace) for phone in phones)
+            fits = sum(phone.cooling.fit() is not None for phone in phones)
             for phone in phones:
                 phone.close()
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{PHONES} phones cooling: {share:.1%} of one core, {memory_mb:.0f} MB, "
-        f"{looks} looks, {fits} fits"
+        f"{samples} samples, {fits} fits"
     )
 
 

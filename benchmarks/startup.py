@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.lab.up import services
-from workloads.lab import Lab
+from orchestrator.supervisor.services import services
+from workloads.lab_settings import Lab
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -20,53 +20,60 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.broker import Broker as AgentBroker
+from agent.host_broker import HostBroker as AgentBroker
+from orchestrator.app.lab_status import LabView
 from orchestrator.commands.watch import read_filter
-from orchestrator.lab.up import services
-from orchestrator.lab_view import LabView
-from orchestrator.nouns import KnownPhone, Lease, RunState, SweepSummary
-from orchestrator.store import backlog
+from orchestrator.decisions.states import RunState
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from orchestrator.tui.moves import press
+from orchestrator.store.phone_queries import KnownPhone, Lease
+from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.supervisor.services import services
+from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
-from orchestrator.tui.state import Seen, Trace, Ui
 from orchestrator.tui.terminal import Terminal
+from orchestrator.tui.ui_state import LabSnapshot, PhoneTrace, Ui
 from tests.builders import a_phone, a_sighting, a_trial, planned
-from workloads.lab import Lab
-from workloads.messages import Event, PhonePresence, Presence
+from workloads.lab_settings import Lab
+from workloads.protocol.messages import Event, HostHeartbeat, PhoneState, PhoneStatus
+from workloads.protocol.stage import Stage
 
 ROOT = Path(__file__).resolve().parents[1]
 FARM = [sys.executable, "-m", "orchestrator"]
 SIZE = (120, 40)
 
 
-def a_look(phones: int, tick: int) -> Seen:
+def a_look(phones: int, tick: int) -> LabSnapshot:
     """A lab at work in which every value differs from one look to the next."""
     now = datetime.now(UTC)
-    lease = Lease("sw-1", "tr-1", 0, 1, now.timestamp() + 20, "mlp-4 batch_size=32 cold all8 high")
+    label = "mlp-4 batch_size=32 cold all8 high"
+    lease = Lease("sw-1", "tr-1", 0, 1, 1, now.timestamp() + 20, label)
     shown = tuple(
         KnownPhone(
-            *(f"PH{at:04d}", f"host-{at % 10}", a_phone(f"PH{at:04d}"), "busy"),
-            stage="run",
-            progress=(tick % 100) / 100,
-            temp_c=30 + (tick + at) % 20,
-            battery_pct=80,
-            left_s=float(tick % 60),
-            steps=tick,
-            run=lease.label,
+            *(f"PH{at:04d}", f"host-{at % 10}", a_phone(f"PH{at:04d}")),
+            status=PhoneStatus.model_construct(
+                serial=f"PH{at:04d}",
+                state=PhoneState.BUSY,
+                stage=Stage.RUN,
+                progress=(tick % 100) / 100,
+                temp_c=30 + (tick + at) % 20,
+                battery_pct=80,
+                remaining_s=float(tick % 60),
+                steps=tick,
+                locked_khz={0: 1_785_600, 7: 2_841_600},
+            ),
             lease=lease,
-            locked_khz={0: 1_785_600, 7: 2_841_600},
         )
         for at in range(phones)
     )
     sweep = SweepSummary("sw-1", "bench", now, 8, {RunState.DONE: tick, RunState.QUEUED: 1000})
     events = tuple(
-        Event(at=now, kind="accepted", text=f"412 ms/step: {tick}", phone=f"PH{at:04d}")
+        Event(occurred_at=now, kind="accepted", text=f"412 ms/step: {tick}", phone=f"PH{at:04d}")
         for at in range(50)
     )
-    trace = Trace(tuple(30.0 + at % 7 for at in range(200)), (2.0,) * 200, (4.0,) * 200)
-    return Seen(LabView(now, {}, shown, (sweep,)), "", events, {"PH0000": trace})
+    trace = PhoneTrace(tuple(30.0 + at % 7 for at in range(200)), (2.0,) * 200, (4.0,) * 200)
+    return LabSnapshot(LabView(now, {}, shown, (sweep,)), "", events, {"PH0000": trace})
 
 
 def redraw_ms(phones: int, rounds: int = 40) -> tuple[float, float]:
@@ -95,7 +102,7 @@ def key_ms(phones: int) -> float:
     worst = 0.0
     for key in keys:
         began = time.perf_counter()
-        ui, _ = press(ui, key, seen, now, read_filter)
+        ui, _ = handle_key(ui, key, seen, now, read_filter)
         screen(seen, ui, now)
         worst = max(worst, time.perf_counter() - began)
     return 1000 * worst
@@ -112,7 +119,7 @@ def fill(db: Database, phones: int, trials: int) -> None:
     store_parcels(db, "host-a", [a_sighting(a_phone(f"PH{at:04d}")) for at in range(phones)])
     each = [a_trial(at, f"PH{at % phones:04d}") for at in range(trials)]
     row = {"id": "sw-00000001", "name": "bench", "source": "", "seed": 1}
-    backlog.submit(db, row, each, planned(each))
+    submission.submit(db, row, each, planned(each))
 
 
 def watch_share(lab: Lab, phones: int, seconds: float) -> float:
@@ -143,10 +150,12 @@ def _tell(lab: Lab, phones: int, stop: threading.Event) -> None:
         tick += 1
         at = tick % 10
         own = tuple(
-            PhonePresence(serial=f"PH{each:04d}", state="idle", temp_c=30 + tick % 10)
+            PhoneStatus(serial=f"PH{each:04d}", state="idle", temp_c=30 + tick % 10)
             for each in range(at, phones, 10)
         )
-        agents[at].beat(Presence(host=f"host-{at}", at=datetime.now(UTC), slots=60, phones=own))
+        agents[at].publish_heartbeat(
+            HostHeartbeat(host=f"host-{at}", sent_at=datetime.now(UTC), max_parallel=60, phones=own)
+        )
 
 
 def _processor_s(pid: int) -> float:

@@ -1,5 +1,6 @@
-"""Other engines beside ours: the same network, batch, optimizer and threads, turn by turn.
+"""Other training engines that the benchmarks compare ours with: PyTorch, MNN and numpy.
 
-torch_peer.py and mnn_peer.py run in an environment of their own, which has nothing of the farm;
-they get a network as JSON (describe.py) and take their turns when they are told to (speak.py).
+torch_peer.py, mnn_peer.py and numpy_peer.py run in a separate Python environment that does not
+contain the farm. They read a network as JSON (network_description.py) and train it whenever they
+are asked for a turn (peer_protocol.py).
 """

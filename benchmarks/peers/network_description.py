@@ -1,19 +1,19 @@
-"""A training step as JSON: layers, shapes, paddings, first values; enough to build it elsewhere."""
+"""Describe a training step as JSON (layers, shapes, padding, initializers) for other engines."""
 
 from dataclasses import fields
 from typing import Any
 
 from workloads.graph import Model, Node
-from workloads.layers import LeakyReLU, ReLU, ReLU6
-from workloads.layers.windows import slides
-from workloads.lowering.initial import initial
-from workloads.training import SGD, Training
+from workloads.layers import Layer
+from workloads.layers.window_shapes import window_axes
+from workloads.lowering.initializers import initializer_for
+from workloads.training import SGD, TrainingStep
 
 
-def described(step: Training) -> dict[str, Any]:
-    """A step of one pass through one model with plain SGD."""
-    (only,) = step.passes
-    model, optimizer = only.model, only.optimizer
+def describe_step(step: TrainingStep) -> dict[str, Any]:
+    """Describe a step that has one pass through one model, with plain SGD."""
+    (only_pass,) = step.passes
+    model, optimizer = only_pass.model, only_pass.optimizer
     assert isinstance(optimizer, SGD)
     (image,) = model.inputs.values()
     return {
@@ -22,38 +22,39 @@ def described(step: Training) -> dict[str, Any]:
         "batch": step.batch,
         "batches": step.batches,
         "image": list(image),
-        "classes": model.shapes[model.feeds[model.nodes[-1].name][0]][-1],
+        "classes": model.shapes[model.node_inputs[model.nodes[-1].name][0]][-1],
         "learning_rate": optimizer.learning_rate,
         "momentum": optimizer.momentum,
         "weight_decay": optimizer.weight_decay,
         "parameters": model.parameters,
-        "nodes": [_described(model, node) for node in model.nodes],
+        "nodes": [_describe_node(model, node) for node in model.nodes],
     }
 
 
-def _described(model: Model, node: Node) -> dict[str, Any]:
+def _describe_node(model: Model, node: Node) -> dict[str, Any]:
     layer = node.layer
-    said = {each.name: getattr(layer, each.name) for each in fields(layer)}
-    feeds = [model.shapes[feed] for feed in model.feeds[node.name]]
-    if "kernel" in said:
-        tall, wide = slides((feeds[0][1], feeds[0][2]), layer.kernel, layer.stride, layer.padding)
-        said["pads"] = [tall.before, tall.after, wide.before, wide.after]
-    shapes = layer.parameters(*feeds)
-    followed = _is_before_relu(model, node)
-    first = {name: initial(layer, name, shape, followed) for name, shape in shapes.items()}
-    return said | {
+    settings = {item.name: getattr(layer, item.name) for item in fields(layer)}
+    input_shapes = [model.shapes[name] for name in model.node_inputs[node.name]]
+    if "kernel" in settings:
+        size = input_shapes[0][1:3]
+        rows, columns = window_axes(size, layer.kernel, layer.stride, layer.padding)
+        settings["pads"] = [rows.before, rows.after, columns.before, columns.after]
+    shapes = layer.parameter_shapes(*input_shapes)
+    reader = _first_reader(model, node)
+    first = {name: initializer_for(layer, name, shape, reader) for name, shape in shapes.items()}
+    return settings | {
         "name": node.name,
         "kind": type(layer).__name__,
-        "feeds": list(model.feeds[node.name]),
-        "into": [list(shape) for shape in feeds],
+        "inputs": list(model.node_inputs[node.name]),
+        "input_shapes": [list(shape) for shape in input_shapes],
         "shape": list(model.shapes[node.name]),
-        "first": {
+        "initializers": {
             name: {"shape": list(shapes[name]), "kind": init.kind, "value": init.value}
             for name, init in first.items()
         },
     }
 
 
-def _is_before_relu(model: Model, node: Node) -> bool:
-    readers = (each.layer for each in model.nodes if node.name in model.feeds[each.name])
-    return any(isinstance(layer, ReLU | ReLU6 | LeakyReLU) for layer in readers)
+def _first_reader(model: Model, node: Node) -> Layer | None:
+    readers = (other.layer for other in model.nodes if node.name in model.node_inputs[other.name])
+    return next(readers, None)

@@ -1,20 +1,20 @@
-"""numpy's turns: a matrix product by whatever BLAS it was built with, on so many threads."""
+"""The numpy peer: matrix products with the BLAS that numpy was built with."""
 
 import sys
 from typing import Any
 
 import numpy as np
-from speak import Turn, check_product, matrices, multiplier, take_turns
+from peer_protocol import Turn, check_product, matmul_turns, random_matrices, serve
 
 
-def make(description: dict[str, Any]) -> Turn:
-    """What the first line asks for."""
-    a, b = matrices(description)
+def make_turn(description: dict[str, Any]) -> Turn:
+    """Build what the first line describes."""
+    a, b = random_matrices(description)
     out = np.empty_like(a)
     check_product(np.matmul(a, b, out=out), a, b)
-    return multiplier(lambda: np.matmul(a, b, out=out))
+    return matmul_turns(lambda: np.matmul(a, b, out=out))
 
 
 if __name__ == "__main__":
-    take_turns(make)
+    serve(make_turn)
     sys.exit(0)

@@ -1,7 +1,7 @@
 #!/system/bin/sh
-# A stand-in for llama-bench: it takes the same words, waits as long as the recorded run took, and
-# prints what was recorded. It computes nothing: it is here so that the way of a foreign program can
-# be walked on virtual phones. bench.sh RECORDED -t THREADS -n TOKENS -r REPETITIONS -o json
+# A stand-in for llama-bench: it accepts the same arguments, waits as long as the recorded run took,
+# and prints the recorded output. It computes nothing; it shows on virtual phones how an external
+# program is run. Usage: bench.sh RECORDED -t THREADS -n TOKENS -r REPETITIONS -o json
 recorded=$1
 echo "loading the model" >&2
 sleep 0.5
