@@ -262,8 +262,8 @@ def ours(
         while due:
             now_s, serial = heapq.heappop(due)
             phone, memory = phones[serial]
-            history.look([_presence(phone, memory)])
-            assign = history.choose if backfill else assign_oldest
+            history.update([_heartbeat(phone, memory)])
+            assign = history.choose_runs if backfill else assign_oldest
             jobs = leases.lease_next(db, {serial: "host-a"}, 1e9, START_S + now_s, assign=assign)
             if not jobs:
                 score.ends_s.append(now_s)
@@ -288,7 +288,7 @@ def trials_of(sweep: Sweep, lab: Sequence[tuple[str, str]]) -> list[Trial]:
     ]
 
 
-def _presence(phone: SimPhone, memory: CoolingHistory) -> HostHeartbeat:
+def _heartbeat(phone: SimPhone, memory: CoolingHistory) -> HostHeartbeat:
     known = memory.posterior
     cooling = None
     if known.coolings:

@@ -75,9 +75,9 @@ class LabPoller:
 
     def poll(self) -> LabView:
         """How all of it is now."""
-        presences = self._broker.presences()
-        phones = join_heartbeats(self._phones.read(), presences, self._leases.read())
-        hosts = {presence.host: presence.sent_at for presence in presences}
+        heartbeats = self._broker.heartbeats()
+        phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
+        hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
         view = LabView(datetime.now(UTC), hosts, phones, sweeps, others)
         if not sweeps:

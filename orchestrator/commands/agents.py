@@ -34,7 +34,7 @@ def list_agents(lab_folder: Path, as_json: bool) -> None:
 
     lab = read_lab(lab_folder)
     db = open_store(lab)
-    beats = {beat.host: beat for beat in open_broker(lab).presences()}
+    beats = {beat.host: beat for beat in open_broker(lab).heartbeats()}
     drained = drained_hosts(db)
     known = {phone.host for phone in known_phones(db)}
     now = datetime.now(UTC)

@@ -53,7 +53,7 @@ def complete_phone(
 
     try:
         lab = Lab.read(_folder(ctx), dict(os.environ))
-        beats = CentralBroker(lab.broker_url).presences()
+        beats = CentralBroker(lab.broker_url).heartbeats()
     except FarmError:
         return []
     serials = sorted(phone.serial for beat in beats for phone in beat.phones)

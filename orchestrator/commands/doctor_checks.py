@@ -216,7 +216,7 @@ def check_services(lab: Lab) -> Iterator[CheckFinding]:
 
     broker = CentralBroker(lab.broker_url)
     try:
-        board, beats = broker.status(), broker.presences()
+        board, beats = broker.status(), broker.heartbeats()
     except FarmError:
         return  # the broker's own finding says it
     finally:

@@ -125,7 +125,7 @@ def _now(lab_folder: Path) -> "dict[str, ClientState]":
             None if phone.battery_pct is None else phone.battery_pct / 100,
             phone.state == "away",
         )
-        for presence in open_broker(read_lab(lab_folder)).presences()
+        for presence in open_broker(read_lab(lab_folder)).heartbeats()
         for phone in presence.phones
     }
 

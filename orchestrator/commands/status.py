@@ -30,7 +30,7 @@ def status(lab_folder: Path, as_json: bool) -> None:
 
 def _troubles(board: dict[str, Any]) -> Iterator[str]:
     """What is wrong, each with the command that helps."""
-    for ill in board.get("ill", []):
+    for ill in board.get("unhealthy", []):
         serial = ill["phone"]
         how = f"farm phone {'check' if ill['health'] == 'suspect' else 'release'} {serial}"
         yield f"!       {serial} is {ill['health']}: {ill['why']}; then: {how}"

@@ -1,1 +1,1 @@
-"""Getting runs to phones and reports back: the queue, the broker, the scheduler, ingest."""
+"""Dispatch: the job queue, the central side of the broker, the scheduler and the ingest service."""

@@ -1,6 +1,6 @@
-"""The central side of Redis: heartbeats, confirmations, events and the status board.
+"""The central side of Redis: heartbeats, confirmations, events and the status.
 
-Nothing here is authoritative: every key may vanish at any moment and is written again.
+No key is authoritative: every key may vanish at any moment and is then written again.
 """
 
 import json
@@ -13,7 +13,7 @@ from workloads.redis_connection import RedisConnection
 if TYPE_CHECKING:
     from workloads.protocol.messages import Event, HostHeartbeat
 
-# Messages are brought in where they are read: `farm status` reads the board alone, and at once.
+# Functions import the messages themselves: `farm status` reads only the status and must start fast.
 STATUS_KEY = "farm:status"
 EVENTS_KEY = "farm:events"
 
@@ -28,10 +28,10 @@ class CentralBroker(RedisConnection):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._heard: dict[str, tuple[bytes, HostHeartbeat | None]] = {}
+        self._last_beats: dict[str, tuple[bytes, HostHeartbeat | None]] = {}
 
-    def presences(self) -> "list[HostHeartbeat]":
-        """The heartbeats that have not expired; one that cannot be read counts as silence."""
+    def heartbeats(self) -> "list[HostHeartbeat]":
+        """Return the heartbeats that have not expired, without those that cannot be decoded."""
         from workloads.protocol.messages import HOSTS_KEY, heartbeat_key
 
         with self._translated():
@@ -39,16 +39,17 @@ class CentralBroker(RedisConnection):
                 name.decode(errors="replace") for name in self._redis.smembers(HOSTS_KEY)
             )
             beats = self._redis.mget([heartbeat_key(host) for host in hosts]) if hosts else []
-        heard, self._heard = self._heard, {}
+        last_beats, self._last_beats = self._last_beats, {}
         for host, beat in zip(hosts, beats, strict=True):
-            if beat:  # a host is looked at more often than it beats
-                same = heard.get(host)
-                found = same if same and same[0] == beat else (beat, _presence(host, beat))
-                self._heard[host] = found
-        return [presence for _, presence in self._heard.values() if presence is not None]
+            if beat:  # unchanged since the last poll as a rule: do not decode it again
+                last = last_beats.get(host)
+                if last is None or last[0] != beat:
+                    last = (beat, _decode_beat(host, beat))
+                self._last_beats[host] = last
+        return [heartbeat for _, heartbeat in self._last_beats.values() if heartbeat is not None]
 
     def confirm(self, host: str, parcels: Sequence[str], events: "Sequence[Event]" = ()) -> None:
-        """Tell a host what is stored for good, and everybody what happened."""
+        """Confirm to a host that parcels are stored, and publish events."""
         from workloads.protocol.messages import confirmed_key
 
         with self._translated(), self._redis.pipeline(transaction=False) as pipe:
@@ -63,57 +64,57 @@ class CentralBroker(RedisConnection):
             pipe.execute()
 
     def publish_status(self, board: dict[str, Any]) -> None:
-        """Pin the board up for everybody; it falls off when it is not renewed."""
+        """Publish the status of the lab; it expires unless it is published again."""
         with self._translated():
             self._redis.set(STATUS_KEY, json.dumps(board), ex=BOARD_TTL_S)
 
     def status(self) -> dict[str, Any] | None:
-        """The board, or None when the scheduler is silent."""
+        """Return the status of the lab, or None while no scheduler publishes it."""
         with self._translated():
             text = self._redis.get(STATUS_KEY)
         return dict(json.loads(text)) if text else None
 
     def publish_event(self, event: "Event") -> None:
-        """Tell everybody what happened."""
+        """Publish an event."""
         self.confirm("", (), (event,))
 
-    def newest_event(self) -> str:
-        """A cursor that skips everything up to now."""
+    def newest_cursor(self) -> str:
+        """Return the cursor behind the newest event."""
         with self._translated():
             newest = self._redis.xrevrange(EVENTS_KEY, count=1)
         return str(newest[0][0].decode()) if newest else "0-0"
 
     def latest_events(self, count: int) -> "tuple[str, list[Event]]":
-        """The last few things that happened, and the cursor that stands behind them."""
+        """Return the newest events, oldest first, and the cursor behind them."""
         with self._translated():
             entries = list(reversed(self._redis.xrevrange(EVENTS_KEY, count=count)))
         return (entries[-1][0].decode() if entries else "0-0"), _events(entries)
 
     def events(self, cursor: str, wait_s: float) -> "tuple[str, list[Event]]":
-        """What happened after the cursor; waits for it, but no longer than asked.
+        """Return the events after a cursor, and the new cursor; wait for events up to `wait_s`.
 
-        A cursor from before the broker lost its memory lies in its future: start over then.
+        A broker that lost its data starts with low ids again: a cursor above them is reset.
         """
         with self._translated():
             streams = self._redis.xread({EVENTS_KEY: cursor}, 500, max(1, int(wait_s * 1000)))
             entries = streams[0][1] if streams else []
-            if not entries and _moment(self.newest_event()) < _moment(cursor):
+            if not entries and _entry_id(self.newest_cursor()) < _entry_id(cursor):
                 cursor = "0-0"
         return (entries[-1][0].decode() if entries else cursor), _events(entries)
 
 
-def _presence(host: str, beat: bytes) -> "HostHeartbeat | None":
+def _decode_beat(host: str, beat: bytes) -> "HostHeartbeat | None":
     from workloads.protocol.messages import BadMessage, HostHeartbeat, decode
 
     try:
-        presence = decode(HostHeartbeat, beat, HEARTBEAT_BYTES_MAX)
+        heartbeat = decode(HostHeartbeat, beat, HEARTBEAT_BYTES_MAX)
     except BadMessage:
         return None
-    return presence if presence.host == host else None
+    return heartbeat if heartbeat.host == host else None
 
 
 def _events(entries: Sequence[Any]) -> "list[Event]":
-    """What the entries of the stream say; one that cannot be read is left out."""
+    """Decode the entries of the event stream, without those that cannot be decoded."""
     from workloads.protocol.messages import BadMessage, Event, decode
 
     events = []
@@ -125,5 +126,5 @@ def _events(entries: Sequence[Any]) -> "list[Event]":
     return events
 
 
-def _moment(entry: str) -> tuple[int, ...]:
+def _entry_id(entry: str) -> tuple[int, ...]:
     return tuple(int(part) for part in entry.split("-"))

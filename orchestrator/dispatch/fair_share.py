@@ -1,52 +1,52 @@
-"""Which run a phone gets next: a pure decision from heat, shares and deadlines.
+"""Which run a phone gets next: a pure decision from temperature, usage and deadlines.
 
-Between sweeps: owners share the lab by what they have used, a sweep of ten priorities more counts
-half for its owner, and a deadline that would be missed goes first among its equals. Within a sweep
-nothing is ever sorted. A phone that would have to cool gets what may start as it is, if that fits
-into the pause.
+Owners share the lab by what they have used. Ten levels of priority more halve what a run counts for
+its owner. A sweep that is about to miss its deadline goes first among sweeps of its priority. The
+order of the runs within a sweep never changes. While a phone cools for its next run, it gets a run
+of another sweep that may start warm, if that run fits into the pause (backfill).
 
-Heat is one warm body: what a run adds decays with the phone's own time constant towards where it
-comes to rest. That is enough to tell orders and pauses apart; when a run may start is decided by
-the phone's thermometer alone.
+The thermal model is one body: the heat of a run decays with the phone's own time constant towards
+its resting temperature. This is enough to compare pauses; whether a run may start is decided by the
+phone's temperature sensors alone.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-DOUBLING = 10  # so many priorities more are twice the share
-HASTE = 1.25  # a deadline presses when what is left takes so much of the time until then
+PRIORITY_DOUBLING = 10  # levels of priority that double a share
+DEADLINE_MARGIN = 1.25  # a sweep is urgent when its remaining time times this does not fit any more
 NEVER_S = 3600.0
 PAUSE_MIN_S = 1.0
-DELAY_SHARE_MAX = 0.5  # of a backfilled run's time, by which the waiting run may start later
+DELAY_SHARE_MAX = 0.5  # of the backfilled run's time, by which it may delay the waiting run
 
 
 @dataclass(frozen=True)
 class ThermalState:
-    """How warm a phone is, where it comes to rest, and how fast, in seconds of the host's clock."""
+    """A phone's temperature, its resting temperature and its time constant on the host's clock."""
 
     temp_c: float
     rest_c: float
-    tau_s: float
+    time_constant_s: float
 
     def wait_s(self, start_max_c: float | None) -> float:
-        """How long until it is as cool as asked."""
+        """Return the time until the phone has cooled to the start temperature."""
         if start_max_c is None or self.temp_c <= start_max_c:
             return 0.0
         if start_max_c <= self.rest_c:
             return NEVER_S
         fall = (self.temp_c - self.rest_c) / (start_max_c - self.rest_c)
-        return min(NEVER_S, self.tau_s * math.log(fall))
+        return min(NEVER_S, self.time_constant_s * math.log(fall))
 
-    def later(self, seconds: float, rise_c: float = 0.0) -> "ThermalState":
-        """The phone after so many seconds in which work has added so many degrees."""
-        left = (self.temp_c - self.rest_c) * math.exp(-seconds / self.tau_s)
-        return ThermalState(self.rest_c + left + rise_c, self.rest_c, self.tau_s)
+    def after(self, seconds: float, rise_c: float = 0.0) -> "ThermalState":
+        """Return the state after some seconds in which work added `rise_c` degrees."""
+        left = (self.temp_c - self.rest_c) * math.exp(-seconds / self.time_constant_s)
+        return ThermalState(self.rest_c + left + rise_c, self.rest_c, self.time_constant_s)
 
 
 @dataclass(frozen=True)
 class ExpectedDuration:
-    """What a run is expected to take and to leave behind."""
+    """How long a run is expected to take, and by how much it warms the phone."""
 
     run_s: float
     rise_c: float
@@ -55,7 +55,7 @@ class ExpectedDuration:
 
 @dataclass(frozen=True)
 class Candidate:
-    """The first run of a sweep's line for a phone."""
+    """The next run of a sweep for a phone."""
 
     phone: str
     sweep: str
@@ -65,66 +65,66 @@ class Candidate:
 
 @dataclass(frozen=True)
 class SweepShare:
-    """Whose a sweep is, and what it may ask for."""
+    """The owner of a sweep, and what its share of the lab depends on."""
 
     owner: str
     priority: int = 50
     deadline: float | None = None
-    since: float = 0.0
-    remaining_s: float = 0.0  # what its busiest phone has still to do
+    created_at_s: float = 0.0
+    remaining_s: float = 0.0  # of its busiest phone
 
     @property
     def weight(self) -> float:
-        """How much of the lab a second of this sweep may have, beside one of priority 50."""
-        return float(2.0 ** ((self.priority - 50) / DOUBLING))
+        """The share of the lab of this sweep, relative to a sweep of priority 50."""
+        return float(2.0 ** ((self.priority - 50) / PRIORITY_DOUBLING))
 
-    def presses(self, now: float) -> bool:
-        """Whether its deadline would be missed; one that has passed presses no more."""
+    def is_urgent(self, now: float) -> bool:
+        """Whether the deadline is about to be missed; a missed deadline is not urgent any more."""
         if self.deadline is None or now > self.deadline:
             return False
-        return HASTE * self.remaining_s >= self.deadline - now
+        return DEADLINE_MARGIN * self.remaining_s >= self.deadline - now
 
 
 def assign_runs(
-    offers: Mapping[str, Sequence[Candidate]],
-    stakes: Mapping[str, SweepShare],
+    candidates: Mapping[str, Sequence[Candidate]],
+    shares: Mapping[str, SweepShare],
     used_s: Mapping[str, float],
-    heats: Mapping[str, ThermalState],
+    thermal_states: Mapping[str, ThermalState],
     now: float,
 ) -> dict[str, Candidate]:
-    """Give each phone one of its offers: fairly, and without idling where it could work."""
+    """Assign each phone one of its candidates: fairly, and without pauses that could be used."""
     used = dict(used_s)
-    chosen: dict[str, Candidate] = {}
-    for phone, lines in sorted(offers.items()):
-        ranked = sorted(lines, key=lambda each: _priority_key(each, stakes[each.sweep], used, now))
-        offer = _backfill(ranked, heats.get(phone))
-        stake = stakes[offer.sweep]
-        used[stake.owner] = used.get(stake.owner, 0.0) + offer.expected.run_s / stake.weight
-        chosen[phone] = offer
-    return chosen
+    assigned: dict[str, Candidate] = {}
+    for phone, runs in sorted(candidates.items()):
+        ranked = sorted(runs, key=lambda run: _priority_key(run, shares[run.sweep], used, now))
+        run = _backfill(ranked, thermal_states.get(phone))
+        share = shares[run.sweep]
+        used[share.owner] = used.get(share.owner, 0.0) + run.expected.run_s / share.weight
+        assigned[phone] = run
+    return assigned
 
 
 def _priority_key(
-    offer: Candidate, stake: SweepShare, used: Mapping[str, float], now: float
+    run: Candidate, share: SweepShare, used: Mapping[str, float], now: float
 ) -> tuple[float | str, ...]:
-    """Whose turn it is: who presses, then who had least, then the owner's own wishes."""
-    pressed = -stake.priority if stake.presses(now) else 1
-    deadline = math.inf if stake.deadline is None or now > stake.deadline else stake.deadline
-    wishes = (-stake.priority, deadline, stake.since, offer.sweep)
-    return (pressed, used.get(stake.owner, 0.0), *wishes)
+    """Sort by urgency, then by what the owner has used, then by the owner's own priorities."""
+    urgency = -share.priority if share.is_urgent(now) else 1
+    deadline = math.inf if share.deadline is None or now > share.deadline else share.deadline
+    own_order = (-share.priority, deadline, share.created_at_s, run.sweep)
+    return (urgency, used.get(share.owner, 0.0), *own_order)
 
 
-def _backfill(ranked: Sequence[Candidate], heat: ThermalState | None) -> Candidate:
-    """Take the first run; while the phone cools for it, another that hardly delays it."""
+def _backfill(ranked: Sequence[Candidate], state: ThermalState | None) -> Candidate:
+    """Return the first run, or, while the phone cools for it, another that hardly delays it."""
     first = ranked[0]
-    pause_s = heat.wait_s(first.expected.start_max_c) if heat is not None else 0.0
-    if heat is None or pause_s < PAUSE_MIN_S:
+    pause_s = state.wait_s(first.expected.start_max_c) if state is not None else 0.0
+    if state is None or pause_s < PAUSE_MIN_S:
         return first
     for other in ranked[1:]:
         run = other.expected
-        if heat.wait_s(run.start_max_c) > 0.0:
+        if state.wait_s(run.start_max_c) > 0.0:
             continue
-        cooling_s = heat.later(run.run_s, run.rise_c).wait_s(first.expected.start_max_c)
+        cooling_s = state.after(run.run_s, run.rise_c).wait_s(first.expected.start_max_c)
         if run.run_s + cooling_s - pause_s <= DELAY_SHARE_MAX * run.run_s:
             return other
     return first

@@ -1,4 +1,4 @@
-"""The ingest worker: deliveries from the results queue go into the store, then are confirmed."""
+"""The ingest service: stores the deliveries of the results queue, then confirms them."""
 
 import logging
 import threading
@@ -21,39 +21,39 @@ from workloads.protocol.messages import PARCEL_ADAPTER, AnyParcel, Chunk, Report
 
 log = logging.getLogger("farm.ingest")
 
-TROUBLE_PAUSE_S = 0.5
+RETRY_INTERVAL_S = 0.5
 
 
 def serve(db: Database, broker: CentralBroker) -> None:
-    """Store deliveries until told to stop; while the store is away, they wait in the broker."""
+    """Store deliveries until stopped; while the store is down, they wait in the broker."""
 
     def deliver(host: str, texts: Sequence[str], stop: threading.Event) -> None:
         parcels = read_parcels(host, texts)
-        stored = _patiently(lambda: store_parcels(db, host, parcels), stop)
+        stored = _store_with_retry(lambda: store_parcels(db, host, parcels), stop)
         try:
             broker.confirm(host, stored.confirmed, stored.events)
-        except BrokerDown as error:  # stored is stored; the agent will send it again and hear then
+        except BrokerDown as error:  # the agent resends; the next confirmation reaches it
             log.warning("%s", error)
 
     serve_deliveries(broker.url, deliver)
 
 
-def _patiently(store: Callable[[], IngestResult], stop: threading.Event) -> IngestResult:
-    """Store, as soon as there is a store; what is in hand at the end will be sent again."""
-    trouble = False
+def _store_with_retry(store: Callable[[], IngestResult], stop: threading.Event) -> IngestResult:
+    """Store, again and again until the store answers; the agent resends what a stop interrupts."""
+    failing = False
     while True:
         try:
             return store()
         except StoreDown as error:
-            if not trouble:
+            if not failing:
                 log.warning("%s", error)
-            trouble = True
-            if stop.wait(TROUBLE_PAUSE_S):
+            failing = True
+            if stop.wait(RETRY_INTERVAL_S):
                 raise
 
 
 def read_parcels(host: str, texts: Sequence[str]) -> list[AnyParcel]:
-    """Read what a host sent; what breaks the agreed form, or speaks for others, is dropped."""
+    """Decode the parcels of a host; drop those that are invalid or belong to another host."""
     parcels: list[AnyParcel] = []
     for text in texts[:DELIVERY_PARCELS_MAX]:
         if len(text) > CHUNK_BYTES_MAX + CHUNK_ENVELOPE_BYTES_MAX:

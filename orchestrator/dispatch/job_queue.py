@@ -1,4 +1,4 @@
-"""The Celery door in the middle: jobs and commands go out, deliveries come in."""
+"""The central side of Celery: sends jobs and commands, receives deliveries."""
 
 import logging
 import threading
@@ -31,37 +31,38 @@ from workloads.protocol.messages import (
 
 log = logging.getLogger("farm.queue")
 
-COMMAND_S = 60.0
+COMMAND_EXPIRY_S = 60.0
 
-# It warns root of pickle, which is not accepted here.
+# Celery warns when root accepts pickle; celery_settings does not accept it.
 warnings.simplefilter("ignore", SecurityWarning)
 
 
 class JobQueue:
-    """Sends by name, so that no code of the agent is needed here."""
+    """Sends tasks by name, so that no code of the agent is imported."""
 
     def __init__(self, broker: str) -> None:
         self._app = Celery("farm.centre", set_as_current=False)
         self._app.conf.update(celery_settings(broker, "centre"))
 
     def send_jobs(self, jobs: Sequence[tuple[str, Job]], skew_s: Mapping[str, float]) -> None:
-        """Send jobs to hosts, all in one go.
+        """Send jobs to hosts, in one batch.
 
-        A job expires with its lease, so a dead host's queue empties itself. That moment is judged
-        by the host's own clock, so it is told in the host's own time.
+        A job expires with its lease, so the queue of a dead host empties itself. The host compares
+        the expiry with its own clock, so the expiry is corrected by the host's clock skew.
         """
-        with self._going_out() as producer, producer.batch():
+        with self._producer() as producer, producer.batch():
             for host, job in jobs:
                 expires_s = job.lease_timeout_s + skew_s.get(host, 0.0)
                 self._send(producer, RUN, host, job.model_dump_json(), expires_s)
 
     def send_command(self, host: str, command: Command, skew_s: float = 0.0) -> None:
         """Send a command."""
-        with self._going_out() as producer:
-            self._send(producer, COMMAND, host, command.model_dump_json(), COMMAND_S + skew_s)
+        with self._producer() as producer:
+            expires_s = COMMAND_EXPIRY_S + skew_s
+            self._send(producer, COMMAND, host, command.model_dump_json(), expires_s)
 
     @contextmanager
-    def _going_out(self) -> Iterator[Any]:
+    def _producer(self) -> Iterator[Any]:
         try:
             with self._app.producer_or_acquire() as producer:
                 yield producer
@@ -75,7 +76,7 @@ class JobQueue:
             queue=host_queue(host),
             expires=datetime.now(UTC) + timedelta(seconds=expires_s),
             retry=False,
-            argsrepr="",  # Celery would print the whole job for its own log
+            argsrepr="",  # otherwise Celery formats the whole job for its log
             producer=producer,
         )
 
@@ -84,7 +85,7 @@ Deliver = Callable[[str, Sequence[str], threading.Event], None]
 
 
 def serve_deliveries(broker: str, deliver: Deliver) -> None:
-    """Take deliveries, one after another, until the process is told to stop; then say so."""
+    """Call `deliver` for one delivery after another; its event is set when the process stops."""
     stop = threading.Event()
     signals.worker_shutting_down.connect(lambda **_: stop.set(), weak=False)
     app = Celery("farm.ingest", set_as_current=False)
@@ -95,7 +96,7 @@ def serve_deliveries(broker: str, deliver: Deliver) -> None:
     def _deliver(host: str, parcels: list[str]) -> None:
         try:
             deliver(host, parcels, stop)
-        except Exception:  # the agent resends what is not confirmed; the worker must live
+        except Exception:  # the agent resends unconfirmed parcels; the worker must not end
             log.exception("a delivery from %s was not stored", host)
 
     worker = app.Worker(

@@ -1,6 +1,6 @@
-"""The book: what is known of heat, time and shares, as the scheduler remembers it from the store.
+"""In-memory history for scheduling: run times, heating, usage per owner.
 
-Everything in it can be read anew; a scheduler that starts begins with the last reports.
+All of it comes from the store; a scheduler that starts reads the latest reports.
 """
 
 import math
@@ -23,179 +23,187 @@ from workloads.catalogue import Case, cost_of, is_known, launch_for, workload_of
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import HostHeartbeat
 
-HALF_LIFE_S = 1800.0  # after so long, what an owner used weighs half
-FRESH = 0.4  # what the newest run weighs in what is expected of the next
+HALF_LIFE_S = 1800.0  # the usage of an owner counts half after this time
+NEWEST_WEIGHT = 0.4  # of the newest run in the moving average
 RISE_MAX_C = 60.0
-AT_ONCE = 50  # phones that get a run in one tick
+PHONES_PER_TICK_MAX = 50
 TRIALS_MAX = 200_000
-# Before any report: a phone of middling speed, power and weight.
+# Before any report: a phone of average speed, power and heat capacity.
 PRIOR_GFLOPS, PRIOR_W, PRIOR_J_PER_K = 8.0, 4.0, 120.0
 
-Key = tuple[str, str, str]  # case, condition, and phone or model
+TimingKey = tuple[str, str, str]  # case, condition, and phone or model
 
 
 @dataclass
 class TrialTiming:
-    """What the runs of a trial were like: seconds, and degrees where they could be told."""
+    """Moving averages over the runs of a trial: seconds, and degrees where they are known."""
 
     run_s: float
     rise_c: float | None = None
 
 
 class SchedulerHistory:
-    """What the scheduler remembers."""
+    """Run times, thermal states and usage, as far as the scheduler knows them."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._cursor: int | None = None
-        self._seen: dict[Key, TrialTiming] = {}
+        self._timings: dict[TimingKey, TrialTiming] = {}
         self._last: dict[str, RunTiming] = {}
-        self._heats: dict[str, ThermalState] = {}
+        self._thermal_states: dict[str, ThermalState] = {}
         self._models: dict[str, str] = {}
-        self._trials: dict[str, tuple[str, str]] = {}
+        self._cells: dict[str, tuple[str, str]] = {}  # digests of case and condition per trial
         self._priors: dict[tuple[str, str], ExpectedDuration] = {}
-        self._stakes: dict[str, SweepShare] = {}
+        self._shares: dict[str, SweepShare] = {}
         self._used_s: dict[str, float] = {}
-        self._under_way: dict[str, tuple[str, float]] = {}
+        self._running: dict[str, tuple[str, float]] = {}
         self._read_at = time.monotonic()
-        self.left_out = False  # whether phones are left that could have been given a run just now
+        self.has_more = False  # whether idle phones were left over by the last choice
 
-    def look(self, presences: Iterable[HostHeartbeat]) -> None:
-        """Take over what heartbeats say of heat, and what was reported since."""
-        for presence in presences:
-            for phone in presence.phones:
+    def update(self, heartbeats: Iterable[HostHeartbeat]) -> None:
+        """Take over temperatures from heartbeats, and new reports from the store."""
+        for beat in heartbeats:
+            for phone in beat.phones:
                 if phone.temp_c is not None and phone.cooling is not None:
-                    self._heats[phone.serial] = ThermalState(
+                    self._thermal_states[phone.serial] = ThermalState(
                         phone.temp_c, phone.cooling.rest_c, phone.cooling.time_constant_s
                     )
-        self.left_out = False
-        self._stakes.clear()
-        self._age()
-        made = timings.timings_since(self._db, self._cursor)
-        if made:
-            self._know_sweeps({run.sweep for run in made})
-            if {run.phone for run in made} - self._models.keys():
+        self.has_more = False
+        self._shares.clear()
+        self._decay_usage()
+        runs = timings.timings_since(self._db, self._cursor)
+        if runs:
+            self._load_sweeps({run.sweep for run in runs})
+            if {run.phone for run in runs} - self._models.keys():
                 self._models = phone_queries.phone_models(self._db)
-        for run in made:
-            self._note(run)
+        for run in runs:
+            self._add_run(run)
             self._cursor = run.report
 
-    def choose(self, lines: Sequence[NextRun]) -> list[Assignment]:
-        """Pick a run for each phone that has a line.
+    def choose_runs(self, next_runs: Sequence[NextRun]) -> list[Assignment]:
+        """Choose a run for each phone that has one.
 
-        No more than a handful at once: the rest are next, and nobody else waits for long.
+        One call serves a limited number of phones, so that events and heartbeats are not delayed.
         """
-        some = _a_handful(lines)
-        self.left_out = len(some) < len(lines)
-        lines = some
-        self._know_sweeps({line.sweep for line in lines})
-        self._know_trials({line.trial for line in lines})
-        offers: dict[str, list[Candidate]] = {}
-        for line in lines:
-            expected = self.expected(line.trial, line.phone)
-            offer = Candidate(line.phone, line.sweep, line.run, expected)
-            offers.setdefault(line.phone, []).append(offer)
-        chosen = assign_runs(offers, self._stakes, self.used_s, self._heats, time.time())
-        for phone, offer in chosen.items():
-            stake = self._stakes[offer.sweep]
-            self._under_way[phone] = (stake.owner, offer.expected.run_s / stake.weight)
-        return [Assignment(phone, offer.sweep, offer.run) for phone, offer in chosen.items()]
+        runs = _limit_phones(next_runs)
+        self.has_more = len(runs) < len(next_runs)
+        self._load_sweeps({run.sweep for run in runs})
+        self._load_trials({run.trial for run in runs})
+        candidates: dict[str, list[Candidate]] = {}
+        for run in runs:
+            expected = self.expected_duration(run.trial, run.phone)
+            candidate = Candidate(run.phone, run.sweep, run.run, expected)
+            candidates.setdefault(run.phone, []).append(candidate)
+        chosen = assign_runs(
+            candidates, self._shares, self.used_s, self._thermal_states, time.time()
+        )
+        for phone, candidate in chosen.items():
+            share = self._shares[candidate.sweep]
+            self._running[phone] = (share.owner, candidate.expected.run_s / share.weight)
+        return [Assignment(phone, item.sweep, item.run) for phone, item in chosen.items()]
 
     @property
     def used_s(self) -> Mapping[str, float]:
-        """What each owner has had of the lab lately, by weight, with what is under way."""
+        """Recent weighted usage per owner, including the runs that are running now."""
         used = dict(self._used_s)
-        for owner, seconds in self._under_way.values():
+        for owner, seconds in self._running.values():
             used[owner] = used.get(owner, 0.0) + seconds
         return used
 
-    def expected(self, trial: str, phone: str) -> ExpectedDuration:
-        """What a trial's next run will be like: by itself, by its siblings, or by its plan."""
-        asked = self._trials[trial]
-        found = [seen for name in self._names(phone) if (seen := self._seen.get((*asked, name)))]
-        unseen = self._priors[asked]
-        if not found:
-            return unseen
-        rise_c = next((seen.rise_c for seen in found if seen.rise_c is not None), unseen.rise_c)
-        return ExpectedDuration(found[0].run_s, rise_c, unseen.start_max_c)
+    def expected_duration(self, trial: str, phone: str) -> ExpectedDuration:
+        """Predict a trial's next run: from its own runs, else from its model's, else its plan."""
+        cell = self._cells[trial]
+        known = [
+            self._timings[(*cell, name)]
+            for name in self._names(phone)
+            if (*cell, name) in self._timings
+        ]
+        unmeasured = self._priors[cell]
+        if not known:
+            return unmeasured
+        rises_c = (timing.rise_c for timing in known if timing.rise_c is not None)
+        rise_c = next(rises_c, unmeasured.rise_c)
+        return ExpectedDuration(known[0].run_s, rise_c, unmeasured.start_max_c)
 
-    def _note(self, run: RunTiming) -> None:
-        stake = self._stakes[run.sweep]
-        self._under_way.pop(run.phone, None)
-        share = (run.ended_at_s - run.started_at_s) / stake.weight
-        self._used_s[stake.owner] = self._used_s.get(stake.owner, 0.0) + max(0.0, share)
+    def _add_run(self, run: RunTiming) -> None:
+        share = self._shares[run.sweep]
+        self._running.pop(run.phone, None)
+        used_s = (run.ended_at_s - run.started_at_s) / share.weight
+        self._used_s[share.owner] = self._used_s.get(share.owner, 0.0) + max(0.0, used_s)
         for name in self._names(run.phone):
-            seen = self._seen.setdefault(
+            timing = self._timings.setdefault(
                 (run.case_digest, run.condition_digest, name), TrialTiming(run.measuring_s)
             )
-            seen.run_s += FRESH * (run.measuring_s - seen.run_s)
-        before = self._last.get(run.phone)
-        if before is not None:
-            self._note_rise(before, run)
+            timing.run_s += NEWEST_WEIGHT * (run.measuring_s - timing.run_s)
+        previous = self._last.get(run.phone)
+        if previous is not None:
+            self._update_rise(previous, run)
         self._last[run.phone] = run
 
-    def _note_rise(self, before: RunTiming, run: RunTiming) -> None:
-        """How long a phone cooled afterwards tells how warm the run before had left it."""
-        heat = self._heats.get(run.phone)
-        if heat is None or before.start_temp_c is None or run.start_temp_c is None:
+    def _update_rise(self, previous: RunTiming, run: RunTiming) -> None:
+        """Derive how much the previous run warmed the phone from the cooling before this run."""
+        state = self._thermal_states.get(run.phone)
+        if state is None or previous.start_temp_c is None or run.start_temp_c is None:
             return
-        waited_s = run.started_at_s - before.ended_at_s + run.cooldown_s
-        if not 0.0 <= waited_s <= 6 * heat.tau_s:
+        rest_c, time_constant_s = state.rest_c, state.time_constant_s
+        waited_s = run.started_at_s - previous.ended_at_s + run.cooldown_s
+        if not 0.0 <= waited_s <= 6 * time_constant_s:
             return
-        left_c = (run.start_temp_c - heat.rest_c) * math.exp(waited_s / heat.tau_s)
-        began = ThermalState(before.start_temp_c, heat.rest_c, heat.tau_s).later(before.measuring_s)
-        rise_c = min(max(heat.rest_c + left_c - began.temp_c, 0.0), RISE_MAX_C)
+        left_c = (run.start_temp_c - rest_c) * math.exp(waited_s / time_constant_s)
+        start = ThermalState(previous.start_temp_c, rest_c, time_constant_s)
+        unheated_c = start.after(previous.measuring_s).temp_c
+        rise_c = min(max(rest_c + left_c - unheated_c, 0.0), RISE_MAX_C)
         for name in self._names(run.phone):
-            seen = self._seen.get((before.case_digest, before.condition_digest, name))
-            if seen is not None:
-                old = rise_c if seen.rise_c is None else seen.rise_c
-                seen.rise_c = old + FRESH * (rise_c - old)
+            timing = self._timings.get((previous.case_digest, previous.condition_digest, name))
+            if timing is not None:
+                average_c = rise_c if timing.rise_c is None else timing.rise_c
+                timing.rise_c = average_c + NEWEST_WEIGHT * (rise_c - average_c)
 
     def _names(self, phone: str) -> list[str]:
-        """Under what a phone's runs are remembered: its own, and what all of its model share."""
+        """Return the names under which a phone's runs are averaged: its serial and its model."""
         model = self._models.get(phone)
         return [phone] if model is None else [phone, f"model {model}"]
 
-    def _age(self) -> None:
+    def _decay_usage(self) -> None:
         now = time.monotonic()
-        share = 0.5 ** ((now - self._read_at) / HALF_LIFE_S)
-        self._used_s = {owner: share * used for owner, used in self._used_s.items()}
+        factor = 0.5 ** ((now - self._read_at) / HALF_LIFE_S)
+        self._used_s = {owner: factor * used for owner, used in self._used_s.items()}
         self._read_at = now
 
-    def _know_sweeps(self, sweeps: set[str]) -> None:
-        missing = sweeps - self._stakes.keys()
-        for claim in sweep_queries.sweep_demands(self._db, missing) if missing else ():
-            typical_s = [seen.run_s for seen in self._seen.values()]
-            each_s = sum(typical_s) / len(typical_s) if typical_s and claim.left else 0.0
-            self._stakes[claim.id] = SweepShare(
-                *(claim.owner, claim.priority, claim.deadline, claim.created_at_s),
-                remaining_s=each_s * claim.left,
+    def _load_sweeps(self, sweeps: set[str]) -> None:
+        missing = sweeps - self._shares.keys()
+        for demand in sweep_queries.sweep_demands(self._db, missing) if missing else ():
+            known_s = [timing.run_s for timing in self._timings.values()]
+            mean_s = sum(known_s) / len(known_s) if known_s and demand.left else 0.0
+            self._shares[demand.id] = SweepShare(
+                *(demand.owner, demand.priority, demand.deadline, demand.created_at_s),
+                remaining_s=mean_s * demand.left,
             )
 
-    def _know_trials(self, trials: set[str]) -> None:
-        if len(self._trials) > TRIALS_MAX:
-            self._trials.clear()
-        missing = trials - self._trials.keys()
+    def _load_trials(self, trials: set[str]) -> None:
+        if len(self._cells) > TRIALS_MAX:
+            self._cells.clear()
+        missing = trials - self._cells.keys()
         if not missing:
             return
-        found = trial_queries.cell_digests(self._db, missing)
-        # One trial of each question is enough to know the question.
-        asked = {key: trial for trial, key in found.items() if key not in self._priors}
+        cells = trial_queries.cell_digests(self._db, missing)
+        # One trial per cell is enough to load case and condition.
+        unknown = {cell: trial for trial, cell in cells.items() if cell not in self._priors}
         for case, condition in (
-            trial_queries.cases_and_conditions(self._db, asked.values()) if asked else ()
+            trial_queries.cases_and_conditions(self._db, unknown.values()) if unknown else ()
         ):
-            self._priors[(case.digest, condition.digest)] = prior(case, condition)
-        self._trials |= found
+            self._priors[(case.digest, condition.digest)] = prior_duration(case, condition)
+        self._cells |= cells
 
 
-def _a_handful(lines: Sequence[NextRun]) -> list[NextRun]:
-    """The lines of as many phones as one tick may serve."""
-    some = set(sorted({line.phone for line in lines})[:AT_ONCE])
-    return [line for line in lines if line.phone in some]
+def _limit_phones(next_runs: Sequence[NextRun]) -> list[NextRun]:
+    """Return the runs of as many phones as one tick may serve."""
+    phones = set(sorted({run.phone for run in next_runs})[:PHONES_PER_TICK_MAX])
+    return [run for run in next_runs if run.phone in phones]
 
 
-def prior(case: Case, condition: Condition) -> ExpectedDuration:
-    """What a run is expected to be like before anybody has made it: from the plan's arithmetic."""
+def prior_duration(case: Case, condition: Condition) -> ExpectedDuration:
+    """Predict a run before any report exists, from the cost of its plan."""
     if not is_known(case) or not workload_of(case).on_phone:
         return ExpectedDuration(0.1, 0.0, None)
     launch = launch_for(case, condition.launch)

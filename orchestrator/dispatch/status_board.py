@@ -1,7 +1,7 @@
-"""The board: how the lab is, in one small note that the scheduler keeps up to date.
+"""The status of the lab as one small JSON object, which the scheduler publishes every second.
 
-Whoever wants to know at a glance reads it from the broker, without a way to the store; when the
-scheduler falls silent, the note expires.
+`farm status` reads it from the broker and does not need the store. When the scheduler stops, the
+status expires.
 """
 
 from collections import Counter
@@ -16,18 +16,21 @@ from workloads.protocol.messages import HostHeartbeat
 SWEEPS_SHOWN = 10
 
 
-def publish_board(
-    db: Database, presences: Sequence[HostHeartbeat], known: Collection[str]
+def build_status(
+    db: Database, heartbeats: Sequence[HostHeartbeat], known: Collection[str]
 ) -> dict[str, Any]:
-    """Count hosts, phones (those that the store knows too) and runs."""
-    states = {phone.serial: phone.state for beat in presences for phone in beat.phones}
+    """Count the hosts, the phones of the heartbeats and of the store, and the runs."""
+    states = {phone.serial: phone.state for beat in heartbeats for phone in beat.phones}
     phones = Counter(states.get(serial, "away") for serial in {*known, *states})
-    ill = phone_health.unhealthy_phones(db)
+    unhealthy = phone_health.unhealthy_phones(db)
     return {
         "at": datetime.now(UTC).isoformat(),
-        "hosts": {presence.host: presence.sent_at.isoformat() for presence in presences},
+        "hosts": {beat.host: beat.sent_at.isoformat() for beat in heartbeats},
         "phones": dict(sorted(phones.items())),
-        "ill": [{"phone": serial, "health": is_, "why": why} for serial, is_, why in ill],
+        "unhealthy": [
+            {"phone": serial, "health": health, "why": reason}
+            for serial, health, reason in unhealthy
+        ],
         "drained": sorted(leases.drained_hosts(db)),
         "sweeps": [
             {

@@ -84,7 +84,7 @@ class PollerThread:
             self._events.extend(event for event in new if concerns(event, self._sweep))
             if len(new) < BATCH:
                 return heard > 0
-        self._cursor = self._broker.newest_event()
+        self._cursor = self._broker.newest_cursor()
         self._missed += 1
         return True
 

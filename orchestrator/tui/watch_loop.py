@@ -173,7 +173,7 @@ def _follow_text(
     show_event: Callable[[Event], str],
     show_view: Callable[[LabView], str],
 ) -> LabView:
-    cursor = broker.newest_event()
+    cursor = broker.newest_cursor()
     lookout = LabPoller(db, broker, sweep)
     view = lookout.poll()
     print_line(show_view(view))

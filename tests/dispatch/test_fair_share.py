@@ -15,14 +15,14 @@ from orchestrator.dispatch.fair_share import (
     assign_runs,
 )
 
-WARM = ThermalState(temp_c=36.0, rest_c=28.0, tau_s=600.0)
+WARM = ThermalState(temp_c=36.0, rest_c=28.0, time_constant_s=600.0)
 MILD_RUN = ExpectedDuration(run_s=30.0, rise_c=1.0, start_max_c=32.0)
 ANY_RUN = ExpectedDuration(run_s=20.0, rise_c=0.0, start_max_c=None)
 
 
 def test_the_wait_is_that_of_a_body_that_cools() -> None:
     assert math.isclose(600.0 * math.log(2), WARM.wait_s(32.0))
-    assert math.isclose(32.0, WARM.later(WARM.wait_s(32.0)).temp_c)
+    assert math.isclose(32.0, WARM.after(WARM.wait_s(32.0)).temp_c)
     assert (WARM.wait_s(None), WARM.wait_s(36.0), WARM.wait_s(27.0)) == (0.0, 0.0, NEVER_S)
 
 
@@ -42,7 +42,7 @@ def shares(stakes: dict[str, SweepShare], turns: int, now: float = 0.0) -> Count
 def test_owners_share_the_lab_however_many_sweeps_they_have() -> None:
     stakes = {
         "a1": SweepShare("anna"),
-        "a2": SweepShare("anna", since=1.0),
+        "a2": SweepShare("anna", created_at_s=1.0),
         "b": SweepShare("bert"),
     }
     got = shares(stakes, 40)
@@ -56,9 +56,9 @@ def test_ten_priorities_more_are_twice_the_share() -> None:
 
 def test_within_an_owner_the_higher_priority_then_the_older_goes_first() -> None:
     stakes = {
-        "young": SweepShare("anna", since=2.0),
-        "old": SweepShare("anna", since=1.0),
-        "urgent": SweepShare("anna", priority=70, since=3.0),
+        "young": SweepShare("anna", created_at_s=2.0),
+        "old": SweepShare("anna", created_at_s=1.0),
+        "urgent": SweepShare("anna", priority=70, created_at_s=3.0),
     }
     order = []
     while stakes:
@@ -95,7 +95,7 @@ def next_sweep(fillers: list[ExpectedDuration], heat: ThermalState) -> str:
 
 def test_a_run_that_may_start_warm_backfills_the_pause_of_a_phone_that_cools() -> None:
     assert next_sweep([ANY_RUN], WARM) == "b"
-    assert next_sweep([ANY_RUN], WARM.later(10_000.0)) == "a", "nothing has to cool"
+    assert next_sweep([ANY_RUN], WARM.after(10_000.0)) == "a", "nothing has to cool"
     assert next_sweep([MILD_RUN], WARM) == "a", "it would have to cool as well"
 
 

@@ -12,7 +12,7 @@ DIGEST = "ab" * 32
 KNOWN = {"PH1": DIGEST, "PH2": DIGEST}
 
 
-def a_presence(*phones: PhoneStatus, host: str = "host-a") -> HostHeartbeat:
+def a_heartbeat(*phones: PhoneStatus, host: str = "host-a") -> HostHeartbeat:
     """A heartbeat."""
     return HostHeartbeat(host=host, sent_at=datetime.now(UTC), max_parallel=8, phones=phones)
 
@@ -28,25 +28,25 @@ def a_presence(*phones: PhoneStatus, host: str = "host-a") -> HostHeartbeat:
     ],
 )
 def test_only_a_present_and_known_phone_is_idle(phone: PhoneStatus, idle: bool) -> None:
-    assert idle == ("PH1" in summarize_heartbeats([a_presence(phone)], KNOWN).idle)
+    assert idle == ("PH1" in summarize_heartbeats([a_heartbeat(phone)], KNOWN).idle)
 
 
 def test_a_busy_phone_is_idle_only_if_the_store_knows_the_end_of_its_run() -> None:
     busy = PhoneStatus(serial="PH1", state="busy", facts_digest=DIGEST, run=a_run())
-    sight = summarize_heartbeats([a_presence(busy)], KNOWN)
-    assert {"PH1": a_run()} == sight.doubtful
-    assert {a_run(): "host-a"} == sight.running
+    summary = summarize_heartbeats([a_heartbeat(busy)], KNOWN)
+    assert {"PH1": a_run()} == summary.unconfirmed
+    assert {a_run(): "host-a"} == summary.running
 
 
 def test_a_phone_that_two_hosts_claim_is_nobodys() -> None:
     phone = PhoneStatus(serial="PH1", state="idle", facts_digest=DIGEST)
-    sight = summarize_heartbeats([a_presence(phone), a_presence(phone, host="host-b")], KNOWN)
-    assert sight.idle == {}
+    summary = summarize_heartbeats([a_heartbeat(phone), a_heartbeat(phone, host="host-b")], KNOWN)
+    assert summary.idle == {}
 
 
 def test_a_host_with_an_unknown_phone_is_asked_to_announce_it() -> None:
     phone = PhoneStatus(serial="PH9", state="idle", facts_digest=DIGEST)
-    assert summarize_heartbeats([a_presence(phone)], KNOWN).strangers == {"host-a"}
+    assert summarize_heartbeats([a_heartbeat(phone)], KNOWN).unknown_hosts == {"host-a"}
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_a_host_gets_no_more_jobs_than_it_has_slots() -> None:
     phones = [
         PhoneStatus(serial=name, state="idle", facts_digest=DIGEST) for name in ("PH1", "PH2")
     ]
-    narrow = a_presence(*phones).model_copy(update={"max_parallel": 1})
+    narrow = a_heartbeat(*phones).model_copy(update={"max_parallel": 1})
     assert summarize_heartbeats([narrow], KNOWN).idle == {"PH1": "host-a"}
 
 
 def test_a_host_whose_clock_is_off_is_told_the_time_in_its_own_clock() -> None:
     now = datetime.now(UTC)
-    off = a_presence(host="host-b").model_copy(update={"sent_at": now + timedelta(seconds=47)})
-    assert clock_skews([a_presence(), off], now, lease_timeout_s=30) == {"host-b": 47.0}
+    off = a_heartbeat(host="host-b").model_copy(update={"sent_at": now + timedelta(seconds=47)})
+    assert clock_skews([a_heartbeat(), off], now, lease_timeout_s=30) == {"host-b": 47.0}

@@ -1,8 +1,8 @@
-"""The book: what the scheduler learns from reports and heartbeats, in a real store."""
+"""The history: what the scheduler learns from reports and heartbeats, in a real store."""
 
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.dispatch.scheduler_history import SchedulerHistory, prior
+from orchestrator.dispatch.scheduler_history import SchedulerHistory, prior_duration
 from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
@@ -47,10 +47,14 @@ def a_lab(store: Database, trials: list[Trial]) -> None:
 
 
 def carry_out(
-    store: Database, book: SchedulerHistory, started_at_s: float, cooldown_s: float, start_c: float
+    store: Database,
+    history: SchedulerHistory,
+    started_at_s: float,
+    cooldown_s: float,
+    start_c: float,
 ) -> str:
     """Let PH1 make its next run of 60 s; answer the trial."""
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=book.choose)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=history.choose_runs)
     began = BEGAN + timedelta(seconds=started_at_s)
     heat = Metric(name="start_temp_c", value=start_c, unit="°C", provenance=SIMULATED)
     report = a_report(
@@ -61,7 +65,7 @@ def carry_out(
         metrics=(heat,),
     )
     store_parcels(store, "host-a", [report])
-    book.look([a_heartbeat()])
+    history.update([a_heartbeat()])
     return job.run.trial
 
 
@@ -74,10 +78,10 @@ def trials_of_two_cases() -> list[Trial]:
 
 
 def test_before_any_report_the_plan_says_what_is_hot() -> None:
-    cold, long = (prior(COLD, trial.condition) for trial in trials_of_two_cases())
+    cold, long = (prior_duration(COLD, trial.condition) for trial in trials_of_two_cases())
     assert cold.rise_c < long.rise_c
     assert (long.start_max_c, long.run_s) == (32.0, 600.0)
-    assert prior(bind("noop", {}), Condition()).rise_c == 0.0
+    assert prior_duration(bind("noop", {}), Condition()).rise_c == 0.0
 
 
 def test_the_cooling_that_followed_tells_how_warm_a_run_had_left_the_phone(
@@ -85,26 +89,31 @@ def test_the_cooling_that_followed_tells_how_warm_a_run_had_left_the_phone(
 ) -> None:
     trials = trials_of_two_cases()
     a_lab(store, trials)
-    book = SchedulerHistory(store)
-    book.look([a_heartbeat()])
-    first = carry_out(store, book, started_at_s=0, cooldown_s=0, start_c=31.0)
+    history = SchedulerHistory(store)
+    history.update([a_heartbeat()])
+    first = carry_out(store, history, started_at_s=0, cooldown_s=0, start_c=31.0)
     # It fell by half above rest, from 34 to 31 degrees, in the 346.6 s after it.
-    second = carry_out(store, book, started_at_s=60, cooldown_s=346.6, start_c=31.0)
-    seen = book.expected(first, "PH1")
+    second = carry_out(store, history, started_at_s=60, cooldown_s=346.6, start_c=31.0)
+    seen = history.expected_duration(first, "PH1")
     assert (seen.run_s, seen.start_max_c) == (60.0, 32.0)
     began_left_c = 3.0 * 2.718281828 ** (-60 / TAU_S)
     assert abs(seen.rise_c - (6.0 - began_left_c)) < 0.01
-    assert seen.rise_c == book.expected(first, "PH2").rise_c, "a sibling is expected to be alike"
-    assert prior(COLD, trials[1].condition).rise_c == book.expected(second, "PH1").rise_c
+    assert seen.rise_c == history.expected_duration(first, "PH2").rise_c, (
+        "a sibling is expected to be alike"
+    )
+    assert (
+        prior_duration(COLD, trials[1].condition).rise_c
+        == history.expected_duration(second, "PH1").rise_c
+    )
 
 
 def test_what_an_owner_used_is_remembered_and_fades(store: Database) -> None:
     a_lab(store, trials_of_two_cases())
-    book = SchedulerHistory(store)
-    book.look([a_heartbeat()])
-    carry_out(store, book, 0.0, 40.0, 31.0)
-    used = book.used_s[""]
+    history = SchedulerHistory(store)
+    history.update([a_heartbeat()])
+    carry_out(store, history, 0.0, 40.0, 31.0)
+    used = history.used_s[""]
     assert 99.0 < used <= 100.0
     anew = SchedulerHistory(store)
-    anew.look([a_heartbeat()])
+    anew.update([a_heartbeat()])
     assert 99.0 < anew.used_s[""] <= 100.0, "a scheduler that starts knows it too"
