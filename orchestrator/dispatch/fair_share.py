@@ -79,7 +79,7 @@ class SweepShare:
         return float(2.0 ** ((self.priority - 50) / PRIORITY_DOUBLING))
 
     def is_urgent(self, now: float) -> bool:
-        """Whether the deadline is about to be missed; a missed deadline is not urgent any more."""
+        """Return whether the deadline will be missed; a missed deadline is no longer urgent."""
         if self.deadline is None or now > self.deadline:
             return False
         return DEADLINE_MARGIN * self.remaining_s >= self.deadline - now

@@ -1,1 +1,1 @@
-"""The shared store: the backlog, the reports and everything that is asked of them."""
+"""The store: tables, transactions, and the queries on sweeps, runs, reports and phones."""

@@ -31,12 +31,12 @@ def record_audit(connection: Connection, entry: AuditEntry) -> None:
 
 
 def audit_entries(db: Database, target: str | None = None, limit: int = 100) -> list[AuditEntry]:
-    """The newest entries first; about one sweep, phone or host, or about all."""
-    question = select(audit).order_by(audit.c.id.desc()).limit(limit)
+    """Return entries, newest first, about one sweep, phone or host, or about all."""
+    query = select(audit).order_by(audit.c.id.desc()).limit(limit)
     if target is not None:
-        question = question.where(audit.c.target == target)
+        query = query.where(audit.c.target == target)
     with db.read() as connection:
-        rows = connection.execute(question).all()
+        rows = connection.execute(query).all()
     return [
         AuditEntry(
             *(as_utc(row.occurred_at), row.actor, row.action, row.target),

@@ -1,4 +1,4 @@
-"""Pausing sweeps that have used up their budget."""
+"""Pauses sweeps that have used up their budget."""
 
 from sqlalchemy import func, select
 

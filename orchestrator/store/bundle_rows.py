@@ -1,7 +1,7 @@
 """The rows of one sweep, exported to a bundle and imported again bit for bit.
 
-What belongs to the lab and not to the sweep (health, fences, leases) is left out: exporting an
-imported bundle gives the same bundle.
+Values of the lab (health, fences, leases) are left out: exporting an imported bundle gives the same
+bundle.
 """
 
 import base64
@@ -23,17 +23,17 @@ PARTS: dict[str, Table] = {
 }
 BATCH = 500
 _PHONE_COLUMNS = ["serial", "host", "facts", "facts_digest"]
-_ROW_NUMBER = "id"  # of a run or a report: numbered anew in every store
+_ROW_NUMBER = "id"  # of a run or a report: every store numbers them itself
 _NO_LEASE = {"lease_until": 0.0, "not_before": 0.0}
 Row = dict[str, Any]
 
 
 def export_rows(db: Database, sweep_id: str, part: str) -> Iterator[Row]:
-    """The rows of a part, in an order that does not depend on the store."""
+    """Yield the rows of a part, in an order that does not depend on the store."""
     names = _columns(PARTS[part])
     with db.read() as connection:
-        question = _question(part, sweep_id)
-        for row in connection.execution_options(yield_per=BATCH).execute(question):
+        query = _query(part, sweep_id)
+        for row in connection.execution_options(yield_per=BATCH).execute(query):
             yield {name: _to_json(getattr(row, name)) for name in names}
 
 
@@ -44,7 +44,7 @@ def _columns(table: Table) -> list[str]:
     return sorted({column.name for column in table.columns} - numbered - set(_NO_LEASE))
 
 
-def _question(part: str, sweep_id: str) -> Select[Any]:
+def _query(part: str, sweep_id: str) -> Select[Any]:
     trials = select(trial.c.id).where(trial.c.sweep == sweep_id)
     blobs = select(report.c.telemetry).where(report.c.trial.in_(trials))
     phones = select(trial.c.phone).where(trial.c.sweep == sweep_id)
@@ -99,7 +99,7 @@ def _from_json(part: str, row: Mapping[str, Any]) -> Row:
         return values | {"last_seen_at": never, "fence": int(time())}
     if table is run:
         if row["state"] in (RunState.QUEUED, RunState.LEASED):
-            raise InvalidRequest("a run in it is not finished, and would be run here")
+            raise InvalidRequest("the bundle has an unfinished run, which would start here")
         return values | _NO_LEASE
     return values
 

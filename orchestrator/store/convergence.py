@@ -22,7 +22,7 @@ _CAUSES = {
 
 
 def sweep_policies(connection: Connection, sweeps: Collection[str]) -> dict[str, Policy]:
-    """The policy of each sweep."""
+    """Return the policy of each sweep."""
     rows = connection.execute(select(sweep.c.id, sweep.c.policy).where(sweep.c.id.in_(sweeps)))
     return {row.id: Policy.model_validate(row.policy) for row in rows}
 
@@ -70,7 +70,7 @@ def _skip_baseline(connection: Connection, row: Row[Any], policy: Policy) -> Non
 
 
 def _is_baseline(row: Row[Any], policy: Policy) -> bool:
-    """Whether the run belongs to the baseline, which runs in every block and never stops early."""
+    """Return whether a run belongs to the baseline, which never stops early."""
     baseline = policy.baseline
     return baseline is not None and (
         (row.case_digest, row.condition_digest) == (baseline.case_digest, baseline.condition_digest)
@@ -78,17 +78,17 @@ def _is_baseline(row: Row[Any], policy: Policy) -> bool:
 
 
 def _valid_values(connection: Connection, row: Row[Any], rule: StopRule) -> list[float]:
-    """The metric of the stop rule for every valid run of the trial, in the order of repeats."""
+    """Return the stop rule's metric of every valid run of the trial, in the order of repeats."""
     name = rule.metric or Condition.model_validate(row.condition).headline
     same = (metric.c.trial == report.c.trial) & (metric.c.repeat == report.c.repeat)
-    question = (
+    query = (
         select(metric.c.value)
         .join(report, same)
         .where(metric.c.trial == row.trial, metric.c.name == name)
         .where(report.c.status == ReportStatus.ACCEPTED, report.c.validity == Validity.VALID)
         .order_by(metric.c.repeat)
     )
-    return list(connection.execute(question).scalars())
+    return list(connection.execute(query).scalars())
 
 
 def _stop_trial(

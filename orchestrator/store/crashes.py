@@ -34,14 +34,14 @@ def record_crash(
 
 
 def _crashes(connection: Connection, case_digest: str) -> tuple[list[Crash], list[OtherCrash]]:
-    """The crashes of a case that are not cleared, and those of other cases since the first one."""
-    question = (
+    """Return a case's crashes that are not cleared, and other cases' crashes since the first."""
+    query = (
         select(crash, phone.c.host)
         .join(phone, phone.c.serial == crash.c.phone)
         .order_by(crash.c.occurred_at)
     )
     of_case = (crash.c.case_digest == case_digest, ~crash.c.cleared)
-    own = connection.execute(question.where(*of_case)).all()
+    own = connection.execute(query.where(*of_case)).all()
     since = own[0].occurred_at - timedelta(seconds=TOGETHER_S)
     others = (crash.c.case_digest != case_digest, crash.c.occurred_at >= since)
     return [
@@ -49,7 +49,7 @@ def _crashes(connection: Connection, case_digest: str) -> tuple[list[Crash], lis
         for row in own
     ], [
         OtherCrash(row.host, as_utc(row.occurred_at).timestamp())
-        for row in connection.execute(question.where(*others))
+        for row in connection.execute(query.where(*others))
     ]
 
 

@@ -40,13 +40,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that may write; it is committed as a whole or not at all."""
+        """Open a transaction that may write; it is committed as a whole or not at all."""
         with _translate_errors(self.url), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that reads and never waits for a writer."""
+        """Open a transaction that reads and never waits for a writer."""
         options = {"farm_reader": True}
         with _translate_errors(self.url), self._engine.connect() as connection:
             yield connection.execution_options(**options)
@@ -96,10 +96,10 @@ class Database:
         path = Path(self.url.removeprefix("sqlite:///"))
         if self.url.startswith("sqlite:///") and not path.exists():
             raise StoreDown(f"there is no store at {path}; start the lab with 'farm up'")
-        question = "SELECT version_num FROM alembic_version"
+        query = "SELECT version_num FROM alembic_version"
         try:
             with self.read() as connection:
-                version = connection.exec_driver_sql(question).scalar()
+                version = connection.exec_driver_sql(query).scalar()
         except ProgrammingError as error:
             raise StoreDown("the store has no tables yet; start the lab with 'farm up'") from error
         if version != SCHEMA:

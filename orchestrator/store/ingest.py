@@ -1,4 +1,4 @@
-"""Storing what agents send: the only place that turns messages into rows.
+"""Stores what agents send: the only module that turns messages into rows.
 
 A delivery is one transaction. A parcel that is stored already changes nothing and is confirmed
 again, so agents may resend as often as they like.
@@ -47,12 +47,12 @@ _RUNS = (
     .join(trial, trial.c.id == run.c.trial)
     .where(tuple_(run.c.trial, run.c.repeat).in_(_REPORTED))
     .order_by(run.c.id)
-    .with_for_update(of=run)  # nobody may lease or expire them before this transaction ends
+    .with_for_update(of=run)  # no lease and no expiry before this transaction ends
 )
 _STORED_REPORTS = select(
     tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt
 ).where(tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_REPORTED))
-_FOLLOWING = {
+_RETRY_TEXTS = {
     RetryAction.RETRY: "; will be retried",
     RetryAction.RETRY_LATER: "; will be retried after the other runs of this phone",
 }
@@ -65,7 +65,7 @@ _DONE = (
 
 @dataclass
 class IngestResult:
-    """What a delivery led to: ids to confirm, events to publish, and reports by status."""
+    """The result of a delivery: ids to confirm, events to publish, and reports by status."""
 
     confirmed: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -140,7 +140,7 @@ class _ReportBatch:
         self.statuses: Counter[ReportStatus] = Counter()
 
     def store(self) -> None:
-        """Judge every report that is new, and store what follows from it."""
+        """Judge every new report, and store its consequences."""
         connection = self._connection
         named = {"runs": list({(item.run.trial, item.run.repeat) for item in self._reports})}
         # Locked in the same order as leases: phones, then runs.
@@ -174,7 +174,7 @@ class _ReportBatch:
         if decision.action is RetryAction.ACCEPT:
             self._done.append({"run_id": row.id})
         else:
-            _settle(self._connection, row, decision)
+            _set_next_state(self._connection, row, decision)
         crash = crash_in(report)
         if crash is not None:
             poisoned = crashes.record_crash(
@@ -183,7 +183,7 @@ class _ReportBatch:
             self.events += [poisoned] if poisoned is not None else []
 
     def _write(self, health: Mapping[str, HealthState], policy_of: Mapping[str, Policy]) -> None:
-        """Write all rows, a statement for each table."""
+        """Write all rows, with one statement per table."""
         connection = self._connection
         if self._done:
             connection.execute(_DONE, self._done)
@@ -201,7 +201,7 @@ class _ReportBatch:
 
 
 def _is_current(row: Row[Any], report: Report, host: str) -> bool:
-    """Whether the report is about the newest attempt: same cell, phone and host.
+    """Return whether the report is about the newest attempt: same cell, phone and host.
 
     An expired lease still counts while there is no newer attempt: nothing else was started.
     """
@@ -227,7 +227,7 @@ def _status(report: Report, decision: RetryDecision | None) -> ReportStatus:
     return ReportStatus.ACCEPTED if decision.action is RetryAction.ACCEPT else ReportStatus.VOID
 
 
-def _settle(connection: Connection, row: Row[Any], decision: RetryDecision) -> None:
+def _set_next_state(connection: Connection, row: Row[Any], decision: RetryDecision) -> None:
     """Set the next state of a run that is not done."""
     changes: dict[str, object] = {"note": decision.reason, "lease_until": 0.0}
     if decision.blame is not None:
@@ -293,7 +293,7 @@ def _event(
     if status == ReportStatus.ACCEPTED and step is not None:
         text = f"{format_ms(step.value)} ms/step ({step.provenance}): {text}"
     elif decision is not None and decision.reason:
-        text += f": {decision.reason}{_FOLLOWING.get(decision.action, '')}"
+        text += f": {decision.reason}{_RETRY_TEXTS.get(decision.action, '')}"
     elif status == ReportStatus.STALE:
         text += f": attempt {report.run.attempt} was reported too late and does not count"
     return Event(

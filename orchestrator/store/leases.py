@@ -3,8 +3,8 @@
 Rows are locked in one order, here and in ingest (sweeps, phones, runs; each by its key), so that no
 two transactions wait for each other.
 
-Lease times are those of the scheduler's clock. A lease that ends later than one that is given now
-was given before the clock was set back; it is cut to the full length of a lease.
+Lease times are those of the scheduler's clock. A lease that ends later than a new one would was
+given before the clock was set back; it is cut to the full length of a lease.
 """
 
 import time
@@ -113,7 +113,7 @@ def lease(
     until = now + lease_timeout_s
     try:
         with db.write() as connection:
-            assignments = _still_allowed(connection, assignments, now)
+            assignments = _allowed_assignments(connection, assignments, now)
             if not assignments:
                 return []
             connection.execute(
@@ -144,7 +144,7 @@ def _job(row: Any, lease_timeout_s: float) -> Job:
     )
 
 
-def _still_allowed(
+def _allowed_assignments(
     connection: Connection, assignments: Sequence[Assignment], now: float
 ) -> list[Assignment]:
     """Drop what was paused, cancelled, reserved or quarantined after the assignment was made."""
@@ -166,7 +166,7 @@ def _mark_started(connection: Connection, sweeps: Collection[str], now: float) -
 
 
 def drained_hosts(db: Database) -> dict[str, str]:
-    """Hosts that get no runs, with the reason."""
+    """Return hosts that get no runs, with the reason."""
     with db.read() as connection:
         rows = connection.execute(select(host.c.name, host.c.reason).where(host.c.drained)).all()
     return {row.name: row.reason for row in rows}
@@ -191,7 +191,7 @@ class LeasedRun(NamedTuple):
 
 
 def leased_runs(db: Database) -> list[LeasedRun]:
-    """Every attempt that has a lease."""
+    """Return every attempt that has a lease."""
     with db.read() as connection:
         return [LeasedRun(*row) for row in connection.execute(_LEASED_RUNS).all()]
 
@@ -199,9 +199,9 @@ def leased_runs(db: Database) -> list[LeasedRun]:
 def renew(
     db: Database, leased: Iterable[LeasedRun], running: Mapping[RunId, float], latest: float
 ) -> int:
-    """Extend the leases of runs that heartbeats name, each until its own moment; count them.
+    """Extend the leases of runs that heartbeats name, each until its own time; return the number.
 
-    A stale attempt renews nothing, and no lease ends later than one that is given now.
+    A stale attempt renews nothing, and no lease ends later than a new one would.
     """
     named = {(item.trial, item.repeat, item.attempt): until for item, until in running.items()}
     until_of = {}
@@ -222,7 +222,7 @@ def renew(
 
 
 def renew_all(db: Database, lease_timeout_s: float) -> None:
-    """Extend every lease, after an outage in which the scheduler could not hear heartbeats.
+    """Extend every lease, after an outage in which the scheduler read no heartbeats.
 
     The clock is read after the rows are locked: waiting for the lock can take longer than a lease.
     """
@@ -260,7 +260,7 @@ def expire(db: Database, now: float, started: Collection[RunId] = ()) -> list[Ex
         for row in rows:
             # On PostgreSQL its report may have been stored since it was read: then it stays done.
             same = (run.c.id == row.id, run.c.attempt == row.attempt, *over)
-            values = _after_expiry(row)
+            values = _values_after_expiry(row)
             if not connection.execute(update(run).where(*same).values(**values)).rowcount:
                 continue
             lost = RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)
@@ -273,8 +273,8 @@ def expire(db: Database, now: float, started: Collection[RunId] = ()) -> list[Ex
     return expired
 
 
-def _after_expiry(row: Any) -> dict[str, object]:
-    """The new values of a run whose lease has expired."""
+def _values_after_expiry(row: Any) -> dict[str, object]:
+    """Return the new values of a run whose lease has expired."""
     tries = {**row.tries, Blame.FARM: row.tries.get(Blame.FARM, 0) + 1}
     if row.cancel_requested:
         state, note = RunState.CANCELLED, "cancelled"
@@ -286,7 +286,7 @@ def _after_expiry(row: Any) -> dict[str, object]:
 
 
 def unfinished_runs(db: Database, runs: Collection[RunId]) -> set[RunId]:
-    """Those of these attempts that the store has no final report of."""
+    """Return those of these attempts of which the store has no final report."""
     if not runs:
         return set()
     with db.read() as connection:

@@ -1,4 +1,4 @@
-"""What a live screen reads again and again: small answers, cached while nothing has changed."""
+"""Cached queries for live screens: small results, computed again only after a change."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ class PhoneCache:
         self._facts: dict[str, tuple[str, PhoneFacts]] = {}
 
     def read(self) -> list[KnownPhone]:
-        """All phones, without their heartbeats."""
+        """Return all phones, without their heartbeats."""
         with self._db.read() as connection:
             rows = connection.execute(select(*_PHONE_COLUMNS).order_by(phone.c.serial)).all()
         cached = {serial: digest for serial, (digest, _) in self._facts.items()}
@@ -53,7 +53,7 @@ class LeaseCache:
         self._labels: dict[str, str] = {}
 
     def read(self) -> dict[str, Lease]:
-        """Every lease, by phone."""
+        """Return every lease, by phone."""
         names = ("phone", "sweep", "trial", "repeat", "block", "attempt", "lease_until")
         with self._db.read() as connection:
             rows = connection.execute(
@@ -79,8 +79,8 @@ class LeaseCache:
 
 
 def runs_left(db: Database, sweep_id: str) -> dict[str, dict[str, int]]:
-    """How many runs each phone has still to do for a sweep: phone, condition digest, count."""
-    question = (
+    """Count the runs that each phone has left in a sweep: by phone and condition digest."""
+    query = (
         select(run.c.phone, trial.c.condition_digest, func.count().label("runs"))
         .join(trial, trial.c.id == run.c.trial)
         .where(run.c.sweep == sweep_id, run.c.state.in_(_LEFT))
@@ -88,7 +88,7 @@ def runs_left(db: Database, sweep_id: str) -> dict[str, dict[str, int]]:
     )
     left: dict[str, dict[str, int]] = {}
     with db.read() as connection:
-        for row in connection.execute(question):
+        for row in connection.execute(query):
             left.setdefault(row.phone, {})[row.condition_digest] = row.runs
     return left
 
@@ -112,7 +112,7 @@ class CellProgressCache:
         self._labels: dict[tuple[str, str], tuple[str, str]] = {}
 
     def read(self) -> tuple[CellProgress, ...]:
-        """Every cell with the states of its runs, sorted by label."""
+        """Return every cell with the states of its runs, sorted by label."""
         key = (trial.c.case_digest, trial.c.condition_digest)
         runs = (
             select(*key, run.c.state, func.count().label("count"))

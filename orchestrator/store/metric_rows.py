@@ -23,7 +23,7 @@ from workloads.protocol.verdict import Validity
 
 
 def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> list[MetricValue]:
-    """One metric of every accepted or void run, of a sweep or of all.
+    """Return one metric of every accepted or void run, of a sweep or of all.
 
     Without a name it is the headline metric of each run's condition.
     """
@@ -31,18 +31,18 @@ def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> l
         raise InvalidRequest(f"there is no metric '{metric}'; 'farm metrics' shows all")
     with db.read() as connection:
         trials = _trials(connection, sweep)
-        rows = connection.execute(_question(metric, sweep)).all()
+        rows = connection.execute(_query(metric, sweep)).all()
         return list(_values(trials, rows, metric))
 
 
 def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTrial]:
-    question = select(trial, phone.c.facts).join(phone, phone.c.serial == trial.c.phone)
+    query = select(trial, phone.c.facts).join(phone, phone.c.serial == trial.c.phone)
     if sweep is not None:
-        question = question.where(trial.c.sweep == sweep)
+        query = query.where(trial.c.sweep == sweep)
     cases: dict[str, Case] = {}
     conditions: dict[str, Condition] = {}
     trials = {}
-    for row in connection.execute(question):
+    for row in connection.execute(query):
         if row.case_digest not in cases:
             cases[row.case_digest] = Case.model_validate(row.case)
         if row.condition_digest not in conditions:
@@ -59,9 +59,9 @@ def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTria
     return trials
 
 
-def _question(metric: str, sweep: str | None) -> Select[Any]:
+def _query(metric: str, sweep: str | None) -> Select[Any]:
     names = [metric] if metric else sorted(set(HEADLINES.values()))
-    question = (
+    query = (
         select(
             *(report.c.id, report.c.trial, run.c.block, report.c.started_at_s, report.c.status),
             *(report.c.validity, report.c.control, metrics.c.name, metrics.c.value),
@@ -78,7 +78,7 @@ def _question(metric: str, sweep: str | None) -> Select[Any]:
         )
         .where(report.c.status.in_((ReportStatus.ACCEPTED, ReportStatus.VOID)))
     )
-    return question if sweep is None else question.where(run.c.sweep == sweep)
+    return query if sweep is None else query.where(run.c.sweep == sweep)
 
 
 def _values(trials: dict[str, MeasuredTrial], rows: Any, metric: str) -> Iterator[MetricValue]:

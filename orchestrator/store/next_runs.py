@@ -84,7 +84,7 @@ _NEXT_RUNS = _next_runs()  # built once; building it costs as much as running it
 
 
 def next_runs(db: Database, serials: Collection[str], now: float) -> list[NextRun]:
-    """The first run of every active sweep for each of these phones that may work."""
+    """Return the first run of every active sweep for each of these phones that may work."""
     with db.read() as connection:
         rows = connection.execute(_NEXT_RUNS, {"now": now, "serials": list(serials)}).all()
     return [NextRun(*row) for row in rows]

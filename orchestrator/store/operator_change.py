@@ -28,7 +28,7 @@ class Actor:
 
 
 class ChangeText(NamedTuple):
-    """A change for a person: what it does, what is said if it has no effect, how to undo it."""
+    """A change as text: what it does, the text for no effect, and the command that undoes it."""
 
     summary: str
     unchanged: str  # continues "TARGET ..."
@@ -53,7 +53,7 @@ class OperatorChange:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The change for a person: what has changed, and how to undo it."""
+        """The change as lines of text: what has changed, and how to undo it."""
         if not self.changed:
             return (f"{self.target} {self.text.unchanged}",)
         prefix = "dry run: " if self.dry_run else ""
@@ -100,5 +100,5 @@ def execute_change(
 
 
 def count_text(count: int, noun: str) -> str:
-    """A count with its noun: 1 run, 3 runs."""
+    """Format a count with its noun: 1 run, 3 runs."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What an operator can do to phones and hosts: reserve, tag, quarantine and drain them."""
+"""Operators' actions on phones and hosts: reserve, tag, quarantine and drain them."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from workloads.text import safe_text
 
 
 def drain(db: Database, name: str, actor: Actor, reason: str = "") -> OperatorChange:
-    """Send no more runs to a host; running ones finish."""
+    """Send no more runs to a host; running runs finish."""
     return _set_drained(db, name, actor, drained=True, reason=reason)
 
 
@@ -71,7 +71,7 @@ def _set_drained(
 def reserve(
     db: Database, serial: str, person: str, actor: Actor, until: float = 0.0, reason: str = ""
 ) -> OperatorChange:
-    """Reserve a phone for a person until a moment (0: until it is unreserved)."""
+    """Reserve a phone for a person until a time (0: until it is unreserved)."""
     person = safe_text(person, 64).strip()
     if not person:
         raise InvalidRequest("the name of the person is empty; a phone is reserved for a person")

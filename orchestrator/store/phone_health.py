@@ -95,7 +95,7 @@ class CommandOutcome(NamedTuple):
 
 
 def find_command_result(db: Database, command_id: str) -> CommandOutcome | None:
-    """The result of a command; None while there is none."""
+    """Return the result of a command; None while there is none."""
     with db.read() as connection:
         row = connection.execute(
             select(command_result).where(command_result.c.id == command_id)
@@ -104,14 +104,14 @@ def find_command_result(db: Database, command_id: str) -> CommandOutcome | None:
 
 
 def suspect_phones(db: Database) -> set[str]:
-    """Phones that wait for a check."""
+    """Return phones that wait for a check."""
     with db.read() as connection:
         rows = connection.execute(select(phone.c.serial).where(phone.c.health == Health.SUSPECT))
         return {row.serial for row in rows}
 
 
 def unhealthy_phones(db: Database) -> list[tuple[str, str, str]]:
-    """Phones that get no runs because of their health: serial, health and reason."""
+    """Return phones that get no runs because of their health: serial, health and reason."""
     with db.read() as connection:
         rows = connection.execute(
             select(phone.c.serial, phone.c.health, phone.c.health_reason)
@@ -122,7 +122,7 @@ def unhealthy_phones(db: Database) -> list[tuple[str, str, str]]:
 
 
 def health_event(serial: str, host: str, state: HealthState) -> Event:
-    """The event that reports a phone's new health."""
+    """Return the event that reports a phone's new health."""
     reason = f": {state.reason}" if state.reason else ""
     text = f"{serial} is {state.health}{reason}"
     return Event(

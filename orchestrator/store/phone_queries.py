@@ -1,4 +1,4 @@
-"""What the store knows about phones: their facts, health, tags and reservations."""
+"""Queries on phones: their facts, health, tags and reservations."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,14 +46,14 @@ class KnownPhone:
 
 
 def known_phones(db: Database) -> list[KnownPhone]:
-    """Every phone that was ever announced, without heartbeats."""
+    """Return every phone that was ever announced, without heartbeats."""
     with db.read() as connection:
         rows = connection.execute(select(phone).order_by(phone.c.serial)).all()
     return [phone_from_row(row, PhoneFacts.model_validate(row.facts)) for row in rows]
 
 
 def phone_from_row(row: Any, facts: PhoneFacts) -> KnownPhone:
-    """Make a phone of its row and its facts, without a heartbeat."""
+    """Build a phone from its row and its facts, without a heartbeat."""
     return KnownPhone(
         serial=row.serial,
         host=row.host,
@@ -70,13 +70,13 @@ def phone_from_row(row: Any, facts: PhoneFacts) -> KnownPhone:
 
 
 def facts_digests(db: Database) -> dict[str, str]:
-    """Every phone that the store knows, with the digest of its facts."""
+    """Return every phone that the store knows, with the digest of its facts."""
     with db.read() as connection:
         return dict(connection.execute(select(phone.c.serial, phone.c.facts_digest)).all())
 
 
 def phone_models(db: Database) -> dict[str, str]:
-    """The model name of every phone."""
+    """Return the model name of every phone."""
     with db.read() as connection:
         rows = connection.execute(select(phone.c.serial, phone.c.facts["model"].as_string()))
         return {row[0]: row[1] for row in rows}

@@ -18,17 +18,17 @@ from workloads.protocol.phone_facts import PhoneFacts
 
 
 def measured_runs(db: Database, sweep_id: str, include_void: bool = False) -> list[MeasuredRun]:
-    """The accepted runs of a sweep in the planned order, with the void ones if requested."""
+    """Return the accepted runs of a sweep in the planned order, with the void ones if requested."""
     return list(iterate_measured_runs(db, sweep_id, include_void))
 
 
 def iterate_measured_runs(
     db: Database, sweep_id: str, include_void: bool = False
 ) -> Iterator[MeasuredRun]:
-    """Yield the same runs one by one, so that only a few are in memory."""
+    """Yield the runs of `measured_runs` one by one, so that only a few are in memory."""
     wanted = [ReportStatus.ACCEPTED, *([ReportStatus.VOID] if include_void else [])]
     columns = (report.c.payload, run.c.block, run.c.position)
-    question = (
+    query = (
         select(*columns, trial.c.case, trial.c.condition, phone.c.facts)
         .join(trial, trial.c.id == report.c.trial)
         .join(run, (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat))
@@ -37,11 +37,11 @@ def iterate_measured_runs(
         .order_by(run.c.phone, run.c.block, run.c.position, run.c.trial, run.c.repeat)
     )
     with db.read() as connection:
-        rows = connection.execution_options(yield_per=200).execute(question)
-        yield from _measured(sweep_id, rows)
+        rows = connection.execution_options(yield_per=200).execute(query)
+        yield from _to_measured_runs(sweep_id, rows)
 
 
-def _measured(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
+def _to_measured_runs(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
     for payload, block, position, case, condition, facts in rows:
         message = Report.model_validate_json(payload)
         if message.verdict is None:
@@ -69,7 +69,7 @@ def _measured(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
 
 
 def run_outcomes(db: Database, sweep_id: str) -> list[RunOutcome]:
-    """The outcome of every run of a sweep, from its last report that is not stale."""
+    """Return the outcome of every run of a sweep, from its last report that is not stale."""
     runs = (
         select(run.c.trial, run.c.repeat, run.c.phone, run.c.state, run.c.note)
         .add_columns(run.c.block, run.c.position, trial.c.case, trial.c.condition)
@@ -112,7 +112,7 @@ def _outcome(row: Any, payload: str | None) -> RunOutcome:
 
 
 def telemetry_blob(db: Database, digest: str) -> bytes | None:
-    """A blob by its digest; None if a piece is missing or the checksum does not match."""
+    """Return a blob by its digest; None if a piece is missing or the checksum does not match."""
     with db.read() as connection:
         rows = connection.execute(
             select(chunk).where(chunk.c.digest == digest).order_by(chunk.c.part)

@@ -1,4 +1,4 @@
-"""Submitting a sweep: all its trials and runs are stored in one transaction, or none."""
+"""Stores a submitted sweep: all its trials and runs in one transaction, or none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from orchestrator.store.tables import run, trial
 
 @dataclass(frozen=True)
 class SubmissionCounts:
-    """What a submission added; submitting a sweep again adds only what is missing."""
+    """The numbers of added rows; submitting a sweep again adds only what is missing."""
 
     sweep: str
     new_trials: int
@@ -57,7 +57,7 @@ _NEW_RUN: PlainRow = (str(RunState.QUEUED), 0, "", 0.0, 0.0, "{}", "", False)
 
 
 def _counts(connection: Connection, sweep: str) -> tuple[int, int]:
-    """Stored trials and runs of a sweep."""
+    """Count the stored trials and runs of a sweep."""
     trials, runs = (
         connection.execute(
             select(func.count()).select_from(table).where(table.c.sweep == sweep)
@@ -73,7 +73,7 @@ def _run_row(sweep: str, phone: str, last_rank: int, item: PlannedRun) -> PlainR
 
 
 def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[PlainRow]:
-    """Rows of trials; trials of a cell share their case and condition, so each is dumped once."""
+    """Yield the rows of trials; trials of a cell share case and condition: dump each once."""
     dumped: dict[int, tuple[str, str]] = {}
     for item in trials:
         for part in (item.case, item.condition):
@@ -84,7 +84,7 @@ def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[PlainRow]:
 
 
 def _update_policy(connection: Connection, sweep: Mapping[str, object]) -> None:
-    """Take over policy, owner, priority and deadline of a sweep that is submitted again."""
+    """Update policy, owner, priority and deadline of a sweep that is submitted again."""
     names = ("policy", "owner", "priority", "deadline")
     values = {name: sweep[name] for name in names if name in sweep}
     if values:

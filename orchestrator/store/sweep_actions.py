@@ -1,4 +1,4 @@
-"""What an operator can do to a sweep: pause, resume, cancel, retry, set its priority."""
+"""Operators' actions on a sweep: pause, resume, cancel, retry, set its priority."""
 
 from collections.abc import Collection
 from typing import Any
@@ -31,7 +31,7 @@ def pause(
     reason: str = "",
     paused_by: PausedBy = PausedBy.PERSON,
 ) -> OperatorChange:
-    """Start no more runs of a sweep; running ones finish."""
+    """Start no more runs of a sweep; running runs finish."""
 
     def plan(connection: Connection) -> PlannedChange:
         row = _sweep_row(connection, sweep_id)
@@ -92,7 +92,7 @@ def resume(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
 
 
 def cancel(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
-    """Drop the queued runs of a sweep and stop the running ones; results are kept."""
+    """Drop the queued runs of a sweep and stop the running runs; results are kept."""
 
     def plan(connection: Connection) -> PlannedChange:
         row = _sweep_row(connection, sweep_id)

@@ -1,4 +1,4 @@
-"""What the store knows about sweeps: their counts, their state, their source and their demands."""
+"""Queries on sweeps: their counts, their state, their source and their demands."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class SweepSummary:
 def sweep_summaries(
     db: Database, sweep_id: str | None = None, limit: int | None = None
 ) -> list[SweepSummary]:
-    """Sweeps with their counts, newest first."""
+    """Return sweeps with their counts, newest first."""
     selected = select(sweep).order_by(sweep.c.created_at.desc()).limit(limit)
     if sweep_id is not None:
         selected = selected.where(sweep.c.id == sweep_id)
@@ -123,7 +123,7 @@ def find_sweep(db: Database, name: str) -> SweepSummary:
 
 
 def sweep_exists(db: Database, sweep_id: str) -> bool:
-    """Whether the store has a sweep."""
+    """Return whether the store has a sweep."""
     with db.read() as connection:
         return (
             connection.execute(select(sweep.c.id).where(sweep.c.id == sweep_id)).first() is not None
@@ -131,21 +131,21 @@ def sweep_exists(db: Database, sweep_id: str) -> bool:
 
 
 def sweep_source(db: Database, sweep_id: str) -> str:
-    """The sweep file as it was submitted."""
+    """Return the sweep file as it was submitted."""
     with db.read() as connection:
         source = connection.execute(select(sweep.c.source).where(sweep.c.id == sweep_id))
         return str(source.scalar_one())
 
 
 def sweep_seed(db: Database, sweep_id: str) -> int:
-    """The seed of the random order of a sweep's runs."""
+    """Return the seed of the random order of a sweep's runs."""
     with db.read() as connection:
         seed = connection.execute(select(sweep.c.seed).where(sweep.c.id == sweep_id))
         return int(seed.scalar_one())
 
 
 def has_simulated_metrics(db: Database, sweep_id: str) -> bool:
-    """Whether any metric of a sweep is simulated."""
+    """Return whether any metric of a sweep is simulated."""
     simulated = (
         select(metric.c.name)
         .join(trial, trial.c.id == metric.c.trial)
@@ -166,7 +166,7 @@ class RunNote(NamedTuple):
 
 
 def runs_in_state(db: Database, sweep_id: str, state: RunState) -> list[RunNote]:
-    """The runs of a sweep that are in a state, with the reason."""
+    """Return the runs of a sweep that are in a state, with the reason."""
     with db.read() as connection:
         rows = connection.execute(
             select(run.c.trial, run.c.repeat, run.c.phone, run.c.note)
@@ -177,7 +177,7 @@ def runs_in_state(db: Database, sweep_id: str, state: RunState) -> list[RunNote]
 
 
 def stopped_trials(db: Database, sweep_id: str) -> dict[str, str]:
-    """Trials whose repeats a rule ended early, with the reason."""
+    """Return trials whose repeats a rule ended early, with the reason."""
     stopped = (trial.c.sweep == sweep_id, trial.c.stop_rule != "")
     with db.read() as connection:
         rows = connection.execute(select(trial.c.id, trial.c.stop_reason).where(*stopped)).all()
@@ -185,7 +185,7 @@ def stopped_trials(db: Database, sweep_id: str) -> dict[str, str]:
 
 
 def phones_of_sweep(db: Database, sweep_id: str) -> frozenset[str]:
-    """The phones that have trials of a sweep."""
+    """Return the phones that have trials of a sweep."""
     phones = select(trial.c.phone).where(trial.c.sweep == sweep_id).distinct()
     with db.read() as connection:
         return frozenset(connection.execute(phones).scalars())
@@ -200,11 +200,11 @@ class SweepDemand:
     priority: int
     deadline: float | None
     created_at_s: float
-    left: int  # queued runs of its busiest phone; counted only where there is a deadline
+    left: int  # queued runs of its busiest phone; counted only for sweeps with a deadline
 
 
 def sweep_demands(db: Database, sweeps: Collection[str]) -> list[SweepDemand]:
-    """Owner, priority, deadline and remaining work of sweeps."""
+    """Return owner, priority, deadline and remaining work of sweeps."""
     with db.read() as connection:
         rows = connection.execute(select(sweep).where(sweep.c.id.in_(sweeps))).all()
         with_deadline = [row.id for row in rows if row.deadline is not None]

@@ -1,4 +1,4 @@
-"""How long finished runs took: for the scheduler, for plans and for the live view."""
+"""The durations of finished runs: for the scheduler, for plans and for the live view."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _SINCE = (
 
 
 def timings_since(db: Database, cursor: int | None) -> list[RunTiming]:
-    """Accepted and void runs reported after the cursor, oldest first; without one, the newest."""
+    """Return accepted and void runs after the cursor, oldest first; without one, the newest."""
     with db.read() as connection:
         if cursor is None:
             newest = connection.execute(select(func.max(report.c.id))).scalar() or 0
@@ -52,17 +52,17 @@ def newest_timings(
     sweep: str | None = None,
     after: int = 0,
 ) -> list[RunTiming]:
-    """The newest runs with these statuses, newest first; of one sweep, or of all."""
-    question = _TIMINGS.where(report.c.status.in_(statuses), report.c.id > after)
+    """Return the newest runs with these statuses, newest first; of one sweep, or of all."""
+    query = _TIMINGS.where(report.c.status.in_(statuses), report.c.id > after)
     if sweep is not None:
-        question = question.where(trial.c.sweep == sweep)
+        query = query.where(trial.c.sweep == sweep)
     with db.read() as connection:
-        rows = connection.execute(question.order_by(report.c.id.desc()).limit(limit))
+        rows = connection.execute(query.order_by(report.c.id.desc()).limit(limit))
         return [RunTiming(*row) for row in rows]
 
 
 def protocols_by_condition(db: Database) -> dict[str, str]:
-    """The protocol of every stored condition, by the condition's digest."""
+    """Return the protocol of every stored condition, by the condition's digest."""
     with db.read() as connection:
         examples = connection.execute(
             select(func.min(trial.c.id)).group_by(trial.c.condition_digest)
@@ -84,7 +84,7 @@ class ReportSizes:
 
 
 def report_sizes(db: Database) -> ReportSizes:
-    """How much disk the newest reports take."""
+    """Return the mean sizes of the newest reports."""
     newest = (
         select(func.length(report.c.payload).label("size"), report.c.telemetry)
         .order_by(report.c.id.desc())

@@ -1,4 +1,4 @@
-"""What the store knows about single trials: what they run, and every report on them."""
+"""Queries on single trials: what they run, and every report on them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class TrialSummary:
 
 @dataclass(frozen=True)
 class AttemptReport:
-    """The report of one attempt, and what the store made of it."""
+    """The report of one attempt, and the status that the store gave it."""
 
     repeat: int
     block: int
@@ -41,12 +41,12 @@ class AttemptReport:
 
 
 def trial_label(case: Any, condition: Any) -> str:
-    """A trial's short name, from its stored case and condition."""
+    """Return a trial's short name, from its stored case and condition."""
     return f"{Case.model_validate(case).label} {Condition.model_validate(condition).label}"
 
 
 def find_trial(db: Database, prefix: str) -> str:
-    """The id of the one trial whose id begins with the prefix."""
+    """Return the id of the one trial whose id begins with the prefix."""
     matching = select(trial.c.id).where(trial.c.id.startswith(prefix, autoescape=True)).limit(2)
     with db.read() as connection:
         ids = connection.execute(matching).scalars().all()
@@ -64,7 +64,7 @@ def trial_summaries(
     state: RunState | None = None,
     phone: str | None = None,
 ) -> list[TrialSummary]:
-    """Trials of a sweep by phone and id; only those with a run in the state, if one is given."""
+    """Return the trials of a sweep by phone and id, only those with a run in the given state."""
     selected = select(trial).where(trial.c.sweep == sweep_id).order_by(trial.c.phone, trial.c.id)
     if phone is not None:
         selected = selected.where(trial.c.phone.startswith(phone, autoescape=True))
@@ -83,7 +83,7 @@ def trial_summaries(
 
 
 def trial_reports(db: Database, trial_id: str) -> tuple[TrialSummary, list[AttemptReport]]:
-    """A trial, and every report on it in the order of arrival."""
+    """Return a trial, and every report on it in the order of arrival."""
     with db.read() as connection:
         row = connection.execute(select(trial).where(trial.c.id == trial_id)).one()
         counts = connection.execute(_count_runs(run.c.trial == trial_id)).all()
@@ -106,10 +106,10 @@ def trial_reports(db: Database, trial_id: str) -> tuple[TrialSummary, list[Attem
     ]
 
 
-def _count_runs(which: Any) -> Any:
+def _count_runs(where: Any) -> Any:
     """Count the runs of trials by state, each with one of their notes."""
     counted = (run.c.trial, run.c.state, func.count().label("count"), func.max(run.c.note))
-    return select(*counted).where(which).group_by(run.c.trial, run.c.state)
+    return select(*counted).where(where).group_by(run.c.trial, run.c.state)
 
 
 def _summary(row: Any, counts: Any) -> TrialSummary:
@@ -120,7 +120,7 @@ def _summary(row: Any, counts: Any) -> TrialSummary:
 
 
 def cell_digests(db: Database, trials: Collection[str]) -> dict[str, tuple[str, str]]:
-    """The digests of the case and the condition of each trial."""
+    """Return the digests of the case and the condition of each trial."""
     columns = (trial.c.id, trial.c.case_digest, trial.c.condition_digest)
     with db.read() as connection:
         rows = connection.execute(select(*columns).where(trial.c.id.in_(trials)))
@@ -128,7 +128,7 @@ def cell_digests(db: Database, trials: Collection[str]) -> dict[str, tuple[str, 
 
 
 def cases_and_conditions(db: Database, trials: Collection[str]) -> list[tuple[Case, Condition]]:
-    """The case and the condition of each trial, in full."""
+    """Return the case and the condition of each trial, in full."""
     with db.read() as connection:
         rows = connection.execute(
             select(trial.c.case, trial.c.condition).where(trial.c.id.in_(trials))

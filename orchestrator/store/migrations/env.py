@@ -1,11 +1,11 @@
-"""Alembic's way in: always on the connection that Database.migrate gives it."""
+"""The Alembic environment: it uses the connection that Database.migrate passes."""
 
 from alembic import context
 from sqlmodel import SQLModel
 
 from orchestrator.store import tables
 
-assert tables  # importing it is what fills the metadata
+assert tables  # the import fills the metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
