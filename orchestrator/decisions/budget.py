@@ -6,7 +6,7 @@ ENDED_RUNS_MIN = 10  # with fewer ended runs, a share of failures means little
 
 
 def exceeded_budget(budget: Budget, spent_s: float, failed: int, ended: int) -> str | None:
-    """Return the text that names the exceeded limit; None while none is."""
+    """Return the exceeded limit as text; None while none is exceeded."""
     if budget.wall_s is not None and spent_s > budget.wall_s:
         return f"the limit of {budget.wall_s:.0f} s is exceeded"
     if budget.failures is not None and failed > budget.failures:

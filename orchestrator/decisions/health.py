@@ -65,7 +65,7 @@ def health_after_check(passed: bool, text: str) -> HealthState:
 
 
 def _strike(report: Report) -> str | None:
-    """Return the text of what counts against the phone in a report; None when nothing does."""
+    """Return the text of what counts against the phone in a report, or None."""
     fault = report.fault
     if fault is None:
         reasons = report.verdict.reasons if report.verdict is not None else ()

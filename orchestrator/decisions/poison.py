@@ -29,7 +29,7 @@ class Crash:
     weight: int
     text: str
     host: str = ""
-    at_s: float = 0.0
+    occurred_at_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OtherCrash:
     """A crashed attempt at another case."""
 
     host: str
-    at_s: float
+    occurred_at_s: float
 
 
 def crash_in(report: Report) -> Crash | None:
@@ -64,15 +64,16 @@ def poison_evidence(
     for crash in crashes:
         by_phone.setdefault(crash.phone, []).append(crash)
     evidence = {
-        phone: f"{len(own)} attempts crashed, the last: {own[-1].text}"
-        for phone, own in sorted(by_phone.items())
-        if sum(_weight(crash, others) for crash in own) >= WEIGHT_MIN
+        phone: f"{len(group)} attempts crashed, the last: {group[-1].text}"
+        for phone, group in sorted(by_phone.items())
+        if sum(_weight(crash, others) for crash in group) >= WEIGHT_MIN
     }
     return evidence if len(evidence) >= PHONES_MIN else {}
 
 
 def _weight(crash: Crash, others: Collection[OtherCrash]) -> int:
     together = any(
-        other.host == crash.host and abs(other.at_s - crash.at_s) < TOGETHER_S for other in others
+        other.host == crash.host and abs(other.occurred_at_s - crash.occurred_at_s) < TOGETHER_S
+        for other in others
     )
     return SHARED_WEIGHT if together else crash.weight

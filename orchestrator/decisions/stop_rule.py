@@ -45,7 +45,7 @@ class StopDecision:
 
     @property
     def text(self) -> str:
-        """The median with its interval, for people."""
+        """The median with its interval, as text."""
         if not math.isfinite(self.half_width_rel):
             return f"no interval yet after {self.n} runs"
         return f"{self.median:.4g} ± {self.half_width_rel:.1%} after {self.n} runs"

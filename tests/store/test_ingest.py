@@ -190,7 +190,8 @@ def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
     assert (state_of(store, job), count(store, "void")) == (RunState.FAILED, 3)
     (failed,) = sweep_queries.runs_in_state(store, "sw-00000001", RunState.FAILED)
     verdict = a_void_report(job).verdict
-    assert verdict is not None and failed.reason == f"{verdict.reasons[0].text} (3 times)"
+    assert verdict is not None
+    assert failed.reason == f"{verdict.reasons[0].text} (3 times)"
 
 
 def test_the_farms_own_trouble_never_uses_a_run_up(store: Database, job: Job) -> None:
