@@ -59,7 +59,7 @@ class EstimateBasis(StrEnum):
 
     @property
     def text(self) -> str:
-        """The basis for people."""
+        """The basis as text."""
         return _BASIS_TEXTS[self]
 
 
@@ -175,13 +175,13 @@ def estimate_phone(
 
 
 def _max_runs(sweep: Sweep, trials: Sequence[str], phone: str) -> dict[str, int]:
-    """The maximum number of runs of each trial; a baseline has several per block."""
+    """Return the maximum number of runs of each trial; a baseline has several per block."""
     policy = sweep.policy
     runs = dict.fromkeys(trials, policy.blocks)
     if policy.baseline is not None:
-        control = sweep.trial_id(policy.baseline.cell, phone)
-        if control in runs:
-            runs[control] *= policy.baseline.runs_per_block(len(runs) - 1)
+        baseline = sweep.trial_id(policy.baseline.cell, phone)
+        if baseline in runs:
+            runs[baseline] *= policy.baseline.runs_per_block(len(runs) - 1)
     return runs
 
 

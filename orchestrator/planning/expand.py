@@ -83,7 +83,7 @@ def expand_sweep(
             skipped.append(SkippedPhone(facts.serial, SkipCode.NOT_SELECTED, why))
             continue
         trials, refused = _phone_trials(sweep, facts, phone_tags)
-        skipped += _skipped(sweep, facts.serial, refused)
+        skipped += _skipped_phones(sweep, facts.serial, refused)
         if trials:
             able.append((facts, trials))
     not_taken = sweep.phones.not_taken([facts for facts, _ in able], sweep.seed, assigned)
@@ -95,13 +95,13 @@ def expand_sweep(
 def _phone_trials(
     sweep: Sweep, facts: PhoneFacts, tags: Collection[str]
 ) -> tuple[list[Trial], dict[SkipReason, list[str]]]:
-    """The trials of one phone, and the cells that it does not get, by reason."""
+    """Return the trials of one phone, and the cells that it does not get, by reason."""
     applies: dict[int, bool] = {}
     impossible: dict[str, SkipReason | None] = {}
     trials: list[Trial] = []
     refused: dict[SkipReason, list[str]] = {}
     for cell in sweep.cells:
-        reason = _ruled_out(cell, facts, tags, applies)
+        reason = _rule_against(cell, facts, tags, applies)
         if reason is None and workload_of(cell.case).on_phone:
             if cell.condition_digest not in impossible:
                 impossible[cell.condition_digest] = _why_impossible(facts, cell.condition)
@@ -114,7 +114,7 @@ def _phone_trials(
     return trials, refused
 
 
-def _ruled_out(
+def _rule_against(
     cell: Cell, facts: PhoneFacts, tags: Collection[str], applies: dict[int, bool]
 ) -> SkipReason | None:
     """Return the rule that keeps a cell from a phone; `applies` caches the rules' selectors."""
@@ -155,7 +155,7 @@ def _why_impossible(facts: PhoneFacts, condition: Condition) -> SkipReason | Non
     return None
 
 
-def _skipped(
+def _skipped_phones(
     sweep: Sweep, phone: str, refused: Mapping[SkipReason, Sequence[str]]
 ) -> list[SkippedPhone]:
     if sum(map(len, refused.values())) == len(sweep.cells):

@@ -1,4 +1,4 @@
-"""Warnings about a valid sweep: what may disappoint, and what to write instead. Pure."""
+"""Warnings about a valid sweep: what may not work as intended, and what to write instead. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import FREE, PhoneFacts
 from workloads.units import format_duration
 
-REPEATS_FOR_A_SPREAD = 3
-CELLS_FOR_A_BASELINE = 20
-SPREAD_OF_PINNED = 0.05  # most cells with pinned clocks vary by less from run to run
+REPEATS_MIN = 3  # for an estimate of the variance
+BASELINE_CELLS_MIN = 20  # sweeps with fewer cells need no baseline
+PINNED_SPREAD = 0.05  # most cells with pinned clocks vary by less from run to run
 
 
 def plan_warnings(
@@ -47,14 +47,14 @@ def _phone_warnings(phones: Sequence[PhoneFacts]) -> Iterator[str]:
 def _repeat_warnings(sweep: Sweep) -> Iterator[str]:
     rule = sweep.policy.stop
     if rule is None:
-        if sweep.repeat < REPEATS_FOR_A_SPREAD:
+        if sweep.repeat < REPEATS_MIN:
             yield (
                 f"repeat: {sweep.repeat} gives no estimate of variance; use at least "
-                f"{REPEATS_FOR_A_SPREAD}, or {{until: 2%}} to repeat until the median is precise"
+                f"{REPEATS_MIN}, or {{until: 2%}} to repeat until the median is precise"
             )
         return
     spread = largest_tolerable_spread(rule)
-    if spread < SPREAD_OF_PINNED:
+    if spread < PINNED_SPREAD:
         yield (
             f"repeat: {rule.n_max} runs reach ±{rule.half_width_rel:.1%} only where runs vary by "
             f"less than {spread:.1%}; raise max or until"
@@ -80,7 +80,7 @@ def _condition_warnings(sweep: Sweep) -> Iterator[str]:
         yield "start_temp_max_c: any lets runs start hot; their order then affects the results"
     if any(condition.freq == FREE for condition in sweep.conditions):
         yield "freq: free leaves the clocks to the phone; expect 2 to 16 % noise instead of 1 to 7"
-    if sweep.policy.baseline is None and len(sweep.cells) >= CELLS_FOR_A_BASELINE:
+    if sweep.policy.baseline is None and len(sweep.cells) >= BASELINE_CELLS_MIN:
         count = len(sweep.cells)
         yield f"order: {count} cells without a baseline; drift within a block will not be detected"
 
@@ -97,7 +97,7 @@ def _time_warnings(
 ) -> Iterator[str]:
     policy = sweep.policy
     bases = [set(estimate.bases) for estimate in estimates]
-    if any(EstimateBasis.TWIN in each and each != {EstimateBasis.TWIN} for each in bases):
+    if any(EstimateBasis.TWIN in kinds and kinds != {EstimateBasis.TWIN} for kinds in bases):
         yield (
             "a twin counts by the phone's clock, history by the host's; their sum is approximate"
         )

@@ -34,17 +34,17 @@ def order_runs(sweep: Sweep, trials: Sequence[Trial]) -> tuple[PlannedRun, ...]:
 def _block(sweep: Sweep, phone: str, block: int, ids: Sequence[str]) -> list[PlannedRun]:
     """Return one block of a phone in its random order."""
     baseline = sweep.policy.baseline
-    control = sweep.trial_id(baseline.cell, phone) if baseline else None
-    others = [trial for trial in ids if trial != control]
+    baseline_trial = sweep.trial_id(baseline.cell, phone) if baseline else None
+    others = [trial for trial in ids if trial != baseline_trial]
     # digest_of, not hash(): the order must be the same on every computer.
     rng = random.Random(int(digest_of([sweep.seed, phone, block])[:16], 16))
     # Python promises the same random() in all versions, but not the same shuffle().
     keys = {trial: rng.random() for trial in others}
     runs = [(trial, block) for trial in sorted(others, key=keys.__getitem__)]
-    if baseline and control is not None and len(others) < len(ids):
-        recurs = baseline.runs_per_block(len(others))
-        controls = [(control, block * recurs + index) for index in range(recurs)]
-        runs = _mix_in(controls, runs, baseline.every, rng)
+    if baseline and baseline_trial is not None and len(others) < len(ids):
+        count = baseline.runs_per_block(len(others))
+        baseline_runs = [(baseline_trial, block * count + index) for index in range(count)]
+        runs = _mix_in(baseline_runs, runs, baseline.every, rng)
     start = block * len(runs)
     return [
         PlannedRun(trial, repeat, block, start + index)
@@ -53,12 +53,12 @@ def _block(sweep: Sweep, phone: str, block: int, ids: Sequence[str]) -> list[Pla
 
 
 def _mix_in(
-    controls: Sequence[Repeat], others: Sequence[Repeat], every: int, rng: random.Random
+    baseline_runs: Sequence[Repeat], others: Sequence[Repeat], every: int, rng: random.Random
 ) -> list[Repeat]:
     """Insert one run of the baseline into every stretch of other runs, at a random position."""
     mixed: list[Repeat] = []
-    for index, control in enumerate(controls):
+    for index, run in enumerate(baseline_runs):
         stretch = list(others[index * every : (index + 1) * every])
-        stretch.insert(int(rng.random() * (len(stretch) + 1)), control)
+        stretch.insert(int(rng.random() * (len(stretch) + 1)), run)
         mixed += stretch
     return mixed

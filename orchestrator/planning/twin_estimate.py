@@ -18,13 +18,13 @@ TRIALS_MAX = 12
 
 
 def is_simulated(facts: PhoneFacts) -> bool:
-    """Whether a phone's times are simulated, so that its twin can predict them."""
+    """Return whether a phone's times are simulated, so that its twin can predict them."""
     time = facts.provenance.time if facts.provenance else None
     return time is not None and time.source is Source.SIMULATED
 
 
 def sample_trials(trials: Sequence[Trial], seed: int) -> list[Trial]:
-    """Draw the trials to ask about, some of every protocol."""
+    """Draw the trials to send to the twin, some of every protocol."""
     by_protocol: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.case.manifest is None and workload_of(trial.case).on_phone:
