@@ -62,7 +62,7 @@ class CellRule:
         return f"{self.kind} #{self.index + 1}"
 
     def covers(self, cell: "Cell") -> bool:
-        """Whether a cell has a value of every key that the rule names."""
+        """Return whether a cell has a value of every key that the rule names."""
         return all(cell.has_value(key, values) for key, values in self.values.items())
 
 
@@ -96,7 +96,7 @@ class Cell:
         return [self.case_digest, self.condition_digest, removed, added]
 
     def has_value(self, key: str, values: Sequence[WrittenValue]) -> bool:
-        """Whether the cell has one of these values, as written or after defaults are applied."""
+        """Return whether the cell has one of these values, as written or by default."""
         if self.axis_values.get(key) in values:
             return True
         if key in self.case.parameters:
@@ -159,7 +159,7 @@ class CellSpace:
             yield Cell(case, condition, case_digest, condition_digest, axis_values)
 
     def _axes_for(self, workload: str) -> list[MatrixAxis]:
-        """The axes that have a meaning for a workload."""
+        """Return the axes that have a meaning for a workload."""
         known = self.workload_spec.parameters_of([workload]) | set(CONDITIONS)
         known |= {BACKEND} if self.workload_spec.resolver.takes_backend(workload) else set()
         return [
@@ -179,7 +179,7 @@ class CellReader:
         self.reader = reader
         self.workload_spec = workload_spec
         self._parameters = workload_spec.parameters()
-        self.named: NamedSettings = {}
+        self.named_settings: NamedSettings = {}
 
     @property
     def keys(self) -> list[str]:
@@ -189,7 +189,7 @@ class CellReader:
     @property
     def axes(self) -> list[str]:
         """The names that an axis may have: a key of a cell, or a name under `values`."""
-        return [*self.keys, *(name for name in self.named if name not in self.keys)]
+        return [*self.keys, *(name for name in self.named_settings if name not in self.keys)]
 
     def value(self, key: str, node: Node, path: str) -> Any:
         """Read a literal value of a key; None after a mistake."""
@@ -201,16 +201,16 @@ class CellReader:
             return self.workload_spec.read_value(self.reader, key, node, path)
         return read_condition(self.reader, key, node, path)
 
-    def read_named(self, section: MappingNode) -> None:
+    def read_named_settings(self, section: MappingNode) -> None:
         """Read `values`: names for several settings at once."""
         for axis, entry in section.entries.items():
             path = f"values.{axis}"
             names = self.reader.mapping(entry.node, path, "{quick: {cores: big4, freq: high}}")
-            self.named[axis] = {}
+            self.named_settings[axis] = {}
             for name, value in names.entries.items() if names else ():
                 settings = self._read_settings(axis, value, f"{path}.{name}")
                 self._check_name(axis, value, path)
-                self.named[axis][name] = settings
+                self.named_settings[axis][name] = settings
 
     def _read_settings(self, axis: str, value: MappingEntry, path: str) -> dict[str, Any]:
         settable = [key for key in self.keys if key != WORKLOAD]
@@ -244,10 +244,10 @@ class CellReader:
 
     def axis_value(self, axis: str, node: Node, path: str) -> AxisValue | None:
         """Read one value of an axis: a name for several settings, or a literal value."""
-        if isinstance(node, ScalarNode) and node.text in self.named.get(axis, ()):
-            return AxisValue(node.text, self.named[axis][node.text])
+        if isinstance(node, ScalarNode) and node.text in self.named_settings.get(axis, ()):
+            return AxisValue(node.text, self.named_settings[axis][node.text])
         if axis not in self.keys:
-            names = list(self.named.get(axis, ()))
+            names = list(self.named_settings.get(axis, ()))
             self.reader.choice(node, path, names, f"value of {axis}")
             return None
         value = self.value(axis, node, path)
@@ -263,7 +263,7 @@ class CellReader:
                 values.setdefault(value.written, value)
             return None if value is None else value.written
 
-        ordered = self.reader.distinct(entry.node, path, read)
+        ordered = self.reader.distinct_values(entry.node, path, read)
         return MatrixAxis(entry.key, tuple(values[written] for written in ordered))
 
     def one_or_more(self, entry: MappingEntry, path: str) -> MatrixAxis:
@@ -304,7 +304,7 @@ def _refuse_duplicates(
             owner.setdefault(key, axis.name)
 
 
-def read_fixed(
+def read_fixed_settings(
     cells: CellReader,
     root: MappingNode,
     parameters_section: MappingNode,

@@ -41,11 +41,11 @@ def _thermal_daemons(reader: NodeReader, node: Node, path: str) -> str | None:
 
 
 def _cores(reader: NodeReader, node: Node, path: str) -> str | None:
-    return _checked(reader, node, path, check_cores_name)
+    return _read_checked(reader, node, path, check_cores_name)
 
 
 def _freq(reader: NodeReader, node: Node, path: str) -> str | None:
-    name = _checked(reader, node, path, check_freq_name)
+    name = _read_checked(reader, node, path, check_freq_name)
     if name is None:
         return None
     try:
@@ -54,7 +54,9 @@ def _freq(reader: NodeReader, node: Node, path: str) -> str | None:
         return name
 
 
-def _checked(reader: NodeReader, node: Node, path: str, check: Callable[[str], str]) -> str | None:
+def _read_checked(
+    reader: NodeReader, node: Node, path: str, check: Callable[[str], str]
+) -> str | None:
     text = reader.text(node, path)
     if text is None:
         return None
@@ -66,26 +68,26 @@ def _checked(reader: NodeReader, node: Node, path: str, check: Callable[[str], s
 
 
 def _decimal(reader: NodeReader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.decimal(node, path), _last_key(path))
+    return _check_bounds(reader, node, path, reader.decimal(node, path), _last_key(path))
 
 
 def _start_temp(reader: NodeReader, node: Node, path: str) -> float | str | None:
     """Read a temperature, or `any` for phones without a temperature sensor."""
     if isinstance(node, ScalarNode) and node.text == ANY:
         return ANY
-    return _bounded(reader, node, path, reader.decimal(node, path), "start_temp_max_c")
+    return _check_bounds(reader, node, path, reader.decimal(node, path), "start_temp_max_c")
 
 
 def _integer(reader: NodeReader, node: Node, path: str) -> float | None:
-    return _bounded(reader, node, path, reader.integer(node, path), _last_key(path))
+    return _check_bounds(reader, node, path, reader.integer(node, path), _last_key(path))
 
 
 def _duration(reader: NodeReader, node: Node, path: str) -> float | None:
     field = _FIELDS[_last_key(path)]
-    return _bounded(reader, node, path, reader.duration(node, path), field)
+    return _check_bounds(reader, node, path, reader.duration(node, path), field)
 
 
-def _bounded(
+def _check_bounds(
     reader: NodeReader, node: Node, path: str, value: float | None, field: str
 ) -> float | None:
     """Check a number against the bounds that the Condition class declares."""

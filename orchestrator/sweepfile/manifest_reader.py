@@ -130,9 +130,9 @@ class _ManifestReader:
 
     def _required(self, key: str, check: Check, hint: str) -> str | None:
         entry = self._entry(key, hint)
-        return self._checked(entry.node, key, check) if entry else None
+        return self._read_checked(entry.node, key, check) if entry else None
 
-    def _checked(self, node: Node, path: str, check: Check) -> str | None:
+    def _read_checked(self, node: Node, path: str, check: Check) -> str | None:
         text = self._reader.text(node, path)
         if text is None:
             return None
@@ -142,7 +142,7 @@ class _ManifestReader:
             self._reader.refuse(node, path, str(error))
             return None
 
-    def _checked_key(self, entry: MappingEntry, path: str, check: Check) -> bool:
+    def _is_valid_key(self, entry: MappingEntry, path: str, check: Check) -> bool:
         try:
             check(entry.key)
             if entry.key in self._file_names:
@@ -166,8 +166,8 @@ class _ManifestReader:
             problem = f"files: {len(section)} files are listed; use 1 to {FILES_MAX}"
             self._reader.problems.add(entry.location, problem)
         for name, file in section.items():
-            is_valid = self._checked_key(file, "files", check_file_name)
-            digest = self._checked(file.node, f"files.{name}", check_digest)
+            is_valid = self._is_valid_key(file, "files", check_file_name)
+            digest = self._read_checked(file.node, f"files.{name}", check_digest)
             if is_valid and digest:
                 files.append(ProgramFile(name=name, sha256=digest))
             self._file_names.add(name)
@@ -178,7 +178,7 @@ class _ManifestReader:
         wanted = "{default: 32, min: 1, max: 64}"
         for name, entry in self._section("parameters", f"{{tokens: {wanted}}}").items():
             path = f"parameters.{name}"
-            is_valid = self._checked_key(entry, "parameters", check_parameter_name)
+            is_valid = self._is_valid_key(entry, "parameters", check_parameter_name)
             self._parameters.add(name)
             mapping = self._reader.mapping(entry.node, path, wanted)
             if not is_valid or mapping is None:
@@ -221,7 +221,9 @@ class _ManifestReader:
         if scalar is None:
             return None
         quoted = ScalarNode(scalar.location, scalar.text, plain=False)
-        return self._checked(quoted, path, lambda text: check_argument(text, self._known_names))
+        return self._read_checked(
+            quoted, path, lambda text: check_argument(text, self._known_names)
+        )
 
     def _command(self) -> tuple[str | None, ...]:
         entry = self._entry("command", "'command: [\"{llama-bench}\", -o, json]'")
@@ -236,7 +238,7 @@ class _ManifestReader:
     def _environment(self) -> dict[str, str | None]:
         variables = {}
         for name, entry in self._section("environment", "{LD_LIBRARY_PATH: .}").items():
-            if self._checked_key(entry, "environment", check_variable):
+            if self._is_valid_key(entry, "environment", check_variable):
                 variables[name] = self._argument(entry.node, f"environment.{name}")
         return variables
 
@@ -307,8 +309,8 @@ class _ManifestReader:
             return {}
         node = mapping.entries[keys[0]].node
         if keys == ["json"]:
-            return {"json_path": self._checked(node, f"{path}.json", check_json_path)}
-        return {"regex": self._checked(node, f"{path}.regex", check)}
+            return {"json_path": self._read_checked(node, f"{path}.json", check_json_path)}
+        return {"regex": self._read_checked(node, f"{path}.regex", check)}
 
     def _unit(self, mapping: MappingNode, path: str, units: tuple[str, ...]) -> str | None:
         if "unit" not in mapping.entries:

@@ -23,7 +23,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9]\d{0,8})(\.\d{1,9})?")
 _SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?")
 LISTED_MAX = 16  # of the values that a message lists
-# Only older YAML reads these two as booleans; the next tool that opens the file may be such a one.
+# Only YAML 1.1 reads these two as booleans; other tools that open the file may use YAML 1.1.
 _SHORT_BOOLEANS = {"y": "true", "n": "false"}
 
 
@@ -38,7 +38,7 @@ class NodeReader:
         self.problems.add(node.location, f"{path}: {problem}")
 
     def check_version(self, root: MappingNode, key: str, known: int) -> bool:
-        """Whether the rest of the file can be read: a file of another version cannot."""
+        """Return whether the rest of the file can be read: not if it has another version."""
         entry = root.entries.get(key)
         if entry is None:
             problem = f"the key '{key}' is missing; begin with '{key}: {known}'"
@@ -156,7 +156,7 @@ class NodeReader:
             return None
         return node.items
 
-    def distinct(
+    def distinct_values(
         self, node: Node, path: str, read: Callable[[Node, str], Value | None]
     ) -> tuple[Value, ...]:
         """Read a list of distinct values; sorted, because their order has no meaning."""

@@ -1,7 +1,7 @@
 """Reads `phones`: which phones a sweep runs on, all that match or some of them.
 
 When fewer phones are needed than match, they are drawn with the sweep's seed, so that the choice
-depends neither on the order of a list nor on who is plugged in first.
+depends neither on the order of a list nor on which phone is connected first.
 """
 
 import re

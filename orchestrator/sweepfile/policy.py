@@ -38,8 +38,8 @@ def runs_needed(confidence: float) -> int:
 class StopRule(WireModel):
     """When a trial stops: its median's interval is narrow enough, or it has the most runs.
 
-    The interval is checked only at a fixed grid of run counts, `grid`: every look is a chance to
-    stop by luck, so the number of looks is part of the statistics.
+    The interval is checked only at a fixed grid of run counts, `grid`: every look may stop by
+    chance, so the number of looks is part of the statistics.
     """
 
     half_width_rel: float = Field(default=0.02, gt=0, le=1, description="0.02: plus or minus 2 %")

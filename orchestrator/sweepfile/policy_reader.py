@@ -107,7 +107,7 @@ class PolicyReader:
 
     def _tags(self) -> tuple[str, ...] | None:
         entry = self._root.entries.get("tags")
-        return self._reader.distinct(entry.node, "tags", self._tag) if entry else None
+        return self._reader.distinct_values(entry.node, "tags", self._tag) if entry else None
 
     def _tag(self, node: Node, path: str) -> str | None:
         return self._reader.name(node, path, TAG_PATTERN, "a tag", 32)

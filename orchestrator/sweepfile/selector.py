@@ -11,7 +11,7 @@ Text facts: serial, model, soc, abi, gpu, source. Numeric facts: ram_mb, cores, 
 android is a version, control is a level; root and simulated are true or false.
 
 Quote text with spaces: model == 'pixel 6*'. A selector is never evaluated as a program: it is
-parsed into tests of named facts, and a phone that does not match can say which test failed.
+parsed into tests of named facts, and a phone that does not match gets the failed test as reason.
 """
 
 import re
@@ -61,7 +61,7 @@ class Selector:
     term: SelectorTerm
 
     def matches(self, facts: PhoneFacts, tags: Collection[str] = ()) -> bool:
-        """Whether a phone matches."""
+        """Return whether a phone matches."""
         return self.why_not(facts, tags) is None
 
     def why_not(self, facts: PhoneFacts, tags: Collection[str] = ()) -> str | None:

@@ -85,13 +85,13 @@ TAG = "tag"
 NAMES = (*FACTS, *FLAGS, TAG)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a text; it contains at most one of the two kinds of quotes."""
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def _quoted_if_needed(text: str) -> str:
-    return text if re.fullmatch(r"[\w.*?:+-]+", text) else _quoted(text)
+def _quote_if_needed(text: str) -> str:
+    return text if re.fullmatch(r"[\w.*?:+-]+", text) else _quote(text)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class PatternTerm:
         return f"serial, model and soc do not match {safe_text(self.pattern)}"
 
     def __str__(self) -> str:
-        return _quoted(self.pattern)
+        return _quote(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class ComparisonTerm:
 
     def __str__(self) -> str:
         if len(self.values) > 1:
-            return f"{self.fact} in ({', '.join(map(_quoted_if_needed, sorted(self.values)))})"
-        return f"{self.fact} {self.operator} {_quoted_if_needed(self.values[0])}"
+            return f"{self.fact} in ({', '.join(map(_quote_if_needed, sorted(self.values)))})"
+        return f"{self.fact} {self.operator} {_quote_if_needed(self.values[0])}"
 
 
 @dataclass(frozen=True)

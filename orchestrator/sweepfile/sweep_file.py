@@ -54,7 +54,7 @@ from orchestrator.sweepfile.cells import (
     CellSpace,
     WrittenValue,
     read_axes,
-    read_fixed,
+    read_fixed_settings,
 )
 from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.phone_selection import PhoneSelection, read_phone_selection
@@ -185,12 +185,14 @@ class _SweepReader:
     def _space(self) -> CellSpace:
         """Read the matrix and the settings that are fixed."""
         reader, cells = self._reader, self._cells
-        cells.read_named(reader.section(self._root, "values", "{setup: {burst: {cores: big4}}}"))
+        cells.read_named_settings(
+            reader.section(self._root, "values", "{setup: {burst: {cores: big4}}}")
+        )
         axes = read_axes(cells, self._matrix)
         entry = self._workload_spec.with_entry
         section = reader.mapping(entry.node, "workload.with", "{batch_size: 32}") if entry else None
         section = section or MappingNode(self._root.location, {})
-        fixed = read_fixed(cells, self._root, section, self._matrix, axes)
+        fixed = read_fixed_settings(cells, self._root, section, self._matrix, axes)
         return CellSpace(self._workload_spec, self._workload_spec.workloads, fixed, axes)
 
     def _refuse_too_many(self, spaces: Sequence[CellSpace], policy: Policy) -> None:

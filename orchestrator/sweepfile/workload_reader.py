@@ -52,7 +52,7 @@ class WorkloadResolver:
         return bind(name, values, self.data, backend or self.backend or "cpu")
 
     def takes_backend(self, name: str | None) -> bool:
-        """Whether the backend can be chosen; an external program chooses it itself."""
+        """Return whether the backend can be chosen; an external program chooses it itself."""
         return name not in self._manifests
 
     def read_backend(self, reader: NodeReader, node: Node, path: str) -> Backend | None:
@@ -188,7 +188,7 @@ def _read_workloads(
         problem = f"matrix: workload is already set at line {line}; remove one of them"
         reader.problems.add(axis.location, problem)
     read = partial(resolver.read_name, reader)
-    return reader.distinct(axis.node, "matrix.workload", read), None
+    return reader.distinct_values(axis.node, "matrix.workload", read), None
 
 
 def _read_workload(

@@ -1,7 +1,7 @@
 """Parses YAML into nodes that know their location in the file.
 
-A sweep file may come from anybody: tags, anchors and aliases are refused, and size, depth and
-number of values are limited. A scalar stays the text that was written; its reader decides what it
+A sweep file is untrusted input: tags, anchors and aliases are refused, and size, depth and number
+of values are limited. A scalar stays the text that was written; its reader decides what it
 means, so YAML's own guesses (`no` is false, `12:30` is 750, `010` is 8) never reach a plan.
 """
 
