@@ -17,7 +17,7 @@ from orchestrator.analysis.bootstrap import (
     estimate_log_ratio,
 )
 from orchestrator.analysis.measurements import Exclusion, weakest_provenance
-from orchestrator.analysis.rank_statement import RUNS_FOR_A_CLAIM
+from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
 from orchestrator.analysis.stats import LEVEL, geometric_mean, holm_correction, median
 from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
 from workloads.protocol.metrics import METRICS, Provenance, SimulationModel
@@ -49,14 +49,14 @@ class UnclearReason(StrEnum):
 
     @property
     def text(self) -> str:
-        """The reason for people."""
+        """The reason as text."""
         return _UNCLEAR_TEXTS[self]
 
 
 _UNCLEAR_TEXTS = {
     UnclearReason.MODEL_ERROR_UNKNOWN: "simulated by a model of unknown error",
     UnclearReason.SINGLE_RUN: "needs at least two runs per side",
-    UnclearReason.TOO_FEW_RUNS: f"fewer than {RUNS_FOR_A_CLAIM} runs on one side",
+    UnclearReason.TOO_FEW_RUNS: f"fewer than {CLAIM_RUNS_MIN} runs on one side",
     UnclearReason.INTERVAL_CONTAINS_ONE: "the interval contains 1, so either side may be faster",
     UnclearReason.WITHIN_MARGIN: "significant, but the difference is not larger than the margin",
     UnclearReason.NOT_SIGNIFICANT: "not significant after Holm correction",
@@ -170,7 +170,7 @@ def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
         verdict=ComparisonVerdict.UNCLEAR,
         reason=None,
         worst=(pairs[worst].label, ratios[worst]),
-        provenance=weakest_provenance(each for each in provenances if each is not None),
+        provenance=weakest_provenance(item for item in provenances if item is not None),
     )
 
 
@@ -198,7 +198,7 @@ def _model_error(provenance: Provenance | None) -> float:
 
 
 def higher_is_better(metric: str) -> bool:
-    """Whether a larger value of the metric is the better one."""
+    """Return whether a larger value of the metric is the better one."""
     return METRICS[metric.partition(".")[0]].higher_is_better
 
 
@@ -217,7 +217,7 @@ def _judge(row: Comparison, margin: float) -> tuple[ComparisonVerdict, UnclearRe
         return ComparisonVerdict.UNCLEAR, UnclearReason.MODEL_ERROR_UNKNOWN
     if row.low is None or row.high is None or row.p_holm is None:
         return ComparisonVerdict.UNCLEAR, UnclearReason.SINGLE_RUN
-    if row.level is ResampledLevel.RUNS and min(row.runs) < RUNS_FOR_A_CLAIM:
+    if row.level is ResampledLevel.RUNS and min(row.runs) < CLAIM_RUNS_MIN:
         return ComparisonVerdict.UNCLEAR, UnclearReason.TOO_FEW_RUNS
     if row.low >= 1 - margin and row.high <= 1 + margin:
         return ComparisonVerdict.SAME, None

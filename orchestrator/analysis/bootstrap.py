@@ -53,11 +53,11 @@ class LogRatioEstimate:
     level: ResampledLevel
 
     def half_width(self, alpha: float) -> float:
-        """Half the width of the interval that misses the true value with probability alpha."""
+        """Return half the interval's width; the interval misses the true value with `alpha`."""
         return float(stdtrit(self.degrees_of_freedom, 1 - alpha / 2)) * self.standard_error
 
     def p_value(self) -> float:
-        """How often equal sides would look at least this different."""
+        """Return the probability that equal sides differ at least this much."""
         if self.standard_error == 0:
             return float(self.log_ratio == 0)
         t = -abs(self.log_ratio) / self.standard_error
@@ -131,12 +131,12 @@ def half_width_of_median(values: Sequence[float], alpha: float, seed: int = 0) -
 
 
 def _median_deviations(values: Floats, rng: np.random.Generator) -> Floats:
-    """Differences between medians of resampled runs and the median of the runs."""
+    """Return the differences between medians of resampled runs and the median of the runs."""
     return np.asarray(_bootstrap_medians(values, rng) - np.median(values))
 
 
 def _robust_deviation(values: Floats) -> float:
-    """A standard deviation that a single outlier in a small cell does not inflate."""
+    """Return a standard deviation that a single outlier in a small cell does not inflate."""
     low, high = np.quantile(values, _SIGMA)
     return min(float(high - low) / 2, float(np.std(values)))
 
@@ -151,7 +151,7 @@ def _bootstrap_medians(values: Floats, rng: np.random.Generator) -> Floats:
 
 @functools.cache
 def _middle_ranks(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ranks of the two middle values of n draws from n sorted values, for many such samples.
+    """Return ranks of the two middle values of n draws from n sorted values, for many samples.
 
     The k-th of n uniform numbers follows a beta distribution, and so does the one above it, given
     the k-th.

@@ -35,16 +35,16 @@ def estimate_remaining(
     A kind of which no run has ended yet is assumed to take the mean of all others, and is counted
     as untimed. `attempts_per_run` is the mean number of attempts that a run has needed so far.
     """
-    everything = [seconds for each in durations.values() for seconds in each]
-    if not everything:
+    all_durations = [seconds for group in durations.values() for seconds in group]
+    if not all_durations:
         return None
     ends = [
-        (*_phone_end(kinds, durations, everything, attempts_per_run), phone)
+        (*_phone_end(kinds, durations, all_durations, attempts_per_run), phone)
         for phone, kinds in left.items()
         if any(kinds.values())
     ]
     if not ends:
-        return RemainingTime(0.0, 0.0, 0.0, "", len(everything))
+        return RemainingTime(0.0, 0.0, 0.0, "", len(all_durations))
     likely, _, phone = max(ends)
     late = max(mean + DEVIATIONS_TO_P90 * deviation for mean, deviation, _ in ends)
     early = max(max(0.0, mean - DEVIATIONS_TO_P90 * deviation) for mean, deviation, _ in ends)
@@ -52,19 +52,19 @@ def estimate_remaining(
         runs for kinds in left.values() for kind, runs in kinds.items() if not durations.get(kind)
     )
     early, late = min(early, likely), max(late, likely)
-    return RemainingTime(likely, early, late, phone, len(everything), untimed)
+    return RemainingTime(likely, early, late, phone, len(all_durations), untimed)
 
 
 def _phone_end(
     kinds: Mapping[str, int],
     durations: Mapping[str, Sequence[float]],
-    everything: Sequence[float],
+    all_durations: Sequence[float],
     attempts_per_run: float,
 ) -> tuple[float, float]:
-    """Mean and standard deviation of the time that one phone needs for its remaining runs."""
+    """Return mean and standard deviation of the time that a phone needs for its remaining runs."""
     total, variance = 0.0, 0.0
     for kind, runs in kinds.items():
-        past = durations.get(kind) or everything
+        past = durations.get(kind) or all_durations
         mean, count = fmean(past), runs * attempts_per_run
         total += count * mean
         # Random variation averages out over many runs; an error of the mean does not.

@@ -1,7 +1,7 @@
 """Summarises a sweep in plain sentences: the fastest phone cold, after ten minutes, and a cohort.
 
-A sentence never claims more than its numbers support: simulated ones are called so first, a lead
-that may be chance is called a lead and not a win, and missing data is named.
+A sentence never claims more than its numbers support: it marks simulated numbers first, calls a
+lead that may be chance a lead and not a win, and names missing data.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from enum import StrEnum
 from orchestrator.analysis.fleet_means import FleetMean, FleetMeans, fleet_means, heat_slowdown
 from orchestrator.analysis.measurements import MeasuredRun, weakest_provenance
 from orchestrator.analysis.rank_statement import (
-    RUNS_FOR_A_CLAIM,
+    CLAIM_RUNS_MIN,
     are_distinguishable,
     provenance_prefix,
 )
@@ -23,7 +23,7 @@ COLD_METRIC = "step_ms"
 SUSTAINED_METRIC = "last_minute_step_ms"
 ENERGY_METRIC = "energy_per_sample_mj"
 COHORT_SIZE = 3
-EQUAL_WITHIN = 0.02
+EQUAL_MARGIN = 0.02
 
 
 class UnprovenReason(StrEnum):
@@ -41,7 +41,7 @@ class Finding:
     question: str
     sentence: str
     provenance: Provenance | None = None
-    answer: str = ""  # the same in a word or two
+    answer: str = ""  # the same, in a word or two
     unproven: UnprovenReason | None = None
 
     @property
@@ -134,13 +134,13 @@ def _lead(means: FleetMeans, when: str) -> str:
 
 
 def _unproven_reason(means: FleetMeans) -> UnprovenReason | None:
-    """Why the first phone is not proven to lead; None when it is, or when it is the only one."""
+    """Return why the lead is not proven; None when it is, or when there is only one phone."""
     first, *rest = means.ranked
     if all(are_distinguishable(first, other) for other in rest):
         return None
     if any(mean.provenance.model is SimulationModel.EXTRAPOLATED for mean in means.ranked):
         return UnprovenReason.MODEL_ERROR_UNKNOWN
-    if min(mean.interval.n for mean in means.ranked) < RUNS_FOR_A_CLAIM:
+    if min(mean.interval.n for mean in means.ranked) < CLAIM_RUNS_MIN:
         return UnprovenReason.TOO_FEW_RUNS
     return UnprovenReason.NOT_SIGNIFICANT
 
@@ -176,8 +176,8 @@ def _change_by_heat(cold: FleetMeans, sustained: FleetMeans) -> str:
     slowdown = f"{heat.ratio:.2f} times its cold time" if heat else ""
     if rank == 1:
         return f"; it was also first when cold{slowdown and f' and now takes {slowdown}'}"
-    fallen = f"; {winner.name}, first when cold, is now number {rank} with {_ms(after)}"
-    return fallen + (slowdown and f", {slowdown}")
+    text = f"; {winner.name}, first when cold, is now number {rank} with {_ms(after)}"
+    return text + (slowdown and f", {slowdown}")
 
 
 def _cohort_finding(sustained: FleetMeans, energy: FleetMeans) -> Finding:
@@ -232,7 +232,7 @@ def choose_top_three(
     """
     if len(sustained) < COHORT_SIZE:
         return None
-    limit = sustained[COHORT_SIZE - 1].value * (1 + EQUAL_WITHIN)
+    limit = sustained[COHORT_SIZE - 1].value * (1 + EQUAL_MARGIN)
     fast_enough = [mean for mean in sustained if mean.value <= limit]
     chosen = fast_enough[:COHORT_SIZE]
     runner_up = None
@@ -246,6 +246,6 @@ def choose_top_three(
 
 
 def _same_source(mean: FleetMean, energy_of: dict[str, FleetMean]) -> bool:
-    """Whether the phone's energy is known and has the same source as its time."""
+    """Return whether the phone's energy is known and has the same source as its time."""
     energy = energy_of.get(mean.phone)
     return energy is not None and energy.provenance.source is mean.provenance.source

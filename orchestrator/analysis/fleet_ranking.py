@@ -43,7 +43,7 @@ class PhoneSummary:
 
     @property
     def n(self) -> int:
-        """How many runs count."""
+        """The number of runs that count."""
         return self.interval.n
 
 
@@ -87,7 +87,7 @@ class FleetGroup:
     case: Case
     condition: Condition
     rows: tuple[FleetRow, ...]
-    absent: tuple[UnrankedPhone, ...]
+    unranked: tuple[UnrankedPhone, ...]
 
     @property
     def label(self) -> str:
@@ -137,7 +137,7 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
     for run in runs:
         by_phone.setdefault(run.phone, []).append(run)
     rows: list[PhoneSummary] = []
-    absent: list[UnrankedPhone] = []
+    unranked: list[UnrankedPhone] = []
     for phone, members in sorted(by_phone.items()):
         counted = [run for run in rankable if run.phone == phone]
         if counted:
@@ -145,12 +145,13 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
         else:
             facts = members[0].facts
             coarse = sum(run.valid and metric in run.metrics for run in members)
-            absent.append(UnrankedPhone(phone, facts.model, facts.soc, *_excluded(members), coarse))
-    return FleetGroup(case, condition, _rank(rows, metric), tuple(absent))
+            counts = _excluded_counts(members)
+            unranked.append(UnrankedPhone(phone, facts.model, facts.soc, *counts, coarse))
+    return FleetGroup(case, condition, _rank(rows, metric), tuple(unranked))
 
 
 def _rankable_runs(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> list[MeasuredRun]:
-    """The valid runs that know the metric precisely enough to rank a phone by it."""
+    """Return the valid runs that know the metric precisely enough to rank a phone by it."""
     known = [run for run in runs if run.valid and metric in run.metrics]
     return [run for run in known if mix or run.metrics[metric].rankable]
 
@@ -160,7 +161,7 @@ def _summarize(
 ) -> PhoneSummary:
     values = [run.metrics[metric].value for run in counted]
     provenance = weakest_provenance(run.metrics[metric].provenance for run in counted)
-    suspect, void = _excluded(runs)
+    suspect, void = _excluded_counts(runs)
     facts = counted[-1].facts
     return PhoneSummary(
         phone=counted[0].phone,
@@ -190,18 +191,18 @@ def _rank(rows: Sequence[PhoneSummary], metric: str) -> tuple[FleetRow, ...]:
 
 
 def _ratio(best: float, value: float, higher_is_better: bool) -> float | None:
-    """How many times better the best is; undefined at and below zero."""
+    """Return how many times better the best is; None at and below zero."""
     if best <= 0 or value <= 0:
         return None
     return best / value if higher_is_better else value / best
 
 
-def _excluded(runs: Iterable[MeasuredRun]) -> tuple[int, int]:
+def _excluded_counts(runs: Iterable[MeasuredRun]) -> tuple[int, int]:
     counts = Counter(run.verdict.validity for run in runs)
     return counts[Validity.SUSPECT], counts[Validity.VOID]
 
 
 def _kind(run: MeasuredRun, metric: str) -> MeasurementKind:
-    """How a value was obtained; the grade is left out, because coarse energies are not ranked."""
+    """Return how a value was obtained, without the grade: coarse energies are not ranked."""
     source = run.metrics[metric].provenance.source.value
     return MeasurementKind(source, run.control.value if run.control else "unknown", "")

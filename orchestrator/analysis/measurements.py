@@ -101,7 +101,7 @@ class Exclusion(StrEnum):
 
     @property
     def text(self) -> str:
-        """The reason as it follows a count."""
+        """The reason as the text after a count."""
         return _EXCLUSION_TEXTS[self]
 
 

@@ -59,7 +59,7 @@ def _sort_key(cell: tuple[tuple[str, str, str], object]) -> tuple[object, ...]:
 
 
 def pareto_front(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
-    """Return the points that no other point beats in both, the fastest first."""
+    """Return the points that no other point beats in both time and energy, the fastest first."""
     front: list[OperatingPoint] = []
     for point in sorted(points, key=lambda point: (point.time_ms, point.energy_mj)):
         if not front or point.energy_mj < front[-1].energy_mj:

@@ -1,8 +1,8 @@
 """Decides what a fleet ranking may claim about a phone, and renders it as a short text.
 
 "Fastest" and "slower" need four runs on both sides, intervals that do not overlap, and values whose
-error is known. Why four: of two equal phones, three runs each are separated by chance once in ten
-times, four runs each once in thirty-five. The interval of a simulated value already contains its
+error is known. Why four: chance separates three runs each of two equal phones once in ten times,
+four runs each once in thirty-five times. The interval of a simulated value already contains its
 model's error, so the noise that a simulation adds does not strengthen a claim.
 """
 
@@ -14,7 +14,7 @@ from typing import Protocol
 from orchestrator.analysis.stats import Interval
 from workloads.protocol.metrics import METRICS, Provenance, SimulationModel, Source
 
-RUNS_FOR_A_CLAIM = 4
+CLAIM_RUNS_MIN = 4
 
 
 class RankClaim(StrEnum):
@@ -68,7 +68,7 @@ _TEXTS = {
 
 
 class RankedPhone(Protocol):
-    """What is needed of a phone to judge its rank."""
+    """The fields of a phone that decide its rank."""
 
     @property
     def phone(self) -> str: ...
@@ -88,7 +88,7 @@ def rank_statement(row: RankedPhone, ordered: Sequence[RankedPhone], metric: str
 
 
 def provenance_prefix(provenance: Provenance) -> str:
-    """Return what has to precede a number that no phone has measured."""
+    """Return the prefix of a number that no phone has measured."""
     if provenance.source is Source.HOST:
         return "on a computer: "
     if provenance.error_rel is not None:
@@ -97,20 +97,20 @@ def provenance_prefix(provenance: Provenance) -> str:
 
 
 def are_distinguishable(one: RankedPhone, other: RankedPhone) -> bool:
-    """Whether the order of two phones is more than chance and model error."""
+    """Return whether the order of two phones is more than chance and model error."""
     return is_judgeable(one) and is_judgeable(other) and not one.interval.overlaps(other.interval)
 
 
 def is_judgeable(row: RankedPhone) -> bool:
-    """Whether a value may support a claim at all."""
-    enough = row.interval.n >= RUNS_FOR_A_CLAIM
+    """Return whether a value may support a claim at all."""
+    enough = row.interval.n >= CLAIM_RUNS_MIN
     return enough and row.provenance.model is not SimulationModel.EXTRAPOLATED
 
 
 def _claim(row: RankedPhone, rivals: Sequence[RankedPhone], proven: RankClaim) -> RankClaim:
     if row.provenance.model is SimulationModel.EXTRAPOLATED:
         return RankClaim.ERROR_UNKNOWN
-    if row.interval.n < RUNS_FOR_A_CLAIM:
+    if row.interval.n < CLAIM_RUNS_MIN:
         return RankClaim.TOO_FEW_RUNS
     if not rivals:
         return RankClaim.ONLY_PHONE

@@ -28,7 +28,7 @@ class SideFilter:
     patterns: Mapping[str, str]
 
     def matches(self, trial: TrialSeries) -> bool:
-        """Whether a trial belongs to this side."""
+        """Return whether a trial belongs to this side."""
         return all(_has_value(trial, key, pattern) for key, pattern in self.patterns.items())
 
 
@@ -57,31 +57,31 @@ def parse_side(text: str) -> SideFilter:
     return SideFilter(text, sweep.strip(), patterns)
 
 
-def pair_key(trial: TrialSeries, free: frozenset[str]) -> str:
+def pair_key(trial: TrialSeries, side_keys: frozenset[str]) -> str:
     """Return what two trials must share to be a pair: everything but the keys the sides name."""
     identity = _identity(trial)
-    for key in free:
+    for key in side_keys:
         identity.pop(key, None)
     return json.dumps(identity, sort_keys=True)
 
 
-def label_without(trial: TrialSeries, free: frozenset[str]) -> tuple[str, str]:
+def label_without(trial: TrialSeries, side_keys: frozenset[str]) -> tuple[str, str]:
     """Return short names of a pair's case and condition, without what differs between its sides."""
     case, condition = trial.case, trial.condition
-    case_parts = [] if "workload" in free else [case.name]
-    case_parts += [f"{k}={v}" for k, v in sorted(case.parameters.items()) if k not in free]
-    case_parts += [case.backend] if case.backend != "cpu" and "backend" not in free else []
+    case_parts = [] if "workload" in side_keys else [case.name]
+    case_parts += [f"{k}={v}" for k, v in sorted(case.parameters.items()) if k not in side_keys]
+    case_parts += [case.backend] if case.backend != "cpu" and "backend" not in side_keys else []
     named = (
         ("protocol", condition.protocol.value),
         ("cores", condition.cores),
         ("freq", condition.freq),
     )
-    condition_parts = [value for key, value in named if key not in free]
+    condition_parts = [value for key, value in named if key not in side_keys]
     return " ".join(case_parts) or "all", " ".join(condition_parts) or "all"
 
 
 def _identity(trial: TrialSeries) -> dict[str, Any]:
-    """Everything that distinguishes trials, by the keys that a side may name."""
+    """Return everything that distinguishes trials, by the keys that a side may name."""
     case = trial.case.model_dump(mode="json", exclude={"parameters"}, exclude_none=True)
     parameters = dict(trial.case.parameters)
     condition = trial.condition.model_dump(mode="json")
@@ -93,7 +93,7 @@ def _has_value(trial: TrialSeries, key: str, pattern: str) -> bool:
 
 
 def _values(trial: TrialSeries, key: str) -> tuple[str, ...]:
-    """The texts that a key's pattern is matched with; the first is the value itself."""
+    """Return the texts that a key's pattern is matched with; the first is the value itself."""
     if key == "phone":
         return trial.phone, trial.model, trial.soc
     if key == "workload":

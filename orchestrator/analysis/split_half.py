@@ -1,8 +1,8 @@
 """Split-half check: compares the even blocks of every phone with its odd blocks.
 
-Nothing but chance should separate the two halves. If they differ, the phone's conditions were not
-stable, and a difference of that size between phones means nothing. The check covers the whole chain
-from the phone to the verdict.
+Only chance should separate the two halves. If they differ, the phone's conditions were not stable,
+and a difference of that size between phones means nothing. The check covers the whole chain from
+the phone to the verdict.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def split_half_check(trials: Sequence[TrialSeries], margin: float = MARGIN) -> C
     pairs.sort(key=lambda pair: (pair.phone, natural_sort_key(pair.case), pair.condition))
     left_out = ((Exclusion.TOO_FEW_RUNS, unpaired),) if unpaired else ()
     table = compare_sides(PairedTrials(tuple(pairs), left_out), GroupBy.WHOLE_PHONE, margin)
-    everything = [provenance for members in provenances.values() for provenance in members]
+    all_provenances = [item for members in provenances.values() for item in members]
     return replace(
         table,
         rows=tuple(
@@ -44,13 +44,13 @@ def split_half_check(trials: Sequence[TrialSeries], margin: float = MARGIN) -> C
             for row in table.rows
         ),
         overall=tuple(
-            replace(row, provenance=weakest_provenance(everything)) for row in table.overall
+            replace(row, provenance=weakest_provenance(all_provenances)) for row in table.overall
         ),
     )
 
 
 def phone_label(model: str, phone: str) -> str:
-    """Name a phone as the rows of the check do."""
+    """Return the name of a phone in the rows of the check."""
     return safe_text(f"{model} ({phone})", 80)
 
 

@@ -1,7 +1,7 @@
 """Basic statistics behind every comparison: medians, their intervals, and corrections.
 
 The statistical unit is the run, never the sample: steps inside one run share its temperature and
-its disturbances, so a thousand of them say no more about the next run than one does.
+its disturbances, so a thousand of them predict the next run no better than one does.
 """
 
 import math
@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 LEVEL = 0.95
-RUNS_FOR_AN_INTERVAL = 3
+INTERVAL_RUNS_MIN = 3
 
 
 class IntervalKind(StrEnum):
@@ -38,12 +38,12 @@ class Interval:
         return Interval(low, high, self.n, self.kind)
 
     def overlaps(self, other: "Interval") -> bool:
-        """Whether some value lies in both."""
+        """Return whether some value lies in both."""
         return self.low <= other.high and other.low <= self.high
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median. For the few runs of a cell, sorting them is the fastest way."""
+    """Return the median; for the few runs of a cell, sorting is the fastest algorithm."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
@@ -53,7 +53,7 @@ def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
     from orchestrator.analysis.bootstrap import half_width_of_median
 
     n = len(values)
-    if n < RUNS_FOR_AN_INTERVAL:
+    if n < INTERVAL_RUNS_MIN:
         return Interval(min(values), max(values), n, IntervalKind.RANGE)
     middle, half = median(values), half_width_of_median(values, 1 - LEVEL, seed)
     return Interval(middle - half, middle + half, n, IntervalKind.BOOTSTRAP)

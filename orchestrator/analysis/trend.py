@@ -1,8 +1,8 @@
 """Finds where a metric of one phone and workload changed over time and stayed changed.
 
-A change point is accepted if the runs before and after it differ by more than the margin, and
-chance would rarely make the best of all possible cuts look like that. Values of different kinds
-(source, control, energy grade) are never joined into one history.
+A change point is accepted if the runs before and after it differ by more than the margin, and the
+best of all possible cuts would rarely look like this by chance. Values of different kinds (source,
+control, energy grade) are never joined into one history.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from orchestrator.analysis.stats import median
 from workloads.text import natural_sort_key
 
 RUNS_PER_SIDE = 4
-CUT_PENALTY = 3.0  # in units of what noise alone would gain by a cut
-CHANGE_ALPHA = ALPHA / 5  # many histories are checked, again and again
+CUT_PENALTY = 3.0  # in units of the gain of a cut in pure noise
+CHANGE_ALPHA = ALPHA / 5  # many histories are checked, and each of them repeatedly
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def metric_histories(trials: Iterable[TrialSeries], margin: float = MARGIN) -> l
     histories = [_history(members, key[3], margin) for key, members in groups.items()]
     return sorted(
         histories,
-        key=lambda each: (each.model, each.phone, natural_sort_key(each.case), each.condition),
+        key=lambda item: (item.model, item.phone, natural_sort_key(item.case), item.condition),
     )
 
 
@@ -112,7 +112,7 @@ def _segments_around(cuts: Sequence[int], n: int) -> list[tuple[int, int, int]]:
 
 
 def _significant_cuts(values: Sequence[float], cuts: list[int], margin: float) -> list[int]:
-    """Drop the weakest cut repeatedly until all that are left are significant."""
+    """Drop the weakest cut repeatedly until all remaining cuts are significant."""
     while cuts:
         strengths = []
         for start, cut, end in _segments_around(cuts, len(values)):
@@ -127,7 +127,7 @@ def _significant_cuts(values: Sequence[float], cuts: list[int], margin: float) -
 
 
 def _corrected_p(values: Sequence[float], start: int, cut: int, end: int) -> float:
-    """How often chance makes the best of all cuts look like this one."""
+    """Return the p-value of a cut, corrected for choosing the best of all possible cuts."""
     estimate = estimate_log_ratio([RunPair("", values[start:cut], values[cut:end])])
     return 1.0 if estimate is None else min(1.0, estimate.p_value() * len(values))
 
@@ -144,7 +144,7 @@ def _optimal_cuts(values: Sequence[float]) -> list[int]:
     noise = float(np.median(np.abs(np.diff(logs)))) / (0.6745 * np.sqrt(2)) or 1e-9
     smooth = np.array([np.median(logs[max(0, i - 2) : i + 3]) for i in range(n)])
     logs = np.clip(logs, smooth - 3 * noise, smooth + 3 * noise)
-    sums, squares = (np.concatenate([[0.0], np.cumsum(each)]) for each in (logs, logs**2))
+    sums, squares = (np.concatenate([[0.0], np.cumsum(terms)]) for terms in (logs, logs**2))
     penalty = CUT_PENALTY * noise**2 * np.log(n)
     best, last = np.full(n + 1, np.inf), np.zeros(n + 1, dtype=int)
     best[0] = -penalty

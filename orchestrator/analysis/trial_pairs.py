@@ -50,9 +50,9 @@ def pair_trials(
     mix: bool = False,
 ) -> PairedTrials:
     """Pair the trials of two sides by what they share."""
-    free = frozenset(sides[0].patterns) | frozenset(sides[1].patterns)
-    base_trials = _by_key(base, sides[0], free)
-    candidate_trials = _by_key(candidate, sides[1], free)
+    side_keys = frozenset(sides[0].patterns) | frozenset(sides[1].patterns)
+    base_trials = _by_key(base, sides[0], side_keys)
+    candidate_trials = _by_key(candidate, sides[1], side_keys)
     left_out: Counter[Exclusion] = Counter()
     for trial in (*base_trials.values(), *candidate_trials.values()):
         left_out.update(trial.left_out)
@@ -63,7 +63,7 @@ def pair_trials(
     for key in base_trials.keys() & candidate_trials.keys():
         one, other = base_trials[key], candidate_trials[key]
         if one.values and other.values:
-            pairs.append(_pair(one, other, free))
+            pairs.append(_pair(one, other, side_keys))
         else:
             left_out[Exclusion.NO_VALID_RUN] += 1
     pairs.sort(key=lambda pair: (natural_sort_key(pair.case), pair.condition, pair.phone))
@@ -74,13 +74,13 @@ def pair_trials(
 
 
 def _by_key(
-    trials: Sequence[TrialSeries], side: SideFilter, free: frozenset[str]
+    trials: Sequence[TrialSeries], side: SideFilter, side_keys: frozenset[str]
 ) -> dict[str, TrialSeries]:
     matches: dict[str, TrialSeries] = {}
     for trial in trials:
         if not side.matches(trial):
             continue
-        key = pair_key(trial, free)
+        key = pair_key(trial, side_keys)
         if key in matches:
             both = f"{_full_label(matches[key])} and {_full_label(trial)}"
             raise InvalidRequest(
@@ -96,7 +96,7 @@ def _full_label(trial: TrialSeries) -> str:
     return safe_text(f"{trial.case.label}, {trial.condition.label} on {trial.phone}")
 
 
-def _pair(one: TrialSeries, other: TrialSeries, free: frozenset[str]) -> TrialPair:
-    case, condition = label_without(one, free)
-    phones = dict.fromkeys(safe_text(f"{each.model} ({each.phone})", 80) for each in (one, other))
+def _pair(one: TrialSeries, other: TrialSeries, side_keys: frozenset[str]) -> TrialPair:
+    case, condition = label_without(one, side_keys)
+    phones = dict.fromkeys(safe_text(f"{side.model} ({side.phone})", 80) for side in (one, other))
     return TrialPair(one, other, case, condition, " vs ".join(phones))

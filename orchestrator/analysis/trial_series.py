@@ -58,7 +58,7 @@ def _kind(provenance: Provenance | None, control: str, grade: str) -> Measuremen
 
 
 def _exclusion(value: MetricValue) -> Exclusion | None:
-    """Why a value takes no part in a comparison; None when it does."""
+    """Return why a value takes no part in a comparison; None when it does."""
     if value.validity is not Validity.VALID:
         return Exclusion(value.validity.value)
     if value.value is None:

@@ -45,7 +45,7 @@ def count_verdicts(runs: Iterable[MeasuredRun]) -> VerdictCounts:
         validities[validity] += 1
         if run.valid:
             continue
-        reasons = [each for each in run.verdict.reasons if each.validity is not Validity.VALID]
+        reasons = [item for item in run.verdict.reasons if item.validity is not Validity.VALID]
         for reason in reasons:
             reasons_of.setdefault((validity, reason.code), []).append(reason)
         codes: set[ReasonCode | None] = {reason.code for reason in reasons}
@@ -58,7 +58,7 @@ def count_verdicts(runs: Iterable[MeasuredRun]) -> VerdictCounts:
         validities[Validity.VALID],
         validities[Validity.SUSPECT],
         validities[Validity.VOID],
-        tuple(sorted(counts, key=lambda each: (-each.runs, each.validity, each.text))),
+        tuple(sorted(counts, key=lambda count: (-count.runs, count.validity, count.text))),
     )
 
 

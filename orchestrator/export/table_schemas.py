@@ -296,7 +296,7 @@ def _ranked(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
             *(row.suspect, row.void, str(row.control or ""), row.provenance.source.value),
             *(str(row.provenance.model or ""), row.provenance.error_rel, row.statement.text),
         )
-    for absent in group.absent:
+    for absent in group.unranked:
         nothing: list[CellValue] = [None] * 3
         yield (
             *(None, absent.phone, absent.model, absent.soc, 0, *nothing, "", None),

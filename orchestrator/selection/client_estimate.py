@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import weakest_provenance
-from orchestrator.analysis.stats import LEVEL, RUNS_FOR_AN_INTERVAL, median, median_interval
+from orchestrator.analysis.stats import INTERVAL_RUNS_MIN, LEVEL, median, median_interval
 from workloads.protocol.metrics import Metric, Provenance, SimulationModel
 
 # The error of a model without calibration data is unknown, and so is the spread of runs in a sweep
@@ -74,7 +74,7 @@ def estimate_from(
         else provenance.error_rel or 0.0
     )
     middle, n = median(values), len(values)
-    if n < RUNS_FOR_AN_INTERVAL:
+    if n < INTERVAL_RUNS_MIN:
         half = middle * spread.half_width(n)
         low, high = middle - half, middle + half
     else:

@@ -12,7 +12,7 @@ from orchestrator.analysis.measurements import (
     MeasurementKind,
     refuse_mixed_sources,
 )
-from orchestrator.analysis.stats import RUNS_FOR_AN_INTERVAL, median
+from orchestrator.analysis.stats import INTERVAL_RUNS_MIN, median
 from orchestrator.selection.client_estimate import (
     Estimate,
     PooledSpread,
@@ -249,6 +249,6 @@ def _missing(clients: Sequence[Client]) -> tuple[MissingData, ...]:
         DataGap.NO_HOT_RUN: [c.phone for c in clients if c.sustained_ms is None],
         DataGap.NO_ENERGY: [c.phone for c in clients if c.energy_mj is None],
         DataGap.NO_MEMORY: [c.phone for c in clients if c.peak_mb is None],
-        DataGap.FEW_RUNS: [c.phone for c in clients if c.cold_ms.n < RUNS_FOR_AN_INTERVAL],
+        DataGap.FEW_RUNS: [c.phone for c in clients if c.cold_ms.n < INTERVAL_RUNS_MIN],
     }
     return tuple(MissingData(gap, tuple(phones)) for gap, phones in lacking.items() if phones)

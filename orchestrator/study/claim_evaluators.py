@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from orchestrator.analysis.measurements import weakest_provenance
-from orchestrator.analysis.rank_statement import RUNS_FOR_A_CLAIM
+from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
 from orchestrator.analysis.stats import geometric_mean, kendall_tau, median, median_interval
 from orchestrator.study.evidence import (
     Gap,
@@ -249,7 +249,7 @@ def _best(estimates: Mapping[str, _Estimate], highest: bool) -> ClaimResult:
     is_significant = (
         (lead.value or 0.0) - 1 > lead.half_rel
         and provenance.model is not SimulationModel.EXTRAPOLATED
-        and lead.n >= RUNS_FOR_A_CLAIM
+        and lead.n >= CLAIM_RUNS_MIN
     )
     doubt = "" if is_significant else ", not significant"
     detail = f"{lead.value or 0.0:.2f} times ahead of {ordered[1]}{doubt}"

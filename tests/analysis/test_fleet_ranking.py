@@ -99,7 +99,7 @@ def test_suspect_and_void_runs_are_counted_but_never_compared() -> None:
 def test_a_phone_without_a_run_that_counts_is_named() -> None:
     (group,) = compare_fleet([*FAST, measured("hot", 1.0, validity=Validity.VOID)]).groups
     expected = (UnrankedPhone("hot", "Model hot", "sm8350", suspect=0, void=1),)
-    assert group.absent == expected
+    assert group.unranked == expected
 
 
 def test_a_cell_that_knows_nothing_of_the_metric_is_not_in_its_table() -> None:
@@ -256,7 +256,7 @@ def test_an_energy_of_a_slow_gauge_ranks_nobody() -> None:
     known = measured("b", energy_per_sample_mj=0.06, grade="gauge")
     (group,) = compare_fleet([frugal, known], energy).groups
     assert [(row.phone, row.rank) for row in group.rows] == [("b", 1)]
-    assert [(one.phone, one.reason) for one in group.absent] == [("a", UnrankedReason.COARSE_GAUGE)]
+    assert [(one.phone, one.reason) for one in group.unranked] == [("a", UnrankedReason.COARSE_GAUGE)]
     (meant,) = compare_fleet([frugal, known], energy, mix=True).groups
     assert [row.phone for row in meant.rows] == ["a", "b"]
 

@@ -61,7 +61,7 @@ def interaction(scene: ReportData) -> Section:
 
 def _matrix(scene: ReportData, title: str, metric: str, groups: list[FleetGroup]) -> RankingMatrix:
     columns = [{row.phone: row for row in group.rows} for group in groups]
-    coarse = [{each.phone for each in group.absent if each.coarse_runs} for group in groups]
+    coarse = [{each.phone for each in group.unranked if each.coarse_runs} for group in groups]
     order = sorted(scene.names, key=lambda phone: [_rank(column.get(phone)) for column in columns])
     rows = [
         MatrixRow(
