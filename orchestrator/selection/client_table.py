@@ -1,7 +1,7 @@
 """Builds the client table from a sweep's reports: one row per phone, for one workload and batch.
 
-Each value has its interval and its provenance. What a sweep did not measure stays unknown and is
-listed; nothing is filled in.
+Each value has its interval and its provenance. Values that a sweep did not measure stay unknown and
+are listed as missing; no default is filled in.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def build_client_table(
 
     Void runs are passed too: they explain why a phone is left out.
     """
-    chosen = _runs_of_one_case(runs, workload, batch)
+    chosen = _select_case(runs, workload, batch)
     by_phone: dict[str, list[MeasuredRun]] = {}
     for run in chosen:
         by_phone.setdefault(run.phone, []).append(run)
@@ -66,14 +66,16 @@ def build_client_table(
         if client is not None:
             clients.append(client)
         else:
-            left_out.append(_excluded(phone, members, has_valid=bool(valid)))
+            left_out.append(_excluded_client(phone, members, has_valid=bool(valid)))
     _refuse_mixed_clients(clients, mix)
     first = chosen[0].case
     size = first.parameters.get("batch_size", 1)
-    return ClientTable(first.workload, size, tuple(clients), tuple(left_out), _missing(clients))
+    return ClientTable(
+        first.workload, size, tuple(clients), tuple(left_out), _missing_data(clients)
+    )
 
 
-def _excluded(phone: str, runs: Sequence[MeasuredRun], has_valid: bool) -> ExcludedClient:
+def _excluded_client(phone: str, runs: Sequence[MeasuredRun], has_valid: bool) -> ExcludedClient:
     if has_valid:
         text = "it has no cold run; the sustained time alone does not show the time at the start"
         return ExcludedClient(phone, ClientExclusion.NO_COLD_RUN, text)
@@ -83,7 +85,7 @@ def _excluded(phone: str, runs: Sequence[MeasuredRun], has_valid: bool) -> Exclu
     return ExcludedClient(phone, ClientExclusion.NO_VALID_RUN, text)
 
 
-def _runs_of_one_case(
+def _select_case(
     runs: Sequence[MeasuredRun], workload: str | None, batch: int | None
 ) -> list[MeasuredRun]:
     """Return the runs of one case; a sweep with several needs --workload and --batch."""
@@ -194,7 +196,7 @@ def _energy_metric(metrics: Mapping[str, Metric]) -> Metric | None:
 
 
 def _battery_j(runs: Sequence[MeasuredRun]) -> float | None:
-    """The energy of a full battery, from the number of steps per charge."""
+    """Return the energy of a full battery, from the number of steps per charge."""
     needed = {"steps_per_charge", "energy_per_step_mj"}
     return _median_or_none(
         [
@@ -215,7 +217,7 @@ def _temp_range_c(
 
 
 def _heating_s(runs: Sequence[MeasuredRun]) -> float | None:
-    """The time constant of the slowdown, as a median over runs."""
+    """Return the time constant of the slowdown, as a median over runs."""
     constants = [_time_constant_s(run.step_time_curve) for run in runs]
     return _median_or_none([seconds for seconds in constants if seconds is not None])
 
@@ -244,11 +246,11 @@ def _refuse_mixed_clients(clients: Sequence[Client], mix: bool) -> None:
         )
 
 
-def _missing(clients: Sequence[Client]) -> tuple[MissingData, ...]:
-    lacking = {
+def _missing_data(clients: Sequence[Client]) -> tuple[MissingData, ...]:
+    gaps = {
         DataGap.NO_HOT_RUN: [c.phone for c in clients if c.sustained_ms is None],
         DataGap.NO_ENERGY: [c.phone for c in clients if c.energy_mj is None],
         DataGap.NO_MEMORY: [c.phone for c in clients if c.peak_mb is None],
         DataGap.FEW_RUNS: [c.phone for c in clients if c.cold_ms.n < INTERVAL_RUNS_MIN],
     }
-    return tuple(MissingData(gap, tuple(phones)) for gap, phones in lacking.items() if phones)
+    return tuple(MissingData(gap, tuple(phones)) for gap, phones in gaps.items() if phones)

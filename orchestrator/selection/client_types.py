@@ -87,7 +87,7 @@ class MissingData:
 
     @property
     def text(self) -> str:
-        """The gap for people."""
+        """The gap as text."""
         more = len(self.phones) - NAMED_MAX
         names = ", ".join(self.phones[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         return _GAP_TEXTS[self.gap].format(names)

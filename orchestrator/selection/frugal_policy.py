@@ -78,7 +78,7 @@ def _utility(utility: Array) -> Array:
 
 
 def _chance_in_time(expected_s: Array, uncertainty: Array, deadline_s: float | None) -> Array:
-    """The probability that an update arrives before the deadline."""
+    """Return the probability that an update arrives before the deadline."""
     if deadline_s is None:
         return np.ones(len(expected_s))
     from scipy.special import ndtr

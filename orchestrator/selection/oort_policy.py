@@ -60,7 +60,7 @@ class OortPolicy:
         return float(np.sort(durations)[rank])
 
     def _penalty(self, durations: Array, preferred: float) -> Array:
-        """The factor by which the score of a slow phone is reduced."""
+        """Return the factor by which the score of a slow phone is reduced."""
         late = durations > preferred
         return np.where(late, preferred / np.maximum(durations, 1e-4), 1.0) ** self.PENALTY
 
@@ -95,7 +95,7 @@ class OortPolicy:
 def _draw_best(
     members: Picks, score: Array, count: int, rng: np.random.Generator, cut_off: float
 ) -> Picks:
-    """Draw by score from those near the best, so that not always the same are chosen."""
+    """Draw by score from those near the best, so that the choice varies between rounds."""
     if count <= 0 or len(members) <= count:
         return members[: max(0, count)]
     order = np.argsort(-score, kind="stable")

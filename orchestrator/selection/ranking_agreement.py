@@ -1,4 +1,4 @@
-"""Compares the cold and the sustained ranking: are the phones that start fast the fast ones?"""
+"""Compares the cold with the sustained ranking: do phones that start fast stay fast?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -82,7 +82,7 @@ class MeasurementSuggestion:
 
     @property
     def text(self) -> str:
-        """The reason for people."""
+        """The reason as text."""
         if self.reason is MeasurementReason.NO_HOT_RUN:
             return "it has no hot run, so its slowdown is unknown"
         margin = f"its time may be up to {self.uncertainty:.0%} longer than estimated"
@@ -120,7 +120,7 @@ def recommend_clients(
             ChosenClient(clients[index], float(seconds[index]), reason)
             for index, reason in zip(picks, selection.reasons, strict=True)
         ),
-        (*table.left_out, *_ineligible(clients, state)),
+        (*table.left_out, *_ineligible_clients(clients, state)),
         _round_time(state, picks, request.link_s),
         _round_energy([clients[index] for index in picks], samples),
         suggest_measurement(clients, state, request.k),
@@ -144,16 +144,16 @@ def _round_state(
     return state
 
 
-def _ineligible(clients: Sequence[Client], state: RoundState) -> list[ExcludedClient]:
+def _ineligible_clients(clients: Sequence[Client], state: RoundState) -> list[ExcludedClient]:
     eligible = set(state.eligible.tolist())
     return [
-        _excluded(client, state, index)
+        _excluded_client(client, state, index)
         for index, client in enumerate(clients)
         if index not in eligible
     ]
 
 
-def _excluded(client: Client, state: RoundState, index: int) -> ExcludedClient:
+def _excluded_client(client: Client, state: RoundState, index: int) -> ExcludedClient:
     if not state.fleet.fits[index]:
         share = f"more than {MEMORY_SHARE:.0%} of its {client.ram_mb} MB"
         text = f"it needs {client.peak_mb:.0f} MB, {share}"
@@ -165,7 +165,7 @@ def _excluded(client: Client, state: RoundState, index: int) -> ExcludedClient:
 
 
 def _round_time(state: RoundState, picks: Sequence[int], link_s: float) -> RoundEstimate | None:
-    """A synchronous round lasts as long as its slowest phone."""
+    """Estimate the time of a synchronous round, which lasts as long as its slowest phone."""
     if not picks:
         return None
     normal = np.random.default_rng(0).standard_normal((DRAWS, len(picks)))
@@ -232,12 +232,12 @@ def expected_gain(middle: Array, sigma: Array, k: int) -> Array:
 
 
 def _mean_above(middle: Array, sigma: Array, limit: float) -> Array:
-    """The mean distance of a log-normal time above a limit."""
+    """Return the mean distance of a log-normal time above a limit."""
     return _mean_below(middle, sigma, limit) + middle * np.exp(sigma**2 / 2) - limit
 
 
 def _mean_below(middle: Array, sigma: Array, limit: float) -> Array:
-    """The mean distance of a log-normal time below a limit."""
+    """Return the mean distance of a log-normal time below a limit."""
     from scipy.special import ndtr
 
     if limit <= 0:

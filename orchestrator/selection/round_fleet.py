@@ -64,7 +64,7 @@ def build_round_fleet(clients: Sequence[Client]) -> RoundFleet:
 
 
 def _uncertainty(client: Client, worst_slowdown: float) -> float:
-    """That of the less certain time; a phone without a hot run may have the worst slowdown."""
+    """Return that of the less certain time; without a hot run, the worst slowdown is assumed."""
     if client.sustained_ms is None:
         return (1 + client.cold_ms.uncertainty) * worst_slowdown - 1
     return max(client.cold_ms.uncertainty, client.sustained_ms.uncertainty)
@@ -75,7 +75,7 @@ def _energy_j(client: Client) -> float:
 
 
 def fits_in_memory(client: Client) -> bool:
-    """Whether a phone has enough memory; assumed if the memory use is unknown."""
+    """Return whether a phone has enough memory; assumed if the memory use is unknown."""
     return client.peak_mb is None or client.peak_mb <= MEMORY_SHARE * client.ram_mb
 
 

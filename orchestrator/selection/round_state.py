@@ -85,7 +85,7 @@ class Selection:
 
 
 class SelectionPolicy(Protocol):
-    """Chooses phones for round after round; may keep state."""
+    """Chooses phones for every round of a training; may keep state."""
 
     def choose(
         self, state: RoundState, request: RoundRequest, rng: np.random.Generator

@@ -1,8 +1,8 @@
 """Simulates policies on a virtual clock: real training, the fleet's measured times and energies.
 
-A seed decides the data, the measured phone behind each client, the errors of the estimates, and who
-is online when; every policy gets the same. So policies are compared in pairs, seed by seed, and the
-interval is over seeds.
+A seed decides the data, the measured phone behind each client, the errors of the estimates, and
+which clients are online in each round; every policy gets the same. So policies are compared in
+pairs, seed by seed, and the interval is over seeds.
 """
 
 from collections.abc import Iterable
@@ -187,7 +187,7 @@ def _run_round(
 
 
 def gini(times_chosen: Array) -> float:
-    """Return 0 if all were chosen equally often, near 1 if one phone did everything."""
+    """Return 0 if all were chosen equally often, near 1 if one phone was always chosen."""
     if times_chosen.sum() == 0:
         return 0.0
     ordered = np.sort(times_chosen)

@@ -85,7 +85,7 @@ class TiFLPolicy:
 
 
 def _mean_loss(state: RoundState, members: Picks) -> float:
-    """The mean reported loss of a tier; infinite without reports."""
+    """Return the mean reported loss of a tier; infinite without reports."""
     losses = state.utility[members] / np.maximum(state.samples[members], 1)
     reported = losses[~np.isnan(losses)]
     return float(reported.mean()) if len(reported) else np.inf
