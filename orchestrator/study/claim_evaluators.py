@@ -28,7 +28,7 @@ SHOWN_MAX = 6
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """What was found for a claim: a number, a range or a label, and its provenance."""
+    """The result of a claim: a number, a range or a label, and its provenance."""
 
     n: int
     provenance: Provenance
@@ -37,7 +37,7 @@ class ClaimResult:
     range: tuple[float, float] | None = None
     label: str = ""  # the result, if it is not a number
     detail: str = ""  # shown in parentheses after the result
-    is_significant: bool | None = None  # best_setting, best_phone: whether the lead is
+    is_significant: bool | None = None  # of best_setting and best_phone: whether the lead is
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def evaluate_pareto_front(query: Query, evidence: StudyEvidence, phone: str) -> 
     for name in both:
         if not front or second[name].value < second[front[-1]].value:
             front.append(name)
-    estimates = [each[name] for each in (first, second) for name in front]
+    estimates = [values[name] for values in (first, second) for name in front]
     provenance = weakest_provenance(estimate.provenance for estimate in estimates)
     n = min(estimate.n for estimate in estimates)
     return ClaimResult(n, provenance, label=", ".join(front))
@@ -148,7 +148,7 @@ def evaluate_outcome(query: Query, evidence: StudyEvidence, phone: str) -> Claim
         for outcome in evidence.outcomes
         if outcome.phone == phone and matches_settings(outcome.settings, query.where)
     ]
-    provenances = [each.provenance for each in outcomes if each.provenance is not None]
+    provenances = [item.provenance for item in outcomes if item.provenance is not None]
     if not outcomes or not provenances:
         raise evidence.why_not(phone, "", query.where)
     counts: dict[str, int] = {}
@@ -185,12 +185,12 @@ def evaluate_best_phone(query: Query, evidence: StudyEvidence) -> ClaimResult:
 def evaluate_rank_agreement(query: Query, evidence: StudyEvidence) -> ClaimResult:
     """Return how well rankings of the phones agree (mean of Kendall's tau)."""
     if query.axis:
-        places = {
+        settings = {
             name: where
             for phone in evidence.phones
             for name, where in _axis_settings(query, evidence, phone)
         }
-        rankings = [_by_phone(query.metric, where, evidence) for where in places.values()]
+        rankings = [_by_phone(query.metric, where, evidence) for where in settings.values()]
     else:
         second_metric = query.second_metric or query.metric
         rankings = [
@@ -232,7 +232,7 @@ FLEET_EVALUATORS: dict[QueryKind, Callable[[Query, StudyEvidence], ClaimResult]]
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Whether two names may be those of one model: 'Meizu 16T' and 'MEIZU 16T 8GB'."""
+    """Return whether two names may be those of one model: 'Meizu 16T' and 'MEIZU 16T 8GB'."""
     shorter, longer = sorted(({*one.casefold().split()}, {*other.casefold().split()}), key=len)
     return bool(shorter) and shorter <= longer
 
@@ -251,8 +251,8 @@ def _best(estimates: Mapping[str, _Estimate], highest: bool) -> ClaimResult:
         and provenance.model is not SimulationModel.EXTRAPOLATED
         and lead.n >= CLAIM_RUNS_MIN
     )
-    doubt = "" if is_significant else ", not significant"
-    detail = f"{lead.value or 0.0:.2f} times ahead of {ordered[1]}{doubt}"
+    note = "" if is_significant else ", not significant"
+    detail = f"{lead.value or 0.0:.2f} times ahead of {ordered[1]}{note}"
     return ClaimResult(
         best.n, provenance, label=ordered[0], detail=detail, is_significant=is_significant
     )

@@ -74,7 +74,7 @@ class ClaimRow:
 
     @property
     def result_text(self) -> str:
-        """The result for a table."""
+        """The result as text for a table."""
         if self.result is None:
             return "unavailable"
         result, unit = self.result, self.claim.unit
@@ -131,7 +131,7 @@ class ClaimRow:
         return (text, published, self.model, self.result_text, runs, self.source, comparison)
 
     def as_json(self, study: Study) -> dict[str, object]:
-        """Return the row for programs."""
+        """Return the row as JSON."""
         result = self.result
         return {
             "claim": self.claim.text,
@@ -162,7 +162,7 @@ TextRow = tuple[str, ...]
 
 
 def blank_repeats(rows: Sequence[TextRow]) -> list[TextRow]:
-    """Show a claim only in the first of its rows, for reading on a screen."""
+    """Show a claim only in the first of its rows, for tables on a screen."""
     before: list[TextRow] = [(), *rows[:-1]]
     return [
         ("", "", *row[2:]) if row[:2] == above[:2] else row
@@ -191,7 +191,7 @@ def table_notes(study: Study, rows: Sequence[ClaimRow], kernels: bool) -> list[s
 
 
 def any_simulated(rows: Sequence[ClaimRow]) -> bool:
-    """Whether any result was simulated."""
+    """Return whether any result was simulated."""
     return any(row.result and row.result.provenance.source is Source.SIMULATED for row in rows)
 
 
@@ -220,7 +220,7 @@ def _merge_missing(rows: Sequence[ClaimRow]) -> Iterator[ClaimRow]:
             yield row
         elif row.missing not in merged:
             merged.add(row.missing)
-            models = ", ".join(each.model for each in rows if each.missing == row.missing)
+            models = ", ".join(other.model for other in rows if other.missing == row.missing)
             yield replace(row, phone="", model=models)
 
 

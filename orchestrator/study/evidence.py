@@ -49,7 +49,7 @@ class Gap(StrEnum):
 
 @dataclass(frozen=True)
 class MissingEvidence:
-    """Why a claim has no result: the gap, and the text for people."""
+    """Why a claim has no result, as code and as text."""
 
     gap: Gap
     text: str
@@ -117,10 +117,10 @@ class StudyEvidence:
         if not tried:
             if phone in self.left_out:
                 return NoEvidence(Gap.LEFT_OUT, self.left_out[phone])
-            return NoEvidence(Gap.NOT_RUN, "no such run was made on this phone")
+            return NoEvidence(Gap.NOT_RUN, "this phone has no such run")
         if not any(outcome.counts for outcome in tried):
-            ended = f"{tried[0].validity or tried[0].label}: {tried[0].reason}".rstrip(": ")
-            return NoEvidence(Gap.NO_VALID_RUN, ended)
+            outcome = f"{tried[0].validity or tried[0].label}: {tried[0].reason}".rstrip(": ")
+            return NoEvidence(Gap.NO_VALID_RUN, outcome)
         kind = metric_kind(metric)
         if kind and kind.family != "time" and not self._offers(phone, kind.family):
             return NoEvidence(Gap.NOT_OFFERED, f"the phone does not report {kind.family}")
@@ -129,12 +129,12 @@ class StudyEvidence:
         return NoEvidence(Gap.NOT_REPORTED, text)
 
     def _offers(self, phone: str, family: str) -> bool:
-        kinds = (metric_kind(each.metric) for each in self.observations if each.phone == phone)
+        kinds = (metric_kind(item.metric) for item in self.observations if item.phone == phone)
         return any(kind is not None and kind.family == family for kind in kinds)
 
 
 def matches_settings(settings: RunSettings, wanted: RunSettings) -> bool:
-    """Whether settings include all wanted ones."""
+    """Return whether settings include all wanted ones."""
     return all(settings.get(key) == value for key, value in wanted.items())
 
 
@@ -170,9 +170,9 @@ def collect_evidence(
             values.setdefault(key, []).append(value)
     observations = tuple(
         Observation(
-            phone, dict(settings), metric, tuple(number for _, _, number, _ in found), found[0][3]
+            phone, dict(settings), metric, tuple(number for _, _, number, _ in group), group[0][3]
         )
-        for (phone, settings, metric), found in values.items()
+        for (phone, settings, metric), group in values.items()
     )
     reasons = {(run.trial, run.repeat): run.verdict.text for run in runs if not run.valid}
     phones = {phone: safe_text(model, 40) for phone, (model, _) in known.items()}

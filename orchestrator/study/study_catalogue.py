@@ -93,7 +93,7 @@ class Query(WireModel):
     limit: float | None = Field(default=None, description="largest_below: the upper limit")
     models: tuple[str, ...] = Field(default=(), description="phone_ratio: the two phones")
     reason: str = Field(default="", description="unobservable: why")
-    if_not_run: str = Field(default="", description="what to do if no such run was made")
+    if_not_run: str = Field(default="", description="what to do if there is no such run")
 
 
 class Claim(WireModel):
@@ -111,7 +111,7 @@ class Claim(WireModel):
     same_as: tuple[str, ...] = Field(default=(), description="other names of the answer here")
     unit: str = ""
     citation: str = Field(default="", description="if not the study's")
-    fitted_twin: str = Field(default="", description="the model whose twin was fitted to this")
+    fitted_twin: str = Field(default="", description="the model whose twin was fitted to the claim")
     only_this_phone: bool = Field(default=False, description="the value holds for that phone only")
     topic: str = Field(default="", description="key of TOPICS, if its study has several")
 

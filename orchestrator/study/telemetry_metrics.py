@@ -29,7 +29,7 @@ def telemetry_metrics(run: MeasuredRun, telemetry: Telemetry) -> Iterator[Teleme
 def _op_shares(
     telemetry: Telemetry, time: Provenance, energy: Provenance | None
 ) -> Iterator[TelemetryMetric]:
-    """The share of a step's time, and of its energy, of every kind of operation."""
+    """Yield the share of every kind of operation in a step's time and energy."""
     shares: dict[str, float] = {}
     joules: dict[str, float] = {}
     for op in op_rows(telemetry):
@@ -45,14 +45,14 @@ def _op_shares(
 
 
 def _first_step_ratio(telemetry: Telemetry, provenance: Provenance) -> Iterator[TelemetryMetric]:
-    """The first step after the warm-up over the median step: 1 if the warm-up was long enough."""
+    """Yield the first step after the warm-up over the median: 1 if the warm-up was long enough."""
     times = [step_ms for step_ms in telemetry.windows.step_ms if step_ms is not None]
     if len(times) > 2 and (usual := median(times)) > 0:
         yield {}, "first_step_ratio", times[0] / usual, provenance
 
 
 def _settled_clock_share(telemetry: Telemetry, provenance: Provenance) -> Iterator[TelemetryMetric]:
-    """The fastest cores' clock in the last minute over their clock at the start."""
+    """Yield the fastest cores' clock in the last minute over their clock at the start."""
     rates = []
     for name, series in telemetry.series.items():
         t_ns = series.t_ns
@@ -69,7 +69,7 @@ def _settled_clock_share(telemetry: Telemetry, provenance: Provenance) -> Iterat
 def _body_rise(
     run: MeasuredRun, telemetry: Telemetry, provenance: Provenance
 ) -> Iterator[TelemetryMetric]:
-    """How much warmer the body is after the length of the study's trace, or at the end."""
+    """Yield the rise of the body's temperature over the study's trace, or until the end."""
     readings, zone = telemetry.readings, run.facts.body_zone
     if zone is None or zone.path not in readings.columns:
         return
