@@ -1,1 +1,1 @@
-"""What leaves the farm: files that a spreadsheet, a script or a browser reads."""
+"""Exports: files that a spreadsheet, a script or a browser reads."""

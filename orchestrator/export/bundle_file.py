@@ -1,7 +1,7 @@
 """A bundle for publication: one zip with data, sweep file, seed, versions, digests and a README.
 
-It holds no time of its own making, so the same sweep gives the same bytes, wherever it is exported
-from. Whoever reads one believes nothing before every digest is right.
+It contains no time of its creation, so the same sweep gives the same bytes in every lab. A reader
+uses nothing of a bundle before it has checked every digest.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 LINE_BYTES_MAX = 8 * 1024 * 1024
 BYTES_MAX = 8 * 1024**3
 MEMBERS_MAX = 64
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip; the same in every bundle
 Lines = Iterable[bytes]
 
 
@@ -29,7 +29,7 @@ class BadBundle(InvalidRequest):
 
 @dataclass(frozen=True)
 class BundleContents:
-    """What a bundle is about, and what stands in each of its files."""
+    """The metadata of a bundle, and the lines of each of its files."""
 
     metadata: Mapping[str, Any]
     files: Mapping[str, Callable[[], Lines]]
@@ -52,14 +52,14 @@ def write_bundle(contents: BundleContents, stream: BinaryIO) -> None:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(name, _LONG_AGO)
+    member = zipfile.ZipInfo(name, _ZIP_EPOCH)
     member.compress_type = zipfile.ZIP_DEFLATED
     member.external_attr = 0o644 << 16
     return member
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
-    """A row as one line: same row, same bytes."""
+    """Return a row as one line: the same row gives the same bytes."""
     return _json(row) + b"\n"
 
 
@@ -73,37 +73,37 @@ def _json(content: Any, indent: int | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was opened, and whose every digest is right."""
+    """An open bundle whose digests are all correct."""
 
     archive: zipfile.ZipFile
     manifest: Mapping[str, Any]
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """The rows of a file of JSON lines."""
+        """Yield the rows of a file of JSON lines."""
         for line in _lines(self.archive, name):
             try:
                 row = json.loads(line)
             except ValueError:
                 row = None
             if not isinstance(row, dict):
-                raise BadBundle(f"{safe_text(name)} in the bundle holds a line that is no row")
+                raise BadBundle(f"{safe_text(name)} in the bundle has a line that is not a row")
             yield row
 
 
 def open_bundle(stream: BinaryIO) -> Bundle:
-    """Open a bundle and check all of it; BadBundle says in one sentence what is wrong."""
+    """Open a bundle and check all of it; BadBundle states what is wrong."""
     try:
         archive = zipfile.ZipFile(stream)
         manifest = json.loads(_content(archive, MANIFEST))
         files = {str(name): dict(file) for name, file in manifest["files"].items()}
-        told = int(manifest["format"])
+        version = int(manifest["format"])
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise BadBundle("this is no bundle of a farm, or it was cut off") from error
-    if told != FORMAT:
-        raise BadBundle(f"the bundle has format {told}, this farm reads {FORMAT}")
+        raise BadBundle("not a Farmhand bundle, or truncated") from error
+    if version != FORMAT:
+        raise BadBundle(f"the bundle has format {version}; this version reads format {FORMAT}")
     names = archive.namelist()
     if len(names) > MEMBERS_MAX or sorted(names) != sorted({*files, MANIFEST}):
-        raise BadBundle("the bundle holds other files than its manifest names")
+        raise BadBundle("the files in the bundle differ from those in its manifest")
     for name, file in files.items():
         _check(archive, name, file)
     return Bundle(archive, manifest)
@@ -117,11 +117,11 @@ def _check(archive: zipfile.ZipFile, name: str, file: Mapping[str, Any]) -> None
                 digest.update(piece)
                 size += len(piece)
                 if size > BYTES_MAX:
-                    raise BadBundle(f"{safe_text(name)} in the bundle is larger than it may be")
+                    raise BadBundle(f"{safe_text(name)} in the bundle is larger than {BYTES_MAX} B")
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
         raise BadBundle(f"{safe_text(name)} in the bundle cannot be read: {error}") from error
     if (digest.hexdigest(), size) != (file.get("sha256"), file.get("bytes")):
-        raise BadBundle(f"{safe_text(name)} in the bundle was changed: its digest is another")
+        raise BadBundle(f"checksum mismatch: {safe_text(name)} in the bundle was changed")
 
 
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Text in a cell. Phones choose their own names, and what reads a file may run what it finds there.
+"""Escapes the text of a cell. Phones choose their own names, and programs may execute them.
 
-A spreadsheet runs what begins with `=`, so text that could be a formula gets a leading apostrophe;
-Markdown and LaTeX get their special characters escaped. Numbers go in as they are.
+A spreadsheet runs text that begins with `=` as a formula, so such text gets a leading apostrophe.
+Markdown and LaTeX get their special characters escaped. Numbers are not changed.
 """
 
 from workloads.text import safe_text
@@ -23,7 +23,7 @@ _MARKDOWN = {letter: f"\\{letter}" for letter in "\\`*_[]|"} | {"<": "&lt;", ">"
 def text_cell(text: object) -> str:
     """Make text safe for a spreadsheet."""
     plain = safe_text(text, TEXT_MAX)
-    # Both are looked at: cleaning may lay a formula bare that stood behind a space.
+    # Both are checked: safe_text may remove a space in front of a formula.
     risky = plain.startswith(_FORMULA_STARTS) or str(text).startswith(_FORMULA_STARTS)
     return f"'{plain}" if risky else plain
 

@@ -1,7 +1,7 @@
 """A run on one timeline, in the trace event format that Perfetto and chrome://tracing open.
 
-Traced operations and windows of steps are slices, clocks, temperatures, power and load are
-counters. All of it is on the phone's own clock, from the first moment on, in microseconds.
+Traced operations and windows of steps are slices; clocks, temperatures, power and load are
+counters. Times are microseconds of the phone's own clock since the first event.
 """
 
 import json
@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
-    """The trace of a run, as a JSON object."""
+    """Return the trace of a run as a JSON object."""
     start = _start_ns(telemetry)
     events = [*_names(run), *_windows(telemetry, start), *_operations(telemetry, start)]
     events += [*_counters(telemetry, start), *_rates(telemetry, start)]
@@ -34,14 +34,14 @@ def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
             "condition": run.condition.label,
             "verdict": run.verdict.validity.value,
             "source": _source(run),
-            "clock": "the phone's own, from the first moment that is told",
+            "clock": "the phone's clock, since the first event",
         },
         "traceEvents": events,
     }
 
 
 def write_trace(run: MeasuredRun, telemetry: Telemetry) -> bytes:
-    """The trace as a file."""
+    """Return the trace of a run as the content of a file."""
     return json.dumps(build_trace(run, telemetry), allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -51,7 +51,7 @@ def _source(run: MeasuredRun) -> str:
 
 def _start_ns(telemetry: Telemetry) -> int:
     columns = (telemetry.windows.t_ns, telemetry.readings.t_ns)
-    moments = [*(trace[1] for trace in telemetry.traces), *(each[0] for each in columns if each)]
+    moments = [*(trace[1] for trace in telemetry.traces), *(t_ns[0] for t_ns in columns if t_ns)]
     return min(moments, default=0)
 
 
@@ -62,14 +62,14 @@ def _names(run: MeasuredRun) -> Iterator[Event]:
         yield {"ph": "M", "pid": 1, "tid": thread, "name": "thread_name", "args": {"name": name}}
 
 
-def _slice(name: str, thread: int, begin_us: float, lasts_us: float, **args: Any) -> Event:
+def _slice(name: str, thread: int, begin_us: float, duration_us: float, **args: Any) -> Event:
     return {
         "ph": "X",
         "pid": 1,
         "tid": thread,
         "name": name,
         "ts": begin_us,
-        "dur": max(0.0, lasts_us),
+        "dur": max(0.0, duration_us),
         "args": args,
     }
 
@@ -86,26 +86,26 @@ def _operations(telemetry: Telemetry, start: int) -> Iterator[Event]:
     for span in telemetry.spans:
         known = span.op < len(telemetry.ops)
         name, kind = telemetry.ops[span.op] if known else (f"operation {span.op}", "")
-        begin, lasts = (span.start_ns - start) / 1e3, (span.end_ns - span.start_ns) / 1e3
-        yield _slice(
-            safe_text(name), OPERATIONS, begin, lasts, step=span.step, kind=safe_text(kind)
-        )
+        begin_us = (span.start_ns - start) / 1e3
+        duration_us = (span.end_ns - span.start_ns) / 1e3
+        args = {"step": span.step, "kind": safe_text(kind)}
+        yield _slice(safe_text(name), OPERATIONS, begin_us, duration_us, **args)
 
 
 def _counters(telemetry: Telemetry, start: int) -> Iterator[Event]:
-    """Clocks and temperatures, as they were read."""
+    """Yield clocks and temperatures as they were read."""
     for path, column in telemetry.readings.columns.items():
-        named = _counter_of(path)
-        if named is None:
+        counter = _counter_of(path)
+        if counter is None:
             continue
-        name, unit, scale = named
+        name, unit, scale = counter
         for t_ns, value in zip(telemetry.readings.t_ns, column, strict=False):
             if isinstance(value, int):
-                yield _count(name, unit, (t_ns - start) / 1e3, value * scale)
+                yield _counter_event(name, unit, (t_ns - start) / 1e3, value * scale)
 
 
 def _counter_of(path: str) -> tuple[str, str, float] | None:
-    """What a node is called on the timeline, its unit, and the factor to it."""
+    """Return the counter of a sysfs node: its name, its unit, and the factor to that unit."""
     parts = path.split("/")
     if path.endswith("/scaling_cur_freq"):
         return f"clock {parts[-2]}", "mhz", 0.001
@@ -117,22 +117,22 @@ def _counter_of(path: str) -> tuple[str, str, float] | None:
 
 
 def _rates(telemetry: Telemetry, start: int) -> Iterator[Event]:
-    """Power and load, as the slopes of what adds up: between two looks it is their mean."""
+    """Yield power and load: the slopes of cumulative series, as means between two samples."""
     kinds = {"energy_j": ("power", "w"), "busy_s": ("busy cores", "cores")}
     for name, series in telemetry.series.items():
         rail = name.removeprefix("rail_j.")
-        shown = kinds.get(name) or ((f"rail {safe_text(rail)}", "w") if rail != name else None)
-        if shown is not None:
+        counter = kinds.get(name) or ((f"rail {safe_text(rail)}", "w") if rail != name else None)
+        if counter is not None:
             for t_ns, rate in slopes_per_second(series):
-                yield _count(*shown, (t_ns - start) / 1e3, rate)
+                yield _counter_event(*counter, (t_ns - start) / 1e3, rate)
 
 
 def slopes_per_second(series: CumulativeSeries) -> Iterator[tuple[int, float]]:
-    """How fast a series grew from each moment to the next, per second."""
-    for (begin, had), (end, has) in pairwise(zip(series.t_ns, series.total, strict=True)):
+    """Yield the slope of a series from each sample to the next, per second."""
+    for (begin, before), (end, after) in pairwise(zip(series.t_ns, series.total, strict=True)):
         if end > begin:
-            yield begin, (has - had) * 1e9 / (end - begin)
+            yield begin, (after - before) * 1e9 / (end - begin)
 
 
-def _count(name: str, unit: str, at_us: float, value: float) -> Event:
-    return {"ph": "C", "pid": 1, "name": name, "ts": at_us, "args": {unit: value}}
+def _counter_event(name: str, unit: str, t_us: float, value: float) -> Event:
+    return {"ph": "C", "pid": 1, "name": name, "ts": t_us, "args": {unit: value}}

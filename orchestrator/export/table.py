@@ -1,7 +1,7 @@
-"""A table on its way out: named columns, and rows that come in blocks, never all at once.
+"""A table to export: named columns, and rows that come in blocks, never all at once.
 
-Rows of a block share their first cells (the run they belong to), so that a million samples cost no
-more than what tells them apart. Units stand in the column names.
+The rows of a block share their first cells (those of their run), so that a million samples cost
+only the cells that differ. Column names contain the unit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ CellValue = str | int | float | None
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A name, and what its cells are: str, int or float."""
+    """A name, and the type of the cells: str, int or float."""
 
     name: str
     kind: type
@@ -20,20 +20,20 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """Rows with the same first cells; `plain` promises that the others are numbers or empty."""
+    """Rows with the same first cells; with `numeric_only`, the others are numbers or empty."""
 
     shared: Sequence[CellValue]
     rows: Iterable[Sequence[CellValue]]
     numeric_only: bool = False
 
     def full_rows(self) -> Iterator[tuple[CellValue, ...]]:
-        """Every row, whole."""
+        """Return every row with the shared cells."""
         return ((*self.shared, *row) for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Table:
-    """What is exported, under which name."""
+    """The rows of an export, with a name and a caption."""
 
     name: str
     columns: tuple[TableColumn, ...]
@@ -47,5 +47,5 @@ class Table:
 
 
 def make_columns(**kinds: type) -> tuple[TableColumn, ...]:
-    """Columns by name."""
+    """Build columns from names and types."""
     return tuple(TableColumn(name, kind) for name, kind in kinds.items())

@@ -1,6 +1,6 @@
-"""What can be exported as a table: figures, samples, readings, operations, outcomes, the ranking.
+"""The tables that can be exported: figures, samples, readings, operations, outcomes, the ranking.
 
-Every row names its run and the place of that run in the order: seed, block and position.
+Every row names its run and the position of the run in the order: seed, block and position.
 """
 
 import json
@@ -13,7 +13,7 @@ from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.telemetry import OpRow, Telemetry, op_rows
 
-_RUN = make_columns(
+_RUN_COLUMNS = make_columns(
     sweep=str,
     seed=int,
     trial=str,
@@ -36,14 +36,14 @@ _RUN = make_columns(
 )
 
 
-def _what(case: Case, condition: Condition) -> tuple[CellValue, ...]:
-    """What was run, and under which condition: workload to freq."""
+def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
+    """Return what was run, and under which condition: the columns workload to freq."""
     parameters = json.dumps(case.parameters, sort_keys=True)
-    asked = (condition.protocol.value, condition.cores, condition.freq)
-    return (case.name, parameters, case.backend, *asked)
+    settings = (condition.protocol.value, condition.cores, condition.freq)
+    return (case.name, parameters, case.backend, *settings)
 
 
-def _run(seed: int, run: MeasuredRun) -> list[CellValue]:
+def _run_values(seed: int, run: MeasuredRun) -> list[CellValue]:
     return [
         run.sweep,
         seed,
@@ -56,15 +56,15 @@ def _run(seed: int, run: MeasuredRun) -> list[CellValue]:
         run.facts.model,
         run.facts.soc,
         run.host,
-        *_what(run.case, run.condition),
+        *_cell_values(run.case, run.condition),
         str(run.control or ""),
         run.verdict.validity.value,
     ]
 
 
 def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
-    """One row per run and metric, so that no unit hides in a heading."""
-    own = make_columns(
+    """Return one row per run and metric; the unit has its own column."""
+    columns = make_columns(
         reasons=str,
         started_at=str,
         ended_at=str,
@@ -76,12 +76,12 @@ def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
         error_rel=float,
         grade=str,
     )
-    return Table("figures", (*_RUN, *own), (_figures(seed, run) for run in runs))
+    return Table("figures", (*_RUN_COLUMNS, *columns), (_figures(seed, run) for run in runs))
 
 
 def _figures(seed: int, run: MeasuredRun) -> TableBlock:
     times = (run.started_at.isoformat(), run.ended_at.isoformat())
-    shared = [*_run(seed, run), run.verdict.text, *times]
+    shared = [*_run_values(seed, run), run.verdict.text, *times]
     rows = [
         (
             name,
@@ -101,8 +101,8 @@ RunTelemetry = Iterable[tuple[MeasuredRun, Telemetry]]
 
 
 def samples_table(seed: int, runs: RunTelemetry) -> Table:
-    """One row per window of consecutive steps: when it began, and how long its steps took."""
-    own = make_columns(
+    """Return one row per window of consecutive steps: its start, and the times of its steps."""
+    columns = make_columns(
         source=str,
         first_step=int,
         steps=int,
@@ -111,7 +111,7 @@ def samples_table(seed: int, runs: RunTelemetry) -> Table:
         step_min_ms=float,
         step_max_ms=float,
     )
-    return Table("samples", (*_RUN, *own), (_samples(seed, *pair) for pair in runs))
+    return Table("samples", (*_RUN_COLUMNS, *columns), (_samples(seed, *pair) for pair in runs))
 
 
 def _samples(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
@@ -121,13 +121,13 @@ def _samples(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
         (first, n, (t_ns - start_ns) / 1e9, ns / n / 1e6 if n else None, low / 1e6, high / 1e6)
         for first, n, t_ns, ns, low, high in zip(*vars(windows).values(), strict=True)
     )
-    return TableBlock([*_run(seed, run), _source(run, "step_ms")], rows, numeric_only=True)
+    return TableBlock([*_run_values(seed, run), _source(run, "step_ms")], rows, numeric_only=True)
 
 
 def readings_table(seed: int, runs: RunTelemetry) -> Table:
-    """One row per moment and sampled node of a phone, as the phone told it."""
-    own = make_columns(source=str, t_s=float, node=str, value=float, text=str)
-    return Table("readings", (*_RUN, *own), (_readings(seed, *pair) for pair in runs))
+    """Return one row per time and sampled node of a phone, as the phone reported it."""
+    columns = make_columns(source=str, t_s=float, node=str, value=float, text=str)
+    return Table("readings", (*_RUN_COLUMNS, *columns), (_readings(seed, *pair) for pair in runs))
 
 
 def _readings(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
@@ -138,7 +138,7 @@ def _readings(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
         for moment_ns, value in zip(t_ns, column, strict=False)
         if value is not None
     )
-    return TableBlock([*_run(seed, run), _source(run, "peak_temp_c")], rows)
+    return TableBlock([*_run_values(seed, run), _source(run, "peak_temp_c")], rows)
 
 
 def _value_or_text(value: object) -> tuple[float | None, str]:
@@ -146,12 +146,12 @@ def _value_or_text(value: object) -> tuple[float | None, str]:
 
 
 def ops_table(seed: int, runs: RunTelemetry) -> Table:
-    """One row per run and operation, joined with what was sampled beside it.
+    """Return one row per run and operation, joined with the samples taken while it ran.
 
-    Times come from the traced steps of a run; energy, load and clock are what the sampler saw
-    while the operation ran, and are empty where the phone offers none.
+    Times come from the traced steps of a run; energy, load and clock come from the sampler and are
+    empty where the phone does not report them.
     """
-    own = make_columns(
+    columns = make_columns(
         source=str,
         energy_source=str,
         operation=str,
@@ -167,23 +167,23 @@ def ops_table(seed: int, runs: RunTelemetry) -> Table:
     )
     return Table(
         "ops",
-        (*_RUN, *own),
+        (*_RUN_COLUMNS, *columns),
         (_ops(seed, run, op_rows(telemetry)) for run, telemetry in runs if telemetry.traces),
     )
 
 
 def _ops(seed: int, run: MeasuredRun, ops: tuple[OpRow, ...]) -> TableBlock:
-    shared = [*_run(seed, run), _source(run, "step_ms"), _source(run, "energy_j")]
+    shared = [*_run_values(seed, run), _source(run, "step_ms"), _source(run, "energy_j")]
     rows = [
         (
             op.name,
             op.kind,
             op.steps,
-            _rounded(op.ms),
-            _rounded(op.share),
-            _rounded(op.energy_mj),
-            _rounded(op.power_w),
-            _rounded(op.util_pct),
+            _round(op.ms),
+            _round(op.share),
+            _round(op.energy_mj),
+            _round(op.power_w),
+            _round(op.util_pct),
             " ".join(f"{policy}:{mhz:.0f}" for policy, mhz in sorted(op.clock_mhz.items())),
             " ".join(f"{rail}:{watts:.3g}" for rail, watts in sorted(op.rails_w.items())),
         )
@@ -196,16 +196,16 @@ def _source(run: MeasuredRun, metric: str) -> str:
     return str(run.metrics[metric].provenance.source) if metric in run.metrics else ""
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
 def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
-    """One row per run that was planned, whether it came to figures or not.
+    """Return one row per planned run, with or without metrics.
 
-    What fits, what swaps, what is killed and what was never tried are findings like any other.
+    That a run fits into memory, swaps, is killed or was never tried is a finding, too.
     """
-    own = make_columns(
+    columns = make_columns(
         seed=int,
         trial=str,
         repeat=int,
@@ -226,29 +226,29 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
     )
     rows = (
         (
-            each.trial,
-            each.repeat,
-            each.block,
-            each.position,
-            each.phone,
-            *_what(each.case, each.condition),
-            each.state.value,
-            str(each.validity or ""),
-            str(each.memory_outcome or ""),
-            each.peak_rss_mb,
-            each.note,
+            outcome.trial,
+            outcome.repeat,
+            outcome.block,
+            outcome.position,
+            outcome.phone,
+            *_cell_values(outcome.case, outcome.condition),
+            outcome.state.value,
+            str(outcome.validity or ""),
+            str(outcome.memory_outcome or ""),
+            outcome.peak_rss_mb,
+            outcome.note,
         )
-        for each in outcomes
+        for outcome in outcomes
     )
-    return Table("outcomes", own, [TableBlock([seed], rows)])
+    return Table("outcomes", columns, [TableBlock([seed], rows)])
 
 
 def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
-    """One row per cell and phone, each saying where its number comes from.
+    """Return one row per cell and phone, each with its provenance.
 
-    Phones without a run that counts stand there too, without a rank.
+    Phones without a run that counts have a row without a rank.
     """
-    own = make_columns(
+    columns = make_columns(
         workload=str,
         parameters=str,
         backend=str,
@@ -277,18 +277,18 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
         claim=str,
     )
     blocks = (
-        TableBlock([*_cell(table, group), seed], _ranked(group))
+        TableBlock([*_group_values(table, group), seed], _ranking_rows(group))
         for table in tables
         for group in table.groups
     )
-    return Table("ranking", own, blocks)
+    return Table("ranking", columns, blocks)
 
 
-def _cell(table: FleetTable, group: FleetGroup) -> list[CellValue]:
-    return [*_what(group.case, group.condition), table.metric, table.unit]
+def _group_values(table: FleetTable, group: FleetGroup) -> list[CellValue]:
+    return [*_cell_values(group.case, group.condition), table.metric, table.unit]
 
 
-def _ranked(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
+def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
     for row in group.rows:
         yield (
             *(row.rank, row.phone, row.model, row.soc, row.n, row.median),
@@ -296,35 +296,34 @@ def _ranked(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
             *(row.suspect, row.void, str(row.control or ""), row.provenance.source.value),
             *(str(row.provenance.model or ""), row.provenance.error_rel, row.statement.text),
         )
-    for absent in group.unranked:
-        nothing: list[CellValue] = [None] * 3
+    for phone in group.unranked:
+        no_values: list[CellValue] = [None] * 3
         yield (
-            *(None, absent.phone, absent.model, absent.soc, 0, *nothing, "", None),
-            *(absent.suspect, absent.void, "", "", "", None, absent.reason.value),
+            *(None, phone.phone, phone.model, phone.soc, 0, *no_values, "", None),
+            *(phone.suspect, phone.void, "", "", "", None, phone.reason.value),
         )
 
 
 def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
-    """The ranking as people print it: what a reader needs, and a caption that says the rest."""
-    own = make_columns(workload=str, condition=str, metric=str, phone=str, soc=str)
-    own += make_columns(median=float, interval=str, times_the_best=float, runs=int)
+    """Return the ranking for a paper: the essential columns, and a caption with the rest."""
+    columns = make_columns(workload=str, condition=str, metric=str, phone=str, soc=str)
+    columns += make_columns(median=float, interval=str, ratio_to_best=float, runs=int)
     tables = list(tables)
     blocks = [
         TableBlock([group.case.label, group.condition.label, table.metric], rows)
         for table in tables
         for group in table.groups
-        if (rows := [_printed(row) for row in group.rows])
+        if (rows := [_paper_row(row) for row in group.rows])
     ]
-    made = sorted({str(r.provenance) for t in tables for g in t.groups for r in g.rows})
+    sources = sorted({str(r.provenance) for t in tables for g in t.groups for r in g.rows})
     caption = (
-        f"Sweep {name}: medians over valid runs with their 95 % intervals (of fewer than three "
-        "runs their range); "
-        f"source of the figures: {', '.join(made)}."
+        f"Sweep {name}: medians over valid runs with their 95 % intervals (for fewer than three "
+        f"runs, the range); source of the numbers: {', '.join(sources)}."
     )
-    return Table("ranking", own, blocks, caption)
+    return Table("ranking", columns, blocks, caption)
 
 
-def _printed(row: FleetRow) -> tuple[CellValue, ...]:
+def _paper_row(row: FleetRow) -> tuple[CellValue, ...]:
     from workloads.units import format_ms
 
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"

@@ -1,7 +1,7 @@
-"""Tables as files: CSV, JSON lines, Parquet, Markdown, LaTeX. Each takes its rows one by one.
+"""Writes tables as CSV, JSON lines, Parquet, Markdown or LaTeX, row by row.
 
-Phones choose their own names: text is made harmless for whatever reads the file, so that a
-spreadsheet runs no formula and LaTeX no command. JSON and Parquet carry text as it is, without
+Phones choose their own names, so text is escaped for the program that reads the file: a spreadsheet
+must not run formulas, and LaTeX no commands. JSON and Parquet contain text unescaped, without
 control characters.
 """
 
@@ -25,27 +25,27 @@ Write = Callable[[Table, BinaryIO], int]
 
 
 def write_csv(table: Table, stream: BinaryIO) -> int:
-    """Write RFC 4180; answer how many rows."""
+    """Write CSV (RFC 4180); return the number of rows."""
     lines = 0
     for piece in csv_pieces(table):
         stream.write(piece)
-        lines += piece.count(b"\r\n")  # cells hold no line break of their own
+        lines += piece.count(b"\r\n")  # cells contain no line breaks
     return lines - 1
 
 
 def csv_pieces(table: Table) -> Iterator[bytes]:
-    """The heading and then block after block, as CSV."""
+    """Yield the heading and then block after block, as CSV."""
     yield _csv_lines([table.names])
     for block in table.blocks:
         shared = [_csv_cell(cell) for cell in block.shared]
         if block.numeric_only:
-            begun = _csv_lines([shared]).decode().removesuffix("\r\n")
-            yield "".join([f"{begun},{_numbers(row)}\r\n" for row in block.rows]).encode()
+            prefix = _csv_lines([shared]).decode().removesuffix("\r\n")
+            yield "".join([f"{prefix},{_number_cells(row)}\r\n" for row in block.rows]).encode()
         else:
             yield _csv_lines([[*shared, *map(_csv_cell, row)] for row in block.rows])
 
 
-def _numbers(row: Sequence[CellValue]) -> str:
+def _number_cells(row: Sequence[CellValue]) -> str:
     return ",".join(["" if cell is None else str(cell) for cell in row])
 
 
@@ -60,18 +60,18 @@ def _csv_cell(cell: CellValue) -> CellValue:
 
 
 def write_jsonl(table: Table, stream: BinaryIO) -> int:
-    """Write one JSON object a line; answer how many."""
+    """Write one JSON object per line; return the number of rows."""
     names, count = table.names, 0
     for block in table.blocks:
         for row in block.full_rows():
-            told = dict(zip(names, map(_plain, row), strict=True))
-            stream.write(json.dumps(told, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            content = dict(zip(names, map(_plain, row), strict=True))
+            stream.write(json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
             count += 1
     return count
 
 
 def write_parquet(table: Table, stream: BinaryIO) -> int:
-    """Write Parquet in groups of rows; it needs pyarrow."""
+    """Write Parquet in row groups, with pyarrow; return the number of rows."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -105,18 +105,18 @@ def _plain(cell: CellValue) -> CellValue:
 
 
 def _finite(cell: CellValue) -> CellValue:
-    """What is no number is no figure: an empty cell."""
+    """Replace values that are not finite by an empty cell."""
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def write_markdown(table: Table, stream: BinaryIO) -> int:
-    """Write a Markdown table with its caption; answer how many rows."""
+    """Write a Markdown table with its caption; return the number of rows."""
     numeric = ["--:" if column.kind is not str else ":--" for column in table.columns]
     stream.write(f"| {' | '.join(table.names)} |\n| {' | '.join(numeric)} |\n".encode())
     count = 0
     for block in table.blocks:
         for row in block.full_rows():
-            cells = [markdown_cell(_shown(cell)) for cell in row]
+            cells = [markdown_cell(_format_cell(cell)) for cell in row]
             stream.write(f"| {' | '.join(cells)} |\n".encode())
             count += 1
     if table.caption:
@@ -125,22 +125,22 @@ def write_markdown(table: Table, stream: BinaryIO) -> int:
 
 
 def write_latex(table: Table, stream: BinaryIO) -> int:
-    """Write a table for a paper, in the booktabs style; answer how many rows.
+    """Write a LaTeX table in the booktabs style; return the number of rows.
 
-    What the rows of a block share stands in the first of them.
+    The first row of a block shows the cells that all its rows share; the others leave them empty.
     """
-    aligned = "".join("l" if column.kind is str else "r" for column in table.columns)
+    alignment = "".join("l" if column.kind is str else "r" for column in table.columns)
     heading = " & ".join(latex_cell(name.replace("_", " ")) for name in table.names)
     stream.write(
         f"% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\small\n"
-        f"\\begin{{tabular}}{{{aligned}}}\n\\toprule\n{heading} \\\\\n\\midrule\n".encode()
+        f"\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{heading} \\\\\n\\midrule\n".encode()
     )
     count = 0
-    for at, block in enumerate(table.blocks):
-        stream.write(b"\\addlinespace\n" if at else b"")
+    for index, block in enumerate(table.blocks):
+        stream.write(b"\\addlinespace\n" if index else b"")
         shared = block.shared
         for row in block.rows:
-            cells = " & ".join(latex_cell(_shown(cell)) for cell in (*shared, *row))
+            cells = " & ".join(latex_cell(_format_cell(cell)) for cell in (*shared, *row))
             stream.write(f"{cells} \\\\\n".encode())
             shared = [""] * len(shared)
             count += 1
@@ -151,8 +151,8 @@ def write_latex(table: Table, stream: BinaryIO) -> int:
     return count
 
 
-def _shown(cell: CellValue) -> str:
-    """A cell for people: three significant digits."""
+def _format_cell(cell: CellValue) -> str:
+    """Format a cell with three significant digits."""
     if isinstance(cell, float):
         return format_ms(cell) if math.isfinite(cell) else ""
     return "" if cell is None else safe_text(cell, TEXT_MAX)

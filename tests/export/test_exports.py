@@ -191,11 +191,11 @@ def changed(content: bytes, name: str, new: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("tamper", "sentence"),
     [
-        (lambda content: changed(content, "rows/metric.jsonl", b"{}\n"), "was changed"),
-        (lambda content: changed(content, "sweep.yaml", b"farm: 1\n"), "was changed"),
-        (lambda content: changed(content, "manifest.json", b"{}"), "no bundle of a farm"),
-        (lambda content: content[: len(content) // 2], "no bundle of a farm"),
-        (lambda _: b"PK\x03\x04 and nothing", "no bundle of a farm"),
+        (lambda content: changed(content, "rows/metric.jsonl", b"{}\n"), "checksum mismatch"),
+        (lambda content: changed(content, "sweep.yaml", b"farm: 1\n"), "checksum mismatch"),
+        (lambda content: changed(content, "manifest.json", b"{}"), "not a Farmhand bundle"),
+        (lambda content: content[: len(content) // 2], "not a Farmhand bundle"),
+        (lambda _: b"PK\x03\x04 and nothing", "not a Farmhand bundle"),
     ],
 )
 def test_a_bundle_that_was_tampered_with_is_refused(

@@ -22,10 +22,10 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.simulation import run_simulation
-from fleet_strategy import FleetStrategy, tell_partition
+from fleet_strategy import FleetStrategy, report_partition
 
 client = ClientApp()
-client.query()(tell_partition)
+client.query()(report_partition)
 
 
 @client.train()
@@ -57,7 +57,7 @@ def main(grid, context):
     )
     weights = result.arrays.to_numpy_ndarrays()[0].tolist()
     with open("said.json", "w") as file:
-        json.dump([strategy.asked, strategy.clock_s, weights], file)
+        json.dump([strategy.chosen_phones, strategy.clock_s, weights], file)
 
 
 if __name__ == "__main__":

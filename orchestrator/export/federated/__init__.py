@@ -1,7 +1,7 @@
 """Files that federated-learning simulators load, all from one table of measured phones.
 
-Each writer knows its consumer's units and traps, and reads its own files back as the consumer does:
-what the consumer will believe is held against what was measured.
+Each writer knows its consumer's units and pitfalls, and reads its own files back as the consumer
+does: the step times that the consumer derives are compared with the measured ones.
 """
 
 from orchestrator.export.federated.client_csv import TABLE

@@ -1,4 +1,4 @@
-"""The one table that all exports are made from, as CSV for everybody else."""
+"""The table of clients as CSV: the data behind all other exports, for any other program."""
 
 import csv
 import io
@@ -11,13 +11,13 @@ from orchestrator.selection.client_types import Client, ClientTable
 from orchestrator.selection.round_fleet import fits_in_memory
 
 CLIENTS = "clients.csv"
-_FIGURES = ("cold_ms_per_sample", "sustained_ms_per_sample", "energy_mj_per_sample")
+_ESTIMATES = ("cold_ms_per_sample", "sustained_ms_per_sample", "energy_mj_per_sample")
 
 
-def render(census: ClientTable, _: NetworkLink | None) -> Mapping[str, bytes]:
-    """One row a phone, units in the names, an empty cell where nothing is known."""
+def render_files(table: ClientTable, _: NetworkLink | None) -> Mapping[str, bytes]:
+    """Return one row per phone, with units in the names; unknown values are empty."""
     text = io.StringIO(newline="")
-    rows = [_row(index, client, census) for index, client in enumerate(census.clients)]
+    rows = [_row(index, client, table) for index, client in enumerate(table.clients)]
     writer = csv.DictWriter(text, rows[0].keys())
     writer.writeheader()
     writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
@@ -28,21 +28,21 @@ def _cell(value: object) -> object:
     return text_cell(value) if isinstance(value, str) else value
 
 
-def _row(index: int, client: Client, census: ClientTable) -> dict[str, object]:
-    figures = (client.cold_ms, client.sustained_ms, client.energy_mj)
+def _row(index: int, client: Client, table: ClientTable) -> dict[str, object]:
+    estimates = (client.cold_ms, client.sustained_ms, client.energy_mj)
     row: dict[str, object] = {
         "client": index,
         "phone": client.phone,
         "model": client.model,
         "soc": client.soc,
-        "workload": census.workload,
-        "batch": census.batch,
+        "workload": table.workload,
+        "batch": table.batch,
         "setting": client.setting,
     }
-    for name, figure in zip(_FIGURES, figures, strict=True):
-        row |= _columns(name, figure)
+    for name, estimate in zip(_ESTIMATES, estimates, strict=True):
+        row |= _columns(name, estimate)
     return row | {
-        "batch_ms": batch_ms(client, census.batch),
+        "batch_ms": batch_ms(client, table.batch),
         "heating_s": client.heating_s,
         "battery_j": client.battery_j,
         "peak_rss_mb": client.peak_mb,
@@ -53,16 +53,16 @@ def _row(index: int, client: Client, census: ClientTable) -> dict[str, object]:
     }
 
 
-def _columns(name: str, figure: Estimate | None) -> dict[str, object]:
+def _columns(name: str, estimate: Estimate | None) -> dict[str, object]:
     return {
-        name: figure.value if figure else None,
-        f"{name}_low": figure.low if figure else None,
-        f"{name}_high": figure.high if figure else None,
+        name: estimate.value if estimate else None,
+        f"{name}_low": estimate.low if estimate else None,
+        f"{name}_high": estimate.high if estimate else None,
     }
 
 
-def believed_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
-    """Whoever reads the table takes the column."""
+def read_batch_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
+    """Return the column batch_ms."""
     rows = csv.DictReader(io.StringIO(contents[CLIENTS].decode(), newline=""))
     return [float(row["batch_ms"]) for row in rows]
 
@@ -70,9 +70,9 @@ def believed_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
 TABLE = Consumer(
     name="table",
     title="a table",
-    conventions=("units stand in the column names; low and high are the ends of 95 % intervals",),
+    conventions=("column names contain the unit; low and high are the ends of 95 % intervals",),
     needs_link=False,
-    render_files=render,
-    read_batch_ms=believed_ms,
+    render_files=render_files,
+    read_batch_ms=read_batch_ms,
     includes_all_phones=True,
 )

@@ -1,6 +1,6 @@
-"""What every consumer's files have in common: a folder, a manifest of conventions, a proof.
+"""What the exports of all consumers share: a folder, a manifest with conventions, verification.
 
-A simulated fleet is written only when that is allowed, and then every file's name says so.
+A simulated fleet is written only on request, and then the name of every data file says so.
 """
 
 import hashlib
@@ -17,25 +17,25 @@ from workloads.protocol.faults import InvalidRequest
 
 MANIFEST, MANIFESTS = "manifest.json", "manifest*.json"
 AGREES_WITHIN = 0.001
-PROGRAMS = ("py", "sh")
+PROGRAM_SUFFIXES = ("py", "sh")
 
 
 @dataclass(frozen=True)
 class NetworkLink:
-    """The network, which the farm does not measure: whoever exports must say."""
+    """The speed of the network, which is not measured and has to be given."""
 
     down_kbps: float
     up_kbps: float
 
     @property
-    def both_ways_kbps(self) -> float:
-        """The one speed at which going there and back takes as long."""
+    def harmonic_mean_kbps(self) -> float:
+        """The speed at which sending the same amount both ways takes as long in total."""
         return 2 / (1 / self.down_kbps + 1 / self.up_kbps)
 
 
 @dataclass(frozen=True)
 class ConsumerEstimate:
-    """How long a consumer will believe that a batch of training takes, and how long it took."""
+    """The time of a batch that a consumer derives from its files, and the measured time."""
 
     phone: str
     consumer_ms: float
@@ -43,13 +43,13 @@ class ConsumerEstimate:
 
     @property
     def relative_error(self) -> float:
-        """How far apart they are, as a share."""
+        """The difference between the two times, relative to the measured one."""
         return abs(self.consumer_ms / self.measured_ms - 1)
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A simulator: what its files hold, and how it reads them."""
+    """A simulator: the content of its files, and how it reads them."""
 
     name: str
     title: str
@@ -64,7 +64,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class WrittenExport:
-    """What was written, and what its reader will make of it."""
+    """The written files, and the times that the consumer derives from them."""
 
     files: tuple[Path, ...]
     estimates: tuple[ConsumerEstimate, ...]
@@ -73,38 +73,34 @@ class WrittenExport:
 
 def write_consumer_files(
     consumer: Consumer,
-    census: ClientTable,
+    table: ClientTable,
     folder: Path,
     link: NetworkLink | None,
     allow_simulated: bool,
 ) -> WrittenExport:
     """Write a consumer's files and their manifest, then read them back."""
     able = tuple(
-        client
-        for client in census.clients
-        if consumer.includes_all_phones or fits_in_memory(client)
+        client for client in table.clients if consumer.includes_all_phones or fits_in_memory(client)
     )
     if not able:
-        raise InvalidRequest("no phone has figures to export")
+        raise InvalidRequest("no phone has values to export")
     if consumer.needs_link and link is None:
         raise InvalidRequest(
-            f"{consumer.title} wants a network speed, which the farm does not measure: "
-            "say it with --link-kbps DOWN/UP"
+            f"{consumer.title} needs a network speed, which is not measured; "
+            "pass --link-kbps DOWN/UP"
         )
-    if census.simulated and not allow_simulated:
-        raise InvalidRequest(
-            "these figures are simulated; a fleet of them is written with --allow-simulated"
-        )
-    left_out = tuple(client.phone for client in census.clients if client not in able)
-    census = replace(census, clients=able)
+    if table.simulated and not allow_simulated:
+        raise InvalidRequest("these values are simulated; pass --allow-simulated to export them")
+    left_out = tuple(client.phone for client in table.clients if client not in able)
+    table = replace(table, clients=able)
     contents = {
-        _marked(name, census.simulated): data
-        for name, data in consumer.render_files(census, link).items()
+        _mark_simulated(name, table.simulated): data
+        for name, data in consumer.render_files(table, link).items()
     }
-    manifest = _marked(MANIFEST, census.simulated)
+    manifest = _mark_simulated(MANIFEST, table.simulated)
     if any(path.name != manifest for path in folder.glob(MANIFESTS)):
-        raise InvalidRequest(f"{folder} holds another export; choose an empty folder with -o")
-    contents[manifest] = _manifest(consumer, census, link, contents)
+        raise InvalidRequest(f"{folder} contains another export; choose an empty folder with -o")
+    contents[manifest] = _manifest(consumer, table, link, contents)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():
@@ -117,53 +113,52 @@ def write_consumer_files(
 
 
 def verify_export(folder: Path) -> tuple[str, tuple[ConsumerEstimate, ...]]:
-    """Read an export back through its consumer's own formula; say whose it is and what it says."""
+    """Read an export back with its consumer's formula; return the consumer and its times."""
     from orchestrator.export.federated import CONSUMERS
 
     path, manifest = _read_manifest(folder)
     try:
         consumer = CONSUMERS[manifest["for"]]
         contents = {
-            name.replace(".simulated", ""): _read_as_written(folder / Path(name).name, digest)
+            name.replace(".simulated", ""): _read_verified(folder / Path(name).name, digest)
             for name, digest in manifest["files"].items()
         }
-        believed = consumer.read_batch_ms(contents, int(manifest["batch"]))
+        times_ms = consumer.read_batch_ms(contents, int(manifest["batch"]))
         return consumer.title, tuple(
-            ConsumerEstimate(str(row["phone"]), float(milliseconds), float(row["batch_ms"]))
-            for row, milliseconds in zip(manifest["clients"], believed, strict=True)
+            ConsumerEstimate(str(row["phone"]), float(time_ms), float(row["batch_ms"]))
+            for row, time_ms in zip(manifest["clients"], times_ms, strict=True)
         )
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise InvalidRequest(
-            f"{path} and its files do not go together; export them again"
-        ) from error
+        raise InvalidRequest(f"{path} does not match its files; export them again") from error
 
 
-def _read_as_written(path: Path, digest: str) -> bytes:
+def _read_verified(path: Path, digest: str) -> bytes:
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != digest:
-        raise InvalidRequest(f"{path} is not the file that was written; export it again")
+        raise InvalidRequest(f"checksum mismatch: {path} was changed; export it again")
     return data
 
 
 def batch_ms(client: Client, batch: int) -> float:
-    """What a batch takes when a phone goes on for long: sustained where known."""
+    """Return the time of a batch in a long training: sustained where known, else cold."""
     return (client.sustained_ms or client.cold_ms).value * batch
 
 
-def _marked(name: str, simulated: bool) -> str:
-    """Say so in the name of whatever holds figures; programs hold none."""
+def _mark_simulated(name: str, simulated: bool) -> str:
+    """Add 'simulated' to the names of files with values; programs contain none."""
     stem, dot, suffix = name.partition(".")
-    return f"{stem}.simulated{dot}{suffix}" if simulated and suffix not in PROGRAMS else name
+    is_marked = simulated and suffix not in PROGRAM_SUFFIXES
+    return f"{stem}.simulated{dot}{suffix}" if is_marked else name
 
 
 def _manifest(
-    consumer: Consumer, census: ClientTable, link: NetworkLink | None, contents: Mapping[str, bytes]
+    consumer: Consumer, table: ClientTable, link: NetworkLink | None, contents: Mapping[str, bytes]
 ) -> bytes:
     content = {
         "for": consumer.name,
         "conventions": consumer.conventions,
-        "workload": census.workload,
-        "batch": census.batch,
+        "workload": table.workload,
+        "batch": table.batch,
         "link_kbps": vars(link) if link else None,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
         "clients": [
@@ -171,30 +166,28 @@ def _manifest(
                 "client": index,
                 "phone": client.phone,
                 "model": client.model,
-                "batch_ms": batch_ms(client, census.batch),
+                "batch_ms": batch_ms(client, table.batch),
                 "protocol": "sustained" if client.sustained_ms else "cold",
                 "provenance": str(weakest_provenance(f.provenance for f in client.estimates)),
                 "runs": client.runs,
             }
-            for index, client in enumerate(census.clients)
+            for index, client in enumerate(table.clients)
         ],
     }
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def _read_manifest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    found = sorted(folder.glob(MANIFESTS))
-    if not found:
-        raise InvalidRequest(
-            f"{folder} has no manifest: it was not written by 'farm select export'"
-        )
+    paths = sorted(folder.glob(MANIFESTS))
+    if not paths:
+        raise InvalidRequest(f"{folder} has no manifest; write one with 'farm select export'")
     try:
-        content = json.loads(_read(found[0]))
+        content = json.loads(_read(paths[0]))
         if content["for"] and content["files"] and content["clients"] and content["batch"]:
-            return found[0], dict(content)
+            return paths[0], dict(content)
     except (ValueError, KeyError, TypeError):
         pass
-    raise InvalidRequest(f"{found[0]} is not a manifest that can be read; export it again")
+    raise InvalidRequest(f"{paths[0]} is not a valid manifest; export it again")
 
 
 def _read(path: Path) -> bytes:

@@ -1,7 +1,7 @@
-"""FLASH: the time of a batch as mean and deviation by device, and its network file in kB/s.
+"""FLASH: mean and deviation of the batch time per device, and a network file in kB/s.
 
-FLASH has three devices written into its program, so a small one of ours goes with the table and
-answers in their place.
+FLASH has the times of three devices in its source code, so the export includes a small program that
+replaces that part and reads the table.
 """
 
 import json
@@ -12,19 +12,19 @@ from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, 
 from orchestrator.selection.client_types import Client, ClientTable
 
 TIMES, SPEEDS, PHONES = "train_time.json", "speed_distri.json", "measured_phones.py"
-P90_OF_A_NORMAL = 1.2816  # standard deviations above the mean
+P90_DEVIATIONS = 1.2816  # of a normal distribution: standard deviations above the mean
 
 
-def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
-    """The table of training times, what reads it, and the network of every client."""
+def render_files(table: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
+    """Return the table of training times, the program that reads it, and the network speeds."""
     assert link is not None
     devices = {
         client.phone: {
             "model": client.model,
-            "mean_ms": batch_ms(client, census.batch),
-            "sd_ms": _deviation_ms(client, census.batch),
+            "mean_ms": batch_ms(client, table.batch),
+            "sd_ms": _deviation_ms(client, table.batch),
         }
-        for client in census.clients
+        for client in table.clients
     }
     network = {
         "down_u": link.down_kbps / 8,
@@ -32,25 +32,25 @@ def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]
         "up_u": link.up_kbps / 8,
         "up_sigma": 0.0,
     }
-    speeds = {client.phone: network for client in census.clients}
+    speeds = {client.phone: network for client in table.clients}
     return {
-        TIMES: (json.dumps({"batch": census.batch, "devices": devices}, indent=1) + "\n").encode(),
+        TIMES: (json.dumps({"batch": table.batch, "devices": devices}, indent=1) + "\n").encode(),
         SPEEDS: (json.dumps(speeds, indent=1) + "\n").encode(),
         PHONES: Path(__file__).with_name(PHONES).read_bytes(),
     }
 
 
 def _deviation_ms(client: Client, batch: int) -> float:
-    """From where nine of ten cold batches stay under, if times are about normal."""
+    """Derive the deviation from the 90th percentile of cold batches, assumed to be normal."""
     if client.batch_p90_ms is None:
         return 0.0
     cold_ms = client.cold_ms.value * batch
-    share = max(0.0, client.batch_p90_ms / cold_ms - 1) / P90_OF_A_NORMAL
+    share = max(0.0, client.batch_p90_ms / cold_ms - 1) / P90_DEVIATIONS
     return share * batch_ms(client, batch)
 
 
-def believed_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
-    """FLASH draws a batch's time around its mean."""
+def read_batch_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
+    """Return the means, around which FLASH draws the time of a batch."""
     return [row["mean_ms"] for row in json.loads(contents[TIMES])["devices"].values()]
 
 
@@ -58,11 +58,11 @@ FLASH = Consumer(
     name="flash",
     title="FLASH",
     conventions=(
-        "measured_phones.py stands in for FLASH's Device_Util; its first lines say how",
-        "mean_ms, sd_ms: of one batch; the deviation from the 90 % quantile of cold batches",
-        "down_u, up_u: kB/s (kbit/s / 8), as said with --link-kbps; nothing known of its spread",
+        "measured_phones.py replaces FLASH's Device_Util; its first lines explain how",
+        "mean_ms, sd_ms: of one batch; the deviation is that of the 90 % quantile of cold batches",
+        "down_u, up_u: kB/s (kbit/s / 8) from --link-kbps; their spread is unknown, so it is 0",
     ),
     needs_link=True,
-    render_files=render,
-    read_batch_ms=believed_ms,
+    render_files=render_files,
+    read_batch_ms=read_batch_ms,
 )

@@ -1,7 +1,8 @@
 """Flower: a fleet file keyed by partition, and a strategy for its message API that reads it.
 
-Flower has no model of devices: node ids are random, and simulated nodes know their partition only.
-So the strategy asks every node once who it is, and then only those that the fleet file prefers.
+Flower has no model of devices: node ids are random, and a simulated node knows only its partition.
+So the strategy queries the partition of every node once, and then trains on the nodes that the
+fleet file prefers.
 """
 
 import json
@@ -15,24 +16,24 @@ from orchestrator.selection.round_fleet import HEATING_S
 FLEET, STRATEGY, NODES = "fleet.json", "fleet_strategy.py", "nodes.sh"
 
 
-def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
-    """The fleet, the strategy, and how real nodes are told which phone they are."""
+def render_files(table: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
+    """Return the fleet, the strategy, and the commands that start real nodes."""
     rows = {
         str(index): {
             "phone": client.phone,
-            "train_ms_per_sample": batch_ms(client, census.batch) / census.batch,
+            "train_ms_per_sample": batch_ms(client, table.batch) / table.batch,
             "cold_ms_per_sample": client.cold_ms.value,
             "uncertainty_rel": (client.sustained_ms or client.cold_ms).uncertainty,
             "slowdown": client.slowdown,
             "heating_s": client.heating_s or HEATING_S,
             "energy_mj_per_sample": client.energy_mj.value if client.energy_mj else None,
             "peak_rss_mb": client.peak_mb,
-            "link_kbps": link.both_ways_kbps if link else None,
+            "link_kbps": link.harmonic_mean_kbps if link else None,
             "provenance": str(client.cold_ms.provenance),
         }
-        for index, client in enumerate(census.clients)
+        for index, client in enumerate(table.clients)
     }
-    n = len(census.clients)
+    n = len(table.clients)
     nodes = [
         f"flower-supernode --node-config 'partition-id={index} num-partitions={n}'"
         for index in range(n)
@@ -44,8 +45,8 @@ def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]
     }
 
 
-def believed_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
-    """The strategy's own formula."""
+def read_batch_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
+    """Apply the formula of the strategy."""
     rows = json.loads(contents[FLEET])
     return [batch * rows[str(k)]["train_ms_per_sample"] for k in range(len(rows))]
 
@@ -57,10 +58,10 @@ FLOWER = Consumer(
         "fleet.json is keyed by partition-id; train_ms_per_sample is sustained where measured",
         "uncertainty_rel: upper margin of a time; heating_s: time constant of the slowdown",
         "fleet_strategy.py: FleetStrategy(fleet=..., k=...) for flwr's message API",
-        "nodes.sh: how a real node is told which phone it is",
-        "Flower has no virtual clock: FleetStrategy.clock_s adds up what rounds would take",
+        "nodes.sh: the commands that start real nodes, each with the partition of its phone",
+        "Flower has no virtual clock: FleetStrategy.clock_s is the estimated time of all rounds",
     ),
     needs_link=False,
-    render_files=render,
-    read_batch_ms=believed_ms,
+    render_files=render_files,
+    read_batch_ms=read_batch_ms,
 )

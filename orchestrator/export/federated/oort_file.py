@@ -1,9 +1,9 @@
-"""Oort: the profile of each client, as its training loads it, and durations for its selector.
+"""Oort: the profile of each client for its training, and durations for its selector.
 
-Its time of a round is 3 · batch · steps / compute_speed + model_size / bandwidth: the inverse of
-FedScale's unit under the same name. The 3 stands for training against inference and cannot be set,
-so three times the measured speed is written. Clients count from 1 and look up their number modulo
-the length of the file, but never 0; so the file holds one entry more than there are phones.
+Oort computes the time of a round as 3 · batch · steps / compute_speed + model_size / bandwidth: the
+inverse of FedScale's unit under the same name. The factor 3 turns inference into training and
+cannot be set, so three times the measured speed is written. Clients are numbered from 1 and look up
+their number modulo the length of the file, but never 0; so the file has one entry more than phones.
 """
 
 import json
@@ -17,19 +17,19 @@ FACTOR = 3.0
 PROFILES, DURATIONS = "client_profiles.pickle", "client_durations.json"
 
 
-def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
-    """One file for --client_path, one for register_client and update_duration."""
+def render_files(table: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
+    """Return the file for --client_path, and one for register_client and update_duration."""
     assert link is not None
     speeds = [
-        [FACTOR * 1000 * census.batch / batch_ms(client, census.batch), link.both_ways_kbps / 2]
-        for client in census.clients
+        [FACTOR * 1000 * table.batch / batch_ms(client, table.batch), link.harmonic_mean_kbps / 2]
+        for client in table.clients
     ]
     durations = {
         str(index + 1): {
             "phone": client.phone,
-            "duration_s_per_sample": batch_ms(client, census.batch) / census.batch / 1000,
+            "duration_s_per_sample": batch_ms(client, table.batch) / table.batch / 1000,
         }
-        for index, client in enumerate(census.clients)
+        for index, client in enumerate(table.clients)
     }
     return {
         PROFILES: plain_pickle.dump(dict(enumerate([speeds[0], *speeds]))),
@@ -37,8 +37,8 @@ def render(census: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]
     }
 
 
-def believed_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
-    """Oort's own formula for one step of training, and its own way to look a client up."""
+def read_batch_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
+    """Apply Oort's formula for one training step, and its lookup of a client."""
     profiles = plain_pickle.load(contents[PROFILES])
     clients = range(1, len(profiles))
     return [1000 * FACTOR * batch / profiles[max(1, k % len(profiles))][0] for k in clients]
@@ -48,13 +48,13 @@ OORT = Consumer(
     name="oort",
     title="Oort",
     conventions=(
-        "client_profiles, for --client_path: compute_speed and bandwidth, by client from 1 on",
-        "compute_speed: samples a second of training x 3, because Oort multiplies the work by 3",
-        "bandwidth: kbit/s for there and back together, because Oort counts model_size once",
-        "0 is never looked up; it is there so that the last client is not taken for the first",
-        "client_durations: multiply by a client's samples of a round for update_duration",
+        "client_profiles, for --client_path: compute_speed and bandwidth, by client, from 1",
+        "compute_speed: training samples per second x 3, because Oort multiplies the work by 3",
+        "bandwidth: kbit/s of download and upload together, because Oort counts model_size once",
+        "entry 0 is never looked up; without it the last client would get the first entry",
+        "client_durations: multiply by a client's samples per round for update_duration",
     ),
     needs_link=True,
-    render_files=render,
-    read_batch_ms=believed_ms,
+    render_files=render_files,
+    read_batch_ms=read_batch_ms,
 )

@@ -1,4 +1,4 @@
-"""Pickles of plain values: what two simulators want, read back without running anything."""
+"""Pickles of plain values, for two simulators; reading one never executes code."""
 
 import io
 import pickle
@@ -7,23 +7,23 @@ from typing import Any, NoReturn
 from workloads.protocol.faults import InvalidRequest
 
 
-class _Plain(pickle.Unpickler):
-    """Numbers, texts, lists and tables; anything that names a class is refused."""
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads numbers, texts, lists and dicts; refuses anything that names a class."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise InvalidRequest(
-            f"the file wants to run {module}.{name}; it was not written by the farm"
+            f"the pickle would run {module}.{name}; it is not a file of 'farm select export'"
         )
 
 
 def dump(content: object) -> bytes:
-    """The oldest form that every Python 3 reads."""
+    """Pickle with protocol 2, which every version of Python 3 reads."""
     return pickle.dumps(content, protocol=2)
 
 
 def load(data: bytes) -> Any:
-    """Read plain values only."""
+    """Unpickle plain values only."""
     try:
-        return _Plain(io.BytesIO(data)).load()
+        return _PlainUnpickler(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise InvalidRequest(f"the file is no pickle: {error}") from error
+        raise InvalidRequest(f"not a pickle: {error}") from error

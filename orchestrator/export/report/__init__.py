@@ -1,1 +1,1 @@
-"""The report page: what a sweep says, drawn. Pictures are SVG of our own, made here, once."""
+"""The report page of a sweep: one HTML file with inline SVG."""
