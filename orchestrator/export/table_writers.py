@@ -77,7 +77,7 @@ def write_parquet(table: Table, stream: BinaryIO) -> int:
         from pyarrow import parquet
     except ImportError:
         raise InvalidRequest(
-            "Parquet needs pyarrow, which is not installed; run: .venv/bin/pip install 'pyarrow'"
+            "pyarrow is not installed, and Parquet needs it; run: .venv/bin/pip install pyarrow"
         ) from None
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     schema = arrow.schema([(column.name, kinds[column.kind]) for column in table.columns])

@@ -82,7 +82,7 @@ def _query(metric: str, sweep: str | None) -> Select[Any]:
 
 
 def _values(trials: dict[str, MeasuredTrial], rows: Any, metric: str) -> Iterator[MetricValue]:
-    # A run may have the headline metrics of several protocols: take that of its own protocol.
+    # A run may have the headline metrics of several protocols; the one of its protocol counts.
     row_of: dict[int, Any] = {}
     for row in rows:
         report_id, trial_id, name = row[0], row[1], row[7]

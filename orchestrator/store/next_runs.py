@@ -91,7 +91,7 @@ def next_runs(db: Database, serials: Collection[str], now: float) -> list[NextRu
 
 
 def assign_oldest(waiting: Sequence[NextRun]) -> list[Assignment]:
-    """Assign each phone its oldest run, whatever its temperature and whoever owns the sweep."""
+    """Assign each phone its oldest run, regardless of temperature and owner."""
     oldest: dict[str, NextRun] = {}
     for candidate in sorted(waiting, key=lambda candidate: (candidate.rank, candidate.run)):
         oldest.setdefault(candidate.phone, candidate)

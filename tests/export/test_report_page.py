@@ -17,7 +17,7 @@ from markupsafe import escape
 
 from orchestrator.analysis.measurements import IncompatibleSources, MeasuredRun
 from orchestrator.export.report.page import render_page
-from orchestrator.export.report.svg import axis_of
+from orchestrator.export.report.svg import build_axis
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
 from tests.export.telemetry_blob import a_blob
 from workloads.protocol.phone_facts import ControlLevel
@@ -126,7 +126,7 @@ def test_every_tag_is_closed_in_its_order() -> None:
 def test_every_section_is_there_when_there_is_something_to_show(section: str) -> None:
     page = whole_page()
     assert f'<section id="{section}">' in page
-    assert 'id="absent"' not in page
+    assert 'id="not-shown"' not in page
 
 
 def test_every_drawn_coordinate_is_a_number() -> None:
@@ -141,7 +141,7 @@ def test_every_drawn_coordinate_is_a_number() -> None:
 def test_a_section_without_data_says_so_in_a_sentence() -> None:
     page = render_page("demo", [measured("a")])
     assert "Burst and sustained: No phone has both" in page
-    assert "Where a step goes: No run was traced." in page
+    assert "Operations of a step: No run was traced." in page
     assert "Batch size: No workload was run with two batch sizes." in page
 
 
@@ -199,12 +199,12 @@ def test_a_slow_gauge_wins_no_star_and_lies_on_no_front() -> None:
         for at in (0, 1)
     ]
     page = render_page("demo", slow + known)
-    energy = page.partition("Cold: energy of a sample")[2].partition("</table>")[0]
+    energy = page.partition("Cold: energy per sample")[2].partition("</table>")[0]
     row = energy.partition('<tr data-phone="a">')[2].partition("</tr>")[0]
     assert "gauge too slow" in row
     assert "★" not in row
     assert "too slow for the run: Model a." in page
-    assert "Model a" not in page.partition("On the front")[2].partition("<svg")[0]
+    assert "Model a" not in page.partition("On the Pareto front")[2].partition("<svg")[0]
 
 
 def test_many_cells_are_summed_up_by_model_first() -> None:
@@ -214,7 +214,7 @@ def test_many_cells_are_summed_up_by_model_first() -> None:
         for workload in ("mlp-4", "mlp-3")
         for size in (8, 16, 32, 64)
     ]
-    summary = render_page("demo", runs).partition("time of a step, by model")[2]
+    summary = render_page("demo", runs).partition("step time, by model")[2]
     summary = summary.partition("</table>")[0]
     assert re.findall(r'<tr data-phone="(.)">', summary) == ["b", "c", "a"]
     assert re.findall(r'<th scope="col" data-workload="([^"]*)"', summary) == ["mlp-3", "mlp-4"]
@@ -224,15 +224,15 @@ def test_many_cells_are_summed_up_by_model_first() -> None:
 
 def test_ticks_do_not_lie_on_each_other() -> None:
     for values in ([4.84, 4.9], [1291.0, 1327.0], [0.579, 0.58], [1.0, 900.0]):
-        axis = axis_of("MB", values, log=True)
-        places = [axis.at(tick, 0.0, 186.0) for tick in axis.ticks]
+        axis = build_axis("MB", values, log=True)
+        places = [axis.position(tick, 0.0, 186.0) for tick in axis.ticks]
         assert len(places) >= 2
         assert all(after - before > 12 for before, after in pairwise(places))
 
 
 def test_numbers_in_names_count() -> None:
     runs = [measured("a", parameters={"batch_size": size}) for size in (256, 32, 8)]
-    matrix = render_page("demo", runs).partition("Cold: time of a step")[2].partition("</thead>")[0]
+    matrix = render_page("demo", runs).partition("Cold: step time")[2].partition("</thead>")[0]
     assert re.findall(r"batch_size=(\d+)", matrix) == ["8", "32", "256"]
 
 
@@ -241,7 +241,7 @@ def test_the_gpu_is_held_against_the_cpu_where_both_ran() -> None:
     on_gpu = replace(quick, case=quick.case.model_copy(update={"backend": "opencl"}))
     runs = [measured("a", 30.0), on_gpu]
     page = render_page("demo", runs)
-    assert "CPU time over GPU time" in page
+    assert "CPU time / GPU time" in page
     assert "3.00 ×" in page
 
 
@@ -258,7 +258,7 @@ def test_the_page_holds_findings_validity_conditions_and_phones() -> None:
         "endurance big4 high",
         "at most 32 °C",
         "65 runs on 4 phones",
-        "Against itself",
+        "Split-half check",
     ):
         assert words in page
 

@@ -1,122 +1,130 @@
-"""The sections that say what everything rests on: verdicts, conditions, where numbers come from."""
+"""Report sections on validity, conditions and data sources."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.measurements import MeasuredRun
-from orchestrator.analysis.verdict_counts import count_verdicts
+from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts
 from orchestrator.export.report.report_data import Card, ReportData, Section
-from orchestrator.export.report.svg import BarPart, stacked
+from orchestrator.export.report.svg import BarPart, draw_stacked_bars
 from workloads.protocol.condition import Condition
 from workloads.protocol.metrics import SimulationModel, Source, metric_kind
 from workloads.text import safe_text
 from workloads.units import format_duration
 
 
-def validity(scene: ReportData) -> Section:
-    """Which runs count, and why the others do not."""
-    found = count_verdicts(scene.runs)
-    parts = [("valid", found.valid, 2), ("suspect", found.suspect, 4), ("void", found.void, 3)]
+def validity_section(data: ReportData) -> Section:
+    """Show how many runs count, and why the others do not."""
+    verdicts = count_verdicts(data.runs)
     rows = []
-    for phone in scene.names:
-        own = count_verdicts(run for run in scene.runs if run.phone == phone)
-        counts = (("valid", own.valid, 2), ("suspect", own.suspect, 4), ("void", own.void, 3))
-        shares = [
-            BarPart(word, count, colour, f"{scene.names[phone]}: {count} {word}")
-            for word, count, colour in counts
+    for phone in data.names:
+        own = count_verdicts(run for run in data.runs if run.phone == phone)
+        parts = [
+            BarPart(word, count, colour, f"{data.names[phone]}: {count} {word}")
+            for word, count, colour in _verdict_parts(own)
             if count
         ]
-        rows.append((f"{scene.names[phone]}: {own.valid} of {own.total}", phone, shares))
-    legend = tuple((word, colour) for word, count, colour in parts if count)
-    card = Card("Runs by verdict", "valid of all", stacked("verdicts", rows), legend=legend)
+        rows.append((f"{data.names[phone]}: {own.valid} of {own.total}", phone, parts))
+    legend = tuple((word, colour) for word, count, colour in _verdict_parts(verdicts) if count)
+    svg = draw_stacked_bars("verdicts", rows)
+    card = Card("Runs by verdict", "valid runs of all runs", svg, legend=legend)
     return Section(
         "validity",
         "Which runs count",
-        f"{found.valid} valid, {found.suspect} suspect and {found.void} void of {found.total} "
-        "runs. "
-        "Only valid runs are compared; a run that broke its condition is void and was made again.",
+        f"{verdicts.valid} valid, {verdicts.suspect} suspect and {verdicts.void} void of "
+        f"{verdicts.total} runs. Only valid runs are compared; a run that did not meet its "
+        "condition is void and was repeated.",
         cards=(card,) if rows else (),
-        headings=("Verdict", "Reason", "Runs") if found.reasons else (),
-        rows=tuple((r.validity.value, r.text, str(r.runs)) for r in found.reasons),
-        note="" if found.reasons or not found.total else "No run was set aside.",
+        headings=("Verdict", "Reason", "Runs") if verdicts.reasons else (),
+        rows=tuple((r.validity.value, r.text, str(r.runs)) for r in verdicts.reasons),
+        note="" if verdicts.reasons or not verdicts.total else "All runs are valid.",
     )
 
 
-def conditions(scene: ReportData) -> Section:
-    """What every phone was held to."""
-    known = {run.condition.digest: run.condition for run in scene.runs}
+def _verdict_parts(counts: VerdictCounts) -> tuple[tuple[str, int, int], ...]:
+    """Return verdict, number of runs and colour."""
+    return ("valid", counts.valid, 2), ("suspect", counts.suspect, 4), ("void", counts.void, 3)
+
+
+def conditions_section(data: ReportData) -> Section:
+    """Show the conditions of the runs."""
+    known = {run.condition.digest: run.condition for run in data.runs}
     ordered = sorted(known.values(), key=lambda condition: (condition.label, condition.digest))
     return Section(
         "conditions",
         "Conditions",
-        "What every phone was held to, checked over the whole of every run.",
+        "What every phone had to meet; checked during the whole of every run.",
         headings=("Condition", "Start", "Cooling", "Battery", "Length"),
-        rows=tuple(_terms(condition) for condition in ordered),
+        rows=tuple(_condition_row(condition) for condition in ordered),
         note="" if ordered else "There are no runs.",
     )
 
 
-def _terms(condition: Condition) -> tuple[str, ...]:
+def _condition_row(condition: Condition) -> tuple[str, ...]:
     launch = condition.launch
     return (
         condition.label,
-        _start(condition),
-        f"waits up to {format_duration(condition.cool_wait_max_s)}",
+        _start_text(condition),
+        f"waits at most {format_duration(condition.cool_wait_max_s)}",
         f"at least {condition.battery_min_pct} %",
-        f"{launch.warmup} steps to warm up, then at least {launch.steps} steps and "
+        f"{launch.warmup} warm-up steps, then at least {launch.steps} steps and "
         f"{format_duration(launch.seconds)}",
     )
 
 
-def _start(condition: Condition) -> str:
+def _start_text(condition: Condition) -> str:
     if condition.start_temp_max_c is None:
         return "at any temperature"
     slope = condition.start_slope_max_c_per_min
-    return f"at most {condition.start_temp_max_c:g} °C, changing by at most {slope:g} °C a minute"
+    return f"at most {condition.start_temp_max_c:g} °C, changing by at most {slope:g} °C per minute"
 
 
-def provenance(scene: ReportData) -> Section:
-    """Where every family of numbers comes from, and of which phones."""
-    lines: dict[tuple[str, str, str], Counter[str]] = {}
-    for run in scene.runs:
+def provenance_section(data: ReportData) -> Section:
+    """Show the source of every family of metrics, by phone."""
+    counts: dict[tuple[str, str, str], Counter[str]] = {}
+    for run in data.runs:
         for name, metric in run.metrics.items():
             kind = metric_kind(name)
             family = kind.family if kind else "other"
             key = (family, str(metric.provenance), metric.grade)
-            lines.setdefault(key, Counter())[scene.names[run.phone]] += 1
-    every = set(scene.names.values())
+            counts.setdefault(key, Counter())[data.names[run.phone]] += 1
+    all_names = set(data.names.values())
     return Section(
         "provenance",
         "Where the numbers come from",
-        "Every figure carries its source; pointing at a mark shows it. Grades say how an energy "
-        "was found. Blocks were run in a random order that the sweep's seed decides.",
-        headings=("Family", "Source", "Grade", "Figures", "Phones"),
+        "Every value has a source, which the tooltip of its mark shows. Grades say how an energy "
+        "was obtained. The sweep's seed determines the random order of the runs in a block.",
+        headings=("Family", "Source", "Grade", "Values", "Phones"),
         rows=tuple(
-            (*key, str(of.total()), "all" if len(of) == len(every) else ", ".join(sorted(of)))
-            for key, of in sorted(lines.items())
+            (
+                *key,
+                str(phones.total()),
+                "all" if len(phones) == len(all_names) else ", ".join(sorted(phones)),
+            )
+            for key, phones in sorted(counts.items())
         ),
-        note="" if lines else "There are no figures.",
+        note="" if counts else "There are no values.",
     )
 
 
-def banner(runs: Iterable[MeasuredRun]) -> str:
-    """Say before anything else that numbers were simulated, and how good the simulation is."""
-    made = [metric.provenance for run in runs for metric in run.metrics.values()]
-    simulated = [each for each in made if each.source is Source.SIMULATED]
+def simulation_banner(runs: Iterable[MeasuredRun]) -> str:
+    """Return the notice that numbers were simulated, with the error of the simulation."""
+    sources = [metric.provenance for run in runs for metric in run.metrics.values()]
+    simulated = [source for source in sources if source.source is Source.SIMULATED]
     if not simulated:
         return ""
-    which = "These numbers" if len(simulated) == len(made) else "Some of these numbers"
+    which = "These numbers" if len(simulated) == len(sources) else "Some of these numbers"
     text = f"{which} come from a simulation; they are not measurements of any phone."
-    errors = [each.error_rel for each in simulated if each.error_rel is not None]
+    errors = [source.error_rel for source in simulated if source.error_rel is not None]
     if errors:
-        text += f" Fitted models err by up to {max(errors):.0%}; the intervals contain that error."
-    if any(each.model is SimulationModel.EXTRAPOLATED for each in simulated):
-        text += " Extrapolated models have an unknown error, and nothing is claimed from them."
+        text += f" Fitted models err by up to {max(errors):.0%}; the intervals include that error."
+    if any(source.model is SimulationModel.EXTRAPOLATED for source in simulated):
+        text += " Extrapolated models have an unknown error, so no claim is based on them."
     return text
 
 
-def period(runs: Sequence[MeasuredRun]) -> str:
-    """From when to when the runs were made."""
+def period_text(runs: Sequence[MeasuredRun]) -> str:
+    """Return the start of the first run and the end of the last."""
     if not runs:
         return "no runs"
     first = min(run.started_at for run in runs)

@@ -1,8 +1,8 @@
 "use strict";
-// Marks say their numbers when pointed at, and phones or workloads can be picked out.
+// Shows tooltips at the pointer, highlights chosen phones, and filters by workload.
 (() => {
   const box = document.getElementById("tip");
-  const picked = new Set();
+  const chosen = new Set();
   for (const title of document.querySelectorAll("svg title")) {
     title.parentNode.dataset.tip = title.textContent;
     title.remove();
@@ -26,15 +26,15 @@
   document.addEventListener("pointerdown", show);
   const dim = () => {
     for (const mark of document.querySelectorAll("[data-phone]")) {
-      const other = mark.dataset.phone && picked.size && !picked.has(mark.dataset.phone);
+      const other = mark.dataset.phone && chosen.size && !chosen.has(mark.dataset.phone);
       mark.classList.toggle("dim", Boolean(other));
     }
   };
   for (const chip of document.querySelectorAll("[data-pick]")) {
     chip.addEventListener("click", () => {
       const phone = chip.dataset.pick;
-      if (!picked.delete(phone)) picked.add(phone);
-      chip.setAttribute("aria-pressed", String(picked.has(phone)));
+      if (!chosen.delete(phone)) chosen.add(phone);
+      chip.setAttribute("aria-pressed", String(chosen.has(phone)));
       dim();
     });
   }
@@ -42,8 +42,8 @@
   if (workload) {
     workload.addEventListener("change", () => {
       for (const part of document.querySelectorAll("[data-workload]")) {
-        const of = part.dataset.workload;
-        part.classList.toggle("away", Boolean(workload.value && of && of !== workload.value));
+        const own = part.dataset.workload;
+        part.classList.toggle("filtered", Boolean(workload.value && own && own !== workload.value));
       }
     });
   }

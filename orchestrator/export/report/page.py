@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs no network and looks the same for ever.
+"""The report as one self-contained HTML file, which needs no network.
 
-Its own style and its one small script are allowed by their digests, and nothing else is: the page
-forbids its reader's browser to load anything. Without scripts it still shows everything.
+The page allows its own style and its one small script by their digests (Content-Security-Policy),
+so a browser loads nothing else. Without scripts the page still shows everything.
 """
 
 import base64
@@ -25,18 +25,18 @@ from workloads.text import natural_sort_key, safe_text
 
 HERE = Path(__file__).parent
 SECTIONS = (
-    rankings.interaction,
-    rankings.heat,
-    rankings.ranking,
-    setting_charts.pareto,
-    setting_charts.batches,
-    run_details.traces,
-    run_details.operations,
-    setting_charts.processors,
-    rankings.fleet,
-    methods.validity,
-    methods.conditions,
-    methods.provenance,
+    rankings.matrix_section,
+    rankings.heat_section,
+    rankings.ranking_section,
+    setting_charts.pareto_section,
+    setting_charts.batch_section,
+    run_details.trace_section,
+    run_details.operation_section,
+    setting_charts.processor_section,
+    rankings.fleet_section,
+    methods.validity_section,
+    methods.conditions_section,
+    methods.provenance_section,
 )
 
 
@@ -50,45 +50,44 @@ class ReportPage:
     unfinished: str
     findings: tuple[Finding, ...]
     sections: tuple[Section, ...]
-    absent: tuple[str, ...]
+    not_shown: tuple[str, ...]
     phones: tuple[tuple[str, str, int], ...]
     workloads: tuple[str, ...]
 
 
 def build_page(
-    title: str, scene: ReportData, unfinished: str = "", first: Section | None = None
+    title: str, data: ReportData, unfinished: str = "", first: Section | None = None
 ) -> ReportPage:
-    """Gather the page; a section without anything to show is one sentence at the end.
+    """Build the page; a section without content becomes one sentence at the end.
 
-    `first` stands before all others; without any run it stands alone.
+    `first` is placed before all other sections; without any run it is the only one.
     """
-    runs = scene.runs
-    alone = first is not None and not runs
-    made = [*([first] if first else []), *(s(scene) for s in SECTIONS if not alone)]
+    runs = data.runs
+    only_first = first is not None and not runs
+    sections = [*([first] if first else []), *(s(data) for s in SECTIONS if not only_first)]
     sweeps = ", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep"
-    shown = tuple(section for section in made if not section.empty)
     return ReportPage(
         title=safe_text(title),
-        subtitle="" if alone else _subtitle(scene, sweeps),
-        banner=methods.banner(runs),
+        subtitle="" if only_first else _subtitle(data, sweeps),
+        banner=methods.simulation_banner(runs),
         unfinished=unfinished,
-        findings=() if alone else _findings(scene),
-        sections=shown,
-        absent=tuple(f"{section.title}: {section.note}" for section in made if section.empty),
-        phones=tuple((phone, name, scene.colours[phone]) for phone, name in scene.names.items()),
+        findings=() if only_first else _findings(data),
+        sections=tuple(section for section in sections if not section.is_empty),
+        not_shown=tuple(f"{item.title}: {item.note}" for item in sections if item.is_empty),
+        phones=tuple((phone, name, data.colours[phone]) for phone, name in data.names.items()),
         workloads=tuple(sorted({run.case.name for run in runs if run.valid}, key=natural_sort_key)),
     )
 
 
-def _findings(scene: ReportData) -> tuple[Finding, ...]:
-    cold, hot, together = fleet_findings(scene.runs, scene.mix)
-    return cold, hot, energy_finding(scene.runs, scene.mix), together
+def _findings(data: ReportData) -> tuple[Finding, ...]:
+    cold, hot, cohort = fleet_findings(data.runs, data.mix)
+    return cold, hot, energy_finding(data.runs, data.mix), cohort
 
 
-def _subtitle(scene: ReportData, sweeps: str) -> str:
-    runs, phones = len(scene.runs), len(scene.names)
-    made = f"{runs} run{'s' * (runs != 1)} on {phones} phone{'s' * (phones != 1)}"
-    return f"{sweeps} · {methods.period(scene.runs)} · {made}"
+def _subtitle(data: ReportData, sweeps: str) -> str:
+    runs, phones = len(data.runs), len(data.names)
+    counts = f"{runs} run{'s' * (runs != 1)} on {phones} phone{'s' * (phones != 1)}"
+    return f"{sweeps} · {methods.period_text(data.runs)} · {counts}"
 
 
 def render_page(
@@ -99,7 +98,7 @@ def render_page(
     unfinished: str = "",
     first: Section | None = None,
 ) -> str:
-    """Write the report of some runs, with the telemetry of some of them, as a page."""
+    """Render the report of some runs, with the telemetry of some of them, as a page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -119,5 +118,5 @@ def render_page(
 
 
 def _digest(text: str) -> str:
-    """How a policy names a piece of the page that may stay."""
+    """Return the digest of an inline style or script, as a Content-Security-Policy names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

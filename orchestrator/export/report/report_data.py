@@ -1,4 +1,4 @@
-"""What the sections of a report share: the runs, a colour and a name for each phone, the pieces."""
+"""The data that all sections of a report use: the runs, and a name and a colour for each phone."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ COLOURS = 10
 
 @dataclass(frozen=True)
 class Card:
-    """A picture with its heading; the filter knows it by its workload."""
+    """A chart with its heading; the page filters charts by workload."""
 
     title: str
     text: str
@@ -31,17 +31,17 @@ class Card:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """A figure of a phone in a column, and how far it is from the best."""
+    """The value of a phone in a column, and its ratio to the best."""
 
     text: str
     ratio: str
-    warmth: int  # 0 the best, 9 the farthest from it; -1 nothing
+    shade: int  # 0: the best, 9: the farthest from it, -1: no value
     tip: str
 
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """A phone."""
+    """The row of a phone."""
 
     name: str
     phone: str
@@ -51,7 +51,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class RankingMatrix:
-    """Phones against cells."""
+    """Phones as rows, cells as columns."""
 
     title: str
     unit: str
@@ -61,7 +61,7 @@ class RankingMatrix:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: pictures, tables, or a sentence that says why there are none."""
+    """A part of the page: charts, tables, or a note that says why there are none."""
 
     id: str
     title: str
@@ -74,14 +74,14 @@ class Section:
     wide: bool = False
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to show."""
         return not (self.cards or self.matrices or self.rows)
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """All runs of a report."""
+    """All runs of a report, and the names and colours of their phones."""
 
     runs: Sequence[MeasuredRun]
     telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = ()
@@ -90,7 +90,7 @@ class ReportData:
     colours: Mapping[str, int] = field(default_factory=dict)
 
     def runs_of(self, protocol: Protocol) -> list[MeasuredRun]:
-        """The runs of a protocol that take place on a phone."""
+        """Return the runs of a protocol on phones."""
         return [
             run
             for run in self.runs
@@ -98,9 +98,9 @@ class ReportData:
         ]
 
     def groups(self, protocol: Protocol, metric: str) -> list[FleetGroup]:
-        """The cells of a protocol in a metric, each with its phones ranked."""
-        found = compare_fleet(self.runs_of(protocol), metric, self.mix).groups
-        return [group for group in found if group.rows]
+        """Return the cells of a protocol that have ranked phones in a metric."""
+        groups = compare_fleet(self.runs_of(protocol), metric, self.mix).groups
+        return [group for group in groups if group.rows]
 
 
 def collect_report_data(
@@ -108,26 +108,26 @@ def collect_report_data(
     telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = (),
     mix: bool = False,
 ) -> ReportData:
-    """Give every phone a name and a colour."""
+    """Assign a name and a colour to every phone."""
     models = {run.phone: safe_text(run.facts.model, 40) for run in runs}
-    shared = Counter(models.values())
+    counts = Counter(models.values())
     names = {
-        phone: model if shared[model] == 1 else f"{model} ({safe_text(phone, 24)})"
+        phone: model if counts[model] == 1 else f"{model} ({safe_text(phone, 24)})"
         for phone, model in sorted(models.items())
     }
-    colours = {phone: at % COLOURS for at, phone in enumerate(names)}
+    colours = {phone: index % COLOURS for index, phone in enumerate(names)}
     return ReportData(runs, telemetry, mix, names, colours)
 
 
 def metric_text(row: FleetRow, unit: str) -> str:
-    """A ranked figure in words, with where it comes from."""
+    """Format a ranked value with its interval and its provenance."""
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
     known = row.provenance.model is not SimulationModel.EXTRAPOLATED
-    within = interval if known else f"{interval} in these runs; the model's error is unknown"
+    shown = interval if known else f"{interval} in these runs; the model's error is unknown"
     runs = f"{row.n} {'run' if row.n == 1 else 'runs'}"
-    return f"{row.model}: {format_ms(row.median)} {unit} ({within}; {runs}; {row.provenance})"
+    return f"{row.model}: {format_ms(row.median)} {unit} ({shown}; {runs}; {row.provenance})"
 
 
 def unit_of(metric: str) -> str:
-    """The unit of a metric, as a heading says it."""
+    """Return the unit of a metric."""
     return METRICS[metric].unit

@@ -1,4 +1,4 @@
-"""The sections that look inside single runs: where a step goes, and how ten minutes passed."""
+"""Report sections on single runs: the operations of a step, and long runs over time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
@@ -10,11 +10,11 @@ from orchestrator.export.report.svg import (
     BarPart,
     Mark,
     Series,
-    axis_of,
-    chart,
-    short,
-    span_of,
-    stacked,
+    axis_from_zero,
+    build_axis,
+    draw_chart,
+    draw_stacked_bars,
+    format_short,
 )
 from workloads.protocol.condition import Protocol
 from workloads.protocol.telemetry import ENERGY, OpRow, Telemetry, op_rows
@@ -24,89 +24,90 @@ POINTS_MAX = 240
 OPS_SHOWN = 8
 
 
-def operations(scene: ReportData) -> Section:
-    """Where the time of a step goes, operation by operation: a card a case."""
-    cells: dict[str, dict[str, dict[str, tuple[MeasuredRun, tuple[OpRow, ...]]]]] = {}
-    for run, telemetry in scene.telemetry:
+TracedRun = tuple[MeasuredRun, tuple[OpRow, ...]]
+
+
+def operation_section(data: ReportData) -> Section:
+    """Show the time of a step by operation, with one card per case."""
+    cells: dict[str, dict[str, dict[str, TracedRun]]] = {}  # case, condition, phone
+    for run, telemetry in data.telemetry:
         ops = op_rows(telemetry)
         if ops and run.valid:
             conditions = cells.setdefault(run.case.label, {})
             conditions.setdefault(run.condition.label, {}).setdefault(run.phone, (run, ops))
-    # cores and clocks hardly move the shares: the condition that most phones were under is shown
-    ordered = [
-        (
-            case,
-            list(
-                min(conditions.items(), key=lambda c: (-len(c[1]), natural_sort_key(c[0])))[
-                    1
-                ].values()
-            ),
-        )
+    cases = [
+        (case, _most_common_condition(conditions))
         for case, conditions in sorted(cells.items(), key=lambda cell: natural_sort_key(cell[0]))
     ]
-    traced: dict[str, list[tuple[OpRow, ...]]] = {}
-    for _, own in ordered:
-        traced.setdefault(own[0][0].case.name, []).extend(ops for _, ops in own)
-    colours = {workload: _op_colours(steps) for workload, steps in traced.items()}
-    cards = [_op_card(scene, label, own, colours[own[0][0].case.name]) for label, own in ordered]
+    by_workload: dict[str, list[tuple[OpRow, ...]]] = {}
+    for _, runs in cases:
+        by_workload.setdefault(runs[0][0].case.name, []).extend(ops for _, ops in runs)
+    colours = {workload: _op_colours(steps) for workload, steps in by_workload.items()}
+    cards = [_op_card(data, label, runs, colours[runs[0][0].case.name]) for label, runs in cases]
     return Section(
         "operations",
-        "Where a step goes",
-        "Share of each operation in the traced steps of a run; one run a phone, and of each case "
-        "one condition.",
+        "Operations of a step",
+        "Share of each operation in the traced steps; one run per phone, and one condition per "
+        "case.",
         cards=tuple(cards),
         note="" if cards else "No run was traced.",
     )
 
 
-def _op_colours(traced: Iterable[Sequence[OpRow]]) -> dict[str, int]:
-    """The operations of a workload that take most, each with one colour in all its cards."""
+def _most_common_condition(conditions: Mapping[str, Mapping[str, TracedRun]]) -> list[TracedRun]:
+    """Return the runs of the condition with most phones: cores and clocks hardly change shares."""
+    label = min(conditions, key=lambda name: (-len(conditions[name]), natural_sort_key(name)))
+    return list(conditions[label].values())
+
+
+def _op_colours(steps: Iterable[Sequence[OpRow]]) -> dict[str, int]:
+    """Assign colours to the operations of a workload that take most time, for all its cards."""
     total: dict[str, float] = {}
-    for ops in traced:
+    for ops in steps:
         for op in ops:
             total[op.name] = total.get(op.name, 0.0) + op.share
-    most = sorted(total, key=lambda name: -total[name])[:OPS_SHOWN]
-    return {name: at for at, name in enumerate(most)}
+    largest = sorted(total, key=lambda name: -total[name])[:OPS_SHOWN]
+    return {name: index for index, name in enumerate(largest)}
 
 
 def _op_card(
-    scene: ReportData,
+    data: ReportData,
     label: str,
-    own: Sequence[tuple[MeasuredRun, tuple[OpRow, ...]]],
+    runs: Sequence[TracedRun],
     colours: Mapping[str, int],
 ) -> Card:
     rows = []
-    for run, ops in sorted(own, key=lambda item: scene.names[item[0].phone]):
+    for run, ops in sorted(runs, key=lambda item: data.names[item[0].phone]):
         by_name = {op.name: op for op in ops}
         parts = [
-            BarPart(name, by_name[name].share, colour, _op_tip(scene, run, by_name[name]))
+            BarPart(name, by_name[name].share, colour, _op_tip(data, run, by_name[name]))
             for name, colour in colours.items()
             if name in by_name
         ]
         rest = 1 - sum(part.share for part in parts)
         if rest > 0.001:
             parts.append(BarPart("others", rest, 9, f"all other operations: {rest:.1%}"))
-        rows.append((scene.names[run.phone], run.phone, parts))
+        rows.append((data.names[run.phone], run.phone, parts))
     legend = (*colours.items(), ("others", 9))
-    case = own[0][0].case
-    return Card(case.label, own[0][0].condition.label, stacked(label, rows), case.name, legend)
+    case, condition = runs[0][0].case, runs[0][0].condition
+    return Card(case.label, condition.label, draw_stacked_bars(label, rows), case.name, legend)
 
 
-def _op_tip(scene: ReportData, run: MeasuredRun, op: OpRow) -> str:
-    energy = "" if op.energy_mj is None else f", {short(op.energy_mj)} mJ"
+def _op_tip(data: ReportData, run: MeasuredRun, op: OpRow) -> str:
+    energy = "" if op.energy_mj is None else f", {format_short(op.energy_mj)} mJ"
     headline = run.metrics.get(run.condition.headline)
-    made = headline.provenance if headline else "source unknown"
+    source = headline.provenance if headline else "source unknown"
     return (
-        f"{scene.names[run.phone]}, {op.name} ({op.kind}): {short(op.ms)} ms, "
-        f"{op.share:.1%}{energy} ({made})"
+        f"{data.names[run.phone]}, {op.name} ({op.kind}): {format_short(op.ms)} ms, "
+        f"{op.share:.1%}{energy} ({source})"
     )
 
 
-def traces(scene: ReportData) -> Section:
-    """Temperature, clock, power and step time over a long run."""
-    longest: dict[str, list[tuple[MeasuredRun, Telemetry]]] = {}
+def trace_section(data: ReportData) -> Section:
+    """Show temperature, clock, power and step time during long runs."""
+    long_runs: dict[str, list[tuple[MeasuredRun, Telemetry]]] = {}
     seen: set[tuple[str, str]] = set()
-    for run, telemetry in scene.telemetry:
+    for run, telemetry in data.telemetry:
         label = f"{run.case.label}, {run.condition.label}"
         if (
             run.valid
@@ -114,26 +115,26 @@ def traces(scene: ReportData) -> Section:
             and (label, run.phone) not in seen
         ):
             seen.add((label, run.phone))
-            longest.setdefault(label, []).append((run, telemetry))
+            long_runs.setdefault(label, []).append((run, telemetry))
     cards = []
-    for label, own in sorted(longest.items(), key=lambda item: natural_sort_key(item[0])):
+    for label, runs in sorted(long_runs.items(), key=lambda item: natural_sort_key(item[0])):
         for title, unit, read in _QUANTITIES:
             series = [
-                Series(scene.names[run.phone], run.phone, scene.colours[run.phone], marks)
-                for run, telemetry in own
-                if (marks := _thinned(read(telemetry), scene.names[run.phone], unit))
+                Series(data.names[run.phone], run.phone, data.colours[run.phone], marks)
+                for run, telemetry in runs
+                if (marks := _thin_out(read(telemetry), data.names[run.phone], unit))
             ]
             if series:
-                points = [mark for each in series for mark in each.marks]
-                x = span_of("minutes", [mark.x for mark in points])
-                y = axis_of(unit, [mark.y for mark in points], zero=unit not in ("°C",))
-                drawn = chart(title, series, x, y, dots=False)
-                cards.append(Card(title, label, drawn, own[0][0].case.name))
+                points = [mark for item in series for mark in item.marks]
+                x = axis_from_zero("minutes", [mark.x for mark in points])
+                y = build_axis(unit, [mark.y for mark in points], zero=unit not in ("°C",))
+                svg = draw_chart(title, series, x, y, dots=False)
+                cards.append(Card(title, label, svg, runs[0][0].case.name))
     return Section(
         "traces",
-        "Ten minutes, as they passed",
+        "Long runs over time",
         "Temperature of the hottest CPU zone, clock of the fastest cores, power of the phone and "
-        "time of a step over the first valid long run of each phone.",
+        "step time, during the first valid long run of each phone.",
         cards=tuple(cards),
         note="" if cards else "There is no valid long run with telemetry.",
     )
@@ -142,8 +143,8 @@ def traces(scene: ReportData) -> Section:
 Points = list[tuple[float, float]]  # minutes and value
 
 
-def _readings(telemetry: Telemetry, wanted: Callable[[str], bool], scale: float) -> Points:
-    """The highest reading among some nodes at every moment."""
+def _max_readings(telemetry: Telemetry, wanted: Callable[[str], bool], scale: float) -> Points:
+    """Return the highest reading among some nodes at every sample."""
     t_ns = telemetry.readings.t_ns
     columns = [column for path, column in telemetry.readings.columns.items() if wanted(path)]
     points = []
@@ -155,13 +156,13 @@ def _readings(telemetry: Telemetry, wanted: Callable[[str], bool], scale: float)
 
 
 def _temperature(telemetry: Telemetry) -> Points:
-    return _readings(
+    return _max_readings(
         telemetry, lambda path: "/thermal_zone" in path and path.endswith("/temp"), 1e-3
     )
 
 
 def _clock(telemetry: Telemetry) -> Points:
-    return _readings(telemetry, lambda path: path.endswith("/scaling_cur_freq"), 1e-6)
+    return _max_readings(telemetry, lambda path: path.endswith("/scaling_cur_freq"), 1e-6)
 
 
 def _power(telemetry: Telemetry) -> Points:
@@ -172,7 +173,7 @@ def _power(telemetry: Telemetry) -> Points:
     return [((t_ns - start_ns) / 6e10, watts) for t_ns, watts in slopes_per_second(series)]
 
 
-def _steps(telemetry: Telemetry) -> Points:
+def _step_times(telemetry: Telemetry) -> Points:
     windows = telemetry.windows
     return [
         ((t_ns - windows.t_ns[0]) / 6e10, step_ms)
@@ -185,16 +186,16 @@ _QUANTITIES: tuple[tuple[str, str, Callable[[Telemetry], Points]], ...] = (
     ("Temperature", "°C", _temperature),
     ("Clock", "GHz", _clock),
     ("Power", "W", _power),
-    ("Time of a step", "ms", _steps),
+    ("Step time", "ms", _step_times),
 )
 
 
-def _thinned(points: Points, name: str, unit: str) -> list[Mark]:
-    """A curve with no more points than a screen shows: the median of every stretch."""
+def _thin_out(points: Points, name: str, unit: str) -> list[Mark]:
+    """Reduce a curve to as many points as a screen shows: the median of every piece."""
     if not points:
         return []
     size = -(-len(points) // POINTS_MAX)
-    pieces = [points[at : at + size] for at in range(0, len(points), size)]
+    pieces = [points[start : start + size] for start in range(0, len(points), size)]
     return [
         Mark(median(x for x, _ in piece), median(y for _, y in piece), f"{name}, {unit}")
         for piece in pieces

@@ -1,7 +1,7 @@
-"""Pictures as SVG: a few kinds of charts, each at a size that a phone's screen shows as it is.
+"""Charts as SVG, of a few kinds, each at a width that the screen of a phone shows unscaled.
 
-Nothing here knows what is drawn. Every text is escaped, every mark carries its numbers as a title
-(which works without any script) and the phone it belongs to. Colours are classes of the page.
+This module knows nothing about the data. Every text is escaped; every mark has its numbers as a
+title, which works without scripts, and the phone it belongs to. Colours are classes of the page.
 """
 
 import html
@@ -17,24 +17,24 @@ from workloads.units import format_ms
 
 WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 34
-NOTE = 150  # room beside a bar
-WIDE = 470
-NAMES = 180.0  # room for names on either side of it
-ATTRIBUTE_MAX = 100_000  # of a line: its points
+NOTE_WIDTH = 150  # for the text beside a bar
+WIDE_WIDTH = 470
+NAMES_WIDTH = 180.0  # for names on each side of a wide chart
+ATTRIBUTE_MAX = 100_000  # characters; the points of a line are long
 
 
-def plain(text: object, limit: int = 200) -> str:
-    """Text that may stand in a page."""
+def escape_text(text: object, limit: int = 200) -> str:
+    """Escape text for a page."""
     return html.escape(safe_text(text, limit))
 
 
-def number(value: float) -> str:
-    """A coordinate."""
+def format_coordinate(value: float) -> str:
+    """Format a coordinate."""
     return f"{value:.1f}".removesuffix(".0")
 
 
-def short(value: float) -> str:
-    """A figure with three significant digits, and no more zeros than it needs."""
+def format_short(value: float) -> str:
+    """Format a value with three significant digits, without trailing zeros."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
@@ -45,7 +45,7 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with what is to be said of it; the interval is drawn where it is known."""
+    """A point with its tooltip; the interval is drawn where it is known."""
 
     x: float
     y: float
@@ -56,7 +56,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Series:
-    """Marks of one phone (or of something else that has a colour)."""
+    """The marks of one phone, or of something else with a colour."""
 
     name: str
     phone: str
@@ -68,7 +68,7 @@ class Series:
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """A direction: its title, its ends, and whether each step multiplies."""
+    """An axis: its title, its ends, and whether it is logarithmic."""
 
     title: str
     low: float
@@ -76,8 +76,8 @@ class PlotAxis:
     log: bool = False
     ticks: tuple[float, ...] = ()
 
-    def at(self, value: float, begin: float, end: float) -> float:
-        """Where a value lies between two coordinates."""
+    def position(self, value: float, begin: float, end: float) -> float:
+        """Return the position of a value between two coordinates."""
         low, high, value = (
             (math.log(max(v, 1e-12)) for v in (self.low, self.high, value))
             if self.log
@@ -87,36 +87,38 @@ class PlotAxis:
         return begin + share * (end - begin)
 
 
-def span_of(title: str, values: Iterable[float]) -> PlotAxis:
-    """An axis from zero to the last of some values, and no further."""
-    found = [*values]
-    round_ = axis_of(title, found)
-    most = max(found, default=0.0) or round_.high
-    return PlotAxis(title, 0.0, most, False, tuple(tick for tick in round_.ticks if tick <= most))
+def axis_from_zero(title: str, values: Iterable[float]) -> PlotAxis:
+    """Build an axis from zero to the largest of some values, and no further."""
+    known = [*values]
+    full = build_axis(title, known)
+    most = max(known, default=0.0) or full.high
+    return PlotAxis(title, 0.0, most, False, tuple(tick for tick in full.ticks if tick <= most))
 
 
-def axis_of(title: str, values: Iterable[float], log: bool = False, zero: bool = True) -> PlotAxis:
-    """An axis that holds some values, with a few round ticks."""
-    found = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-    least, most = min(found), max(found)
+def build_axis(
+    title: str, values: Iterable[float], log: bool = False, zero: bool = True
+) -> PlotAxis:
+    """Build an axis for some values, with a few round ticks."""
+    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    least, most = min(known), max(known)
     if log and least > 0:
         low, high = least / 1.15, most * 1.15
         ticks = _log_ticks(low, high)
         if len(ticks) < 2:
-            between = axis_of(title, [low, high], zero=False).ticks
+            between = build_axis(title, [low, high], zero=False).ticks
             ticks = tuple(tick for tick in between if low <= tick <= high)
         return PlotAxis(title, low, high, True, ticks)
     low = 0.0 if zero and least >= 0 else least
-    step = _step(most - low or abs(most) or 1.0)
+    step = _tick_step(most - low or abs(most) or 1.0)
     low, high = math.floor(low / step) * step, math.ceil(most / step - 0.02) * step
     count = round((high - low) / step)
-    return PlotAxis(title, low, high, False, tuple(low + step * at for at in range(count + 1)))
+    return PlotAxis(title, low, high, False, tuple(low + step * i for i in range(count + 1)))
 
 
-def _step(span: float) -> float:
+def _tick_step(span: float) -> float:
     rough = span / 4
     power = 10.0 ** math.floor(math.log10(rough))
-    return next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= rough * 0.999)
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
 
 
 def _log_ticks(low: float, high: float) -> tuple[float, ...]:
@@ -135,7 +137,7 @@ def _log_ticks(low: float, high: float) -> tuple[float, ...]:
 
 @dataclass
 class Picture:
-    """An SVG that grows."""
+    """An SVG image under construction."""
 
     height: float
     label: str
@@ -143,53 +145,56 @@ class Picture:
     parts: list[str] = field(default_factory=list)
 
     def add(self, tag: str, inner: str = "", **attributes: object) -> None:
-        """Add an element; an underscore in a name stands for a hyphen."""
-        told = "".join(
+        """Add an element; an underscore in the name of an attribute becomes a hyphen."""
+        text = "".join(
             f' {name.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
             for name, value in attributes.items()
             if value is not None
         )
-        self.parts.append(f"<{tag}{told}>{inner}</{tag}>")
+        self.parts.append(f"<{tag}{text}>{inner}</{tag}>")
 
-    def text(self, x: float, y: float, words: object, kind: str = "", anchor: str = "") -> None:
-        """Add words."""
-        self.add("text", plain(words), x=x, y=y, class_=kind or None, text_anchor=anchor or None)
+    def text(self, x: float, y: float, text: object, kind: str = "", anchor: str = "") -> None:
+        """Add a text."""
+        escaped = escape_text(text)
+        self.add("text", escaped, x=x, y=y, class_=kind or None, text_anchor=anchor or None)
 
     def svg(self) -> Markup:
-        """The whole of it."""
-        box = f"0 0 {number(self.width)} {number(self.height)}"
-        label = plain(self.label)
-        # Nothing unescaped gets in: texts and attributes pass plain() on their way.
+        """Return the whole image."""
+        box = f"0 0 {format_coordinate(self.width)} {format_coordinate(self.height)}"
+        label = escape_text(self.label)
+        # Everything in the parts is escaped: texts and attributes pass escape_text().
         return Markup(
             f'<svg viewBox="{box}" role="img" aria-label="{label}">{"".join(self.parts)}</svg>'
         )
 
 
 def _attribute(value: object) -> str:
-    return number(value) if isinstance(value, float) else plain(value, ATTRIBUTE_MAX)
+    if isinstance(value, float):
+        return format_coordinate(value)
+    return escape_text(value, ATTRIBUTE_MAX)
 
 
-def tip(text: str) -> str:
-    """What a mark says when it is pointed at."""
-    return f"<title>{plain(text, 400)}</title>"
+def tooltip(text: str) -> str:
+    """Return the title element of a mark."""
+    return f"<title>{escape_text(text, 400)}</title>"
 
 
-def frame(picture: Picture, x: PlotAxis, y: PlotAxis) -> None:
-    """Grid, ticks and titles of a chart with two axes."""
+def draw_frame(picture: Picture, x: PlotAxis, y: PlotAxis) -> None:
+    """Draw grid, ticks and titles of a chart with two axes."""
     bottom, right = picture.height - BOTTOM, picture.width - RIGHT
     for value in y.ticks:
-        at = y.at(value, bottom, TOP)
-        picture.add("line", x1=LEFT, x2=right, y1=at, y2=at, class_="grid")
-        picture.text(LEFT - 5, at + 3.5, short(value), "tick", "end")
+        height = y.position(value, bottom, TOP)
+        picture.add("line", x1=LEFT, x2=right, y1=height, y2=height, class_="grid")
+        picture.text(LEFT - 5, height + 3.5, format_short(value), "tick", "end")
     for value in x.ticks:
-        at = x.at(value, LEFT, right)
-        picture.add("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="grid")
-        picture.text(at, bottom + 15, short(value), "tick", "middle")
+        left = x.position(value, LEFT, right)
+        picture.add("line", x1=left, x2=left, y1=bottom, y2=bottom + 4, class_="grid")
+        picture.text(left, bottom + 15, format_short(value), "tick", "middle")
     picture.text(right, picture.height - 4, x.title, "title", "end")
     picture.text(LEFT, picture.height - 4, f"↑ {y.title}", "title")
 
 
-def chart(
+def draw_chart(
     label: str,
     series: Sequence[Series],
     x: PlotAxis,
@@ -197,48 +202,51 @@ def chart(
     *,
     dots: bool = True,
 ) -> Markup:
-    """Lines or points over two axes."""
+    """Draw lines or points over two axes."""
     picture = Picture(230, label)
-    frame(picture, x, y)
+    draw_frame(picture, x, y)
     bottom, right = picture.height - BOTTOM, picture.width - RIGHT
-    for each in series:
-        places = [(x.at(m.x, LEFT, right), y.at(m.y, bottom, TOP), m) for m in each.marks]
-        about = {"data_phone": each.phone}
-        if each.joined and len(places) > 1:
-            line = " ".join(f"{number(a)},{number(b)}" for a, b, _ in places)
-            dashed = " dashed" if each.dashed else ""
-            picture.add(
-                *("polyline", tip(each.name)),
-                points=line,
-                class_=f"stroke p{each.colour}{dashed}",
-                **about,
+    for item in series:
+        points = [
+            (x.position(m.x, LEFT, right), y.position(m.y, bottom, TOP), m) for m in item.marks
+        ]
+        phone = {"data_phone": item.phone}
+        if item.joined and len(points) > 1:
+            line = " ".join(
+                f"{format_coordinate(left)},{format_coordinate(top)}" for left, top, _ in points
             )
-        for a, b, mark in places if dots else ():
+            dashed = " dashed" if item.dashed else ""
+            picture.add(
+                *("polyline", tooltip(item.name)),
+                points=line,
+                class_=f"stroke p{item.colour}{dashed}",
+                **phone,
+            )
+        for left, top, mark in points if dots else ():
             if mark.low is not None and mark.high is not None:
-                ends = (y.at(mark.low, bottom, TOP), y.at(mark.high, bottom, TOP))
                 picture.add(
                     "line",
-                    x1=a,
-                    x2=a,
-                    y1=ends[0],
-                    y2=ends[1],
-                    class_=f"stroke p{each.colour}",
-                    **about,
+                    x1=left,
+                    x2=left,
+                    y1=y.position(mark.low, bottom, TOP),
+                    y2=y.position(mark.high, bottom, TOP),
+                    class_=f"stroke p{item.colour}",
+                    **phone,
                 )
             picture.add(
-                *("circle", tip(mark.tip)),
-                cx=a,
-                cy=b,
+                *("circle", tooltip(mark.tip)),
+                cx=left,
+                cy=top,
                 r=4.0,
-                class_=f"fill p{each.colour}",
-                **about,
+                class_=f"fill p{item.colour}",
+                **phone,
             )
     return picture.svg()
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A row of a ranking: a name, a figure, and where the figure may lie."""
+    """A row of a ranking: a name, a value and its interval."""
 
     name: str
     phone: str
@@ -251,27 +259,27 @@ class Bar:
     tip: str
 
 
-def ranked(label: str, bars: Sequence[Bar]) -> Markup:
-    """Bars from the best down, each with its interval across its end."""
-    rows = 37
-    picture = Picture(rows * len(bars) + 4, label)
-    most = max([each.high or each.value for each in bars] + [each.value for each in bars])
-    for at, bar in enumerate(bars):
-        top = at * rows
-        about = {"data_phone": bar.phone}
+def draw_bars(label: str, bars: Sequence[Bar]) -> Markup:
+    """Draw bars from the best down, each with its interval across its end."""
+    row_height = 37
+    picture = Picture(row_height * len(bars) + 4, label)
+    most = max([bar.high or bar.value for bar in bars] + [bar.value for bar in bars])
+    for index, bar in enumerate(bars):
+        top = index * row_height
+        phone = {"data_phone": bar.phone}
         picture.text(0, top + 13, bar.name, "name")
         picture.text(picture.width, top + 13, bar.shown, "value", "end")
-        scale = (picture.width - NOTE) / most if most > 0 else 0.0
+        scale = (picture.width - NOTE_WIDTH) / most if most > 0 else 0.0
         width = max(1.0, bar.value * scale)
         picture.add(
-            *("rect", tip(bar.tip)),
+            *("rect", tooltip(bar.tip)),
             x=0,
             y=top + 18,
             width=width,
             height=11.0,
             rx=2,
             class_=f"fill p{bar.colour}",
-            **about,
+            **phone,
         )
         if bar.low is not None and bar.high is not None:
             middle, low, high = top + 23.5, max(0.0, bar.low) * scale, bar.high * scale
@@ -292,18 +300,18 @@ class BarPart:
     tip: str
 
 
-def stacked(label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]]) -> Markup:
-    """Rows of parts that make a whole; each row is (name, phone, parts)."""
+def draw_stacked_bars(label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]]) -> Markup:
+    """Draw rows of parts that add up to a whole; each row is (name, phone, parts)."""
     height = 34
     picture = Picture(height * len(rows) + 2, label)
-    for at, (name, phone, parts) in enumerate(rows):
-        top, x = at * height, 0.0
+    for index, (name, phone, parts) in enumerate(rows):
+        top, x = index * height, 0.0
         picture.text(0, top + 12, name, "name")
         whole = sum(part.share for part in parts) or 1.0
         for part in parts:
             width = part.share / whole * picture.width
             picture.add(
-                *("rect", tip(part.tip)),
+                *("rect", tooltip(part.tip)),
                 x=x,
                 y=top + 17,
                 width=width,
@@ -315,52 +323,50 @@ def stacked(label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]]) -> M
     return picture.svg()
 
 
-def slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) -> Markup:
-    """What becomes of each phone: a line from the first value to the second, best at the top.
+def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) -> Markup:
+    """Draw a line per phone from its first value to its second, the best at the top.
 
     A row is (name, phone, colour, before, after, tip).
     """
-    picture = Picture(max(150.0, 34.0 * len(rows) + 40), label, WIDE)
+    picture = Picture(max(150.0, 34.0 * len(rows) + 40), label, WIDE_WIDTH)
     values = [value for row in rows for value in row[3:5]]
-    scale = axis_of("", values, log=min(values, default=0) > 0)
-    left, right, bottom = NAMES, picture.width - NAMES, picture.height - 10
+    scale = build_axis("", values, log=min(values, default=0) > 0)
+    left, right, bottom = NAMES_WIDTH, picture.width - NAMES_WIDTH, picture.height - 10
     picture.text(left, 12, "cold", "title", "middle")
     picture.text(right, 12, "after ten minutes", "title", "middle")
-    places = []
-    for row in rows:
-        ends = tuple(scale.at(value, 34, bottom) for value in row[3:5])
-        places.append((row, ends))
-    labels = [_apart([ends[side] for _, ends in places], bottom) for side in (0, 1)]
-    for at, ((name, phone, colour, before, after, says), ends) in enumerate(places):
-        about = {"data_phone": phone}
+    ends = [tuple(scale.position(value, 34, bottom) for value in row[3:5]) for row in rows]
+    labels = [_spread_labels([pair[side] for pair in ends], bottom) for side in (0, 1)]
+    for index, (name, serial, colour, before, after, tip) in enumerate(rows):
+        start, end = ends[index]
+        phone = {"data_phone": serial}
         picture.add(
-            *("line", tip(says)),
+            *("line", tooltip(tip)),
             x1=left,
             x2=right,
-            y1=ends[0],
-            y2=ends[1],
+            y1=start,
+            y2=end,
             class_=f"stroke thick p{colour}",
-            **about,
+            **phone,
         )
-        for x, y in ((left, ends[0]), (right, ends[1])):
-            picture.add("circle", tip(says), cx=x, cy=y, r=4.5, class_=f"fill p{colour}", **about)
-        picture.text(
-            left - 9, labels[0][at] + 4, f"{safe_text(name, 23)} {format_ms(before)}", "tick", "end"
-        )
-        picture.text(
-            right + 9, labels[1][at] + 4, f"{format_ms(after)} {safe_text(name, 23)}", "tick"
-        )
+        for x, y in ((left, start), (right, end)):
+            dot = {"cx": x, "cy": y, "r": 4.5, "class_": f"fill p{colour}"}
+            picture.add("circle", tooltip(tip), **dot, **phone)
+        short_name = safe_text(name, 23)
+        text = f"{short_name} {format_ms(before)}"
+        picture.text(left - 9, labels[0][index] + 4, text, "tick", "end")
+        text = f"{format_ms(after)} {short_name}"
+        picture.text(right + 9, labels[1][index] + 4, text, "tick")
     return picture.svg()
 
 
-def _apart(places: Sequence[float], bottom: float, least: float = 13.0) -> list[float]:
+def _spread_labels(heights: Sequence[float], bottom: float, distance: float = 13.0) -> list[float]:
     """Move labels until none covers another: downwards first, then up from the bottom."""
-    moved = list(places)
-    order = sorted(range(len(places)), key=places.__getitem__)
-    for before, here in pairwise(order):
-        moved[here] = max(moved[here], moved[before] + least)
+    moved = list(heights)
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    for above, index in pairwise(order):
+        moved[index] = max(moved[index], moved[above] + distance)
     limit = bottom
-    for here in reversed(order):
-        moved[here] = min(moved[here], limit)
-        limit = moved[here] - least
+    for index in reversed(order):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - distance
     return moved
