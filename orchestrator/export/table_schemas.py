@@ -1,6 +1,7 @@
 """The tables that can be exported: figures, samples, readings, operations, outcomes, the ranking.
 
-Every row names its run and the position of the run in the order: seed, block and position.
+Every row names its run and the position of the run in the order: seed, block and position. The
+first line of a docstring describes its table in docs/reference/exports.md.
 """
 
 import json
@@ -63,7 +64,7 @@ def _run_values(seed: int, run: MeasuredRun) -> list[CellValue]:
 
 
 def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
-    """Return one row per run and metric; the unit has its own column."""
+    """One row per run and metric; the unit has its own column."""
     columns = make_columns(
         reasons=str,
         started_at=str,
@@ -101,7 +102,7 @@ RunTelemetry = Iterable[tuple[MeasuredRun, Telemetry]]
 
 
 def samples_table(seed: int, runs: RunTelemetry) -> Table:
-    """Return one row per window of consecutive steps: its start, and the times of its steps."""
+    """One row per window of consecutive steps: its start, and the times of its steps."""
     columns = make_columns(
         source=str,
         first_step=int,
@@ -125,7 +126,7 @@ def _samples(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
 
 
 def readings_table(seed: int, runs: RunTelemetry) -> Table:
-    """Return one row per time and sampled node of a phone, as the phone reported it."""
+    """One row per time and sampled node of a phone, as the phone reported it."""
     columns = make_columns(source=str, t_s=float, node=str, value=float, text=str)
     return Table("readings", (*_RUN_COLUMNS, *columns), (_readings(seed, *pair) for pair in runs))
 
@@ -146,7 +147,7 @@ def _value_or_text(value: object) -> tuple[float | None, str]:
 
 
 def ops_table(seed: int, runs: RunTelemetry) -> Table:
-    """Return one row per run and operation, joined with the samples taken while it ran.
+    """One row per run and operation, joined with the samples taken while it ran.
 
     Times come from the traced steps of a run; energy, load and clock come from the sampler and are
     empty where the phone does not report them.
@@ -201,7 +202,7 @@ def _round(value: float | None) -> float | None:
 
 
 def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
-    """Return one row per planned run, with or without metrics.
+    """One row per planned run, with or without metrics.
 
     That a run fits into memory, swaps, is killed or was never tried is a finding, too.
     """
@@ -244,7 +245,7 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
 
 
 def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
-    """Return one row per cell and phone, each with its provenance.
+    """One row per cell and phone, each with its provenance.
 
     Phones without a run that counts have a row without a rank.
     """

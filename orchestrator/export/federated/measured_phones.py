@@ -19,8 +19,8 @@ class MeasuredPhones:
     """FLASH's interface Device_Util, implemented with a table of measured phones."""
 
     def __init__(self, table: "str | Path | None" = None) -> None:
-        here = Path(__file__).parent
-        path = Path(table) if table else next(iter(sorted(here.glob("train_time*.json"))))
+        folder = Path(__file__).parent
+        path = Path(table) if table else next(iter(sorted(folder.glob("train_time*.json"))))
         content = json.loads(path.read_text())
         self.batch = int(content["batch"])
         self.devices = content["devices"]
