@@ -7,7 +7,7 @@ COLUMN_NOTES = {
     "repeat": "number of the run within its trial, from 0",
     "attempt": "number of the attempt that was accepted, from 1",
     "block": "number of the block, from 0",
-    "position": "position of the run within its block, from 0",
+    "position": "position of the run among all runs of its phone, from 0",
     "phone": "serial number of the phone",
     "model": "model of the phone",
     "soc": "system on chip of the phone",
