@@ -256,7 +256,9 @@ def test_an_energy_of_a_slow_gauge_ranks_nobody() -> None:
     known = measured("b", energy_per_sample_mj=0.06, grade="gauge")
     (group,) = compare_fleet([frugal, known], energy).groups
     assert [(row.phone, row.rank) for row in group.rows] == [("b", 1)]
-    assert [(one.phone, one.reason) for one in group.unranked] == [("a", UnrankedReason.COARSE_GAUGE)]
+    assert [(one.phone, one.reason) for one in group.unranked] == [
+        ("a", UnrankedReason.COARSE_GAUGE)
+    ]
     (meant,) = compare_fleet([frugal, known], energy, mix=True).groups
     assert [row.phone for row in meant.rows] == ["a", "b"]
 
