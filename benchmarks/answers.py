@@ -143,7 +143,7 @@ def compare_pandas(lab: Path) -> None:
 
 def report_ours(lab: Path) -> None:
     """The page of a sweep."""
-    from orchestrator.commands.report import page_of_sweep
+    from orchestrator.app.export_results import page_of_sweep
     from orchestrator.store.sweep_queries import find_sweep
 
     db = database(lab)

@@ -17,10 +17,9 @@ import time
 from pathlib import Path
 
 from benchmarks import bare_celery
-from orchestrator.app import submit_sweep
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
-from orchestrator.dispatch.central_broker import CentralBroker
-from orchestrator.store.database import Database
+from orchestrator.app.submit_sweep import submit_sweep
 from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.process import stop_all
 from orchestrator.supervisor.services import agent_process, services
@@ -55,12 +54,12 @@ def bare_rate(broker: str, count: int) -> float:
     return count / (ended - began)
 
 
-def farm_rate(db: Database, broker: CentralBroker, phones: int, count: int, seed: int) -> float:
-    """Runs stored a second, from submission to the last report."""
+def farm_rate(lab: LabConnection, phones: int, count: int, seed: int) -> float:
+    """Runs stored per second, from submission to the last report."""
     text = SWEEP.format(repeat=max(1, count // phones), seed=seed)
     began = time.time()
-    sweep = submit_sweep.submit_sweep(text, db, broker)
-    while not (summary := sweep_summaries(db, sweep.sweep.id)[0]).finished:
+    submission = submit_sweep(lab, text)
+    while not (summary := sweep_summaries(lab.store, submission.sweep.id)[0]).finished:
         time.sleep(0.02)
     if summary.failed:
         raise SystemExit(f"{summary.failed} runs failed: the figure would not count")
@@ -85,17 +84,22 @@ def main() -> None:
             stop_all(phones)
 
 
+def count_idle(lab: LabConnection) -> int:
+    """Return how many phones are idle."""
+    return sum(phone.status.state == "idle" for phone in read_lab_status(lab).phones)
+
+
 def measure(lab: Lab, phones: int, runs: int, rounds: int) -> None:
     """Wait for the phones, then take turns."""
-    db, broker = Database(lab.store_url), CentralBroker(lab.broker_url)
-    while sum(phone.state == "idle" for phone in read_lab_status(db, broker).phones) < phones:
+    connection = LabConnection(lab, "benchmark")
+    while count_idle(connection) < phones:
         time.sleep(0.1)
-    farm_rate(db, broker, phones, phones, seed=0)  # warm: imports, connections, caches
+    farm_rate(connection, phones, phones, seed=0)  # warm-up: imports, connections, caches
     ratios = []
-    print(f"{phones} phones, {runs} runs a round, alternating; per second:")
+    print(f"{phones} phones, {runs} runs per round, alternating; per second:")
     for number in range(1, rounds + 1):
         bare = bare_rate(lab.broker_url, runs)
-        farm = farm_rate(db, broker, phones, runs, seed=number)
+        farm = farm_rate(connection, phones, runs, seed=number)
         ratios.append(farm / bare)
         print(
             f"  round {number}: bare Celery pair {bare:6.0f}   farm {farm:6.0f}   {farm / bare:.0%}"

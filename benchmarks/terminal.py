@@ -22,7 +22,7 @@ from pathlib import Path
 
 from agent.host_broker import HostBroker as AgentBroker
 from orchestrator.app.lab_status import LabView
-from orchestrator.commands.watch import read_filter
+from orchestrator.app.phone_filter import parse_phone_filter
 from orchestrator.decisions.states import RunState
 from orchestrator.store import submission
 from orchestrator.store.database import Database
@@ -102,7 +102,7 @@ def key_ms(phones: int) -> float:
     worst = 0.0
     for key in keys:
         began = time.perf_counter()
-        ui, _ = handle_key(ui, key, seen, now, read_filter)
+        ui, _ = handle_key(ui, key, seen, now, parse_phone_filter)
         screen(seen, ui, now)
         worst = max(worst, time.perf_counter() - began)
     return 1000 * worst

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.commands.phone import find_phone
+from orchestrator.app.control_phones import match_serial
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.tui.phone_detail import describe_phone
 from tests.builders import a_phone
@@ -35,8 +35,8 @@ def test_clocks_gpu_and_gauge_are_told() -> None:
 
 def test_a_phone_is_found_by_the_beginning_of_its_serial() -> None:
     phones = [known("ABC1"), known("ABC2"), known("AB")]
-    assert find_phone(phones, "ABC2").serial == "ABC2"
-    assert find_phone(phones, "AB").serial == "AB"
+    assert match_serial(phones, "ABC2").serial == "ABC2"
+    assert match_serial(phones, "AB").serial == "AB"
     for wrong in ("ABC", "X"):
         with pytest.raises(InvalidRequest):
-            find_phone(phones, wrong)
+            match_serial(phones, wrong)

@@ -169,7 +169,7 @@ def weakest_provenance(provenances: Iterable[Provenance]) -> Provenance:
 def refuse_mixed_sources(
     kinds: Iterable[MeasurementKind],
     where: str = "",
-    remedy: str = "compare them separately, or pass --mix",
+    remedy: str = "compare them separately, or pass --allow-mixed",
 ) -> None:
     """Refuse to combine values whose source, control level or energy grade differ."""
     distinct = set(kinds)

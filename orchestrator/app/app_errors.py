@@ -1,15 +1,60 @@
-"""Why an operation of the lab is refused or ends without an answer."""
+"""Errors of operations, and one kind for every error that an operation can raise.
 
-from workloads.protocol.faults import FarmTrouble, InvalidRequest
+The command line turns kinds into exit codes.
+"""
+
+from enum import Enum
+
+from workloads.protocol.faults import (
+    BadFile,
+    BrokerDown,
+    FarmError,
+    FarmTrouble,
+    InvalidRequest,
+    StoreDown,
+)
 
 
 class NoPhoneMatches(InvalidRequest):
-    """No phone matches the sweep."""
+    """no phone matches"""
 
 
 class InvalidState(InvalidRequest):
-    """The lab's state does not allow it."""
+    """the state of the lab does not allow it"""
 
 
 class TimedOut(FarmTrouble):
-    """The time to wait is up."""
+    """the time to wait is over"""
+
+
+class ErrorKind(Enum):
+    """What kind of error an operation ended with."""
+
+    INVALID_REQUEST = "invalid_request"
+    INVALID_FILE = "invalid_file"
+    UNREACHABLE = "unreachable"
+    NOTHING_MATCHES = "nothing_matches"
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    BUG = "bug"
+
+
+def error_kind(error: FarmError) -> ErrorKind:
+    """Return the kind of an error; the first class that fits decides."""
+    from orchestrator.analysis.measurements import (
+        IncompatibleSources,
+        NothingMatches,
+        NothingToCompare,
+    )
+    from orchestrator.sweepfile.sweep_errors import BadSweep
+    from workloads.lab_settings import BadSettings
+
+    kinds: tuple[tuple[tuple[type[FarmError], ...], ErrorKind], ...] = (
+        ((BadSweep, BadSettings, BadFile), ErrorKind.INVALID_FILE),
+        ((NoPhoneMatches, NothingMatches), ErrorKind.NOTHING_MATCHES),
+        ((InvalidState, IncompatibleSources, NothingToCompare), ErrorKind.REFUSED),
+        ((TimedOut,), ErrorKind.TIMED_OUT),
+        ((BrokerDown, StoreDown, FarmTrouble), ErrorKind.UNREACHABLE),
+        ((InvalidRequest,), ErrorKind.INVALID_REQUEST),
+    )
+    return next((kind for classes, kind in kinds if isinstance(error, classes)), ErrorKind.BUG)

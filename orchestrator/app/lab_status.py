@@ -1,4 +1,4 @@
-"""How the lab is right now: the store's phones joined with the heartbeats, and its sweeps."""
+"""The state of the lab: the store's phones with their heartbeats and leases, and its sweeps."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from orchestrator.analysis.eta import RemainingTime, estimate_remaining
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
 from orchestrator.decisions.states import ReportStatus
-from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store import sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.live_views import (
@@ -23,9 +24,21 @@ from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
 from workloads.protocol.messages import HostHeartbeat
 
-SHARE_MAX = 0.02  # of the time that a question may take
-SWEEPS_LOOKED_AT = 8
-TAKEN_MAX, TAKEN_KEPT = 500, 200
+__all__ = [
+    "CellProgress",
+    "KnownPhone",
+    "LabPoller",
+    "LabView",
+    "Lease",
+    "RemainingTime",
+    "SweepSummary",
+    "join_heartbeats",
+    "read_lab_status",
+]
+
+TIME_SHARE_MAX = 0.02  # share of the time that repeating a query may take
+NEWEST_SWEEPS = 8
+TIMINGS_MAX, TIMINGS_KEPT = 500, 200
 COUNTED = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
 
 Answer = TypeVar("Answer")
@@ -33,48 +46,49 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class LabView:
-    """One look at everything; the sweep that is followed stands first."""
+    """The state of the lab at one moment; the sweep that is followed is the first one."""
 
     at: datetime
     hosts: dict[str, datetime]
     phones: tuple[KnownPhone, ...]
     sweeps: tuple[SweepSummary, ...]
-    others: int = 0  # sweeps that have runs left, beside the first
+    others: int = 0  # further sweeps that have runs left
     cells: tuple[CellProgress, ...] = ()
     rest: RemainingTime | None = None
 
 
 class RateLimited(Generic[Answer]):
-    """A question that is asked again only when its answer has cost little of the time since."""
+    """A query that is repeated only when the last one cost a small share of the time since."""
 
-    def __init__(self, ask: Callable[[], Answer]) -> None:
-        self._ask = ask
+    def __init__(self, query: Callable[[], Answer]) -> None:
+        self._query = query
         self._answer: Answer | None = None
-        self._again = 0.0
+        self._due = 0.0
 
     def __call__(self) -> Answer:
-        began = time.monotonic()
-        if self._answer is None or began >= self._again:
-            self._answer = self._ask()
+        started = time.monotonic()
+        if self._answer is None or started >= self._due:
+            self._answer = self._query()
             ended = time.monotonic()
-            self._again = ended + (ended - began) / SHARE_MAX
+            self._due = ended + (ended - started) / TIME_SHARE_MAX
         return self._answer
 
 
 class LabPoller:
-    """Looks at a lab again and again, without asking twice for what has not changed."""
+    """Reads the state of a lab repeatedly; what has not changed is not read again."""
 
-    def __init__(self, db: Database, broker: CentralBroker, sweep: str | None = None) -> None:
+    def __init__(self, lab: LabConnection, sweep: str | None = None) -> None:
+        db = lab.store
         self._db = db
-        self._broker = broker
+        self._broker = lab.broker
         self._phones = PhoneCache(db)
         self._leases = LeaseCache(db)
         self._sweeps = RateLimited(lambda: _followed(db, sweep))
         self._shown = ("", False)
-        self._course = RateLimited(lambda: _SweepProgress(db, "").read())
+        self._progress = RateLimited(lambda: _SweepProgress(db, "").read())
 
     def poll(self) -> LabView:
-        """How all of it is now."""
+        """Return the current state."""
         heartbeats = self._broker.heartbeats()
         phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
@@ -83,58 +97,57 @@ class LabPoller:
         if not sweeps:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
-        if shown != self._shown:  # what is over waits for nobody: the last look is a fresh one
+        if shown != self._shown:  # a finished sweep bypasses the rate limit: its end is shown
             self._shown = shown
-            self._course = RateLimited(_SweepProgress(self._db, sweeps[0].id).read)
-        cells, rest, waiting = self._course()
-        told = tuple(
-            replace(phone, queued=waiting[phone.serial]) if phone.serial in waiting else phone
+            self._progress = RateLimited(_SweepProgress(self._db, sweeps[0].id).read)
+        cells, rest, queued = self._progress()
+        phones = tuple(
+            replace(phone, queued=queued[phone.serial]) if phone.serial in queued else phone
             for phone in phones
         )
-        return replace(view, phones=told, cells=cells, rest=rest)
+        return replace(view, phones=phones, cells=cells, rest=rest)
 
 
 def _followed(db: Database, sweep: str | None) -> tuple[tuple[SweepSummary, ...], int]:
-    """The sweep to show: the one that was asked for, else the newest with runs left."""
+    """The sweep to show (the given one, else the newest with runs left), and how many others."""
     if sweep is not None:
         return tuple(sweep_queries.sweep_summaries(db, sweep)), 0
-    newest = sweep_queries.sweep_summaries(db, limit=SWEEPS_LOOKED_AT)
-    going = [item for item in newest if not item.finished]
-    return tuple((going or newest)[:1]), max(0, len(going) - 1)
+    newest = sweep_queries.sweep_summaries(db, limit=NEWEST_SWEEPS)
+    unfinished = [item for item in newest if not item.finished]
+    return tuple((unfinished or newest)[:1]), max(0, len(unfinished) - 1)
 
 
 class _SweepProgress:
-    """How a sweep goes: its cells, when it will be finished, and which phones it waits for."""
+    """The progress of a sweep: its cells, its remaining time, and the runs queued per phone."""
 
     def __init__(self, db: Database, sweep: str) -> None:
         self._db = db
         self._sweep = sweep
         self._matrix = CellProgressCache(db, sweep)
-        self._last = 0
-        self._taken: dict[str, list[float]] = {}
+        self._last_report = 0
+        self._durations: dict[str, list[float]] = {}
 
     def read(self) -> tuple[tuple[CellProgress, ...], RemainingTime | None, dict[str, int]]:
-        """Look again."""
-        new = newest_timings(self._db, TAKEN_MAX, COUNTED, self._sweep, self._last)
-        for item in reversed(new):
-            self._last = item.report
-            self._taken[item.condition_digest] = [
-                *self._taken.get(item.condition_digest, [])[1 - TAKEN_KEPT :],
-                item.duration_s,
-            ]
+        """Return the current progress."""
+        new = newest_timings(self._db, TIMINGS_MAX, COUNTED, self._sweep, self._last_report)
+        for timing in reversed(new):
+            self._last_report = timing.report
+            kept = self._durations.get(timing.condition_digest, [])[1 - TIMINGS_KEPT :]
+            self._durations[timing.condition_digest] = [*kept, timing.duration_s]
         cells = self._matrix.read()
         void = sum(cell.void for cell in cells)
-        done = sum(sum(cell.runs.values()) for cell in cells)
+        total = sum(sum(cell.runs.values()) for cell in cells)
         left = runs_left(self._db, self._sweep)
-        ended = done - sum(sum(kinds.values()) for kinds in left.values())
+        ended = total - sum(sum(counts.values()) for counts in left.values())
         tries = 1.0 + void / ended if ended else 1.0
-        waiting = {phone: sum(kinds.values()) for phone, kinds in left.items()}
-        return cells, estimate_remaining(left, self._taken, tries), waiting
+        queued = {phone: sum(counts.values()) for phone, counts in left.items()}
+        return cells, estimate_remaining(left, self._durations, tries), queued
 
 
-def read_lab_status(db: Database, broker: CentralBroker, sweep: str | None = None) -> LabView:
-    """Look at the lab once, or at one sweep in it."""
-    return LabPoller(db, broker, sweep).poll()
+@operation(Role.VIEWER)
+def read_lab_status(lab: LabConnection, sweep: str | None = None) -> LabView:
+    """Read the state of the lab once, following a sweep or the newest one with runs left."""
+    return LabPoller(lab, sweep).poll()
 
 
 def join_heartbeats(

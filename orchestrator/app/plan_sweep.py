@@ -1,13 +1,16 @@
-"""Planning: what a sweep would become on the lab as it is, before anything is queued."""
+"""Checks and plans a sweep: which runs it becomes on which phones, how long they take."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
 from orchestrator.app.twin_process import estimate_with_twin
 from orchestrator.decisions.health import Health
 from orchestrator.planning.estimate import (
+    DurationRange,
     EstimateBasis,
     PhoneEstimate,
     TimingHistory,
@@ -25,15 +28,30 @@ from orchestrator.planning.twin_estimate import (
 from orchestrator.store import phone_queries, sweep_queries, timings
 from orchestrator.store.database import Database
 from orchestrator.store.phone_queries import KnownPhone
-from orchestrator.sweepfile.sweep_file import Sweep
+from orchestrator.sweepfile.sweep_errors import BadSweep
+from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
+from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
+from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import PhoneFacts
 
-TIMINGS_MAX = 20_000  # the newest runs say most about the next ones
+__all__ = [
+    "BadSweep",
+    "DurationRange",
+    "FetchFile",
+    "PhoneEstimate",
+    "Sweep",
+    "SweepPlan",
+    "check_sweep",
+    "fetch_no_file",
+    "plan_sweep",
+]
+
+TIMINGS_MAX = 20_000  # only the newest runs are used
 
 
 @dataclass(frozen=True)
 class DiskEstimate:
-    """What the reports will need, in bytes; None where no run tells yet."""
+    """The disk space that the reports will need, in bytes; None while no run is stored."""
 
     bytes_at_most: float | None
     per_run: float | None
@@ -41,23 +59,23 @@ class DiskEstimate:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Everything that can be said beforehand."""
+    """What a sweep would become on this lab."""
 
     sweep: Sweep
-    known: bool  # whether there is a lab to ask
     expansion: Expansion
     estimates: tuple[PhoneEstimate, ...] = ()
     disk: DiskEstimate = DiskEstimate(None, None)
     warnings: tuple[str, ...] = ()
-    unwell: dict[str, str] = field(default_factory=dict)  # phones that get nothing as they are
+    unavailable: dict[str, str] = field(default_factory=dict)  # matching phones that get no runs
+    store_error: str = ""  # why the phones of the lab are not known
 
     @property
     def runs(self) -> int:
-        """How many runs at most."""
-        return sum(each.runs for each in self.estimates)
+        """The largest number of runs."""
+        return sum(estimate.runs for estimate in self.estimates)
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The plan as JSON."""
         rules = [
             {
                 "rule": count.rule.name,
@@ -78,42 +96,53 @@ class SweepPlan:
             "phones": [asdict(each) for each in self.estimates],
             "not_matched": [asdict(each) for each in self.expansion.skipped if not each.cells],
             "cells_left_out": [asdict(each) for each in self.expansion.skipped if each.cells],
-            "unwell": self.unwell,
+            "unavailable": self.unavailable,
             "disk": asdict(self.disk),
-            "doubts": list(self.warnings),
+            "warnings": list(self.warnings),
         }
 
 
-def plan_sweep(sweep: Sweep, db: Database | None) -> SweepPlan:
-    """Look ahead; without a store only the file itself can be judged."""
-    now = datetime.now(UTC)
-    if db is None:
-        return SweepPlan(
-            sweep, False, Expansion((), ()), warnings=tuple(plan_warnings(sweep, (), (), now))
-        )
+def check_sweep(text: str, fetch: FetchFile = fetch_no_file) -> Sweep:
+    """Read and validate a sweep file; this needs no lab."""
+    return read_sweep(text, fetch)
+
+
+@operation(Role.VIEWER)
+def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) -> SweepPlan:
+    """Plan a sweep without queueing it; without a store only the file itself is checked."""
+    sweep = read_sweep(text, fetch)
+    try:
+        store = lab.store
+    except FarmError as error:
+        warnings = tuple(plan_warnings(sweep, (), (), datetime.now(UTC)))
+        return SweepPlan(sweep, Expansion((), ()), warnings=warnings, store_error=str(error))
+    return plan_on_phones(sweep, store)
+
+
+def plan_on_phones(sweep: Sweep, db: Database) -> SweepPlan:
+    """Plan a sweep on the phones that the store knows."""
     phones = phone_queries.known_phones(db)
     facts_of = {phone.serial: phone.facts for phone in phones}
     expansion = spread_trials(sweep, phones, db)
     chosen = [facts_of[serial] for serial in expansion.phones]
     estimates = _estimates(sweep, expansion, chosen, db)
-    runs = sum(each.runs for each in estimates)
+    runs = sum(estimate.runs for estimate in estimates)
     return SweepPlan(
         sweep,
-        True,
         expansion,
         estimates,
         _disk(sweep, runs, timings.report_sizes(db)),
-        tuple(plan_warnings(sweep, chosen, estimates, now)),
+        tuple(plan_warnings(sweep, chosen, estimates, datetime.now(UTC))),
         {
-            phone.serial: why
+            phone.serial: reason
             for phone in phones
-            if phone.facts in chosen and (why := _unwell(phone))
+            if phone.serial in expansion.phones and (reason := _why_unavailable(phone))
         },
     )
 
 
 def spread_trials(sweep: Sweep, phones: Sequence[KnownPhone], db: Database) -> Expansion:
-    """Spread a sweep over phones; those that have it already keep it."""
+    """Assign the trials of a sweep to phones; phones that already have trials of it keep them."""
     tags = {phone.serial: phone.tags for phone in phones}
     before = sweep_queries.phones_of_sweep(db, sweep.id)
     return expand_sweep(sweep, [phone.facts for phone in phones], tags, before)
@@ -122,7 +151,7 @@ def spread_trials(sweep: Sweep, phones: Sequence[KnownPhone], db: Database) -> E
 def _estimates(
     sweep: Sweep, expansion: Expansion, phones: list[PhoneFacts], db: Database
 ) -> tuple[PhoneEstimate, ...]:
-    past = TimingHistory(
+    history = TimingHistory(
         timings.newest_timings(db, TIMINGS_MAX),
         phone_queries.phone_models(db),
         timings.protocols_by_condition(db),
@@ -130,28 +159,29 @@ def _estimates(
     trials_of: dict[str, list[Trial]] = {facts.serial: [] for facts in phones}
     for trial in expansion.trials:
         trials_of[trial.phone].append(trial)
-    bare = {
-        facts.serial: estimate_phone(sweep, trials_of[facts.serial], facts, past)
+    estimates = {
+        facts.serial: estimate_phone(sweep, trials_of[facts.serial], facts, history)
         for facts in phones
     }
-    asked = {
+    samples = {
         facts.model: sample_trials(trials_of[facts.serial], sweep.seed)
         for facts in phones
-        if _needs_twin(facts, bare[facts.serial])
+        if _needs_twin(facts, estimates[facts.serial])
     }
-    said = estimate_with_twin(
-        {model: [to_request(each) for each in some] for model, some in asked.items()}
+    responses = estimate_with_twin(
+        {model: [to_request(trial) for trial in trials] for model, trials in samples.items()}
     )
     for facts in phones:
-        if _needs_twin(facts, bare[facts.serial]) and facts.model in said:
-            twin = from_response(asked[facts.model], said[facts.model])
-            bare[facts.serial] = estimate_phone(sweep, trials_of[facts.serial], facts, past, twin)
-    return tuple(bare.values())
+        serial, model = facts.serial, facts.model
+        if _needs_twin(facts, estimates[serial]) and model in responses:
+            twin = from_response(samples[model], responses[model])
+            estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
+    return tuple(estimates.values())
 
 
-def _needs_twin(facts: PhoneFacts, found: PhoneEstimate) -> bool:
-    """Whether a phone has no past to go by, and a twin that may know."""
-    return EstimateBasis.PROTOCOL_LENGTH in found.bases and is_simulated(facts)
+def _needs_twin(facts: PhoneFacts, estimate: PhoneEstimate) -> bool:
+    """Whether a phone has no stored run times, and a simulation model that can predict them."""
+    return EstimateBasis.PROTOCOL_LENGTH in estimate.bases and is_simulated(facts)
 
 
 def _disk(sweep: Sweep, runs: int, sizes: timings.ReportSizes) -> DiskEstimate:
@@ -162,8 +192,8 @@ def _disk(sweep: Sweep, runs: int, sizes: timings.ReportSizes) -> DiskEstimate:
     return DiskEstimate(runs * per_run, per_run)
 
 
-def _unwell(phone: KnownPhone) -> str:
-    """Why a phone that is meant gets nothing as long as it is as it is."""
+def _why_unavailable(phone: KnownPhone) -> str:
+    """Why a phone that matches gets no runs at the moment; empty if it gets runs."""
     if phone.health != Health.GOOD:
         return f"{phone.health}: {phone.health_reason}"
     if phone.reserved_by:

@@ -1,93 +1,189 @@
-"""Carrying a study out: its sweeps become runs of a lab, and those become evidence."""
+"""Runs studies: their sweeps become runs of a lab, and the results become evidence for claims."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
 from orchestrator.app.app_errors import NoPhoneMatches
+from orchestrator.app.export_results import incomplete_text, recorded_runs
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
 from orchestrator.app.submit_sweep import submit_sweep
 from orchestrator.decisions.states import RunState
-from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.export.report.page import render_page
+from orchestrator.export.report.study_section import study_section
 from orchestrator.planning.expand import Expansion
 from orchestrator.store import phone_queries, results, sweep_queries
 from orchestrator.store.database import Database
+from orchestrator.study.claim_table import (
+    HEADINGS,
+    ClaimRow,
+    any_simulated,
+    blank_repeats,
+    evaluate_claims,
+    table_notes,
+)
 from orchestrator.study.evidence import StudyEvidence, collect_evidence
+from orchestrator.study.kernel_evidence import collect_kernel_evidence, count_steps
+from orchestrator.study.study_catalogue import Study, all_studies, find_study
 from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 
-LOOK_S = 0.5
+__all__ = [
+    "HEADINGS",
+    "ClaimRow",
+    "NothingMatches",
+    "Study",
+    "StudyAnswer",
+    "StudyEvidence",
+    "all_studies",
+    "answer_study",
+    "blank_repeats",
+    "collect_kernel_evidence",
+    "count_steps",
+    "find_study",
+    "read_study_evidence",
+    "stored_study_sweeps",
+    "submit_study",
+    "table_notes",
+    "wait_for_sweeps",
+]
+
+FINISHED_POLL_S = 0.5
 
 
-def submit_studies(
-    texts: Sequence[str], db: Database, broker: CentralBroker, fetch: FetchFile = fetch_no_file
+@dataclass(frozen=True)
+class StudyAnswer:
+    """The claims of a study compared with the evidence, and the report page."""
+
+    study: Study
+    rows: tuple[ClaimRow, ...]
+    kernels: bool  # whether the evidence comes from the OpenCL harness
+    simulated: bool
+    html: str
+    incomplete: tuple[str, ...] = ()  # sweeps that are not finished
+    failed_runs: int = 0
+
+
+@operation(Role.OPERATOR)
+def submit_study(
+    lab: LabConnection, texts: Sequence[str], fetch: FetchFile = fetch_no_file
 ) -> tuple[list[str], dict[str, str]]:
-    """Queue a study's sweeps; answer their ids, and which phones were left out, with the reason.
+    """Queue the sweeps of a study; return their ids, and the skipped phones with the reason.
 
-    Not every phone can do all that a study asks; it is refused only if none can do any of it.
+    Few phones can run everything that a study needs; it is refused only if no phone can run any
+    of it.
     """
-    sent: list[str] = []
-    left_out: dict[str, str] = {}
+    submitted: list[str] = []
+    skipped: dict[str, str] = {}
     refused: NoPhoneMatches | None = None
     for text in texts:
         try:
-            done = submit_sweep(text, db, broker, fetch)
+            submission = submit_sweep(lab, text, fetch)
         except NoPhoneMatches as error:
             refused = error
             continue
-        sent.append(done.sweep.id)
-        left_out |= skipped_phones(done.expansion)
-    if not sent and refused is not None:
+        submitted.append(submission.sweep.id)
+        skipped |= skipped_phones(submission.expansion)
+    if not submitted and refused is not None:
         raise refused
-    return sent, left_out
+    return submitted, skipped
 
 
 def skipped_phones(expansion: Expansion) -> dict[str, str]:
-    """The phones that a sweep leaves out, or some of whose cells it does, and why."""
+    """The phones for which a sweep skips all cells or some, with the reason."""
     return {item.phone: item.reason for item in expansion.skipped}
 
 
-def stored_ids(texts: Sequence[str], db: Database, fetch: FetchFile = fetch_no_file) -> list[str]:
-    """Those of a study's sweeps that a store has."""
+@operation(Role.VIEWER)
+def stored_study_sweeps(
+    lab: LabConnection, texts: Sequence[str], fetch: FetchFile = fetch_no_file
+) -> list[str]:
+    """Return the ids of those sweeps that the store has."""
     wanted = [read_sweep(text, fetch).id for text in texts]
-    known = {item.id for item in sweep_queries.sweep_summaries(db)}
-    return [each for each in wanted if each in known]
+    stored = {summary.id for summary in sweep_queries.sweep_summaries(lab.store)}
+    return [sweep_id for sweep_id in wanted if sweep_id in stored]
 
 
-def wait_for(sweeps: Sequence[str], db: Database, look: Callable[[], object]) -> None:
-    """Wait without a word until all runs are in."""
+def wait_for_sweeps(
+    lab: LabConnection, sweeps: Sequence[str], on_poll: Callable[[], object]
+) -> None:
+    """Wait until all runs of the sweeps have ended, without output."""
     for sweep in sweeps:
-        while not sweep_queries.sweep_summaries(db, sweep)[0].finished:
-            look()
-            time.sleep(LOOK_S)
+        while not sweep_queries.sweep_summaries(lab.store, sweep)[0].finished:
+            on_poll()
+            time.sleep(FINISHED_POLL_S)
 
 
-def gather_evidence(
-    db: Database, sweeps: Sequence[str], left_out: Mapping[str, str]
+@operation(Role.VIEWER)
+def read_study_evidence(
+    lab: LabConnection, sweeps: Sequence[str], skipped: Mapping[str, str]
 ) -> StudyEvidence:
-    """Everything that a store has of some sweeps, as evidence."""
-    runs = [run for sweep in sweeps for run in results.measured_runs(db, sweep, include_void=True)]
-    outcomes = [each for sweep in sweeps for each in results.run_outcomes(db, sweep)]
-    phones = {each.phone for each in outcomes} | set(left_out)
+    """Return what the store has of some sweeps as evidence."""
+    store = lab.store
+    runs = [
+        run for sweep in sweeps for run in results.measured_runs(store, sweep, include_void=True)
+    ]
+    outcomes = [outcome for sweep in sweeps for outcome in results.run_outcomes(store, sweep)]
+    phones = {outcome.phone for outcome in outcomes} | set(skipped)
     known = {
         phone.serial: (phone.facts.model, phone.facts.provenance)
-        for phone in phone_queries.known_phones(db)
+        for phone in phone_queries.known_phones(store)
         if phone.serial in phones
     }
-    return collect_evidence(runs, outcomes, _told(db, runs), left_out, known)
+    return collect_evidence(runs, outcomes, _recorded(store, runs), skipped, known)
 
 
-def failed_runs_of(db: Database, sweeps: Sequence[str]) -> int:
-    """Runs that came to nothing; what memory or a GPU does not allow is an answer instead."""
-    return sum(
-        each.state is RunState.FAILED and each.memory_outcome is None and each.case.backend == "cpu"
-        for sweep in sweeps
-        for each in results.run_outcomes(db, sweep)
+def answer_study(
+    study: Study,
+    evidence: StudyEvidence,
+    lab: LabConnection | None = None,
+    sweeps: Sequence[str] = (),
+) -> StudyAnswer:
+    """Compare the claims of a study with evidence, and render the page."""
+    rows = tuple(evaluate_claims(study, evidence))
+    if not any(row.result for row in rows):
+        reasons = dict.fromkeys(row.missing.text for row in rows if row.missing)
+        raise NothingMatches(f"{study.name} has no evidence: {'; '.join(list(reasons)[:3])}")
+    runs, recorded = recorded_runs(lab.store, sweeps) if lab else ([], [])
+    section = study_section(study, rows, evidence.kernels)
+    return StudyAnswer(
+        study,
+        rows,
+        evidence.kernels,
+        any_simulated(rows),
+        render_page(study.title, runs, recorded, first=section),
+        _incomplete(lab.store, sweeps) if lab else (),
+        _failed_runs(lab.store, sweeps) if lab else 0,
     )
 
 
-def _told(db: Database, runs: Sequence[MeasuredRun]) -> Iterator[tuple[MeasuredRun, Telemetry]]:
+def _incomplete(store: Database, sweeps: Sequence[str]) -> tuple[str, ...]:
+    summaries = [item for name in sweeps for item in sweep_queries.sweep_summaries(store, name)]
+    return tuple(
+        f"{summary.name}: {incomplete_text(summary)}"
+        for summary in summaries
+        if not summary.finished
+    )
+
+
+def _failed_runs(store: Database, sweeps: Sequence[str]) -> int:
+    """Count failed runs; a run that memory or a missing GPU does not allow is an answer instead."""
+    return sum(
+        outcome.state is RunState.FAILED
+        and outcome.memory_outcome is None
+        and outcome.case.backend == "cpu"
+        for sweep in sweeps
+        for outcome in results.run_outcomes(store, sweep)
+    )
+
+
+def _recorded(
+    store: Database, runs: Sequence[MeasuredRun]
+) -> Iterator[tuple[MeasuredRun, Telemetry]]:
     for run in runs:
-        blob = results.telemetry_blob(db, run.telemetry) if run.valid and run.telemetry else None
+        blob = results.telemetry_blob(store, run.telemetry) if run.valid and run.telemetry else None
         if blob is not None:
             yield run, read_telemetry(blob)

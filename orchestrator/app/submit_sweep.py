@@ -1,80 +1,77 @@
-"""Submitting: a sweep file becomes a backlog, in one transaction or not at all."""
+"""Submits a sweep: the file becomes queued runs in one transaction, or nothing is stored."""
 
-import getpass
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.app.app_errors import NoPhoneMatches
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
 from orchestrator.app.plan_sweep import spread_trials
-from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.planning.expand import Expansion
 from orchestrator.planning.randomize import order_runs
 from orchestrator.store import phone_queries, submission
-from orchestrator.store.database import Database
 from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.messages import Event, EventKind
 
+OWNER_MAX = 64
+
 
 @dataclass(frozen=True)
 class Submission:
-    """What was submitted and what became of it."""
+    """A submitted sweep: its trials, the phones that were skipped, and how many runs are new."""
 
     sweep: Sweep
     expansion: Expansion
     stored: submission.SubmissionCounts
 
 
-def submit_sweep(
-    text: str, db: Database, broker: CentralBroker, fetch: FetchFile = fetch_no_file
-) -> Submission:
-    """Read, expand, order and store a sweep, then wake the scheduler."""
+@operation(Role.OPERATOR)
+def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) -> Submission:
+    """Validate a sweep file, queue its runs and wake the scheduler."""
     sweep = read_sweep(text, fetch)
-    broker.check()
-    expansion = spread_trials(sweep, phone_queries.known_phones(db), db)
+    lab.broker.check()
+    expansion = spread_trials(sweep, phone_queries.known_phones(lab.store), lab.store)
     _refuse_too_few(sweep, expansion)
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
-    row |= _wishes(sweep.policy)
-    stored = submission.submit(db, row, expansion.trials, order_runs(sweep, expansion.trials))
-    at = datetime.now(UTC)
-    text = f"{sweep.name}: {stored.new_runs} runs"
-    # What is stored is submitted; a scheduler that does not hear of it looks by itself.
+    row |= _policy_columns(sweep.policy, lab.user)
+    runs = order_runs(sweep, expansion.trials)
+    stored = submission.submit(lab.store, row, expansion.trials, runs)
+    event = Event(
+        occurred_at=datetime.now(UTC),
+        kind=EventKind.SUBMITTED,
+        text=f"{sweep.name}: {stored.new_runs} runs",
+        sweep=sweep.id,
+    )
+    # The sweep is stored; a scheduler that misses the event finds it at its next poll.
     with suppress(BrokerDown):
-        broker.publish_event(
-            Event(occurred_at=at, kind=EventKind.SUBMITTED, text=text, sweep=sweep.id)
-        )
+        lab.broker.publish_event(event)
     return Submission(sweep, expansion, stored)
 
 
 def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:
-    found, least = len(expansion.phones), sweep.phones.at_least
-    if found >= least:
+    count, required = len(expansion.phones), sweep.phones.at_least
+    if count >= required:
         return
     reasons = [f"  {item.phone}: {item.reason}" for item in expansion.skipped if not item.cells]
-    why = "\n".join(reasons) if reasons else "  the lab has met no phone yet"
-    if least == 1:
-        raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{why}")
-    some = f"{found} phones can run '{sweep.name}', and it asks for at least {least}"
-    raise NoPhoneMatches(f"{some}:\n{why}")
+    details = "\n".join(reasons) if reasons else "  the lab does not know any phone yet"
+    if required == 1:
+        raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{details}")
+    raise NoPhoneMatches(
+        f"{count} phones can run '{sweep.name}', but it requires at least {required}:\n{details}"
+    )
 
 
-def _wishes(policy: Policy) -> dict[str, Any]:
-    """The policy as the store keeps it; whoever names no owner is it."""
-    policy = policy.model_copy(update={"owner": policy.owner or _user()})
+def _policy_columns(policy: Policy, user: str) -> dict[str, Any]:
+    """The policy as the store keeps it; the submitting user owns a sweep that names no owner."""
+    policy = policy.model_copy(update={"owner": policy.owner or user[:OWNER_MAX]})
     return {
         "policy": policy.model_dump(mode="json"),
         "owner": policy.owner,
         "priority": policy.priority,
         "deadline": policy.deadline.timestamp() if policy.deadline else None,
     }
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()[:64]
-    except (KeyError, OSError):  # a container's user may have no name
-        return ""

@@ -1,4 +1,4 @@
-"""Run times predicted by a virtual phone's model, in a subprocess: agent code is never imported."""
+"""Predicts run times with a virtual phone's model, in a subprocess of agent code."""
 
 import json
 import subprocess
@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-WAIT_S = 60.0
-
+TWIN_TIMEOUT_S = 60.0
 
 Pair = tuple[float, float]
 
@@ -15,22 +14,22 @@ Pair = tuple[float, float]
 def estimate_with_twin(
     runs_of: Mapping[str, Sequence[dict[str, Any]]],
 ) -> dict[str, list[Pair | None]]:
-    """Seconds of measuring and cooling of runs by model; None for what a twin cannot tell."""
-    question = [{"model": model, "runs": list(runs)} for model, runs in runs_of.items()]
-    if not question:
+    """Return the seconds of measuring and cooling per run, by model; None where unknown."""
+    requests = [{"model": model, "runs": list(runs)} for model, runs in runs_of.items()]
+    if not requests:
         return {}
     try:
-        made = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "orchestrator", "virtual", "estimate-durations"],
-            input=json.dumps(question),
+            input=json.dumps(requests),
             capture_output=True,
             text=True,
-            timeout=WAIT_S,
+            timeout=TWIN_TIMEOUT_S,
             check=True,
         )
-        answers = json.loads(made.stdout)
+        answers = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
-        return {}  # the plan then says that it rests on less
+        return {}  # the plan names the weaker basis of its estimate
     return {
         model: [(pair[0], pair[1]) if pair else None for pair in pairs]
         for model, pairs in zip(runs_of, answers, strict=True)

@@ -1,4 +1,4 @@
-"""What the commands share: the lab they speak of, and how they print."""
+"""What commands share: their lab, common options, and how they print."""
 
 import json
 import os
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from workloads.lab_settings import Lab
-from workloads.protocol.faults import BrokerDown, StoreDown
+from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from orchestrator.store.database import Database
-    from orchestrator.store.operator_change import OperatorChange
+    from orchestrator.app.control_sweeps import OperatorChange
+    from orchestrator.app.lab_connection import LabConnection
 
 DEFAULT_LAB = Path("lab")
 lab_option = click.option(
@@ -28,9 +27,10 @@ lab_option = click.option(
     help="The lab folder.",
 )
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Say what would be done, and do nothing."
+    "--dry-run", is_flag=True, help="Print what would be changed, and change nothing."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+reason_option = click.option("--why", "reason", default="", help="Reason, shown to other users.")
 
 
 def read_lab(folder: Path) -> Lab:
@@ -38,31 +38,11 @@ def read_lab(folder: Path) -> Lab:
     return Lab.read(folder, dict(os.environ))
 
 
-def open_store(lab: Lab) -> "Database":
-    """Open the store, or say in one sentence why not."""
-    from orchestrator.store.database import Database
+def connect(folder: Path) -> "LabConnection":
+    """Connect the current user to a lab; store and broker are opened on first use."""
+    from orchestrator.app.lab_connection import LabConnection
 
-    if lab.has_embedded_store and not lab.store_file.exists():
-        up = f"start it with 'farm up --lab {lab.root}', or name another with --lab or FARM_LAB"
-        raise StoreDown(f"the lab in {lab.root} has no store yet; {up}")
-    database = Database(lab.store_url)
-    database.check()
-    return database
-
-
-def open_broker(lab: Lab) -> "CentralBroker":
-    """Open the broker, or say in one sentence why not."""
-    from orchestrator.dispatch.central_broker import CentralBroker
-
-    broker = CentralBroker(lab.broker_url)
-    try:
-        broker.check()
-    except BrokerDown as error:
-        if lab.has_embedded_broker:
-            up = f"the lab in {lab.root} is not up: its broker does not answer"
-            raise BrokerDown(f"{up}; start it with 'farm up --lab {lab.root}'") from error
-        raise
-    return broker
+    return LabConnection(read_lab(folder), current_user())
 
 
 def print_json(content: object) -> None:
@@ -77,8 +57,6 @@ def _plain(value: object) -> object:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table: Rich on a terminal, tab-separated lines when piped."""
-    from workloads.text import safe_text
-
     texts = [[safe_text(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(headings), *texts]:
@@ -97,22 +75,18 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def current_user() -> str:
-    """Who is at the keyboard, for the record of changes."""
+    """The name of the user who runs the command, for the audit log."""
     import getpass
 
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
+    except (KeyError, OSError):  # a container's user may have no name
         return f"user {os.getuid()}"
 
 
-def print_change(broker: "CentralBroker", change: "OperatorChange") -> None:
-    """Say what was changed and how to undo it, here and to whoever watches."""
-    from workloads.text import safe_text
-
-    if change.changed and not change.dry_run:
-        broker.publish_event(change.event)
-    said, *undo = change.lines
-    click.echo(safe_text(said, 600))
-    for way_back in undo:
-        click.echo(safe_text(way_back, 600), err=True)
+def print_change(change: "OperatorChange") -> None:
+    """Print what was changed and how to undo it."""
+    summary, *undo = change.lines
+    click.echo(safe_text(summary, 600))
+    for line in undo:
+        click.echo(safe_text(line, 600), err=True)

@@ -1,201 +1,179 @@
-"""`farm compare`: one side against another, with intervals and a verdict."""
+"""`farm compare`: compares two sides, with intervals and a verdict per row."""
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import (
-    json_option,
-    lab_option,
-    open_store,
-    print_json,
-    print_table,
-    read_lab,
-)
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.exit_codes import THRESHOLD_EXCEEDED
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.ab_comparison import Comparison, ComparisonTable
-    from orchestrator.analysis.measurements import TrialSeries
-    from orchestrator.analysis.trial_pairs import PairedTrials
-    from orchestrator.store.database import Database
+    from orchestrator.app.compare_results import Comparison, ComparisonTable
 
-WORDS = ("faster", "slower", "same", "unclear")
-Trip = Callable[["Comparison"], bool]
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """How the sides are to be compared."""
-
-    metric: str
-    by: str
-    margin: str
-    itself: bool
-    mix: bool
-    fail_on: str
+VERDICTS = ("faster", "slower", "same", "unclear")
+metric_option = click.option(
+    "--metric",
+    default="",
+    help="Metric to compare (see 'farm metrics'). Default: the protocol's headline metric.",
+)
 
 
 @click.command()
 @click.argument("sides", metavar="A [B]", nargs=-1, required=True, shell_complete=complete_sweep)
 @lab_option
-@click.option("--metric", default="", help="A figure of 'farm metrics'; else what each run is for.")
+@metric_option
 @click.option(
     "--by",
     type=click.Choice(["cell", "phone", "trial"]),
     default="cell",
     show_default=True,
-    help="What a row stands for.",
+    help="What one row of the table is.",
 )
-@click.option("--margin", default="2%", show_default=True, help="Differences that do not matter.")
-@click.option("--self", "itself", is_flag=True, help="Every phone of sweep A against itself.")
-@click.option("--mix", is_flag=True, help="Compare also what was made in unlike ways.")
+@click.option(
+    "--margin",
+    default="2%",
+    show_default=True,
+    help="Differences smaller than this count as equal.",
+)
+@click.option(
+    "--split-half", is_flag=True, help="Compare odd with even blocks of every phone of sweep A."
+)
+@click.option(
+    "--allow-mixed",
+    is_flag=True,
+    help="Allow comparing results with different sources, control levels or energy grades.",
+)
 @click.option(
     "--fail-on",
     default="",
-    metavar="WORDS",
-    help="Leave with code 9 on these verdicts: slower, unclear, or slower:5% for five and more.",
+    metavar="VERDICTS",
+    help="Exit with 9 on these verdicts: slower, unclear, or slower:5% for at least 5%.",
 )
 @json_option
-def compare(sides: tuple[str, ...], lab_folder: Path, as_json: bool, **asked: Any) -> int:
+def compare(  # noqa: PLR0913, PLR0917 (click passes options one by one)
+    sides: tuple[str, ...],
+    lab_folder: Path,
+    metric: str,
+    by: str,
+    margin: str,
+    split_half: bool,
+    allow_mixed: bool,
+    fail_on: str,
+    as_json: bool,
+) -> int:
     """Compare side B with side A: sweeps, phones or conditions.
 
     A side is SWEEP, SWEEP:KEY=VALUE,... or KEY=VALUE,... of the sweep that the other side names.
     Keys are phone, workload, cores, freq, protocol, batch_size and so on. The ratio is B over A.
+
+    \b
+    Examples:
+      farm compare before after --fail-on slower:5%
+      farm compare smoke:batch_size=32 batch_size=64
+      farm compare smoke --split-half
     """
-    from orchestrator.analysis.measurements import NothingToCompare
+    from orchestrator.app import compare_results as results
 
-    wish = CompareOptions(**asked)
-    trip = _read_fail_on(wish.fail_on)
-    if len(sides) != (1 if wish.itself else 2):
-        raise InvalidRequest("compare takes two sides, A and B, or one sweep with --self")
-    found = _contest(open_store(read_lab(lab_folder)), sides, wish)
-    if not found.rows:
-        why = _left_out(found) or "there are no runs"
-        raise NothingToCompare(f"nothing can be compared: {why}")
-    if as_json:
-        print_json(_document(sides, found))
+    exceeds = _parse_fail_on(fail_on)
+    if len(sides) != (1 if split_half else 2):
+        raise InvalidRequest("compare takes two sides, A and B, or one sweep with --split-half")
+    request = results.CompareRequest(metric, results.GroupBy(by), parse_share(margin), allow_mixed)
+    lab = connect(lab_folder)
+    if split_half:
+        table = results.check_split_half(lab, sides[0], request)
     else:
-        _print(sides, found, wish.itself)
-    return THRESHOLD_EXCEEDED if any(trip(row) for row in found.rows) else 0
+        table = results.compare_results(lab, sides[0], sides[1], request)
+    if as_json:
+        print_json(_json_document(sides, table))
+    else:
+        _print(sides, table)
+    return THRESHOLD_EXCEEDED if any(exceeds(row) for row in table.rows) else 0
 
 
-def _contest(db: "Database", sides: tuple[str, ...], wish: CompareOptions) -> "ComparisonTable":
-    from orchestrator.analysis.ab_comparison import GroupBy, compare_sides
-    from orchestrator.analysis.split_half import split_half_check
-
-    if wish.itself:
-        return split_half_check(_figures(db, sides[0], wish.metric), _share(wish.margin))
-    paired = _paired(db, sides[0], sides[1], wish)
-    return compare_sides(paired, GroupBy(wish.by), _share(wish.margin))
-
-
-def _paired(db: "Database", base: str, candidate: str, wish: CompareOptions) -> "PairedTrials":
-    """Read both sides; a side without a sweep is of the other's."""
-    from orchestrator.analysis.side_filter import parse_side
-    from orchestrator.analysis.trial_pairs import pair_trials
-
-    sides = parse_side(base), parse_side(candidate)
-    named = [side.sweep for side in sides if side.sweep]
-    if not named:
-        raise InvalidRequest("neither side names a sweep; write SWEEP:KEY=VALUE on one of them")
-    if sides[0].sweep == sides[1].sweep and sides[0].patterns == sides[1].patterns:
-        raise InvalidRequest(
-            "both sides are the same; 'farm compare SWEEP --self' is meant for that"
-        )
-    trials = {name: _figures(db, name, wish.metric) for name in dict.fromkeys(named)}
-    mine, theirs = (trials[side.sweep or named[0]] for side in sides)
-    return pair_trials(mine, theirs, sides, wish.mix)
-
-
-def _figures(db: "Database", sweep: str, metric: str) -> "list[TrialSeries]":
-    from orchestrator.analysis.trial_series import group_by_trial
-    from orchestrator.store.metric_rows import metric_values
-    from orchestrator.store.sweep_queries import find_sweep
-
-    return group_by_trial(metric_values(db, metric, find_sweep(db, sweep).id))
-
-
-def _share(text: str) -> float:
+def parse_share(text: str) -> float:
+    """Read a share: 2% or 0.02."""
     try:
         share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        raise InvalidRequest(f"'{text}' is no share; write it like 2%")
+        raise InvalidRequest(f"'{text}' is not a share; write a percentage, e.g. 2%")
     return share
 
 
-def _read_fail_on(text: str) -> Trip:
+def _parse_fail_on(text: str) -> "Callable[[Comparison], bool]":
     """Read which verdicts make the command fail."""
-    wanted: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        word, _, least = part.partition(":")
-        if word not in WORDS:
-            raise InvalidRequest(f"--fail-on knows no '{word}'; it knows {', '.join(WORDS)}")
-        wanted[word] = _share(least) if least else 0.0
-    return lambda row: row.verdict in wanted and abs(row.ratio - 1) >= wanted[row.verdict]
+        verdict, _, share = part.partition(":")
+        if verdict not in VERDICTS:
+            raise InvalidRequest(
+                f"--fail-on: '{verdict}' is not a verdict; use {', '.join(VERDICTS)}"
+            )
+        limits[verdict] = parse_share(share) if share else 0.0
+    return lambda row: row.verdict in limits and abs(row.ratio - 1) >= limits[row.verdict]
 
 
-def _print(sides: tuple[str, ...], found: "ComparisonTable", itself: bool) -> None:
-    """Rows, the whole, and what was left out."""
+def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
+    """Print the rows, the overall result, and what was left out."""
+    from orchestrator.app.compare_results import exclusions_text
+
     headings = ("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS", "VERDICT")
-    print_table(headings, [_cells(row) for row in (*found.rows, *found.overall)])
-    reasons = Counter(row.reason for row in found.rows if row.reason is not None)
-    said = [
-        f"unclear in {count} of {len(found.rows)}: {reason.text}"
+    print_table(headings, [_cells(row) for row in (*table.rows, *table.overall)])
+    reasons = Counter(row.reason for row in table.rows if row.reason is not None)
+    notes = [
+        f"unclear in {count} of {len(table.rows)}: {reason.text}"
         for reason, count in reasons.items()
     ]
-    for row in found.overall:
+    for row in table.overall:
         name, ratio = row.worst
-        said.append(f"{row.label}: geometric mean {row.ratio:.3f}, worst {ratio:.3f} ({name})")
-    sources = ", ".join(sorted({str(row.provenance) for row in found.rows}))
-    halves = "odd against even blocks of each trial" if itself else f"A is {sides[0]}"
-    what = halves if itself else f"{halves}, B is {sides[1]}"
-    margin = f"differences within ±{found.margin:.1%} do not matter"
-    for line in (*said, f"{what}; {margin}; source: {sources}."):
-        click.echo(line, err=True)
-    if found.left_out:
-        click.echo(f"left out: {_left_out(found)}", err=True)
-
-
-def _left_out(found: "ComparisonTable") -> str:
-    return ", ".join(f"{count} {reason.text}" for reason, count in found.left_out)
+        notes.append(f"{row.label}: geometric mean {row.ratio:.3f}, worst {ratio:.3f} ({name})")
+    sources = ", ".join(sorted({str(row.provenance) for row in table.rows}))
+    what = (
+        "A: odd blocks of each trial, B: even blocks"
+        if len(sides) == 1
+        else f"A: {sides[0]}, B: {sides[1]}"
+    )
+    notes.append(
+        f"{what}; differences within ±{table.margin:.1%} count as equal; source: {sources}"
+    )
+    if table.left_out:
+        notes.append(f"left out: {exclusions_text(table)}")
+    for note in notes:
+        click.echo(note, err=True)
 
 
 def _cells(row: "Comparison") -> list[str]:
     from workloads.protocol.metrics import METRICS
     from workloads.units import format_ms
 
-    known = row.low is not None and row.high is not None
+    has_interval = row.low is not None and row.high is not None
     return [
         row.label,
         *(format_ms(value) for value in row.medians),
         METRICS[row.metric.partition(".")[0]].unit,
         f"{row.ratio:.3f}",
-        f"{row.low:.3f} .. {row.high:.3f}" if known else "-",
+        f"{row.low:.3f} .. {row.high:.3f}" if has_interval else "-",
         "-" if row.p_holm is None else f"{row.p_holm:.3f}" if row.p_holm >= 0.001 else "<0.001",
         f"{row.runs[0]}+{row.runs[1]}",
         str(row.verdict),
     ]
 
 
-def _document(sides: tuple[str, ...], found: "ComparisonTable") -> dict[str, object]:
-    from dataclasses import asdict
-
-    def row(each: "Comparison") -> dict[str, object]:
-        return {**asdict(each), "provenance": each.provenance.model_dump(mode="json")}
+def _json_document(sides: tuple[str, ...], table: "ComparisonTable") -> dict[str, object]:
+    def as_json(row: "Comparison") -> dict[str, object]:
+        return {**asdict(row), "provenance": row.provenance.model_dump(mode="json")}
 
     return {
         "sides": list(sides),
-        "margin": found.margin,
-        "rows": [row(each) for each in found.rows],
-        "overall": [row(each) for each in found.overall],
-        "left_out": dict(found.left_out),
+        "margin": table.margin,
+        "rows": [as_json(row) for row in table.rows],
+        "overall": [as_json(row) for row in table.overall],
+        "left_out": dict(table.left_out),
     }

@@ -1,28 +1,29 @@
-"""`farm completion`: what Tab can know."""
+"""`farm completion`: shell completion of commands, sweeps, phones and studies."""
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-HOW = {
-    "bash": 'eval "$(farm completion bash)"        # in ~/.bashrc',
-    "zsh": 'eval "$(farm completion zsh)"         # in ~/.zshrc, after compinit',
-    "fish": "farm completion fish | source         # in ~/.config/fish/config.fish",
-}
+if TYPE_CHECKING:
+    from orchestrator.app.lab_connection import LabConnection
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(list(HOW)))
+@click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a SHELL: bash, zsh or fish.
+    """Print the completion script for a SHELL: bash, zsh or fish.
 
     \b
-    eval "$(farm completion bash)"     in ~/.bashrc
-    eval "$(farm completion zsh)"      in ~/.zshrc, after compinit
-    farm completion fish | source      in ~/.config/fish/config.fish
+    Examples:
+      eval "$(farm completion bash)"     in ~/.bashrc
+      eval "$(farm completion zsh)"      in ~/.zshrc, after compinit
+      farm completion fish | source      in ~/.config/fish/config.fish
     """
     kind = get_completion_class(shell)
     assert kind is not None
@@ -31,53 +32,49 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def complete_sweep(
-    ctx: click.Context, parameter: click.Parameter, begun: str
+    ctx: click.Context, parameter: click.Parameter, prefix: str
 ) -> list[CompletionItem]:
-    """Sweeps that the board names; silence when there is none."""
-    board = _board(ctx)
+    """Complete the ids and names of the newest sweeps; nothing if the lab is down."""
+    from orchestrator.app.read_status import read_status_board
+    from workloads.protocol.faults import FarmError
+
+    try:
+        board = read_status_board(_connect(ctx)) or {}
+    except FarmError:
+        return []
     return [
-        CompletionItem(word, help=f"{sweep['done']}/{sweep['total']} runs")
+        CompletionItem(name, help=f"{sweep['done']}/{sweep['total']} runs")
         for sweep in board.get("sweeps", [])
-        for word in (sweep["id"], sweep["name"])
-        if word.startswith(begun)
+        for name in (sweep["id"], sweep["name"])
+        if name.startswith(prefix)
     ]
 
 
 def complete_phone(
-    ctx: click.Context, parameter: click.Parameter, begun: str
+    ctx: click.Context, parameter: click.Parameter, prefix: str
 ) -> list[CompletionItem]:
-    """Phones that hosts tell of right now."""
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from workloads.lab_settings import Lab
+    """Complete the serial numbers of connected phones; nothing if the lab is down."""
+    from orchestrator.app.read_status import list_connected_phones
     from workloads.protocol.faults import FarmError
 
     try:
-        lab = Lab.read(_folder(ctx), dict(os.environ))
-        beats = CentralBroker(lab.broker_url).heartbeats()
+        serials = sorted(phone.serial for phone in list_connected_phones(_connect(ctx)))
     except FarmError:
         return []
-    serials = sorted(phone.serial for beat in beats for phone in beat.phones)
-    return [CompletionItem(serial) for serial in serials if serial.startswith(begun)]
+    return [CompletionItem(serial) for serial in serials if serial.startswith(prefix)]
 
 
-def complete_study(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of studies."""
-    from orchestrator.study.study_catalogue import all_studies
+def complete_study(
+    ctx: click.Context, parameter: click.Parameter, prefix: str
+) -> list[CompletionItem]:
+    """Complete the names of studies."""
+    from orchestrator.app.run_study import all_studies
 
-    return [CompletionItem(name) for name in all_studies() if name.startswith(begun)]
-
-
-def _board(ctx: click.Context) -> dict[str, list[dict[str, str]]]:
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from workloads.lab_settings import Lab
-    from workloads.protocol.faults import FarmError
-
-    try:
-        return CentralBroker(Lab.read(_folder(ctx), dict(os.environ)).broker_url).status() or {}
-    except FarmError:
-        return {}
+    return [CompletionItem(name) for name in all_studies() if name.startswith(prefix)]
 
 
-def _folder(ctx: click.Context) -> Path:
-    said = ctx.params.get("lab_folder") or os.environ.get("FARM_LAB") or "lab"
-    return Path(str(said))
+def _connect(ctx: click.Context) -> "LabConnection":
+    from orchestrator.commands.common import connect
+
+    folder = ctx.params.get("lab_folder") or os.environ.get("FARM_LAB") or "lab"
+    return connect(Path(str(folder)))

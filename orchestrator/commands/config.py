@@ -1,4 +1,4 @@
-"""`farm config`: the settings that are in force, and where each of them comes from."""
+"""`farm config`: shows the effective settings and where each comes from."""
 
 import tomllib
 from pathlib import Path
@@ -20,22 +20,25 @@ VARIABLES = {"broker.url": "FARM_BROKER", "store.url": "FARM_STORE"}
 
 @click.group()
 def config() -> None:
-    """Show settings."""
+    """Show the settings of a lab."""
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Say of each value where it comes from.")
+@click.option("--origin", is_flag=True, help="Also print where each value comes from.")
 @lab_option
 @json_option
 def show(origin: bool, lab_folder: Path, as_json: bool) -> None:
-    """Show every setting that is in force. Passwords are left out."""
-    rows = settings(lab_folder)
+    """Show the effective settings, without passwords.
+
+    Example: farm config show --origin
+    """
+    rows = effective_settings(lab_folder)
     if as_json:
         print_json(
-            [{"setting": name, "value": value, "from": where} for name, value, where in rows]
+            [{"setting": name, "value": value, "origin": origin} for name, value, origin in rows]
         )
         return
-    headings = ("SETTING", "VALUE", "FROM")
+    headings = ("SETTING", "VALUE", "ORIGIN")
     shown = 3 if origin else 2
     print_table(headings[:shown], [row[:shown] for row in rows])
 
@@ -43,14 +46,17 @@ def show(origin: bool, lab_folder: Path, as_json: bool) -> None:
 @config.command()
 @lab_option
 def path(lab_folder: Path) -> None:
-    """Say where the settings file is, or would be."""
+    """Print the path of the settings file.
+
+    Example: farm config path
+    """
     from workloads.lab_settings import SETTINGS_FILE
 
     click.echo(lab_folder.absolute() / SETTINGS_FILE)
 
 
-def settings(folder: Path) -> list[tuple[str, str, str]]:
-    """Every setting: its name, its value, and where that comes from."""
+def effective_settings(folder: Path) -> list[tuple[str, str, str]]:
+    """Return every setting: its name, its value, and where the value comes from."""
     import os
 
     from workloads.lab_settings import SETTINGS_FILE
@@ -58,16 +64,16 @@ def settings(folder: Path) -> list[tuple[str, str, str]]:
 
     lab = read_lab(folder)
     file = folder / SETTINGS_FILE
-    said: dict[str, Any] = tomllib.loads(file.read_text()) if file.exists() else {}
-    in_force = {"broker.url": lab.broker_url, "store.url": lab.store_url}
+    in_file: dict[str, Any] = tomllib.loads(file.read_text()) if file.exists() else {}
+    urls = {"broker.url": lab.broker_url, "store.url": lab.store_url}
     rows = []
     for section, values in lab.settings.model_dump().items():
         for key, value in values.items():
             name = f"{section}.{key}"
-            where = str(file) if key in said.get(section, {}) else DEFAULT
+            origin = str(file) if key in in_file.get(section, {}) else DEFAULT
             if os.environ.get(VARIABLES.get(name, "")):
-                where = f"${VARIABLES[name]}"
-            shown = in_force.get(name, value)
-            listed = ", ".join(shown) if isinstance(shown, tuple) else str(shown)
-            rows.append((name, without_password(listed), where))
+                origin = f"${VARIABLES[name]}"
+            effective = urls.get(name, value)
+            shown = ", ".join(effective) if isinstance(effective, tuple) else str(effective)
+            rows.append((name, without_password(shown), origin))
     return rows

@@ -13,9 +13,16 @@ C_SUFFIXES = (".c", ".h", ".cl")
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def test(arguments: tuple[str, ...]) -> int:
-    """Run the test suite; ARGUMENTS go to pytest (try: farm test -m slow)."""
-    # Two workers: tests wait for processes more than they compute. The long files come first
-    # (tests/conftest.py), so that no worker is left alone with one of them at the end.
+    """Run the test suite; ARGUMENTS go to pytest.
+
+    \b
+    Examples:
+      farm test
+      farm test tests/store -x
+      farm test -m slow
+    """
+    # Two workers: tests wait for processes more than they compute. The longest files run first
+    # (tests/conftest.py), so that both workers end at about the same time.
     workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
     command = [sys.executable, "-m", "pytest", *workers, *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -1,4 +1,4 @@
-"""`farm doctor`: everything a lab needs, looked over at once."""
+"""`farm doctor`: checks everything that a lab needs."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,21 +14,23 @@ from workloads.text import safe_text
 @lab_option
 @json_option
 def doctor(lab_folder: Path, as_json: bool) -> int:
-    """Look over adb, USB rights, broker, store, disk, clocks; say what helps.
+    """Check adb, USB rights, broker, store, disk and clocks; print remedies.
 
-    Ends with 5 if anything is an error. A broker that takes anybody without a password is one.
+    Exits with 5 on any error, e.g. a broker without authentication.
+
+    Example: farm doctor
     """
-    from orchestrator.commands.doctor_checks import ERROR, OK, all_findings
+    from orchestrator.app.lab_checks import ERROR, OK, check_lab
 
-    found = list(all_findings(read_lab(lab_folder)))
-    errors = [finding for finding in found if finding.level == ERROR]
+    findings = list(check_lab(read_lab(lab_folder)))
+    errors = [finding for finding in findings if finding.level == ERROR]
     if as_json:
-        print_json([asdict(finding) for finding in found])
+        print_json([asdict(finding) for finding in findings])
         return FAILURES if errors else 0
     marks = {OK: "ok     ", ERROR: "ERROR  "}
-    for finding in found:
+    for finding in findings:
         mark = marks.get(finding.level, "warning")
-        click.echo(safe_text(f"{mark} {finding.what}: {finding.text}", 400))
+        click.echo(safe_text(f"{mark} {finding.subject}: {finding.text}", 400))
         if finding.fix:
-            click.echo(safe_text(f"        what helps: {finding.fix}", 400))
+            click.echo(safe_text(f"        remedy: {finding.fix}", 400))
     return FAILURES if errors else 0

@@ -1,54 +1,36 @@
-"""Exit codes: what a script can rely on. One table, for the code and for whoever asks."""
+"""Exit codes, which scripts rely on."""
 
-from orchestrator.analysis.measurements import IncompatibleSources, NothingMatches, NothingToCompare
-from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
-from orchestrator.sweepfile.sweep_errors import BadSweep
-from workloads.lab_settings import BadSettings
-from workloads.protocol.faults import (
-    BadFile,
-    BrokerDown,
-    FarmError,
-    FarmTrouble,
-    InvalidRequest,
-    StoreDown,
-)
+from orchestrator.app.app_errors import ErrorKind, error_kind
+from workloads.protocol.faults import FarmError
 
 FAILURES = 5
 THRESHOLD_EXCEEDED = 9
 
 MEANINGS = {
-    0: "done as asked",
-    1: "a bug: the report it names says more",
+    0: "success",
+    1: "a bug: the file that the message names has the details",
     2: "wrong usage: the command, a name or an option",
     3: "a file is invalid: a sweep, a manifest, lab.toml",
     4: "a service cannot be reached: broker, store, scheduler, agent",
     5: "finished, but something failed (watch --exit-status, a check, doctor)",
     6: "nothing matches: no phone, no trial, no run",
-    7: "refused: the state of the lab does not allow it",
+    7: "refused: the state of the lab or of the results does not allow it",
     8: "timed out while waiting",
-    9: "a comparison or a trend went beyond its limit (--fail-on)",
+    9: "a comparison or a trend exceeded its limit (--fail-on)",
     130: "interrupted with Ctrl-C",
 }
 
-
-# the first class that fits decides
-_CODES: tuple[tuple[type[FarmError], int], ...] = (
-    (BadSweep, 3),
-    (BadSettings, 3),
-    (BadFile, 3),
-    (NoPhoneMatches, 6),
-    (NothingMatches, 6),
-    (InvalidState, 7),
-    (IncompatibleSources, 7),
-    (NothingToCompare, 7),
-    (TimedOut, 8),
-    (BrokerDown, 4),
-    (StoreDown, 4),
-    (FarmTrouble, 4),
-    (InvalidRequest, 2),
-)
+_CODES = {
+    ErrorKind.BUG: 1,
+    ErrorKind.INVALID_REQUEST: 2,
+    ErrorKind.INVALID_FILE: 3,
+    ErrorKind.UNREACHABLE: 4,
+    ErrorKind.NOTHING_MATCHES: 6,
+    ErrorKind.REFUSED: 7,
+    ErrorKind.TIMED_OUT: 8,
+}
 
 
 def exit_code(error: FarmError) -> int:
-    """The exit code that goes with an error."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), 1)
+    """Return the exit code of an error."""
+    return _CODES[error_kind(error)]

@@ -1,11 +1,11 @@
-"""How commands print a fleet comparison."""
+"""Prints the comparison of a fleet."""
 
 import sys
 from collections.abc import Sequence
 
 import click
 
-from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.app.compare_results import MeasuredRun, fleet_groups
 
 
 def print_comparison(runs: Sequence[MeasuredRun]) -> None:
@@ -14,11 +14,12 @@ def print_comparison(runs: Sequence[MeasuredRun]) -> None:
 
     from orchestrator.tui.fleet_table import caption, fleet_grid, fleet_tables
 
-    timed = [run for run in runs if run.metrics]
-    if not any(run.valid for run in timed):
-        click.echo("There is no valid run with figures to compare yet.")
+    with_metrics = [run for run in runs if run.metrics]
+    if not any(run.valid for run in with_metrics):
+        click.echo("No valid run with results to compare yet.")
         return
-    grid = fleet_grid(timed)
+    models = {run.phone: run.facts.model for run in with_metrics}
+    grid = fleet_grid(fleet_groups(with_metrics), models)
     if sys.stdout.isatty():
         console = Console()
         for table in fleet_tables(grid, console.width):

@@ -1,4 +1,4 @@
-"""`farm help`: what is longer than an option's line, without a network."""
+"""`farm help`: help pages that are longer than the help of a command."""
 
 import importlib
 import inspect
@@ -7,7 +7,7 @@ import click
 
 from orchestrator.commands.exit_codes import MEANINGS
 
-# Modules whose opening words are written for whoever uses the farm.
+# Modules whose docstrings are written for users.
 PAGES = {
     "sweep-file": "orchestrator.sweepfile.sweep_file",
     "selectors": "orchestrator.sweepfile.selector",
@@ -19,7 +19,10 @@ TOPICS = ("exit-codes", *PAGES)
 @click.argument("topic", type=click.Choice(TOPICS), required=False)
 @click.pass_context
 def topics(ctx: click.Context, topic: str | None) -> None:
-    """Explain exit-codes, the sweep-file or selectors."""
+    """Explain exit codes, sweep files or selectors.
+
+    Example: farm help sweep-file
+    """
     if topic is None:
         parent = ctx.parent or ctx
         click.echo(parent.get_help())

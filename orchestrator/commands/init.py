@@ -1,4 +1,4 @@
-"""`farm init`: a lab folder to begin with, every setting explained where it is written."""
+"""`farm init`: creates a lab folder with commented settings and example sweeps."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,30 +16,33 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
     "folder", type=click.Path(file_okay=False, path_type=Path), default=Path("lab"), required=False
 )
 def init(folder: Path) -> None:
-    """Make a lab FOLDER (default: ./lab) with commented settings and example sweeps."""
+    """Create a lab FOLDER (default: ./lab) with commented settings and examples.
+
+    Example: farm init lab
+    """
     from workloads.lab_settings import SETTINGS_FILE
 
     file = folder / SETTINGS_FILE
     if file.exists():
-        raise InvalidState(f"{file} is there already; nothing was changed")
+        raise InvalidState(f"{file} already exists; nothing was changed")
     sweeps = folder / "sweeps"
     sweeps.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(commented()) + "\n", encoding="utf-8")
-    file.chmod(0o600)  # it may hold a password one day
-    click.echo(f"{file}: settings, every one at its default")
+    file.write_text("\n".join(commented_settings()) + "\n", encoding="utf-8")
+    file.chmod(0o600)  # it may contain a password
+    click.echo(f"{file}: all settings, commented out")
     for example in sorted(EXAMPLES.glob("*.yaml")):
         if not (sweeps / example.name).exists():
             shutil.copyfile(example, sweeps / example.name)
-    click.echo(f"{sweeps}: {len(list(sweeps.glob('*.yaml')))} sweeps to begin with")
-    click.echo(f"Start it with: farm up --lab {folder}", err=True)
-    click.echo(f"Undo: delete {folder}; nothing else was touched.", err=True)
+    click.echo(f"{sweeps}: {len(list(sweeps.glob('*.yaml')))} example sweeps")
+    click.echo(f"Start the lab with: farm up --lab {folder}", err=True)
+    click.echo(f"To undo, delete {folder}.", err=True)
 
 
-def commented() -> Iterator[str]:
-    """The settings file: every setting with its meaning, commented out at its default."""
+def commented_settings() -> Iterator[str]:
+    """Yield the lines of a settings file: every setting with its meaning, commented out."""
     from workloads.lab_settings import LabSettings
 
-    yield "# Settings of this lab, all optional. FARM_BROKER and FARM_STORE in the environment win."
+    yield "# Settings of this lab, all optional. FARM_BROKER and FARM_STORE override them."
     for section, values in LabSettings.model_fields.items():
         yield ""
         yield f"[{section}]"

@@ -1,4 +1,4 @@
-"""`farm metrics`: every figure that a run may have, and how it is made."""
+"""`farm metrics`: lists every metric of a run with its formula."""
 
 import click
 
@@ -8,10 +8,11 @@ from orchestrator.commands.common import json_option, print_json
 @click.command()
 @json_option
 def metrics(as_json: bool) -> None:
-    """Show the table of metrics: unit, family, meaning and formula.
+    """Show all metrics: unit, family, meaning and formula.
 
-    The family decides where a figure may come from: a phone that offers no clock, heat or energy
-    has no figure of that family.
+    A phone without readable clocks, temperatures or energy has no metrics of that family.
+
+    Example: farm metrics
     """
     from dataclasses import asdict
 

@@ -1,49 +1,46 @@
-"""How a plan is shown: what the file says, what the lab makes of it, and where it is doubtful."""
+"""Prints the plan of a sweep."""
 
 from pathlib import Path
 
 import click
 
-from orchestrator.app.plan_sweep import SweepPlan
+from orchestrator.app.plan_sweep import DurationRange, PhoneEstimate, Sweep, SweepPlan
 from orchestrator.commands.common import print_table
-from orchestrator.planning.estimate import DurationRange, PhoneEstimate
-from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.text import safe_text
 from workloads.units import format_bytes, format_duration
 
-HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "FROM")
+HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "BASIS")
 
 
 def describe_size(sweep: Sweep) -> str:
     """The size of a sweep: cells and repeats."""
-    cells = _counted(len(sweep.cells), "cell")
+    cells = _count(len(sweep.cells), "cell")
     if len(sweep.cells) == len(sweep.cases) * len(sweep.conditions):
-        conditions = _counted(len(sweep.conditions), "condition")
-        cells = f"{_counted(len(sweep.cases), 'case')} x {conditions}"
+        conditions = _count(len(sweep.conditions), "condition")
+        cells = f"{_count(len(sweep.cases), 'case')} x {conditions}"
     rule = sweep.policy.stop
-    repeats = _counted(sweep.repeat, "repeat")
+    repeats = _count(sweep.repeat, "repeat")
     if rule is not None:
         repeats = f"{rule.n_min} to {rule.n_max} repeats"
     baseline = sweep.policy.baseline
-    again = f", the baseline once among {baseline.every}" if baseline else ""
-    return f"{cells} x {repeats}{again}"
+    recurring = f", one baseline run per {baseline.every} other runs" if baseline else ""
+    return f"{cells} x {repeats}{recurring}"
 
 
-def _counted(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def show(outlook: SweepPlan, file: Path) -> None:
+def print_plan(plan: SweepPlan, file: Path) -> None:
     """Print a plan."""
-    sweep = outlook.sweep
-    click.echo(f"{file}: ok ({sweep.id}). {describe_size(sweep)}.")
-    for line in _rule_lines(sweep):
+    click.echo(f"{file}: ok ({plan.sweep.id}). {describe_size(plan.sweep)}.")
+    for line in _rule_lines(plan.sweep):
         click.echo(line)
-    if outlook.known:
-        _show_phones(outlook)
-    for doubt in outlook.warnings:
-        click.echo(f"  doubtful: {safe_text(doubt, 300)}")
-    if outlook.estimates:
+    if not plan.store_error:
+        _print_phones(plan)
+    for warning in plan.warnings:
+        click.echo(f"  warning: {safe_text(warning, 300)}")
+    if plan.estimates:
         click.echo(f"Queue it with: farm sweep submit {file}", err=True)
 
 
@@ -54,42 +51,44 @@ def _rule_lines(sweep: Sweep) -> list[str]:
     for count in sweep.rules:
         rule = count.rule
         sign = "-" if rule.kind == "exclude" else "+"
-        some = f" where {safe_text(rule.when, 200)}" if rule.when else ""
-        why = f": {rule.why}" if rule.why else ""
-        lines.append(f"  {rule.name:<12} {sign}{count.cells:>5}{some}{why}")
+        condition = f" where {safe_text(rule.when, 200)}" if rule.when else ""
+        reason = f": {rule.why}" if rule.why else ""
+        lines.append(f"  {rule.name:<12} {sign}{count.cells:>5}{condition}{reason}")
     return lines
 
 
-def _show_phones(outlook: SweepPlan) -> None:
-    if outlook.estimates:
-        print_table(HEADINGS, [_row(each) for each in outlook.estimates])
-        longest = max(outlook.estimates, key=lambda each: each.total.p50_s)
-        click.echo(f"  in all: at most {outlook.runs} runs; the last phone is {longest.phone}")
-    for phone, why in outlook.unwell.items():
-        click.echo(f"  waits: {phone}: {safe_text(why, 200)}")
+def _print_phones(plan: SweepPlan) -> None:
+    if plan.estimates:
+        print_table(HEADINGS, [_row(estimate) for estimate in plan.estimates])
+        longest = max(plan.estimates, key=lambda estimate: estimate.total.p50_s)
+        click.echo(f"  total: at most {plan.runs} runs; {longest.phone} takes longest")
+    for phone, reason in plan.unavailable.items():
+        click.echo(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}
-    for item in outlook.expansion.skipped:
+    for item in plan.expansion.skipped:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
-        what = f"{cells} cells left out" if cells else "not matched"
+        what = f"{cells} cells skipped" if cells else "not matched"
         click.echo(f"  {what}: {', '.join(phones)}: {safe_text(reason, 300)}")
-    if not outlook.estimates and not outlook.expansion.skipped:
-        click.echo("  the lab has met no phone yet")
-    disk = outlook.disk
+    if not plan.estimates and not plan.expansion.skipped:
+        click.echo("  the lab does not know any phone yet")
+    disk = plan.disk
     if disk.bytes_at_most is not None and disk.per_run is not None:
-        most, each = format_bytes(round(disk.bytes_at_most)), format_bytes(round(disk.per_run))
-        click.echo(f"  disk: at most {most} ({each} a run, as the newest runs have it)")
+        most, per_run = format_bytes(round(disk.bytes_at_most)), format_bytes(round(disk.per_run))
+        click.echo(f"  disk: at most {most} ({per_run} per run, from the newest runs)")
     else:
-        click.echo("  disk: not known; no run is stored yet")
+        click.echo("  disk: unknown; no run is stored yet")
 
 
-def _row(each: PhoneEstimate) -> tuple[object, ...]:
-    cooling = _middle(each.cooling) if each.cooling else "not known"
-    sure = f"{format_duration(each.total.p50_s)} .. {format_duration(each.total.p90_s)}"
-    total = sure if each.cooling else f"over {format_duration(each.total.p50_s)}"
-    bases = ", ".join(f"{basis.text} ({count})" for basis, count in each.bases.items())
-    return each.phone, each.trials, each.runs, _middle(each.measuring), cooling, total, bases
+def _row(estimate: PhoneEstimate) -> tuple[object, ...]:
+    cooling = _p50(estimate.cooling) if estimate.cooling else "unknown"
+    total = estimate.total
+    between = f"{format_duration(total.p50_s)} .. {format_duration(total.p90_s)}"
+    shown = between if estimate.cooling else f"over {format_duration(total.p50_s)}"
+    bases = ", ".join(f"{basis.text} ({count})" for basis, count in estimate.bases.items())
+    counts = (estimate.phone, estimate.trials, estimate.runs)
+    return *counts, _p50(estimate.measuring), cooling, shown, bases
 
 
-def _middle(span: DurationRange) -> str:
-    return format_duration(span.p50_s)
+def _p50(duration: DurationRange) -> str:
+    return format_duration(duration.p50_s)

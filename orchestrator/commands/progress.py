@@ -1,4 +1,4 @@
-"""Progress of long work, on the screen of whoever waits, and nowhere else."""
+"""Shows the progress of long computations."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -6,8 +6,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def counted(items: Sequence[Item], what: str) -> Iterator[Item]:
-    """Go through items under a bar on standard error; silent where that is no terminal."""
+def show_progress(items: Sequence[Item], label: str) -> Iterator[Item]:
+    """Yield the items under a progress bar on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -16,4 +16,4 @@ def counted(items: Sequence[Item], what: str) -> Iterator[Item]:
         yield from items
         return
     with Progress(console=console, transient=True) as progress:
-        yield from progress.track(items, description=what)
+        yield from progress.track(items, description=label)

@@ -1,58 +1,70 @@
-"""`farm select export` and `verify`: the fleet for a simulator, and what that will believe."""
+"""`farm select export|verify`: writes the fleet for a federated-learning simulator."""
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.commands.common import json_option, print_json, print_table
-from orchestrator.commands.select_census import census_of, of_a_sweep
+from orchestrator.commands.select_options import print_notes, read_clients, workload_options
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.export.federated.consumer_files import ConsumerEstimate, NetworkLink
+    from orchestrator.app.select_clients import ConsumerEstimate, NetworkLink
 
 CONSUMER_NAMES = ("fedscale", "oort", "flash", "flower", "table")
 
 
 @click.command(name="export")
-@of_a_sweep
-@click.option("--to", "consumer", type=click.Choice(CONSUMER_NAMES), required=True)
+@workload_options
+@click.option(
+    "--to",
+    "consumer",
+    type=click.Choice(CONSUMER_NAMES),
+    required=True,
+    help="Simulator that will read the files.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder to write into.")
-@click.option("--link-kbps", metavar="DOWN[/UP]", help="The network, which the farm cannot see.")
-@click.option("--allow-simulated", is_flag=True, help="Write simulated figures; the names say so.")
-def export_fleet(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
+@click.option("--link-kbps", metavar="DOWN[/UP]", help="Network speed in kbit/s; not measured.")
+@click.option(
+    "--allow-simulated",
+    is_flag=True,
+    help="Write simulated figures; the file names contain 'simulated'.",
+)
+def export_fleet(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     name: str,
     lab_folder: Path,
     workload: str | None,
     batch: int | None,
-    mix: bool,
+    allow_mixed: bool,
     consumer: str,
     output: Path | None,
     link_kbps: str | None,
     allow_simulated: bool,
 ) -> None:
-    """Write the fleet for a federated-learning simulator, and read it back as it will."""
-    from orchestrator.export.federated import CONSUMERS, write_consumer_files
+    """Write the fleet for a simulator, and check it.
 
-    census = census_of(name, lab_folder, workload, batch, mix)
+    The files are read back as the simulator reads them.
+
+    Example: farm select export demo --to fedscale --allow-simulated --link-kbps 20000
+    """
+    from orchestrator.app.select_clients import export_clients
+
+    table = read_clients(name, lab_folder, workload, batch, allow_mixed)
     folder = output or Path(f"{name}-{consumer}")
-    link = _link(link_kbps) if link_kbps else None
-    written = write_consumer_files(CONSUMERS[consumer], census, folder, link, allow_simulated)
+    link = _parse_link(link_kbps) if link_kbps else None
+    title, written = export_clients(table, consumer, folder, link, allow_simulated)
     for path in written.files:
         click.echo(str(path))
-    for item in census.left_out:
-        click.echo(f"Without {item.phone}: {item.text}.", err=True)
-    for phone in written.left_out:
-        click.echo(f"Without {phone}: it lacks the memory.", err=True)
-    _judge(written.estimates, CONSUMERS[consumer].title)
+    print_notes([f"Left out: {item.phone}: {item.text}." for item in table.left_out])
+    print_notes([f"Left out: {phone}: not enough memory." for phone in written.left_out])
+    _check_estimates(written.estimates, title)
 
 
-def _link(text: str) -> "NetworkLink":
-    from math import isfinite
-
-    from orchestrator.export.federated.consumer_files import NetworkLink
+def _parse_link(text: str) -> "NetworkLink":
+    from orchestrator.app.select_clients import NetworkLink
 
     try:
         down, _, up = text.partition("/")
@@ -61,36 +73,43 @@ def _link(text: str) -> "NetworkLink":
             return link
     except ValueError:
         pass
-    raise InvalidRequest(f"'{text}' is no speed; write --link-kbps 20000 or 20000/5000")
+    raise InvalidRequest(f"--link-kbps: '{text}' is not a speed; write 20000 or 20000/5000")
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @json_option
 def verify(folder: Path, as_json: bool) -> None:
-    """Read an export in FOLDER as its consumer does; hold that against what was measured."""
-    from orchestrator.export.federated.consumer_files import verify_export as read_back
+    """Check an exported FOLDER as its consumer reads it.
 
-    title, beliefs = read_back(folder)
+    Prints the times that the consumer computes beside the measured ones.
+
+    Example: farm select verify demo-fedscale
+    """
+    from orchestrator.app.select_clients import verify_export
+
+    title, estimates = verify_export(folder)
     if as_json:
-        print_json(
-            {"for": title, "batch_ms": [{**vars(b), "off": b.relative_error} for b in beliefs]}
-        )
+        rows = [{**vars(item), "relative_error": item.relative_error} for item in estimates]
+        print_json({"consumer": title, "batch_ms": rows})
     else:
         print_table(
-            ["phone", "believed ms a batch", "measured ms a batch", "off"],
+            ["PHONE", "CONSUMER MS/BATCH", "MEASURED MS/BATCH", "ERROR"],
             [
-                [b.phone, f"{b.consumer_ms:.5g}", f"{b.measured_ms:.5g}", f"{b.relative_error:.2%}"]
-                for b in beliefs
+                [e.phone, f"{e.consumer_ms:.5g}", f"{e.measured_ms:.5g}", f"{e.relative_error:.2%}"]
+                for e in estimates
             ],
         )
-    _judge(beliefs, title)
+    _check_estimates(estimates, title)
 
 
-def _judge(beliefs: "Sequence[ConsumerEstimate]", title: str) -> None:
-    from orchestrator.export.federated.consumer_files import AGREES_WITHIN
+def _check_estimates(estimates: "Sequence[ConsumerEstimate]", title: str) -> None:
+    from orchestrator.app.select_clients import AGREES_WITHIN
 
-    worst = max(belief.relative_error for belief in beliefs)
+    worst = max(estimate.relative_error for estimate in estimates)
     if worst > AGREES_WITHIN:
-        raise InvalidRequest(f"{title} would be off by up to {worst:.1%}: the export is wrong")
-    click.echo(f"{title} will believe what was measured, to {worst:.2%}.", err=True)
+        raise InvalidRequest(
+            f"{title} would compute times that differ by up to {worst:.1%} from the measurements; "
+            "do not use this export"
+        )
+    click.echo(f"{title} computes the measured times to within {worst:.2%}.", err=True)

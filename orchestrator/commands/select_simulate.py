@@ -1,4 +1,4 @@
-"""`farm select simulate`: the policies tried in a small federated training on a virtual clock."""
+"""`farm select simulate`: compares the policies in a small federated training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,52 +7,84 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import json_option, print_json, print_table
-from orchestrator.commands.select_census import (
+from orchestrator.commands.select_options import (
     POLICY_NAMES,
-    census_of,
     deadline_option,
     link_option,
-    of_a_sweep,
+    print_notes,
+    read_clients,
+    workload_options,
 )
 
 if TYPE_CHECKING:
-    from orchestrator.selection.ranking_agreement import RankingAgreement
-    from orchestrator.selection.simulate import SimulationOutcome
+    from orchestrator.app.select_clients import SimulationOutcome
 
-WRONG_BY = 0.2  # the noise under which ours is tried once more
+HEADINGS = (
+    *("POLICY", "REACHED", "MINUTES", "TIME / RANDOM", "ENERGY / RANDOM", "ROUNDS / RANDOM"),
+    *("ACCURACY - RANDOM", "ACCURACY", "ROUND S", "GINI", "FLAT", "LATE"),
+)
 
 
 @click.command()
-@of_a_sweep
-@click.option("-k", "count", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--clients", type=click.IntRange(2, 10_000), default=200, show_default=True)
-@click.option("--rounds", type=click.IntRange(1, 10_000), default=120, show_default=True)
-@click.option("--seeds", type=click.IntRange(2, 1000), default=30, show_default=True)
+@workload_options
+@click.option(
+    "-k",
+    "count",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Phones per round.",
+)
+@click.option(
+    "--clients",
+    type=click.IntRange(2, 10_000),
+    default=200,
+    show_default=True,
+    help="Size of the simulated fleet.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=120,
+    show_default=True,
+    help="Largest number of rounds.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(2, 1000),
+    default=30,
+    show_default=True,
+    help="Number of repetitions with different random seeds.",
+)
 @deadline_option
 @link_option
 @click.option(
     "--work",
     type=click.FloatRange(0, min_open=True),
-    help="Samples that a phone trains on for each of the small task's; "
-    "without it, so many that the median phone works half a minute.",
+    help="Scale factor from toy-task samples to real samples. "
+    "Default: 30 s of work for the median phone.",
 )
 @click.option(
     "--noise",
     type=click.FloatRange(0, 1),
     default=0.0,
     show_default=True,
-    help="By which the server's figures are wrong, beyond their own intervals.",
+    help="Relative error added to the server's estimates.",
 )
 @click.option(
-    "--policy", "policies", multiple=True, type=click.Choice(POLICY_NAMES), help="Only these."
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICY_NAMES),
+    help="Simulate only these policies, and random.",
 )
 @json_option
-def simulate(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
+def simulate(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     name: str,
     lab_folder: Path,
     workload: str | None,
     batch: int | None,
-    mix: bool,
+    allow_mixed: bool,
     count: int,
     clients: int,
     rounds: int,
@@ -64,131 +96,76 @@ def simulate(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     policies: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Try the policies in a small federated training on a virtual clock.
+    """Compare the policies in a small federated training.
 
-    Clients are drawn from the sweep's phones; every policy meets the same luck. The training is
-    real, its clock is not: times are the sweep's figures, added up. Ours is tried once more with
-    figures that are wrong by 20 %.
+    Clients are drawn from the sweep's phones, the same for every policy. The training is real; its
+    clock is computed from the sweep's figures. Our policy is also simulated with figures that are
+    wrong by 20 %.
+
+    Example: farm select simulate demo --seeds 10 --clients 100
     """
-    from orchestrator.commands.progress import counted
-    from orchestrator.selection.policy_comparison import OURS
-    from orchestrator.selection.ranking_agreement import ranking_agreement
-    from orchestrator.selection.round_fleet import build_round_fleet
-    from orchestrator.selection.round_state import RoundRequest
-    from orchestrator.selection.simulate import SimulationPlan, rename_policy, simulate_policies
+    from orchestrator.app.select_clients import RoundRequest, SimulationPlan, simulate_selection
+    from orchestrator.commands.progress import show_progress
 
-    census = census_of(name, lab_folder, workload, batch, mix)
-    fleet = build_round_fleet(census.clients)
-    want = RoundRequest(count, deadline, link_s, rounds)
-    names = list(dict.fromkeys(["random", *(policies or POLICY_NAMES)]))
-    outcomes: list[SimulationOutcome] = []
-    for seed in counted(range(seeds), "seeds"):
-        outcomes += simulate_policies(
-            fleet, names, seed, SimulationPlan(want, clients, work, noise)
-        )
-        if OURS in names and noise < WRONG_BY:
-            noisy = simulate_policies(
-                fleet, [OURS], seed, SimulationPlan(want, clients, work, WRONG_BY)
-            )
-            outcomes += rename_policy(noisy, f"{OURS}, {WRONG_BY:.0%} wrong")
-    rankings = ranking_agreement(census.clients)
-    said = _sentences(outcomes, names, seeds, rankings)
-    what = "simulated phones" if census.simulated else "what was measured"
-    said.append(f"The training is real, its clock is not: times are those of {what}.")
+    table = read_clients(name, lab_folder, workload, batch, allow_mixed)
+    plan = SimulationPlan(RoundRequest(count, deadline, link_s, rounds), clients, work, noise)
+    chosen = policies or POLICY_NAMES
+    result = simulate_selection(table, plan, chosen, show_progress(range(seeds), "seeds"))
     if as_json:
         print_json(
             {
-                "simulated": census.simulated,
-                "against_random": _ratios(outcomes),
-                "rankings": vars(rankings) if rankings else None,
-                "said": said,
-                "outcomes": [vars(outcome) for outcome in outcomes],
+                "simulated": table.simulated,
+                "against_random": _ratios(result.outcomes),
+                "rankings": vars(result.rankings) if result.rankings else None,
+                "notes": result.notes,
+                "outcomes": [vars(outcome) for outcome in result.outcomes],
             }
         )
         return
-    _print_outcomes(outcomes, seeds)
-    for line in said:
-        click.echo(line, err=True)
-
-
-def _sentences(
-    outcomes: "Sequence[SimulationOutcome]",
-    names: Sequence[str],
-    seeds: int,
-    rankings: "RankingAgreement | None",
-) -> list[str]:
-    """Who won, and what choosing by cold figures costs."""
-    from orchestrator.selection.policy_comparison import (
-        PolicyMetric,
-        compare_policies,
-        summarize_policies,
-    )
-
-    said = summarize_policies(outcomes, names, seeds)
-    if rankings is None:
-        said.append("What heat does to the ranking is not known: no two phones were measured hot.")
-    else:
-        count, most = rankings.worst
-        said.append(
-            f"Cold and sustained rankings of {rankings.phones} phones agree to Kendall's tau = "
-            f"{rankings.tau:.2f}; hot rounds chosen by the cold one are {rankings.mean:.1%} longer "
-            f"on average over cohorts of all sizes, {most:.1%} with {count}."
-        )
-    length = PolicyMetric("round_s", "length of a round", relative=True, better=-1)
-    lost = compare_policies(outcomes, "fastest", "fastest-sustained", length)
-    if lost is not None:
-        said.append(
-            f"In this training, rounds of the quickest by cold figures took {lost} times as long "
-            "as those of the quickest by sustained ones."
-        )
-    return said
+    _print_outcomes(result.outcomes, seeds)
+    print_notes(result.notes)
 
 
 def _ratios(outcomes: "Sequence[SimulationOutcome]") -> dict[str, dict[str, object]]:
-    from orchestrator.selection.policy_comparison import POLICY_METRICS, compare_policies
+    from orchestrator.app.select_clients import POLICY_METRICS, compare_policies
 
     return {
         policy: {
-            goal.field: {
-                "value": paired.value,
-                "low": paired.low,
-                "high": paired.high,
-                "relative": goal.relative,
-                "missed": paired.missed,
-                "random_missed": paired.other_missed,
+            metric.field: {
+                "value": delta.value,
+                "low": delta.low,
+                "high": delta.high,
+                "relative": metric.relative,
+                "missed": delta.missed,
+                "random_missed": delta.other_missed,
             }
-            for goal in POLICY_METRICS
-            if (paired := compare_policies(outcomes, policy, "random", goal)) is not None
+            for metric in POLICY_METRICS
+            if (delta := compare_policies(outcomes, policy, "random", metric)) is not None
         }
         for policy in dict.fromkeys(outcome.policy for outcome in outcomes)
     }
 
 
 def _print_outcomes(outcomes: "Sequence[SimulationOutcome]", seeds: int) -> None:
-    import numpy as np
+    from statistics import fmean, median
 
-    from orchestrator.selection.policy_comparison import POLICY_METRICS, compare_policies
-
-    def mean(mine: "Sequence[SimulationOutcome]", figure: str) -> float:
-        return float(np.mean([getattr(outcome, figure) for outcome in mine]))
+    from orchestrator.app.select_clients import POLICY_METRICS, compare_policies
 
     rows = []
     for policy in dict.fromkeys(outcome.policy for outcome in outcomes):
-        mine = [outcome for outcome in outcomes if outcome.policy == policy]
-        held = [compare_policies(outcomes, policy, "random", goal) for goal in POLICY_METRICS[:4]]
+        of_policy = [outcome for outcome in outcomes if outcome.policy == policy]
+        deltas = [compare_policies(outcomes, policy, "random", m) for m in POLICY_METRICS[:4]]
         rows.append(
             [
                 policy,
-                f"{sum(outcome.reached for outcome in mine)}/{seeds}",
-                f"{np.median([outcome.time_s for outcome in mine]) / 60:.3g}",
-                *("not known" if paired is None else str(paired) for paired in held),
-                f"{mean(mine, 'final_accuracy'):.3f}",
-                f"{mean(mine, 'round_s'):.3g}",
-                f"{mean(mine, 'unfairness'):.2f}",
-                f"{mean(mine, 'flat_batteries'):.1f}",
-                f"{mean(mine, 'late_updates'):.1f}",
+                f"{sum(outcome.reached for outcome in of_policy)}/{seeds}",
+                f"{median(outcome.time_s for outcome in of_policy) / 60:.3g}",
+                *("unknown" if delta is None else str(delta) for delta in deltas),
+                f"{fmean(outcome.final_accuracy for outcome in of_policy):.3f}",
+                f"{fmean(outcome.round_s for outcome in of_policy):.3g}",
+                f"{fmean(outcome.unfairness for outcome in of_policy):.2f}",
+                f"{fmean(outcome.flat_batteries for outcome in of_policy):.1f}",
+                f"{fmean(outcome.late_updates for outcome in of_policy):.1f}",
             ]
         )
-    ratios = [f"{what} / random" for what in ("time", "energy", "rounds")]
-    headings = ["policy", "reached", "minutes", *ratios, "accuracy - random", "accuracy"]
-    print_table([*headings, "round s", "Gini", "flat", "late"], rows)
+    print_table(HEADINGS, rows)

@@ -1,4 +1,4 @@
-"""`farm service`: one service of the middle in this process; 'farm up' starts them all."""
+"""`farm service`: runs one central service in this process; `farm up` starts all of them."""
 
 import signal
 import threading
@@ -6,42 +6,38 @@ from pathlib import Path
 
 import click
 
-from orchestrator.commands.common import lab_option, open_store, read_lab
+from orchestrator.commands.common import connect, lab_option
 from workloads.logging_setup import configure_logging
 
 
 @click.group()
 def service() -> None:
-    """Run one service of the middle (farm up starts all of them)."""
+    """Run one central service (scheduler or ingest)."""
     configure_logging()
 
 
 @service.command()
 @lab_option
 def scheduler(lab_folder: Path) -> None:
-    """Give each idle phone its next run."""
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from orchestrator.dispatch.job_queue import JobQueue
-    from orchestrator.dispatch.scheduler import Scheduler
+    """Dispatch runs to idle phones.
 
-    lab = read_lab(lab_folder)
+    Example: farm service scheduler --lab lab
+    """
+    from orchestrator.app.run_service import run_scheduler
+
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    Scheduler(
-        open_store(lab),
-        CentralBroker(lab.broker_url),
-        JobQueue(lab.broker_url),
-        lab.settings.scheduler.lease_timeout_s,
-    ).serve(stop)
+    run_scheduler(connect(lab_folder), stop)
 
 
 @service.command()
 @lab_option
 def ingest(lab_folder: Path) -> None:
-    """Store what agents report."""
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from orchestrator.dispatch.ingest_service import serve
+    """Store the reports of agents.
 
-    lab = read_lab(lab_folder)
-    serve(open_store(lab), CentralBroker(lab.broker_url))
+    Example: farm service ingest --lab lab
+    """
+    from orchestrator.app.run_service import run_ingest
+
+    run_ingest(connect(lab_folder))

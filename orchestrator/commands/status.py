@@ -1,4 +1,4 @@
-"""`farm status`: how the lab is, on one screen and at once."""
+"""`farm status`: the state of the lab on one screen."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from orchestrator.commands.common import json_option, lab_option, open_broker, print_json, read_lab
+from orchestrator.commands.common import connect, json_option, lab_option, print_json
 from workloads.text import safe_text
 
 
@@ -14,26 +14,32 @@ from workloads.text import safe_text
 @lab_option
 @json_option
 def status(lab_folder: Path, as_json: bool) -> None:
-    """Say how the lab is: what is wrong first, then hosts, phones, sweeps."""
+    """Show the state of the lab: problems first, then hosts, phones and sweeps.
+
+    Example: farm status
+    """
+    from orchestrator.app.read_status import read_status_board
     from workloads.protocol.faults import FarmTrouble
 
-    lab = read_lab(lab_folder)
-    board = open_broker(lab).status()
+    lab = connect(lab_folder)
+    board = read_status_board(lab)
     if board is None:
-        raise FarmTrouble("the scheduler is silent, so nothing is dispatched; start it: farm up")
+        raise FarmTrouble(
+            "the scheduler is not running, so no runs are dispatched; start it with 'farm up'"
+        )
     if as_json:
         print_json(board)
         return
-    for line in (*_troubles(board), f"lab     {lab.root}", *_lines(board)):
+    for line in (*_problems(board), f"lab     {lab.lab.root}", *_lines(board)):
         click.echo(safe_text(line, 400))
 
 
-def _troubles(board: dict[str, Any]) -> Iterator[str]:
-    """What is wrong, each with the command that helps."""
-    for ill in board.get("unhealthy", []):
-        serial = ill["phone"]
-        how = f"farm phone {'check' if ill['health'] == 'suspect' else 'release'} {serial}"
-        yield f"!       {serial} is {ill['health']}: {ill['why']}; then: {how}"
+def _problems(board: dict[str, Any]) -> Iterator[str]:
+    """Yield every problem with the command that helps."""
+    for phone in board.get("unhealthy", []):
+        serial = phone["phone"]
+        command = f"farm phone {'check' if phone['health'] == 'suspect' else 'release'} {serial}"
+        yield f"!       {serial} is {phone['health']}: {phone['reason']}; next: {command}"
     away = board["phones"].get("away", 0)
     if away:
         yield f"!       {away} phone{'s' * (away > 1)} away; see: farm phone list"
@@ -42,7 +48,7 @@ def _troubles(board: dict[str, Any]) -> Iterator[str]:
     for sweep in board["sweeps"]:
         name = sweep["id"]
         if sweep["left"] and sweep.get("state") == "paused":
-            yield f"!       {name} is paused: {sweep['why']}; undo: farm sweep resume {name}"
+            yield f"!       {name} is paused: {sweep['reason']}; undo: farm sweep resume {name}"
         if sweep["failed"]:
             see = f"farm trial list {name} --state failed"
             yield f"!       {name} has {sweep['failed']} failed runs; see: {see}"
@@ -51,7 +57,7 @@ def _troubles(board: dict[str, Any]) -> Iterator[str]:
 def _lines(board: dict[str, Any]) -> Iterator[str]:
     counts = ", ".join(f"{count} {state}" for state, count in board["phones"].items())
     yield f"hosts   {', '.join(sorted(board['hosts'])) or 'none; add one with: farm agent run'}"
-    yield f"phones  {counts or 'none yet; plug one in, or: farm up --virtual'}"
+    yield f"phones  {counts or 'none yet; connect one, or: farm up --virtual'}"
     for sweep in board["sweeps"]:
         failed = f", {sweep['failed']} failed" if sweep["failed"] else ""
         state = "" if sweep.get("state", "active") == "active" else f" ({sweep['state']})"

@@ -1,81 +1,79 @@
-"""`farm study`: what others say they saw on phones, asked again here."""
+"""`farm study`: reproduces published studies and compares their claims with new results."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import (
-    json_option,
-    lab_option,
-    open_store,
-    print_json,
-    print_table,
-    read_lab,
-)
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_study
+from orchestrator.commands.exit_codes import FAILURES
+from orchestrator.commands.output_file import output_path
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.store.database import Database
-    from orchestrator.study.claim_table import ClaimRow
-    from orchestrator.study.evidence import StudyEvidence
-    from orchestrator.study.study_catalogue import Study
+    from orchestrator.app.run_study import StudyAnswer
 
 SPEED = 500.0
 _STUDY = click.argument("name", metavar="STUDY", shell_complete=complete_study)
+_output_option = click.option("-o", "--output", default="", help="File of the report page.")
+_external_option = click.option(
+    "--external",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Manifest of another engine, for emdl-library.",
+)
 
 
 @click.group()
 def study() -> None:
-    """Ask again what three studies asked of phones: their claims beside ours."""
+    """Reproduce three published studies on your phones."""
 
 
 @study.command("list")
 @json_option
-def list_studies(as_json: bool) -> None:
-    """List every study."""
-    from orchestrator.study.study_catalogue import all_studies
+def list_all(as_json: bool) -> None:
+    """List all studies.
 
-    found = all_studies().values()
+    Example: farm study list
+    """
+    from orchestrator.app.run_study import all_studies
+
+    studies = all_studies().values()
     if as_json:
-        print_json([each.model_dump(mode="json", exclude={"claims"}) for each in found])
+        print_json([item.model_dump(mode="json", exclude={"claims"}) for item in studies])
         return
-    rows = [(each.name, len(each.claims), " ".join(each.covers), each.question) for each in found]
+    rows = [(item.name, len(item.claims), " ".join(item.covers), item.question) for item in studies]
     print_table(("STUDY", "CLAIMS", "ROWS", "QUESTION"), rows)
 
 
 @study.command()
 @_STUDY
-@click.option("--sweep", is_flag=True, help="Print its sweep file, to begin one of your own.")
+@click.option("--sweep", is_flag=True, help="Print its sweep file, as a start for your own.")
 @json_option
 def show(name: str, sweep: bool, as_json: bool) -> None:
-    """Show a STUDY: its question, its claims and where they stand written."""
-    from orchestrator.study.study_catalogue import find_study
+    """Show a STUDY: its question and its claims, with citations.
 
-    found = find_study(name)
+    \b
+    Examples:
+      farm study show emdl-cpuconf
+      farm study show emdl-cpuconf --sweep > my-study.yaml
+    """
+    from orchestrator.app.run_study import find_study
+
+    shown = find_study(name)
     if sweep:
-        click.echo("---\n".join(found.sweeps()), nl=False)
+        click.echo("---\n".join(shown.sweeps()), nl=False)
     elif as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(shown.model_dump(mode="json"))
     else:
-        click.echo(f"{found.name}: {found.title} ({', '.join(found.covers)})")
-        click.echo(f"{found.question}\n{found.caveat}\n")
+        click.echo(f"{shown.name}: {shown.title} ({', '.join(shown.covers)})")
+        click.echo(f"{shown.question}\n{shown.caveat}\n")
         rows = [
-            (claim.text, claim.published, claim.published_on, found.citation_of(claim))
-            for claim in found.claims
+            (claim.text, claim.published, claim.published_on, shown.citation_of(claim))
+            for claim in shown.claims
         ]
         print_table(("CLAIM", "PUBLISHED", "PUBLISHED ON", "CITATION"), rows)
-
-
-_output_option = click.option("-o", "--output", default="", help="File for the page.")
-_external_option = click.option(
-    "--external",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A foreign engine's manifest, for emdl-library.",
-)
 
 
 @study.command()
@@ -84,28 +82,30 @@ _external_option = click.option(
     "--lab",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="The folder of the lab that is up (default: lab, or what FARM_LAB says).",
+    help="Folder of the running lab. Default: lab, or FARM_LAB.",
 )
-@click.option("--virtual", is_flag=True, help="On virtual phones of a lab that lasts for this.")
-@click.option("--native", is_flag=True, help="On this host as a phone, likewise.")
+@click.option("--virtual", is_flag=True, help="Run in a temporary lab of virtual phones.")
+@click.option(
+    "--native", is_flag=True, help="Run in a temporary lab with this computer as the phone."
+)
 @click.option(
     "--speed",
     type=click.FloatRange(1, 1000),
     default=SPEED,
     show_default=True,
-    help="Clock of the virtual phones.",
+    help="Clock speed of the virtual phones.",
 )
 @click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="Where such a lab goes (default: ./STUDY-DATE-TIME).",
+    help="Folder of the temporary lab. Default: ./STUDY-DATE-TIME.",
 )
 @_external_option
 @_output_option
 @json_option
-def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
+def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     name: str,
     lab: Path | None,
     virtual: bool,
@@ -116,32 +116,38 @@ def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     output: str,
     as_json: bool,
 ) -> int:
-    """Carry a STUDY out, and print its claims beside what is seen here.
+    """Run a STUDY, and print its claims beside the results.
 
-    It runs on the phones of the lab that is up; with --virtual or --native a lab is brought up for
-    it. Studies of kernels run on an OpenCL device of this computer, unless phones are asked for.
-    Running it again in the same lab measures nothing twice.
+    It runs on the phones of the running lab; --virtual and --native start a temporary lab. Studies
+    of kernels run on an OpenCL device of this computer, unless phones are requested. Running a
+    study again in the same lab repeats no measurement.
+
+    \b
+    Examples:
+      farm study run emdl-cpuconf --virtual
+      farm study run cambridge-gemm
     """
-    from orchestrator.commands import study_targets as places
-    from orchestrator.study.study_catalogue import find_study
+    from orchestrator.app.app_errors import InvalidState
+    from orchestrator.app.run_study import answer_study, find_study
+    from orchestrator.commands import study_targets
 
-    found = find_study(name)
+    chosen = find_study(name)
     if virtual and native:
-        raise click.UsageError("simulated phones would disturb a native one; say one of the two")
-    place = places.StudyTarget(lab, virtual, native, speed, folder)
-    if found.harness and lab is None and not place.private:
-        return _finish(found, places.on_kernels(found), output, as_json)
-    if native and not found.sweeps(native=True):
-        from orchestrator.app.app_errors import InvalidState
-
+        raise click.UsageError("--virtual and --native cannot be combined")
+    target = study_targets.StudyTarget(lab, virtual, native, speed, folder)
+    if chosen.harness and lab is None and not target.temporary:
+        evidence = study_targets.run_on_kernels(chosen)
+        return _finish(answer_study(chosen, evidence), output, as_json)
+    if native and not chosen.sweeps(native=True):
         raise InvalidState(
-            f"{name} has no sweep for this host as a phone: it asks for clocks, heat, energy or "
-            "several phones; say --virtual, or --lab with phones"
+            f"{name} cannot run on this computer: it needs clocks, temperatures, energy or several "
+            "phones; use --virtual, or --lab with phones"
         )
-    with places.on_phones(found, place, external, quietly=as_json) as stored:
-        if place.private and not output:
-            output = str(stored.root / f"{name}.html")
-        return _finish(found, stored.evidence, output, as_json, (stored.db, stored.sweeps))
+    with study_targets.run_on_phones(chosen, target, external, quiet=as_json) as stored:
+        if target.temporary and not output:
+            output = str(stored.lab.lab.root / f"{name}.html")
+        answer = answer_study(chosen, stored.evidence, stored.lab, stored.sweeps)
+        return _finish(answer, output, as_json)
 
 
 @study.command()
@@ -150,95 +156,62 @@ def run(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 @_external_option
 @_output_option
 @json_option
-def answer(name: str, lab_folder: Path, external: Path | None, output: str, as_json: bool) -> int:
-    """Answer a STUDY from what a lab has stored, also if it is down, or imported from another."""
-    from orchestrator.analysis.measurements import NothingMatches
-    from orchestrator.app.run_study import gather_evidence, stored_ids
+def report(name: str, lab_folder: Path, external: Path | None, output: str, as_json: bool) -> int:
+    """Report on a STUDY from stored results.
+
+    The lab need not be running.
+
+    Example: farm study report emdl-cpuconf
+    """
+    from orchestrator.app import run_study
     from orchestrator.commands.study_targets import with_external
-    from orchestrator.study.study_catalogue import find_study
 
-    found = find_study(name)
-    db = open_store(read_lab(lab_folder))
-    texts = [*found.sweeps(), *found.sweeps(native=True)]
-    texts, fetch = with_external(texts, external)
-    sweeps = stored_ids(texts, db, fetch)
+    chosen = run_study.find_study(name)
+    lab = connect(lab_folder)
+    texts, fetch = with_external([*chosen.sweeps(), *chosen.sweeps(native=True)], external)
+    sweeps = run_study.stored_study_sweeps(lab, texts, fetch)
     if not sweeps:
-        raise NothingMatches(f"the lab in {lab_folder} has never run {name}")
-    return _finish(found, gather_evidence(db, sweeps, {}), output, as_json, (db, sweeps))
+        raise run_study.NothingMatches(f"the lab in {lab_folder} has not run {name}")
+    evidence = run_study.read_study_evidence(lab, sweeps, {})
+    return _finish(run_study.answer_study(chosen, evidence, lab, sweeps), output, as_json)
 
 
-def _finish(
-    found: "Study",
-    evidence: "StudyEvidence",
-    output: str,
-    as_json: bool,
-    stored: "tuple[Database, Sequence[str]] | None" = None,
-) -> int:
-    """Print the table and write the page."""
-    from orchestrator.analysis.measurements import NothingMatches
-    from orchestrator.study.claim_table import evaluate_claims as answers_of
-
-    lines = answers_of(found, evidence)
-    if not any(line.result for line in lines):
-        reasons = dict.fromkeys(line.missing.text for line in lines if line.missing)
-        shown = "; ".join(list(reasons)[:3])
-        raise NothingMatches(f"{found.name}: nothing could be observed: {shown}")
-    page = _write_page(found, lines, output, evidence.kernels, stored)
+def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:
+    """Write the page, print the table, and return the exit code."""
+    study = answer.study
+    path = _write_page(answer, output)
     if as_json:
-        told = [line.as_json(found) for line in lines]
+        claims = [row.as_json(study) for row in answer.rows]
         print_json(
-            {"study": found.name, "citation": found.citation, "page": str(page), "claims": told}
+            {"study": study.name, "citation": study.citation, "page": str(path), "claims": claims}
         )
     else:
-        _print(found, lines, evidence.kernels)
-        click.echo(str(page))
-    return _left_open(*stored) if stored else 0
+        _print(answer)
+        click.echo(str(path))
+    for line in answer.incomplete:
+        click.echo(line, err=True)
+    if answer.failed_runs:
+        click.echo(
+            f"{answer.failed_runs} runs failed; 'farm sweep show' in that lab shows the reasons",
+            err=True,
+        )
+    return FAILURES if answer.failed_runs else 0
 
 
-def _left_open(db: "Database", sweeps: Sequence[str]) -> int:
-    """Say what is missing from a table, and leave with the code for it."""
-    from orchestrator.app.run_study import failed_runs_of
-    from orchestrator.commands.exit_codes import FAILURES
-    from orchestrator.commands.export import incomplete
-    from orchestrator.store.sweep_queries import sweep_summaries
+def _print(answer: "StudyAnswer") -> None:
+    from orchestrator.app.run_study import HEADINGS, blank_repeats, table_notes
 
-    for sweep in (each for name in sweeps for each in sweep_summaries(db, name)):
-        if not sweep.finished:
-            click.echo(f"{sweep.name}: {incomplete(sweep)}", err=True)
-    if failed := failed_runs_of(db, sweeps):
-        click.echo(f"{failed} runs failed; 'farm sweep show' of that lab says why", err=True)
-    return FAILURES if failed else 0
-
-
-def _print(found: "Study", lines: "Sequence[ClaimRow]", kernels: bool) -> None:
-    from orchestrator.study.claim_table import HEADINGS, blank_repeats, table_notes
-
-    click.echo(f"\n{found.title}. {found.question}")
-    rows = [line.cells for line in lines]
+    click.echo(f"\n{answer.study.title}. {answer.study.question}")
+    rows = [row.cells for row in answer.rows]
     print_table(HEADINGS, blank_repeats(rows) if sys.stdout.isatty() else rows)
-    for note in table_notes(found, lines, kernels):
+    for note in table_notes(answer.study, answer.rows, answer.kernels):
         click.echo(note)
 
 
-def _write_page(
-    found: "Study",
-    lines: "Sequence[ClaimRow]",
-    output: str,
-    kernels: bool,
-    stored: "tuple[Database, Sequence[str]] | None",
-) -> Path:
-    from orchestrator.commands.report import told_runs
-    from orchestrator.export.report.page import render_page
-    from orchestrator.export.report.study_section import study_section
-    from orchestrator.study.claim_table import any_simulated
-
-    path = Path(output or f"{found.name}.html")
-    if any_simulated(lines) and ".simulated" not in path.name:
-        path = path.with_name(f"{path.stem}.simulated{path.suffix}")
-    runs, told = told_runs(*stored) if stored else ([], [])
-    page = render_page(found.title, runs, told, first=study_section(found, lines, kernels))
+def _write_page(answer: "StudyAnswer", output: str) -> Path:
+    path = output_path(output, f"{answer.study.name}.html", answer.simulated)
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_text(answer.html, encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}") from error
     return path

@@ -1,4 +1,4 @@
-"""Where a study is carried out: a lab that is up, one for the occasion, or kernels alone."""
+"""Where a study runs: in the running lab, in a temporary lab, or on the OpenCL kernels alone."""
 
 import os
 import sys
@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import open_broker, open_store, read_lab
+from orchestrator.commands.common import connect
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from orchestrator.store.database import Database
-    from orchestrator.study.evidence import StudyEvidence
-    from orchestrator.study.study_catalogue import Study
+    from orchestrator.app.lab_connection import LabConnection
+    from orchestrator.app.plan_sweep import FetchFile
+    from orchestrator.app.run_study import Study, StudyEvidence
 
 
 @dataclass(frozen=True)
 class StudyTarget:
-    """Where a study is carried out."""
+    """Where a study runs."""
 
     lab: Path | None
     virtual: bool
@@ -33,56 +32,55 @@ class StudyTarget:
     folder: Path | None
 
     @property
-    def private(self) -> bool:
-        """Whether a lab is brought up for it, and taken down."""
+    def temporary(self) -> bool:
+        """Whether a lab is started for the study and stopped afterwards."""
         return self.virtual or self.native
 
 
-def on_kernels(found: "Study") -> "StudyEvidence":
-    """Let the OpenCL harness answer, on the device that it would choose."""
+def run_on_kernels(study: "Study") -> "StudyEvidence":
+    """Run the kernels of a study with the OpenCL harness, on its default device."""
     from kernels.harness.cli import choose
-    from orchestrator.study.kernel_evidence import collect_kernel_evidence, count_steps
+    from orchestrator.app.run_study import collect_kernel_evidence, count_steps
 
-    chosen = choose(None)
-    with click.progressbar(length=count_steps(found), label=found.name, file=sys.stderr) as bar:
-        return collect_kernel_evidence(found, chosen, lambda: bar.update(1))
+    device = choose(None)
+    with click.progressbar(length=count_steps(study), label=study.name, file=sys.stderr) as bar:
+        return collect_kernel_evidence(study, device, lambda: bar.update(1))
 
 
 @dataclass(frozen=True)
-class StoredTarget:
-    """What a lab has of a study once its runs are in."""
+class StoredStudy:
+    """The results of a study in a lab."""
 
-    db: "Database"
+    lab: "LabConnection"
     sweeps: tuple[str, ...]
     evidence: "StudyEvidence"
-    root: Path
 
 
 @contextmanager
-def on_phones(
-    found: "Study", place: StudyTarget, external: Path | None, quietly: bool
-) -> Iterator[StoredTarget]:
-    """Have a lab run a study's sweeps, and follow them to their end."""
-    from orchestrator.app.run_study import gather_evidence, submit_studies
+def run_on_phones(
+    study: "Study", target: StudyTarget, external: Path | None, quiet: bool
+) -> Iterator[StoredStudy]:
+    """Run the sweeps of a study in a lab, and follow them to their end."""
+    from orchestrator.app.run_study import read_study_evidence, submit_study
 
-    texts, fetch = with_external(found.sweeps(place.native), external)
-    with _lab(found, place) as (db, broker, intact, root):
-        keep_beside(external, root)
-        sweeps, left_out = submit_studies(texts, db, broker, fetch)
-        _follow(db, broker, sweeps, intact, quietly)
-        yield StoredTarget(db, tuple(sweeps), gather_evidence(db, sweeps, left_out), root)
+    texts, fetch = with_external(study.sweeps(target.native), external)
+    with _open_lab(study, target) as (lab, keep_up):
+        add_files_beside(external, lab.lab.files_folder)
+        sweeps, skipped = submit_study(lab, texts, fetch)
+        _follow(lab, sweeps, keep_up, quiet)
+        yield StoredStudy(lab, tuple(sweeps), read_study_evidence(lab, sweeps, skipped))
 
 
-Up = tuple["Database", "CentralBroker", Callable[[], bool], Path]
+KeepUp = Callable[[], bool]
 
 
 @contextmanager
-def _lab(found: "Study", place: StudyTarget) -> Iterator[Up]:
-    """The lab that is up, or one that is brought up and taken down."""
-    if not place.private:
-        lab = read_lab(place.lab or Path(os.environ.get("FARM_LAB") or "lab"))
-        broker = open_broker(lab)
-        yield open_store(lab), broker, lambda: True, lab.root
+def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnection, KeepUp]]":
+    """Connect to the running lab, or start a temporary one."""
+    if not target.temporary:
+        lab = connect(target.lab or Path(os.environ.get("FARM_LAB") or "lab"))
+        lab.broker.check()
+        yield lab, lambda: True
         return
     from orchestrator.supervisor.demo_lab import demo_lab
     from orchestrator.supervisor.process import stop_on_signals
@@ -91,66 +89,57 @@ def _lab(found: "Study", place: StudyTarget) -> Iterator[Up]:
 
     stop_on_signals()
     for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
-        os.environ.pop(variable, None)  # a lab of its own, whatever its user works with
-    kind = "native" if place.native else "simulated"
+        os.environ.pop(variable, None)  # a temporary lab has its own broker and store
+    kind = "native" if target.native else "simulated"
     stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    folder = place.folder or Path(f"{found.name}-{kind}-{stamp}")
-    phones = NATIVE if place.native else found.virtual_phones or PROFILES
-    speed = 1.0 if place.native else place.speed
-    began = time.monotonic()
+    folder = target.folder or Path(f"{study.name}-{kind}-{stamp}")
+    phones = NATIVE if target.native else study.virtual_phones or PROFILES
+    speed = 1.0 if target.native else target.speed
+    started = time.monotonic()
 
-    def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - began:4.1f} s] {text}", err=True)
+    def report(text: str) -> None:
+        click.echo(f"[{time.monotonic() - started:4.1f} s] {text}", err=True)
 
-    with demo_lab(Lab.read(folder, {}), speed, say, phones) as up:
-        yield up.db, up.broker, up.intact, folder
+    with demo_lab(Lab.read(folder, {}), speed, report, phones) as up:
+        yield up.connection, up.keep_up
 
 
-def _follow(
-    db: "Database",
-    broker: "CentralBroker",
-    sweeps: Sequence[str],
-    intact: Callable[[], bool],
-    quietly: bool,
-) -> None:
-    from orchestrator.app.run_study import wait_for
+def _follow(lab: "LabConnection", sweeps: Sequence[str], keep_up: KeepUp, quiet: bool) -> None:
+    from orchestrator.app.phone_filter import parse_phone_filter
+    from orchestrator.app.run_study import wait_for_sweeps
     from orchestrator.commands.tui_actions import ActionHandler
-    from orchestrator.commands.watch import read_filter
     from orchestrator.tui.watch_loop import WatchOptions, run_watch
 
-    if quietly:
-        wait_for(sweeps, db, intact)
+    if quiet:
+        wait_for_sweeps(lab, sweeps, keep_up)
         return
     for sweep in sweeps:
         run_watch(
-            *(db, broker, WatchOptions(sweep, "study")),
-            lambda view: intact() and view.sweeps[0].finished,
-            read_filter,
-            ActionHandler(db, broker),
+            *(lab, WatchOptions(sweep, "study")),
+            lambda view: keep_up() and view.sweeps[0].finished,
+            parse_phone_filter,
+            ActionHandler(lab),
         )
 
 
-def with_external(
-    texts: Sequence[str], manifest: Path | None
-) -> tuple[list[str], Callable[[str], str]]:
-    """Sweeps with a foreign engine in its place, or without that place."""
-    place = ', "external:engine"'
-    if manifest is None:
-        from orchestrator.sweepfile.workload_reader import fetch_no_file
+def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[str], FetchFile]":
+    """Return the sweeps of a study with or without another engine, and how to read its manifest."""
+    from orchestrator.app.plan_sweep import fetch_no_file
 
-        return [text.replace(place, "") for text in texts], fetch_no_file
-    if not any(place in text for text in texts):
-        raise InvalidRequest("this study has no place for a foreign engine; emdl-library has")
+    placeholder = ', "external:engine"'
+    if manifest is None:
+        return [text.replace(placeholder, "") for text in texts], fetch_no_file
+    if not any(placeholder in text for text in texts):
+        raise InvalidRequest("this study compares no other engine; use emdl-library")
     return list(texts), lambda _: manifest.read_text(encoding="utf-8")
 
 
-def keep_beside(manifest: Path | None, root: Path) -> None:
-    """Bring what lies beside a manifest to the lab; agents look there by digest."""
+def add_files_beside(manifest: Path | None, files_folder: Path) -> None:
+    """Copy the files beside a manifest into the lab, where agents find them by digest."""
     if manifest is None:
         return
-    from orchestrator.commands.workload import keep_file
+    from orchestrator.commands.workload import store_file
 
-    shelf = read_lab(root).files_folder
     for file in manifest.parent.iterdir():
         if file.is_file() and file != manifest:
-            keep_file(file, shelf)
+            store_file(file, files_folder)

@@ -1,4 +1,4 @@
-"""`farm sweep`: what somebody wants to know."""
+"""`farm sweep`: validates, plans, submits, lists, shows and controls sweeps."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -7,60 +7,54 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import (
-    json_option,
-    lab_option,
-    open_broker,
-    open_store,
-    print_json,
-    print_table,
-    read_lab,
-)
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_sweep
-from orchestrator.commands.sweep_control import VERBS
-from workloads.protocol.faults import BadFile, FarmError, InvalidRequest
+from orchestrator.commands.sweep_control import CONTROL_COMMANDS
+from workloads.protocol.faults import BadFile, InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.measurements import MeasuredRun
+    from orchestrator.app.control_sweeps import MeasuredRun
+    from orchestrator.app.plan_sweep import BadSweep
 
+INVALID_FILE = 3
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
 @click.group()
 def sweep() -> None:
-    """Validate, submit, list, show and steer sweeps."""
+    """Validate, plan, submit, list, show and control sweeps."""
 
 
-for _verb in VERBS:
-    sweep.add_command(_verb)
+for _command in CONTROL_COMMANDS:
+    sweep.add_command(_command)
 
 
 @sweep.command()
 @_FILE
 @json_option
 def validate(file: Path, as_json: bool) -> int:
-    """Check a sweep FILE; needs no service."""
+    """Check a sweep FILE; needs no lab.
+
+    Example: farm sweep validate examples/smoke.yaml
+    """
+    from orchestrator.app.plan_sweep import BadSweep, check_sweep
     from orchestrator.commands.plan_view import describe_size
-    from orchestrator.sweepfile.sweep_errors import BadSweep
-    from orchestrator.sweepfile.sweep_file import read_sweep
 
     try:
-        found = read_sweep(_text_of(file), _beside(file))
+        checked = check_sweep(_read_text(file), _fetch_beside(file))
     except BadSweep as error:
         if as_json:
             problems = [asdict(problem) for problem in error.problems]
             print_json({"file": str(file), "valid": False, "problems": problems})
         else:
-            _show_problems(file, error, "")
-        return 3
+            _print_problems(file, error, "")
+        return INVALID_FILE
+    runs = checked.runs_per_phone
     if as_json:
-        count = found.runs_per_phone
-        print_json({"file": str(file), "valid": True, "id": found.id, "runs_per_phone": count})
+        print_json({"file": str(file), "valid": True, "id": checked.id, "runs_per_phone": runs})
     else:
-        click.echo(
-            f"{file}: ok ({found.id}). {describe_size(found)}: {found.runs_per_phone} runs a phone."
-        )
+        click.echo(f"{file}: ok ({checked.id}). {describe_size(checked)}: {runs} runs per phone.")
     return 0
 
 
@@ -68,28 +62,28 @@ def validate(file: Path, as_json: bool) -> int:
 @_FILE
 @lab_option
 @json_option
-def plan_sweep(file: Path, lab_folder: Path, as_json: bool) -> int:
-    """Say what a sweep FILE would become here: runs, phones, time, disk, doubts. Queues nothing."""
-    from orchestrator.app.plan_sweep import plan_sweep
-    from orchestrator.commands.plan_view import show
-    from orchestrator.sweepfile.sweep_errors import BadSweep
-    from orchestrator.sweepfile.sweep_file import read_sweep
+def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
+    """Print what a sweep FILE would run; queue nothing.
+
+    The plan has runs, phones, time, disk space and warnings.
+
+    Example: farm sweep plan examples/smoke.yaml
+    """
+    from orchestrator.app.plan_sweep import BadSweep, plan_sweep
+    from orchestrator.commands.plan_view import print_plan
 
     try:
-        found = read_sweep(_text_of(file), _beside(file))
+        planned = plan_sweep(connect(lab_folder), _read_text(file), _fetch_beside(file))
     except BadSweep as error:
-        _show_problems(file, error, "")
-        return 3
-    try:
-        db = open_store(read_lab(lab_folder))
-    except FarmError as error:
-        click.echo(f"The phones are not known here: {safe_text(error, 300)}", err=True)
-        db = None
-    outlook = plan_sweep(found, db)
+        _print_problems(file, error, "")
+        return INVALID_FILE
+    if planned.store_error:
+        reason = safe_text(planned.store_error, 300)
+        click.echo(f"The plan does not cover any phone: {reason}", err=True)
     if as_json:
-        print_json({"file": str(file)} | outlook.as_json())
+        print_json({"file": str(file)} | planned.as_json())
     else:
-        show(outlook, file)
+        print_plan(planned, file)
     return 0
 
 
@@ -98,30 +92,34 @@ def plan_sweep(file: Path, lab_folder: Path, as_json: bool) -> int:
 @lab_option
 @json_option
 def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
-    """Queue a sweep FILE; submitting the same sweep twice queues nothing twice."""
-    from orchestrator.app import submit_sweep
-    from orchestrator.sweepfile.sweep_errors import BadSweep
+    """Queue the runs of a sweep FILE.
 
-    text = _text_of(file)
-    lab = read_lab(lab_folder)
+    Submitting the same sweep again queues only what is missing.
+
+    Example: farm sweep submit examples/smoke.yaml
+    """
+    from orchestrator.app.plan_sweep import BadSweep
+    from orchestrator.app.submit_sweep import submit_sweep
+
+    text = _read_text(file)
     try:
-        done = submit_sweep.submit_sweep(text, open_store(lab), open_broker(lab), _beside(file))
+        submission = submit_sweep(connect(lab_folder), text, _fetch_beside(file))
     except BadSweep as error:
-        _show_problems(file, error, " Nothing was submitted.")
-        return 3
-    stored, skipped = done.stored, done.expansion.skipped
+        _print_problems(file, error, " Nothing was submitted.")
+        return INVALID_FILE
+    stored, skipped = submission.stored, submission.expansion.skipped
     if as_json:
         print_json(asdict(stored) | {"skipped": [asdict(item) for item in skipped]})
         return 0
-    known = stored.all_runs - stored.new_runs
-    before = f", {known} were queued before" if known else ""
-    click.echo(f"{stored.sweep} {done.sweep.name}: {stored.new_runs} runs queued{before}.")
+    old_runs = stored.all_runs - stored.new_runs
+    already = f", {old_runs} already stored" if old_runs else ""
+    click.echo(f"{stored.sweep} {submission.sweep.name}: {stored.new_runs} runs queued{already}.")
     reasons: dict[tuple[str, int], list[str]] = {}
     for item in skipped:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
         some = f" ({cells} cells)" if cells else ""
-        click.echo(f"  left out: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
+        click.echo(f"  skipped: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
     click.echo(f"Follow it with: farm watch {stored.sweep}", err=True)
     return 0
 
@@ -129,13 +127,16 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
 @sweep.command("list")
 @lab_option
 @json_option
-def list_sweeps(lab_folder: Path, as_json: bool) -> None:
-    """List all sweeps, newest first."""
-    from orchestrator.store.sweep_queries import sweep_summaries
+def list_all(lab_folder: Path, as_json: bool) -> None:
+    """List all sweeps, newest first.
 
-    found = sweep_summaries(open_store(read_lab(lab_folder)))
+    Example: farm sweep list
+    """
+    from orchestrator.app.control_sweeps import list_sweeps
+
+    sweeps = list_sweeps(connect(lab_folder))
     if as_json:
-        print_json([asdict(item) for item in found])
+        print_json([asdict(item) for item in sweeps])
         return
     headings = (
         *("SWEEP", "NAME", "STATE", "OWNER", "PRIORITY", "SUBMITTED"),
@@ -147,7 +148,7 @@ def list_sweeps(lab_folder: Path, as_json: bool) -> None:
             *(item.priority, f"{item.created_at:%Y-%m-%d %H:%M}"),
             *(item.trials, item.total, item.done, item.failed, item.left),
         )
-        for item in found
+        for item in sweeps
     ]
     print_table(headings, rows)
 
@@ -157,30 +158,32 @@ def list_sweeps(lab_folder: Path, as_json: bool) -> None:
 @lab_option
 @json_option
 def show(name: str, lab_folder: Path, as_json: bool) -> None:
-    """Show one SWEEP: its counts, its failures and its figures."""
-    from orchestrator.decisions.states import RunState
-    from orchestrator.store import results, sweep_queries
+    """Show the runs, failures and results of a SWEEP.
 
-    db = open_store(read_lab(lab_folder))
-    found = sweep_queries.find_sweep(db, name)
-    failed = sweep_queries.runs_in_state(db, found.id, RunState.FAILED)
+    Example: farm sweep show smoke
+    """
+    from orchestrator.app.control_sweeps import SweepState, show_sweep
+    from orchestrator.commands.fleet_view import print_comparison
+
+    details = show_sweep(connect(lab_folder), name)
+    summary = details.summary
     if as_json:
-        failures = [item._asdict() for item in failed]
-        source = sweep_queries.sweep_source(db, found.id)
-        figures = [_figures(run) for run in results.measured_runs(db, found.id)]
-        print_json(asdict(found) | {"failures": failures, "source": source, "figures": figures})
+        failures = [item._asdict() for item in details.failures]
+        figures = [_figures(run) for run in details.runs]
+        print_json(
+            asdict(summary) | {"failures": failures, "source": details.source, "figures": figures}
+        )
         return
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(found.runs.items()))
-    click.echo(f"{found.id} {found.name}: {found.trials} trials, {found.total} runs: {counts}.")
-    if found.state != "active":
-        click.echo(f"  {found.state}: {safe_text(found.state_reason, 400)}")
-    for trial, repeat, phone, why in failed:
-        click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {safe_text(why, 600)}")
-    runs = results.measured_runs(db, found.id)
-    if runs:
-        from orchestrator.commands.fleet_view import print_comparison
-
-        print_comparison(runs)
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()))
+    click.echo(
+        f"{summary.id} {summary.name}: {summary.trials} trials, {summary.total} runs: {counts}."
+    )
+    if summary.state != SweepState.ACTIVE:
+        click.echo(f"  {summary.state}: {safe_text(summary.state_reason, 400)}")
+    for trial, repeat, phone, reason in details.failures:
+        click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {safe_text(reason, 600)}")
+    if details.runs:
+        print_comparison(details.runs)
 
 
 def _figures(run: "MeasuredRun") -> dict[str, object]:
@@ -190,17 +193,17 @@ def _figures(run: "MeasuredRun") -> dict[str, object]:
     return where | what | {"verdict": run.verdict.validity, "metrics": metrics}
 
 
-def _text_of(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        kind = InvalidRequest if isinstance(error, OSError) else BadFile
-        raise kind(f"{file} cannot be read: {reason}") from error
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{file} cannot be read: it is not UTF-8 text") from error
 
 
-def _beside(file: Path) -> Callable[[str], str]:
-    """Fetch what a sweep names from where the sweep lies."""
+def _fetch_beside(file: Path) -> Callable[[str], str]:
+    """Return a function that reads the files that a sweep names, relative to the sweep file."""
 
     def fetch(name: str) -> str:
         return (file.parent / name).read_text(encoding="utf-8")
@@ -208,10 +211,7 @@ def _beside(file: Path) -> Callable[[str], str]:
     return fetch
 
 
-def _show_problems(file: Path, error: Exception, after: str) -> None:
-    from orchestrator.sweepfile.sweep_errors import BadSweep
-
-    assert isinstance(error, BadSweep)
+def _print_problems(file: Path, error: "BadSweep", consequence: str) -> None:
     count = len(error.problems)
     click.echo(error.render(str(file)), err=True)
-    click.echo(f"{count} error{'s' if count > 1 else ''}.{after}", err=True)
+    click.echo(f"{count} error{'s' if count > 1 else ''}.{consequence}", err=True)

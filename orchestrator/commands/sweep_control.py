@@ -1,65 +1,44 @@
-"""`farm sweep pause|resume|cancel|retry|priority`, `farm audit`: decisions of people.
+"""`farm sweep pause|resume|cancel|retry|priority` and `farm audit`: operators' changes.
 
-Every change says what it changed and how to undo it, and is written down.
+Every change prints what it changed and how to undo it, and is recorded in the audit log.
 """
 
 import sys
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.commands.common import (
-    current_user,
+    connect,
     dry_run_option,
     json_option,
     lab_option,
-    open_broker,
-    open_store,
     print_change,
     print_json,
     print_table,
-    read_lab,
+    reason_option,
 )
 from orchestrator.commands.completion import complete_sweep
 from workloads.text import safe_text
 
-if TYPE_CHECKING:
-    from orchestrator.store.database import Database
-    from orchestrator.store.operator_change import Actor, OperatorChange
-
 _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
-_YES = click.option("--yes", is_flag=True, help="Do not ask.")
-
-
-def _decide(
-    name: str,
-    lab_folder: Path,
-    dry_run: bool,
-    deed: "Callable[[Database, str, Actor], OperatorChange]",
-) -> None:
-    """Find the sweep, carry the decision out, and say what came of it."""
-    from orchestrator.store.operator_change import Actor
-    from orchestrator.store.sweep_queries import find_sweep
-
-    lab = read_lab(lab_folder)
-    db, broker = open_store(lab), open_broker(lab)
-    print_change(broker, deed(db, find_sweep(db, name).id, Actor(current_user(), dry_run)))
+_YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.command()
 @_SWEEP
-@click.option("--why", default="", help="The reason, for whoever finds it paused.")
+@reason_option
 @dry_run_option
 @lab_option
-def pause(name: str, why: str, dry_run: bool, lab_folder: Path) -> None:
-    """Start nothing more of a SWEEP; what runs is finished."""
-    from orchestrator.store import sweep_actions
+def pause(name: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
+    """Start no more runs of a SWEEP; running ones finish.
 
-    _decide(
-        name, lab_folder, dry_run, lambda db, sweep, by: sweep_actions.pause(db, sweep, by, why)
-    )
+    Example: farm sweep pause smoke --why "the room is too warm"
+    """
+    from orchestrator.app.control_sweeps import pause_sweep
+
+    print_change(pause_sweep(connect(lab_folder), name, reason, dry_run))
 
 
 @click.command()
@@ -67,10 +46,13 @@ def pause(name: str, why: str, dry_run: bool, lab_folder: Path) -> None:
 @dry_run_option
 @lab_option
 def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """Let a paused or cancelled SWEEP go on."""
-    from orchestrator.store import sweep_actions
+    """Continue a paused or cancelled SWEEP.
 
-    _decide(name, lab_folder, dry_run, sweep_actions.resume)
+    Example: farm sweep resume smoke
+    """
+    from orchestrator.app.control_sweeps import resume_sweep
+
+    print_change(resume_sweep(connect(lab_folder), name, dry_run))
 
 
 @click.command()
@@ -79,12 +61,17 @@ def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
 @dry_run_option
 @lab_option
 def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
-    """Start nothing more of a SWEEP and stop what runs; results stay."""
-    from orchestrator.store import sweep_actions
+    """Stop a SWEEP; its results are kept.
+
+    Queued runs are dropped and running ones are stopped.
+
+    Example: farm sweep cancel smoke --yes
+    """
+    from orchestrator.app.control_sweeps import cancel_sweep
 
     if not (yes or dry_run) and sys.stdin.isatty():
-        click.confirm(f"Cancel {name}? What runs is stopped", abort=True, err=True)
-    _decide(name, lab_folder, dry_run, sweep_actions.cancel)
+        click.confirm(f"Cancel {name}? Running runs are stopped", abort=True, err=True)
+    print_change(cancel_sweep(connect(lab_folder), name, dry_run))
 
 
 @click.command()
@@ -92,10 +79,13 @@ def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 @dry_run_option
 @lab_option
 def retry(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """Queue again what failed in a SWEEP, and nothing else."""
-    from orchestrator.store import sweep_actions
+    """Queue the failed and blocked runs of a SWEEP again.
 
-    _decide(name, lab_folder, dry_run, sweep_actions.retry)
+    Example: farm sweep retry smoke --dry-run
+    """
+    from orchestrator.app.control_sweeps import retry_sweep
+
+    print_change(retry_sweep(connect(lab_folder), name, dry_run))
 
 
 @click.command()
@@ -104,42 +94,52 @@ def retry(name: str, dry_run: bool, lab_folder: Path) -> None:
 @dry_run_option
 @lab_option
 def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
-    """Give a SWEEP a larger or smaller share of the lab."""
-    from orchestrator.store import sweep_actions
+    """Set the PRIORITY (0 to 100) of a SWEEP.
 
-    _decide(
-        *(name, lab_folder, dry_run),
-        lambda db, sweep, by: sweep_actions.set_priority(db, sweep, priority, by),
-    )
+    A sweep with a higher priority gets a larger share of the lab.
+
+    Example: farm sweep priority smoke 70
+    """
+    from orchestrator.app.control_sweeps import set_sweep_priority
+
+    print_change(set_sweep_priority(connect(lab_folder), name, priority, dry_run))
 
 
 @click.command()
-@click.argument("of", metavar="[SWEEP|PHONE|HOST]", required=False)
-@click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True)
+@click.argument("target", metavar="[SWEEP|PHONE|HOST]", required=False)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    help="Largest number of entries.",
+)
 @lab_option
 @json_option
-def audit(of: str | None, limit: int, lab_folder: Path, as_json: bool) -> None:
-    """List who decided what, newest first."""
-    from dataclasses import asdict
+def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> None:
+    """List operators' changes, newest first.
 
-    from orchestrator.store.audit_log import audit_entries
+    Each entry has the command that undoes it.
 
-    found = audit_entries(open_store(read_lab(lab_folder)), of, limit)
+    Example: farm audit smoke
+    """
+    from orchestrator.app.control_sweeps import list_audit
+
+    entries = list_audit(connect(lab_folder), target, limit)
     if as_json:
-        print_json([asdict(item) for item in found])
+        print_json([asdict(entry) for entry in entries])
         return
     rows = [
         (
-            f"{item.occurred_at:%Y-%m-%d %H:%M:%S}",
-            *(item.actor, item.action, item.target, item.undo or "-"),
+            f"{entry.occurred_at:%Y-%m-%d %H:%M:%S}",
+            *(entry.actor, entry.action, entry.target, entry.undo or "-"),
         )
-        for item in found
+        for entry in entries
     ]
-    print_table(("AT (UTC)", "WHO", "DID", "TO", "UNDO"), rows)
+    print_table(("TIME (UTC)", "WHO", "ACTION", "TARGET", "UNDO"), rows)
     if not rows:
-        click.echo(
-            f"Nobody has decided anything{f' about {safe_text(of)}' if of else ''}.", err=True
-        )
+        about = f" for {safe_text(target)}" if target else ""
+        click.echo(f"No operator actions recorded{about}.", err=True)
 
 
-VERBS = (pause, resume, cancel, retry, priority)
+CONTROL_COMMANDS = (pause, resume, cancel, retry, priority)

@@ -1,150 +1,156 @@
-"""`farm trial`: one case, one condition, one phone, and what became of it."""
+"""`farm trial`: lists trials, and shows the reports on one of them."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import (
-    json_option,
-    lab_option,
-    open_store,
-    print_json,
-    print_table,
-    read_lab,
-)
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_phone, complete_sweep
 from workloads.text import safe_text
 from workloads.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from orchestrator.store.trial_queries import AttemptReport, TrialSummary
+    from orchestrator.app.read_trials import AttemptReport, TrialSummary
 
 STATES = ("queued", "leased", "done", "failed", "skipped", "blocked", "cancelled")
-_TRIAL = click.argument("begun", metavar="TRIAL")
+NO_REPORT = "no attempt has reported yet"
+_TRIAL = click.argument("prefix", metavar="TRIAL")
 
 
 @click.group()
 def trial() -> None:
-    """List trials, show one, and read what its attempts said."""
+    """List trials, show one, and print the course of its attempts."""
 
 
 @trial.command("list")
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
-@click.option("--state", type=click.Choice(STATES), help="Only those with such a run.")
+@click.option("--state", type=click.Choice(STATES), help="List only trials with a run in STATE.")
 @click.option(
     "--phone",
-    help="Only those of this phone (the beginning of its serial).",
+    help="List only trials of this phone (serial or prefix).",
     shell_complete=complete_phone,
 )
-@click.option("--limit", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=200,
+    show_default=True,
+    help="Largest number of trials.",
+)
 @lab_option
 @json_option
-def list_trials(
+def list_all(
     name: str, state: str | None, phone: str | None, limit: int, lab_folder: Path, as_json: bool
 ) -> None:
-    """List the trials of a SWEEP."""
-    from orchestrator.decisions.states import RunState
-    from orchestrator.store.sweep_queries import find_sweep
-    from orchestrator.store.trial_queries import trial_summaries
+    """List the trials of a SWEEP.
 
-    db = open_store(read_lab(lab_folder))
-    sweep = find_sweep(db, name)
+    Example: farm trial list smoke --state failed
+    """
+    from orchestrator.app.read_trials import RunState, list_trials
+
     wanted = RunState(state) if state else None
-    found = trial_summaries(db, sweep.id, limit + 1, wanted, phone)
+    trials = list_trials(connect(lab_folder), name, limit + 1, wanted, phone)
     if as_json:
-        print_json([asdict(item) for item in found[:limit]])
+        print_json([asdict(item) for item in trials[:limit]])
         return
-    rows = [(item.id, item.phone, item.label, _counts(item), item.note) for item in found[:limit]]
+    rows = [(item.id, item.phone, item.label, _counts(item), item.note) for item in trials[:limit]]
     print_table(("TRIAL", "PHONE", "WHAT", "RUNS", "LAST NOTE"), rows)
     if not rows:
-        click.echo(f"No trial of {sweep.id} is like that.", err=True)
-    if len(found) > limit:
-        click.echo(f"There are more than {limit}; --limit shows more.", err=True)
+        click.echo(f"No matching trials in {safe_text(name)}.", err=True)
+    if len(trials) > limit:
+        click.echo(f"There are more than {limit} trials; use --limit to list more.", err=True)
 
 
 @trial.command()
 @_TRIAL
 @lab_option
 @json_option
-def show(begun: str, lab_folder: Path, as_json: bool) -> None:
-    """Show one TRIAL: its runs, its figures and what went wrong."""
-    line, told = _read(begun, lab_folder)
+def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
+    """Show one TRIAL: its runs, results, verdicts and faults.
+
+    Example: farm trial show tr-7e318dc5
+    """
+    from orchestrator.app.read_trials import show_trial
+
+    details = show_trial(connect(lab_folder), prefix)
+    summary = details.summary
     if as_json:
-        print_json(asdict(line) | {"reports": [item.report.model_dump() for item in told]})
+        reports = [item.report.model_dump() for item in details.reports]
+        print_json(asdict(summary) | {"reports": reports})
         return
-    click.echo(safe_text(f"{line.id} of {line.sweep} on {line.phone}: {line.label}", 400))
-    click.echo(f"runs: {_counts(line)}")
-    for item in told:
-        for words in _figures(item):
-            _echo(words)
-    if not told:
-        click.echo("no attempt has reported yet", err=True)
+    click.echo(
+        safe_text(f"{summary.id} of {summary.sweep} on {summary.phone}: {summary.label}", 400)
+    )
+    click.echo(f"runs: {_counts(summary)}")
+    for item in details.reports:
+        for line in _result_lines(item):
+            _print_line(line)
+    if not details.reports:
+        click.echo(NO_REPORT, err=True)
 
 
 @trial.command()
 @_TRIAL
 @lab_option
-def logs(begun: str, lab_folder: Path) -> None:
-    """Print what each attempt at a TRIAL did and said, stage by stage."""
-    _, told = _read(begun, lab_folder)
-    for item in told:
-        for words in story(item):
-            _echo(words)
-    if not told:
-        click.echo("no attempt has reported yet", err=True)
+def logs(prefix: str, lab_folder: Path) -> None:
+    """Print the course of each attempt at a TRIAL, stage by stage.
+
+    Example: farm trial logs tr-7e318dc5
+    """
+    from orchestrator.app.read_trials import show_trial
+
+    details = show_trial(connect(lab_folder), prefix)
+    for item in details.reports:
+        for line in _attempt_lines(item):
+            _print_line(line)
+    if not details.reports:
+        click.echo(NO_REPORT, err=True)
 
 
-def _echo(words: str) -> None:
-    """Print a line as it is indented, and harmless."""
-    indent = len(words) - len(words.lstrip(" "))
-    click.echo(" " * indent + safe_text(words, 1200))
+def _print_line(line: str) -> None:
+    """Print a line with its indentation, without control characters."""
+    indent = len(line) - len(line.lstrip(" "))
+    click.echo(" " * indent + safe_text(line, 1200))
 
 
-def _read(begun: str, lab_folder: Path) -> "tuple[TrialSummary, list[AttemptReport]]":
-    from orchestrator.store.trial_queries import find_trial, trial_reports
-
-    db = open_store(read_lab(lab_folder))
-    return trial_reports(db, find_trial(db, begun))
+def _counts(summary: "TrialSummary") -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()))
 
 
-def _counts(line: "TrialSummary") -> str:
-    return ", ".join(f"{count} {state}" for state, count in sorted(line.runs.items()))
+def _result_lines(item: "AttemptReport") -> Iterator[str]:
+    headline = next((metric for metric in item.report.metrics if metric.name == "step_ms"), None)
+    result = f"  {headline.value:.4g} ms/step ({headline.provenance})" if headline else ""
+    yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{result}"
+    yield from _problem_lines(item)
 
 
-def _figures(item: "AttemptReport") -> "Iterator[str]":
-    said = item.report
-    headline = next((metric for metric in said.metrics if metric.name == "step_ms"), None)
-    figure = f"  {headline.value:.4g} ms/step ({headline.provenance})" if headline else ""
-    yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{figure}"
-    yield from _troubles(item)
-
-
-def _troubles(item: "AttemptReport") -> "Iterator[str]":
-    said = item.report
-    if said.fault is not None:
-        yield f"    {said.fault} (blame: {said.fault.blame})"
-    for reason in said.verdict.reasons if said.verdict else ():
+def _problem_lines(item: "AttemptReport") -> Iterator[str]:
+    report = item.report
+    if report.fault is not None:
+        yield f"    {report.fault} (blame: {report.fault.blame})"
+    for reason in report.verdict.reasons if report.verdict else ():
         yield f"    {reason.validity}: {reason.text}"
-    if said.restore_error is not None:
-        yield f"    not restored: {said.restore_error}"
+    if report.restore_error is not None:
+        yield f"    not restored: {report.restore_error}"
 
 
-def story(item: "AttemptReport") -> "Iterator[str]":
-    """An attempt from its start to its end."""
-    said = item.report
-    took = format_duration((said.ended_at - said.started_at).total_seconds())
+def _attempt_lines(item: "AttemptReport") -> Iterator[str]:
+    """Describe an attempt from its start to its end."""
+    report = item.report
+    duration = format_duration((report.ended_at - report.started_at).total_seconds())
     yield (
-        f"{said.started_at:%Y-%m-%d %H:%M:%SZ} block {item.block + 1}, attempt {item.attempt} "
-        f"on {said.phone} at {said.host}: {item.status} after {took}"
+        f"{report.started_at:%Y-%m-%d %H:%M:%SZ} block {item.block + 1}, attempt {item.attempt} "
+        f"on {report.phone} at {report.host}: {item.status} after {duration}"
     )
-    applied = said.applied
-    clocks = ", ".join(f"policy{at} {khz} kHz" for at, khz in sorted(applied.clocks_khz.items()))
+    applied = report.applied
+    clocks = ", ".join(
+        f"policy{policy} {khz} kHz" for policy, khz in sorted(applied.clocks_khz.items())
+    )
     if applied.mask:
         yield f"    cores {applied.mask} ({applied.threads} threads); {clocks or 'clocks free'}"
-    for stage, seconds in said.stage_seconds.items():
+    for stage, seconds in report.stage_seconds.items():
         yield f"    {stage:<14}{seconds:8.2f} s"
-    yield from _troubles(item)
+    yield from _problem_lines(item)

@@ -1,49 +1,49 @@
-"""What the keys of the screen do: the same decisions as on the command line, in the same words."""
+"""Carries out the actions that the user of `farm watch` has confirmed."""
 
 from typing import TYPE_CHECKING
 
-from orchestrator.commands.common import current_user
-from orchestrator.sweepfile.policy import PRIORITY_MAX
+from orchestrator.tui.ui_state import ActionKind
 
 if TYPE_CHECKING:
-    from orchestrator.dispatch.central_broker import CentralBroker
-    from orchestrator.store.database import Database
-    from orchestrator.store.operator_change import OperatorChange
+    from orchestrator.app.control_sweeps import OperatorChange
+    from orchestrator.app.lab_connection import LabConnection
     from orchestrator.tui.ui_state import PendingAction
 
 PRIORITY_STEP = 10
 
 
 class ActionHandler:
-    """Carries out what the reader of a screen has confirmed."""
+    """Makes the same changes as the commands, through the same operations."""
 
-    def __init__(self, db: "Database", broker: "CentralBroker") -> None:
-        self._db = db
-        self._broker = broker
+    def __init__(self, lab: "LabConnection") -> None:
+        self._lab = lab
 
-    def do(self, ask: "PendingAction") -> str:
-        """Do it, and say what was changed and how to undo it."""
-        change = self._change(ask)
-        if change.changed:
-            self._broker.publish_event(change.event)
-        return "  ".join(change.lines)
+    def execute(self, action: "PendingAction") -> str:
+        """Execute an action; return what was changed and how to undo it."""
+        return "  ".join(self._change(action).lines)
 
-    def _change(self, ask: "PendingAction") -> "OperatorChange":
-        from orchestrator.store import operator_change, phone_actions, sweep_actions, sweep_queries
+    def _change(self, action: "PendingAction") -> "OperatorChange":
+        from orchestrator.app import control_phones as phones
+        from orchestrator.app import control_sweeps as sweeps
 
-        db, by = self._db, operator_change.Actor(current_user())
-        if ask.verb in ("raise", "lower"):
-            (now,) = sweep_queries.sweep_summaries(db, ask.target)
-            step = PRIORITY_STEP if ask.verb == "raise" else -PRIORITY_STEP
-            wanted = min(PRIORITY_MAX, max(0, now.priority + step))
-            return sweep_actions.set_priority(db, ask.target, wanted, by)
-        if ask.verb == "quarantine":
-            return phone_actions.quarantine(db, ask.target, by, f"by {by.name}, from the screen")
-        deeds = {
-            "pause": sweep_actions.pause,
-            "resume": sweep_actions.resume,
-            "cancel": sweep_actions.cancel,
-            "retry": sweep_actions.retry,
-            "release": phone_actions.release,
-        }
-        return deeds[ask.verb](db, ask.target, by)
+        lab, target = self._lab, action.target
+        match action.kind:
+            case ActionKind.PAUSE:
+                return sweeps.pause_sweep(lab, target)
+            case ActionKind.RESUME:
+                return sweeps.resume_sweep(lab, target)
+            case ActionKind.CANCEL:
+                return sweeps.cancel_sweep(lab, target)
+            case ActionKind.RETRY:
+                return sweeps.retry_sweep(lab, target)
+            case ActionKind.RAISE | ActionKind.LOWER:
+                step = PRIORITY_STEP if action.kind is ActionKind.RAISE else -PRIORITY_STEP
+                priority = sweeps.find_sweep(lab, target).priority + step
+                return sweeps.set_sweep_priority(
+                    lab, target, min(sweeps.PRIORITY_MAX, max(0, priority))
+                )
+            case ActionKind.QUARANTINE:
+                reason = f"by {lab.user}, from farm watch"
+                return phones.quarantine_phone(lab, target, reason)
+            case ActionKind.RELEASE:
+                return phones.release_phone(lab, target)

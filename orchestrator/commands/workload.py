@@ -1,4 +1,4 @@
-"""`farm workload`: what can be run, and the files that foreign programs bring."""
+"""`farm workload`: lists workloads, and adds the files of external programs and data sets."""
 
 import sys
 from collections.abc import Iterator
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 @click.group()
 def workload() -> None:
-    """List what can be run, and keep the files of foreign programs."""
+    """List workloads; add files of external programs and data sets."""
 
 
 @workload.command("list")
 @json_option
 def list_workloads(as_json: bool) -> None:
-    """List every workload, study by study."""
+    """List all workloads, grouped by study.
+
+    Example: farm workload list
+    """
     from workloads.catalogue import CATALOGUE
 
     if as_json:
@@ -38,23 +41,24 @@ def list_workloads(as_json: bool) -> None:
                 name: {
                     "text": item.text,
                     "study": item.study.name,
-                    "parameters": {each.name: each.default for each in item.parameters},
+                    "parameters": {p.name: p.default for p in item.parameters},
                 }
                 for name, item in CATALOGUE.items()
             }
         )
     elif sys.stdout.isatty():
-        for line in _shelf():
+        for line in _list_lines():
             click.echo(line)
     else:
         rows = [
-            (name, item.study.name, _choices(item), item.text) for name, item in CATALOGUE.items()
+            (name, item.study.name, _parameters(item), item.text)
+            for name, item in CATALOGUE.items()
         ]
         print_table(("WORKLOAD", "STUDY", "PARAMETERS", "WHAT IT DOES"), rows)
 
 
-def _shelf() -> Iterator[str]:
-    """Every workload, study by study; inference is said once."""
+def _list_lines() -> Iterator[str]:
+    """List every workload by study, without the inference variants."""
     from workloads.catalogue import CATALOGUE
     from workloads.workload_table import INFERENCE_SUFFIX, STUDIES
 
@@ -64,42 +68,48 @@ def _shelf() -> Iterator[str]:
             if item.study == study and not name.endswith(INFERENCE_SUFFIX):
                 yield f"  {name:<17} {item.text}"
         yield ""
-    yield f"Whatever trains has a twin that only uses the model: resnet50{INFERENCE_SUFFIX}."
-    yield "'farm workload show NAME' says what may be chosen, what it costs, its sources."
+    yield f"Every training workload has an inference variant, e.g. resnet50{INFERENCE_SUFFIX}."
+    yield "'farm workload show NAME' prints parameters, cost, memory and sources."
 
 
-def _choices(item: "Workload") -> str:
-    return ", ".join(f"{each.name}={each.default}" for each in item.parameters) or "-"
+def _parameters(item: "Workload") -> str:
+    return ", ".join(f"{p.name}={p.default}" for p in item.parameters) or "-"
 
 
 @workload.command()
 @click.argument("name")
-@click.option("--batch-size", type=int, help="Short for --with batch_size=N.")
-@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Choose a parameter.")
+@click.option("--batch-size", type=int, help="Same as --with batch_size=N.")
+@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Set a parameter.")
 @json_option
 def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: bool) -> None:
-    """Show what a workload is, costs and needs: arithmetic, memory, optimizer, sources."""
-    from orchestrator.commands.workload_view import card_of, shown
+    """Show a workload: parameters, cost, memory, sources.
+
+    Example: farm workload show lenet --batch-size 32
+    """
+    from orchestrator.commands.workload_view import workload_json, workload_lines
     from workloads.catalogue import bind
 
-    chosen = dict(_chosen(each) for each in given)
+    chosen = dict(_parse_parameter(text) for text in given)
     if batch_size is not None:
         chosen["batch_size"] = batch_size
     case = bind(name, chosen)
     if as_json:
-        print_json(card_of(case))
+        print_json(workload_json(case))
         return
-    for line in shown(case):
+    for line in workload_lines(case):
         click.echo(line)
 
 
 @workload.command()
 @click.argument("name")
-@click.option("--memory", required=True, metavar="BYTES", help="The budget: 512MB, 1GB, 2GiB.")
-@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Choose a parameter.")
+@click.option("--memory", required=True, metavar="BYTES", help="Memory budget: 512MB, 1GB, 2GiB.")
+@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Set a parameter.")
 @json_option
 def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
-    """Find the largest batch of a workload that fits into so much memory."""
+    """Find the largest batch that fits into a memory budget.
+
+    Example: farm workload fit resnet50 --memory 1GB
+    """
     from workloads.catalogue import CATALOGUE, bind
     from workloads.memory_budget import BATCH, largest_batch, needed_bytes
     from workloads.units import format_bytes, parse_bytes
@@ -108,11 +118,11 @@ def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
         budget = parse_bytes(memory)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    chosen = dict(_chosen(each) for each in given)
+    chosen = dict(_parse_parameter(text) for text in given)
     batch = largest_batch(name, budget, chosen)
-    smallest = next(each.min for each in CATALOGUE[name].parameters if each.name == BATCH)
-    tried = smallest if batch is None else batch
-    needed = needed_bytes(bind(name, {**chosen, BATCH: tried}))
+    smallest = next(p.min for p in CATALOGUE[name].parameters if p.name == BATCH)
+    shown = smallest if batch is None else batch
+    needed = needed_bytes(bind(name, {**chosen, BATCH: shown}))
     if as_json:
         print_json(
             {"workload": name, "budget_bytes": budget, "batch_size": batch, "needed_bytes": needed}
@@ -120,43 +130,44 @@ def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
     elif batch is None:
         click.echo(
             f"{name} does not fit into {format_bytes(budget)}: "
-            f"a batch of {tried} takes {format_bytes(needed)}."
+            f"a batch of {shown} needs {format_bytes(needed)}."
         )
     else:
         click.echo(
             f"{name} fits into {format_bytes(budget)} with a batch of {batch}, "
-            f"which takes {format_bytes(needed)}."
+            f"which needs {format_bytes(needed)}."
         )
 
 
-def _chosen(text: str) -> tuple[str, int]:
+def _parse_parameter(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     if not value.isdecimal():
-        raise InvalidRequest(
-            f"'{safe_text(text, 60)}' chooses nothing; write NAME=N, N being a number"
-        )
+        raise InvalidRequest(f"'{safe_text(text, 60)}' is not NAME=N with a whole number N")
     return name, int(value)
 
 
-@workload.command()
+@workload.command("add-file")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @lab_option
 @json_option
-def keep(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
-    """Copy FILES into the lab by digest, for the agents that use its folder.
+def add_file(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
+    """Copy FILES of an external program into the lab, by digest.
 
-    Prints each as a manifest names it. A host with a lab folder of its own needs them there too.
+    Prints NAME: DIGEST of each, as a manifest lists them. A host with its own lab folder needs the
+    files there too.
+
+    Example: farm workload add-file examples/external/engine.sh
     """
-    shelf = read_lab(lab_folder).files_folder
-    kept = {file.name: keep_file(file, shelf) for file in files}
+    folder = read_lab(lab_folder).files_folder
+    digests = {file.name: store_file(file, folder) for file in files}
     if as_json:
-        print_json(kept)
+        print_json(digests)
         return
-    for name, digest in kept.items():
+    for name, digest in digests.items():
         click.echo(f"  {name}: {digest}")
 
 
-@workload.command()
+@workload.command("add-dataset")
 @click.argument("kind", type=click.Choice(["mnist", "cifar10"]))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
@@ -164,64 +175,67 @@ def keep(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
     type=click.IntRange(1, 60_000),
     default=4096,
     show_default=True,
-    help="How many of its first samples to take.",
+    help="Number of samples, from the first.",
 )
 @lab_option
 @json_option
-def data(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool) -> None:
-    """Make a data file of MNIST or CIFAR-10 from the files in FOLDER, and keep it in the lab.
+def add_dataset(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool) -> None:
+    """Add MNIST or CIFAR-10 from the files in FOLDER.
 
-    Nothing is downloaded: FOLDER holds train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or
-    not), or data_batch_1.bin to data_batch_5.bin. A sweep names the digest that is printed.
+    FOLDER must contain train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or not), or
+    data_batch_1.bin to data_batch_5.bin; nothing is downloaded. A sweep refers to the data set by
+    the digest that is printed.
+
+    Example: farm workload add-dataset mnist ~/mnist
     """
     from workloads.dataset_files import data_file
     from workloads.protocol.base import digest_of_bytes
 
-    content = data_file(kind, _read_set(kind, folder), samples)
+    content = data_file(kind, _read_files(kind, folder), samples)
     digest = digest_of_bytes(content)
-    shelf = read_lab(lab_folder).files_folder
+    files_folder = read_lab(lab_folder).files_folder
     try:
-        shelf.mkdir(parents=True, exist_ok=True)
-        part = shelf / f"{digest}.part"
+        files_folder.mkdir(parents=True, exist_ok=True)
+        part = files_folder / f"{digest}.part"
         part.write_bytes(content)
-        part.replace(shelf / digest)
+        part.replace(files_folder / digest)
     except OSError as error:
-        raise InvalidRequest(f"{shelf} cannot be written: {error.strerror}") from error
+        raise InvalidRequest(f"{files_folder} cannot be written: {error.strerror}") from error
     if as_json:
         print_json({"data": digest, "bytes": len(content)})
         return
     click.echo(f"workload: {{use: lenet, data: {digest}}}" if kind == "mnist" else digest)
 
 
-def _read_set(kind: str, folder: Path) -> dict[str, bytes]:
-    """The published files that a folder holds; CIFAR-10 may come with fewer than five."""
+def _read_files(kind: str, folder: Path) -> dict[str, bytes]:
+    """Read the published files in a folder; CIFAR-10 may have fewer than five."""
     from workloads.dataset_files import FILES
 
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name in FILES[kind]:
         for file in (folder / name, folder / f"{name}.gz"):
             if file.is_file():
-                found[name] = file.read_bytes()
+                contents[name] = file.read_bytes()
                 break
-    if not found or (kind == "mnist" and len(found) < len(FILES[kind])):
-        missing = ", ".join(name for name in FILES[kind] if name not in found)
-        raise InvalidRequest(f"{folder} has no {missing}")
-    return found
+    if not contents or (kind == "mnist" and len(contents) < len(FILES[kind])):
+        missing = ", ".join(name for name in FILES[kind] if name not in contents)
+        raise InvalidRequest(f"{folder} does not contain {missing}")
+    return contents
 
 
-def keep_file(file: Path, shelf: Path) -> str:
-    """Copy a file whole or not at all, and answer its digest."""
+def store_file(file: Path, folder: Path) -> str:
+    """Copy a file completely or not at all; return its digest."""
     import shutil
     from hashlib import file_digest
 
     try:
-        shelf.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with file.open("rb") as stream:
             digest = file_digest(stream, "sha256").hexdigest()
-        if not (shelf / digest).exists():
-            part = shelf / f"{digest}.part"
+        if not (folder / digest).exists():
+            part = folder / f"{digest}.part"
             shutil.copyfile(file, part)
-            part.replace(shelf / digest)
+            part.replace(folder / digest)
     except OSError as error:
-        raise InvalidRequest(f"{file} cannot be kept: {error.strerror}") from error
+        raise InvalidRequest(f"{file} cannot be copied: {error.strerror}") from error
     return digest

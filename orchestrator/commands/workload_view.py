@@ -1,4 +1,4 @@
-"""The card of a workload: what it is, costs and needs, in lines that fit 80 columns."""
+"""Describes a workload: parameters, cost, memory and sources, as JSON or in 80 columns."""
 
 import textwrap
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ KINDS = {
 }
 
 
-def card_of(case: Case) -> dict[str, Any]:
-    """All that is known of a case, for programs."""
-    workload, step, work = CATALOGUE[case.workload], step_of(case), cost_of(case)
+def workload_json(case: Case) -> dict[str, Any]:
+    """Describe a case for programs."""
+    workload, step, cost = CATALOGUE[case.workload], step_of(case), cost_of(case)
     memory = step_memory(step)
     models = _models(step)
     return {
@@ -36,56 +36,55 @@ def card_of(case: Case) -> dict[str, Any]:
         "threads": workload.threads,
         "parameters": case.parameters,
         "digest": case.digest,
-        "training": work.training,
-        "model_parameters": work.parameters,
-        "macs_per_step": work.macs,
-        "flops_per_step": work.flops,
-        "operations": len(work.ops),
+        "training": cost.training,
+        "model_parameters": cost.parameters,
+        "macs_per_step": cost.macs,
+        "flops_per_step": cost.flops,
+        "operations": len(cost.ops),
         "memory_bytes": asdict(memory) | {"planned": memory.planned},
         "optimizers": _optimizers(step),
-        "textbook": {model.name: asdict(model.published) for model in models},
+        "published_size": {model.name: asdict(model.published) for model in models},
         "notes": workload.notes,
     }
 
 
-def shown(case: Case) -> Iterator[str]:
-    """The same for people."""
-    workload, step, work = CATALOGUE[case.workload], step_of(case), cost_of(case)
+def workload_lines(case: Case) -> Iterator[str]:
+    """Describe a case for people."""
+    workload, step, cost = CATALOGUE[case.workload], step_of(case), cost_of(case)
     yield f"{case.workload}: {workload.text}"
     if workload.study != BUILT_IN:
-        yield f"{workload.study.text}; {workload.study.warmup} steps of warm-up"
+        yield f"{workload.study.text}; {workload.study.warmup} warm-up steps"
     yield ""
     for parameter in workload.parameters:
         yield f"  {parameter.name:<15} {case.parameters[parameter.name]:>6}   {_range(parameter)}"
     if workload.parameters:
         yield ""
-    if work.parameters:
-        yield _line("parameters", f"{work.parameters:,}")
-    if work.macs:
-        each = work.macs // max(work.samples_per_step, 1)
-        yield _line("multiply-adds", f"{_engineering(each)} a sample, forward")
-    if work.ops:
-        steps = f"{len(work.ops):,} a step, {_engineering(work.flops)} FLOP"
-        yield _line("operations", steps)
+    if cost.parameters:
+        yield _line("parameters", f"{cost.parameters:,}")
+    if cost.macs:
+        macs = cost.macs // max(cost.samples_per_step, 1)
+        yield _line("multiply-adds", f"{_engineering(macs)} per sample, forward")
+    if cost.ops:
+        count = f"{len(cost.ops):,} per step, {_engineering(cost.flops)} FLOP"
+        yield _line("operations", count)
     yield from _memory_lines(step_memory(step))
     for optimizer in _optimizers(step):
         yield from _wrapped(_line("optimizer", optimizer))
-    yield _line("threads", str(workload.threads or "one a core"))
+    yield _line("threads", str(workload.threads or "one per core"))
     for model in _models(step):
-        said = f"{model.published.parameters:,} parameters, {_engineering(model.published.macs)}"
-        yield from _wrapped(
-            _line("in the textbook", f"{said} multiply-adds: {model.published.source}")
-        )
+        published = model.published
+        size = f"{published.parameters:,} parameters, {_engineering(published.macs)} multiply-adds"
+        yield from _wrapped(_line("published size", f"{size}: {published.source}"))
     if workload.notes:
         yield ""
         yield from textwrap.wrap(workload.notes, WIDTH)
 
 
 def _models(step: Step) -> list[Model]:
-    """The models of a step, each once."""
+    """Return the models of a step, each once."""
     match step:
         case TrainingStep():
-            return list({each.model.name: each.model for each in step.passes}.values())
+            return list({part.model.name: part.model for part in step.passes}.values())
         case InferenceStep():
             return [step.model]
         case _:
@@ -95,7 +94,7 @@ def _models(step: Step) -> list[Model]:
 def _optimizers(step: Step) -> list[str]:
     if not isinstance(step, TrainingStep):
         return []
-    return list({str(each.optimizer): None for each in step.passes if each.optimizer})
+    return list({str(part.optimizer): None for part in step.passes if part.optimizer})
 
 
 def _memory_lines(memory: MemoryBreakdown) -> Iterator[str]:
@@ -105,7 +104,7 @@ def _memory_lines(memory: MemoryBreakdown) -> Iterator[str]:
             for kind, name in KINDS.items()
             if (size := getattr(memory, kind))
         ]
-        text = f"{_bytes(memory.planned)} planned, besides workspace: {', '.join(parts)}"
+        text = f"{_bytes(memory.planned)} planned, without workspace: {', '.join(parts)}"
         yield from _wrapped(_line("memory", text))
 
 

@@ -28,7 +28,7 @@ def build_status(
         "hosts": {beat.host: beat.sent_at.isoformat() for beat in heartbeats},
         "phones": dict(sorted(phones.items())),
         "unhealthy": [
-            {"phone": serial, "health": health, "why": reason}
+            {"phone": serial, "health": health, "reason": reason}
             for serial, health, reason in unhealthy
         ],
         "drained": sorted(leases.drained_hosts(db)),
@@ -37,7 +37,7 @@ def build_status(
                 "id": sweep.id,
                 "name": sweep.name,
                 "state": sweep.state,
-                "why": sweep.state_reason,
+                "reason": sweep.state_reason,
                 "total": sweep.total,
                 "done": sweep.done,
                 "failed": sweep.failed,

@@ -233,7 +233,7 @@ def _time_constant_s(curve: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _refuse_mixed_clients(clients: Sequence[Client], mix: bool) -> None:
-    """Refuse phones with different sources, and without --mix with different control levels."""
+    """Refuse phones with different sources, or (unless `mix`) with different control levels."""
     sources = {source.value for client in clients for source in client.sources}
     refuse_mixed_sources(
         (MeasurementKind(source, "", "") for source in sources),
@@ -242,7 +242,8 @@ def _refuse_mixed_clients(clients: Sequence[Client], mix: bool) -> None:
     if not mix:
         levels = {str(client.control or "unknown") for client in clients}
         refuse_mixed_sources(
-            (MeasurementKind("", level, "") for level in levels), remedy="pass --mix to allow it"
+            (MeasurementKind("", level, "") for level in levels),
+            remedy="pass --allow-mixed to allow it",
         )
 
 

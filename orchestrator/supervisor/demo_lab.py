@@ -1,4 +1,4 @@
-"""A lab of virtual phones that lasts as long as it is needed: for the demo, and for studies."""
+"""A temporary lab of virtual phones, for the demo and for studies."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,86 +8,81 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.app.app_errors import TimedOut
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
-from orchestrator.dispatch.central_broker import CentralBroker
-from orchestrator.store.database import Database
 from orchestrator.supervisor.process import stop_all
 from orchestrator.supervisor.services import Supervisor, agent_process, lab_lock, services
 from orchestrator.supervisor.virtual_phones import PROFILES, virtual_phones
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
+from workloads.protocol.messages import PhoneState
 
-PHONES_S = 30.0
-PATIENCE_S = 30.0
-FAILURES_MAX = 4  # of one service; then it is no accident
+PHONES_TIMEOUT_S = 30.0
+RETRY_TIMEOUT_S = 30.0
+RETRY_DELAY_S = 0.1
+POLL_INTERVAL_S = 0.05
+FAILURES_MAX = 4  # failures of one service before the lab gives up
 HOSTS = ("host-a", "host-b")
 
 Answer = TypeVar("Answer")
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class DemoLab:
-    """A lab that is up; whoever is killed meanwhile is brought back by whoever looks."""
+    """A running lab; processes that end are restarted by `keep_up` and `retry`."""
 
-    lab: Lab
-    db: Database
-    broker: CentralBroker
-    keeper: Supervisor
+    connection: LabConnection
+    supervisor: Supervisor
 
-    def intact(self) -> bool:
-        """Have all of it up: whoever has ended is started again."""
-        self.keeper.look()
+    def keep_up(self) -> bool:
+        """Restart processes that ended; always true, for use in conditions."""
+        self.supervisor.restart_ended()
         return True
 
-    def patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask something of the services; one that was killed is brought back and asked again."""
-        deadline = time.monotonic() + PATIENCE_S
+    def retry(self, query: Callable[[], Answer]) -> Answer:
+        """Return the answer to a query; repeat it while a killed service is restarted."""
+        deadline = time.monotonic() + RETRY_TIMEOUT_S
         while True:
             try:
-                return ask()
+                return query()
             except (BrokerDown, StoreDown):
-                if not self.keeper.look() and time.monotonic() > deadline:
+                if not self.supervisor.restart_ended() and time.monotonic() > deadline:
                     raise
-                time.sleep(0.1)
+                time.sleep(RETRY_DELAY_S)
 
 
 @contextmanager
 def demo_lab(
     lab: Lab,
     speed: float,
-    say: Say,
+    report: Report,
     profiles: Sequence[str] = PROFILES,
-    tell: Say | None = None,
+    on_restart: Report | None = None,
 ) -> Iterator[DemoLab]:
-    """Bring a lab of virtual phones on up to two hosts up, and take all of it down again.
+    """Start a lab of virtual phones on up to two hosts, and stop all of it at the end.
 
-    What is done is said; who was brought back is told, since that may be while a screen is drawn.
+    `on_restart` is called for restarted processes, which may happen while a screen is drawn.
     """
     with lab_lock(lab):
-        say(f"starting {len(profiles)} virtual phones, {speed:.0f} times faster than life")
+        report(f"starting {len(profiles)} virtual phones; their clocks run {speed:.0f}x real time")
         phones, addresses = virtual_phones(lab, speed, profiles=profiles)
         try:
             hosts = HOSTS[: len(addresses)]
-            share = -(-len(addresses) // len(hosts))
+            per_host = -(-len(addresses) // len(hosts))
             agents = [
                 agent_process(
-                    lab, host, "--private-adb", *_connect(addresses, index * share, share)
+                    lab, host, "--private-adb", *_connect(addresses, index * per_host, per_host)
                 )
                 for index, host in enumerate(hosts)
             ]
-            say(f"starting broker, store, scheduler, ingest and {len(hosts)} agents")
-            with services(lab, agents) as children:
-                db, broker = Database(lab.store_url), CentralBroker(lab.broker_url)
-                keeper = Supervisor([*phones, *children], FAILURES_MAX, tell or say)
-                demo = DemoLab(lab, db, broker, keeper)
-                try:
-                    wait_for_phones(demo, len(addresses))
-                    say(f"{len(addresses)} phones are idle on {len(hosts)} hosts")
-                    yield demo
-                finally:
-                    db.close()
-                    broker.close()
+            report(f"starting broker, store, scheduler, ingest and {len(hosts)} agents")
+            with services(lab, agents) as processes, LabConnection(lab, "demo") as connection:
+                supervisor = Supervisor([*phones, *processes], FAILURES_MAX, on_restart or report)
+                demo = DemoLab(connection, supervisor)
+                wait_for_phones(demo, len(addresses))
+                report(f"{len(addresses)} phones are idle on {len(hosts)} hosts")
+                yield demo
         finally:
             stop_all(phones)
 
@@ -99,15 +94,16 @@ def _connect(addresses: tuple[str, ...], start: int, count: int) -> list[str | P
 
 def wait_for_phones(demo: DemoLab, count: int) -> None:
     """Wait until every phone is probed, announced and idle."""
-    deadline = time.monotonic() + PHONES_S
+    deadline = time.monotonic() + PHONES_TIMEOUT_S
     while True:
-        view = demo.patiently(lambda: read_lab_status(demo.db, demo.broker))
-        here = [phone.serial for phone in view.phones if phone.status.state == "idle"]
-        if len(here) >= count:
+        view = demo.retry(lambda: read_lab_status(demo.connection))
+        idle = [phone.serial for phone in view.phones if phone.status.state is PhoneState.IDLE]
+        if len(idle) >= count:
             return
-        if demo.keeper.look():
-            deadline = time.monotonic() + PHONES_S
+        if demo.supervisor.restart_ended():
+            deadline = time.monotonic() + PHONES_TIMEOUT_S
         if time.monotonic() > deadline:
-            came = ", ".join(here) or "none"
-            raise TimedOut(f"only these phones came up: {came}; see {demo.lab.root}/logs")
-        time.sleep(0.05)
+            connected = ", ".join(idle) or "none"
+            root = demo.connection.lab.root
+            raise TimedOut(f"only these phones connected: {connected}; see {root}/logs")
+        time.sleep(POLL_INTERVAL_S)

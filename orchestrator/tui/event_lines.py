@@ -1,4 +1,4 @@
-"""What happened, the newest at the bottom; the same as lines for a pipe."""
+"""Events as lines: on the screen, newest at the bottom, and for a pipe."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ EVENT_STYLES = {
     EventKind.EXPIRED: "red",
     EventKind.HEALTH: "magenta",
 }
-_MADE = re.compile(r"simulated \((?:extrapolated|fitted,( ±\d+%))\)")
+_PROVENANCE = re.compile(r"simulated \((?:extrapolated|fitted,( ±\d+%))\)")
 WORDS = {
     EventKind.ACCEPTED: "ok",
     EventKind.FAULT: "FAULT",
@@ -29,17 +29,17 @@ WORDS = {
 
 
 def event_panel(
-    events: Sequence[Event], names: Mapping[str, str], missed: int, width: int, height: int
+    events: Sequence[Event], names: Mapping[str, str], skipped: int, width: int, height: int
 ) -> list[Text]:
-    """A heading and as many of the latest events as fit."""
+    """Render a heading and as many of the latest events as fit."""
     if height <= 0:
         return []
-    more = (f"{missed} came too fast to show",) if missed else ()
+    more = (f"events skipped {skipped} times",) if skipped else ()
     lines = [rule(width, "events", *more)]
     shown = events[-(height - 1) :] if height > 1 else ()
     lines += [_line(event, names, width) for event in shown]
     if not shown and height > 1:
-        lines.append(line(width, ("nothing has happened yet", "dim")))
+        lines.append(line(width, ("no events yet", "dim")))
     return lines + [line(width)] * (height - len(lines))
 
 
@@ -51,12 +51,12 @@ def _line(event: Event, names: Mapping[str, str], width: int) -> Text:
         (f"{event.occurred_at.astimezone():%H:%M:%S}  ", "dim"),
         (fit(WORDS.get(event.kind, event.kind.value), 9) + " ", style),
         (fit_name(safe_cell(name, 80), max(10, min(26, width // 6))) + " ", ""),
-        (shorten_label(_MADE.sub(r"simulated\1", event.text)), ""),
+        (shorten_label(_PROVENANCE.sub(r"simulated\1", event.text)), ""),
     )
 
 
 def event_line(event: Event) -> str:
-    """An event as a plain line, for pipes."""
+    """Render an event as a plain line, for pipes."""
     where = " ".join(part for part in (event.sweep, event.phone) if part)
     return safe_cell(
         f"{event.occurred_at:%Y-%m-%dT%H:%M:%SZ} {event.kind} {where} {event.text}", 300
@@ -64,7 +64,7 @@ def event_line(event: Event) -> str:
 
 
 def summary_line(view: LabView) -> str:
-    """The state of a sweep as a plain line, for pipes."""
+    """Render the state of a sweep as a plain line, for pipes."""
     if not view.sweeps:
         return f"{view.at:%Y-%m-%dT%H:%M:%SZ} no sweep"
     sweep = view.sweeps[0]

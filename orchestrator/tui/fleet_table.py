@@ -1,17 +1,16 @@
-"""The fleet comparison as a table: one line a phone, one column a case under a condition.
+"""The fleet comparison as a table: one row per phone, one column per case and condition.
 
-What all columns share stands once, in the caption; the headings say only what tells them apart.
+What all columns share is in the caption; a heading has only what differs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
-from orchestrator.analysis.measurements import MeasuredRun
-from workloads.protocol.condition import HEADLINES, Protocol
+from orchestrator.app.compare_results import FleetGroup, FleetRow
+from workloads.protocol.condition import Protocol
 from workloads.text import safe_text
 from workloads.units import format_ms
 
@@ -24,7 +23,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class FleetGrid:
-    """Headings and lines, ready for a screen or a pipe."""
+    """Headings and rows, for a screen or a pipe."""
 
     shared: tuple[str, ...]
     headings: tuple[tuple[str, ...], ...]
@@ -32,42 +31,37 @@ class FleetGrid:
     sources: tuple[str, ...]
 
 
-def fleet_grid(runs: Sequence[MeasuredRun], mix: bool = False) -> FleetGrid:
-    """Lay the comparison out; the best phone of the first column comes first."""
-    groups: list[FleetGroup] = []
-    for protocol, metric in HEADLINES.items():
-        found = compare_fleet(runs, metric, mix).groups
-        groups += [group for group in found if group.condition.protocol is protocol]
+def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> FleetGrid:
+    """Lay a ranking out as a table; the best phone of the first column comes first."""
     columns = [{row.phone: row for row in group.rows} for group in groups]
-    known = {run.phone: run.facts.model for run in runs}
-    phones = sorted(known, key=lambda phone: tuple(_place(column, phone) for column in columns))
+    phones = sorted(models, key=lambda phone: tuple(_rank(column, phone) for column in columns))
     lines = tuple(
-        (safe_text(known[phone], 24), *(_cell(column.get(phone)) for column in columns))
+        (safe_text(models[phone], 24), *(_cell(column.get(phone)) for column in columns))
         for phone in phones
     )
-    words = [_words(group) for group in groups]
-    shared = tuple(word for word in words[0] if all(word in other for other in words[1:]))
-    own = [tuple(word for word in each if word not in shared) for each in words]
+    terms = [_terms(group) for group in groups]
+    shared = tuple(term for term in terms[0] if all(term in other for other in terms[1:]))
+    headings = [tuple(term for term in column if term not in shared) for column in terms]
     if len(groups) == 1:
-        own = [(MEANINGS[groups[0].condition.protocol],)]
+        headings = [(MEANINGS[groups[0].condition.protocol],)]
     sources = sorted({str(row.provenance) for column in columns for row in column.values()})
-    return FleetGrid(shared, tuple(own), lines if groups else (), tuple(sources))
+    return FleetGrid(shared, tuple(headings), lines if groups else (), tuple(sources))
 
 
-def _words(group: FleetGroup) -> list[str]:
-    """What a column is, word by word."""
+def _terms(group: FleetGroup) -> list[str]:
+    """The terms that describe a column."""
     case, condition = group.case, group.condition
     parameters = [f"{key}={value}" for key, value in sorted(case.parameters.items())]
-    asked = [condition.protocol.value, condition.cores, condition.freq]
-    return [case.name, *parameters, *asked, MEANINGS[condition.protocol]]
+    settings = [condition.protocol.value, condition.cores, condition.freq]
+    return [case.name, *parameters, *settings, MEANINGS[condition.protocol]]
 
 
-def _place(rows: dict[str, FleetRow], phone: str) -> float:
+def _rank(rows: dict[str, FleetRow], phone: str) -> float:
     return rows[phone].rank if phone in rows else float("inf")
 
 
 def _cell(row: FleetRow | None) -> str:
-    """Median, its spread over runs, and how many times the fastest; one run has no spread."""
+    """The median, its interval over runs, and its ratio to the fastest phone."""
     if row is None:
         return "-"
     half = (row.interval.high - row.interval.low) / 2 / row.median
@@ -77,11 +71,11 @@ def _cell(row: FleetRow | None) -> str:
 
 
 def fleet_tables(grid: FleetGrid, width: int) -> list[Table]:
-    """The grid for a screen, in as many tables as its width asks for."""
+    """Split the table into tables that fit the width of a screen."""
     first = max(len(line[0]) for line in grid.lines) + 2
     widths = [
-        2 + max(*(len(word) for word in heading), *(len(line[at + 1]) for line in grid.lines))
-        for at, heading in enumerate(grid.headings)
+        2 + max(*(len(term) for term in heading), *(len(line[index + 1]) for line in grid.lines))
+        for index, heading in enumerate(grid.headings)
     ]
     tables, start = [], 0
     while start < len(widths):
@@ -104,7 +98,7 @@ def _table(grid: FleetGrid, start: int, end: int) -> Table:
 
 
 def caption(grid: FleetGrid) -> str:
-    """What the numbers are and where they come from, as a sentence."""
-    of = f" ({', '.join(grid.shared)})" if len(grid.shared) > 0 else ""
-    what = f"Medians over runs{of}, with their spread; x times the fastest of the column."
+    """Say what the numbers are and where they come from."""
+    shared = f" ({', '.join(grid.shared)})" if grid.shared else ""
+    what = f"Medians over runs{shared} with intervals; x: ratio to the fastest phone."
     return f"{what} Source: {', '.join(grid.sources)}."

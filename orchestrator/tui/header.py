@@ -1,12 +1,12 @@
-"""The top of the screen: which sweep, how far, until when, and how old all of this is."""
+"""The header of the screen: the sweep, its progress and end, and the age of the data."""
 
 from collections import Counter
 from datetime import datetime, timedelta
 
 from rich.text import Text
 
+from orchestrator.app.lab_status import SweepSummary
 from orchestrator.decisions.states import RunState, SweepState
-from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.tui.phone_state_text import clock_time, count, state_badge
 from orchestrator.tui.text_cells import Piece, bar, between, line, safe_cell
 from orchestrator.tui.ui_state import LabSnapshot, Ui
@@ -14,7 +14,7 @@ from workloads.units import format_duration
 
 STALE_AFTER_S = 4.0
 TINY, NARROW, WIDE = 40, 80, 110
-NEARLY = 0.8  # of a budget
+BUDGET_WARNING = 0.8  # share of a budget
 STATE_STYLES = {
     "RUNNING": "bold green",
     "PAUSED": "bold yellow",
@@ -24,50 +24,54 @@ STATE_STYLES = {
 }
 
 
-def age_of(seen: LabSnapshot, now: datetime) -> Piece:
-    """How old the picture is; what is not live never looks as if it were."""
-    age_s = (now - seen.view.at).total_seconds()
-    clock = f"{seen.view.at.astimezone():%H:%M:%S}"
-    if seen.trouble and age_s >= STALE_AFTER_S:
-        return f"✗ {format_duration(age_s)} old: {safe_cell(seen.trouble, 60)}", "bold red"
+def data_age(snapshot: LabSnapshot, now: datetime) -> Piece:
+    """The age of the data, so that a frozen screen is not mistaken for an idle lab."""
+    age_s = (now - snapshot.view.at).total_seconds()
+    clock = f"{snapshot.view.at.astimezone():%H:%M:%S}"
+    if snapshot.outage and age_s >= STALE_AFTER_S:
+        return f"✗ {format_duration(age_s)} old: {safe_cell(snapshot.outage, 60)}", "bold red"
     if age_s >= STALE_AFTER_S:
         return f"○ {format_duration(age_s)} old", "bold red"
     return f"{clock} ● live", "green"
 
 
-def state_of(sweep: SweepSummary, seen: LabSnapshot) -> str:
-    """The state of a sweep in one word."""
+def state_of(sweep: SweepSummary, snapshot: LabSnapshot) -> str:
+    """Return the state of a sweep as one word."""
     if sweep.state is SweepState.CANCELLED:
         return "CANCELLED"
     if sweep.finished:
         return "FINISHED"
     if sweep.state is SweepState.PAUSED:
         return "PAUSED"
-    busy = any(phone.lease is not None for phone in seen.view.phones)
+    busy = any(phone.lease is not None for phone in snapshot.view.phones)
     return "RUNNING" if busy else "WAITING"
 
 
-def header(seen: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
-    """Three lines on a screen of a fair size, fewer on a tiny one."""
-    sweep = seen.view.sweeps[0] if seen.view.sweeps else None
+def header(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
+    """Render three lines, or fewer on a tiny screen."""
+    sweep = snapshot.view.sweeps[0] if snapshot.view.sweeps else None
     if ui.width < TINY or ui.height < 8:
-        return _tiny(seen, sweep, ui, now)
-    first = between(ui.width, _title(seen, sweep, ui.width), [_fitted_age(seen, ui, now)])
+        return _tiny(snapshot, sweep, ui, now)
+    first = between(ui.width, _title(snapshot, sweep, ui.width), [_short_age(snapshot, ui, now)])
     if sweep is None:
         hint = line(ui.width, ("no sweep yet; queue one with: farm sweep submit FILE", "dim"))
-        return [first, hint, line(ui.width, *_phone_counts(seen, now))]
-    return [first, _progress(sweep, seen, ui.width, now), _counts(sweep, seen, ui.width, now)]
+        return [first, hint, line(ui.width, *_phone_counts(snapshot, now))]
+    return [
+        first,
+        _progress(sweep, snapshot, ui.width, now),
+        _counts(sweep, snapshot, ui.width, now),
+    ]
 
 
-def _fitted_age(seen: LabSnapshot, ui: Ui, now: datetime) -> Piece:
-    words, style = age_of(seen, now)
-    return (words if len(words) < ui.width // 2 else words[: ui.width // 2 - 1] + "…"), style
+def _short_age(snapshot: LabSnapshot, ui: Ui, now: datetime) -> Piece:
+    text, style = data_age(snapshot, now)
+    return (text if len(text) < ui.width // 2 else text[: ui.width // 2 - 1] + "…"), style
 
 
-def _title(seen: LabSnapshot, sweep: SweepSummary | None, width: int) -> list[Piece]:
+def _title(snapshot: LabSnapshot, sweep: SweepSummary | None, width: int) -> list[Piece]:
     pieces: list[Piece] = [("farm watch  ", "bold")] if width >= NARROW else []
     if sweep is not None:
-        state = state_of(sweep, seen)
+        state = state_of(sweep, snapshot)
         pieces += [(safe_cell(sweep.name, 40), "bold"), (f" ({sweep.id})  ", "dim")]
         pieces += [(state, STATE_STYLES[state]), ("  ", "")]
         if sweep.state_reason and state in ("PAUSED", "CANCELLED"):
@@ -76,25 +80,25 @@ def _title(seen: LabSnapshot, sweep: SweepSummary | None, width: int) -> list[Pi
             pieces.append(
                 (f"owner {safe_cell(sweep.owner, 20)}  priority {sweep.priority}  ", "dim")
             )
-        if seen.view.others:
-            pieces.append((f"+{seen.view.others} more sweeps  ", "dim"))
-    if width >= WIDE and seen.lab:
-        pieces.append((f"lab {safe_cell(seen.lab, 40)}", "dim"))
+        if snapshot.view.others:
+            pieces.append((f"+{snapshot.view.others} more sweeps  ", "dim"))
+    if width >= WIDE and snapshot.lab:
+        pieces.append((f"lab {safe_cell(snapshot.lab, 40)}", "dim"))
     return pieces
 
 
-def _progress(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> Text:
-    over = sweep.total - sweep.left
-    share = over / sweep.total if sweep.total else 0.0
-    counts = f" {over}/{sweep.total} runs {share:.0%}  "
-    end = _eta(sweep, seen, width, now)
+def _progress(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) -> Text:
+    ended = sweep.total - sweep.left
+    share = ended / sweep.total if sweep.total else 0.0
+    counts = f" {ended}/{sweep.total} runs {share:.0%}  "
+    end = _eta(sweep, snapshot, width, now)
     room = max(8, min(60, width - len(counts) - len(end) - 1))
-    done, open_ = bar(share, room)
-    return line(width, (done, "green"), (open_, "dim"), (counts, "bold"), (end, ""))
+    filled, empty = bar(share, room)
+    return line(width, (filled, "green"), (empty, "dim"), (counts, "bold"), (end, ""))
 
 
-def _eta(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> str:
-    rest = seen.view.rest
+def _eta(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) -> str:
+    rest = snapshot.view.rest
     if sweep.finished:
         return ""
     if sweep.state is SweepState.PAUSED:
@@ -103,8 +107,10 @@ def _eta(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> s
         return "ETA: no run has ended yet"
     if rest.untimed:
         end = now + timedelta(seconds=rest.likely_s)
-        return f"ETA after {end.astimezone():%H:%M:%S}: {rest.untimed} runs of a kind not seen yet"
-    ends = [now + timedelta(seconds=each) for each in (rest.likely_s, rest.early_s, rest.late_s)]
+        return f"ETA after {end.astimezone():%H:%M:%S}: {rest.untimed} runs of unknown duration"
+    ends = [
+        now + timedelta(seconds=seconds) for seconds in (rest.likely_s, rest.early_s, rest.late_s)
+    ]
     form = "%H:%M:%S" if rest.late_s < 600 else "%H:%M" if rest.late_s < 64_800 else "%a %H:%M"
     likely, early, late = (f"{end.astimezone():{form}}" for end in ends)
     text = f"ETA {likely} ({early}–{late})"
@@ -116,27 +122,27 @@ def _eta(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> s
     return text
 
 
-def _counts(sweep: SweepSummary, seen: LabSnapshot, width: int, now: datetime) -> Text:
-    void = sum(cell.void for cell in seen.view.cells)
+def _counts(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) -> Text:
+    void = sum(cell.void for cell in snapshot.view.cells)
     pieces: list[Piece] = [(f"done {count(sweep.done)}", "green")]
     allowed = _allowed(sweep) if sweep.failed or width >= WIDE else ""
     if sweep.failed or allowed:
         style = "bold red" if sweep.failed else "dim"
         pieces.append((f"  failed {count(sweep.failed)}{allowed}", style))
-    named = (
+    states = (
         (sweep.runs.get(RunState.BLOCKED, 0), "blocked", "bold red"),
         (void, "void", "yellow"),
         (sweep.runs.get(RunState.SKIPPED, 0), "skipped", "dim"),
         (sweep.runs.get(RunState.CANCELLED, 0), "cancelled", "dim"),
         (sweep.runs.get(RunState.QUEUED, 0), "queued", ""),
     )
-    pieces += [(f"  {word} {count(number)}", style) for number, word, style in named if number]
+    pieces += [(f"  {word} {count(number)}", style) for number, word, style in states if number]
     pieces += _budget(sweep, width, now)
-    return line(width, *pieces, ("  │ phones: ", "dim"), *_phone_counts(seen, now))
+    return line(width, *pieces, ("  │ phones: ", "dim"), *_phone_counts(snapshot, now))
 
 
 def _allowed(sweep: SweepSummary) -> str:
-    """How many runs may fail before the sweep pauses."""
+    """The number of runs that may fail before the sweep is paused."""
     if sweep.failures_max is not None:
         return f" of {count(sweep.failures_max)} allowed"
     share = sweep.failures_share_max
@@ -144,21 +150,21 @@ def _allowed(sweep: SweepSummary) -> str:
 
 
 def _budget(sweep: SweepSummary, width: int, now: datetime) -> list[Piece]:
-    """How much of its time a sweep has used; it pauses at the end of it."""
+    """The share of its time budget that a sweep has used."""
     if sweep.wall_s is None or sweep.finished:
         return []
     used_s = 0.0 if sweep.started_at_s is None else max(0.0, now.timestamp() - sweep.started_at_s)
     share = used_s / sweep.wall_s
     spent = f"{clock_time(used_s)} of {clock_time(sweep.wall_s)}"
     words = f"  budget {spent if width >= WIDE else f'{share:.0%}'}"
-    return [(words, "bold yellow" if share >= NEARLY else "")]
+    return [(words, "bold yellow" if share >= BUDGET_WARNING else "")]
 
 
-def _phone_counts(seen: LabSnapshot, now: datetime) -> list[Piece]:
-    looks = [state_badge(phone, now) for phone in seen.view.phones]
-    counted = Counter((look.order, look.word.lower(), look.style) for look in looks)
+def _phone_counts(snapshot: LabSnapshot, now: datetime) -> list[Piece]:
+    badges = [state_badge(phone, now) for phone in snapshot.view.phones]
+    counted = Counter((badge.order, badge.word.lower(), badge.style) for badge in badges)
     if not counted:
-        return [("no phone yet; plug one in, or: farm up --virtual", "dim")]
+        return [("no phone yet; connect one, or: farm up --virtual", "dim")]
     names = {"quarant.": "quarantined"}
     return [
         (f"{names.get(word, word)} {number}  ", style)
@@ -166,16 +172,16 @@ def _phone_counts(seen: LabSnapshot, now: datetime) -> list[Piece]:
     ]
 
 
-def _tiny(seen: LabSnapshot, sweep: SweepSummary | None, ui: Ui, now: datetime) -> list[Text]:
-    words, style = age_of(seen, now)
+def _tiny(snapshot: LabSnapshot, sweep: SweepSummary | None, ui: Ui, now: datetime) -> list[Text]:
+    age, style = data_age(snapshot, now)
     if sweep is None:
-        return [line(ui.width, ("no sweep", "")), line(ui.width, (words, style))]
-    over = sweep.total - sweep.left
-    state = state_of(sweep, seen)
-    percent = f"{over / sweep.total:.0%} " if sweep.total else ""
+        return [line(ui.width, ("no sweep", "")), line(ui.width, (age, style))]
+    ended = sweep.total - sweep.left
+    state = state_of(sweep, snapshot)
+    percent = f"{ended / sweep.total:.0%} " if sweep.total else ""
     failed: list[Piece] = [(f" {sweep.failed} failed", "red")] if sweep.failed else []
     return [
         line(ui.width, (percent, "bold"), (safe_cell(sweep.name, 40), "")),
-        line(ui.width, (f"{state} {over}/{sweep.total}", STATE_STYLES[state]), *failed),
-        line(ui.width, (words, style)),
+        line(ui.width, (f"{state} {ended}/{sweep.total}", STATE_STYLES[state]), *failed),
+        line(ui.width, (age, style)),
     ]

@@ -1,4 +1,4 @@
-"""What was pressed: bytes of a terminal become names of keys. Pure."""
+"""Parses the bytes of a terminal into names of keys."""
 
 _SEQUENCES = {
     b"\x1b[A": "up",
@@ -33,10 +33,10 @@ _CONTROLS = {
 _ESCAPE = b"\x1b"
 
 
-def keys_of(typed: bytes) -> tuple[list[str], bytes]:
-    """The keys that were typed, and the beginning of one whose end has not come yet.
+def parse_keys(typed: bytes) -> tuple[list[str], bytes]:
+    """Return the keys that were typed, and the bytes of an incomplete one.
 
-    A lone escape is a key of its own when nothing follows it; an unknown sequence is no key.
+    A lone escape is a key if nothing follows it; unknown sequences are dropped.
     """
     keys: list[str] = []
     while typed:

@@ -1,57 +1,62 @@
-"""What a key does: pure, from what is looked at to what comes next, and a change asked for."""
+"""What a key does: a pure function from the state of the screen to the next state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from orchestrator.app.lab_status import KnownPhone, SweepSummary
+from orchestrator.app.phone_filter import PhoneFilter
+from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import SweepState
-from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.tui.panels import layout
 from orchestrator.tui.sorting import position_of, visible_phones, window
 from orchestrator.tui.text_cells import safe_cell
-from orchestrator.tui.ui_state import LabSnapshot, Matches, Mode, PendingAction, Sort, Ui
+from orchestrator.tui.ui_state import ActionKind, LabSnapshot, Mode, PendingAction, Sort, Ui
 from workloads.protocol.faults import InvalidRequest
 
 FILTER_MAX = 200
-Read = Callable[[str], Matches]  # a filter's words; raises Refused
+ParseFilter = Callable[[str], PhoneFilter]  # raises InvalidRequest
 NextUi = tuple[Ui, PendingAction | None]
 
 
-def handle_key(ui: Ui, key: str, seen: LabSnapshot, now: datetime, read: Read) -> NextUi:
-    """Take one key; answer what to show, and a change that was confirmed."""
+def handle_key(
+    ui: Ui, key: str, snapshot: LabSnapshot, now: datetime, parse_filter: ParseFilter
+) -> NextUi:
+    """Handle one key; return the next state, and an action that was confirmed."""
     ui = ui.with_(note="")
     if ui.mode is Mode.HELP:
         return ui.with_(mode=Mode.TABLE), None
     if ui.mode is Mode.FILTER:
-        return _type(ui, key, read), None
+        return _edit_filter(ui, key, parse_filter), None
     if ui.mode is Mode.CONFIRM:
-        agreed = key in ("y", "Y")
-        note = "" if agreed else "Nothing was changed."
-        return ui.with_(mode=Mode.TABLE, ask=None, note=note), ui.ask if agreed else None
-    phones = visible_phones(seen.view.phones, ui, now)
+        confirmed = key in ("y", "Y")
+        note = "" if confirmed else "Nothing was changed."
+        action = ui.pending if confirmed else None
+        return ui.with_(mode=Mode.TABLE, pending=None, note=note), action
+    phones = visible_phones(snapshot.view.phones, ui, now)
     if key in _STEPS:
         return _move(ui, phones, _STEPS[key]), None
-    if key in _CHANGES:
-        return _want(ui, key, seen, phones), None
-    return _turn(ui, key), None
+    if key in _ACTION_KEYS:
+        return _request_action(ui, key, snapshot, phones), None
+    return _change_view(ui, key), None
 
 
-def _type(ui: Ui, key: str, read: Read) -> Ui:
+def _edit_filter(ui: Ui, key: str, parse_filter: ParseFilter) -> Ui:
     if key == "escape":
-        return ui.with_(mode=Mode.TABLE, typed="", wrong="")
+        return ui.with_(mode=Mode.TABLE, typed="", filter_error="")
     if key == "backspace":
-        return ui.with_(typed=ui.typed[:-1], wrong="")
+        return ui.with_(typed=ui.typed[:-1], filter_error="")
     if key != "enter":
         typed = ui.typed + key if len(key) == 1 else ui.typed
-        return ui.with_(typed=typed[:FILTER_MAX], wrong="")
-    words = ui.typed.strip()
+        return ui.with_(typed=typed[:FILTER_MAX], filter_error="")
+    text = ui.typed.strip()
     try:
-        matches = read(words) if words else None
+        matches = parse_filter(text) if text else None
     except InvalidRequest as error:
-        return ui.with_(wrong=str(error))
-    return ui.with_(mode=Mode.TABLE, filter=words, matches=matches, typed="", wrong="", top=0)
+        return ui.with_(filter_error=str(error))
+    return ui.with_(mode=Mode.TABLE, filter=text, matches=matches, typed="", filter_error="", top=0)
 
 
-# by how many rows; pages and ends are worked out from the screen
+# by how many rows; pages and ends depend on the screen
 _STEPS = {
     "up": "-1",
     "k": "-1",
@@ -68,7 +73,7 @@ _STEPS = {
 }
 
 
-def _move(ui: Ui, phones: list[KnownPhone], step: str) -> Ui:
+def _move(ui: Ui, phones: Sequence[KnownPhone], step: str) -> Ui:
     if not phones:
         return ui
     rows = max(1, layout(ui, len(phones)).rows)
@@ -82,7 +87,7 @@ def _move(ui: Ui, phones: list[KnownPhone], step: str) -> Ui:
     return ui.with_(selected=phones[to].serial, top=top)
 
 
-def _turn(ui: Ui, key: str) -> Ui:
+def _change_view(ui: Ui, key: str) -> Ui:
     if key == "q" and ui.mode is Mode.TABLE:
         return ui.with_(quit=True)
     if key in ("escape", "q", "backspace", "left"):
@@ -100,42 +105,45 @@ def _turn(ui: Ui, key: str) -> Ui:
     return ui
 
 
-_CHANGES = frozenset("pcrQ+-")
+_ACTION_KEYS = frozenset("pcrQ+-")
 
 
-def _want(ui: Ui, key: str, seen: LabSnapshot, phones: list[KnownPhone]) -> Ui:
-    """Ask before anything is changed."""
+def _request_action(ui: Ui, key: str, snapshot: LabSnapshot, phones: Sequence[KnownPhone]) -> Ui:
+    """Ask for confirmation before anything is changed."""
     if ui.read_only:
-        return ui.with_(note="This screen is read-only; open it without --read-only.")
+        return ui.with_(note="This screen is read-only; start it without --read-only.")
     if key == "Q":
         if not phones:
             return ui.with_(note="No phone is selected.")
-        return ui.with_(mode=Mode.CONFIRM, ask=_of_phone(phones[position_of(phones, ui.selected)]))
-    sweep = seen.view.sweeps[0] if seen.view.sweeps else None
+        phone = phones[position_of(phones, ui.selected)]
+        return ui.with_(mode=Mode.CONFIRM, pending=_phone_action(phone))
+    sweep = snapshot.view.sweeps[0] if snapshot.view.sweeps else None
     if sweep is None:
         return ui.with_(note="There is no sweep.")
-    running = sum(phone.lease is not None for phone in seen.view.phones)
-    paused = sweep.state is SweepState.PAUSED
-    asks = {
-        "p": PendingAction("resume", sweep.id, f"Resume {sweep.name}?")
-        if paused
-        else PendingAction(
-            "pause", sweep.id, f"Pause {sweep.name}? {running} running will finish."
-        ),
-        "c": PendingAction(
-            "cancel", sweep.id, f"Cancel {sweep.name}? {sweep.left} runs are dropped."
-        ),
-        "r": PendingAction("retry", sweep.id, f"Retry {sweep.name}? {sweep.failed} failed runs."),
-        "+": PendingAction("raise", sweep.id, f"Raise the priority of {sweep.name}?"),
-        "-": PendingAction("lower", sweep.id, f"Lower the priority of {sweep.name}?"),
-    }
-    return ui.with_(mode=Mode.CONFIRM, ask=asks[key])
+    running = sum(phone.lease is not None for phone in snapshot.view.phones)
+    return ui.with_(mode=Mode.CONFIRM, pending=_sweep_action(key, sweep, running))
 
 
-def _of_phone(phone: KnownPhone) -> PendingAction:
+def _sweep_action(key: str, sweep: SweepSummary, running: int) -> PendingAction:
+    name = sweep.name
+    pause = (
+        (ActionKind.RESUME, f"Resume {name}?")
+        if sweep.state is SweepState.PAUSED
+        else (ActionKind.PAUSE, f"Pause {name}? {running} running will finish.")
+    )
+    kind, question = {
+        "p": pause,
+        "c": (ActionKind.CANCEL, f"Cancel {name}? {sweep.left} runs are dropped."),
+        "r": (ActionKind.RETRY, f"Retry {name}? {sweep.failed} failed runs."),
+        "+": (ActionKind.RAISE, f"Raise the priority of {name}?"),
+        "-": (ActionKind.LOWER, f"Lower the priority of {name}?"),
+    }[key]
+    return PendingAction(kind, sweep.id, question)
+
+
+def _phone_action(phone: KnownPhone) -> PendingAction:
     name = safe_cell(f"{phone.facts.model} ({phone.serial})", 60)
-    if phone.health == "good":
-        return PendingAction(
-            "quarantine", phone.serial, f"Quarantine {name}? It gets no more runs."
-        )
-    return PendingAction("release", phone.serial, f"Release {name}? It gets runs again.")
+    if phone.health is Health.GOOD:
+        question = f"Quarantine {name}? It gets no more runs."
+        return PendingAction(ActionKind.QUARANTINE, phone.serial, question)
+    return PendingAction(ActionKind.RELEASE, phone.serial, f"Release {name}? It gets runs again.")

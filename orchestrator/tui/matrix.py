@@ -1,11 +1,11 @@
-"""The matrix of a sweep as a heat map: one mark a cell, so that holes are seen at once."""
+"""The matrix of a sweep as a map with one mark per cell."""
 
 from collections.abc import Sequence
 
 from rich.text import Text
 
+from orchestrator.app.lab_status import CellProgress
 from orchestrator.decisions.states import RunState
-from orchestrator.store.live_views import CellProgress
 from orchestrator.tui.phone_state_text import shorten_label
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell
 from workloads.text import natural_sort_key
@@ -23,7 +23,7 @@ _DROPPED = (RunState.CANCELLED,)
 
 
 def mark_of(cell: CellProgress) -> str:
-    """What a cell has come to: what is wrong first, then how far it is."""
+    """Return the mark of a cell: problems first, then progress."""
     runs = cell.runs
     total = sum(runs.values())
     ended = sum(runs.get(state, 0) for state in _ENDED)
@@ -39,19 +39,19 @@ def mark_of(cell: CellProgress) -> str:
 
 
 def heat_map(cells: Sequence[CellProgress], width: int, height: int) -> list[Text]:
-    """Conditions down, cases across; what does not fit is told."""
+    """Render conditions as rows and cases as columns, and how many do not fit."""
     conditions = sorted({cell.condition for cell in cells}, key=natural_sort_key)
     cases = sorted({cell.case for cell in cells}, key=natural_sort_key)
     lines = [rule(width, f"matrix: {len(conditions)} conditions x {len(cases)} cases")]
     if not cells:
         return [*lines, line(width, ("no cells yet", "dim"))][:height]
-    name = min(max(len(each) for each in conditions), max(8, width // 3))
+    name = min(max(len(label) for label in conditions), max(8, width // 3))
     room = max(1, width - name - 1)
     step = 2 if len(cases) * 2 <= room else 1
     fitting = cases[: room // step]
     marks = {(cell.condition, cell.case): MARKS[mark_of(cell)] for cell in cells}
-    listed = _legend(width)
-    rows = max(1, height - len(lines) - len(listed) - min(len(fitting), 6) - 2)
+    legend = _legend(width)
+    rows = max(1, height - len(lines) - len(legend) - min(len(fitting), 6) - 2)
     for condition in conditions[:rows]:
         pieces: list[Piece] = [(fit(safe_cell(condition, 80), name) + " ", "")]
         for case in fitting:
@@ -62,21 +62,21 @@ def heat_map(cells: Sequence[CellProgress], width: int, height: int) -> list[Tex
     if max(hidden) > 0:
         more = f"… {max(hidden[0], 0)} conditions and {max(hidden[1], 0)} cases do not fit"
         lines.append(line(width, (more, "dim")))
-    lines += _names(fitting, name, step, width)
-    return [*lines, *listed][:height]
+    lines += _column_names(fitting, name, step, width)
+    return [*lines, *legend][:height]
 
 
-def _names(cases: Sequence[str], indent: int, step: int, width: int) -> list[Text]:
-    """What the columns are, each under its column; the first few only."""
+def _column_names(cases: Sequence[str], indent: int, step: int, width: int) -> list[Text]:
+    """Name the first columns, each below its column."""
     lines = []
-    for at, case in enumerate(cases[:6]):
-        arm = " " * (indent + 1 + at * step) + "↑"
-        lines.append(line(width, (f"{arm} {shorten_label(case)}", "dim")))
+    for index, case in enumerate(cases[:6]):
+        arrow = " " * (indent + 1 + index * step) + "↑"
+        lines.append(line(width, (f"{arrow} {shorten_label(case)}", "dim")))
     return lines
 
 
 def _legend(width: int) -> list[Text]:
-    """What the marks mean."""
+    """Explain the marks."""
     pieces: list[Piece] = []
     for word, (mark, style) in MARKS.items():
         pieces += [(mark, style), (f" {word}  ", "dim")]

@@ -1,6 +1,6 @@
-"""The whole screen: pure, from what was seen and what is looked at to lines of text.
+"""Renders the whole screen: a pure function from a snapshot and the user's selection to lines.
 
-Every line is exactly as wide as the screen, and there are exactly as many as it is high.
+Every line has exactly the width of the screen, and there are as many lines as it is high.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.app.lab_status import KnownPhone
 from orchestrator.tui.event_lines import EVENT_STYLES, event_panel
 from orchestrator.tui.header import header
 from orchestrator.tui.matrix import heat_map
@@ -19,43 +19,43 @@ from orchestrator.tui.phone_table import heading_of, phone_table
 from orchestrator.tui.sorting import position_of, visible_phones
 from orchestrator.tui.text_cells import Piece, between, line, rule, safe_cell
 from orchestrator.tui.ui_state import LabSnapshot, Mode, Ui
-from workloads.protocol.messages import EventKind
+from workloads.protocol.messages import EventKind, PhoneState
 
 BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32
 LEFT_WIDTH = 130
 PANE_HEIGHT, PANE_WIDTH = 30, 60
 EVENTS_MIN = 5
-WRONG = frozenset({EventKind.FAULT, EventKind.VOID, EventKind.EXPIRED})
-SMALL = 8  # lines; below it there is no room for a footer
+PROBLEMS = frozenset({EventKind.FAULT, EventKind.VOID, EventKind.EXPIRED})
+FOOTER_HEIGHT_MIN = 8  # lower screens have no footer
 
 HELP = (
-    ("↑ ↓ j k", "move; PgUp PgDn, g and G to the ends"),
-    ("⏎", "open the phone; esc goes back"),
-    ("/", "show only some phones: xiaomi   ram_mb >= 6000 and root   tag == paper"),
-    ("s", "sort by state, name, host, temperature, battery, time left"),
-    ("p", "pause or resume the sweep: running runs finish, no new one starts"),
-    ("c", "cancel the sweep: what is queued is dropped, results stay"),
-    ("r", "retry what failed, and nothing else"),
-    ("Q", "quarantine the selected phone, or release it"),
+    ("↑ ↓ j k", "move; PgUp, PgDn; g and G jump to the ends"),
+    ("⏎", "open the phone; esc closes it"),
+    ("/", "filter phones, e.g. xiaomi   ram_mb >= 6000 and root   tag == paper"),
+    ("s", "sort by state, name, host, temperature, battery, remaining time"),
+    ("p", "pause or resume the sweep: running runs finish, no new ones start"),
+    ("c", "cancel the sweep: queued runs are dropped, results are kept"),
+    ("r", "retry failed and blocked runs"),
+    ("Q", "quarantine or release the selected phone"),
     ("+ -", "raise or lower the sweep's priority"),
     ("? h", "this help"),
-    ("q", "quit; Ctrl-C too. The lab goes on."),
+    ("q", "quit, also Ctrl-C; the lab keeps running"),
     ("", ""),
-    ("run", "it measures; prepare, pin, collect and restore come around that"),
-    ("cool", "it waits until it is cool enough to start; LEFT says how long"),
-    ("SUSPECT", "it failed too often and is checked before it works again"),
-    ("QUARANT.", "it gets no runs until somebody releases it (Q)"),
-    ("AWAY", "its host does not see it: cable, USB debugging, or the host itself"),
-    ("2.84L", "a clock in GHz; L: locked, and there it stands; !: locked, and elsewhere"),
-    ("34.5↑", "the hottest of its CPU; ↑ gets warmer, ↓ cooler"),
-    ("void", "the phone was not in the state asked for: the run is repeated"),
-    ("ETA", "when the last phone is done; eight of ten ends lie between the two in brackets"),
+    ("run", "the phone trains; prepare, pin, collect and restore come before and after"),
+    ("cool", "the phone cools down to its start temperature; LEFT is the expected time"),
+    ("SUSPECT", "the phone failed repeatedly and is checked before it gets runs again"),
+    ("QUARANT.", "the phone gets no runs until an operator releases it (Q)"),
+    ("AWAY", "no host reports the phone: check cable, USB debugging and host"),
+    ("2.84L", "CPU clock in GHz; L: locked to this value; !: locked to another value"),
+    ("34.5↑", "highest CPU temperature; ↑ rising, ↓ falling"),
+    ("void", "a requested condition was not met; the run is repeated"),
+    ("ETA", "expected end of the sweep, with its 80 % interval"),
 )
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the lines of a screen are shared out."""
+    """How many lines each part of the screen gets."""
 
     head: int
     rows: int
@@ -66,10 +66,10 @@ class Layout:
 
 
 def layout(ui: Ui, phones: int) -> Layout:
-    """Share the lines out: header first, then phones, then the selected one, then events."""
-    tiny = ui.width < 40 or ui.height < SMALL
+    """Assign lines to the header, the phones, the selected phone and the events, in this order."""
+    tiny = ui.width < 40 or ui.height < FOOTER_HEIGHT_MIN
     head = min(3, ui.height) if tiny else 3
-    footer = 0 if ui.height < SMALL else 1
+    footer = 0 if ui.height < FOOTER_HEIGHT_MIN else 1
     left = LEFT_WIDTH if ui.width >= BESIDE_WIDTH and ui.height >= BESIDE_HEIGHT else ui.width
     body = ui.height - head - footer
     if ui.width < 40 or body < 3:
@@ -83,31 +83,31 @@ def layout(ui: Ui, phones: int) -> Layout:
     return Layout(head, rows, pane, events, left, footer)
 
 
-def screen(seen: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
-    """All lines of the screen."""
+def screen(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
+    """Render all lines of the screen."""
     if ui.mode is Mode.HELP:
-        return _filled(_help(ui), ui)
-    phones = visible_phones(seen.view.phones, ui, now)
+        return _fill(_help(ui), ui)
+    phones = visible_phones(snapshot.view.phones, ui, now)
     plan = layout(ui, len(phones))
-    lines = header(seen, ui, now)[: plan.head]
+    lines = header(snapshot, ui, now)[: plan.head]
     lines += [line(ui.width)] * (plan.head - len(lines))
-    place = position_of(phones, ui.selected)
-    selected = phones[place] if phones else None
+    position = position_of(phones, ui.selected)
+    selected = phones[position] if phones else None
     if ui.mode is Mode.PHONE and selected is not None and plan.rows:
         body = ui.height - plan.head - plan.footer
-        lines += phone_page(selected, seen, ui, now, body)
+        lines += phone_page(selected, snapshot, ui, now, body)
     else:
-        lines += _body(phones, selected, place, seen, ui, now, plan)
+        lines += _body(phones, selected, position, snapshot, ui, now, plan)
     if plan.footer:
         lines = [*lines[: ui.height - 1], footer(ui)]
-    return _filled(lines, ui)
+    return _fill(lines, ui)
 
 
 def _body(
     phones: Sequence[KnownPhone],
     selected: KnownPhone | None,
-    place: int,
-    seen: LabSnapshot,
+    position: int,
+    snapshot: LabSnapshot,
     ui: Ui,
     now: datetime,
     plan: Layout,
@@ -115,91 +115,90 @@ def _body(
     if not plan.rows:
         return []
     left = ui.with_(width=plan.left)
-    lines = [heading_of(len(phones), len(seen.view.phones), left)]
-    lines += phone_table(phones, seen, left, now, plan.rows, place)
+    lines = [heading_of(len(phones), len(snapshot.view.phones), left)]
+    lines += phone_table(phones, snapshot, left, now, plan.rows, position)
     if plan.pane:
-        lines += phone_pane(selected, seen, plan.left, now)
-    names = display_names(seen.view.phones)
-    lines += event_panel(seen.events, names, seen.missed, plan.left, plan.events)
+        lines += phone_pane(selected, snapshot, plan.left, now)
+    names = display_names(snapshot.view.phones)
+    lines += event_panel(snapshot.events, names, snapshot.skipped, plan.left, plan.events)
     if plan.left == ui.width:
         return lines
-    return _beside(lines, _right(seen, ui.width - plan.left - 3, len(lines), now))
+    return _join_columns(lines, _right_column(snapshot, ui.width - plan.left - 3, len(lines), now))
 
 
-def _right(seen: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
-    """Beside the phones, where there is room: the matrix, what is wrong, and the hosts."""
-    hosts = rule(width, f"hosts {len(seen.view.hosts)}")
-    listed = [hosts]
-    for host in sorted(seen.view.hosts)[:12]:
-        own = [phone for phone in seen.view.phones if phone.host == host]
-        busy = sum(phone.status.state == "busy" for phone in own)
-        listed.append(
-            line(width, (f"{safe_cell(host, 30)}: {len(own)} phones, {busy} at work", ""))
-        )
-    trouble = _trouble(seen, width, max(3, height // 3), now)
-    room = max(6, height - len(listed) - len(trouble) - 2)
-    lines = [*heat_map(seen.view.cells, width, room), line(width), *trouble, line(width), *listed]
+def _right_column(snapshot: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
+    """Render the right column of a wide screen: the matrix, the problems and the hosts."""
+    hosts = [rule(width, f"hosts {len(snapshot.view.hosts)}")]
+    for host in sorted(snapshot.view.hosts)[:12]:
+        phones = [phone for phone in snapshot.view.phones if phone.host == host]
+        busy = sum(phone.status.state is PhoneState.BUSY for phone in phones)
+        counts = f"{safe_cell(host, 30)}: {len(phones)} phones, {busy} busy"
+        hosts.append(line(width, (counts, "")))
+    problems = _problems(snapshot, width, max(3, height // 3), now)
+    room = max(6, height - len(hosts) - len(problems) - 2)
+    lines = [*heat_map(snapshot.view.cells, width, room), line(width), *problems, line(width)]
+    lines += hosts
     return [*lines, *[line(width)] * (height - len(lines))]
 
 
-def _trouble(seen: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
-    """Everything that is not as it should be, in full: phones first, then runs that went wrong."""
+def _problems(snapshot: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
+    """List all problems: phones that get no runs, then runs that failed or are void."""
     lines: list[Text] = []
-    names = display_names(seen.view.phones)
-    for phone in seen.view.phones:
-        look = state_badge(phone, now)
-        stuck = look is BADGES["reserved"] and phone.queued
-        if look.order <= BADGES["away"].order or stuck:
-            words = f" {names[phone.serial]}: {activity_text(phone, now)}"
-            lines.append(line(width, (f"{look.mark} {look.word}", look.style), (words, "")))
-    for event in reversed(seen.events):
-        if event.kind in WRONG:
+    names = display_names(snapshot.view.phones)
+    for phone in snapshot.view.phones:
+        badge = state_badge(phone, now)
+        blocks_runs = badge is BADGES["reserved"] and phone.queued
+        if badge.order <= BADGES["away"].order or blocks_runs:
+            text = f" {names[phone.serial]}: {activity_text(phone, now)}"
+            lines.append(line(width, (f"{badge.mark} {badge.word}", badge.style), (text, "")))
+    for event in reversed(snapshot.events):
+        if event.kind in PROBLEMS:
             at = f"{event.occurred_at.astimezone():%H:%M:%S} "
             lines.append(
                 line(width, (at, "dim"), (safe_cell(event.text, 300), EVENT_STYLES[event.kind]))
             )
     if not lines:
-        lines.append(line(width, ("nothing", "dim")))
-    return [rule(width, "what is wrong"), *lines[: height - 1]]
+        lines.append(line(width, ("none", "dim")))
+    return [rule(width, "problems"), *lines[: height - 1]]
 
 
-def _beside(left: Sequence[Text], right: Sequence[Text]) -> list[Text]:
+def _join_columns(left: Sequence[Text], right: Sequence[Text]) -> list[Text]:
     joined = []
-    for at, begins in enumerate(left):
-        both = begins.copy()
+    for index, text in enumerate(left):
+        both = text.copy()
         both.append(" │ ", "dim")
-        if at < len(right):
-            both.append_text(right[at])
+        if index < len(right):
+            both.append_text(right[index])
         joined.append(both)
     return joined
 
 
 def footer(ui: Ui) -> Text:
-    """The last line: a question, what was typed, what happened, or the keys."""
-    if ui.mode is Mode.CONFIRM and ui.ask is not None:
-        question = [(f"{ui.ask.question} ", "bold yellow"), ("y yes  n no", "bold")]
+    """Render the last line: a question, the filter that is typed, a note, or the keys."""
+    if ui.mode is Mode.CONFIRM and ui.pending is not None:
+        question = [(f"{ui.pending.question} ", "bold yellow"), ("y yes  n no", "bold")]
         return line(ui.width, *question)
     if ui.mode is Mode.FILTER:
-        hint = ui.wrong or "⏎ applies, esc leaves; a word of the name, or: root and big >= 4"
-        style = "red" if ui.wrong else "dim"
+        hint = ui.filter_error or "⏎ applies, esc cancels; part of a name, or: root and big >= 4"
+        style = "red" if ui.filter_error else "dim"
         return line(
             ui.width, ("/", "bold"), (ui.typed, ""), ("█ ", ""), (safe_cell(hint, 200), style)
         )
     if ui.note:
         return line(ui.width, (safe_cell(ui.note, 300), "bold"))
-    return between(ui.width, _keys(ui), _named([("?", "help"), ("q", "quit")]))
+    return between(ui.width, _keys(ui), _key_names([("?", "help"), ("q", "quit")]))
 
 
 def _keys(ui: Ui) -> list[Piece]:
-    keys = [("↑↓", "pick"), ("⏎", "open"), ("/", "filter"), ("s", "sort")]
+    keys = [("↑↓", "select"), ("⏎", "open"), ("/", "filter"), ("s", "sort")]
     if ui.mode is Mode.PHONE:
-        keys = [("↑↓", "pick"), ("esc", "back")]
+        keys = [("↑↓", "select"), ("esc", "back")]
     if not ui.read_only:
         keys += [("p", "pause"), ("c", "cancel"), ("r", "retry"), ("Q", "quarantine")]
-    return _named(keys) + ([("read-only", "dim")] if ui.read_only else [])
+    return _key_names(keys) + ([("read-only", "dim")] if ui.read_only else [])
 
 
-def _named(keys: Sequence[tuple[str, str]]) -> list[Piece]:
+def _key_names(keys: Sequence[tuple[str, str]]) -> list[Piece]:
     pieces: list[Piece] = []
     for key, word in keys:
         pieces += [(key, "bold"), (f" {word}  ", "dim")]
@@ -207,12 +206,12 @@ def _named(keys: Sequence[tuple[str, str]]) -> list[Piece]:
 
 
 def _help(ui: Ui) -> list[Text]:
-    lines = [rule(ui.width, "keys and words", "any key goes back")]
-    for key, words in HELP:
-        lines.append(line(ui.width, (f" {key:<9}", "bold"), (words, "")))
+    lines = [rule(ui.width, "keys and terms", "any key closes this help")]
+    for key, text in HELP:
+        lines.append(line(ui.width, (f" {key:<9}", "bold"), (text, "")))
     return lines
 
 
-def _filled(lines: Sequence[Text], ui: Ui) -> list[Text]:
-    """Exactly as many lines as the screen has."""
+def _fill(lines: Sequence[Text], ui: Ui) -> list[Text]:
+    """Pad or cut to exactly as many lines as the screen has."""
     return [*lines, *[line(ui.width)] * (ui.height - len(lines))][: ui.height]

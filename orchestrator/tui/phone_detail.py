@@ -1,11 +1,11 @@
-"""One phone: its last minutes as little curves, its lease, and what it is."""
+"""One phone in detail: its last minutes as sparklines, its lease, its hardware."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.app.lab_status import KnownPhone
 from orchestrator.tui.event_lines import event_panel
 from orchestrator.tui.phone_state_text import (
     activity_text,
@@ -23,31 +23,31 @@ PANE_LINES = 5
 
 
 def phone_pane(
-    phone: KnownPhone | None, seen: LabSnapshot, width: int, now: datetime
+    phone: KnownPhone | None, snapshot: LabSnapshot, width: int, now: datetime
 ) -> list[Text]:
-    """The selected phone in five lines."""
+    """Render the selected phone in five lines."""
     if phone is None:
         return [rule(width, "no phone is selected"), *[line(width)] * (PANE_LINES - 1)]
-    trace = seen.traces.get(phone.serial, NO_TRACE)
+    trace = snapshot.traces.get(phone.serial, NO_TRACE)
     half = max(36, width * 11 // 20)
     left = curves(phone, trace, half - 1)
-    left.append([(fit(_what(phone), half - 1), "dim")])
-    right = _course(phone, now)
+    left.append([(fit(_hardware(phone), half - 1), "dim")])
+    right = _activity(phone, now)
     lines = [rule(width, safe_cell(f"{phone.facts.model}  {phone.serial}", 80))]
-    for at in range(PANE_LINES - 1):
-        words = right[at] if at < len(right) else ""
-        lines.append(line(width, *left[at], (" ", ""), (safe_cell(words, 200), "")))
+    for index in range(PANE_LINES - 1):
+        text = right[index] if index < len(right) else ""
+        lines.append(line(width, *left[index], (" ", ""), (safe_cell(text, 200), "")))
     return lines
 
 
 def curves(phone: KnownPhone, trace: PhoneTrace, width: int) -> list[list[Piece]]:
-    """Temperature, clock and power: what it is now, the last minutes, and their span."""
-    now = (
+    """Render temperature, clock and power: current value, last minutes, and their range."""
+    quantities = (
         ("temp °C", trace.temps_c, phone.status.temp_c, "red"),
         ("clock GHz", trace.clocks_ghz, _fastest_ghz(phone), "cyan"),
         ("power W", trace.powers_w, phone.status.power_w, "yellow"),
     )
-    return [_curve(*each, width) for each in now]
+    return [_curve(*quantity, width) for quantity in quantities]
 
 
 def _curve(
@@ -56,7 +56,7 @@ def _curve(
     digits = 1 if name.startswith("temp") else 2
     head: Piece = (fit(name, 10), "dim")
     if not values:
-        return [head, (fit("not told yet", width - 10), "dim")]
+        return [head, (fit("no data yet", width - 10), "dim")]
     shown = "-- " if value is None else f"{value:.{digits}f} "
     span = f" {min(values):.{digits}f} to {max(values):.{digits}f}"
     room = width - 10 - 6 - 15
@@ -71,29 +71,29 @@ def _fastest_ghz(phone: KnownPhone) -> float | None:
     return max(known.values()) / 1e6 if known else None
 
 
-def _what(phone: KnownPhone) -> str:
+def _hardware(phone: KnownPhone) -> str:
     facts = phone.facts
     battery = "" if phone.status.battery_pct is None else f", battery {phone.status.battery_pct} %"
     return f"{safe_cell(facts.soc, 24)}, {facts.ram_mb // 1000} GB, {facts.control}{battery}"
 
 
-def _course(phone: KnownPhone, now: datetime) -> list[str]:
-    """What it does and under which lease."""
-    look = state_badge(phone, now)
-    lines = [f"{look.word}: {activity_text(phone, now)}"]
+def _activity(phone: KnownPhone, now: datetime) -> list[str]:
+    """Describe what a phone does, and its lease."""
+    badge = state_badge(phone, now)
+    lines = [f"{badge.word}: {activity_text(phone, now)}"]
     lease = phone.lease
     if lease is None:
         return [*lines, f"at {phone.host or 'no host'}; no lease"]
     left = lease.until - now.timestamp()
-    held = f"lease {clock_time(left)} left" if left > 0 else "lease ran out"
-    lines.append(f"{held}, attempt {lease.attempt}, block {lease.block + 1} of {lease.trial}")
+    expiry = f"lease {clock_time(left)} left" if left > 0 else "lease expired"
+    lines.append(f"{expiry}, attempt {lease.attempt}, block {lease.block + 1} of {lease.trial}")
     seconds = remaining_s(phone)
     until = "" if seconds is None else f", {format_duration(seconds)} left"
     if phone.status.progress is not None:
         steps = "" if phone.status.steps is None else f"{phone.status.steps} steps, "
         lines.append(f"{steps}{phone.status.progress:.0%} of the run{until}")
     elif phone.status.stage is Stage.COOL and phone.status.cool_in_s is not None:
-        early, late = (format_duration(each) for each in phone.status.cool_in_s[1:])
+        early, late = (format_duration(seconds) for seconds in phone.status.cool_in_s[1:])
         lines.append(f"cool in {format_duration(phone.status.cool_in_s[0])} ({early} to {late})")
     else:
         lines.append(f"stage: {phone.status.stage or Stage.START}{until}")
@@ -103,28 +103,28 @@ def _course(phone: KnownPhone, now: datetime) -> list[str]:
 
 
 def phone_page(
-    phone: KnownPhone, seen: LabSnapshot, ui: Ui, now: datetime, height: int
+    phone: KnownPhone, snapshot: LabSnapshot, ui: Ui, now: datetime, height: int
 ) -> list[Text]:
-    """The whole screen for one phone."""
+    """Render the whole screen for one phone."""
     width = ui.width
-    trace = seen.traces.get(phone.serial, NO_TRACE)
-    lines = [rule(width, safe_cell(f"{phone.facts.model}  {phone.serial}", 80), "esc goes back")]
+    trace = snapshot.traces.get(phone.serial, NO_TRACE)
+    lines = [rule(width, safe_cell(f"{phone.facts.model}  {phone.serial}", 80), "esc closes")]
     lines += [line(width, *pieces) for pieces in curves(phone, trace, min(width, 160))]
-    lines += [line(width, (words, "")) for words in _course(phone, now)]
-    lines.append(rule(width, "what it is, and what can be held on it"))
-    lines += [line(width, (safe_cell(words, 400), "")) for words in describe_phone(phone)]
+    lines += [line(width, (text, "")) for text in _activity(phone, now)]
+    lines.append(rule(width, "hardware, and what can be controlled"))
+    lines += [line(width, (safe_cell(text, 400), "")) for text in describe_phone(phone)]
     room = max(4, height // 4)
-    own = [event for event in seen.events if event.phone == phone.serial]
+    events = [event for event in snapshot.events if event.phone == phone.serial]
     names = {phone.serial: phone.facts.model}
     if len(lines) > height - room:
         lines = lines[: height - room - 1]
-        lines.append(line(width, (f"… all of it: farm phone show {phone.serial}", "dim")))
-    lines += event_panel(own, names, 0, width, room)
+        lines.append(line(width, (f"… see: farm phone show {phone.serial}", "dim")))
+    lines += event_panel(events, names, 0, width, room)
     return lines + [line(width)] * (height - len(lines))
 
 
 def describe_phone(phone: KnownPhone) -> list[str]:
-    """A phone in words."""
+    """Describe a phone: hardware, sensors, and what can be controlled."""
     facts = phone.facts
     root = "rooted" if facts.rooted else "not rooted"
     lines = [
@@ -136,24 +136,28 @@ def describe_phone(phone: KnownPhone) -> list[str]:
     ]
     for cluster in facts.clusters:
         cpus = ", ".join(map(str, cluster.cpus))
-        clocks_ = _ladder(cluster.ladder_khz)
-        lines.append(f"policy{cluster.policy}: cpu {cpus}; {clocks_}; capacity {cluster.capacity}")
+        clocks = _ladder(cluster.ladder_khz)
+        lines.append(f"policy{cluster.policy}: cpu {cpus}; {clocks}; capacity {cluster.capacity}")
     if facts.gpu is not None:
         lines.append(f"GPU: {facts.gpu.name}; {_ladder(facts.gpu.ladder_khz)}")
-    lines.append(f"CPU heat: {', '.join(zone.type for zone in facts.cpu_zones) or 'nothing'}")
+    lines.append(
+        f"CPU temperature: {', '.join(zone.type for zone in facts.cpu_zones) or 'no zone'}"
+    )
     if facts.gauge is not None:
         sign = "negative" if facts.gauge.discharge_sign < 0 else "positive"
         unit = "µA" if facts.gauge.unit_a < 1e-5 else "mA"
-        lines.append(f"gauge: {sign} while discharging, in {unit}, each {facts.gauge.period_s:g} s")
+        lines.append(
+            f"gauge: {sign} while discharging, in {unit}, every {facts.gauge.period_s:g} s"
+        )
     lines.append(f"control: {facts.control.value}")
-    lines += [f"  holds  {text}" for text in facts.controlled]
-    lines += [f"  lacks  {text}" for text in facts.uncontrolled]
+    lines += [f"  can     {text}" for text in facts.controlled]
+    lines += [f"  cannot  {text}" for text in facts.uncontrolled]
     if facts.runner_error:
-        lines.append(f"  lacks  {facts.runner_error}")
+        lines.append(f"  cannot  run the runner: {facts.runner_error}")
     return lines
 
 
 def _ladder(steps_khz: tuple[int, ...]) -> str:
     if not steps_khz:
-        return "no clocks are told"
+        return "no clocks reported"
     return f"{len(steps_khz)} clocks, {steps_khz[0] // 1000} to {steps_khz[-1] // 1000} MHz"

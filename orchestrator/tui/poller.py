@@ -1,4 +1,4 @@
-"""The one who looks: a thread of its own, so that a lab that hangs never hangs the screen."""
+"""Polls the lab in its own thread, so that a lab that hangs never blocks the screen."""
 
 import threading
 import time
@@ -6,104 +6,87 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from orchestrator.app.event_feed import EventFeed
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabPoller, LabView
-from orchestrator.dispatch.central_broker import CentralBroker
-from orchestrator.store.database import Database
 from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
 
-LOOK_S = 1.0  # as often as hosts tell of themselves
-LOOK_APART_S = 0.25
+POLL_INTERVAL_S = 1.0  # hosts send heartbeats once per second
+POLL_DISTANCE_MIN_S = 0.25
+RETRY_DELAY_S = 0.5
 EVENTS_KEPT = 200
-BATCHES_MAX = 4  # of events, between two looks; who is flooded skips
-BATCH = 500
-PAUSE_S = 0.5
 
 
 class PollerThread:
-    """Looks at the lab until it is told to stop, and says when there is news."""
+    """Polls the lab until stopped; `snapshot` is the latest state, `on_news` is called for each."""
 
     def __init__(
-        self,
-        db: Database,
-        broker: CentralBroker,
-        sweep: str | None,
-        lab: str,
-        news: Callable[[], None],
+        self, lab: LabConnection, sweep: str | None, lab_name: str, on_news: Callable[[], None]
     ) -> None:
-        self._broker = broker
-        self._sweep = sweep
-        self._lookout = LabPoller(db, broker, sweep)
-        self._news = news
+        self._poller = LabPoller(lab, sweep)
+        self._feed = EventFeed(lab, sweep, EVENTS_KEPT)
+        self._on_news = on_news
         self._stop = threading.Event()
-        self._cursor, before = broker.latest_events(EVENTS_KEPT)
-        mine = (event for event in before if concerns(event, sweep))
-        self._events: deque[Event] = deque(mine, maxlen=EVENTS_KEPT)
+        self._events: deque[Event] = deque(self._feed.latest, maxlen=EVENTS_KEPT)
         self._traces: dict[str, PhoneTrace] = {}
-        self._beats: dict[str, object] = {}
-        self._missed = 0
-        self.seen = self._with(LabSnapshot(self._lookout.poll(), lab=lab))
+        self._traced_at: dict[str, object] = {}
+        self.snapshot = self._complete(LabSnapshot(self._poller.poll(), lab=lab_name))
         self.failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="poller", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start polling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; whatever it waits for is left to itself."""
+        """Stop polling, without waiting for a query that is under way."""
         self._stop.set()
 
     def _run(self) -> None:
-        looked = time.monotonic()
+        polled = time.monotonic()
         while not self._stop.is_set():
             try:
-                happened = self._hear(max(0.01, looked + LOOK_S - time.monotonic()))
-                since = time.monotonic() - looked
-                if not happened and since < LOOK_S:
+                happened = self._read_events(max(0.01, polled + POLL_INTERVAL_S - time.monotonic()))
+                since = time.monotonic() - polled
+                if not happened and since < POLL_INTERVAL_S:
                     continue
-                self._stop.wait(LOOK_APART_S - since)
-                self.seen = self._with(replace(self.seen, view=self._lookout.poll(), trouble=""))
+                self._stop.wait(POLL_DISTANCE_MIN_S - since)
+                view = self._poller.poll()
+                self.snapshot = self._complete(replace(self.snapshot, view=view, outage=""))
             except (BrokerDown, StoreDown) as error:
-                self.seen = replace(self.seen, trouble=_briefly(error))
-                self._stop.wait(PAUSE_S)
-            except Exception as error:  # noqa: BLE001 - the screen must hear of it, and raises it
+                self.snapshot = replace(self.snapshot, outage=_outage_text(error))
+                self._stop.wait(RETRY_DELAY_S)
+            except Exception as error:  # noqa: BLE001 - the screen's thread raises it
                 self.failure = error
                 self._stop.set()
-            looked = time.monotonic()
-            self._news()
+            polled = time.monotonic()
+            self._on_news()
 
-    def _hear(self, wait_s: float) -> bool:
-        """Take events in; say whether there were any."""
-        heard = 0
-        for _ in range(BATCHES_MAX):
-            self._cursor, new = self._broker.events(self._cursor, wait_s)
-            wait_s = 0.001
-            heard += len(new)
-            self._events.extend(event for event in new if concerns(event, self._sweep))
-            if len(new) < BATCH:
-                return heard > 0
-        self._cursor = self._broker.newest_cursor()
-        self._missed += 1
-        return True
+    def _read_events(self, wait_s: float) -> bool:
+        """Read new events; return whether there were any."""
+        events = self._feed.read(wait_s)
+        self._events.extend(events or ())
+        return events is not None
 
-    def _with(self, seen: LabSnapshot) -> LabSnapshot:
-        self._trace(seen.view)
-        events, missed = tuple(self._events), self._missed
-        return replace(seen, events=events, missed=missed, traces=dict(self._traces))
+    def _complete(self, snapshot: LabSnapshot) -> LabSnapshot:
+        self._extend_traces(snapshot.view)
+        return replace(
+            snapshot,
+            events=tuple(self._events),
+            skipped=self._feed.skipped,
+            traces=dict(self._traces),
+        )
 
-    def _trace(self, view: LabView) -> None:
+    def _extend_traces(self, view: LabView) -> None:
         for phone in view.phones:
-            if phone.last_seen_at != self._beats.get(phone.serial):
-                self._beats[phone.serial] = phone.last_seen_at
-                self._traces[phone.serial] = self._traces.get(phone.serial, NO_TRACE).after(phone)
+            if phone.last_seen_at != self._traced_at.get(phone.serial):
+                self._traced_at[phone.serial] = phone.last_seen_at
+                trace = self._traces.get(phone.serial, NO_TRACE)
+                self._traces[phone.serial] = trace.extended(phone)
 
 
-def concerns(event: Event, sweep: str | None) -> bool:
-    """Whether an event belongs on this screen."""
-    return sweep is None or event.sweep in ("", sweep)
-
-
-def _briefly(error: FarmError) -> str:
-    return "the broker is gone" if isinstance(error, BrokerDown) else "the store is gone"
+def _outage_text(error: FarmError) -> str:
+    name = "broker" if isinstance(error, BrokerDown) else "store"
+    return f"the {name} does not answer"

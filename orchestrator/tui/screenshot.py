@@ -1,4 +1,4 @@
-"""A still of the screen: printed once, or written to a file as a picture."""
+"""One screen of `farm watch`: printed once, or written as SVG."""
 
 import io
 import re
@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from orchestrator.dispatch.central_broker import CentralBroker
-from orchestrator.store.database import Database
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.tui.panels import screen
 from orchestrator.tui.poller import PollerThread
 from orchestrator.tui.text_cells import in_ascii
@@ -25,33 +24,29 @@ _FONTS = re.compile(r"\s*@font-face \{.*?\}|\s*<!-- Generated.*?-->", re.DOTALL)
 
 
 def render_screenshot(
-    db: Database,
-    broker: CentralBroker,
-    wish: WatchOptions,
-    size: tuple[int, int] | None,
-    after_s: float,
+    lab: LabConnection, options: WatchOptions, size: tuple[int, int] | None, after_s: float
 ) -> list[Text]:
-    """Watch for so long, and answer the screen as it would stand there then."""
+    """Watch the lab for some seconds, and return the screen at their end."""
     width, height = size or shutil.get_terminal_size(SIZE)
-    watcher = PollerThread(db, broker, wish.sweep, wish.lab, lambda: None)
+    poller = PollerThread(lab, options.sweep, options.lab_name, lambda: None)
     if after_s > 0:
-        watcher.start()
+        poller.start()
         threading.Event().wait(after_s)
-        watcher.stop()
-    ui = Ui(width=width, height=height, read_only=wish.read_only)
-    lines = screen(watcher.seen, ui, datetime.now(UTC))
-    return [in_ascii(text) for text in lines] if wish.ascii_only else lines
+        poller.stop()
+    ui = Ui(width=width, height=height, read_only=options.read_only)
+    lines = screen(poller.snapshot, ui, datetime.now(UTC))
+    return [in_ascii(text) for text in lines] if options.ascii_only else lines
 
 
-def show(lines: Sequence[Text]) -> None:
-    """Print a still."""
+def print_screen(lines: Sequence[Text]) -> None:
+    """Print a screen."""
     console = Console(highlight=False)
     for text in lines:
         console.print(text, soft_wrap=True)
 
 
-def draw(lines: Sequence[Text], picture: Path, title: str) -> None:
-    """Write a still to a file as SVG."""
+def write_svg(lines: Sequence[Text], file: Path, title: str) -> None:
+    """Write a screen to an SVG file that needs no network: any monospaced font is used."""
     console = Console(
         width=max(len(text) for text in lines),
         file=io.StringIO(),
@@ -63,5 +58,4 @@ def draw(lines: Sequence[Text], picture: Path, title: str) -> None:
     for text in lines:
         console.print(text, soft_wrap=True)
     content = console.export_svg(title=title, theme=MONOKAI, unique_id="farm")
-    # The picture is looked at where there is no network, too: any monospaced font will do.
-    picture.write_text(_FONTS.sub("", content), encoding="utf-8")
+    file.write_text(_FONTS.sub("", content), encoding="utf-8")

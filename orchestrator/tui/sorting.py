@@ -1,10 +1,10 @@
-"""Which phones are shown, in which order, and which of them fit: pure, and quick for thousands."""
+"""Which phones are shown, in which order, and which of them fit on the screen."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.app.lab_status import KnownPhone
 from orchestrator.tui.phone_state_text import remaining_s, state_badge
 from orchestrator.tui.ui_state import Sort, Ui
 
@@ -12,8 +12,8 @@ LAST = float("inf")
 
 
 def visible_phones(phones: Sequence[KnownPhone], ui: Ui, now: datetime) -> list[KnownPhone]:
-    """The phones that pass the filter, in the chosen order."""
-    passing = phones if ui.matches is None else [item for item in phones if ui.matches(item)]
+    """Return the phones that match the filter, sorted."""
+    matching = phones if ui.matches is None else [item for item in phones if ui.matches(item)]
     keys: dict[Sort, Callable[[KnownPhone], Any]] = {
         Sort.STATE: lambda phone: (state_badge(phone, now).order, phone.facts.model),
         Sort.NAME: lambda phone: phone.facts.model,
@@ -27,18 +27,18 @@ def visible_phones(phones: Sequence[KnownPhone], ui: Ui, now: datetime) -> list[
         Sort.LEFT: lambda phone: LAST if remaining_s(phone) is None else remaining_s(phone),
     }
     key = keys[ui.sort]
-    return sorted(passing, key=lambda phone: (key(phone), phone.serial))
+    return sorted(matching, key=lambda phone: (key(phone), phone.serial))
 
 
 def position_of(phones: Sequence[KnownPhone], selected: str) -> int:
-    """Where the selected phone stands; the first place if it is not there."""
-    return next((at for at, phone in enumerate(phones) if phone.serial == selected), 0)
+    """Return the index of the selected phone, or 0 if it is not shown."""
+    return next((index for index, phone in enumerate(phones) if phone.serial == selected), 0)
 
 
-def window(place: int, count: int, top: int, rows: int) -> int:
-    """The first row to show, so that the selected one is among those that fit."""
+def window(position: int, count: int, top: int, rows: int) -> int:
+    """Return the first row to show, so that the selected row is visible."""
     if rows <= 0:
         return 0
-    top = min(top, place)
-    top = max(top, place - rows + 1)
+    top = min(top, position)
+    top = max(top, position - rows + 1)
     return max(0, min(top, count - rows))

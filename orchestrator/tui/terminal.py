@@ -1,7 +1,7 @@
-"""The terminal itself: keys as they are pressed, lines that changed, and always put back.
+"""The terminal: reads single keys, writes only lines that changed, and is always restored.
 
-Put back means: whatever ends the screen (a key, an error, SIGTERM, Ctrl-C, Ctrl-Z), the cursor is
-there again, the shell's text too, and what is typed is seen.
+Whatever ends the screen (a key, an error, SIGTERM, Ctrl-C, Ctrl-Z), the cursor, the shell's text
+and the echo of typed characters are restored.
 """
 
 import os
@@ -19,13 +19,13 @@ from rich.text import Text
 
 from orchestrator.tui.text_cells import in_ascii
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"  # other screen, no cursor, no wrapping
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"  # alternate screen, no cursor, no wrapping
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
 SIZE_MAX = 1000
 
 
 class Terminal:
-    """A terminal in raw keys, drawn line by line."""
+    """A terminal in cbreak mode, drawn line by line."""
 
     def __init__(self, keys: int, out: int, ascii_only: bool = False) -> None:
         self._keys = keys
@@ -42,10 +42,10 @@ class Terminal:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Take the terminal over, and give it back whatever happens."""
+        """Take over the terminal, and always restore it."""
         self._before = termios.tcgetattr(self._keys)
         old = {
-            # Also where it came in ignored, as in whatever a script started in the background.
+            # Also if SIGINT was ignored, as in a process that a script started in the background.
             signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._on_end),
             signal.SIGHUP: signal.signal(signal.SIGHUP, self._on_end),
@@ -53,20 +53,20 @@ class Terminal:
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, self._on_resize),
         }
         try:
-            self._take()
+            self._enter()
             yield
         finally:
-            self._give_back()
+            self._restore()
             for number, handler in old.items():
                 signal.signal(number, handler)
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines, as they are now."""
+        """Return the current columns and lines."""
         columns, lines = os.get_terminal_size(self._out)
         return max(1, min(columns, SIZE_MAX)), max(1, min(lines, SIZE_MAX))
 
     def read(self, wait_s: float) -> bytes:
-        """What was typed; waits for it, for a wake-up or for the time to pass."""
+        """Return typed bytes; wait for them, for wake(), or until the time is over."""
         try:
             ready, _, _ = select.select([self._keys, self._wake_read], [], [], max(0.0, wait_s))
             if self._wake_read in ready:
@@ -77,45 +77,45 @@ class Terminal:
         except InterruptedError:
             return b""
         if not typed:
-            raise EOFError("the terminal is gone")
+            raise EOFError("the terminal was closed")
         return typed
 
     def wake(self) -> None:
-        """Let a waiting read return; from any thread."""
+        """Make a waiting read() return; callable from any thread."""
         with suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 
     def draw(self, lines: Sequence[Text]) -> int:
-        """Show the lines; only those that differ from what stands there are written."""
-        shown = [in_ascii(each) for each in lines] if self._ascii else list(lines)
+        """Draw the lines; only those that changed are written."""
+        shown = [in_ascii(text) for text in lines] if self._ascii else list(lines)
         if len(shown) != len(self._drawn):
             self._drawn = []
         written = []
-        for at, text in enumerate(shown):
-            if at < len(self._drawn) and self._drawn[at] == text:
+        for index, text in enumerate(shown):
+            if index < len(self._drawn) and self._drawn[index] == text:
                 continue
-            written.append(f"\x1b[{at + 1};1H{self._rendered(text)}")
+            written.append(f"\x1b[{index + 1};1H{self._render(text)}")
         self._drawn = shown
         if written:
             self._write("".join(written))
         return len(written)
 
     def forget(self) -> None:
-        """Draw everything anew next time."""
+        """Clear the screen, so that every line is drawn again."""
         self._drawn = []
         self._write("\x1b[2J")
 
-    def _rendered(self, text: Text) -> str:
+    def _render(self, text: Text) -> str:
         with self._console.capture() as capture:
             self._console.print(text, end="", soft_wrap=True)
         return capture.get()
 
-    def _take(self) -> None:
+    def _enter(self) -> None:
         tty.setcbreak(self._keys)
         self._write(_ENTER)
         self._drawn = []
 
-    def _give_back(self) -> None:
+    def _restore(self) -> None:
         with suppress(OSError):
             self._write(_LEAVE)
         with suppress(termios.error):
@@ -126,7 +126,7 @@ class Terminal:
         while content:
             try:
                 content = content[os.write(self._out, content) :]
-            except BlockingIOError:  # a slow line; the rest when it can take it
+            except BlockingIOError:  # a slow connection; wait until it accepts more
                 select.select([], [self._out], [], 1.0)
 
     def _on_end(self, number: int, frame: FrameType | None) -> None:
@@ -136,10 +136,10 @@ class Terminal:
         self.wake()
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-Z: give the terminal back, stop, and take it again when we are continued."""
-        self._give_back()
+        """On Ctrl-Z, restore the terminal, stop, and take it over again when continued."""
+        self._restore()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self._on_stop)
-        self._take()
+        self._enter()
         self.wake()

@@ -1,6 +1,6 @@
-"""Lines of a screen: text fitted to cells, sparklines, bars, and the same in plain ASCII.
+"""Lines of the screen: text fitted to cells, sparklines, bars, and their ASCII form.
 
-Whatever came from outside goes through `said` first; nothing here reads markup.
+Text from phones and hosts goes through `safe_cell`; no function interprets markup.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ _PLAIN = {
 
 
 def safe_cell(text: object, limit: int = 200) -> str:
-    """Text from outside, on one line and harmless."""
+    """Return untrusted text on one line, without control characters."""
     return safe_text(text, limit)
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
-    """The text in exactly so many cells; what does not fit ends with an ellipsis."""
+    """Pad or cut text to exactly this many cells; a cut ends with an ellipsis."""
     if width <= 0:
         return ""
     length = len(text) if text.isascii() else cell_len(text)
@@ -36,17 +36,17 @@ def fit(text: str, width: int, right: bool = False) -> str:
 
 
 def line(width: int, *pieces: Piece) -> Text:
-    """One line of exactly that width."""
+    """Return one line of exactly this width."""
     text = Text(no_wrap=True, overflow="crop", end="")
     left = width
     for piece, style in pieces:
-        words = piece
+        content = piece
         if left <= 0:
             break
-        if not words.isprintable():  # the last net: nothing that steers a terminal gets past here
-            words = safe_cell(words, 1000)
-        length = len(words) if words.isascii() else cell_len(words)
-        shown = words if length <= left else fit(words, left)
+        if not content.isprintable():  # last line of defence against terminal control sequences
+            content = safe_cell(content, 1000)
+        length = len(content) if content.isascii() else cell_len(content)
+        shown = content if length <= left else fit(content, left)
         text.append(shown, style)
         left -= min(length, left)
     if left > 0:
@@ -55,24 +55,24 @@ def line(width: int, *pieces: Piece) -> Text:
 
 
 def between(width: int, left: Sequence[Piece], right: Sequence[Piece]) -> Text:
-    """A line with something at both ends; the right end is kept when it gets narrow."""
-    ends = sum(cell_len(words) for words, _ in right)
-    begins = line(max(0, width - ends - 1), *left)
-    begins.append(" ")
-    begins.append_text(line(ends, *right))
-    return begins if width > ends else line(width, *right)
+    """Return a line with text at both ends; if it is too narrow, the right end is kept."""
+    right_cells = sum(cell_len(text) for text, _ in right)
+    both = line(max(0, width - right_cells - 1), *left)
+    both.append(" ")
+    both.append_text(line(right_cells, *right))
+    return both if width > right_cells else line(width, *right)
 
 
 def rule(width: int, title: str, *more: str) -> Text:
-    """A line that parts two panels: its title, and at its end what else is to be known."""
-    end = "".join(f" {words} ──" for words in more)
+    """Return a line that separates two panels: a title, and details at its end."""
+    end = "".join(f" {text} ──" for text in more)
     head = f"── {title} "
     fill = "─" * max(0, width - cell_len(head) - cell_len(end))
     return line(width, (head, "bold"), (fill, "dim"), (end, "dim"))
 
 
 def spark(values: Sequence[float], width: int) -> str:
-    """The last values as a line of little bars, from the lowest to the highest of them."""
+    """Return the last values as a sparkline, scaled from their minimum to their maximum."""
     shown = values[-width:] if width > 0 else ()
     if not shown:
         return ""
@@ -84,19 +84,19 @@ def spark(values: Sequence[float], width: int) -> str:
 
 
 def bar(share: float, width: int) -> tuple[str, str]:
-    """A progress bar as two strings: what is done, and what is not."""
-    done = min(width, max(0, int(share * width)))
-    return "█" * done, "░" * (width - done)
+    """Return a progress bar as two strings: the filled part and the empty part."""
+    filled = min(width, max(0, int(share * width)))
+    return "█" * filled, "░" * (width - filled)
 
 
 def in_ascii(text: Text) -> Text:
-    """The same line in ASCII, cell by cell, for terminals that know no more."""
+    """Return the line in ASCII, cell by cell, for terminals without Unicode."""
     if text.plain.isascii():
         return text
     plain = Text(no_wrap=True, overflow="crop", end="")
-    for start in text.divide(sorted({edge for span in text.spans for edge in span[:2]})):
-        style = start.spans[0].style if start.spans else ""
-        plain.append("".join(map(_ascii, start.plain)), style)
+    for part in text.divide(sorted({edge for span in text.spans for edge in span[:2]})):
+        style = part.spans[0].style if part.spans else ""
+        plain.append("".join(map(_ascii, part.plain)), style)
     return plain
 
 

@@ -1,36 +1,35 @@
-"""What a screen is made of: what was seen of the lab, and what its reader is looking at."""
+"""The state of the screen: the latest snapshot of the lab, and what the user has selected."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 
-from orchestrator.app.lab_status import LabView
-from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.app.lab_status import KnownPhone, LabView
+from orchestrator.app.phone_filter import PhoneFilter
 from workloads.protocol.messages import Event
 
 TRACE_KEPT = 240
-Matches = Callable[[KnownPhone], bool]
 
 
 @dataclass(frozen=True)
 class PhoneTrace:
-    """The last minutes of a phone, a value a heartbeat."""
+    """The last minutes of a phone: one value per heartbeat."""
 
     temps_c: tuple[float, ...] = ()
     clocks_ghz: tuple[float, ...] = ()
     powers_w: tuple[float, ...] = ()
 
-    def after(self, phone: KnownPhone) -> "PhoneTrace":
-        """The same with one more heartbeat."""
+    def extended(self, phone: KnownPhone) -> "PhoneTrace":
+        """Return the trace with one more heartbeat."""
         clock = max((phone.status.clocks_khz or phone.status.locked_khz).values(), default=None)
         return PhoneTrace(
-            _with(self.temps_c, phone.status.temp_c),
-            _with(self.clocks_ghz, None if clock is None else clock / 1e6),
-            _with(self.powers_w, phone.status.power_w),
+            _append(self.temps_c, phone.status.temp_c),
+            _append(self.clocks_ghz, None if clock is None else clock / 1e6),
+            _append(self.powers_w, phone.status.power_w),
         )
 
 
-def _with(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
+def _append(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
     return values if value is None else (*values[1 - TRACE_KEPT :], value)
 
 
@@ -39,18 +38,18 @@ NO_TRACE = PhoneTrace()
 
 @dataclass(frozen=True)
 class LabSnapshot:
-    """The last look that succeeded, what happened since, and what is wrong with looking."""
+    """The latest successful poll, the newest events, and why there is no newer poll."""
 
     view: LabView
     lab: str = ""
     events: tuple[Event, ...] = ()
     traces: Mapping[str, PhoneTrace] = field(default_factory=dict)
-    trouble: str = ""
-    missed: int = 0  # events that came faster than anybody could read
+    outage: str = ""  # why the lab cannot be polled
+    skipped: int = 0  # how often events came too fast to show
 
 
 class Mode(Enum):
-    """What the keys mean at the moment."""
+    """What the screen shows, and so what keys mean."""
 
     TABLE = "table"
     PHONE = "phone"
@@ -70,18 +69,31 @@ class Sort(Enum):
     LEFT = "left"
 
 
+class ActionKind(StrEnum):
+    """What a key can change."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RAISE = "raise"
+    LOWER = "lower"
+    QUARANTINE = "quarantine"
+    RELEASE = "release"
+
+
 @dataclass(frozen=True)
 class PendingAction:
-    """A change that somebody wants: what to do, to whom, and the question that is asked first."""
+    """A change that the user requested: its target, and the question to confirm it."""
 
-    verb: str
+    kind: ActionKind
     target: str
     question: str
 
 
 @dataclass(frozen=True)
 class Ui:
-    """What the reader has chosen; every key makes a new one of it."""
+    """What the user has selected; every key returns a new one."""
 
     width: int = 80
     height: int = 24
@@ -90,14 +102,14 @@ class Ui:
     top: int = 0
     sort: Sort = Sort.STATE
     filter: str = ""
-    matches: Matches | None = None
+    matches: PhoneFilter | None = None
     typed: str = ""
-    wrong: str = ""
-    ask: PendingAction | None = None
+    filter_error: str = ""
+    pending: PendingAction | None = None
     note: str = ""
     read_only: bool = False
     quit: bool = False
 
     def with_(self, **changes: object) -> "Ui":
-        """The same, changed."""
+        """Return a copy with changes."""
         return replace(self, **changes)  # type: ignore[arg-type]

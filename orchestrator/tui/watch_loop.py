@@ -1,4 +1,4 @@
-"""Following a lab: a live screen on a terminal, plain lines or JSON in a pipe."""
+"""Follows a lab: a live screen on a terminal, plain lines or JSON when piped."""
 
 import json
 import os
@@ -10,133 +10,135 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from orchestrator.app.event_feed import EventFeed
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabPoller, LabView
-from orchestrator.dispatch.central_broker import CentralBroker
-from orchestrator.store.database import Database
 from orchestrator.tui.event_lines import event_line, summary_line
-from orchestrator.tui.keyboard import keys_of
-from orchestrator.tui.keymap import Read, handle_key
+from orchestrator.tui.keyboard import parse_keys
+from orchestrator.tui.keymap import ParseFilter, handle_key
 from orchestrator.tui.panels import screen
-from orchestrator.tui.poller import PollerThread, concerns
+from orchestrator.tui.poller import PollerThread
 from orchestrator.tui.terminal import Terminal
 from orchestrator.tui.ui_state import PendingAction, Ui
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
 
-REDRAW_S = 0.25  # at most four times a second
-TICK_S = 1.0  # the age of the data goes on, whatever happens
-SUMMARY_S = 60.0
-LINGER_S = 1.0  # a finished sweep stays on the screen for a moment
+REDRAW_INTERVAL_MIN_S = 0.25
+REDRAW_INTERVAL_MAX_S = 1.0  # the age of the data is shown, so the screen changes every second
+SUMMARY_INTERVAL_S = 60.0
+FINISHED_DELAY_S = 1.0  # how long a finished sweep stays on the screen
+EVENT_WAIT_S = 1.0
+RETRY_DELAY_S = 1.0
 
-Done = Callable[[LabView], bool]
+IsFinished = Callable[[LabView], bool]
 
 
-class Actions(Protocol):
-    """Whoever carries out what the reader of a screen has confirmed."""
+class ActionExecutor(Protocol):
+    """Executes the actions that the user has confirmed."""
 
-    def do(self, ask: PendingAction) -> str:
-        """Do it, and say what was changed and how to undo it."""
+    def execute(self, action: PendingAction) -> str:
+        """Execute an action; return what was changed and how to undo it."""
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """How somebody wants to follow."""
+    """How the lab is followed."""
 
     sweep: str | None = None
-    lab: str = ""
+    lab_name: str = ""
     read_only: bool = False
     ascii_only: bool = False
 
 
 def is_live() -> bool:
-    """Whether to redraw: decided by the terminal alone, because FORCE_COLOR deceives Rich."""
+    """Whether to draw a screen: only on a terminal (Rich alone would believe FORCE_COLOR)."""
     ends = (sys.stdin, sys.stdout)
     return os.environ.get("TERM") != "dumb" and all(end and end.isatty() for end in ends)
 
 
 def run_watch(
-    db: Database,
-    broker: CentralBroker,
-    wish: WatchOptions,
-    done: Done,
-    read: Read,
-    hands: Actions | None = None,
+    lab: LabConnection,
+    options: WatchOptions,
+    is_finished: IsFinished,
+    parse_filter: ParseFilter,
+    executor: ActionExecutor | None = None,
 ) -> LabView:
-    """Follow until the look at the lab says that it is done, or the reader has seen enough."""
+    """Follow the lab until it is finished or the user quits."""
     if not is_live():
-        return print_events(db, broker, wish.sweep, done)
-    terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), wish.ascii_only)
-    watcher = PollerThread(db, broker, wish.sweep, wish.lab, terminal.wake)
-    watcher.start()
+        return print_events(lab, options.sweep, is_finished)
+    terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), options.ascii_only)
+    poller = PollerThread(lab, options.sweep, options.lab_name, terminal.wake)
+    poller.start()
     try:
         with terminal.open():
-            return _Live(terminal, watcher, wish, read, hands).run(done)
+            return _LiveScreen(terminal, poller, options, parse_filter, executor).run(is_finished)
     finally:
-        watcher.stop()
+        poller.stop()
 
 
-class _Live:
-    """The loop of the screen: keys in, lines out, and no judgement of its own."""
+class _LiveScreen:
+    """The loop of the screen: reads keys, draws lines, decides nothing."""
 
     def __init__(
         self,
         terminal: Terminal,
-        watcher: PollerThread,
-        wish: WatchOptions,
-        read: Read,
-        hands: Actions | None,
+        poller: PollerThread,
+        options: WatchOptions,
+        parse_filter: ParseFilter,
+        executor: ActionExecutor | None,
     ) -> None:
         self._terminal = terminal
-        self._watcher = watcher
-        self._read = read
-        self._hands = hands
-        self._ui = Ui(read_only=wish.read_only or hands is None)
-        self._pending = b""
+        self._poller = poller
+        self._parse_filter = parse_filter
+        self._executor = executor
+        self._ui = Ui(read_only=options.read_only or executor is None)
+        self._unparsed = b""
         self._notes: list[str] = []
 
-    def run(self, done: Done) -> LabView:
-        """Until it is done or quit."""
-        drawn, shown = 0.0, None
-        finished: float | None = None
+    def run(self, is_finished: IsFinished) -> LabView:
+        """Run until the lab is finished or the user quits."""
+        drawn_at, drawn = 0.0, None
+        finished_at: float | None = None
         while not self._ui.quit:
             now = time.monotonic()
-            due = shown is not self._watcher.seen or now - drawn >= TICK_S
-            if due and now - drawn >= REDRAW_S:
-                shown, drawn = self._watcher.seen, now
+            due = drawn is not self._poller.snapshot or now - drawn_at >= REDRAW_INTERVAL_MAX_S
+            if due and now - drawn_at >= REDRAW_INTERVAL_MIN_S:
+                drawn, drawn_at = self._poller.snapshot, now
                 self._draw()
-                if done(shown.view):
-                    finished = finished or now
-            if finished is not None and now - finished >= LINGER_S:
+                if is_finished(drawn.view):
+                    finished_at = finished_at or now
+            if finished_at is not None and now - finished_at >= FINISHED_DELAY_S:
                 break
-            next_look = drawn + (REDRAW_S if shown is not self._watcher.seen else TICK_S)
-            typed = self._terminal.read(max(0.0, min(next_look - now, LINGER_S)))
-            if self._watcher.failure is not None:
-                raise self._watcher.failure
-            if self._take(typed) or self._notes or self._resized():
+            is_old = drawn is not self._poller.snapshot
+            next_draw = drawn_at + (REDRAW_INTERVAL_MIN_S if is_old else REDRAW_INTERVAL_MAX_S)
+            typed = self._terminal.read(max(0.0, min(next_draw - now, FINISHED_DELAY_S)))
+            if self._poller.failure is not None:
+                raise self._poller.failure
+            if self._handle(typed) or self._notes or self._resized():
                 self._draw()
-        return self._watcher.seen.view
+        return self._poller.snapshot.view
 
-    def _take(self, typed: bytes) -> bool:
+    def _handle(self, typed: bytes) -> bool:
         if not typed:
             return False
-        keys, self._pending = keys_of(self._pending + typed)
+        keys, self._unparsed = parse_keys(self._unparsed + typed)
         for key in keys:
             if key == "redraw":
                 self._terminal.forget()
-            now = datetime.now(UTC)
-            self._ui, ask = handle_key(self._ui, key, self._watcher.seen, now, self._read)
+            now, snapshot = datetime.now(UTC), self._poller.snapshot
+            self._ui, action = handle_key(self._ui, key, snapshot, now, self._parse_filter)
             if self._ui.quit:
                 break
-            if ask is not None:
+            if action is not None:
                 self._ui = self._ui.with_(note="…")
-                threading.Thread(target=self._do, args=(ask,), daemon=True).start()
+                threading.Thread(target=self._execute, args=(action,), daemon=True).start()
         return bool(keys)
 
-    def _do(self, ask: PendingAction) -> None:
-        """Carry a change out, away from the screen: the store may take its time."""
-        assert self._hands is not None
+    def _execute(self, action: PendingAction) -> None:
+        """Execute an action in its own thread: the store may be slow."""
+        assert self._executor is not None
         try:
-            self._notes.append(self._hands.do(ask))
+            self._notes.append(self._executor.execute(action))
         except FarmError as error:
             self._notes.append(f"not done: {error}")
         self._terminal.wake()
@@ -150,61 +152,56 @@ class _Live:
             self._terminal.forget()
         note = self._notes.pop() if self._notes else self._ui.note
         self._ui = self._ui.with_(width=width, height=height, note=note)
-        self._terminal.draw(screen(self._watcher.seen, self._ui, datetime.now(UTC)))
+        self._terminal.draw(screen(self._poller.snapshot, self._ui, datetime.now(UTC)))
 
 
-def print_events(db: Database, broker: CentralBroker, sweep: str | None, done: Done) -> LabView:
-    """Follow as plain lines, for pipes and logs."""
-    return _follow_text(db, broker, sweep, done, event_line, summary_line)
+def print_events(lab: LabConnection, sweep: str | None, is_finished: IsFinished) -> LabView:
+    """Follow the lab as plain lines, for pipes and logs."""
+    return _follow_text(lab, sweep, is_finished, event_line, summary_line)
 
 
-def print_json_events(
-    db: Database, broker: CentralBroker, sweep: str | None, done: Done
-) -> LabView:
-    """Follow as one JSON object per line, for programs."""
-    return _follow_text(db, broker, sweep, done, lambda event: event.model_dump_json(), _as_json)
+def print_json_events(lab: LabConnection, sweep: str | None, is_finished: IsFinished) -> LabView:
+    """Follow the lab as one JSON object per line, for programs."""
+    return _follow_text(lab, sweep, is_finished, Event.model_dump_json, _summary_json)
 
 
 def _follow_text(
-    db: Database,
-    broker: CentralBroker,
+    lab: LabConnection,
     sweep: str | None,
-    done: Done,
+    is_finished: IsFinished,
     show_event: Callable[[Event], str],
     show_view: Callable[[LabView], str],
 ) -> LabView:
-    cursor = broker.newest_cursor()
-    lookout = LabPoller(db, broker, sweep)
-    view = lookout.poll()
+    feed = EventFeed(lab, sweep)
+    poller = LabPoller(lab, sweep)
+    view = poller.poll()
     print_line(show_view(view))
-    if done(view):
+    if is_finished(view):
         return view
-    summed = time.monotonic()
-    while not done(view):
+    summarized = time.monotonic()
+    while not is_finished(view):
         try:
-            cursor, new = broker.events(cursor, 1.0)
-            for event in new:
-                if concerns(event, sweep):
-                    print_line(show_event(event))
-            view = lookout.poll()
+            for event in feed.read(EVENT_WAIT_S) or ():
+                print_line(show_event(event))
+            view = poller.poll()
         except (BrokerDown, StoreDown) as error:
             sys.stderr.write(f"waiting: {error}\n")
-            time.sleep(1.0)
-        if time.monotonic() - summed > SUMMARY_S:
-            summed = time.monotonic()
+            time.sleep(RETRY_DELAY_S)
+        if time.monotonic() - summarized > SUMMARY_INTERVAL_S:
+            summarized = time.monotonic()
             print_line(show_view(view))
     print_line(show_view(view))
     return view
 
 
-def _as_json(view: LabView) -> str:
+def _summary_json(view: LabView) -> str:
     sweeps = [asdict(item) for item in view.sweeps]
-    rest = asdict(view.rest) if view.rest is not None else None
-    said = {"kind": "summary", "at": view.at, "sweeps": sweeps, "remaining": rest}
-    return json.dumps(said, default=str)
+    remaining = asdict(view.rest) if view.rest is not None else None
+    summary = {"kind": "summary", "at": view.at, "sweeps": sweeps, "remaining": remaining}
+    return json.dumps(summary, default=str)
 
 
 def print_line(text: str) -> None:
-    """Print a line at once, so that a pipe sees it when it happens."""
+    """Print a line and flush it, so that a pipe receives it at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -47,7 +47,7 @@ def test_two_sweeps_are_compared_in_one_table(lab_of_two: Path) -> None:
         (("before", "after", "--fail-on", "slower"), 9),
         (("before", "after", "--fail-on", "slower:50%"), 0),
         (("after", "before", "--fail-on", "slower"), 0),
-        (("before", "--self"), 0),
+        (("before", "--split-half"), 0),
     ],
 )
 def test_the_exit_code_serves_a_script(

@@ -163,7 +163,7 @@ def test_runs_that_do_not_count_are_written_only_when_asked_for(
 ) -> None:
     keep(store, [measured("a"), measured("b", validity=Validity.SUSPECT)], "small")
     assert [row["phone"] for row in rows_of(tmp_path)] == ["a"]
-    assert [row["phone"] for row in rows_of(tmp_path, "--everything")] == ["a", "b"]
+    assert [row["phone"] for row in rows_of(tmp_path, "--include-invalid")] == ["a", "b"]
 
 
 def test_a_bundle_is_read_back_bit_for_bit(lab_of_one: Path, tmp_path: Path) -> None:

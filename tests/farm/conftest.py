@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
@@ -54,6 +55,7 @@ class Farm:
         self.lab = lab
         self.db = Database(lab.store_url)
         self.broker = CentralBroker(lab.broker_url)
+        self.connection = LabConnection(lab, "tester")
         self.children = {child.name: child for child in children}
 
     def phone(self, serial: str) -> KnownPhone:
@@ -62,7 +64,7 @@ class Farm:
 
     def phones(self) -> tuple[KnownPhone, ...]:
         """All phones as they are now."""
-        return read_lab_status(self.db, self.broker).phones
+        return read_lab_status(self.connection).phones
 
     def idle(self) -> list[str]:
         """Serials of idle phones."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from orchestrator.supervisor.process import stop_all
-from orchestrator.supervisor.services import central_services
+from orchestrator.supervisor.services import central_service
 from tests.farm.conftest import LEASE_S, Farm
 
 
@@ -50,7 +50,7 @@ class Nemesis:
             self._lose_the_broker,
             self._lock_the_store,
         )
-        second = central_services(self._farm.lab, "scheduler")
+        second = central_service(self._farm.lab, "scheduler")
         second.start()
         try:
             while not until():

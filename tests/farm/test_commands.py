@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.commands.doctor_checks import Severity, judge_broker
+from orchestrator.app.lab_checks import Severity, judge_broker
 from orchestrator.dispatch.central_broker import CentralBroker
 from tests.farm.conftest import Farm, run_farm
 from tests.farm.terminal import in_this_process

@@ -33,7 +33,7 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
         screen.press("/meizu*\r")
         screen.wait("phones 1 of 6", "filter: meizu*")
         screen.press("\r")
-        screen.wait("esc goes back", "policy7")
+        screen.wait("esc closes", "policy7")
         screen.press("\x1b")
         screen.wait("phones 1 of 6")
         screen.press("\x1b")

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.commands import workload as command
-from orchestrator.commands.workload_view import shown
+from orchestrator.commands.workload_view import workload_lines
 from workloads.catalogue import CATALOGUE, bind
 from workloads.memory_budget import needed_bytes
 from workloads.protocol.faults import InvalidRequest
@@ -32,7 +32,7 @@ def test_programs_get_every_workload() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if "inference" not in name])
 def test_a_card_fits_a_terminal(name: str) -> None:
-    assert max(map(len, shown(bind(name, {})))) <= 80
+    assert max(map(len, workload_lines(bind(name, {})))) <= 80
 
 
 def test_a_card_says_what_a_case_costs() -> None:

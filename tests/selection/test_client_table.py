@@ -83,7 +83,7 @@ def test_figures_of_different_making_are_not_held_against_each_other() -> None:
 
 def test_control_levels_are_mixed_only_on_request() -> None:
     runs = [measured("a"), measured("b", control=ControlLevel.OBSERVED)]
-    with pytest.raises(IncompatibleSources, match="--mix"):
+    with pytest.raises(IncompatibleSources, match="--allow-mixed"):
         build_client_table(runs)
     assert len(build_client_table(runs, mix=True).clients) == 2
 

@@ -112,7 +112,7 @@ def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
         (("mixed",), 7, "sources differ (host, phone)"),
         (("two-cases",), 2, "the sweep has several workloads"),
         (("good", "--workload", "lenet"), 2, "no run has this workload and batch"),
-        (("good", "--now"), 4, "is not up"),
+        (("good", "--live"), 4, "is not up"),
         (("export", "good", "--to", "fedscale"), 2, "--link-kbps"),
         (("export", "good", "--to", "fedscale", "--link-kbps", "quick"), 2, "is no speed"),
         (("export", "good", "--to", "fedscale", "--link-kbps", "inf"), 2, "is no speed"),

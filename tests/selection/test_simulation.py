@@ -167,8 +167,8 @@ def test_ours_beats_random_on_thirty_seeds_even_with_wrong_figures() -> None:
 
 
 def test_every_policy_has_a_name_on_the_command_line() -> None:
-    from orchestrator.commands.select_census import POLICY_NAMES
     from orchestrator.commands.select_export import CONSUMER_NAMES
+    from orchestrator.commands.select_options import POLICY_NAMES
     from orchestrator.export.federated import CONSUMERS
 
     assert POLICY_NAMES == tuple(POLICIES)

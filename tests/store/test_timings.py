@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.app.plan_sweep import plan_sweep, spread_trials
+from orchestrator.app.plan_sweep import plan_on_phones, spread_trials
 from orchestrator.planning.estimate import DurationRange, EstimateBasis
 from orchestrator.planning.randomize import order_runs
 from orchestrator.store import leases, phone_actions, phone_queries, submission, timings
@@ -24,7 +24,7 @@ def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: 
     phone_actions.tag(store, "PH3", Actor("anna@desk"), add=["shy"])
     phone_actions.reserve(store, "PH2", "bert", Actor("anna@desk"), until=3e9)
     sweep = read_sweep(TEXT)
-    before = plan_sweep(sweep, store)
+    before = plan_on_phones(sweep, store)
     assert [each.bases for each in before.estimates] == [
         {EstimateBasis.PROTOCOL_LENGTH: 1},
         {EstimateBasis.PROTOCOL_LENGTH: 1},
@@ -46,7 +46,7 @@ def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: 
     assert timings.timings_since(store, cursor=None) == [run]
     assert timings.timings_since(store, cursor=run.report) == []
     assert timings.newest_timings(store, limit=9, sweep="sw-ffffffff") == []
-    after = plan_sweep(sweep, store)
+    after = plan_on_phones(sweep, store)
     assert [each.bases for each in after.estimates] == [
         {EstimateBasis.SAME_PHONE: 1},
         {EstimateBasis.SAME_MODEL: 1},

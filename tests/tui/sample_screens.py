@@ -70,8 +70,8 @@ def cells() -> tuple[CellProgress, ...]:
     )
 
 
-def a_seen(
-    *phones: KnownPhone, age_s: float = 0.0, trouble: str = "", **changes: Any
+def a_snapshot(
+    *phones: KnownPhone, age_s: float = 0.0, outage: str = "", **changes: Any
 ) -> LabSnapshot:
     """A look at the lab, taken some time ago."""
     at = NOW - timedelta(seconds=age_s)
@@ -80,7 +80,7 @@ def a_seen(
         cells=cells(),
         rest=RemainingTime(600.0, 480.0, 720.0, "PH1", 12),
     )
-    values: dict[str, Any] = {"events": (an_event(),), "trouble": trouble}
+    values: dict[str, Any] = {"events": (an_event(),), "outage": outage}
     values["traces"] = {"PH1": PhoneTrace((31.0, 32.5, 34.5), (2.84, 2.84), (4.2, 4.8))}
     return LabSnapshot(view, **(values | changes))
 
@@ -92,18 +92,18 @@ def an_event(**changes: Any) -> Event:
     return Event(occurred_at=NOW, **(said | changes))
 
 
-def drawn(seen: LabSnapshot, ui: Ui | None = None, **changes: Any) -> list[str]:
+def drawn(snapshot: LabSnapshot, ui: Ui | None = None, **changes: Any) -> list[str]:
     """The screen as plain lines."""
-    return [text.plain for text in screen(seen, (ui or Ui()).with_(**changes), NOW)]
+    return [text.plain for text in screen(snapshot, (ui or Ui()).with_(**changes), NOW)]
 
 
-def text_of(seen: LabSnapshot, ui: Ui | None = None, **changes: Any) -> str:
+def text_of(snapshot: LabSnapshot, ui: Ui | None = None, **changes: Any) -> str:
     """The screen as one text."""
-    return "\n".join(drawn(seen, ui, **changes))
+    return "\n".join(drawn(snapshot, ui, **changes))
 
 
 if __name__ == "__main__":
     SNAPSHOTS.mkdir(exist_ok=True)
     for columns, rows in SIZES:
-        content = "\n".join(drawn(a_seen(*a_lab()), width=columns, height=rows)) + "\n"
+        content = "\n".join(drawn(a_snapshot(*a_lab()), width=columns, height=rows)) + "\n"
         (SNAPSHOTS / f"{columns}x{rows}.txt").write_text(content, encoding="utf-8")

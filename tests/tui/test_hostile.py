@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from orchestrator.tui.panels import screen
 from orchestrator.tui.ui_state import Mode, Ui
 from tests.builders import a_phone
-from tests.tui.sample_screens import LEASE, NOW, SIZES, a_known, a_seen, an_event
+from tests.tui.sample_screens import LEASE, NOW, SIZES, a_known, a_snapshot, an_event
 from workloads.protocol.stage import Stage
 
 HOSTILE = [
@@ -51,16 +51,16 @@ def test_whatever_a_phone_says_the_screen_is_plain_and_straight(
         reserved_by=evil,
     )
     ill = a_known("PH2", "away", facts=facts, reason=evil, health="suspect", health_reason=evil)
-    seen = a_seen(phone, ill, events=(an_event(text=evil, phone=evil),), lab=evil)
+    snapshot = a_snapshot(phone, ill, events=(an_event(text=evil, phone=evil),), lab=evil)
     ui = Ui(width=width, height=height, mode=mode, filter=evil, note=evil)
-    for text in screen(seen, ui, NOW):
+    for text in screen(snapshot, ui, NOW):
         assert control_characters(text.plain) == []
         assert width == cell_len(text.plain)
 
 
 @pytest.mark.parametrize("evil", HOSTILE)
 def test_marks_that_pile_up_are_cut(evil: str) -> None:
-    text = screen(a_seen(a_known(facts=a_phone(model=evil))), Ui(), NOW)
+    text = screen(a_snapshot(a_known(facts=a_phone(model=evil))), Ui(), NOW)
     for line in text:
         piled = max((len(run) for run in _marks(line.plain)), default=0)
         assert piled <= 2

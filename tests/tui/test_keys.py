@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.commands.watch import read_filter
-from orchestrator.tui.keyboard import keys_of
+from orchestrator.app.phone_filter import parse_phone_filter
+from orchestrator.tui.keyboard import parse_keys
 from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.sorting import visible_phones, window
 from orchestrator.tui.ui_state import LabSnapshot, Mode, PendingAction, Sort, Ui
 from tests.builders import a_phone
-from tests.tui.sample_screens import NOW, a_known, a_seen, text_of
+from tests.tui.sample_screens import NOW, a_known, a_snapshot, text_of
 
 PHONES = tuple(
     a_known(
@@ -18,16 +18,16 @@ PHONES = tuple(
     )
     for at in range(100)
 )
-SEEN = a_seen(*PHONES)
+SNAPSHOT = a_snapshot(*PHONES)
 
 
 def typed(
-    ui: Ui, keys: str | list[str], seen: LabSnapshot = SEEN
+    ui: Ui, keys: str | list[str], snapshot: LabSnapshot = SNAPSHOT
 ) -> tuple[Ui, list[PendingAction]]:
     """Press keys one after the other; answer what is shown, and what was asked for."""
     asks = []
     for key in keys:
-        ui, ask = handle_key(ui, key, seen, NOW, read_filter)
+        ui, ask = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
         asks += [ask] if ask is not None else []
     return ui, asks
 
@@ -48,13 +48,13 @@ def typed(
     ],
 )
 def test_bytes_become_keys(content: bytes, keys: list[str]) -> None:
-    assert (keys, b"") == keys_of(content)
+    assert (keys, b"") == parse_keys(content)
 
 
 def test_a_key_that_comes_in_pieces_is_one_key() -> None:
-    keys, rest = keys_of(b"j\x1b[")
+    keys, rest = parse_keys(b"j\x1b[")
     assert (keys, rest) == (["j"], b"\x1b[")
-    assert keys_of(rest + b"B") == (["down"], b"")
+    assert parse_keys(rest + b"B") == (["down"], b"")
 
 
 def test_moving_pages_and_ends() -> None:
@@ -71,7 +71,7 @@ def test_the_selected_phone_is_always_on_the_screen() -> None:
     ui = Ui(width=80, height=24)
     for key in [*["pagedown"] * 4, "j", "j", "k", "G", "k", "pageup", "g"]:
         ui, _ = typed(ui, [key])
-        assert f"> Model {ui.selected}" in text_of(SEEN, ui)
+        assert f"> Model {ui.selected}" in text_of(SNAPSHOT, ui)
 
 
 def test_the_window_never_leaves_the_list() -> None:
@@ -86,20 +86,20 @@ def test_the_window_never_leaves_the_list() -> None:
 def test_a_filter_takes_the_selector_grammar() -> None:
     ui, _ = typed(Ui(), ["/", *"soc == sdm855", "enter"])
     assert (ui.mode, ui.filter) == (Mode.TABLE, "soc == sdm855")
-    assert len(visible_phones(SEEN.view.phones, ui, NOW)) == 50
-    assert "phones 50 of 100" in text_of(SEEN, ui)
+    assert len(visible_phones(SNAPSHOT.view.phones, ui, NOW)) == 50
+    assert "phones 50 of 100" in text_of(SNAPSHOT, ui)
     cleared, _ = typed(ui, ["escape"])
-    assert "phones 100" in text_of(SEEN, cleared)
+    assert "phones 100" in text_of(SNAPSHOT, cleared)
 
 
 def test_a_bad_filter_is_a_sentence_and_changes_nothing() -> None:
     ui, _ = typed(Ui(), ["/", *"soc ==", "enter"])
     assert Mode.FILTER is ui.mode
-    assert ui.wrong
+    assert ui.filter_error
     assert ui.filter == ""
-    assert ui.wrong[:30] in text_of(SEEN, ui)
+    assert ui.filter_error[:30] in text_of(SNAPSHOT, ui)
     mended, _ = typed(ui, [*" gs101", "enter"])
-    assert len(visible_phones(SEEN.view.phones, mended, NOW)) == 50
+    assert len(visible_phones(SNAPSHOT.view.phones, mended, NOW)) == 50
 
 
 def test_sorting_goes_round() -> None:
@@ -123,13 +123,13 @@ def test_sorting_goes_round() -> None:
 def test_changing_keys_ask_first(key: str, verb: str, target: str) -> None:
     asked, none = typed(Ui(), [key])
     assert (asked.mode, none) == (Mode.CONFIRM, [])
-    assert "y yes  n no" in text_of(SEEN, asked)
+    assert "y yes  n no" in text_of(SNAPSHOT, asked)
     for no in ("n", "escape", "enter", "q", "c"):
         ui, nothing = typed(asked, [no])
         assert (ui.mode, nothing, ui.quit) == (Mode.TABLE, [], False)
-        assert "Nothing was changed." in text_of(SEEN, ui)
+        assert "Nothing was changed." in text_of(SNAPSHOT, ui)
     _, (ask,) = typed(asked, ["y"])
-    assert (verb, target) == (ask.verb, ask.target)
+    assert (verb, target) == (ask.kind, ask.target)
 
 
 def test_a_read_only_screen_changes_nothing() -> None:
@@ -138,13 +138,13 @@ def test_a_read_only_screen_changes_nothing() -> None:
         assert asks == []
         assert Mode.TABLE is ui.mode
     ui, _ = typed(Ui(read_only=True), ["p"])
-    assert "read-only" in text_of(SEEN, ui)
+    assert "read-only" in text_of(SNAPSHOT, ui)
 
 
 def test_an_ill_phone_is_released_by_the_same_key() -> None:
-    ill = a_seen(a_known("PH1", "idle", health="quarantined", health_reason="hot"))
+    ill = a_snapshot(a_known("PH1", "idle", health="quarantined", health_reason="hot"))
     _, (ask,) = typed(Ui(), ["Q", "y"], ill)
-    assert ask.verb == "release"
+    assert ask.kind == "release"
 
 
 def test_q_quits_from_the_table_and_goes_back_from_a_phone() -> None:
@@ -154,8 +154,8 @@ def test_q_quits_from_the_table_and_goes_back_from_a_phone() -> None:
 
 
 def test_keys_on_an_empty_lab_do_no_harm() -> None:
-    seen = a_seen()
-    empty = LabSnapshot(type(seen.view)(NOW - timedelta(seconds=1), {}, (), ()))
+    snapshot = a_snapshot()
+    empty = LabSnapshot(type(snapshot.view)(NOW - timedelta(seconds=1), {}, (), ()))
     for key in [*"jkgGspcrQ+-?/", "enter", "pagedown", "escape", "up"]:
         ui, asks = typed(Ui(), [key, "n"], empty)
         assert asks == []
@@ -169,7 +169,7 @@ def test_a_filter_takes_words_of_a_name_as_well_as_selectors(words: str, found: 
         a_known(serial, "idle", facts=a_phone(serial, model=model, soc=soc))
         for serial, (model, soc) in models.items()
     ]
-    ui, _ = typed(Ui(width=80, height=24), ["/", *words, "enter"], a_seen(*phones))
+    ui, _ = typed(Ui(width=80, height=24), ["/", *words, "enter"], a_snapshot(*phones))
     assert found == len(visible_phones(tuple(phones), ui, NOW))
     if not found:
-        assert "no phone matches; esc shows all" in text_of(a_seen(*phones), ui)
+        assert "no phone matches; esc shows all" in text_of(a_snapshot(*phones), ui)

@@ -22,9 +22,9 @@ def test_a_broker_that_is_gone_is_told_and_waited_for(quiet_lab: QuietLab, gone_
         screen.wait("● live", "phones 4")
         stop_all([quiet_lab.child])
         gone = time.monotonic()
-        screen.wait("old: the broker is gone", seconds=10)
+        screen.wait("old: the broker does not answer", seconds=10)
         assert "live" not in screen.text
-        for key, words in (("?", "keys and words"), ("x", "phones 4"), ("\r", "esc goes back")):
+        for key, words in (("?", "keys and terms"), ("x", "phones 4"), ("\r", "esc closes")):
             screen.press(key)
             screen.wait(words, seconds=2)
         time.sleep(max(0.0, gone + gone_s - time.monotonic()))
@@ -55,9 +55,9 @@ def test_a_store_that_is_gone_for_ten_seconds_is_told_and_waited_for(
             connection.execute(text("ALTER DATABASE watched ALLOW_CONNECTIONS false"))
             connection.execute(text(end))
             gone = time.monotonic()
-            screen.wait("old: the store is gone", seconds=10)
+            screen.wait("old: the store does not answer", seconds=10)
             screen.press("?")
-            screen.wait("keys and words", seconds=2)
+            screen.wait("keys and terms", seconds=2)
             screen.press("x")
             time.sleep(max(0.0, gone + GONE_S - time.monotonic()))
             connection.execute(text("ALTER DATABASE watched ALLOW_CONNECTIONS true"))

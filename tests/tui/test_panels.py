@@ -20,7 +20,7 @@ from tests.tui.sample_screens import (
     SWEEP,
     a_known,
     a_lab,
-    a_seen,
+    a_snapshot,
     an_event,
     cells,
     drawn,
@@ -36,7 +36,7 @@ def test_a_screen_says_what_each_phone_does_what_is_wrong_and_when_it_ends(
 ) -> None:
     """Screens that were looked at; `python -m tests.tui.sample_screens` draws them anew."""
     kept = (SNAPSHOTS / f"{width}x{height}.txt").read_text(encoding="utf-8")
-    assert kept.splitlines() == drawn(a_seen(*a_lab()), width=width, height=height)
+    assert kept.splitlines() == drawn(a_snapshot(*a_lab()), width=width, height=height)
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_a_screen_says_what_each_phone_does_what_is_wrong_and_when_it_ends(
 )
 @pytest.mark.parametrize("mode", list(Mode))
 def test_every_line_is_exactly_as_wide_as_the_screen(width: int, height: int, mode: Mode) -> None:
-    lines = drawn(a_seen(*a_lab()), width=width, height=height, mode=mode)
+    lines = drawn(a_snapshot(*a_lab()), width=width, height=height, mode=mode)
     assert [width] * height == [cell_len(line) for line in lines]
 
 
 def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
-    text = text_of(a_seen(), width=200, height=60)
+    text = text_of(a_snapshot(), width=200, height=60)
     for part in ("matrix: 1 conditions x 5 cases", "lease 0:22 left", "temp °C", "power W"):
         assert part in text
     for mark in ("· queued", "▒ partly", "█ done", "v void", "! failed"):
@@ -57,45 +57,45 @@ def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
 
 
 def test_a_tiny_screen_still_says_how_far_it_is_and_how_old_that_is() -> None:
-    lines = drawn(a_seen(), width=20, height=5)
+    lines = drawn(a_snapshot(), width=20, height=5)
     assert [line.strip() for line in lines[:3]] == ["25% demo", "RUNNING 12/48", "12:00:00 ● live"]
 
 
 def test_a_frozen_screen_cannot_pass_for_a_quiet_lab() -> None:
     for width, height in (*SIZES, (20, 5)):
-        assert "○ 12 s old" in text_of(a_seen(age_s=12), width=width, height=height)
-        assert "live" not in text_of(a_seen(age_s=12), width=width, height=height)
-    assert "✗ 12 s old: the broker is gone" in text_of(
-        a_seen(age_s=12, trouble="the broker is gone")
+        assert "○ 12 s old" in text_of(a_snapshot(age_s=12), width=width, height=height)
+        assert "live" not in text_of(a_snapshot(age_s=12), width=width, height=height)
+    assert "✗ 12 s old: the broker does not answer" in text_of(
+        a_snapshot(age_s=12, outage="the broker does not answer")
     )
 
 
 def test_a_locked_clock_that_moved_is_marked() -> None:
     held = a_known(clocks_khz={0: 1_785_600, 7: 2_841_600})
     slipped = a_known(clocks_khz={0: 1_785_600, 7: 2_035_200})
-    assert "2.84L 1.79L" in text_of(a_seen(held), width=120)
-    assert "2.04! 1.79L" in text_of(a_seen(slipped), width=120)
+    assert "2.84L 1.79L" in text_of(a_snapshot(held), width=120)
+    assert "2.04! 1.79L" in text_of(a_snapshot(slipped), width=120)
 
 
 def test_heat_has_a_direction() -> None:
     falling = {"PH1": PhoneTrace((40.0, 34.5))}
-    assert "34.5↑" in text_of(a_seen())
-    assert "34.5↓" in text_of(a_seen(traces=falling))
+    assert "34.5↑" in text_of(a_snapshot())
+    assert "34.5↓" in text_of(a_snapshot(traces=falling))
 
 
 def test_a_sweep_says_its_state_in_a_word() -> None:
     over = SweepSummary("sw-1", "demo", NOW, 4, {RunState.DONE: 3})
     paused = SweepSummary("sw-1", "demo", NOW, 4, SWEEP.runs, SweepState.PAUSED, "by ann")
     for sweep, words in ((over, "FINISHED"), (paused, "PAUSED  by ann")):
-        seen = a_seen()
-        view = type(seen.view)(NOW, {}, seen.view.phones, (sweep,))
-        assert words in text_of(type(seen)(view))
+        snapshot = a_snapshot()
+        view = type(snapshot.view)(NOW, {}, snapshot.view.phones, (sweep,))
+        assert words in text_of(type(snapshot)(view))
 
 
 def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
-    seen = a_seen()
-    view = type(seen.view)(NOW, {}, seen.view.phones, (SWEEP,))
-    assert "ETA: no run has ended yet" in text_of(type(seen)(view))
+    snapshot = a_snapshot()
+    view = type(snapshot.view)(NOW, {}, snapshot.view.phones, (SWEEP,))
+    assert "ETA: no run has ended yet" in text_of(type(snapshot)(view))
 
 
 @pytest.mark.parametrize(
@@ -105,25 +105,25 @@ def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
 def test_a_budget_is_told_with_what_is_used_of_it(width: int, used_h: int, words: str) -> None:
     begun = NOW.timestamp() - used_h * 3600
     limited = replace(SWEEP, started_at_s=begun, wall_s=36 * 3600.0, failures_share_max=0.1)
-    seen = a_seen()
-    text = text_of(LabSnapshot(replace(seen.view, sweeps=(limited,))), width=width)
+    snapshot = a_snapshot()
+    text = text_of(LabSnapshot(replace(snapshot.view, sweeps=(limited,))), width=width)
     assert words in text
     assert (width == 120) == ("failed 0 of 10% allowed" in text)
 
 
 def test_runs_that_wait_for_a_phone_that_cannot_work_are_told() -> None:
     mine = a_known("PH2", "idle", reserved_by="lin", queued=4)
-    text = text_of(a_seen(mine), width=200, height=60)
+    text = text_of(a_snapshot(mine), width=200, height=60)
     assert 2 <= text.count("4 runs waiting; for lin")
     next_ = a_known("PH3", "idle", queued=3)
-    assert "3 runs queued for it" in text_of(a_seen(next_))
+    assert "3 runs queued" in text_of(a_snapshot(next_))
 
 
 def test_twins_are_told_apart() -> None:
     facts = [a_phone(serial, model="Pixel 6 Professional Edition") for serial in ("AA01", "BB02")]
     twins = [a_known(each.serial, "idle", facts=each) for each in facts]
     for width, height in SIZES:
-        text = text_of(a_seen(*twins), width=width, height=height)
+        text = text_of(a_snapshot(*twins), width=width, height=height)
         assert "#AA01 " in text
         assert "#BB02 " in text
 
@@ -131,7 +131,7 @@ def test_twins_are_told_apart() -> None:
 def test_a_reserved_and_an_away_phone_say_why() -> None:
     mine = a_known("PH2", "idle", reserved_by="lin", reserved_reason="demo day")
     gone = a_known("PH3", "away", reason="adb says it is gone")
-    text = text_of(a_seen(mine, gone), width=120)
+    text = text_of(a_snapshot(mine, gone), width=120)
     assert "= reserved" in text
     assert "for lin: demo day" in text
     assert "✗ AWAY" in text
@@ -139,8 +139,8 @@ def test_a_reserved_and_an_away_phone_say_why() -> None:
 
 
 def test_the_page_of_a_phone_says_what_it_is_and_what_can_be_held() -> None:
-    text = text_of(a_seen(), width=120, height=40, mode=Mode.PHONE)
-    for part in ("esc goes back", "policy7", "control: controlled", "1240 steps, 62% of the run"):
+    text = text_of(a_snapshot(), width=120, height=40, mode=Mode.PHONE)
+    for part in ("esc closes", "policy7", "control: controlled", "1240 steps, 62% of the run"):
         assert part in text
 
 
@@ -170,7 +170,7 @@ def test_ascii_is_ascii_and_as_wide() -> None:
     from orchestrator.tui.panels import screen
     from orchestrator.tui.text_cells import in_ascii
 
-    for text in screen(a_seen(*a_lab()), Ui(width=200, height=60), NOW):
+    for text in screen(a_snapshot(*a_lab()), Ui(width=200, height=60), NOW):
         plain = in_ascii(text).plain
         assert plain.isascii()
         assert len(plain) == 200
@@ -196,13 +196,13 @@ def test_a_heartbeat_is_put_beside_what_the_store_knows() -> None:
 def test_a_pipe_gets_plain_lines() -> None:
     line = event_line(an_event(kind=EventKind.VOID, text="the clock slipped\n\x1b[2J"))
     assert line == "2026-11-16T12:00:00Z void sw-1f3a PH1 the clock slipped [2J"
-    summary = summary_line(a_seen().view)
+    summary = summary_line(a_snapshot().view)
     assert summary.endswith("sweep sw-1f3a active done=12 failed=0 left=36 total=48 eta_s=600")
 
 
 @pytest.mark.parametrize("sort", list(Sort))
 def test_every_order_shows_every_phone_once(sort: Sort) -> None:
-    text = text_of(a_seen(*a_lab()), width=120, height=40, sort=sort)
+    text = text_of(a_snapshot(*a_lab()), width=120, height=40, sort=sort)
     for serial in ("PH1", "PH2", "PH3", "PH4"):
         assert f" Model {serial} " in text
     assert f"sort: {sort.value}" in text
@@ -210,4 +210,4 @@ def test_every_order_shows_every_phone_once(sort: Sort) -> None:
 
 def test_the_phone_facts_of_a_native_phone_have_no_heat() -> None:
     bare = a_known("PH9", "idle", temp_c=None, battery_pct=None, facts=a_phone("PH9", cpu_zones=()))
-    assert "--" in text_of(a_seen(bare))
+    assert "--" in text_of(a_snapshot(bare))

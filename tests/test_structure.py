@@ -1,18 +1,23 @@
-"""The house rules, checked: who may import whom, and through which doors libraries come in."""
+"""The structure of the code: import rules, names, and where libraries are used."""
 
 import ast
 import functools
+import importlib
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("agent", "kernels", "orchestrator", "workloads")
-FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import OPERATIONS
 
-# One foreign library, one or two doors.
-DOORS = {
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("agent", "kernels", "orchestrator", "workloads")
+FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+# Every external library is imported in one or two places, which translate its errors.
+LIBRARY_USERS = {
     "celery": {
         "orchestrator/dispatch/job_queue.py",
         "agent/worker.py",
@@ -44,16 +49,14 @@ LAYERS = {
     "export": {"analysis", "decisions", "selection", "study"},
     "store": {"sweepfile", "planning", "decisions", "analysis"},
     "dispatch": {"sweepfile", "planning", "decisions", "store"},
-    "supervisor": {"app", "dispatch", "store", "decisions"},
     "app": {
         *("sweepfile", "planning", "decisions", "analysis", "selection", "study", "export"),
         *("store", "dispatch"),
     },
-    "tui": {"app", "sweepfile", "dispatch", "store", "analysis", "decisions"},
-    "commands": {
-        *("app", "sweepfile", "planning", "decisions", "analysis", "selection", "study"),
-        *("export", "store", "dispatch", "supervisor", "tui"),
-    },
+    # The user interfaces call operations of app/ and nothing below; decisions/ has the state enums.
+    "supervisor": {"app"},
+    "tui": {"app", "decisions"},
+    "commands": {"app", "decisions", "supervisor", "tui"},
 }
 
 # Inside the agent, too: the packages follow the stages of a job. A package may import itself, those
@@ -87,7 +90,7 @@ AGENT_ROOT = {
 
 @functools.cache
 def imports_of(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in the file it does."""
+    """Return every module that a file imports, anywhere in the file."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -97,102 +100,111 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-def place(path: Path) -> str:
-    """A file as the tables above name it."""
+def relative(path: Path) -> str:
+    """Return the path of a file as the tables above name it."""
     return path.relative_to(ROOT).as_posix()
 
 
-def starts(module: str, *prefixes: str) -> bool:
-    """Whether a module is one of these or lies in one of them."""
+def is_in(module: str, *prefixes: str) -> bool:
+    """Whether a module is one of these or in one of them."""
     return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def broken(rule: str, breaches: dict[str, set[str]]) -> None:
-    """Fail with a sentence a breach."""
-    sentences = [
+def fail_on(rule: str, violations: dict[str, set[str]]) -> None:
+    """Fail with one line per violation of a rule."""
+    lines = [
         f"{file} imports {', '.join(sorted(modules))}: {rule}"
-        for file, modules in breaches.items()
+        for file, modules in violations.items()
         if modules
     ]
-    if sentences:
-        pytest.fail("\n".join(sentences))
+    if lines:
+        pytest.fail("\n".join(lines))
 
 
-def ours(path: Path) -> set[str]:
-    """What a file imports of the farm itself."""
-    return {module for module in imports_of(path) if starts(module, *ROOMS)}
+def own_imports(path: Path) -> set[str]:
+    """Return what a file imports of this project."""
+    return {module for module in imports_of(path) if is_in(module, *PACKAGES)}
 
 
 @pytest.mark.parametrize(
-    ("room", "may"),
+    ("package", "allowed"),
     [
-        ("workloads", ("workloads",)),  # what is spoken knows nobody
-        ("kernels", ("kernels", "workloads")),  # what runs on the phone
-        ("agent", ("agent", "kernels", "workloads")),  # never the middle
-        ("orchestrator", ("orchestrator", "kernels", "workloads")),  # never the agent
+        ("workloads", ("workloads",)),
+        ("kernels", ("kernels", "workloads")),
+        ("agent", ("agent", "kernels", "workloads")),
+        ("orchestrator", ("orchestrator", "kernels", "workloads")),
     ],
 )
-def test_rooms_import_only_what_they_may(room: str, may: tuple[str, ...]) -> None:
-    inside = [path for path in FILES if place(path).startswith(f"{room}/")]
+def test_packages_import_only_what_they_may(package: str, allowed: tuple[str, ...]) -> None:
+    inside = [path for path in FILES if relative(path).startswith(f"{package}/")]
     assert inside
-    broken(
-        f"{room} may import {', '.join(may)}",
-        {place(path): {m for m in ours(path) if not starts(m, *may)} for path in inside},
+    fail_on(
+        f"{package} may import {', '.join(allowed)}",
+        {
+            relative(path): {m for m in own_imports(path) if not is_in(m, *allowed)}
+            for path in inside
+        },
     )
 
 
 def test_a_virtual_phone_shares_no_code_with_what_it_fakes() -> None:
-    may = ("agent.virtual", "workloads.units", "workloads.text", "workloads.catalogue")
-    inside = [path for path in FILES if place(path).startswith("agent/virtual/")]
-    broken(
+    allowed = ("agent.virtual", "workloads.units", "workloads.text", "workloads.catalogue")
+    inside = [path for path in FILES if relative(path).startswith("agent/virtual/")]
+    fail_on(
         "a fake that shares code proves only that the code equals itself",
         {
-            place(path): {m for m in ours(path) if not starts(m, *may)} - {"agent", "workloads"}
+            relative(path): {m for m in own_imports(path) if not is_in(m, *allowed)}
+            - {"agent", "workloads"}
             for path in inside
         },
     )
     outside = [path for path in FILES if path not in inside]
-    broken(
-        "nothing in the farm may know that a phone is virtual",
-        {place(path): {m for m in ours(path) if starts(m, "agent.virtual")} for path in outside},
+    fail_on(
+        "no other code allowed depend on virtual phones",
+        {
+            relative(path): {m for m in own_imports(path) if is_in(m, "agent.virtual")}
+            for path in outside
+        },
     )
 
 
-@pytest.mark.parametrize("library", sorted(DOORS))
-def test_a_foreign_library_comes_in_through_its_door(library: str) -> None:
-    doors = DOORS[library]
-    broken(
-        f"the door of {library} is {' or '.join(sorted(doors))}",
+@pytest.mark.parametrize("library", sorted(LIBRARY_USERS))
+def test_an_external_library_is_imported_in_its_place(library: str) -> None:
+    users = LIBRARY_USERS[library]
+    fail_on(
+        f"{library} may be imported in {' or '.join(sorted(users))}",
         {
-            place(path): {module for module in imports_of(path) if starts(module, library)}
+            relative(path): {module for module in imports_of(path) if is_in(module, library)}
             for path in FILES
             if not any(
-                place(path) == door or (door.endswith("/") and place(path).startswith(door))
-                for door in doors
+                relative(path) == user or (user.endswith("/") and relative(path).startswith(user))
+                for user in users
             )
         },
     )
 
 
-@pytest.mark.parametrize("room", sorted(LAYERS))
-def test_the_orchestrator_imports_downwards_only(room: str) -> None:
-    above = [f"orchestrator.{name}" for name in set(LAYERS) - LAYERS[room] - {room}]
-    inside = [path for path in FILES if place(path).startswith(f"orchestrator/{room}/")]
-    broken(
-        f"{room} may import {', '.join(sorted(LAYERS[room])) or 'no other package'}",
-        {place(path): {m for m in imports_of(path) if starts(m, *above)} for path in inside},
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_the_orchestrator_imports_downwards_only(package: str) -> None:
+    above = [f"orchestrator.{name}" for name in set(LAYERS) - LAYERS[package] - {package}]
+    inside = [path for path in FILES if relative(path).startswith(f"orchestrator/{package}/")]
+    fail_on(
+        f"{package} may import {', '.join(sorted(LAYERS[package])) or 'no other package'}",
+        {relative(path): {m for m in imports_of(path) if is_in(m, *above)} for path in inside},
     )
 
 
 @pytest.mark.parametrize("package", sorted(AGENT_LAYERS))
 def test_the_packages_of_the_agent_import_one_way(package: str) -> None:
-    may = [f"agent.{name}" for name in {package, *AGENT_LAYERS[package], *AGENT_BASE}]
-    inside = [path for path in FILES if place(path).startswith(f"agent/{package}/")]
+    allowed = [f"agent.{name}" for name in {package, *AGENT_LAYERS[package], *AGENT_BASE}]
+    inside = [path for path in FILES if relative(path).startswith(f"agent/{package}/")]
     assert inside
-    broken(
-        f"agent/{package} may import {', '.join(sorted(may))}",
+    fail_on(
+        f"agent/{package} may import {', '.join(sorted(allowed))}",
         {
-            place(path): {m for m in ours(path) if starts(m, "agent") and not starts(m, *may)}
+            relative(path): {
+                m for m in own_imports(path) if is_in(m, "agent") and not is_in(m, *allowed)
+            }
             for path in inside
         },
     )
@@ -203,27 +215,29 @@ def test_the_root_modules_of_the_agent_are_listed_and_import_one_way() -> None:
     assert modules.keys() == {"__init__", *AGENT_ROOT}
     packages = {path.name for path in (ROOT / "agent").iterdir() if (path / "__init__.py").exists()}
     assert packages == {"virtual", *AGENT_LAYERS}
-    breaches = {}
-    for name, may in AGENT_ROOT.items():
-        others = [f"agent.{other}" for other in set(AGENT_ROOT) - may - AGENT_BASE - {name}]
-        breaches[f"agent/{name}.py"] = {m for m in ours(modules[name]) if starts(m, *others)}
-    broken("a root module may import only those that AGENT_ROOT lists for it", breaches)
+    violations = {}
+    for name, allowed in AGENT_ROOT.items():
+        others = [f"agent.{other}" for other in set(AGENT_ROOT) - allowed - AGENT_BASE - {name}]
+        violations[f"agent/{name}.py"] = {
+            m for m in own_imports(modules[name]) if is_in(m, *others)
+        }
+    fail_on("a root module may import only those that AGENT_ROOT lists for it", violations)
 
 
 @pytest.mark.parametrize(
-    "room",
+    "package",
     [
         *("orchestrator/sweepfile", "orchestrator/planning", "orchestrator/decisions"),
         "orchestrator/analysis",
     ],
 )
-def test_decisions_touch_nothing_outside(room: str) -> None:
+def test_decisions_are_pure(package: str) -> None:
     outside = ("socket", "subprocess", "threading", "sqlite3", "requests", "http", "time")
-    broken(
+    fail_on(
         "decisions are pure",
         {
-            place(path): {module for module in imports_of(path) if starts(module, *outside)}
-            for path in (ROOT / room).rglob("*.py")
+            relative(path): {module for module in imports_of(path) if is_in(module, *outside)}
+            for path in (ROOT / package).rglob("*.py")
         },
     )
 
@@ -259,20 +273,20 @@ PURE_MODULES = (
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 
 
-def test_workloads_touch_nothing_outside() -> None:
+def test_workloads_are_pure() -> None:
     """The protocol, the models and their lowering are computed from their arguments alone."""
     root = ROOT / "workloads"
     assert {path.stem for path in root.glob("*.py")} == set(WORKLOADS_ROOT)
     impure = {root / f"{name}.py" for name, reason in WORKLOADS_ROOT.items() if reason}
     pure = [path for path in root.rglob("*.py") if path not in impure]
     impure_modules = [f"workloads.{path.stem}" for path in impure]
-    broken(
+    fail_on(
         "only files with a reason in WORKLOADS_ROOT may use files, clocks or networks",
         {
-            place(path): {
+            relative(path): {
                 module
                 for module in imports_of(path)
-                if not starts(module, *PURE_MODULES) or starts(module, *impure_modules)
+                if not is_in(module, *PURE_MODULES) or is_in(module, *impure_modules)
             }
             for path in pure
         },
@@ -283,25 +297,25 @@ def test_workloads_touch_nothing_outside() -> None:
             for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
         }
-        assert not calls & IMPURE_CALLS, f"{place(path)} calls {calls & IMPURE_CALLS}"
+        assert not calls & IMPURE_CALLS, f"{relative(path)} calls {calls & IMPURE_CALLS}"
 
 
 def test_the_environment_is_read_at_the_command_line_only() -> None:
-    doors = ("cli.py", "commands/", "supervisor/process.py", "phone/adb.py", "tui/watch_loop.py")
-    doors += (
-        "native/opencl_library.py",
-    )  # which library this host has for OpenCL is its own affair
+    readers = ("cli.py", "commands/", "supervisor/process.py", "phone/adb.py")
+    readers += ("tui/watch_loop.py", "native/opencl_library.py")
     for path in FILES:
-        if "os.environ" in path.read_text() and not any(door in place(path) for door in doors):
-            pytest.fail(f"{place(path)} reads os.environ: settings are read once and handed down")
+        if "os.environ" in path.read_text() and not any(
+            reader in relative(path) for reader in readers
+        ):
+            pytest.fail(f"{relative(path)} reads os.environ: settings are read once and passed on")
 
 
-# Where the words of others are read: kernels, daemons, drivers and libraries.
-FOREIGN_WORDS = {
+# Where text of kernels, daemons, drivers and libraries is parsed.
+EXTERNAL_TEXTS = {
     "agent/phone/thermalservice.py": "headings of dumpsys thermalservice",
     "agent/restore/reversible_change.py": "names of Android settings",
     "agent/prepare/quiesce.py": "names of Android settings",
-    "agent/virtual/": "a phone speaks Android's words",
+    "agent/virtual/": "a phone prints what Android prints",
     "kernels/harness/opencl_device.py": "names of OpenCL platforms",
 }
 PROSE = re.compile(r"[A-Za-z']{2,}[,:;]? [A-Za-z']{2,}")
@@ -309,7 +323,7 @@ TEXT_TESTS = {"startswith", "endswith", "find", "index", "count", "partition", "
 
 
 def constants_of(tree: ast.Module) -> dict[str, list[str]]:
-    """The texts behind a module's upper-case names."""
+    """Return the texts of a module's constants."""
     return {
         target.id: texts_in(node.value)
         for node in tree.body
@@ -320,7 +334,7 @@ def constants_of(tree: ast.Module) -> dict[str, list[str]]:
 
 
 def texts_in(node: ast.AST) -> list[str]:
-    """Every text that an expression spells out."""
+    """Return every text in an expression."""
     return [
         part.value
         for part in ast.walk(node)
@@ -330,7 +344,7 @@ def texts_in(node: ast.AST) -> list[str]:
 
 @functools.cache
 def error_names() -> frozenset[str]:
-    """Every exception of the product."""
+    """Return the name of every exception of the product."""
     bases = {
         node.name: {ast.unparse(base) for base in node.bases}
         for path in FILES
@@ -338,15 +352,15 @@ def error_names() -> frozenset[str]:
         if isinstance(node, ast.ClassDef)
     }
     errors = {"Exception"}
-    while more := {name for name, of in bases.items() if of & errors} - errors:
+    while more := {name for name, parents in bases.items() if parents & errors} - errors:
         errors |= more
     return frozenset(errors)
 
 
 def compared_texts(tree: ast.Module) -> list[str]:
-    """The texts that a module compares something with."""
-    known = constants_of(tree)
-    found: list[str] = []
+    """Return the texts that a module compares something with."""
+    constants = constants_of(tree)
+    texts: list[str] = []
     for node in ast.walk(tree):
         operands: list[ast.expr] = []
         if isinstance(node, ast.Compare):
@@ -354,37 +368,94 @@ def compared_texts(tree: ast.Module) -> list[str]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             operands = node.args if node.func.attr in TEXT_TESTS else []
         for operand in operands:
-            found += texts_in(operand)
+            texts += texts_in(operand)
             names = [part.id for part in ast.walk(operand) if isinstance(part, ast.Name)]
-            found += [text for name in names for text in known.get(name, [])]
-    return found
+            texts += [text for name in names for text in constants.get(name, [])]
+    return texts
 
 
 def test_nothing_is_decided_by_a_sentence_or_by_the_name_of_an_error() -> None:
     for path in FILES:
-        if place(path).startswith(tuple(FOREIGN_WORDS)):
+        if relative(path).startswith(tuple(EXTERNAL_TEXTS)):
             continue
         for text in compared_texts(ast.parse(path.read_text())):
-            assert not PROSE.search(text), f"{place(path)} compares with {text!r}: use a code"
-            assert text not in error_names(), f"{place(path)} compares with {text!r}: use an enum"
+            assert not PROSE.search(text), f"{relative(path)} compares with {text!r}: use a code"
+            assert text not in error_names(), (
+                f"{relative(path)} compares with {text!r}: use an enum"
+            )
 
 
 def test_phones_are_never_called_devices() -> None:
     word = re.compile(r"\b(class|def) \w*[dD]evice")
-    # There adb's own words are spoken, and OpenCL's.
+    # adb and OpenCL have devices.
     elsewhere = ("agent/virtual/", "kernels/harness/")
     for path in FILES:
-        if not place(path).startswith(elsewhere):
-            assert not word.search(path.read_text()), f"{place(path)}: say phone (or gpu)"
+        if not relative(path).startswith(elsewhere):
+            assert not word.search(path.read_text()), f"{relative(path)}: call it phone (or gpu)"
 
 
 def test_nothing_is_left_unfinished() -> None:
     mark = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
     for path in (*FILES, *(ROOT / "tests").rglob("*.py"), *ROOT.glob("*.md")):
-        assert not mark.search(path.read_text()), f"{place(path)} has an unfinished mark"
+        assert not mark.search(path.read_text()), f"{relative(path)} has an unfinished mark"
 
 
 def test_packages_resolve_inside_this_repository() -> None:
-    for room in ROOMS:
-        module = __import__(room)
+    for package in PACKAGES:
+        module = __import__(package)
         assert ROOT in Path(str(module.__file__)).parents
+
+
+# Module names that occur more than once, each with the reason.
+REPEATED_MODULES = {
+    "__init__": "Python's name for a package",
+    "__main__": "Python's name for a package that can be run",
+    "cli": "the command line of a package that can be run by itself",
+    "metrics": "the catalogue of metrics, and the command that prints it",
+    "workload": "the type, and the command that shows it",
+}
+
+
+def test_no_class_name_occurs_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(relative(path))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_no_module_name_occurs_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        places.setdefault(path.stem, []).append(relative(path))
+    repeated = {name: files for name, files in places.items() if len(files) > 1}
+    assert repeated.keys() == REPEATED_MODULES.keys(), repeated
+
+
+def test_only_the_command_line_is_at_the_root_of_the_orchestrator() -> None:
+    modules = {path.stem for path in (ROOT / "orchestrator").glob("*.py")}
+    assert modules == {"__init__", "__main__", "cli"}
+    packages = {path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py")}
+    assert packages == LAYERS.keys()
+
+
+# Functions of app/ that take a lab and are not operations, each with the reason.
+NOT_OPERATIONS = {
+    "answer_study": "computes from read_study_evidence",
+    "publish_change": "part of the operations that change something",
+    "run_ingest": "runs a service",
+    "run_scheduler": "runs a service",
+    "wait_for_sweeps": "polls an operation",
+}
+
+
+def test_every_public_function_that_takes_a_lab_is_an_operation() -> None:
+    for path in (ROOT / "orchestrator/app").glob("*.py"):
+        module = importlib.import_module(f"orchestrator.app.{path.stem}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ != module.__name__ or name.startswith("_"):
+                continue
+            parameters = list(inspect.signature(function).parameters.values())
+            if parameters and parameters[0].annotation is LabConnection:
+                assert name in OPERATIONS or name in NOT_OPERATIONS, name

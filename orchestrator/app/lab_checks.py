@@ -1,4 +1,4 @@
-"""What `farm doctor` looks at: a function a question; it answers what was found and what helps."""
+"""The checks of `farm doctor`: one function per question, each finding with its remedy."""
 
 import os
 import shutil
@@ -14,8 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.store.database import Database
 from workloads.lab_settings import SETTINGS_FILE, Lab
 from workloads.protocol.faults import FarmError
+from workloads.protocol.messages import PhoneState
 from workloads.redis_connection import without_password
 from workloads.units import format_bytes
 
@@ -27,7 +30,7 @@ ADB_INTERFACE = ("ff", "42", "01")
 
 
 class Severity(StrEnum):
-    """How well it is."""
+    """How serious a finding is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,9 +42,9 @@ OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """What was found about one thing, and what helps if it is not well."""
+    """The result of one check, and what to do about it."""
 
-    what: str
+    subject: str
     level: Severity
     text: str
     fix: str = ""
@@ -57,40 +60,44 @@ def check_python() -> Iterator[CheckFinding]:
 
 
 def check_disk(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether there is room for reports."""
-    folder = next(each for each in (lab.root, *lab.root.parents) if each.exists())
+    """Whether the disk has room for reports."""
+    folder = next(path for path in (lab.root, *lab.root.parents) if path.exists())
     free = shutil.disk_usage(folder).free
     level = ERROR if free < DISK_ERROR_B else WARNING if free < DISK_WARNING_B else OK
-    fix = "" if level == OK else f"make room where {folder} lies"
+    fix = "" if level == OK else f"free disk space at {folder}"
     yield CheckFinding("disk", level, f"{format_bytes(free)} free at {folder}", fix)
 
 
 def check_secrets(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether others may read a password."""
+    """Whether other users can read a password."""
     file = lab.root / SETTINGS_FILE
     urls = (lab.settings.broker.url, lab.settings.store.url)
     if not file.exists() or not any(urlsplit(url).password for url in urls if url):
         return
     if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         yield CheckFinding(
-            "secrets", ERROR, f"others can read the password in {file}", f"chmod 600 {file}"
+            "secrets", ERROR, f"other users can read the password in {file}", f"chmod 600 {file}"
         )
     else:
-        yield CheckFinding("secrets", OK, f"only you can read {file}")
+        yield CheckFinding("secrets", OK, f"only its owner can read {file}")
 
 
 def check_adb(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether adb is here, and whether its server listens to others."""
+    """Whether adb is installed, and whether its server is reachable from other computers."""
     program = shutil.which("adb") or _bundled_adb()
     if program is None:
-        yield CheckFinding("adb", ERROR, "there is no adb", "install adb (Debian: apt install adb)")
+        yield CheckFinding(
+            "adb", ERROR, "adb is not installed", "install adb (Debian: apt install adb)"
+        )
     else:
-        asked = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
-        first = (asked.stdout.splitlines() or ["it says nothing"])[0]
-        yield CheckFinding("adb", OK if asked.returncode == 0 else ERROR, f"{first} ({program})")
+        done = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
+        version = (done.stdout.splitlines() or ["'adb version' prints nothing"])[0]
+        yield CheckFinding("adb", OK if done.returncode == 0 else ERROR, f"{version} ({program})")
     port = lab.settings.agent.adb_port
-    if port in _listening_to_others():
-        text = f"the adb server listens to everybody on port {port}: they own your phones"
+    if port in _public_ports():
+        text = (
+            f"the adb server on port {port} accepts other computers, which can control the phones"
+        )
         yield CheckFinding("adb server", ERROR, text, "restart it without -a: adb kill-server")
 
 
@@ -104,33 +111,35 @@ def _bundled_adb() -> str | None:
 
 
 def check_udev() -> Iterator[CheckFinding]:
-    """Whether this user may open the phones that are on USB."""
+    """Whether this user may open the phones on USB."""
     phones = sorted({interface.parent for interface in _adb_interfaces()})
     if not phones:
-        yield CheckFinding("usb", OK, "no phone with USB debugging on is plugged in")
+        yield CheckFinding("usb", OK, "no phone with USB debugging is connected")
     for phone in phones:
         node = _usb_node(phone)
-        name = _word(phone / "product") or phone.name
+        name = _read_word(phone / "product") or phone.name
         if node is not None and os.access(node, os.R_OK | os.W_OK):
-            yield CheckFinding("usb", OK, f"{name} may be opened")
+            yield CheckFinding("usb", OK, f"{name} can be opened")
         else:
             fix = "install udev rules (Debian: apt install android-sdk-platform-tools-common)"
-            yield CheckFinding("usb", ERROR, f"{name} is there, and {node} may not be opened", fix)
+            yield CheckFinding(
+                "usb", ERROR, f"{name} is connected, but {node} cannot be opened", fix
+            )
 
 
 def _adb_interfaces() -> Iterator[Path]:
     names = ("bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol")
     for interface in USB.glob("*:*") if USB.exists() else ():
-        if tuple(_word(interface / name) for name in names) == ADB_INTERFACE:
+        if tuple(_read_word(interface / name) for name in names) == ADB_INTERFACE:
             yield interface.resolve()
 
 
 def _usb_node(phone: Path) -> Path | None:
-    bus, number = _word(phone / "busnum"), _word(phone / "devnum")
+    bus, number = _read_word(phone / "busnum"), _read_word(phone / "devnum")
     return Path(f"/dev/bus/usb/{int(bus):03d}/{int(number):03d}") if bus and number else None
 
 
-def _word(file: Path) -> str:
+def _read_word(file: Path) -> str:
     try:
         return file.read_text().strip()
     except OSError:
@@ -138,37 +147,39 @@ def _word(file: Path) -> str:
 
 
 def check_broker(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether the broker answers, and to whom."""
-    from orchestrator.dispatch.central_broker import CentralBroker
-
+    """Whether the broker answers, and who may use it."""
     url, shown = lab.broker_url, without_password(lab.broker_url)
     broker = CentralBroker(url)
     try:
         broker.check()
-        open_ = broker.allows_anonymous_access()
+        is_open = broker.allows_anonymous_access()
     except FarmError as error:
-        fix = f"start the lab: farm up --lab {lab.root}" if lab.has_embedded_broker else "start it"
+        fix = (
+            f"start the lab: farm up --lab {lab.root}"
+            if lab.has_embedded_broker
+            else "start the broker"
+        )
         yield CheckFinding("broker", ERROR, str(error), fix)
         return
     finally:
         broker.close()
     yield CheckFinding("broker", OK, f"answers at {shown}")
-    yield from judge_broker(url, open_, _listening_to_others())
+    yield from judge_broker(url, is_open, _public_ports())
 
 
-def judge_broker(url: str, open_: bool, listening: Collection[int]) -> Iterator[CheckFinding]:
-    """What is wrong with how a broker can be reached: by whom, and who can listen in."""
+def judge_broker(url: str, is_open: bool, public_ports: Collection[int]) -> Iterator[CheckFinding]:
+    """Yield what is wrong with the access to a broker."""
     if url.startswith("unix:"):
         return
     where, shown = urlsplit(url), without_password(url)
-    elsewhere = not _is_loopback(where.hostname or "")
-    if open_ and (elsewhere or (where.port or 6379) in listening):
-        text = f"{shown} takes anybody without a password: they can run jobs on your phones"
+    remote = not _is_loopback(where.hostname or "")
+    if is_open and (remote or (where.port or 6379) in public_ports):
+        text = f"{shown} needs no password, so everyone who reaches it can run jobs on the phones"
         yield CheckFinding(
-            "broker", ERROR, text, "set a password or ACL users, or bind it to loopback"
+            "broker", ERROR, text, "set a password or ACL users, or bind the broker to loopback"
         )
-    elif url.startswith("redis:") and elsewhere:
-        text = f"{shown} is not encrypted: its password crosses the network as it is"
+    elif url.startswith("redis:") and remote:
+        text = f"{shown} is not encrypted: its password crosses the network in plain text"
         yield CheckFinding("broker", WARNING, text, "use rediss://")
 
 
@@ -177,17 +188,17 @@ def _is_loopback(name: str) -> bool:
         return True
     try:
         return all(
-            str(found[4][0]).startswith(("127.", "::1")) for found in socket.getaddrinfo(name, None)
+            str(info[4][0]).startswith(("127.", "::1")) for info in socket.getaddrinfo(name, None)
         )
     except OSError:
         return False
 
 
-def _listening_to_others() -> set[int]:
-    """Ports of this machine that listen beyond loopback."""
+def _public_ports() -> set[int]:
+    """The TCP ports of this computer that listen on more than loopback."""
     ports = set()
     for name in ("tcp", "tcp6"):
-        for line in _word(Path(f"/proc/net/{name}")).splitlines()[1:]:
+        for line in _read_word(Path(f"/proc/net/{name}")).splitlines()[1:]:
             fields = line.split()
             address, port = fields[1].split(":")
             local = address.endswith("0100007F") or address == "0" * 24 + "01000000"
@@ -198,8 +209,6 @@ def _listening_to_others() -> set[int]:
 
 def check_store(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the store answers and has the right tables."""
-    from orchestrator.store.database import Database
-
     try:
         database = Database(lab.store_url)
         database.check()
@@ -211,35 +220,33 @@ def check_store(lab: Lab) -> Iterator[CheckFinding]:
 
 
 def check_services(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether the scheduler is awake, and whether every host's clock is right."""
-    from orchestrator.dispatch.central_broker import CentralBroker
-
+    """Whether the scheduler runs, and whether every host's clock is right."""
     broker = CentralBroker(lab.broker_url)
     try:
-        board, beats = broker.status(), broker.heartbeats()
+        board, heartbeats = broker.status(), broker.heartbeats()
     except FarmError:
-        return  # the broker's own finding says it
+        return  # check_broker reports it
     finally:
         broker.close()
     if board is None:
-        yield CheckFinding("scheduler", ERROR, "it is silent", f"farm up --lab {lab.root}")
+        yield CheckFinding("scheduler", ERROR, "not running", f"farm up --lab {lab.root}")
     else:
-        yield CheckFinding("scheduler", OK, "awake")
+        yield CheckFinding("scheduler", OK, "running")
     now = datetime.now(UTC)
-    if not beats:
-        yield CheckFinding("hosts", WARNING, "no agent is up", "farm agent run")
-    for beat in beats:
-        off_s = (beat.sent_at - now).total_seconds()
-        far = abs(off_s) > lab.settings.scheduler.lease_timeout_s / 2
-        level = ERROR if far else WARNING if abs(off_s) > SKEW_WARNING_S else OK
-        here = sum(phone.state != "away" for phone in beat.phones)
-        text = f"{here} phones, clock {off_s:+.1f} s"
-        fix = "" if level == OK else "let it keep the time with NTP; jobs expire by its clock"
-        yield CheckFinding(f"host {beat.host}", level, text, fix)
+    if not heartbeats:
+        yield CheckFinding("hosts", WARNING, "no agent is running", "farm agent run")
+    for heartbeat in heartbeats:
+        offset_s = (heartbeat.sent_at - now).total_seconds()
+        far = abs(offset_s) > lab.settings.scheduler.lease_timeout_s / 2
+        level = ERROR if far else WARNING if abs(offset_s) > SKEW_WARNING_S else OK
+        connected = sum(phone.state is not PhoneState.AWAY for phone in heartbeat.phones)
+        text = f"{connected} phones, clock {offset_s:+.1f} s"
+        fix = "" if level == OK else "synchronise its clock with NTP; jobs expire by its clock"
+        yield CheckFinding(f"host {heartbeat.host}", level, text, fix)
 
 
-def all_findings(lab: Lab) -> Iterator[CheckFinding]:
-    """Everything, in the order in which one would look."""
+def check_lab(lab: Lab) -> Iterator[CheckFinding]:
+    """Run all checks, from this computer to the services."""
     yield from check_python()
     yield from check_disk(lab)
     yield from check_secrets(lab)

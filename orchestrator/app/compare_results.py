@@ -1,0 +1,137 @@
+"""Compares results: two sides, a sweep with itself, the phones of a fleet, a phone over time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.ab_comparison import (
+    Comparison,
+    ComparisonTable,
+    ComparisonVerdict,
+    GroupBy,
+    compare_sides,
+)
+from orchestrator.analysis.findings import Finding, fleet_findings
+from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
+from orchestrator.analysis.measurements import (
+    MeasuredRun,
+    NothingMatches,
+    NothingToCompare,
+    TrialSeries,
+)
+from orchestrator.analysis.side_filter import parse_side, why_no_match
+from orchestrator.analysis.split_half import split_half_check
+from orchestrator.analysis.stats import median
+from orchestrator.analysis.trend import RUNS_PER_SIDE, MetricHistory, metric_histories
+from orchestrator.analysis.trial_pairs import PairedTrials, pair_trials
+from orchestrator.analysis.trial_series import group_by_trial
+from orchestrator.app.control_sweeps import find_sweep
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
+from orchestrator.store.metric_rows import metric_values
+from workloads.protocol.condition import HEADLINES
+from workloads.protocol.faults import InvalidRequest
+
+__all__ = [
+    "RUNS_PER_SIDE",
+    "CompareRequest",
+    "Comparison",
+    "ComparisonTable",
+    "ComparisonVerdict",
+    "Finding",
+    "FleetGroup",
+    "FleetRow",
+    "GroupBy",
+    "MeasuredRun",
+    "MetricHistory",
+    "check_split_half",
+    "compare_results",
+    "exclusions_text",
+    "fleet_findings",
+    "fleet_groups",
+    "list_trends",
+    "median",
+]
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """How two sides are compared."""
+
+    metric: str = ""  # empty: the headline metric of each protocol
+    group_by: GroupBy = GroupBy.CELL
+    margin: float = 0.02
+    allow_mixed: bool = False
+
+
+@operation(Role.VIEWER)
+def compare_results(
+    lab: LabConnection, base: str, candidate: str, request: CompareRequest
+) -> ComparisonTable:
+    """Compare two sides, each SWEEP, SWEEP:KEY=VALUE,... or KEY=VALUE,... of the other's sweep."""
+    paired = _pair_sides(lab, base, candidate, request)
+    return _refuse_empty(compare_sides(paired, request.group_by, request.margin))
+
+
+@operation(Role.VIEWER)
+def check_split_half(lab: LabConnection, sweep: str, request: CompareRequest) -> ComparisonTable:
+    """Compare odd with even blocks of every phone of a sweep."""
+    series = _trial_series(lab, sweep, request.metric)
+    return _refuse_empty(split_half_check(series, request.margin))
+
+
+@operation(Role.VIEWER)
+def list_trends(lab: LabConnection, filter_text: str = "", metric: str = "") -> list[MetricHistory]:
+    """Return every phone and workload over all sweeps, with its changes."""
+    if filter_text and "=" not in filter_text:
+        raise InvalidRequest(f"'{filter_text}' is not KEY=VALUE; trends cover all sweeps")
+    trials = group_by_trial(metric_values(lab.store, metric))
+    if filter_text:
+        side = parse_side(filter_text)
+        matching = [trial for trial in trials if side.matches(trial)]
+        if not matching:
+            raise NothingMatches(why_no_match(side, trials))
+        trials = matching
+    histories = metric_histories(trial for trial in trials if trial.values)
+    if not histories:
+        raise NothingMatches("this lab has no valid run yet")
+    return histories
+
+
+def fleet_groups(runs: Sequence[MeasuredRun], allow_mixed: bool = False) -> list[FleetGroup]:
+    """Rank the phones of a sweep: one group per cell, by the headline metric of its protocol."""
+    groups: list[FleetGroup] = []
+    for protocol, metric in HEADLINES.items():
+        found = compare_fleet(runs, metric, allow_mixed).groups
+        groups += [group for group in found if group.condition.protocol is protocol]
+    return groups
+
+
+def exclusions_text(table: ComparisonTable) -> str:
+    """What a comparison left out, with the number of pairs or trials per reason."""
+    return ", ".join(f"{count} {reason.text}" for reason, count in table.left_out)
+
+
+def _pair_sides(
+    lab: LabConnection, base: str, candidate: str, request: CompareRequest
+) -> PairedTrials:
+    """Read both sides; a side without a sweep belongs to the sweep of the other side."""
+    sides = parse_side(base), parse_side(candidate)
+    sweeps = [side.sweep for side in sides if side.sweep]
+    if not sweeps:
+        raise InvalidRequest("neither side names a sweep; write SWEEP:KEY=VALUE on one of them")
+    if sides[0].sweep == sides[1].sweep and sides[0].patterns == sides[1].patterns:
+        raise InvalidRequest("both sides are the same; use 'farm compare SWEEP --split-half'")
+    series = {name: _trial_series(lab, name, request.metric) for name in dict.fromkeys(sweeps)}
+    of_base, of_candidate = (series[side.sweep or sweeps[0]] for side in sides)
+    return pair_trials(of_base, of_candidate, sides, request.allow_mixed)
+
+
+def _trial_series(lab: LabConnection, sweep: str, metric: str) -> list[TrialSeries]:
+    return group_by_trial(metric_values(lab.store, metric, find_sweep(lab, sweep).id))
+
+
+def _refuse_empty(table: ComparisonTable) -> ComparisonTable:
+    if not table.rows:
+        reason = exclusions_text(table) or "there are no runs"
+        raise NothingToCompare(f"nothing can be compared: {reason}")
+    return table

@@ -1,0 +1,202 @@
+"""Lists, shows and controls phones; sends commands to the hosts of phones."""
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
+from orchestrator.app.control_sweeps import publish_change
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.lab_status import read_lab_status
+from orchestrator.app.operation import Role, operation
+from orchestrator.store import phone_actions, phone_health
+from orchestrator.store.database import Database
+from orchestrator.store.operator_change import Actor, OperatorChange
+from orchestrator.store.phone_health import CommandOutcome
+from orchestrator.store.phone_queries import KnownPhone
+from orchestrator.store.results import telemetry_blob
+from orchestrator.sweepfile.policy import TAG_PATTERN
+from orchestrator.sweepfile.selector import parse_selector
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.messages import Command, CommandKind, PhoneState
+from workloads.text import safe_text
+
+__all__ = [
+    "CommandKind",
+    "CommandOutcome",
+    "KnownPhone",
+    "OperatorChange",
+    "check_phone",
+    "find_phone",
+    "list_phones",
+    "match_serial",
+    "quarantine_phone",
+    "read_tuning_file",
+    "release_phone",
+    "reserve_phone",
+    "restore_phone",
+    "tag_phone",
+    "tune_phone",
+    "unreserve_phone",
+]
+
+RESULT_POLL_S = 0.1
+CHECK_TIMEOUT_S = 90.0
+TUNING_TIMEOUT_S = 300.0
+TUNING_SIZES_MAX, TUNING_SIZE_MAX = 16, 4096
+
+PhoneAction = Callable[[Database, str, Actor], OperatorChange]
+
+
+@operation(Role.VIEWER)
+def list_phones(lab: LabConnection, selector: str = "") -> list[KnownPhone]:
+    """List all known phones with their current state, or those that match a selector."""
+    wanted = parse_selector(selector) if selector else None
+    phones = read_lab_status(lab).phones
+    if wanted is None:
+        return list(phones)
+    matching = [phone for phone in phones if wanted.matches(phone.facts, phone.tags)]
+    if not matching:
+        raise NoPhoneMatches(
+            f"no phone matches '{safe_text(selector)}'; 'farm phone list' shows all"
+        )
+    return matching
+
+
+@operation(Role.VIEWER)
+def find_phone(lab: LabConnection, serial: str) -> KnownPhone:
+    """Find a phone by its serial number or by a unique prefix of it."""
+    return match_serial(read_lab_status(lab).phones, serial)
+
+
+def match_serial(phones: Sequence[KnownPhone], serial: str) -> KnownPhone:
+    """Return the one phone whose serial number is given or begins with what is given."""
+    prefixed = [phone for phone in phones if phone.serial.startswith(serial)]
+    exact = [phone for phone in prefixed if phone.serial == serial]
+    if len(exact or prefixed) == 1:
+        return (exact or prefixed)[0]
+    if prefixed:
+        raise InvalidRequest(f"'{serial}' is ambiguous ({len(prefixed)} phones match)")
+    raise InvalidRequest(f"there is no phone '{serial}'; 'farm phone list' shows all")
+
+
+@operation(Role.OPERATOR)
+def tag_phone(
+    lab: LabConnection,
+    serial: str,
+    add: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    dry_run: bool = False,
+) -> OperatorChange:
+    """Add tags to a phone or remove them."""
+    for name in (*add, *remove):
+        if re.fullmatch(TAG_PATTERN, name) is None:
+            raise InvalidRequest(
+                f"'{safe_text(name)}' is not a valid tag; use a-z, 0-9, '.', '_' and '-'"
+            )
+
+    def tag(store: Database, phone: str, actor: Actor) -> OperatorChange:
+        return phone_actions.tag(store, phone, actor, add, remove)
+
+    return _change(lab, serial, dry_run, tag)
+
+
+@operation(Role.OPERATOR)
+def reserve_phone(
+    lab: LabConnection,
+    serial: str,
+    person: str = "",
+    hours: float = 0.0,
+    reason: str = "",
+    dry_run: bool = False,
+) -> OperatorChange:
+    """Reserve a phone for a person (default: the user), for some hours or until unreserved."""
+    until = time.time() + hours * 3600 if hours else 0.0
+
+    def reserve(store: Database, phone: str, actor: Actor) -> OperatorChange:
+        return phone_actions.reserve(store, phone, person or actor.name, actor, until, reason)
+
+    return _change(lab, serial, dry_run, reserve)
+
+
+@operation(Role.OPERATOR)
+def unreserve_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
+    """End the reservation of a phone."""
+    return _change(lab, serial, dry_run, phone_actions.unreserve)
+
+
+@operation(Role.OPERATOR)
+def quarantine_phone(
+    lab: LabConnection, serial: str, reason: str, dry_run: bool = False
+) -> OperatorChange:
+    """Give a phone no more runs until it is released."""
+
+    def quarantine(store: Database, phone: str, actor: Actor) -> OperatorChange:
+        return phone_actions.quarantine(store, phone, actor, reason)
+
+    return _change(lab, serial, dry_run, quarantine)
+
+
+@operation(Role.OPERATOR)
+def release_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
+    """Let a suspect or quarantined phone work again."""
+    return _change(lab, serial, dry_run, phone_actions.release)
+
+
+@operation(Role.OPERATOR)
+def check_phone(lab: LabConnection, serial: str) -> CommandOutcome:
+    """Have the host of a phone check it."""
+    return _send_command(lab, serial, CommandKind.CHECK)
+
+
+@operation(Role.OPERATOR)
+def restore_phone(lab: LabConnection, serial: str) -> CommandOutcome:
+    """Have the host of a phone restore the settings that an interrupted run left changed."""
+    return _send_command(lab, serial, CommandKind.RESTORE)
+
+
+@operation(Role.OPERATOR)
+def tune_phone(lab: LabConnection, serial: str, sizes: Sequence[int]) -> CommandOutcome:
+    """Have the host of a phone tune its OpenCL kernels; the result names the tuning file."""
+    if len(sizes) > TUNING_SIZES_MAX or max(sizes) > TUNING_SIZE_MAX:
+        raise InvalidRequest(
+            f"too many or too large sizes; a phone is tuned for at most {TUNING_SIZES_MAX} sizes "
+            f"up to {TUNING_SIZE_MAX}"
+        )
+    return _send_command(lab, serial, CommandKind.TUNE, tuple(sizes), TUNING_TIMEOUT_S)
+
+
+@operation(Role.VIEWER)
+def read_tuning_file(lab: LabConnection, digest: str) -> bytes:
+    """Return the tuning file that a tuning command has stored."""
+    content = telemetry_blob(lab.store, digest)
+    if content is None:
+        raise InvalidRequest(f"the tuning file {digest[:16]} is incomplete; tune the phone again")
+    return content
+
+
+def _change(lab: LabConnection, serial: str, dry_run: bool, action: PhoneAction) -> OperatorChange:
+    phone = find_phone(lab, serial)
+    return publish_change(lab, action(lab.store, phone.serial, lab.actor(dry_run)))
+
+
+def _send_command(
+    lab: LabConnection,
+    serial: str,
+    kind: CommandKind,
+    sizes: tuple[int, ...] = (),
+    timeout_s: float = CHECK_TIMEOUT_S,
+) -> CommandOutcome:
+    """Send a command to the phone's host and wait for the result."""
+    phone = find_phone(lab, serial)
+    if phone.status.state not in {PhoneState.IDLE, PhoneState.BUSY}:
+        raise InvalidState(f"{phone.serial} is {phone.status.state}; connect it to its host first")
+    command = Command(kind=kind, phone=phone.serial, id=secrets.token_hex(8), sizes=sizes)
+    lab.job_queue.send_command(phone.host, command)
+    deadline = time.monotonic() + timeout_s
+    while (outcome := phone_health.find_command_result(lab.store, command.id)) is None:
+        if time.monotonic() > deadline:
+            raise TimedOut(f"{phone.host} did not answer within {timeout_s:.0f} s")
+        time.sleep(RESULT_POLL_S)
+    return outcome

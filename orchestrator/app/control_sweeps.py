@@ -1,0 +1,134 @@
+"""Lists, shows and controls sweeps; lists the audit log."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
+from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.store import audit_log, results, sweep_actions, sweep_queries
+from orchestrator.store.audit_log import AuditEntry
+from orchestrator.store.database import Database
+from orchestrator.store.operator_change import Actor, OperatorChange
+from orchestrator.store.sweep_queries import RunNote, SweepSummary
+from orchestrator.sweepfile.policy import PRIORITY_MAX
+
+__all__ = [
+    "PRIORITY_MAX",
+    "AuditEntry",
+    "MeasuredRun",
+    "OperatorChange",
+    "RunNote",
+    "RunState",
+    "SweepDetails",
+    "SweepState",
+    "SweepSummary",
+    "cancel_sweep",
+    "find_sweep",
+    "list_audit",
+    "list_sweeps",
+    "pause_sweep",
+    "publish_change",
+    "resume_sweep",
+    "retry_sweep",
+    "set_sweep_priority",
+    "show_sweep",
+]
+
+SweepAction = Callable[[Database, str, Actor], OperatorChange]
+
+
+@dataclass(frozen=True)
+class SweepDetails:
+    """A sweep with its file, its failed runs and its accepted runs."""
+
+    summary: SweepSummary
+    source: str
+    failures: tuple[RunNote, ...]
+    runs: tuple[MeasuredRun, ...]
+
+
+@operation(Role.VIEWER)
+def list_sweeps(lab: LabConnection) -> list[SweepSummary]:
+    """List all sweeps, newest first."""
+    return sweep_queries.sweep_summaries(lab.store)
+
+
+@operation(Role.VIEWER)
+def find_sweep(lab: LabConnection, name: str) -> SweepSummary:
+    """Find a sweep by id, by a unique prefix of its id, or by name (the newest of that name)."""
+    return sweep_queries.find_sweep(lab.store, name)
+
+
+@operation(Role.VIEWER)
+def show_sweep(lab: LabConnection, name: str) -> SweepDetails:
+    """Return a sweep with its failures and its results."""
+    summary = find_sweep(lab, name)
+    return SweepDetails(
+        summary,
+        sweep_queries.sweep_source(lab.store, summary.id),
+        tuple(sweep_queries.runs_in_state(lab.store, summary.id, RunState.FAILED)),
+        tuple(results.measured_runs(lab.store, summary.id)),
+    )
+
+
+@operation(Role.OPERATOR)
+def pause_sweep(
+    lab: LabConnection, name: str, reason: str = "", dry_run: bool = False
+) -> OperatorChange:
+    """Start no more runs of a sweep; running ones finish."""
+
+    def pause(store: Database, sweep: str, actor: Actor) -> OperatorChange:
+        return sweep_actions.pause(store, sweep, actor, reason)
+
+    return _change(lab, name, dry_run, pause)
+
+
+@operation(Role.OPERATOR)
+def resume_sweep(lab: LabConnection, name: str, dry_run: bool = False) -> OperatorChange:
+    """Continue a paused or cancelled sweep."""
+    return _change(lab, name, dry_run, sweep_actions.resume)
+
+
+@operation(Role.OPERATOR)
+def cancel_sweep(lab: LabConnection, name: str, dry_run: bool = False) -> OperatorChange:
+    """Drop the queued runs of a sweep and stop the running ones; results are kept."""
+    return _change(lab, name, dry_run, sweep_actions.cancel)
+
+
+@operation(Role.OPERATOR)
+def retry_sweep(lab: LabConnection, name: str, dry_run: bool = False) -> OperatorChange:
+    """Queue the failed and blocked runs of a sweep again."""
+    return _change(lab, name, dry_run, sweep_actions.retry)
+
+
+@operation(Role.OPERATOR)
+def set_sweep_priority(
+    lab: LabConnection, name: str, priority: int, dry_run: bool = False
+) -> OperatorChange:
+    """Give a sweep a larger or smaller share of the lab."""
+
+    def set_priority(store: Database, sweep: str, actor: Actor) -> OperatorChange:
+        return sweep_actions.set_priority(store, sweep, priority, actor)
+
+    return _change(lab, name, dry_run, set_priority)
+
+
+@operation(Role.VIEWER)
+def list_audit(lab: LabConnection, target: str | None = None, limit: int = 100) -> list[AuditEntry]:
+    """List the operators' changes to one sweep, phone or host, or all of them; newest first."""
+    return audit_log.audit_entries(lab.store, target, limit)
+
+
+def publish_change(lab: LabConnection, change: OperatorChange) -> OperatorChange:
+    """Publish the event of a change that was made; it wakes the scheduler."""
+    if change.changed and not change.dry_run:
+        lab.broker.publish_event(change.event)
+    return change
+
+
+def _change(lab: LabConnection, name: str, dry_run: bool, action: SweepAction) -> OperatorChange:
+    lab.broker.check()
+    sweep = find_sweep(lab, name)
+    return publish_change(lab, action(lab.store, sweep.id, lab.actor(dry_run)))

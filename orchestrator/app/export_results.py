@@ -1,0 +1,228 @@
+"""Exports a sweep: tables, a timeline of one run, a report page, a bundle."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import BinaryIO
+
+from orchestrator.analysis.fleet_ranking import FleetTable, compare_fleet
+from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
+from orchestrator.app.app_errors import InvalidState
+from orchestrator.app.control_sweeps import find_sweep
+from orchestrator.app.exchange_bundles import write_sweep_bundle
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
+from orchestrator.export import table_schemas
+from orchestrator.export.perfetto_trace import write_trace
+from orchestrator.export.report.page import render_page
+from orchestrator.export.table import Table
+from orchestrator.export.table_writers import EXTENSIONS, WRITERS, csv_pieces, write_latex
+from orchestrator.store import results, sweep_queries
+from orchestrator.store.database import Database
+from orchestrator.store.sweep_queries import SweepSummary
+from workloads.protocol.condition import HEADLINES
+from workloads.protocol.telemetry import Telemetry, read_telemetry
+from workloads.text import safe_text
+
+__all__ = [
+    "Export",
+    "ExportRequest",
+    "ReportFile",
+    "SweepSummary",
+    "incomplete_text",
+    "page_of_sweep",
+    "prepare_export",
+    "prepare_report",
+    "recorded_runs",
+    "result_files",
+]
+
+TRACES_MAX = 200  # runs whose telemetry a report draws: one per phone and cell
+ENERGY_METRIC = "energy_per_step_mj"
+
+RecordedRun = tuple[MeasuredRun, Telemetry]
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What is exported, and in which format."""
+
+    format: str
+    table: str
+    include_invalid: bool = False
+    run: str = ""  # TRIAL.REPEAT, or a prefix of it, for a timeline
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export that is ready to be written; simulated results say so in the file name."""
+
+    file_name: str
+    simulated: bool
+    incomplete: str  # which runs are missing; empty if the sweep is complete
+    write: Callable[[BinaryIO], str]  # returns a note for the user, or nothing
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A report page."""
+
+    file_name: str
+    simulated: bool
+    html: str
+
+
+@operation(Role.VIEWER)
+def prepare_export(lab: LabConnection, name: str, request: ExportRequest) -> Export:
+    """Prepare the export of a sweep."""
+    store, sweep = lab.store, find_sweep(lab, name)
+
+    def write(stream: BinaryIO) -> str:
+        return _write(store, sweep, request, stream)
+
+    simulated = sweep_queries.has_simulated_metrics(store, sweep.id)
+    return Export(_file_name(sweep, request), simulated, incomplete_text(sweep), write)
+
+
+@operation(Role.VIEWER)
+def prepare_report(lab: LabConnection, name: str, allow_mixed: bool = False) -> ReportFile:
+    """Render the report page of a sweep."""
+    sweep = find_sweep(lab, name)
+    html = page_of_sweep(lab.store, sweep, allow_mixed)
+    simulated = sweep_queries.has_simulated_metrics(lab.store, sweep.id)
+    return ReportFile(f"{sweep.name}.html", simulated, html)
+
+
+@operation(Role.VIEWER)
+def all_runs(lab: LabConnection, name: str) -> list[MeasuredRun]:
+    """Return all runs of a sweep, void ones too."""
+    sweep = find_sweep(lab, name)
+    return results.measured_runs(lab.store, sweep.id, include_void=True)
+
+
+@operation(Role.VIEWER)
+def result_files(lab: LabConnection, name: str) -> dict[str, bytes]:
+    """Return a sweep's report page and its ranking as CSV and LaTeX, by file name."""
+    sweep = find_sweep(lab, name)
+    runs = results.measured_runs(lab.store, sweep.id, include_void=True)
+    seed = sweep_queries.sweep_seed(lab.store, sweep.id)
+    rankings, latex = rank_fleet(runs), BytesIO()
+    write_latex(table_schemas.paper_table(sweep.name, rankings), latex)
+    return {
+        "report.html": page_of_sweep(lab.store, sweep).encode(),
+        "comparison.csv": b"".join(csv_pieces(table_schemas.ranking_table(seed, rankings))),
+        "comparison.tex": latex.getvalue(),
+    }
+
+
+def incomplete_text(sweep: SweepSummary) -> str:
+    """Which runs of a sweep are missing from its results; empty if the sweep is complete."""
+    if sweep.done == sweep.total:
+        return ""
+    counts = f"{sweep.done} of {sweep.total} runs done, {sweep.failed} failed"
+    return f"Incomplete: {counts}, {sweep.left} left."
+
+
+def page_of_sweep(store: Database, sweep: SweepSummary, allow_mixed: bool = False) -> str:
+    """Render the report of a sweep, with the telemetry of the first valid run of every trial."""
+    runs, recorded = recorded_runs(store, [sweep.id])
+    if not runs:
+        raise InvalidState(
+            f"{sweep.id} has no results yet; 'farm sweep show {sweep.id}' shows its state"
+        )
+    return render_page(sweep.name, runs, recorded, allow_mixed, incomplete_text(sweep))
+
+
+def recorded_runs(
+    store: Database, sweeps: Sequence[str]
+) -> tuple[list[MeasuredRun], list[RecordedRun]]:
+    """All runs of sweeps, and the telemetry of the first valid run of every trial."""
+    runs = [
+        run for sweep in sweeps for run in results.measured_runs(store, sweep, include_void=True)
+    ]
+    first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
+    recorded = []
+    for run in list(first.values())[:TRACES_MAX]:
+        blob = results.telemetry_blob(store, run.telemetry or "")
+        if blob is not None:
+            recorded.append((run, read_telemetry(blob)))
+    return runs, recorded
+
+
+def rank_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTable]:
+    """Rank the phones by the headline metric of each protocol, and by energy."""
+    rankings = []
+    for protocol, metric in HEADLINES.items():
+        of_protocol = [run for run in runs if run.condition.protocol is protocol]
+        rankings += [compare_fleet(of_protocol, name) for name in (metric, ENERGY_METRIC)]
+    return rankings
+
+
+def _file_name(sweep: SweepSummary, request: ExportRequest) -> str:
+    special = {"trace": "trace.json", "bundle": "bundle.zip"}.get(request.format)
+    if special is not None:
+        return f"{sweep.name}.{special}"
+    table = "" if request.table == "figures" else f"{request.table}."
+    return f"{sweep.name}.{table}{EXTENSIONS[request.format]}"
+
+
+def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream: BinaryIO) -> str:
+    if request.format == "bundle":
+        figures = _table(store, sweep, ExportRequest("csv", "figures", include_invalid=True))
+        write_sweep_bundle(store, sweep, figures, stream)
+    elif request.format == "trace":
+        return _write_trace(store, sweep, request, stream)
+    elif not WRITERS[request.format](_table(store, sweep, request), stream):
+        raise InvalidState(
+            f"{sweep.id} has no {request.table} yet; 'farm sweep show {sweep.id}' shows its state"
+        )
+    return ""
+
+
+def _table(store: Database, sweep: SweepSummary, request: ExportRequest) -> Table:
+    seed = sweep_queries.sweep_seed(store, sweep.id)
+    recorded = _recorded(store, sweep, request.include_invalid)
+    match request.table:
+        case "outcomes":
+            return table_schemas.outcomes_table(seed, results.run_outcomes(store, sweep.id))
+        case "samples":
+            return table_schemas.samples_table(seed, recorded)
+        case "readings":
+            return table_schemas.readings_table(seed, recorded)
+        case "ops":
+            return table_schemas.ops_table(seed, recorded)
+        case "ranking":
+            rankings = rank_fleet(list(_runs(store, sweep, include_invalid=True)))
+            if request.format in ("md", "latex"):
+                return table_schemas.paper_table(sweep.name, rankings)
+            return table_schemas.ranking_table(seed, rankings)
+        case _:
+            return table_schemas.figures_table(seed, _runs(store, sweep, request.include_invalid))
+
+
+def _runs(store: Database, sweep: SweepSummary, include_invalid: bool) -> Iterator[MeasuredRun]:
+    runs = results.iterate_measured_runs(store, sweep.id, include_void=include_invalid)
+    return (run for run in runs if include_invalid or run.valid)
+
+
+def _recorded(store: Database, sweep: SweepSummary, include_invalid: bool) -> Iterator[RecordedRun]:
+    """Runs with their telemetry, one at a time."""
+    for run in _runs(store, sweep, include_invalid):
+        blob = results.telemetry_blob(store, run.telemetry) if run.telemetry else None
+        if blob is not None:
+            yield run, read_telemetry(blob)
+
+
+def _write_trace(
+    store: Database, sweep: SweepSummary, request: ExportRequest, stream: BinaryIO
+) -> str:
+    for run, telemetry in _recorded(store, sweep, request.include_invalid):
+        name = f"{run.trial}.{run.repeat}"
+        if name.startswith(request.run):
+            stream.write(write_trace(run, telemetry))
+            what = f"{run.facts.model}, {run.case.label}, {run.condition.label}"
+            return safe_text(f"timeline of {name}: {what}")
+    which = f"matches '{request.run}'" if request.run else "has telemetry"
+    raise NothingMatches(
+        f"no valid run of {sweep.id} {which}; '--include-invalid' searches all runs"
+    )

@@ -1,0 +1,81 @@
+"""A user's connection to a lab: store, broker and job queue, each opened on first use."""
+
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown, StoreDown
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.central_broker import CentralBroker
+    from orchestrator.dispatch.job_queue import JobQueue
+    from orchestrator.store.database import Database
+    from orchestrator.store.operator_change import Actor
+
+
+class LabConnection(AbstractContextManager["LabConnection"]):
+    """A lab, and the user on whose behalf its operations run."""
+
+    def __init__(self, lab: Lab, user: str = "") -> None:
+        self.lab = lab
+        self.user = user
+
+    @cached_property
+    def store(self) -> "Database":
+        """The store, checked once."""
+        from orchestrator.store.database import Database
+
+        if self.lab.has_embedded_store and not self.lab.store_file.exists():
+            root = self.lab.root
+            raise StoreDown(
+                f"the lab in {root} has no store yet; start the lab with 'farm up --lab {root}', "
+                "or select another lab with --lab or FARM_LAB"
+            )
+        database = Database(self.lab.store_url)
+        database.check()
+        return database
+
+    @cached_property
+    def broker(self) -> "CentralBroker":
+        """The broker, checked once."""
+        from orchestrator.dispatch.central_broker import CentralBroker
+
+        broker = CentralBroker(self.lab.broker_url)
+        try:
+            broker.check()
+        except BrokerDown as error:
+            broker.close()
+            if self.lab.has_embedded_broker:
+                root = self.lab.root
+                raise BrokerDown(
+                    f"the lab in {root} is not up: its broker does not answer; "
+                    f"start the lab with 'farm up --lab {root}'"
+                ) from error
+            raise
+        return broker
+
+    @cached_property
+    def job_queue(self) -> "JobQueue":
+        """The queue that carries jobs and commands to the hosts."""
+        from orchestrator.dispatch.job_queue import JobQueue
+
+        return JobQueue(self.lab.broker_url)
+
+    def actor(self, dry_run: bool = False) -> "Actor":
+        """The user as the audit log names them."""
+        from orchestrator.store.operator_change import Actor
+
+        return Actor(self.user, dry_run)
+
+    def close(self) -> None:
+        """Close what was opened; the next use opens it again."""
+        for name in ("store", "broker"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

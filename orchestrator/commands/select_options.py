@@ -1,0 +1,57 @@
+"""Options that the commands of `farm select` share: sweep, workload, batch, round."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.commands.common import connect, lab_option
+
+if TYPE_CHECKING:
+    from orchestrator.app.select_clients import ClientTable
+
+POLICY_NAMES = ("random", "fastest", "fastest-sustained", "fedcs", "tifl", "oort", "frugal")
+
+_workload_options = (
+    click.argument("name", metavar="SWEEP"),
+    lab_option,
+    click.option("--workload", help="Workload, if the sweep has several."),
+    click.option("--batch", type=click.IntRange(1), help="Batch size, if the sweep has several."),
+    click.option(
+        "--allow-mixed", is_flag=True, help="Allow mixing phones with different control levels."
+    ),
+)
+link_option = click.option(
+    "--link-s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds that a phone takes to download the model and upload its update.",
+)
+deadline_option = click.option(
+    "--deadline", type=click.FloatRange(0, min_open=True), help="Round deadline in seconds."
+)
+
+
+def workload_options(command: click.decorators.FC) -> click.decorators.FC:
+    """Add the options that select one workload of one sweep."""
+    for option in reversed(_workload_options):
+        command = option(command)
+    return command
+
+
+def read_clients(
+    name: str, lab_folder: Path, workload: str | None, batch: int | None, allow_mixed: bool
+) -> "ClientTable":
+    """Read the clients that a sweep measured."""
+    from orchestrator.app import select_clients
+
+    choice = select_clients.WorkloadChoice(name, workload, batch, allow_mixed)
+    return select_clients.read_clients(connect(lab_folder), choice)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print notes below a table."""
+    for note in notes:
+        click.echo(note, err=True)
