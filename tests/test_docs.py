@@ -158,7 +158,7 @@ def test_the_commands_of_the_deployment_exist() -> None:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
     up = farm.get_command(click.Context(farm), "up")
     assert up is not None
-    assert "up" == compose["services"]["central"]["command"][0]
+    assert compose["services"]["central"]["command"][0] == "up"
     up.parse_args(click.Context(up), compose["services"]["central"]["command"][1:])
     unit = (ROOT / "deploy/farm-agent.service").read_text()
     (words,) = re.findall(r"^ExecStart=/opt/farmhand/farm agent run (.*)$", unit, re.MULTILINE)

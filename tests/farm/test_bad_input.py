@@ -36,7 +36,7 @@ def test_a_malformed_sweep_is_refused_with_every_mistake_and_stored_nowhere(
         ("sweep", "submit", file, "--lab", farm.lab.root),
     ):
         made = run_farm(*arguments)
-        assert 3 == made.returncode
+        assert made.returncode == 3
         for where in (f"{file}:2:7:", f"{file}:4:1:", f"{file}:6:1:"):
             assert where in made.stderr
         assert ("Nothing was submitted." in made.stderr) == ("submit" in arguments)
@@ -48,7 +48,7 @@ def test_a_sweep_that_no_phone_matches_says_why_of_each(farm: Farm, tmp_path: Pa
     file = tmp_path / "nobody.yaml"
     file.write_text(GOOD.replace("phones: all", "phones: [pixel*]").replace("good", "nobody"))
     made = farm.command("sweep", "submit", file)
-    assert 6 == made.returncode
+    assert made.returncode == 6
     for serial in farm.idle():
         assert serial in made.stderr
     no_traceback(made.stderr)
@@ -65,9 +65,9 @@ def test_a_broker_that_is_gone_is_one_sentence(lab: Lab, tmp_path: Path) -> None
         wait_for(lambda: not broker.alive, "the broker is dead")
         for arguments in (("status",), ("phone", "list"), ("watch",), ("sweep", "submit", file)):
             made = farm.command(*arguments)
-            assert 4 == made.returncode, arguments
+            assert made.returncode == 4, arguments
             assert "is not up: its broker does not answer; start it with 'farm up" in made.stderr
-            assert 1 == made.stderr.strip().count("\n") + 1
+            assert made.stderr.strip().count("\n") + 1 == 1
             no_traceback(made.stderr)
         assert set() == stored(farm), "what was not accepted is not stored"
 
@@ -102,14 +102,14 @@ def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     made = run_farm("agent", "run", "--lab", tmp_path, "--host", "host-a")
     os.close(held)
-    assert (4, True) == (made.returncode, "already runs in" in made.stderr)
+    assert (made.returncode, "already runs in" in made.stderr) == (4, True)
 
 
 @pytest.mark.parametrize("name", ["LabPC", "../x", "a b"])
 def test_a_bad_name_for_a_host_is_one_sentence(tmp_path: Path, name: str) -> None:
     for command in (("agent", "run"), ("up",)):
         made = run_farm(*command, "--lab", tmp_path / "lab", "--host", name)
-        assert (2, True) == (made.returncode, "is not a valid host name" in made.stderr), (
+        assert (made.returncode, "is not a valid host name" in made.stderr) == (2, True), (
             made.stderr
         )
 
@@ -136,16 +136,16 @@ def test_services_that_cannot_be_used_are_one_sentence_without_a_password(
 def test_bad_settings_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text("[scheduler]\nlease_timeout_s = -1\n")
     made = run_farm("status", "--lab", tmp_path)
-    assert 3 == made.returncode
+    assert made.returncode == 3
     assert "lab.toml: scheduler.lease_timeout_s" in made.stderr
 
 
 def test_two_labs_in_one_folder_are_refused(lab: Lab) -> None:
     with lab_lock(lab):
         made = run_farm("up", "--lab", lab.root)
-    assert (7, True) == (made.returncode, "already up" in made.stderr)
+    assert (made.returncode, "already up" in made.stderr) == (7, True)
 
 
 def test_a_sweep_that_does_not_exist_is_one_sentence(farm: Farm) -> None:
     made = farm.command("sweep", "show", "nothing")
-    assert (2, True) == (made.returncode, "there is no sweep 'nothing'" in made.stderr)
+    assert (made.returncode, "there is no sweep 'nothing'" in made.stderr) == (2, True)

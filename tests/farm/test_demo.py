@@ -23,18 +23,18 @@ VICTIMS += ("nodaemon server", "virtual up", "--host host-b", "server unixsocket
 def test_the_demo_answers_three_questions_and_leaves_nothing_behind(tmp_path: Path) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab", HOME=str(tmp_path / "home"))
     out, err = demo.communicate(timeout=180)
-    assert 0 == demo.returncode, err
+    assert demo.returncode == 0, err
     for phone in ("Redmi Note 9 Pro", "MI 9", "Mate 30", "Meizu 16T", "S8+", "Honor 8"):
         assert phone in out
     sentences = [line for line in out.splitlines() if line.startswith("- ")]
-    assert 3 == len(sentences)
+    assert len(sentences) == 3
     assert all("imulated" in sentence for sentence in sentences)
     assert "Plug in a real phone" in out
     page = (tmp_path / "lab" / "report.html").read_text()
     assert "simulat" in page
     assert "://" not in page, "the page works offline"
     assert "simulated" in (tmp_path / "lab" / "comparison.csv").read_text()
-    assert ["lab"] == sorted(path.name for path in tmp_path.iterdir()), "nothing beside the folder"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lab"], "nothing beside the folder"
     nothing_left(tmp_path)
     choose_as_documented(tmp_path)
 
@@ -51,7 +51,7 @@ def choose_as_documented(folder: Path) -> None:
             ]
             process = start(folder, *here[1:])
             out, err = process.communicate(timeout=120)
-            assert (0, True) == (process.returncode, bool(out)), f"{words}: {err}"
+            assert (process.returncode, bool(out)) == (0, True), f"{words}: {err}"
     assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
 
 
@@ -67,15 +67,15 @@ def test_whatever_is_killed_meanwhile_the_demo_ends_with_a_whole_table(tmp_path:
         time.sleep(1.5)
         assert demo.poll() is None, demo.communicate()
     _, err = demo.communicate(timeout=180)
-    assert 0 == demo.returncode, err
+    assert demo.returncode == 0, err
     for service in ("broker", "scheduler", "ingest", "agent-host-a", "agent-host-b", "virtual"):
         assert f"{service} ended and is started again: killed by SIGKILL" in err
     with (tmp_path / "lab" / "comparison.csv").open() as file:
         cells = [row for row in csv.DictReader(file) if row["unit"] == "ms"]
-    assert 6 * 4 == len({(row["phone"], row["parameters"], row["protocol"]) for row in cells})
+    assert len({(row["phone"], row["parameters"], row["protocol"]) for row in cells}) == 6 * 4
     assert {"2"} == {row["n"] for row in cells}, "every phone, both batches, cold and hot, twice"
     farm = Farm(Lab.read(tmp_path / "lab", {}), [])
-    assert [] == breaches(farm, find_sweep(farm.db, "demo").id)
+    assert breaches(farm, find_sweep(farm.db, "demo").id) == []
     nothing_left(tmp_path)
 
 
@@ -92,7 +92,7 @@ def test_the_demo_leaves_nothing_behind_after_ctrl_c(tmp_path: Path, sign: str) 
     wait_for((tmp_path / sign).exists, sign)
     os.kill(demo.pid, signal.SIGINT)
     _, err = demo.communicate(timeout=60)
-    assert 130 == demo.returncode
+    assert demo.returncode == 130
     assert "Traceback" not in err
     nothing_left(tmp_path)
 

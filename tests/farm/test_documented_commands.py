@@ -55,7 +55,7 @@ def run(words: list[str], folder: Path, what: str) -> None:
         out = first_line_of(words, folder)
     else:
         code, out, err = in_this_process(*words)
-        assert 0 == code, f"{what}: {err}"
+        assert code == 0, f"{what}: {err}"
     assert out, what
     if words[:2] == ["sweep", "submit"]:
         assert "left=0" in in_this_process("watch", out.split()[0])[1], what
@@ -82,12 +82,12 @@ def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lab = ("--lab", str(folder / "lab"))
         for words in (("sweep", "submit", str(ROOT / "examples/smoke.yaml")), ("watch", "smoke")):
             code, _, err = in_this_process(*words, *lab)
-            assert 0 == code, err
+            assert code == 0, err
         yield folder
     finally:
         up.send_signal(signal.SIGINT)
         _, err = up.communicate(timeout=60)
-    assert (0, False) == (up.returncode, "Traceback" in err), err
+    assert (up.returncode, "Traceback" in err) == (0, False), err
     nothing_left(folder)
 
 
@@ -139,7 +139,7 @@ def test_slow_commands_work(block: Block, tmp_path: Path) -> None:
     for words in commands(block):
         process = start(prepare(tmp_path), *words[1:])
         out, err = process.communicate(timeout=SLOW_S)
-        assert (0, True) == (process.returncode, bool(out)), f"{words}: {err}"
+        assert (process.returncode, bool(out)) == (0, True), f"{words}: {err}"
 
 
 @pytest.mark.slow
@@ -148,8 +148,8 @@ def test_a_lab_survives_a_restart(tmp_path: Path) -> None:
         up = start(tmp_path, "up", "--virtual", "--speed", "200")
         six_phones(tmp_path)
         up.send_signal(signal.SIGTERM)
-        assert 0 == up.wait(timeout=60)
-    assert 6 == listed_in_store(tmp_path)
+        assert up.wait(timeout=60) == 0
+    assert listed_in_store(tmp_path) == 6
     nothing_left(tmp_path)
 
 

@@ -42,7 +42,7 @@ def dump(text: str, steps: int) -> list[list[Array]]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         ended = run_plan("dump", a_plan(text), folder, "--steps", str(steps))
-        assert 0 == ended.returncode, ended.stdout + ended.stderr
+        assert ended.returncode == 0, ended.stdout + ended.stderr
         return read_dump((folder / "dump.bin").read_bytes(), parse(text))
 
 

@@ -84,14 +84,14 @@ def last_line(start: Start, plan: bytes, folder: Path, *words: str) -> dict[str,
     (folder / "plan").write_bytes(plan)
     command = [*start, "run", folder / "plan", folder, *words]
     done = subprocess.run(command, capture_output=True, timeout=600, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     last: dict[str, Any] = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
     return last
 
 
 def test_it_says_that_it_is_for_phones(arm: Start) -> None:
     info = json.loads(subprocess.run([*arm, "info"], capture_output=True, check=True).stdout)
-    assert ("arm64-v8a", 1, []) == (info["abi"], info["contract"], info["opencl"])
+    assert (info["abi"], info["contract"], info["opencl"]) == ("arm64-v8a", 1, [])
     assert "asimd" in info["features"]
 
 
@@ -122,7 +122,7 @@ def test_it_refuses_as_the_contract_has_it(arm: Start, tmp_path: Path) -> None:
     for words, status in ((["dance"], 2), (["run", "none", tmp_path], 3), (["sample", "no"], 8)):
         done = subprocess.run([*arm, *words], capture_output=True, check=False)
         assert status == done.returncode
-        assert "fault" == json.loads(done.stdout)["line"]
+        assert json.loads(done.stdout)["line"] == "fault"
 
 
 def test_it_samples_beside_the_work(arm: Start, tmp_path: Path) -> None:

@@ -42,13 +42,13 @@ def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path)
     subprocess.run([*ZIG, *compile_words, "opencl.c", "-o", "vendor.so"], cwd=tmp_path, check=True)
     start = [*bionic[:-1], "-E", f"FARMHAND_OPENCL={tmp_path / 'vendor.so'}", bionic[-1]]
     info = json.loads(subprocess.run([*start, "info"], capture_output=True, check=True).stdout)
-    assert ["A device"] == [device["device"] for device in info["opencl"]]
-    assert ["cpu", "opencl"] == info["backends"]
+    assert [device["device"] for device in info["opencl"]] == ["A device"]
+    assert info["backends"] == ["cpu", "opencl"]
     (tmp_path / "plan").write_bytes(on_opencl(perceptron()))
     words = [*start, "run", tmp_path / "plan", tmp_path]
     done = subprocess.run(words, capture_output=True, check=False)
     fault = json.loads(done.stdout)
-    assert (11, "device") == (done.returncode, fault["code"])
+    assert (done.returncode, fault["code"]) == (11, "device")
     assert "A device: clCreateC" in fault["text"]
 
 
@@ -65,7 +65,7 @@ def test_it_learns_on_debians_arm64_pocl() -> None:
     inside = "/tmp/farmhand"
     words = ["chroot", str(ROOT), f"{inside}/runner", "run", f"{inside}/plan", inside]
     done = subprocess.run([*words, "--steps", "20"], capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     last = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
     assert last["loss_last"] < last["loss_first"]
-    assert 0 == last["fallbacks"]
+    assert last["fallbacks"] == 0

@@ -29,7 +29,7 @@ def test_a_layer_includes_only_what_it_may(layer: str, allowed: tuple[str, ...])
             folder = target.parent.relative_to(KERNELS).as_posix()
             if not any(is_inside(folder, place) for place in allowed):
                 breaches.append(f"{file.relative_to(KERNELS)} includes {name}")
-    assert [] == breaches
+    assert breaches == []
 
 
 def test_comments_keep_to_the_width_of_the_code() -> None:
@@ -40,14 +40,14 @@ def test_comments_keep_to_the_width_of_the_code() -> None:
         for number, line in enumerate(file.read_text().splitlines(), start=1)
         if len(line) > 100
     ]
-    assert [] == long
+    assert long == []
 
 
 def test_sections_are_marked_in_one_way() -> None:
     ruler = re.compile(r"^/\*\s*-+.*$", re.MULTILINE)
     marks = [mark for file in KERNELS.rglob("*.[ch]") for mark in ruler.findall(file.read_text())]
     assert marks
-    assert [] == [mark for mark in marks if not re.fullmatch(r"/\* ---- \S.* ---- \*/", mark)]
+    assert [mark for mark in marks if not re.fullmatch(r"/\* ---- \S.* ---- \*/", mark)] == []
 
 
 def is_inside(folder: str, place: str) -> bool:

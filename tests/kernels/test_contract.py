@@ -173,9 +173,13 @@ def test_the_contract_lists_every_exit_status() -> None:
 def test_info_says_who_it_is_and_whose_numbers_these_are(ready: RunnerHome) -> None:
     result = ready.sh("./runner info")
     info = json.loads(result.out)
-    assert 0 == result.status
-    assert ("info", 1, "farmhand 0.1.0", ["cpu"], []) == tuple(
-        info[key] for key in ("line", "contract", "runner", "backends", "opencl")
+    assert result.status == 0
+    assert tuple(info[key] for key in ("line", "contract", "runner", "backends", "opencl")) == (
+        "info",
+        1,
+        "farmhand 0.1.0",
+        ["cpu"],
+        [],
     )
     assert info["abi"] in {"x86_64", "arm64-v8a"}
     assert all(isinstance(feature, str) for feature in info["features"])
@@ -185,9 +189,9 @@ def test_info_says_who_it_is_and_whose_numbers_these_are(ready: RunnerHome) -> N
 
 def test_a_run_says_its_lines_in_order_and_the_agent_understands_them(ready: RunnerHome) -> None:
     ready.put("dir/nodes", b"/proc/uptime\n")
-    assert 0 == ready.sh("./runner run plan dir --warmup 2 --steps 40").status
+    assert ready.sh("./runner run plan dir --warmup 2 --steps 40").status == 0
     records = lines(ready)
-    assert ["hello", "memory", "window", "sampler", "done"] == kinds(records)
+    assert kinds(records) == ["hello", "memory", "window", "sampler", "done"]
     output = RunnerOutput(CASE)
     output.feed(ready.sh("cat dir/out.jsonl").out.encode())
     assert output.done is not None
@@ -195,10 +199,14 @@ def test_a_run_says_its_lines_in_order_and_the_agent_understands_them(ready: Run
 
 
 def test_hello_says_which_mask_it_finds(ready: RunnerHome) -> None:
-    assert 0 == ready.sh("taskset 1 ./runner run plan dir --steps 5").status
+    assert ready.sh("taskset 1 ./runner run plan dir --steps 5").status == 0
     hello = lines(ready)[0]
-    assert ("hello", 1, CASE, "1", 1) == tuple(
-        hello[key] for key in ("line", "contract", "case", "mask", "threads")
+    assert tuple(hello[key] for key in ("line", "contract", "case", "mask", "threads")) == (
+        "hello",
+        1,
+        CASE,
+        "1",
+        1,
     )
     assert hello["pid"] > 1
     assert hello["t_ns"] > 0
@@ -213,11 +221,11 @@ def test_memory_is_told_by_kind(ready: RunnerHome) -> None:
 
 
 def test_windows_hold_every_step_once_and_their_times_agree(ready: RunnerHome) -> None:
-    assert 0 == ready.sh(f"./runner run plan dir --steps 1 --seconds {ready.unit_s}").status
+    assert ready.sh(f"./runner run plan dir --steps 1 --seconds {ready.unit_s}").status == 0
     records = lines(ready)
     windows = [line for line in records if line["line"] == "window"]
     done = records[-1]
-    assert 0 == windows[0]["first"]
+    assert windows[0]["first"] == 0
     for window, following in pairwise(windows):
         assert window["first"] + window["n"] == following["first"]
         assert window["t_ns"] + window["ns"] <= following["t_ns"]
@@ -231,36 +239,38 @@ def test_windows_hold_every_step_once_and_their_times_agree(ready: RunnerHome) -
 
 def test_max_seconds_ends_what_would_go_on(ready: RunnerHome) -> None:
     limit = ready.unit_s
-    assert 0 == ready.sh(f"./runner run plan dir --steps 900000000 --max-seconds {limit}").status
+    assert ready.sh(f"./runner run plan dir --steps 900000000 --max-seconds {limit}").status == 0
     done = lines(ready)[-1]
     assert 0.5e9 * limit <= done["ns"] < 3e9 * limit
 
 
 def test_a_long_run_fits_in_the_permitted_windows(ready: RunnerHome) -> None:
     limits = f"--seconds {ready.unit_s} --max-seconds {ready.unit_s}"
-    assert 0 == ready.sh(f"./runner run plan dir {limits} --window-ms 0 --trace-steps 5").status
+    assert ready.sh(f"./runner run plan dir {limits} --window-ms 0 --trace-steps 5").status == 0
     windows = [line for line in lines(ready) if line["line"] == "window"]
     assert 5 < len(windows) <= 4096
 
 
 def test_done_says_what_the_gates_need(ready: RunnerHome) -> None:
-    assert 0 == ready.sh("./runner run plan dir --steps 30").status
+    assert ready.sh("./runner run plan dir --steps 30").status == 0
     done = lines(ready)[-1]
     names = {"steps", "ns", "t_ns", "peak_rss_kb", "loss_first", "loss_last", "parameters_changed"}
     names |= {"parameters", "macs", "learned", "moved", "fallbacks", "answer_error"}
     assert names | {"line"} == done.keys()
-    assert (True, 0, None) == tuple(
-        done[key] for key in ("parameters_changed", "fallbacks", "answer_error")
+    assert tuple(done[key] for key in ("parameters_changed", "fallbacks", "answer_error")) == (
+        True,
+        0,
+        None,
     )
 
 
 def test_traced_steps_are_spread_and_name_the_end_of_every_operation(ready: RunnerHome) -> None:
-    assert 0 == ready.sh("./runner run plan dir --steps 40 --trace-steps 4").status
+    assert ready.sh("./runner run plan dir --steps 40 --trace-steps 4").status == 0
     records = lines(ready)
     traces = [line for line in records if line["line"] == "trace"]
-    assert [0, 10, 20, 30] == [trace["step"] for trace in traces]
+    assert [trace["step"] for trace in traces] == [0, 10, 20, 30]
     for trace in traces:
-        assert (0, 10) == (trace["first"], len(trace["ends_ns"]))
+        assert (trace["first"], len(trace["ends_ns"])) == (0, 10)
         assert sorted(trace["ends_ns"]) == trace["ends_ns"]
         assert trace["ends_ns"][0] >= 0
         windows = [w for w in records if w["line"] == "window" and w["first"] <= trace["step"]]
@@ -283,7 +293,7 @@ def test_nodes_are_sampled_beside_the_work(ready: RunnerHome) -> None:
     seconds = 2 * ready.unit_s
     period_ms = round(ready.unit_s * 100)
     words = f"--steps 1 --seconds {seconds} --period-ms {period_ms}"
-    assert 0 == ready.sh(f"./runner run plan dir {words}").status
+    assert ready.sh(f"./runner run plan dir {words}").status == 0
     opening, *readings = lines(ready, "readings.jsonl")
     assert [f"{ready.home}/{name}" for name in marks] == opening["paths"]
     cores = "0:27/36 7:10/100"
@@ -306,8 +316,8 @@ def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
     words = f"./runner sample dir --seconds {ready.unit_s} --period-ms {round(50 * ready.unit_s)}"
     for _ in range(2):
         result = ready.sh(words)
-        assert (0, "sampler") == (result.status, json.loads(result.out)["line"])
-    assert ["nodes", "reading", "nodes", "reading"] == kinds(lines(ready, "readings.jsonl"))
+        assert (result.status, json.loads(result.out)["line"]) == (0, "sampler")
+    assert kinds(lines(ready, "readings.jsonl")) == ["nodes", "reading", "nodes", "reading"]
     assert 20 <= len(lines(ready, "readings.jsonl")) <= 44
 
 
@@ -354,9 +364,9 @@ def test_sigterm_stops_at_a_step_boundary(ready: RunnerHome) -> None:
     ready.sh(f"kill -{int(signal.SIGTERM)} {lines(ready)[0]['pid']}")
     wait_until(lambda: poll() is not None, "it ended")
     records = lines(ready)
-    assert 7 == poll()
-    assert ["hello", "memory", "window", "fault"] == kinds(records)
-    assert "stopped" == records[-1]["code"]
+    assert poll() == 7
+    assert kinds(records) == ["hello", "memory", "window", "fault"]
+    assert records[-1]["code"] == "stopped"
 
 
 def guarded(place: RunnerHome, words: str = "--silence-s 2") -> Callable[[], int | None]:
@@ -378,11 +388,11 @@ def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
     pid = lines(ready)[0]["pid"]
     guard = guarded(ready)
     wait_until(lambda: guard() is not None, "the guard acted")
-    assert 10 == guard()
-    assert ("first\n", "old\n") == (ready.sh("cat one").out, ready.sh("cat two").out)
-    assert 0 == ready.sh("test -e dir/restored && test ! -e dir/restore").status
+    assert guard() == 10
+    assert (ready.sh("cat one").out, ready.sh("cat two").out) == ("first\n", "old\n")
+    assert ready.sh("test -e dir/restored && test ! -e dir/restore").status == 0
     wait_until(lambda: run() is not None, "the run is gone")
-    assert 0 != ready.sh(f"kill -0 {pid}").status
+    assert ready.sh(f"kill -0 {pid}").status != 0
     assert lines(ready)[-1]["line"] not in {"done", "fault"}
 
 
@@ -391,7 +401,7 @@ def test_a_guard_that_hears_too_much_heat_does_the_same(ready: RunnerHome) -> No
     ready.put("dir/ceiling", f"{ready.home}/temp\t90000\n".encode())
     guard = guarded(ready, "--silence-s 1000")
     wait_until(lambda: guard() is not None, "the guard acted")
-    assert (10, "first\n") == (guard(), ready.sh("cat one").out)
+    assert (guard(), ready.sh("cat one").out) == (10, "first\n")
 
 
 def test_a_guard_whose_list_is_gone_goes_too(ready: RunnerHome) -> None:
@@ -401,4 +411,4 @@ def test_a_guard_whose_list_is_gone_goes_too(ready: RunnerHome) -> None:
     assert guard() is None
     ready.sh("rm dir/restore")
     wait_until(lambda: guard() is not None, "the guard left")
-    assert (0, "changed\n") == (guard(), ready.sh("cat one").out)
+    assert (guard(), ready.sh("cat one").out) == (0, "changed\n")

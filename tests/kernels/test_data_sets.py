@@ -60,7 +60,7 @@ def loaded(
         (folder / "data").write_bytes(data)
         words += ("--data", str(folder / "data"))
     ended = run_plan("dump", a_plan(body), folder, *words)
-    assert 0 == ended.returncode, ended.stdout
+    assert ended.returncode == 0, ended.stdout
     return read_dump((folder / "dump.bin").read_bytes(), parse(body))[-1][:-1]
 
 

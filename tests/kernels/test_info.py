@@ -108,7 +108,7 @@ def test_the_vendors_devices_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trouble", ["*(volatile int *)0 = 1", "return -1001", "for (;;) {}"])
 def test_a_library_in_trouble_costs_only_the_list(tmp_path: Path, trouble: str) -> None:
-    assert [] == devices_of(tmp_path, trouble)
+    assert devices_of(tmp_path, trouble) == []
 
 
 @pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (apt install qemu-user)")
@@ -117,10 +117,10 @@ def test_a_processor_that_is_too_old_is_refused_before_it_could_crash(tmp_path: 
     (tmp_path / "plan").write_bytes(perceptron())
     old = [QEMU, "-cpu", "Nehalem", RUNNER]
     info = subprocess.run([*old, "info"], capture_output=True, check=True)
-    assert [] == json.loads(info.stdout)["features"]
+    assert json.loads(info.stdout)["features"] == []
     done = subprocess.run(
         [*old, "run", "plan", "."], cwd=tmp_path, capture_output=True, check=False
     )
     fault = json.loads(done.stdout)
-    assert (4, "unsupported") == (done.returncode, fault["code"])
+    assert (done.returncode, fault["code"]) == (4, "unsupported")
     assert "lacks AVX2 or FMA" in fault["text"]

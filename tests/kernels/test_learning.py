@@ -53,12 +53,12 @@ def a_small_case(name: str, batch: int = 4) -> Case:
 def check_learning(name: str, folder: Path) -> None:
     case = a_small_case(name)
     done, work = ran(case, folder), cost_of(case)
-    assert "done" == done["line"], done
+    assert done["line"] == "done", done
     most = 1.0 if name in TOO_SLOW_A_RATE else 0.97
     assert done["loss_last"] < most * done["loss_first"]
     assert (work.parameters, work.macs) == (done["parameters"], done["macs"])
     assert done["moved"] == done["learned"] or name in TOO_SLOW_A_RATE
-    assert 0 == done["fallbacks"]
+    assert done["fallbacks"] == 0
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -90,7 +90,7 @@ def test_every_model_can_be_used(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_was_coded_without_a_softmax_is_not_a_number(tmp_path: Path) -> None:
     fault = ran(bind("emdl-squeezenet", {"batch_size": 1}), tmp_path)
-    assert ("fault", "wrong_answer") == (fault["line"], fault["code"])
+    assert (fault["line"], fault["code"]) == ("fault", "wrong_answer")
     assert "is not finite" in fault["text"]
 
 
@@ -109,7 +109,7 @@ def test_days_of_learning_end_better_than_they_began(tmp_path: Path) -> None:
     words = ("--warmup", str(before), "--steps", str(days), "--max-seconds", "900")
     run_plan("run", lower(case, 2), tmp_path, *words)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert "done" == lines[-1]["line"]
+    assert lines[-1]["line"] == "done"
     accuracies = [line["accuracy"] for line in lines if line["line"] == "evaluation"]
-    assert DAYS == len(accuracies)
+    assert len(accuracies) == DAYS
     assert sum(accuracies[-3:]) > sum(accuracies[:3]) > 3 * 0.1

@@ -91,9 +91,9 @@ def test_a_run_says_how_well_it_does_on_what_it_has_not_seen(tmp_path: Path) -> 
     plan = a_plan(lower_step(step).text(CASE, 1), training=True, ops=_ops(step))
     run_plan("run", plan, tmp_path, "--warmup", "0", "--steps", "24")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert "done" == lines[-1]["line"], lines[-1]
+    assert lines[-1]["line"] == "done", lines[-1]
     shares = [line["accuracy"] for line in lines if line["line"] == "evaluation"]
-    assert 6 == len(shares)
+    assert len(shares) == 6
     assert shares[-1] > 0.8 > shares[0]
 
 

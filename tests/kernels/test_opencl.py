@@ -36,7 +36,7 @@ def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(
     words += ["--device", device_number]
     nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     result = subprocess.run(words, env=nothing, capture_output=True, text=True, check=False)
-    assert 2 == result.returncode
+    assert result.returncode == 2
     assert "needs the linker 'ld'" in result.stderr.splitlines()[-1]
 
 
@@ -54,7 +54,7 @@ def test_every_variant_multiplies_right_whatever_the_shape(
 ) -> None:
     variants = [replace(variant, params=_PARAMS) for variant in VARIANTS.values()]
     checked = [check_matmul(device, variant, shape, seed=3) for variant in variants]
-    assert [] == [one for one in checked if not one.passed]
+    assert [one for one in checked if not one.passed] == []
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_every_variant_multiplies_right_in_all_transposes(device: Device, varian
     checked = [
         check_matmul(device, variant, shape, seed=3) for shape in check_shapes(seed=3, extra=12)
     ]
-    assert [] == [one for one in checked if not one.passed]
+    assert [one for one in checked if not one.passed] == []
 
 
 def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
@@ -74,7 +74,7 @@ def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
         for check in training_checks(seed=5)
         if not (error := run_check(device, check)) <= TOLERANCE
     ]
-    assert [] == wrong
+    assert wrong == []
 
 
 def test_no_kernel_is_left_out() -> None:
@@ -141,7 +141,7 @@ def test_a_bench_prints_the_studys_ratio(device_number: str) -> None:
     words = ["bench", "--sizes", "33", "--rounds", "1", "--launches", "2", "--json"]
     result = CliRunner().invoke(kernels, [*words, "--device", device_number])
     rows = json.loads(result.stdout)["rows"]
-    assert [33] == [row["n"] for row in rows]
+    assert [row["n"] for row in rows] == [33]
     assert all(row["tiled_vector_over_naive"] > 0 for row in rows)
 
 

@@ -58,7 +58,7 @@ def run(plan: bytes, folder: Path, environment: Mapping[str, str], *words: objec
 def fault_of(plan: bytes, folder: Path, environment: Mapping[str, str], *words: object) -> Line:
     (folder / "plan").write_bytes(plan)
     status, records, _ = start(["run", folder / "plan", folder, *words], environment)
-    assert "fault" == records[-1]["line"]
+    assert records[-1]["line"] == "fault"
     return {"status": status, **records[-1]}
 
 
@@ -71,7 +71,7 @@ def moments(body_text: str, folder: Path, environment: Mapping[str, str]) -> lis
     (folder / "plan").write_bytes(a_plan(body_text))
     words = ["dump", folder / "plan", folder, "--steps", 2, "--kernels", KERNELS]
     status, records, done = start(words, environment)
-    assert 0 == status, (records, done.stderr)
+    assert status == 0, (records, done.stderr)
     return read_dump((folder / "dump.bin").read_bytes(), parse(body_text))
 
 
@@ -101,7 +101,7 @@ def test_every_tensor_is_what_the_cpu_makes_of_it(
         for tensor in body.tensors
         if not worst(actual[moment][tensor.number], expected[moment][tensor.number]) <= TOLERANCE
     ]
-    assert [] == wrong
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -165,29 +165,29 @@ def test_a_run_tells_build_copy_queue_and_compute_apart(
     output.feed((tmp_path / "out.jsonl").read_bytes())
     assert output.done is not None
     assert output.device is not None
-    assert (40, 0, 4, 4) == (
+    assert (
         output.done.steps,
         output.done.fallbacks,
         output.done.learned,
         output.done.moved,
-    )
+    ) == (40, 0, 4, 4)
     assert output.done.loss_first is not None
     assert output.done.loss_last is not None
     assert output.done.loss_last < output.done.loss_first
     assert output.device.build_ns > 0
-    assert [2, 4] == [len(output.traces), len(output.evaluations)]
+    assert [len(output.traces), len(output.evaluations)] == [2, 4]
     for window in output.windows:
         assert window.device_ns is not None
         assert window.phases_ns is not None
         assert min(window.device_ns) > 0
         assert sum(window.device_ns) <= window.ns
-    assert ["hello", "memory", "device"] == [line["line"] for line in records[:3]]
+    assert [line["line"] for line in records[:3]] == ["hello", "memory", "device"]
 
 
 def test_a_product_checks_its_answer(pocl: dict[str, str], tmp_path: Path) -> None:
     plan = lower(bind("sgemm", {"m": 65, "n": 33, "k": 129}, backend="opencl"), 1)
     done = run(plan, tmp_path, pocl, "--steps", 3)[-1]
-    assert ("done", 3) == (done["line"], done["steps"])
+    assert (done["line"], done["steps"]) == ("done", 3)
     assert 0 <= done["answer_error"] < 1e-6
 
 
@@ -203,11 +203,11 @@ def test_what_it_lacks_is_refused_or_counted_with_its_copies(
     )
     plan = on_opencl(a_plan(a_body(lists)))
     fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS)
-    assert (4, "unsupported") == (fault["status"], fault["code"])
+    assert (fault["status"], fault["code"]) == (4, "unsupported")
     assert "cannot run 'softmax_forward'" in fault["text"]
     records = run(plan, tmp_path, pocl, "--fallback", "cpu", "--steps", 5)
     windows = [line for line in records if line["line"] == "window"]
-    assert ("done", 1) == (records[-1]["line"], records[-1]["fallbacks"])
+    assert (records[-1]["line"], records[-1]["fallbacks"]) == ("done", 1)
     assert all(window["device_ns"][0] > 0 for window in windows)
 
 
@@ -247,7 +247,7 @@ def test_a_kernel_that_does_not_build_shows_the_compilers_words(
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "losses.cl").write_text("kernel void softmax_cross_entropy() { nonsense; }\n" * 9)
     fault = fault_of(on_opencl(perceptron()), tmp_path, pocl)
-    assert (11, "device") == (fault["status"], fault["code"])
+    assert (fault["status"], fault["code"]) == (11, "device")
     assert "losses.cl does not build" in fault["text"]
     assert "nonsense" in fault["text"]
     assert len(fault["text"]) < 400
@@ -262,17 +262,17 @@ def test_tuned_parameters_are_used_on_their_device_and_refused_on_another(
     pocl: dict[str, str], tmp_path: Path
 ) -> None:
     (device,) = start(["info"], pocl)[1][0]["opencl"]
-    assert ("cpu", True) == (device["type"], device["max_alloc_bytes"] > 0)
+    assert (device["type"], device["max_alloc_bytes"] > 0) == ("cpu", True)
     file = tmp_path / "tuned"
     entries = "sgemm 64 64 64 0 0 packed MR=4 NR=8 PANELS=2\nsgemm 999 9 9 0 0 vector\n"
     file.write_text(tuning(device, entries))
     plan = lower(bind("sgemm", {"m": 70, "n": 60, "k": 50}, backend="opencl"), 1)
     records = run(plan, tmp_path, pocl, "--tuned", file, "--steps", 2)
-    assert [1] == [line["tuned"] for line in records if line["line"] == "device"]
+    assert [line["tuned"] for line in records if line["line"] == "device"] == [1]
     assert records[-1]["answer_error"] < 1e-6
     file.write_text(tuning({**device, "driver": "another"}, entries))
     fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS, "--tuned", file)
-    assert (4, "unsupported") == (fault["status"], fault["code"])
+    assert (fault["status"], fault["code"]) == (4, "unsupported")
     assert "another device or driver; tune again" in fault["text"]
     file.write_text(tuning(device, "sgemm 1 2 3 dance\n"))
     assert "line 4" in fault_of(plan, tmp_path, pocl, "--tuned", file)["text"]
@@ -311,7 +311,7 @@ def test_tune_times_every_variant_and_goes_on_after_one_that_has_no_room(
     (tmp_path / "candidates").write_text("".join(f"{line}\n" for line in listed))
     words = ["tune", tmp_path, "--kernels", KERNELS, "--launches", 2, "--rounds", 1]
     status, records, _ = start(words, pocl)
-    assert (0, "device", "done") == (status, records[0]["line"], records[-1]["line"])
+    assert (status, records[0]["line"], records[-1]["line"]) == (0, "device", "done")
     candidates = records[1:-1]
     assert list(range(len(listed))) == [line["number"] for line in candidates]
     for variant, line in zip(listed, candidates, strict=True):

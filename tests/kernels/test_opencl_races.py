@@ -68,5 +68,5 @@ def test_a_race_that_was_planted_is_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_no_kernel_has_a_race_or_reads_beyond_its_memory(tmp_path: Path) -> None:
     ended, log = _under_oclgrind(_ALL, tmp_path / "log")
-    assert (0, "") == (ended.returncode, log), ended.stderr[-2000:] + log[-2000:]
+    assert (ended.returncode, log) == (0, ""), ended.stderr[-2000:] + log[-2000:]
     assert f"all {len(VARIANTS)}\n" == ended.stdout

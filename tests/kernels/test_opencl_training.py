@@ -30,7 +30,7 @@ def test_a_perceptron_is_the_same_however_it_is_fed(device: Device, mode: str) -
         step(number, events)
     device.finish()
     pairs = zip(net.parameters(), reference_steps(widths, batches, steps), strict=True)
-    assert [] == [1 for seen, right in pairs if np.abs(seen - right).max() > TOLERANCE]
+    assert [1 for seen, right in pairs if np.abs(seen - right).max() > TOLERANCE] == []
     assert (9 if mode == "copied" else 7) * steps == len(events.kernels)
     assert {"copied": 42, "preloaded": 0}.get(mode, 2) * steps == len(events.copies)
 
@@ -51,7 +51,7 @@ def test_training_is_told_as_json_with_its_source(device_number: str) -> None:
     words = ["train", "--models", "mlp-1", "--rounds", "2", "--json", "--device", device_number]
     result = CliRunner().invoke(kernels, words)
     report = json.loads(result.stdout)
-    assert ("host", ["mlp-1"]) == (report["source"], [row["name"] for row in report["models"]])
+    assert (report["source"], [row["name"] for row in report["models"]]) == ("host", ["mlp-1"])
     assert set(TRANSFER_MODES) == set(report["models"][0]["speedup"])
     assert "does not predict a phone's GPU" in report["note"]
 
@@ -82,4 +82,4 @@ def test_both_ways_over_are_timed(device: Device) -> None:
 
 
 def test_the_studys_ratio_follows_from_its_figures() -> None:
-    assert [4.0] == [phone.ratio for phone in published_matmuls()]
+    assert [phone.ratio for phone in published_matmuls()] == [4.0]

@@ -16,6 +16,6 @@ def test_two_runs_end_with_the_same_bits(tmp_path: Path, workload: str, threads:
     digests = []
     for _ in range(2):
         ended = run_plan("dump", plan, tmp_path, "--steps", "2")
-        assert 0 == ended.returncode, ended.stdout
+        assert ended.returncode == 0, ended.stdout
         digests.append(sha256((tmp_path / "dump.bin").read_bytes()).hexdigest())
     assert digests[0] == digests[1]

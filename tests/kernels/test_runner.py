@@ -45,17 +45,17 @@ def run(runner: Path, plan: bytes, *words: str, verb: str = "run") -> tuple[int,
 
 def fault_of(runner: Path, plan: bytes, *words: str) -> tuple[int, str, str]:
     status, records = run(runner, plan, *words)
-    assert "fault" == records[-1]["line"]
+    assert records[-1]["line"] == "fault"
     return status, records[-1]["code"], records[-1]["text"]
 
 
 def test_it_learns_and_counts_what_it_did(runner: Path) -> None:
     status, records = run(runner, perceptron(), "--steps", "60")
     done = records[-1]
-    assert 0 == status
+    assert status == 0
     assert done["loss_last"] < 0.5 * done["loss_first"]
-    assert (32 * 16 + 32 + 4 * 32 + 4, 4, 4) == (done["parameters"], done["learned"], done["moved"])
-    assert 8 * (32 * 16 + 4 * 32) == done["macs"]
+    assert (done["parameters"], done["learned"], done["moved"]) == (32 * 16 + 32 + 4 * 32 + 4, 4, 4)
+    assert done["macs"] == 8 * (32 * 16 + 4 * 32)
     assert done["peak_rss_kb"] > 1000
 
 
@@ -75,44 +75,44 @@ def test_the_same_plan_gives_the_same_losses_to_the_last_bit(runner: Path) -> No
 def test_the_answer_of_a_product_is_checked(runner: Path) -> None:
     done = run(runner, product(100), "--steps", "3")[1][-1]
     assert 0 < done["answer_error"] < 1e-6
-    assert 100**3 == done["macs"]
-    assert (None, None, False) == (
+    assert done["macs"] == 100**3
+    assert (
         done["loss_first"],
         done["loss_last"],
         done["parameters_changed"],
-    )
+    ) == (None, None, False)
 
 
 def test_a_plan_that_trains_nothing_is_the_fault_wrong_answer(runner: Path) -> None:
     status, code, text = fault_of(runner, perceptron(rate=0))
-    assert (6, "wrong_answer") == (status, code)
+    assert (status, code) == (6, "wrong_answer")
     assert "nothing was trained" in text
 
 
 def test_a_loss_that_is_no_number_is_the_fault_wrong_answer(runner: Path) -> None:
     status, code, text = fault_of(runner, perceptron(rate=1e30))
-    assert (6, "wrong_answer") == (status, code)
+    assert (status, code) == (6, "wrong_answer")
     assert re.search(r"the loss of step \d+ is not finite", text)
 
 
 def test_a_plan_without_a_body_can_only_be_simulated(runner: Path) -> None:
     status, code, text = fault_of(runner, a_plan(""))
-    assert (4, "unsupported") == (status, code)
+    assert (status, code) == (4, "unsupported")
     assert "can only run on a simulated phone" in text
 
 
 def test_evaluations_stand_between_windows(runner: Path) -> None:
     records = run(runner, perceptron(evaluate=10), "--steps", "30")[1]
     evaluations = [line for line in records if line["line"] == "evaluation"]
-    assert [10, 20, 30] == [line["step"] for line in evaluations]
-    assert 1 == evaluations[-1]["accuracy"]
-    assert [10, 10, 10] == [line["n"] for line in records if line["line"] == "window"]
+    assert [line["step"] for line in evaluations] == [10, 20, 30]
+    assert evaluations[-1]["accuracy"] == 1
+    assert [line["n"] for line in records if line["line"] == "window"] == [10, 10, 10]
 
 
 def test_a_plan_larger_than_the_memory_never_starts(runner: Path) -> None:
     lists = "tensor 0 float activation 0 1 4 none\nop forward 0 copy 0 : 0 : :\n"
     status, code, text = fault_of(runner, a_plan(a_body(lists, arena=1 << 41)))
-    assert (5, "out_of_memory") == (status, code)
+    assert (status, code) == (5, "out_of_memory")
     assert "use a smaller batch" in text
 
 
@@ -146,14 +146,14 @@ def test_a_broken_line_is_named(runner: Path, old: str, new: str, sentence: str)
     text = ("farmhand-body" + body.decode()).replace(old, new, 1)
     assert text.encode() != b"farmhand-body" + body
     status, code, text = fault_of(runner, head + text.encode())
-    assert (3, "bad_plan") == (status, code)
+    assert (status, code) == (3, "bad_plan")
     assert sentence in text
 
 
 def test_an_operation_that_the_build_lacks_is_unsupported(runner: Path) -> None:
     plan = perceptron().replace(b"relu_forward", b"wish_forward")
     status, code, text = fault_of(runner, plan)
-    assert (4, "unsupported") == (status, code)
+    assert (status, code) == (4, "unsupported")
     assert "this build has no operation 'wish_forward'" in text
 
 
@@ -174,11 +174,11 @@ def test_a_full_disk_leaves_whole_lines(runner: Path) -> None:
         check=False,
         preexec_fn=_small_files,
     )
-    assert 8 == done.returncode
-    assert "io" == json.loads(done.stdout)["code"]
+    assert done.returncode == 8
+    assert json.loads(done.stdout)["code"] == "io"
     out = (runner.parent / "dir" / "out.jsonl").read_bytes()
     assert out.endswith(b"}\n")
-    assert "hello" == json.loads(out.splitlines()[0])["line"]
+    assert json.loads(out.splitlines()[0])["line"] == "hello"
 
 
 def _small_files() -> None:
@@ -190,12 +190,12 @@ def _small_files() -> None:
 
 def test_dump_writes_every_tensor_of_every_moment(runner: Path) -> None:
     status, records = run(runner, perceptron(), "--steps", "2", verb="dump")
-    assert (0, "done", 2) == (status, records[-1]["line"], records[-1]["steps"])
+    assert (status, records[-1]["line"], records[-1]["steps"]) == (0, "done", 2)
     values = 8 * 16 + 8 + 2 * (32 * 16 + 32 + 4 * 32 + 4) + 2 * 8 * 32 + 3 * 8 * 4 + 2
     dump = (runner.parent / "dir" / "dump.bin").read_bytes()
     assert 3 * (8 + 4 * values) == len(dump)
     moments = [dump[at : at + 8] for at in range(0, len(dump), 8 + 4 * values)]
-    assert [0, 1, 2] == [int.from_bytes(moment, "little") for moment in moments]
+    assert [int.from_bytes(moment, "little") for moment in moments] == [0, 1, 2]
 
 
 def test_the_version_is_the_projects(runner: Path) -> None:
@@ -204,5 +204,5 @@ def test_the_version_is_the_projects(runner: Path) -> None:
     info = json.loads(subprocess.run([runner, "info"], capture_output=True, check=True).stdout)
     assert version is not None
     assert f"farmhand {version[1]}" == info["runner"]
-    assert {"source": "host"} == info["provenance"]["time"]
-    assert [None, None, None] == [info["provenance"][name] for name in ("clock", "heat", "energy")]
+    assert info["provenance"]["time"] == {"source": "host"}
+    assert [info["provenance"][name] for name in ("clock", "heat", "energy")] == [None, None, None]

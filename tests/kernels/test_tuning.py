@@ -66,7 +66,7 @@ def test_a_search_finds_the_best_and_tries_a_part_of_all() -> None:
 
 def test_a_search_without_time_still_answers_with_the_usual_numbers() -> None:
     winner, _, tried = search(SHAPE, ROOM, _imaginary_times, in_time=lambda: False)
-    assert ("packed", True) == (winner.variant, tried <= 6)
+    assert (winner.variant, tried <= 6) == ("packed", True)
 
 
 def test_what_is_best_for_another_shape_is_looked_at_where_it_suits_and_is_whole() -> None:
@@ -99,7 +99,7 @@ def test_what_cannot_be_launched_does_not_win() -> None:
     ) -> Mapping[MatmulCandidate, float]:
         return {each: 1.0 for each in wanted if each.variant == "vector"}
 
-    assert "vector" == search(SHAPE, ROOM, only_vector)[0].variant
+    assert search(SHAPE, ROOM, only_vector)[0].variant == "vector"
     with pytest.raises(BadFile, match="no candidate could be launched for 256x256x256 NN"):
         search(SHAPE, ROOM, lambda wanted, patience: {})
 
@@ -114,7 +114,7 @@ def test_no_candidate_is_larger_than_the_device() -> None:
 def test_a_tuning_file_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "phone.tuned"
     path.write_text(tuned_text(DEVICE, FOUND))
-    assert FOUND == read_tuned(path, DEVICE)
+    assert read_tuned(path, DEVICE) == FOUND
 
 
 @pytest.mark.parametrize("word", ["name", "version", "driver"])
@@ -123,7 +123,7 @@ def test_a_tuning_file_of_another_driver_is_refused(tmp_path: Path, word: str) -
     path.write_text(tuned_text(DEVICE, FOUND))
     with pytest.raises(BadFile, match="was tuned for .*; tune again") as refused:
         read_tuned(path, replace(DEVICE, **{word: "another"}))
-    assert 3 == exit_code(refused.value)
+    assert exit_code(refused.value) == 3
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
         '{"line":"candidate","number":9,"wall_ns":1,"error":0}\n'
         '{"line":"done","candidates":3,"t_ns":1}\n'
     )
-    assert [(0, 2e-6)] == list(parse_candidate_times(said, 3))
+    assert list(parse_candidate_times(said, 3)) == [(0, 2e-6)]
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
 )
 def test_a_runner_that_cannot_tune_says_why(text: str, why: str | None) -> None:
     if why is None:
-        assert [] == list(parse_candidate_times(text, 1))
+        assert list(parse_candidate_times(text, 1)) == []
         return
     with pytest.raises(BadOutput, match=why):
         list(parse_candidate_times(text, 1))
 
 
 def test_a_phone_is_tuned_for_the_products_of_training() -> None:
-    assert ["64x64x64 NN", "64x64x64 NT", "64x64x64 TN"] == [s.label for s in tuned_shapes([64])]
+    assert [s.label for s in tuned_shapes([64])] == ["64x64x64 NN", "64x64x64 NT", "64x64x64 TN"]

@@ -79,7 +79,7 @@ def test_ratios_are_paired_by_seed_and_say_when_they_are_bounds() -> None:
         compare_policies(outcomes, name, "random", TIME) for name in ("random", "fastest")
     )
     assert one is not None
-    assert (1.0, 1.0, 1.0) == pytest.approx((one.value, one.low, one.high))
+    assert pytest.approx((one.value, one.low, one.high)) == (1.0, 1.0, 1.0)
     assert other is not None
     assert other.low <= other.value <= other.high
     missed = [{o.seed for o in outcomes if o.policy == name and not o.reached} for name in POLICIES]
@@ -171,5 +171,5 @@ def test_every_policy_has_a_name_on_the_command_line() -> None:
     from orchestrator.commands.select_options import POLICY_NAMES
     from orchestrator.export.federated import CONSUMERS
 
-    assert POLICY_NAMES == tuple(POLICIES)
-    assert CONSUMER_NAMES == tuple(CONSUMERS)
+    assert tuple(POLICIES) == POLICY_NAMES
+    assert tuple(CONSUMERS) == CONSUMER_NAMES
