@@ -38,7 +38,7 @@ static const char ABI[] = "arm64-v8a";
 const char *provenance(void) {
     bool android = access("/dev/__properties__", F_OK) == 0;
     bool emulated = access("/dev/goldfish_pipe", F_OK) == 0 || access("/dev/qemu_pipe", F_OK) == 0;
-    bool native = getenv("FARMHAND_NATIVE_PHONE") != NULL;
+    bool native = getenv("FARM_NATIVE_PHONE") != NULL;
     return android && !emulated && !native ? PHONE_PROVENANCE : HOST_PROVENANCE;
 }
 

@@ -59,7 +59,7 @@
  *     {"source":"simulated","model":"fitted","error_rel":E}  a model with a known error
  *     {"source":"simulated","model":"extrapolated"}          a model with an unknown error
  *   A build for phones reports "phone" where it finds Android, and "host" on any other system, on
- *   an emulator, and where the environment variable FARMHAND_NATIVE_PHONE is set. A build for
+ *   an emulator, and where the environment variable FARM_NATIVE_PHONE is set. A build for
  *   computers always reports "host". A simulated phone reports "simulated", and no other part of
  *   the farm needs to know that it is simulated.
  *
@@ -160,7 +160,7 @@
  *
  * OPENCL
  *   A plan with the backend "opencl" runs on a device of the vendor's library. The library is
- *   loaded when it is needed: the one named by the environment variable FARMHAND_OPENCL, else from
+ *   loaded when it is needed: the one named by the environment variable FARM_OPENCL, else from
  *   the usual names and folders. Tensors stay on the device; a step copies its batch there and its
  *   loss back, and nothing else. A step ends when the device is idle and the loss is on the host.
  *     --kernels DIR    the folder to which kernels/opencl/ was pushed (default: that of the PLAN)

@@ -28,7 +28,7 @@ def test_a_native_phone_computes_on_the_hosts_opencl(
     adb: AdbServer, context: LaneContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pocl()
-    monkeypatch.setenv("FARMHAND_OPENCL", "pocl")
+    monkeypatch.setenv("FARM_OPENCL", "pocl")
     sources = kernel_sources()
     plan = FleetConfig(("meizu-16t",), native=True, journal=tmp_path / "journals")
     with serve_fleet_in_process(plan) as (address,):

@@ -28,7 +28,7 @@ def test_a_native_phone_is_tuned_and_runs_with_what_was_found(
     adb: AdbServer, context: LaneContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pocl()
-    monkeypatch.setenv("FARMHAND_OPENCL", "pocl")
+    monkeypatch.setenv("FARM_OPENCL", "pocl")
     plan = FleetConfig(("meizu-16t",), native=True, journal=tmp_path / "journals")
     with serve_fleet_in_process(plan) as (address,):
         phone = open_phone(adb, address.address)

@@ -79,7 +79,7 @@ def test_a_native_phone_trains_on_opencl(
 ) -> None:
     """From the word in a sweep to figures of the device's own clock, with nothing fallen back."""
     need_pocl()
-    monkeypatch.setenv("FARMHAND_OPENCL", "pocl")
+    monkeypatch.setenv("FARM_OPENCL", "pocl")
     with a_farm_of(lab, NATIVE, 1.0) as farm:
         file = tmp_path / "gpu.yaml"
         file.write_text(GPU_SWEEP)

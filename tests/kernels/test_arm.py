@@ -100,7 +100,7 @@ def test_numbers_are_a_phones_only_where_there_is_one(bionic: Start) -> None:
     phone = [{"source": "phone"}] * 4
     host = [{"source": "host"}, None, None, None]
     root = Path(str(bionic[2]))
-    native = [*bionic[:3], "-E", "FARMHAND_NATIVE_PHONE=1", *bionic[3:]]
+    native = [*bionic[:3], "-E", "FARM_NATIVE_PHONE=1", *bionic[3:]]
     assert host == sources(bionic)
     (root / "dev" / "__properties__").mkdir(parents=True)
     try:

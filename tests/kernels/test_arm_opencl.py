@@ -40,7 +40,7 @@ def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path)
         "-DTROUBLE=",
     ]
     subprocess.run([*ZIG, *compile_words, "opencl.c", "-o", "vendor.so"], cwd=tmp_path, check=True)
-    start = [*bionic[:-1], "-E", f"FARMHAND_OPENCL={tmp_path / 'vendor.so'}", bionic[-1]]
+    start = [*bionic[:-1], "-E", f"FARM_OPENCL={tmp_path / 'vendor.so'}", bionic[-1]]
     info = json.loads(subprocess.run([*start, "info"], capture_output=True, check=True).stdout)
     assert [device["device"] for device in info["opencl"]] == ["A device"]
     assert info["backends"] == ["cpu", "opencl"]

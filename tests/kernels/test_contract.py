@@ -67,7 +67,7 @@ class ThisComputer:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.home,
-            env={**os.environ, "FARMHAND_OPENCL": "/nowhere"},
+            env={**os.environ, "FARM_OPENCL": "/nowhere"},
             capture_output=True,
             check=False,
             timeout=60,

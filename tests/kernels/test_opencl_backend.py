@@ -214,7 +214,7 @@ def test_what_it_lacks_is_refused_or_counted_with_its_copies(
 @pytest.mark.parametrize(
     ("change", "words", "status", "text"),
     [
-        ({"FARMHAND_OPENCL": "/nowhere"}, [], 4, "which is not an OpenCL library"),
+        ({"FARM_OPENCL": "/nowhere"}, [], 4, "which is not an OpenCL library"),
         (
             {"PYOPENCL_HOME": "/nowhere", "OCL_ICD_VENDORS": "/nowhere"},
             [],

@@ -24,7 +24,7 @@ from agent.virtual.native.opencl_library import opencl_environment
 
 _NOBODY = 65534
 # Also read by the runner (kernels/runner/runner.h): where it is set, figures are the host's.
-_PHONE_ID_VARIABLE = "FARMHAND_NATIVE_PHONE"
+_PHONE_ID_VARIABLE = "FARM_NATIVE_PHONE"
 _ABIS = {"x86_64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a"}
 # A path of the phone starts a word, a value or a quoted text.
 _PHONE_PATH = re.compile(

@@ -1,4 +1,4 @@
-"""The OpenCL library that a native phone finds as its vendor's: the one that FARMHAND_OPENCL names.
+"""The OpenCL library that a native phone finds as its vendor's: the one that FARM_OPENCL names.
 
 By default a native phone has no OpenCL: building kernels takes seconds, and a farm that does not
 use OpenCL should not pay for it. The value `pocl` names the library of `pyopencl[pocl]`.
@@ -8,7 +8,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-LIBRARY_VARIABLE = "FARMHAND_OPENCL"
+LIBRARY_VARIABLE = "FARM_OPENCL"
 POCL = "pocl"
 _INHERITED_VARIABLES = (LIBRARY_VARIABLE, "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "PYOPENCL_HOME")
 

@@ -53,11 +53,11 @@ static bool open_library(struct library *library, const char *path) {
 }
 
 static bool find_library(struct library *library, struct fault *fault) {
-    const char *named = getenv("FARMHAND_OPENCL");
+    const char *named = getenv("FARM_OPENCL");
     if (named != NULL && *named != '\0') {
         return open_library(library, named) ||
                fault_set(fault, STATUS_UNSUPPORTED,
-                         "FARMHAND_OPENCL names '%.200s', which is not an OpenCL library", named);
+                         "FARM_OPENCL names '%.200s', which is not an OpenCL library", named);
     }
     for (const char *path = PATHS; *path != '\0'; path += strlen(path) + 1) {
         if (open_library(library, path)) {
@@ -66,7 +66,7 @@ static bool find_library(struct library *library, struct fault *fault) {
     }
     return fault_set(
         fault, STATUS_UNSUPPORTED,
-        "no OpenCL library was found; name one in FARMHAND_OPENCL, or use the CPU backend");
+        "no OpenCL library was found; name one in FARM_OPENCL, or use the CPU backend");
 }
 
 bool opencl_open(struct opencl *cl, struct fault *fault) {

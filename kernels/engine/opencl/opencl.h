@@ -2,8 +2,8 @@
  *
  * No vendor header is needed and no library is linked: library.c loads the library of the phone and
  * fills `struct opencl`, one pointer per function listed in OPENCL_FUNCTIONS. */
-#ifndef FARMHAND_OPENCL_H
-#define FARMHAND_OPENCL_H
+#ifndef FARM_OPENCL_H
+#define FARM_OPENCL_H
 
 #include <stdbool.h>
 #include <stddef.h>
