@@ -1,4 +1,4 @@
-"""The on-phone watchdog: `runner guard` restores the phone when the agent's heartbeat stops.
+"""The on-phone watchdog: `runner watchdog` restores the phone when the agent's heartbeat stops.
 
 This is the dead-man's switch of a lane. It also ends a run that exceeds the temperature limits
 below, whatever the vendor's own trip points are.
@@ -102,8 +102,8 @@ class Watchdog:
     def start(self) -> None:
         """Start it detached in a clean lane; it exits when the list of changes is deleted."""
         timeout_s = max(1, round(self._timeout_s * max(1.0, self._phone.clock_ratio.value)))
-        words = ["setsid", self._runner, "guard", LANE_DIR]
-        words += ["--silence-s", str(timeout_s)]  # guard: watchdog-timeout
+        words = ["setsid", self._runner, "watchdog", LANE_DIR]
+        words += ["--timeout-s", str(timeout_s)]  # guard: watchdog-timeout
         watchdog = ShellCommand(words, into="/dev/null", detached=True)
         reset = _reset_lane_commands(self._phone.facts, timeout_s)
         *prepared, started = self._phone.shell_batch([*reset, watchdog])

@@ -31,7 +31,7 @@ struct sample_settings {
 int info_main(void);
 int run_main(const struct run_settings *settings);
 int sample_main(const struct sample_settings *settings);
-int guard_main(const char *folder, double silence_s);
+int watchdog_main(const char *folder, double timeout_s);
 int dump_main(const struct run_settings *settings);
 int tune_main(const struct tune_settings *settings);
 

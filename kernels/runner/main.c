@@ -147,10 +147,10 @@ static int sample_command(char **word, struct fault *fault) {
                                                    : report_fault(NULL, fault);
 }
 
-static int guard_command(char **word, struct fault *fault) {
-    double silence_s = 60;
-    const struct option options[] = {{"--silence-s", .real = &silence_s}, {.name = NULL}};
-    return parse_options(word + 1, options, fault) ? guard_main(word[0], silence_s)
+static int watchdog_command(char **word, struct fault *fault) {
+    double timeout_s = 60;
+    const struct option options[] = {{"--timeout-s", .real = &timeout_s}, {.name = NULL}};
+    return parse_options(word + 1, options, fault) ? watchdog_main(word[0], timeout_s)
                                                    : report_fault(NULL, fault);
 }
 
@@ -165,7 +165,7 @@ int main(int count, char **word) {
         int words;
         int (*run)(char **word, struct fault *fault);
     } commands[] = {{"info", 0, info_command},     {"run", 2, run_command},
-                    {"sample", 1, sample_command}, {"guard", 1, guard_command},
+                    {"sample", 1, sample_command}, {"watchdog", 1, watchdog_command},
                     {"dump", 2, dump_command},     {"tune", 1, tune_command}};
     struct fault fault = {STATUS_DONE, ""};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -175,7 +175,7 @@ int main(int count, char **word) {
     }
     /* A simulated phone recognises a pushed runner by the first word of this text. */
     fault_set(&fault, STATUS_USAGE,
-              "farmhand-runner has the commands info, run PLAN DIR, sample DIR, guard DIR, dump "
+              "farmhand-runner has the commands info, run PLAN DIR, sample DIR, watchdog DIR, dump "
               "PLAN DIR and tune DIR; see runner.h");
     return report_fault(NULL, &fault);
 }

@@ -9,7 +9,7 @@
  *   runner run PLAN DIR   [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
  *                         [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE] [OPENCL]
  *   runner sample DIR     [--period-ms N] [--seconds S]
- *   runner guard DIR      [--silence-s N]
+ *   runner watchdog DIR      [--timeout-s N]
  *   runner dump PLAN DIR  [--steps N] [--data FILE] [OPENCL]
  *   runner tune DIR       [--launches N] [--rounds N] [OPENCL]
  * OPENCL stands for       [--kernels DIR] [--tuned FILE] [--device N] [--fallback cpu]
@@ -34,7 +34,7 @@
  *   7          stopped          SIGTERM
  *   8          io               DIR cannot be read or written: full, missing, read-only
  *   9          no_runner        the placeholder script of an ABI without a build
- *   10         (none)           `guard` restored the phone
+ *   10         (none)           `watchdog` restored the phone
  *   11         device           a kernel does not build, or the OpenCL device failed
  *   A fault record is {"line":"fault","code":"CODE","text":"what is wrong; what to do"}. It is
  *   written to stdout and, by `run`, to DIR/out.jsonl. Programs decide by the code, never by the
@@ -138,18 +138,18 @@
  *   online. For a node marked "whole", V is all its lines as one text, joined by ";", of at most
  *   1024 bytes. Ends after --seconds (default 60) and prints the record "sampler", as in run.
  *
- * guard DIR
+ * watchdog DIR
  *   The dead-man's switch. The agent starts it detached, before it changes anything on the phone.
  *   DIR/restore lists the nodes that the agent will change and their old values, in the order in
  *   which the agent writes them:
  *     PATH<TAB>VALUE
- *   The agent writes the phone's uptime to DIR/alive as long as it lives. When DIR/alive has not
- *   changed for --silence-s seconds (default 60) of the phone's time, guard kills the process whose
- *   pid is in DIR/out.jsonl (a runner, or a foreign program from DIR/work), writes the old values
- *   back in reverse order, renames DIR/restore to DIR/restored, and exits with 10. It does the same
- *   at once when a node of DIR/ceiling (one PATH<TAB>LIMIT per line, in the unit of the node) is
- *   above its limit at two checks in a row, a second apart. When DIR/restore disappears, the agent
- *   has restored everything itself, and guard exits with 0.
+ *   The agent writes the phone's uptime to DIR/heartbeat while it runs. When DIR/heartbeat has not
+ *   changed for --timeout-s seconds (default 60) of the phone's time, the watchdog kills the
+ *   process whose pid is in DIR/out.jsonl (a runner, or an external program from DIR/work), writes
+ *   the old values back in reverse order, renames DIR/restore to DIR/restored, and exits with 10.
+ *   It does the same at once when a node of DIR/temp_limits (one PATH<TAB>LIMIT per line, in the
+ *   unit of the node) is above its limit at two checks in a row, a second apart. When DIR/restore
+ *   disappears, the agent has restored everything itself, and the watchdog exits with 0.
  *
  * dump PLAN DIR
  *   Executes --steps steps (default 1), untimed, and writes DIR/dump.bin, so that a reference on a
@@ -208,7 +208,7 @@
  *   virtual phone only the header.
  *
  * WHAT THE RUNNER NEVER DOES
- *   It uses no network. It writes nothing outside DIR, except that guard writes the nodes in
+ *   It uses no network. It writes nothing outside DIR, except that the watchdog writes the nodes in
  *   DIR/restore. It allocates no memory inside the timed loop. It never falls back silently: an
  *   operation that the backend lacks is the fault "unsupported". It reports no clock other than
  *   CLOCK_BOOTTIME; the thread pool measures its spin limit of 40 us with CLOCK_MONOTONIC, and that

@@ -185,7 +185,7 @@ def test_a_runner_that_is_killed_for_its_memory(lane_harness: LaneHarness) -> No
 
 
 def test_a_watchdog_that_is_killed(lane_harness: LaneHarness) -> None:
-    lane_harness.inject("low_memory", command="*runner* guard *", at="push:*.part#2")
+    lane_harness.inject("low_memory", command="*runner* watchdog *", at="push:*.part#2")
     assert_fault(lane_harness.run_attempt(), Blame.PHONE, FaultKind.PHONE_TROUBLE)
     assert not lane_harness.events("run_start")
     lane_harness.verify_recovery()

@@ -33,7 +33,7 @@ def test_each_defect_is_found(lane_harness: LaneHarness) -> None:
     for kind, words in (
         ("sensor", {"value": "missing"}),
         ("disk_full", {}),
-        ("low_memory", {"command": "*runner* guard *", "at": "command:setsid *"}),
+        ("low_memory", {"command": "*runner* watchdog *", "at": "command:setsid *"}),
     ):
         lane_harness.inject(kind, **words)
         passed, text = run_selftest(lane_harness.phone, lane_harness.context.state_dir, runner_for)

@@ -340,7 +340,7 @@ def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
         ("run gpu dir --kernels . --fallback cpu", 4, "unsupported"),
         ("run plan nowhere", 8, "io"),
         ("sample dir", 8, "io"),
-        ("guard nowhere", 8, "io"),
+        ("watchdog nowhere", 8, "io"),
     ],
 )
 def test_every_fault_has_its_status_and_its_code(
@@ -369,16 +369,16 @@ def test_sigterm_stops_at_a_step_boundary(ready: RunnerHome) -> None:
     assert records[-1]["code"] == "stopped"
 
 
-def guarded(place: RunnerHome, words: str = "--silence-s 2") -> Callable[[], int | None]:
-    """Start a guard for two changed nodes."""
+def guarded(place: RunnerHome, words: str = "--timeout-s 2") -> Callable[[], int | None]:
+    """Start a watchdog for two changed nodes."""
     place.put("one", b"changed\n", 0o666)
     place.put("two", b"changed\n", 0o666)
     # The same node twice: only in reverse order does its first value come out on top.
     listed = [("one", "first"), ("two", "old"), ("nowhere", "1"), ("one", "later")]
     restore = "".join(f"{place.home}/{name}\t{value}\n" for name, value in listed)
     place.put("dir/restore", restore.encode())
-    place.put("dir/alive", b"1.0 1.0\n")
-    return place.start(f"./runner guard dir {words}")
+    place.put("dir/heartbeat", b"1.0 1.0\n")
+    return place.start(f"./runner watchdog dir {words}")
 
 
 def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
@@ -386,9 +386,9 @@ def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
 ) -> None:
     run = start_long(ready)
     pid = lines(ready)[0]["pid"]
-    guard = guarded(ready)
-    wait_until(lambda: guard() is not None, "the guard acted")
-    assert guard() == 10
+    watchdog = guarded(ready)
+    wait_until(lambda: watchdog() is not None, "the watchdog acted")
+    assert watchdog() == 10
     assert (ready.sh("cat one").out, ready.sh("cat two").out) == ("first\n", "old\n")
     assert ready.sh("test -e dir/restored && test ! -e dir/restore").status == 0
     wait_until(lambda: run() is not None, "the run is gone")
@@ -398,17 +398,17 @@ def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
 
 def test_a_guard_that_hears_too_much_heat_does_the_same(ready: RunnerHome) -> None:
     ready.put("temp", b"91000\n")
-    ready.put("dir/ceiling", f"{ready.home}/temp\t90000\n".encode())
-    guard = guarded(ready, "--silence-s 1000")
-    wait_until(lambda: guard() is not None, "the guard acted")
-    assert (guard(), ready.sh("cat one").out) == (10, "first\n")
+    ready.put("dir/temp_limits", f"{ready.home}/temp\t90000\n".encode())
+    watchdog = guarded(ready, "--timeout-s 1000")
+    wait_until(lambda: watchdog() is not None, "the watchdog acted")
+    assert (watchdog(), ready.sh("cat one").out) == (10, "first\n")
 
 
 def test_a_guard_whose_list_is_gone_goes_too(ready: RunnerHome) -> None:
     ready.put("temp", b"90000\n")  # at its limit, not above
-    ready.put("dir/ceiling", f"{ready.home}/temp\t90000\n".encode())
-    guard = guarded(ready, "--silence-s 1000")
-    assert guard() is None
+    ready.put("dir/temp_limits", f"{ready.home}/temp\t90000\n".encode())
+    watchdog = guarded(ready, "--timeout-s 1000")
+    assert watchdog() is None
     ready.sh("rm dir/restore")
-    wait_until(lambda: guard() is not None, "the guard left")
-    assert (guard(), ready.sh("cat one").out) == (0, "changed\n")
+    wait_until(lambda: watchdog() is not None, "the watchdog left")
+    assert (watchdog(), ready.sh("cat one").out) == (0, "changed\n")

@@ -19,12 +19,12 @@ def guarded(start_phone: StartPhone) -> AdbPhone:
     restore = f"{BIG}/scaling_governor\tschedutil\n{BIG}/scaling_max_freq\t2419200\n"
     restore += f"{BIG}/scaling_min_freq\t710400\n/sys/nowhere\t1\n"
     phone.put(f"{LANE}/restore", restore.encode())
-    phone.out(f"cat /proc/uptime > {LANE}/alive")
+    phone.out(f"cat /proc/uptime > {LANE}/heartbeat")
     return phone
 
 
-def start_guard(phone: AdbPhone, silence_s: float) -> int:
-    command = f"setsid {HOME}/runner guard {LANE} --silence-s {silence_s}"
+def start_watchdog(phone: AdbPhone, timeout_s: float) -> int:
+    command = f"setsid {HOME}/runner watchdog {LANE} --timeout-s {timeout_s}"
     return int(phone.root(f"{command} >{LANE}/said 2>&1 </dev/null & echo \\$!".replace("\\", "")))
 
 
@@ -35,7 +35,7 @@ def gone(phone: AdbPhone, pid: int) -> bool:
 def test_silence_restores_in_reverse_and_kills_the_runner(
     guarded: AdbPhone, witness: Witness
 ) -> None:
-    guard = start_guard(guarded, 60)
+    watchdog = start_watchdog(guarded, 60)
     pid = int(
         guarded.root(
             f"echo performance > {BIG}/scaling_governor; echo 1497600 > {BIG}/scaling_max_freq; "
@@ -44,7 +44,7 @@ def test_silence_restores_in_reverse_and_kills_the_runner(
         )
     )
     changed_at = guarded.uptime()
-    wait_until(lambda: gone(guarded, guard), "the guard ended")
+    wait_until(lambda: gone(guarded, watchdog), "the watchdog ended")
     assert guarded.uptime() - changed_at >= 55
     assert guarded.out(f"cat {BIG}/scaling_governor") == "schedutil"
     limits = [guarded.number(f"{BIG}/scaling_{which}_freq") for which in ("min", "max")]
@@ -55,37 +55,37 @@ def test_silence_restores_in_reverse_and_kills_the_runner(
     restored = [entry["path"] for entry in witness("sysfs_write")][-3:]
     assert [f"{BIG}/scaling_{node}" for node in ("min_freq", "max_freq", "governor")] == restored
     (event,) = witness("watchdog_restore")
-    assert event["pid"] == guard
+    assert event["pid"] == watchdog
 
 
 def test_a_sign_of_life_holds_it_back(guarded: AdbPhone, witness: Witness) -> None:
-    guard = start_guard(guarded, 30)
+    watchdog = start_watchdog(guarded, 30)
     guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
     for _ in range(6):
         guarded.out("sleep 15")
-        guarded.out(f"cat /proc/uptime > {LANE}/alive")
-        assert not gone(guarded, guard)
+        guarded.out(f"cat /proc/uptime > {LANE}/heartbeat")
+        assert not gone(guarded, watchdog)
     assert guarded.number(f"{BIG}/scaling_max_freq") == 1497600
     guarded.out(f"rm {LANE}/restore")
-    wait_until(lambda: gone(guarded, guard), "the guard left")
+    wait_until(lambda: gone(guarded, watchdog), "the watchdog left")
     assert not witness("watchdog_restore")
     assert guarded.run(f"ls {LANE}/restored").status == 1
 
 
 def test_its_exit_status_tells_what_it_did(guarded: AdbPhone) -> None:
-    foreground = f"su -c '{HOME}/runner guard {LANE} --silence-s 5'"
+    foreground = f"su -c '{HOME}/runner watchdog {LANE} --timeout-s 5'"
     assert guarded.run(foreground).status == 10
     assert guarded.run(foreground).status == 0  # nothing left to restore
 
 
 def test_a_ceiling_restores_at_once_however_loud_the_agent_is(guarded: AdbPhone) -> None:
     zone = "/sys/class/thermal/thermal_zone6/temp"
-    guarded.put(f"{LANE}/ceiling", f"/nowhere\t1\n{zone}\t200000\n".encode())
-    guard = start_guard(guarded, 100_000)
+    guarded.put(f"{LANE}/temp_limits", f"/nowhere\t1\n{zone}\t200000\n".encode())
+    watchdog = start_watchdog(guarded, 100_000)
     guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
     guarded.out("sleep 30")
-    assert not gone(guarded, guard)
-    guarded.put(f"{LANE}/ceiling", f"{zone}\t{guarded.number(zone) - 5000}\n".encode())
-    wait_until(lambda: gone(guarded, guard), "the guard ended")
+    assert not gone(guarded, watchdog)
+    guarded.put(f"{LANE}/temp_limits", f"{zone}\t{guarded.number(zone) - 5000}\n".encode())
+    wait_until(lambda: gone(guarded, watchdog), "the watchdog ended")
     assert guarded.number(f"{BIG}/scaling_max_freq") == 2419200
     assert guarded.run(f"cat {LANE}/restored").status == 0

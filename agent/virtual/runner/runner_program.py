@@ -1,4 +1,4 @@
-"""The command line of the runner: info, run, sample and guard, as kernels/runner/runner.h has them.
+"""The command line of the runner: info, run, sample and watchdog, as kernels/runner/runner.h has them.
 
 A fault before the first step is also printed to stdout, for a person who runs it by hand.
 """
@@ -47,14 +47,14 @@ async def run_runner(call: CommandCall) -> int:
                     return await _run_plan(call, process, plan, _absolute(call, folder), options)
                 case ["sample", folder, *options]:
                     return await _run_sampler(call, process, _absolute(call, folder), options)
-                case ["guard", folder, *options]:
+                case ["watchdog", folder, *options]:
                     return await _run_watchdog(call, process, _absolute(call, folder), options)
                 case ["dump", _, _, *_]:
                     text = "a virtual phone computes nothing; dump tensors on a real phone"
                     raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
                 case _:
                     raise RunnerFailure(
-                        RunnerExit.USAGE, "use info, run, sample, guard or dump; see runner.h"
+                        RunnerExit.USAGE, "use info, run, sample, watchdog or dump; see runner.h"
                     )
         except RunnerFailure as fault:
             call.print(encode_record(fault.record()) + "\n")
@@ -187,9 +187,9 @@ async def _run_sampler(
 async def _run_watchdog(
     call: CommandCall, process: Process, folder: str, arguments: list[str]
 ) -> int:
-    options = parse_options(arguments, {"--silence-s": 60.0})
+    options = parse_options(arguments, {"--timeout-s": 60.0})
     _require_directory(call, folder)
-    watchdog = VirtualWatchdog(call.phone, process, folder, options["--silence-s"])
+    watchdog = VirtualWatchdog(call.phone, process, folder, options["--timeout-s"])
     process.on_end = watchdog.cancel
     watchdog.start()
     try:

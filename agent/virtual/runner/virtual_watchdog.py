@@ -1,4 +1,4 @@
-"""`runner guard`: the on-phone watchdog (dead-man's switch).
+"""`runner watchdog`: the on-phone watchdog (dead-man's switch).
 
 It restores the phone's settings when the agent's heartbeat stops or a temperature limit is
 exceeded.
@@ -30,7 +30,7 @@ class VirtualWatchdog:
         self._folder = folder
         self._timeout_s = timeout_s
         self._heartbeat_at = phone.model_clock.now
-        self._last_heartbeat = self._read("alive")
+        self._last_heartbeat = self._read("heartbeat")
         self._next_check: ScheduledAction | None = None
         self._too_hot_since: float | None = None
 
@@ -48,7 +48,7 @@ class VirtualWatchdog:
         if restore is None:
             self.outcome.set_result(int(RunnerExit.DONE))
             return
-        heartbeat = self._read("alive")
+        heartbeat = self._read("heartbeat")
         if heartbeat != self._last_heartbeat:
             self._last_heartbeat, self._heartbeat_at = heartbeat, now
         if now - self._heartbeat_at >= self._timeout_s or self._stays_too_hot(now):
@@ -67,7 +67,7 @@ class VirtualWatchdog:
         return now - self._too_hot_since >= _CHECK_PERIOD_S - 1e-6
 
     def _is_above_limit(self) -> bool:
-        for line in (self._read("ceiling") or b"").decode("utf-8", "replace").splitlines():
+        for line in (self._read("temp_limits") or b"").decode("utf-8", "replace").splitlines():
             path, _, limit = line.partition("\t")
             try:
                 value = self._phone.tree.read(path, self._process.uid)

@@ -1,4 +1,4 @@
-/* guard.c - the command `guard`: restores the phone when the agent disappears.
+/* watchdog.c - the command `watchdog`: restores the phone when the agent disappears.
  *
  * The one rule: whatever happens to the agent, the phone gets its old values back. A node that
  * cannot be written does not keep the others from being restored, and a missing list means that the
@@ -13,30 +13,30 @@
 #include "../engine/os.h"
 #include "commands.h"
 
-enum { LIST_BYTES = 1 << 18, ALIVE_BYTES = 256 };
+enum { LIST_BYTES = 1 << 18, HEARTBEAT_BYTES = 256 };
 
 static const int64_t CHECK_PERIOD_NS = 1000000000;
 
-struct guard_state {
+struct watchdog_state {
     const char *folder;
-    int64_t silence_ns, last_heartbeat;
+    int64_t timeout_ns, last_heartbeat;
     int64_t hot_since; /* -1: below all limits */
-    char alive[ALIVE_BYTES];
+    char heartbeat[HEARTBEAT_BYTES];
     char list[LIST_BYTES];
 };
 
 /* Reads DIR/name; -1: it does not exist. */
-static long read_in_folder(const struct guard_state *state, const char *name, char *bytes,
+static long read_in_folder(const struct watchdog_state *state, const char *name, char *bytes,
                            size_t size) {
     char path[PATH_BYTES];
     return join_path(path, state->folder, name) ? read_file_start(path, bytes, size) : -1;
 }
 
-static bool heartbeat_changed(struct guard_state *state) {
-    char alive[ALIVE_BYTES] = "";
-    read_in_folder(state, "alive", alive, sizeof alive);
-    bool changed = strcmp(alive, state->alive) != 0;
-    strcpy(state->alive, alive);
+static bool heartbeat_changed(struct watchdog_state *state) {
+    char heartbeat[HEARTBEAT_BYTES] = "";
+    read_in_folder(state, "heartbeat", heartbeat, sizeof heartbeat);
+    bool changed = strcmp(heartbeat, state->heartbeat) != 0;
+    strcpy(state->heartbeat, heartbeat);
     return changed;
 }
 
@@ -52,8 +52,8 @@ static bool is_above_limit(const char *path, const char *limit) {
     return end != text && limit_end != limit && value > most;
 }
 
-static bool is_above_any_limit(struct guard_state *state) {
-    if (read_in_folder(state, "ceiling", state->list, sizeof state->list) <= 0) {
+static bool is_above_any_limit(struct watchdog_state *state) {
+    if (read_in_folder(state, "temp_limits", state->list, sizeof state->list) <= 0) {
         return false;
     }
     char *rest = state->list;
@@ -75,7 +75,7 @@ static bool is_above_any_limit(struct guard_state *state) {
 }
 
 /* Above a limit at two checks in a row, a second apart. */
-static bool stays_above_limit(struct guard_state *state, int64_t now) {
+static bool stays_above_limit(struct watchdog_state *state, int64_t now) {
     if (!is_above_any_limit(state)) {
         state->hot_since = -1;
         return false;
@@ -90,7 +90,7 @@ static bool stays_above_limit(struct guard_state *state, int64_t now) {
 
 /* Whether a process is a runner that runs a plan, or a foreign program from DIR/work, and not
  * another process that was given the same pid. */
-static bool is_our_process(const struct guard_state *state, long pid) {
+static bool is_our_process(const struct watchdog_state *state, long pid) {
     char path[64], words[PATH_BYTES], foreign[PATH_BYTES];
     format_text(path, sizeof path, "/proc/%lld/cmdline", (long long)pid);
     long count = read_file_start(path, words, sizeof words);
@@ -107,7 +107,7 @@ static bool is_our_process(const struct guard_state *state, long pid) {
     return is_ours;
 }
 
-static void kill_runner(struct guard_state *state) {
+static void kill_runner(struct watchdog_state *state) {
     char hello[1024];
     if (read_in_folder(state, "out.jsonl", hello, sizeof hello) <= 0) {
         return;
@@ -152,7 +152,7 @@ static void restore_nodes(char *list) {
     }
 }
 
-static int restore(struct guard_state *state) {
+static int restore(struct watchdog_state *state) {
     char from[PATH_BYTES], to[PATH_BYTES];
     kill_runner(state);
     if (read_in_folder(state, "restore", state->list, sizeof state->list) > 0) {
@@ -164,13 +164,13 @@ static int restore(struct guard_state *state) {
     return STATUS_GUARD_RESTORED;
 }
 
-static bool restore_list_is_gone(const struct guard_state *state) {
+static bool restore_list_is_gone(const struct watchdog_state *state) {
     char path[PATH_BYTES];
     return !join_path(path, state->folder, "restore") || access(path, F_OK) != 0;
 }
 
-int guard_main(const char *folder, double silence_s) {
-    static struct guard_state state;
+int watchdog_main(const char *folder, double timeout_s) {
+    static struct watchdog_state state;
     struct fault fault = {STATUS_DONE, ""};
     state.folder = folder;
     if (access(folder, F_OK) != 0) {
@@ -178,17 +178,17 @@ int guard_main(const char *folder, double silence_s) {
         return report_fault(NULL, &fault);
     }
     signal(SIGHUP, SIG_IGN);
-    state.silence_ns = (int64_t)(silence_s * 1e9);
+    state.timeout_ns = (int64_t)(timeout_s * 1e9);
     state.hot_since = -1;
     state.last_heartbeat = now_ns();
     heartbeat_changed(&state);
     while (!restore_list_is_gone(&state)) {
         int64_t now = now_ns();
         state.last_heartbeat = heartbeat_changed(&state) ? now : state.last_heartbeat;
-        if (now - state.last_heartbeat >= state.silence_ns || stays_above_limit(&state, now)) {
+        if (now - state.last_heartbeat >= state.timeout_ns || stays_above_limit(&state, now)) {
             return restore(&state);
         }
-        int64_t due = state.last_heartbeat + state.silence_ns;
+        int64_t due = state.last_heartbeat + state.timeout_ns;
         sleep_until(due < now + CHECK_PERIOD_NS ? due : now + CHECK_PERIOD_NS);
     }
     return STATUS_DONE;
