@@ -1,4 +1,4 @@
-"""The command line of the runner: info, run, sample and watchdog, as kernels/runner/runner.h has them.
+"""The command line of the virtual runner: the commands of kernels/runner/runner.h.
 
 A fault before the first step is also printed to stdout, for a person who runs it by hand.
 """
