@@ -20,8 +20,8 @@ _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 @contextmanager
-def _block_signals() -> Iterator[None]:
-    """Block signals: one that arrives during the fork would be lost in Python's fork hooks."""
+def block_signals() -> Iterator[None]:
+    """Delay SIGINT and SIGTERM to the end of the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
@@ -56,7 +56,8 @@ class ServiceProcess:
     def start(self) -> None:
         """Start the process in its own session: Ctrl-C reaches only the parent, which stops it."""
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_file.open("ab") as output, _block_signals():
+        # A signal that arrives during the fork would be lost in Python's fork hooks.
+        with self.log_file.open("ab") as output, block_signals():
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._cwd,

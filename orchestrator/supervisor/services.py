@@ -7,13 +7,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from orchestrator.app.app_errors import InvalidState
 from orchestrator.app.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
-from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
+from orchestrator.supervisor.process import (
+    ServiceProcess,
+    block_signals,
+    service_command,
+    stop_all,
+)
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmTrouble
 
@@ -51,7 +56,10 @@ def services(lab: Lab, more: Sequence[ServiceProcess] = ()) -> Iterator[list[Ser
         if lab.has_embedded_broker:
             start(embedded_broker(lab))
         wait_for_broker(lab, processes[0] if processes else None)
-        migrate_store(lab)
+        # SQLAlchemy logs a traceback if Ctrl-C arrives while it closes the file. A remote store may
+        # take minutes to answer, so Ctrl-C must work there.
+        with block_signals() if lab.has_embedded_store else nullcontext():
+            migrate_store(lab)
         # The last to start is the first to stop: no new job is sent while agents restore their
         # phones, and ingest still stores their last reports.
         for process in (central_service(lab, "ingest"), *more, central_service(lab, "scheduler")):
