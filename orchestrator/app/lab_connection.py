@@ -27,11 +27,7 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         from orchestrator.store.database import Database
 
         if self.lab.has_embedded_store and not self.lab.store_file.exists():
-            root = self.lab.root
-            raise StoreDown(
-                f"the lab in {root} has no store yet; start the lab with 'farm up --lab {root}', "
-                "or select another lab with --lab or FARM_LAB"
-            )
+            raise StoreDown(f"the lab in {self.lab.root} has no store yet; {self._start_hint}")
         database = Database(self.lab.store_url)
         database.check()
         return database
@@ -47,10 +43,9 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         except BrokerDown as error:
             broker.close()
             if self.lab.has_embedded_broker:
-                root = self.lab.root
                 raise BrokerDown(
-                    f"the lab in {root} is not up: its broker does not answer; "
-                    f"start the lab with 'farm up --lab {root}'"
+                    f"the lab in {self.lab.root} is not up: its broker does not answer; "
+                    f"{self._start_hint}"
                 ) from error
             raise
         return broker
@@ -61,6 +56,13 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         from orchestrator.dispatch.job_queue import JobQueue
 
         return JobQueue(self.lab.broker_url)
+
+    @property
+    def _start_hint(self) -> str:
+        return (
+            f"start the lab with 'farm up --lab {self.lab.root}', "
+            "or select another lab with --lab or FARM_LAB"
+        )
 
     def actor(self, dry_run: bool = False) -> "Actor":
         """The user as the audit log names them."""
