@@ -32,5 +32,5 @@ def doctor(lab_folder: Path, as_json: bool) -> int:
         mark = marks.get(finding.level, "warning")
         click.echo(safe_text(f"{mark} {finding.subject}: {finding.text}", 400))
         if finding.fix:
-            click.echo(safe_text(f"        remedy: {finding.fix}", 400))
+            click.echo(f"        remedy: {safe_text(finding.fix, 400)}")
     return FAILURES if errors else 0
