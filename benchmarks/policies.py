@@ -50,7 +50,7 @@ from orchestrator.store.ingest import store_parcels
 from orchestrator.store.next_runs import assign_oldest
 from orchestrator.supervisor.virtual_phones import PROFILES
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
-from tests.builders import a_phone, a_report, a_sighting
+from tests.builders import a_phone, a_report, an_announcement
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, Job, PhoneStatus
@@ -246,7 +246,7 @@ def ours(
         db = Database(f"sqlite:///{Path(folder) / 'farm.db'}")
         db.migrate()
         facts = [a_phone(serial, model=model) for model, serial in lab]
-        store_parcels(db, "host-a", [a_sighting(each) for each in facts])
+        store_parcels(db, "host-a", [an_announcement(each) for each in facts])
         for sweep in sweeps:
             trials = trials_of(sweep, lab)
             row = {"id": sweep.id, "name": sweep.name, "source": "", "seed": sweep.seed}

@@ -32,7 +32,7 @@ from orchestrator.store.ingest import store_parcels
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import stop_all
 from orchestrator.sweepfile.sweep_file import read_sweep
-from tests.builders import a_phone, a_report, a_sighting
+from tests.builders import a_phone, a_report, an_announcement
 from workloads.lab_settings import Lab
 from workloads.protocol.messages import (
     HOSTS_KEY,
@@ -148,7 +148,7 @@ def stage(folder: Path, url: str, phones: int) -> Stage:
     lanes: dict[str, Lane] = {}
     for number in range(phones):
         host = f"host-{number % HOSTS:02}"
-        seen = a_sighting(a_phone(f"PH{number:04}", model=f"Model {number % 20}"), host)
+        seen = an_announcement(a_phone(f"PH{number:04}", model=f"Model {number % 20}"), host)
         store_parcels(db, host, [seen])
         lanes[seen.facts.serial] = Lane(seen.facts.serial, host, seen.facts_digest)
     queue = Replayed(url, lanes)

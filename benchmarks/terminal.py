@@ -34,7 +34,7 @@ from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
 from orchestrator.tui.terminal import Terminal
 from orchestrator.tui.ui_state import LabSnapshot, PhoneTrace, Ui
-from tests.builders import a_phone, a_sighting, a_trial, planned
+from tests.builders import a_phone, a_trial, an_announcement, planned_runs
 from workloads.lab_settings import Lab
 from workloads.protocol.messages import Event, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
@@ -116,10 +116,10 @@ def _drain(fd: int) -> None:
 
 def fill(db: Database, phones: int, trials: int) -> None:
     """A store with so many phones and trials."""
-    store_parcels(db, "host-a", [a_sighting(a_phone(f"PH{at:04d}")) for at in range(phones)])
+    store_parcels(db, "host-a", [an_announcement(a_phone(f"PH{at:04d}")) for at in range(phones)])
     each = [a_trial(at, f"PH{at % phones:04d}") for at in range(trials)]
     row = {"id": "sw-00000001", "name": "bench", "source": "", "seed": 1}
-    submission.submit(db, row, each, planned(each))
+    submission.submit(db, row, each, planned_runs(each))
 
 
 def watch_share(lab: Lab, phones: int, seconds: float) -> float:

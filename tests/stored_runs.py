@@ -1,4 +1,4 @@
-"""Runs that are in a store, the way they got there in life: planned, leased, reported."""
+"""Puts measured runs into a store as the product does: submitted, leased, reported."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,29 +7,31 @@ from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from tests.builders import a_report, a_sighting
+from tests.builders import a_report, an_announcement
 from workloads.protocol.base import digest_of, digest_of_bytes
 from workloads.protocol.messages import Job, split_into_chunks
 
 
-def keep(
+def store_runs(
     db: Database,
     runs: Sequence[MeasuredRun],
-    name: str = "kept",
+    name: str = "stored",
     telemetry: Mapping[tuple[str, int], bytes] | None = None,
 ) -> str:
-    """Store runs as one sweep, with a blob where one is given; answer the sweep's id."""
+    """Store runs as one sweep, with the given telemetry; return the id of the sweep."""
     sweep = f"sw-{digest_of(name)[:8]}"
-    said = {(trial_id(sweep, run), run.repeat): run for run in runs}
+    run_by_key = {(trial_id(sweep, run), run.repeat): run for run in runs}
     trials = {
-        trial: Trial(trial, run.case, run.condition, run.phone) for (trial, _), run in said.items()
+        trial: Trial(trial, run.case, run.condition, run.phone)
+        for (trial, _), run in run_by_key.items()
     }
-    facts = {run.phone: run.facts for run in runs}
+    facts_by_phone = {run.phone: run.facts for run in runs}
     hosts = {run.phone: run.host for run in runs}
-    for phone, known in facts.items():
-        store_parcels(db, hosts[phone], [a_sighting(known, hosts[phone])])
+    for phone, facts in facts_by_phone.items():
+        store_parcels(db, hosts[phone], [an_announcement(facts, hosts[phone])])
     planned = [
-        PlannedRun(trial, repeat, run.block, run.position) for (trial, repeat), run in said.items()
+        PlannedRun(trial, repeat, run.block, run.position)
+        for (trial, repeat), run in run_by_key.items()
     ]
     source = f"farm: 1\nname: {name}\n"
     row = {"id": sweep, "name": name, "source": source, "seed": 7}
@@ -38,15 +40,15 @@ def keep(
         (trial_id(sweep, run), run.repeat): (telemetry or {}).get((run.trial, run.repeat))
         for run in runs
     }
-    for _ in said:
+    for _ in run_by_key:
         for _, job in leases.lease_next(db, hosts, lease_timeout_s=30, now=2e9):
-            at = job.run.trial, job.run.repeat
-            _report(db, job, said[at], blobs[at])
+            key = job.run.trial, job.run.repeat
+            _report(db, job, run_by_key[key], blobs[key])
     return sweep
 
 
 def trial_id(sweep: str, run: MeasuredRun) -> str:
-    """A trial of one sweep is not that of another."""
+    """Return a trial id that differs between sweeps."""
     return f"tr-{digest_of([sweep, run.trial])[:16]}"
 
 
@@ -63,5 +65,5 @@ def _report(db: Database, job: Job, run: MeasuredRun, blob: bytes | None) -> Non
         telemetry=digest,
         chunks=1 if blob else 0,
     )
-    pieces = split_into_chunks(digest, blob) if blob and digest else []
-    store_parcels(db, run.host, [*pieces, report])
+    chunks = split_into_chunks(digest, blob) if blob and digest else []
+    store_parcels(db, run.host, [*chunks, report])

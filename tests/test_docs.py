@@ -1,4 +1,4 @@
-"""The documents are right: links lead somewhere, commands and paths exist, examples are valid.
+"""Checks the documents: links and paths exist, commands parse, examples are valid.
 
 tests/farm/test_documented_commands.py runs the commands as well.
 """
@@ -43,12 +43,12 @@ _PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./-]*)`")
 
 
 def name(path: Path) -> str:
-    """A document as a failure names it."""
+    """Return the path of a document below the root."""
     return path.relative_to(ROOT).as_posix()
 
 
 def resolve(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
-    """Find the command that some words name, and the words that are left for it."""
+    """Find the command that some words name; return it with its context and the other words."""
     command: click.Command = farm
     context = click.Context(command, info_name="farm")
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -60,7 +60,7 @@ def resolve(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
 
 
 @pytest.mark.parametrize("block", list(blocks("sh", "console")), ids=str)
-def test_every_command_in_a_block_is_understood(block: Block) -> None:
+def test_every_command_in_a_block_parses(block: Block) -> None:
     for words in commands(block):
         if words[0] != "./farm":
             assert block.language == "console", f"{block}: only ./farm is run: {words}"
@@ -93,7 +93,7 @@ def test_every_example_in_a_help_text_exists() -> None:
 
 
 @pytest.mark.parametrize("path", documents(), ids=name)
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_link_has_a_target(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", without_blocks(path)):
         file, _, anchor = target.partition("#")
         linked = path.parent / file if file else path
@@ -118,19 +118,19 @@ def test_every_example_in_a_document_is_valid(block: Block) -> None:
         assert yaml.safe_load(block.text)
 
 
-def test_the_generated_tables_are_what_the_code_says() -> None:
-    # In its own process: click keeps the help option of a command's first use, and other tests of
-    # this process may have used the command without its parent.
+def test_the_generated_tables_are_up_to_date() -> None:
+    # In its own process: click caches the help option of a command at its first use, and other
+    # tests of this process may have used the command without its parent.
     code = """if True:
         from docs.generate import PAGES, rendered
         for page in PAGES.glob("*.md"):
             if rendered(page.read_text()) != page.read_text():
                 print(page.name)
     """
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [], "these pages are out of date; run ./farm docs"
+    assert result.stdout.split() == [], "these pages are out of date; run ./farm docs"
 
 
 @pytest.mark.parametrize(

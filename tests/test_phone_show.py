@@ -1,4 +1,4 @@
-"""`farm phone show`: a phone in words."""
+"""The text of `farm phone show`."""
 
 import pytest
 
@@ -11,30 +11,30 @@ from workloads.protocol.messages import PhoneState, PhoneStatus
 from workloads.protocol.phone_facts import FuelGauge, Gpu
 
 
-def known(serial: str = "PH1", **facts: object) -> KnownPhone:
+def a_known_phone(serial: str = "PH1", **facts: object) -> KnownPhone:
+    """Build an idle phone of host-a."""
     status = PhoneStatus(serial=serial, state=PhoneState.IDLE)
     return KnownPhone(serial=serial, host="host-a", facts=a_phone(serial, **facts), status=status)
 
 
-def test_what_cannot_be_controlled_is_said_with_its_reason() -> None:
-    words = "\n".join(
-        describe_phone(known(controlled=("A is held",), uncontrolled=("B cannot be cut",)))
-    )
-    assert "holds  A is held" in words
-    assert "lacks  B cannot be cut" in words
+def test_controls_are_listed_and_missing_ones_have_a_reason() -> None:
+    phone = a_known_phone(controlled=("pin clocks",), uncontrolled=("cut USB: no switch",))
+    lines = describe_phone(phone)
+    assert "  can     pin clocks" in lines
+    assert "  cannot  cut USB: no switch" in lines
 
 
-def test_clocks_gpu_and_gauge_are_told() -> None:
+def test_clocks_gpu_and_gauge_are_described() -> None:
     gpu = Gpu(name="Adreno 640", folder="/sys/x", ladder_khz=(257000, 585000))
     gauge = FuelGauge(discharge_sign=-1, unit_a=1e-6, period_s=0.5)
-    words = "\n".join(describe_phone(known(gpu=gpu, gauge=gauge)))
-    assert "policy7: cpu 7; 3 clocks, 825 to 2841 MHz; capacity 1024" in words
-    assert "GPU: Adreno 640; 2 clocks, 257 to 585 MHz" in words
-    assert "gauge: negative while discharging, in µA, each 0.5 s" in words
+    lines = describe_phone(a_known_phone(gpu=gpu, gauge=gauge))
+    assert "policy7: cpu 7; 3 clocks, 825 to 2841 MHz; capacity 1024" in lines
+    assert "GPU: Adreno 640; 2 clocks, 257 to 585 MHz" in lines
+    assert "gauge: negative while discharging, in µA, every 0.5 s" in lines
 
 
-def test_a_phone_is_found_by_the_beginning_of_its_serial() -> None:
-    phones = [known("ABC1"), known("ABC2"), known("AB")]
+def test_a_phone_is_found_by_a_unique_prefix_of_its_serial() -> None:
+    phones = [a_known_phone("ABC1"), a_known_phone("ABC2"), a_known_phone("AB")]
     assert match_serial(phones, "ABC2").serial == "ABC2"
     assert match_serial(phones, "AB").serial == "AB"
     for wrong in ("ABC", "X"):

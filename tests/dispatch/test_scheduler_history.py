@@ -7,7 +7,7 @@ from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from tests.builders import SIMULATED, a_phone, a_report, a_sighting, a_trial
+from tests.builders import SIMULATED, a_phone, a_report, a_trial, an_announcement
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, PhoneStatus
@@ -35,7 +35,7 @@ def a_heartbeat(temp_c: float = 31.0) -> HostHeartbeat:
 def a_lab(store: Database, trials: list[Trial]) -> None:
     """Two phones of one model, every trial twice."""
     facts = [a_phone(serial, model="Twin") for serial in ("PH1", "PH2")]
-    store_parcels(store, "host-a", [a_sighting(each) for each in facts])
+    store_parcels(store, "host-a", [an_announcement(each) for each in facts])
     count = len(trials)
     runs = [
         PlannedRun(each.id, block, block, block * count + place)

@@ -10,7 +10,7 @@ from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store.database import Database
 from tests.analysis.builders import a_trial_of
-from tests.stored_runs import keep
+from tests.stored_runs import store_runs
 from workloads.protocol.faults import FarmError
 from workloads.protocol.verdict import Validity
 
@@ -18,9 +18,9 @@ from workloads.protocol.verdict import Validity
 @pytest.fixture
 def lab_of_two(store: Database, tmp_path: Path) -> Path:
     """A lab with two sweeps, of which the second is slower by a third."""
-    keep(store, a_trial_of(10.0, 6, seed=1), "before")
-    keep(store, a_trial_of(13.0, 6, seed=2), "after")
-    keep(store, a_trial_of(13.0, 2, validity=Validity.SUSPECT), "doubtful")
+    store_runs(store, a_trial_of(10.0, 6, seed=1), "before")
+    store_runs(store, a_trial_of(13.0, 6, seed=2), "after")
+    store_runs(store, a_trial_of(13.0, 2, validity=Validity.SUSPECT), "doubtful")
     return tmp_path
 
 

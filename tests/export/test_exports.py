@@ -19,7 +19,7 @@ from orchestrator.store.database import Database
 from tests.analysis.builders import EXTRAPOLATED, a_trial_of, endurance, measured, phone
 from tests.documents import blocks, commands
 from tests.export.telemetry_blob import a_blob
-from tests.stored_runs import keep
+from tests.stored_runs import store_runs
 from workloads.protocol.faults import FarmError
 from workloads.protocol.verdict import Validity
 
@@ -42,7 +42,7 @@ def lab_of_one(store: Database, tmp_path: Path) -> Path:
         endurance("fast", 12.0),
     ]
     blobs = {(each.trial, each.repeat): a_blob() for each in runs}
-    keep(store, runs, "small", blobs)
+    store_runs(store, runs, "small", blobs)
     return tmp_path
 
 
@@ -148,8 +148,8 @@ def test_a_timeline_has_operations_clocks_temperature_and_power(lab_of_one: Path
 
 
 def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_path: Path) -> None:
-    keep(store, [measured("a")], "real")
-    keep(store, [measured("a"), measured("b", provenance=EXTRAPOLATED)], "mixed")
+    store_runs(store, [measured("a")], "real")
+    store_runs(store, [measured("a"), measured("b", provenance=EXTRAPOLATED)], "mixed")
     names = [
         Path(run("export", name, "--lab", tmp_path, "-o", out).stdout.strip()).name
         for name in ("real", "mixed")
@@ -161,7 +161,7 @@ def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_p
 def test_runs_that_do_not_count_are_written_only_when_asked_for(
     store: Database, tmp_path: Path
 ) -> None:
-    keep(store, [measured("a"), measured("b", validity=Validity.SUSPECT)], "small")
+    store_runs(store, [measured("a"), measured("b", validity=Validity.SUSPECT)], "small")
     assert [row["phone"] for row in rows_of(tmp_path)] == ["a"]
     assert [row["phone"] for row in rows_of(tmp_path, "--include-invalid")] == ["a", "b"]
 
@@ -222,7 +222,7 @@ def test_a_bundle_that_was_tampered_with_is_refused(
 def test_an_export_of_nothing_is_refused_in_a_sentence(
     lab_of_one: Path, store: Database, words: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    keep(store, [measured("a", validity=Validity.SUSPECT)], "empty")
+    store_runs(store, [measured("a", validity=Validity.SUSPECT)], "empty")
     found = run("export", *words, "--lab", lab_of_one, "-o", lab_of_one)
     assert isinstance(found.exception, FarmError), found.exception
     assert sentence in str(found.exception)
@@ -248,7 +248,7 @@ def test_every_documented_command_about_results_works(
         for serial, ms in (("VM16T0001", 10.0), ("VMI90001", 12.0))
         for each in a_trial_of(ms, 4, serial=serial, provenance=EXTRAPOLATED)
     ]
-    keep(store, runs, "smoke", {(each.trial, each.repeat): a_blob() for each in runs})
+    store_runs(store, runs, "smoke", {(each.trial, each.repeat): a_blob() for each in runs})
     monkeypatch.chdir(tmp_path)
     shown = [block for block in blocks("sh") if block.setting == "results"]
     assert shown

@@ -10,7 +10,7 @@ from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store.database import Database
 from tests.analysis.builders import a_trial_of
-from tests.stored_runs import keep
+from tests.stored_runs import store_runs
 from workloads.protocol.faults import FarmError
 
 
@@ -25,7 +25,7 @@ def aged(store: Database, tmp_path: Path) -> Path:
     """A lab in which one phone became slower between two sweeps, and another did not."""
     for name, slow in (("spring", 10.0), ("autumn", 12.0)):
         runs = [*a_trial_of(slow, 6, serial="old"), *a_trial_of(8.0, 6, serial="young")]
-        keep(store, runs, name)
+        store_runs(store, runs, name)
     return tmp_path
 
 

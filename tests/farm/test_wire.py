@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.store.sweep_queries import sweep_summaries
-from tests.conftest import a_postgres, new_database, url_of
+from tests.conftest import new_database, postgres_server, store_url_of
 from tests.farm.conftest import HOSTS, LEASE_S, SETTINGS, Farm, a_farm, wait_for
 from tests.farm.faulty_proxy import Odds, Postman
 from tests.farm.test_trouble import MANY, finish, submit
@@ -22,8 +22,8 @@ def test_lost_late_doubled_and_old_messages_a_host_cut_off_and_a_store_stopped(
     """Each message has its fate, both ways; a host hears nothing; then the store is gone."""
     odds = Odds(lost=0.1, late=0.1, doubled=0.2, again=0.2)
     postman = Postman(broker_url, HOSTS, odds, late_s=2 * LEASE_S)
-    with postman.at_work(), a_postgres(tmp_path) as server:
-        store = new_database(url_of(server), "farm")
+    with postman.at_work(), postgres_server(tmp_path) as server:
+        store = new_database(store_url_of(server), "farm")
         settings = f'{SETTINGS}[broker]\nurl = "{postman.door("middle")}"\n'
         settings += f'[store]\nurl = "{store}"\n'
         agents = {host: ("--broker", postman.door(host)) for host in HOSTS}

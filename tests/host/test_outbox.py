@@ -10,7 +10,7 @@ from agent.outbox import Outbox
 from agent.spool import Spool
 from agent.timeouts import DEFAULT_TIMEOUTS
 from orchestrator.dispatch.central_broker import CentralBroker
-from tests.builders import a_phone, a_sighting
+from tests.builders import a_phone, an_announcement
 from workloads.protocol.faults import BrokerDown
 
 
@@ -33,7 +33,7 @@ def test_a_parcel_is_sent_until_the_centre_confirms_it(tmp_path: Path, broker_ur
             raise BrokerDown
 
     outbox = Outbox(spool, HostBroker(broker_url, "host-a"), send, timeouts)
-    parcel = a_sighting(a_phone())
+    parcel = an_announcement(a_phone())
     spool.add_parcels([parcel])
     outbox.start()
     outbox.post([parcel])
@@ -46,7 +46,7 @@ def test_a_parcel_is_sent_until_the_centre_confirms_it(tmp_path: Path, broker_ur
 
 def test_parcels_of_an_earlier_agent_are_sent(tmp_path: Path, broker_url: str) -> None:
     spool = Spool(tmp_path / "spool.db")
-    spool.add_parcels([a_sighting(a_phone())])
+    spool.add_parcels([an_announcement(a_phone())])
     sent: list[str] = []
     outbox = Outbox(spool, HostBroker(broker_url, "host-a"), sent.extend)
     outbox.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.spool import Spool
-from tests.builders import a_phone, a_run, a_sighting
+from tests.builders import a_phone, a_run, an_announcement
 from workloads.protocol.faults import FarmTrouble
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ def test_a_run_starts_once(tmp_path: Path) -> None:
 
 def test_parcels_wait_until_they_are_confirmed(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.db")
-    parcels = [a_sighting(a_phone(name)) for name in ("PH1", "PH2", "PH3")]
+    parcels = [an_announcement(a_phone(name)) for name in ("PH1", "PH2", "PH3")]
     spool.add_parcels(parcels)
     spool.delete_confirmed([parcels[1].parcel_id])
     assert spool.unconfirmed_ids() == [parcels[0].parcel_id, parcels[2].parcel_id]
@@ -66,7 +66,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from agent.spool import Spool
-from tests.builders import a_phone, a_run, a_sighting
+from tests.builders import a_phone, a_run, an_announcement
 from workloads.protocol.faults import FarmTrouble
 
 spool = Spool(Path(sys.argv[1]))
@@ -75,7 +75,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
 stored = 0
 try:
     while stored < 10_000:
-        spool.add_parcels([a_sighting(a_phone(f"PH{stored}"))])
+        spool.add_parcels([an_announcement(a_phone(f"PH{stored}"))])
         stored += 1
 except FarmTrouble:
     print("full")

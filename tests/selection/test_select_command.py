@@ -13,9 +13,9 @@ from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.analysis.builders import FITTED, HOST, measured, phone
-from tests.builders import a_report, a_sighting, planned
+from tests.builders import a_report, an_announcement, planned_runs
 from tests.selection.fleets import both_ways
-from tests.stored_runs import keep
+from tests.stored_runs import store_runs
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import FarmError
@@ -36,12 +36,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *both_ways("slow", 40.0, 40.0),
         *both_ways("tiny", 11.0, 11.0, facts=phone("tiny", ram_mb=150)),
     ]
-    keep(store, four, "good")
-    keep(store, [*both_ways("a", 10, 20, provenance=FITTED)], "twins")
-    keep(store, [measured("a"), measured("b", 12.0)], "cold-only")
-    keep(store, [measured("a", provenance=HOST), measured("b", 12.0, provenance=HOST)], "hosts")
-    keep(store, [measured("a"), measured("b", provenance=HOST)], "mixed")
-    keep(
+    store_runs(store, four, "good")
+    store_runs(store, [*both_ways("a", 10, 20, provenance=FITTED)], "twins")
+    store_runs(store, [measured("a"), measured("b", 12.0)], "cold-only")
+    store_runs(
+        store, [measured("a", provenance=HOST), measured("b", 12.0, provenance=HOST)], "hosts"
+    )
+    store_runs(store, [measured("a"), measured("b", provenance=HOST)], "mixed")
+    store_runs(
         store,
         [
             measured(
@@ -50,8 +52,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
         "doubtful",
     )
-    keep(store, [measured("a", condition={"protocol": "soaked"})], "hot-only")
-    keep(store, [measured(parameters={"batch_size": size}) for size in (32, 64)], "two-cases")
+    store_runs(store, [measured("a", condition={"protocol": "soaked"})], "hot-only")
+    store_runs(store, [measured(parameters={"batch_size": size}) for size in (32, 64)], "two-cases")
     store.close()
     return folder
 
@@ -169,14 +171,14 @@ def test_a_phone_that_never_reported_is_named_with_what_became_of_its_runs(
     store: Database, tmp_path: Path
 ) -> None:
     facts = [phone(serial) for serial in ("quick", "mute")]
-    store_parcels(store, "bench-1", [a_sighting(each, "bench-1") for each in facts])
+    store_parcels(store, "bench-1", [an_announcement(each, "bench-1") for each in facts])
     case = bind("mlp-4", {"batch_size": 32})
     trials = [
         Trial(f"tr-{number:016}", case, Condition(), each.serial)
         for number, each in enumerate(facts)
     ]
     row = {"id": "sw-00000001", "name": "half", "source": "farm: 1\nname: half\n", "seed": 7}
-    submission.submit(store, row, trials, planned(trials))
+    submission.submit(store, row, trials, planned_runs(trials))
     found = select(tmp_path, "half")
     assert "this sweep has no report yet" in str(found.exception)
     for _, job in leases.lease_next(store, {"quick": "bench-1"}, lease_timeout_s=30, now=2e9):

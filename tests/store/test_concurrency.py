@@ -20,7 +20,14 @@ from orchestrator.store import (
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
-from tests.builders import a_faulty_report, a_phone, a_report, a_sighting, a_trial, planned
+from tests.builders import (
+    a_faulty_report,
+    a_phone,
+    a_report,
+    a_trial,
+    an_announcement,
+    planned_runs,
+)
 from workloads.protocol.faults import FarmTrouble, InvalidRequest
 from workloads.protocol.messages import Job
 
@@ -33,12 +40,12 @@ ANNA = Actor("anna@desk")
 @pytest.fixture(autouse=True)
 def phones(store: Database) -> None:
     """Three phones of host-a."""
-    store_parcels(store, "host-a", [a_sighting(a_phone(name)) for name in PHONES])
+    store_parcels(store, "host-a", [an_announcement(a_phone(name)) for name in PHONES])
 
 
 def submit(store: Database, repeat: int = 3) -> submission.SubmissionCounts:
     trials = [a_trial(number, name) for name in PHONES for number in range(2)]
-    return submission.submit(store, SWEEP, trials, planned(trials, repeat))
+    return submission.submit(store, SWEEP, trials, planned_runs(trials, repeat))
 
 
 def commands(store: Database, draw: random.Random) -> list[Callable[[], object]]:

@@ -23,10 +23,10 @@ from tests.builders import (
     a_faulty_report,
     a_phone,
     a_report,
-    a_sighting,
     a_trial,
     a_void_report,
-    planned,
+    an_announcement,
+    planned_runs,
 )
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import (
@@ -46,9 +46,9 @@ SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 @pytest.fixture
 def job(store: Database) -> Job:
     """A job that PH1 at host-a has a lease for."""
-    store_parcels(store, "host-a", [a_sighting(a_phone())])
+    store_parcels(store, "host-a", [an_announcement(a_phone())])
     trials = [a_trial(0), a_trial(1)]
-    submission.submit(store, SWEEP, trials, planned(trials))
+    submission.submit(store, SWEEP, trials, planned_runs(trials))
     return lease(store)
 
 
@@ -216,8 +216,8 @@ def test_a_blob_in_pieces_comes_out_whole(store: Database) -> None:
 
 
 def test_a_sighting_updates_what_is_known_of_a_phone(store: Database) -> None:
-    store_parcels(store, "host-a", [a_sighting(a_phone())])
-    store_parcels(store, "host-b", [a_sighting(a_phone(ram_mb=8000), host="host-b")])
+    store_parcels(store, "host-a", [an_announcement(a_phone())])
+    store_parcels(store, "host-b", [an_announcement(a_phone(ram_mb=8000), host="host-b")])
     (phone,) = phone_queries.known_phones(store)
     assert (phone.host, phone.facts.ram_mb) == ("host-b", 8000)
     assert datetime.now(UTC) >= (phone.last_seen_at or datetime.max.replace(tzinfo=UTC))
@@ -225,7 +225,7 @@ def test_a_sighting_updates_what_is_known_of_a_phone(store: Database) -> None:
 
 def test_an_event_names_the_block_also_where_a_baseline_recurs(store: Database) -> None:
     """Repeats count all runs of a trial, and a baseline has several in each block."""
-    store_parcels(store, "host-a", [a_sighting(a_phone())])
+    store_parcels(store, "host-a", [an_announcement(a_phone())])
     baseline = a_trial(7)
     runs = [
         PlannedRun(trial=baseline.id, repeat=number, block=number // 3, position=number)

@@ -12,7 +12,7 @@ from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
-from tests.builders import a_phone, a_report, a_run, a_sighting, a_trial, planned
+from tests.builders import a_phone, a_report, a_run, a_trial, an_announcement, planned_runs
 from workloads.protocol.messages import Job
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
@@ -21,9 +21,9 @@ SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 def submit(store: Database, phones: int = 1, trials: int = 2, repeat: int = 1) -> None:
     """Submit trials for phones PH1.. that host-a has."""
     names = [f"PH{number + 1}" for number in range(phones)]
-    store_parcels(store, "host-a", [a_sighting(a_phone(name)) for name in names])
+    store_parcels(store, "host-a", [an_announcement(a_phone(name)) for name in names])
     made = [a_trial(number, name) for name in names for number in range(trials)]
-    submission.submit(store, SWEEP, made, planned(made, repeat))
+    submission.submit(store, SWEEP, made, planned_runs(made, repeat))
 
 
 def states(store: Database) -> list[str]:
@@ -33,10 +33,10 @@ def states(store: Database) -> list[str]:
 
 
 def test_submitting_twice_queues_nothing_twice(store: Database) -> None:
-    store_parcels(store, "host-a", [a_sighting(a_phone())])
+    store_parcels(store, "host-a", [an_announcement(a_phone())])
     trials = [a_trial(0), a_trial(1)]
-    first = submission.submit(store, SWEEP, trials, planned(trials, 3))
-    again = submission.submit(store, SWEEP, trials, planned(trials, 3))
+    first = submission.submit(store, SWEEP, trials, planned_runs(trials, 3))
+    again = submission.submit(store, SWEEP, trials, planned_runs(trials, 3))
     assert (first.new_trials, first.new_runs, first.all_runs) == (2, 6, 6)
     assert (again.new_trials, again.new_runs, again.all_runs) == (0, 0, 6)
     assert states(store) == [RunState.QUEUED] * 6

@@ -20,7 +20,14 @@ from orchestrator.store.ingest import store_parcels
 from orchestrator.store.next_runs import assign_oldest, next_runs
 from orchestrator.store.operator_change import Actor, OperatorChange
 from orchestrator.store.tables import run
-from tests.builders import a_faulty_report, a_phone, a_report, a_sighting, a_trial, planned
+from tests.builders import (
+    a_faulty_report,
+    a_phone,
+    a_report,
+    a_trial,
+    an_announcement,
+    planned_runs,
+)
 from workloads.protocol.faults import Cancelled, InvalidRequest, RunnerFailed
 from workloads.protocol.messages import Job
 
@@ -32,10 +39,10 @@ HOSTS = {"PH1": "host-a", "PH2": "host-b"}
 @pytest.fixture(autouse=True)
 def lab(store: Database) -> None:
     """PH1 at host-a and PH2 at host-b, with two runs each."""
-    store_parcels(store, "host-a", [a_sighting(a_phone("PH1"))])
-    store_parcels(store, "host-b", [a_sighting(a_phone("PH2"), "host-b")])
+    store_parcels(store, "host-a", [an_announcement(a_phone("PH1"))])
+    store_parcels(store, "host-b", [an_announcement(a_phone("PH2"), "host-b")])
     trials = [a_trial(0, "PH1"), a_trial(1, "PH2")]
-    submission.submit(store, SWEEP, trials, planned(trials, 2))
+    submission.submit(store, SWEEP, trials, planned_runs(trials, 2))
 
 
 def leased(store: Database, now: float = 2e9) -> dict[str, Job]:

@@ -11,7 +11,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
 from orchestrator.store.phone_health import CommandOutcome
-from tests.builders import a_faulty_report, a_phone, a_sighting, a_trial, planned
+from tests.builders import a_faulty_report, a_phone, a_trial, an_announcement, planned_runs
 from workloads.protocol.faults import Unreachable
 from workloads.protocol.messages import CommandKind, CommandResult, Job
 
@@ -22,9 +22,11 @@ SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 @pytest.fixture(autouse=True)
 def phones(store: Database) -> None:
     """PH1 and PH2, with four runs each."""
-    store_parcels(store, "host-a", [a_sighting(a_phone("PH1")), a_sighting(a_phone("PH2"))])
+    store_parcels(
+        store, "host-a", [an_announcement(a_phone("PH1")), an_announcement(a_phone("PH2"))]
+    )
     trials = [a_trial(0, "PH1"), a_trial(1, "PH2")]
-    submission.submit(store, SWEEP, trials, planned(trials, 4))
+    submission.submit(store, SWEEP, trials, planned_runs(trials, 4))
 
 
 def leased(store: Database) -> dict[str, Job]:

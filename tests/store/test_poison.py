@@ -9,7 +9,7 @@ from orchestrator.store import leases, submission, sweep_actions, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
-from tests.builders import a_faulty_report, a_report, a_trial, planned
+from tests.builders import a_faulty_report, a_report, a_trial, planned_runs
 from tests.store.three_phones import HOSTS, PHONES, SWEEP, announce_phones, counts, lease, submit
 from workloads.catalogue import bind
 from workloads.protocol.faults import FarmError, Hung, Interrupted
@@ -85,7 +85,7 @@ def test_a_job_that_never_reached_its_host_says_nothing_of_its_case(store: Datab
 def test_cases_that_die_together_died_of_something_else(store: Database) -> None:
     """A host that goes down again and again takes every case with it, and poisons none."""
     trials = [a_trial(0, "PH1"), a_trial(0, "PH2"), replace(a_trial(1, "PH3"), case=OTHER_CASE)]
-    submission.submit(store, SWEEP, trials, planned(trials, 4))
+    submission.submit(store, SWEEP, trials, planned_runs(trials, 4))
     for number in range(4):
         jobs = [lease(store, phone, 2e9 + 1000 * number) for phone in PHONES]
         gone = [a_faulty_report(job, Interrupted()) for job in jobs]

@@ -10,7 +10,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
 from orchestrator.sweepfile.sweep_file import read_sweep
-from tests.builders import a_phone, a_report, a_sighting
+from tests.builders import a_phone, a_report, an_announcement
 from workloads.protocol.stage import Stage
 
 TEXT = "farm: 1\nname: demo\nworkload: mlp-4\nphones: {select: not tag == shy}\nrepeat: 2\n"
@@ -19,7 +19,7 @@ TEXT = "farm: 1\nname: demo\nworkload: mlp-4\nphones: {select: not tag == shy}\n
 def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: Database) -> None:
     for serial in ("PH1", "PH2", "PH3"):
         store_parcels(
-            store, "host-a", [a_sighting(a_phone(serial, model="Pixel", provenance=None))]
+            store, "host-a", [an_announcement(a_phone(serial, model="Pixel", provenance=None))]
         )
     phone_actions.tag(store, "PH3", Actor("anna@desk"), add=["shy"])
     phone_actions.reserve(store, "PH2", "bert", Actor("anna@desk"), until=3e9)
@@ -63,10 +63,10 @@ def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: 
 
 def test_who_has_a_sweep_keeps_it_when_others_come(store: Database) -> None:
     sweep = read_sweep(TEXT.replace("{select: not tag == shy}", "{take: 1}"))
-    store_parcels(store, "host-a", [a_sighting(a_phone("PH1"))])
+    store_parcels(store, "host-a", [an_announcement(a_phone("PH1"))])
     first = spread_trials(sweep, phone_queries.known_phones(store), store)
     row = {"id": sweep.id, "name": sweep.name, "source": TEXT, "seed": sweep.seed}
     submission.submit(store, row, first.trials, order_runs(sweep, first.trials))
     for number in range(2, 9):
-        store_parcels(store, "host-a", [a_sighting(a_phone(f"PH{number}"))])
+        store_parcels(store, "host-a", [an_announcement(a_phone(f"PH{number}"))])
     assert spread_trials(sweep, phone_queries.known_phones(store), store).phones == ("PH1",)

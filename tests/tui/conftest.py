@@ -16,7 +16,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, stop_all
-from tests.builders import a_phone, a_sighting, a_trial, planned
+from tests.builders import a_phone, a_trial, an_announcement, planned_runs
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.messages import HostHeartbeat, PhoneStatus
@@ -59,13 +59,13 @@ class QuietLab:
 
 def meet(db: Database, serial: str, **facts: object) -> None:
     """Let the store know a phone."""
-    store_parcels(db, "host-a", [a_sighting(a_phone(serial, **facts))])
+    store_parcels(db, "host-a", [an_announcement(a_phone(serial, **facts))])
 
 
 def queue(db: Database, trials: list[Trial]) -> None:
     """Queue one run of each trial."""
     row = {"id": "sw-00000001", "name": "quiet", "source": "", "seed": 1}
-    submission.submit(db, row, trials, planned(trials))
+    submission.submit(db, row, trials, planned_runs(trials))
 
 
 @pytest.fixture

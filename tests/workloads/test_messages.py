@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from pydantic import ValidationError
 
-from tests.builders import SIMULATED, a_phone, a_report, a_run, a_sighting
+from tests.builders import SIMULATED, a_phone, a_report, a_run, an_announcement
 from workloads.catalogue import bind
 from workloads.protocol.base import digest_of, digest_of_bytes
 from workloads.protocol.condition import Condition
@@ -28,7 +28,11 @@ JOB = Job(
 def test_messages_survive_a_round_trip() -> None:
     assert decode(Job, JOB.model_dump_json(), JOB_BYTES_MAX) == JOB
     assert decode(Job, JOB.model_dump_json().encode(), JOB_BYTES_MAX) == JOB
-    for parcel in (a_report(JOB), a_sighting(a_phone()), *split_into_chunks("ab" * 32, b"x" * 10)):
+    for parcel in (
+        a_report(JOB),
+        an_announcement(a_phone()),
+        *split_into_chunks("ab" * 32, b"x" * 10),
+    ):
         assert PARCEL_ADAPTER.validate_json(parcel.model_dump_json()) == parcel
 
 
