@@ -127,7 +127,7 @@ class HostAgent:
         self._server.stop()
 
     def run(self, job: Job) -> None:
-        """Make one run and make sure that its report arrives. A doubled job is dropped here."""
+        """Run one attempt and make sure that its report arrives; drop a job that arrives twice."""
         if not self._spool.record_start(job.run, job.model_dump_json()):
             log.info("dropped a job that was started before run=%s phone=%s", job.run, job.phone)
             return

@@ -2,10 +2,12 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import ValidationError
 
+from orchestrator.decisions.states import ReportStatus
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.job_queue import serve_deliveries
 from orchestrator.store.database import Database
@@ -28,14 +30,24 @@ def serve(db: Database, broker: CentralBroker) -> None:
     """Store deliveries until stopped; while the store is down, they wait in the broker."""
 
     def deliver(host: str, texts: Sequence[str], stop: threading.Event) -> None:
+        started = time.monotonic()
         parcels = read_parcels(host, texts)
         stored = _store_with_retry(lambda: store_parcels(db, host, parcels), stop)
+        log.info(
+            "delivery stored host=%s parcels=%d reports=%s seconds=%.3f",
+            *(host, len(parcels), _counts(stored.reports), time.monotonic() - started),
+        )
         try:
             broker.confirm(host, stored.confirmed, stored.events)
         except BrokerDown as error:  # the agent resends; the next confirmation reaches it
             log.warning("%s", error)
 
     serve_deliveries(broker.url, deliver)
+
+
+def _counts(reports: Mapping[ReportStatus, int]) -> str:
+    """Reports by status, e.g. accepted:3,void:1; 0 if the delivery had no report."""
+    return ",".join(f"{status}:{count}" for status, count in sorted(reports.items())) or "0"
 
 
 def _store_with_retry(store: Callable[[], IngestResult], stop: threading.Event) -> IngestResult:

@@ -231,7 +231,7 @@ class Scheduler:
         for lease in expired_leases:
             run, phone = lease.run, lease.phone
             text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} expired"
-            log.warning("%s on %s", text, phone)
+            log.info("lease expired run=%s phone=%s host=%s", run, phone, lease.host)
             expired = Event(
                 occurred_at=datetime.now(UTC), kind=EventKind.EXPIRED, text=text, phone=phone
             )

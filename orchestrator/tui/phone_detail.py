@@ -150,10 +150,10 @@ def describe_phone(phone: KnownPhone) -> list[str]:
             f"gauge: {sign} while discharging, in {unit}, every {facts.gauge.period_s:g} s"
         )
     lines.append(f"control: {facts.control.value}")
-    lines += [f"  can     {text}" for text in facts.controlled]
-    lines += [f"  cannot  {text}" for text in facts.uncontrolled]
+    lines += [f"yes  {text}" for text in facts.controlled]
+    lines += [f"no   {text}" for text in facts.uncontrolled]
     if facts.runner_error:
-        lines.append(f"  cannot  run the runner: {facts.runner_error}")
+        lines.append(f"no   the runner does not run: {facts.runner_error}")
     return lines
 
 

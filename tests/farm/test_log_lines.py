@@ -18,10 +18,10 @@ LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) (farm\.[a-z]+)
 VALUE = re.compile(r"(\w+)=('[^']*'|\S+)")
 
 
-def lines(farm: Farm, text: str) -> list[dict[str, str]]:
-    """The values of every log line of the agents that begins with a text."""
+def lines(farm: Farm, text: str, service: str = "agent-*") -> list[dict[str, str]]:
+    """The values of every log line of a service that begins with a text."""
     content = "".join(
-        file.read_text() for file in farm.lab.log_file("x").parent.glob("agent-*.log")
+        file.read_text() for file in farm.lab.log_file("x").parent.glob(f"{service}.log")
     )
     matches = [match for line in content.splitlines() if (match := LINE.fullmatch(line))]
     return [dict(VALUE.findall(match[3])) for match in matches if match[3].startswith(text)]
@@ -43,7 +43,7 @@ def test_every_attempt_has_a_line_at_its_start_and_one_at_its_end(
 
 
 def test_phones_and_commands_have_their_lines(farm: Farm) -> None:
-    serial = farm.idle()[0]
+    serial = farm.idle_phones()[0]
     assert serial in {line["phone"] for line in lines(farm, "phone is here ")}
     farm.command("phone", "check", serial)
     wait_for(
@@ -52,3 +52,12 @@ def test_phones_and_commands_have_their_lines(farm: Farm) -> None:
         ),
         "the command is in the log",
     )
+
+
+def test_every_delivery_has_a_line(farm: Farm, tmp_path: Path) -> None:
+    sweep = submit(farm, tmp_path, SWEEP.replace("logged", "delivered"))
+    wait_for(lambda: sweep_summaries(farm.db, sweep)[0].finished, "the sweep finishes")
+    stored = lines(farm, "delivery stored ", "ingest")
+    assert {line["host"] for line in stored} <= {"host-a", "host-b"}
+    assert any("accepted:" in line["reports"] for line in stored)
+    assert all(float(line["seconds"]) >= 0 and int(line["parcels"]) > 0 for line in stored)
