@@ -1,4 +1,4 @@
-"""Screens show local time; in these tests that is UTC. Labs without phones: heartbeats by hand."""
+"""Fixtures of the terminal view: UTC as local time, and a lab whose heartbeats the test sends."""
 
 import threading
 import time
@@ -23,46 +23,46 @@ from workloads.protocol.messages import HostHeartbeat, PhoneStatus
 
 
 @pytest.fixture(autouse=True)
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same screen on every machine."""
+def use_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make screens, which show local time, independent of the computer."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
 
 @dataclass
 class QuietLab:
-    """Broker, store and a sweep; no agent, so heartbeats are what the test says."""
+    """Broker, store and a sweep without an agent; the lab itself sends the heartbeats."""
 
     lab: Lab
-    child: ServiceProcess
+    broker_process: ServiceProcess
     db: Database
     broker: CentralBroker
-    said: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # of every phone, for the heartbeats
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def beat(self) -> None:
-        """Tell of all phones every half second, as an agent does."""
+    def send_heartbeats(self) -> None:
+        """Send the state of all phones every half second, as an agent does."""
         agent = AgentBroker(self.lab.broker_url, "host-a")
         while not self.stop.wait(0.5):
             phones = tuple(
-                PhoneStatus(serial=serial, state="idle", reason=why, temp_c=30.0)
-                for serial, why in self.said.items()
+                PhoneStatus(serial=serial, state="idle", reason=reason, temp_c=30.0)
+                for serial, reason in self.reasons.items()
             )
             try:
-                beat = HostHeartbeat(
+                heartbeat = HostHeartbeat(
                     host="host-a", sent_at=datetime.now(UTC), max_parallel=9, phones=phones
                 )
-                agent.publish_heartbeat(beat)
+                agent.publish_heartbeat(heartbeat)
             except BrokerDown:
                 continue
 
 
-def meet(db: Database, serial: str, **facts: object) -> None:
-    """Let the store know a phone."""
+def announce_phone(db: Database, serial: str, **facts: object) -> None:
+    """Announce a phone to the store."""
     store_parcels(db, "host-a", [an_announcement(a_phone(serial, **facts))])
 
 
-def queue(db: Database, trials: list[Trial]) -> None:
+def queue_runs(db: Database, trials: list[Trial]) -> None:
     """Queue one run of each trial."""
     row = {"id": "sw-00000001", "name": "quiet", "source": "", "seed": 1}
     submission.submit(db, row, trials, planned_runs(trials))
@@ -70,24 +70,24 @@ def queue(db: Database, trials: list[Trial]) -> None:
 
 @pytest.fixture
 def quiet_lab(lab: Lab) -> Iterator[QuietLab]:
-    """A lab with four phones that do nothing."""
-    child = embedded_broker(lab)
-    child.start()
-    wait_for_broker(lab, child)
+    """A lab with four idle phones and one queued run per phone."""
+    process = embedded_broker(lab)
+    process.start()
+    wait_for_broker(lab, process)
     db = Database(lab.store_url)
     db.migrate()
-    for at in range(4):
-        meet(db, f"PH{at}")
-    queue(db, [a_trial(at, f"PH{at}") for at in range(4)])
-    made = QuietLab(
-        lab, child, db, CentralBroker(lab.broker_url), {f"PH{at}": "" for at in range(4)}
-    )
-    beating = threading.Thread(target=made.beat, daemon=True)
-    beating.start()
+    serials = [f"PH{index}" for index in range(4)]
+    for serial in serials:
+        announce_phone(db, serial)
+    queue_runs(db, [a_trial(index, serial) for index, serial in enumerate(serials)])
+    broker = CentralBroker(lab.broker_url)
+    quiet = QuietLab(lab, process, db, broker, dict.fromkeys(serials, ""))
+    heartbeats = threading.Thread(target=quiet.send_heartbeats, daemon=True)
+    heartbeats.start()
     try:
-        yield made
+        yield quiet
     finally:
-        made.stop.set()
-        beating.join()
-        stop_all([child])
+        quiet.stop.set()
+        heartbeats.join()
+        stop_all([process])
         db.close()

@@ -1,4 +1,4 @@
-"""A terminal to look at: a real pseudo-terminal, and a screen that understands what is written."""
+"""Runs a program in a real pseudo-terminal and emulates the screen that it draws."""
 
 import fcntl
 import os
@@ -18,17 +18,17 @@ from typing import Any
 import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
-# all that the screen may send beside text: places, colours, and what it does on entry and exit
-OWN = re.compile(r"\x1b\[(\d+;\d+H|[\d;]*m|2J|\?(1049|25|7)[hl])")
+# The only escape sequences that the screen may send: positions, colours, entry and exit.
+OWN_ESCAPES = re.compile(r"\x1b\[(\d+;\d+H|[\d;]*m|2J|\?(1049|25|7)[hl])")
 
 
-class Glass:
-    """A program in a terminal: what is on its screen, and keys to press."""
+class PtyScreen:
+    """A program in a terminal: the text on its screen, and keys to press."""
 
     def __init__(self, pid: int, fd: int, columns: int, lines: int) -> None:
         self.pid = pid
         self.raw = bytearray()
-        self.bursts: list[float] = []  # when something was written
+        self.writes: list[float] = []  # the times at which data arrived
         self.status: int | None = None
         self._fd = fd
         self._screen = pyte.Screen(columns, lines)
@@ -47,82 +47,82 @@ class Glass:
                 return
             with self._lock:
                 self.raw += content
-                self.bursts.append(time.monotonic())
-                # pyte does not know the other screen; entering it clears ours all the same
+                self.writes.append(time.monotonic())
+                # pyte has no alternate screen; entering it clears the screen, which is enough
                 self._stream.feed(content)
 
     @property
     def text(self) -> str:
-        """What stands there now."""
+        """The text on the screen."""
         with self._lock:
             return "\n".join(self._screen.display)
 
     def wait(self, *words: str, seconds: float = 15.0) -> str:
-        """Wait until all of these words stand there."""
-        until = time.monotonic() + seconds
-        while not all(each in self.text for each in words):
-            missing = [each for each in words if each not in self.text]
-            assert time.monotonic() < until, f"{missing} did not appear:\n{self.text}"
+        """Wait until all of these texts are on the screen."""
+        deadline = time.monotonic() + seconds
+        while not all(word in self.text for word in words):
+            missing = [word for word in words if word not in self.text]
+            assert time.monotonic() < deadline, f"{missing} did not appear:\n{self.text}"
             time.sleep(0.02)
         return self.text
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Send keys."""
         os.write(self._fd, keys.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Pull at the corner of the window."""
+        """Change the size of the terminal."""
         with self._lock:
             self._screen.resize(lines, columns)
             self._screen.reset()
         set_size(self._fd, columns, lines)
 
     def settings(self) -> list[Any]:
-        """How the terminal treats keys: echo, lines, signals."""
+        """Return the terminal attributes: echo, line mode, signals."""
         return termios.tcgetattr(self._fd)
 
-    def ended(self, seconds: float = 10.0) -> int:
-        """Wait for the end, and answer the exit code; of a signal, its number below zero."""
-        until = time.monotonic() + seconds
+    def wait_for_end(self, seconds: float = 10.0) -> int:
+        """Wait for the end of the program; return its exit code, or the negative signal number."""
+        deadline = time.monotonic() + seconds
         while self.status is None:
-            done, status = os.waitpid(self.pid, os.WNOHANG)
-            if done:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
                 self.status = os.waitstatus_to_exitcode(status)
-            assert time.monotonic() < until, f"it did not end:\n{self.text}"
+            assert time.monotonic() < deadline, f"the program did not end:\n{self.text}"
             time.sleep(0.01)
         self._reader.join(0.5)
         return self.status
 
-    def redraws(self, seconds: float, apart_s: float = 0.02) -> int:
-        """How often it was drawn in the next seconds; what is written at once is one drawing."""
+    def count_redraws(self, seconds: float, gap_s: float = 0.02) -> int:
+        """Count the redraws in the next seconds; writes without a gap are one redraw."""
         time.sleep(seconds)
         with self._lock:
-            recent = [at for at in self.bursts if at > time.monotonic() - seconds]
+            recent = [at for at in self.writes if at > time.monotonic() - seconds]
         return sum(
-            after - before > apart_s for before, after in zip([0.0, *recent], recent, strict=False)
+            after - before > gap_s for before, after in zip([0.0, *recent], recent, strict=False)
         )
 
 
 def set_size(fd: int, columns: int, lines: int) -> None:
-    """Tell a terminal how large it is."""
+    """Set the size of a terminal."""
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 @contextmanager
-def glass(
+def open_farm_screen(
     *arguments: str | Path, columns: int = 80, lines: int = 24, **variables: str
-) -> Iterator[Glass]:
-    """Run a farm command in a terminal of its own."""
+) -> Iterator[PtyScreen]:
+    """Run a farm command in its own terminal."""
     words = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
-    with program(words, columns, lines, **variables) as shown:
-        yield shown
+    with open_screen(words, columns, lines, **variables) as screen:
+        yield screen
 
 
 @contextmanager
-def program(
+def open_screen(
     words: list[str], columns: int = 80, lines: int = 24, **variables: str
-) -> Iterator[Glass]:
-    """Run any program in a terminal of its own."""
+) -> Iterator[PtyScreen]:
+    """Run a program in its own terminal."""
     environment = {**os.environ, "TERM": "xterm-256color", "TZ": "UTC", **variables}
     pid, fd = pty.fork()
     if pid == 0:
@@ -130,11 +130,11 @@ def program(
         os.chdir(ROOT)
         os.execve(words[0], words, environment)
     set_size(fd, columns, lines)
-    shown = Glass(pid, fd, columns, lines)
+    screen = PtyScreen(pid, fd, columns, lines)
     try:
-        yield shown
+        yield screen
     finally:
-        if shown.status is None:
+        if screen.status is None:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         os.close(fd)

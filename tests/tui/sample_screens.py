@@ -1,4 +1,7 @@
-"""Labs for screens: values alone, at a fixed moment."""
+"""Sample labs for the terminal view, built from values at a fixed time.
+
+`python -m tests.tui.sample_screens` writes the snapshots again.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,8 +30,8 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
-def a_known(serial: str = "PH1", state: str = "busy", **changes: Any) -> KnownPhone:
-    """A phone at work, unless told otherwise."""
+def a_known_phone(serial: str = "PH1", state: str = "busy", **changes: Any) -> KnownPhone:
+    """Build a phone, by default a busy one; changes apply to its status or to its other fields."""
     status: dict[str, Any] = {"temp_c": 34.5, "battery_pct": 81}
     values: dict[str, Any] = {"host": "host-a", "last_seen_at": NOW, "facts": a_phone(serial)}
     if state == PhoneState.BUSY:
@@ -42,21 +45,25 @@ def a_known(serial: str = "PH1", state: str = "busy", **changes: Any) -> KnownPh
 
 
 def a_lab() -> tuple[KnownPhone, ...]:
-    """One phone of each kind."""
+    """Build one phone in each state."""
     cooling = {"stage": Stage.COOL, "temp_c": 38.1, "progress": None}
     cooling |= {"cool_in_s": (125.0, 100.0, 140.0)}
-    ill = {"temp_c": None, "health": "quarantined", "health_reason": "the clocks did not hold"}
+    unhealthy = {
+        "temp_c": None,
+        "health": "quarantined",
+        "health_reason": "the clocks did not hold",
+    }
     return (
-        a_known(),
-        a_known("PH2", **cooling),
-        a_known("PH3", "idle"),
-        a_known("PH4", "idle", **ill),
-        a_known("PH5", "away", reason="adb says it is gone", battery_pct=None, temp_c=None),
+        a_known_phone(),
+        a_known_phone("PH2", **cooling),
+        a_known_phone("PH3", "idle"),
+        a_known_phone("PH4", "idle", **unhealthy),
+        a_known_phone("PH5", "away", reason="adb says it is gone", battery_pct=None, temp_c=None),
     )
 
 
 def cells() -> tuple[CellProgress, ...]:
-    """A matrix with a cell of every kind."""
+    """Build a matrix with one cell in each state."""
     runs = {
         "queued": {RunState.QUEUED: 4},
         "partly": {RunState.QUEUED: 2, RunState.DONE: 2},
@@ -65,18 +72,18 @@ def cells() -> tuple[CellProgress, ...]:
         "void": {RunState.QUEUED: 4},
     }
     return tuple(
-        CellProgress(f"mlp-4 batch_size={at}", "cold all8 high", each, void=int(name == "void"))
-        for at, (name, each) in enumerate(runs.items())
+        CellProgress(f"mlp-4 batch_size={index}", "cold all8 high", counts, int(name == "void"))
+        for index, (name, counts) in enumerate(runs.items())
     )
 
 
 def a_snapshot(
     *phones: KnownPhone, age_s: float = 0.0, outage: str = "", **changes: Any
 ) -> LabSnapshot:
-    """A look at the lab, taken some time ago."""
+    """Build a snapshot of the lab, taken `age_s` seconds ago."""
     at = NOW - timedelta(seconds=age_s)
     view = LabView(
-        *(at, {"host-a": at}, phones or (a_known(),), (SWEEP,)),
+        *(at, {"host-a": at}, phones or (a_known_phone(),), (SWEEP,)),
         cells=cells(),
         rest=RemainingTime(600.0, 480.0, 720.0, "PH1", 12),
     )
@@ -86,24 +93,24 @@ def a_snapshot(
 
 
 def an_event(**changes: Any) -> Event:
-    """A run that counts."""
-    said = {"kind": EventKind.ACCEPTED, "text": "412 ms/step: mlp-4"}
-    said |= {"phone": "PH1", "sweep": "sw-1f3a"}
-    return Event(occurred_at=NOW, **(said | changes))
+    """Build an event, by default that of an accepted run."""
+    fields = {"kind": EventKind.ACCEPTED, "text": "412 ms/step: mlp-4"}
+    fields |= {"phone": "PH1", "sweep": "sw-1f3a"}
+    return Event(occurred_at=NOW, **(fields | changes))
 
 
-def drawn(snapshot: LabSnapshot, ui: Ui | None = None, **changes: Any) -> list[str]:
-    """The screen as plain lines."""
+def screen_lines(snapshot: LabSnapshot, ui: Ui | None = None, **changes: Any) -> list[str]:
+    """Render the screen as plain lines."""
     return [text.plain for text in screen(snapshot, (ui or Ui()).with_(**changes), NOW)]
 
 
-def text_of(snapshot: LabSnapshot, ui: Ui | None = None, **changes: Any) -> str:
-    """The screen as one text."""
-    return "\n".join(drawn(snapshot, ui, **changes))
+def screen_text(snapshot: LabSnapshot, ui: Ui | None = None, **changes: Any) -> str:
+    """Render the screen as one text."""
+    return "\n".join(screen_lines(snapshot, ui, **changes))
 
 
 if __name__ == "__main__":
     SNAPSHOTS.mkdir(exist_ok=True)
     for columns, rows in SIZES:
-        content = "\n".join(drawn(a_snapshot(*a_lab()), width=columns, height=rows)) + "\n"
+        content = "\n".join(screen_lines(a_snapshot(*a_lab()), width=columns, height=rows)) + "\n"
         (SNAPSHOTS / f"{columns}x{rows}.txt").write_text(content, encoding="utf-8")

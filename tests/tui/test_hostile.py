@@ -1,4 +1,4 @@
-"""Nothing a phone says can harm a terminal: no escape, no override, no markup, no flood."""
+"""Text from phones cannot harm a terminal: no escapes, no bidi overrides, no markup, no floods."""
 
 import unicodedata
 from dataclasses import replace
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from orchestrator.tui.panels import screen
 from orchestrator.tui.ui_state import Mode, Ui
 from tests.builders import a_phone
-from tests.tui.sample_screens import LEASE, NOW, SIZES, a_known, a_snapshot, an_event
+from tests.tui.sample_screens import LEASE, NOW, SIZES, a_known_phone, a_snapshot, an_event
 from workloads.protocol.stage import Stage
 
 HOSTILE = [
@@ -30,45 +30,43 @@ HOSTILE = [
 
 
 def control_characters(text: str) -> list[str]:
-    """What could steer a terminal."""
+    """Return the characters that a terminal may interpret."""
     bad = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return [letter for letter in text if unicodedata.category(letter) in bad]
 
 
-@pytest.mark.parametrize("evil", HOSTILE)
+@pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize(("width", "height"), [*SIZES, (20, 5)])
 @pytest.mark.parametrize("mode", [Mode.TABLE, Mode.PHONE])
-def test_whatever_a_phone_says_the_screen_is_plain_and_straight(
-    evil: str, width: int, height: int, mode: Mode
+def test_hostile_text_keeps_every_line_plain_and_as_wide_as_the_screen(
+    hostile: str, width: int, height: int, mode: Mode
 ) -> None:
-    facts = a_phone("PH1", model=evil, soc=evil, android=evil, uncontrolled=(evil,))
-    phone = a_known(
+    facts = a_phone("PH1", model=hostile, soc=hostile, android=hostile, uncontrolled=(hostile,))
+    phone = a_known_phone(
         facts=facts,
-        reason=evil,
-        health_reason=evil,
-        lease=replace(LEASE, label=evil),
+        reason=hostile,
+        health_reason=hostile,
+        lease=replace(LEASE, label=hostile),
         stage=Stage.RUN,
-        reserved_by=evil,
+        reserved_by=hostile,
     )
-    ill = a_known("PH2", "away", facts=facts, reason=evil, health="suspect", health_reason=evil)
-    snapshot = a_snapshot(phone, ill, events=(an_event(text=evil, phone=evil),), lab=evil)
-    ui = Ui(width=width, height=height, mode=mode, filter=evil, note=evil)
+    unhealthy = a_known_phone(
+        "PH2", "away", facts=facts, reason=hostile, health="suspect", health_reason=hostile
+    )
+    snapshot = a_snapshot(
+        phone, unhealthy, events=(an_event(text=hostile, phone=hostile),), lab=hostile
+    )
+    ui = Ui(width=width, height=height, mode=mode, filter=hostile, note=hostile)
     for text in screen(snapshot, ui, NOW):
         assert control_characters(text.plain) == []
-        assert width == cell_len(text.plain)
+        assert cell_len(text.plain) == width
 
 
-@pytest.mark.parametrize("evil", HOSTILE)
-def test_marks_that_pile_up_are_cut(evil: str) -> None:
-    text = screen(a_snapshot(a_known(facts=a_phone(model=evil))), Ui(), NOW)
-    for line in text:
-        piled = max((len(run) for run in _marks(line.plain)), default=0)
-        assert piled <= 2
-
-
-def _marks(text: str) -> list[str]:
-    runs, run = [], ""
-    for letter in text:
-        run = run + letter if unicodedata.combining(letter) else ""
-        runs.append(run)
-    return runs
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_letter_has_at_most_two_combining_marks(hostile: str) -> None:
+    lines = screen(a_snapshot(a_known_phone(facts=a_phone(model=hostile))), Ui(), NOW)
+    for line in lines:
+        count = 0
+        for letter in line.plain:
+            count = count + 1 if unicodedata.combining(letter) else 0
+            assert count <= 2

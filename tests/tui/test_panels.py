@@ -1,4 +1,4 @@
-"""What the screen shows: drawn from values alone, line by line, at every size."""
+"""The panels of the terminal view, rendered from sample values at every size."""
 
 from dataclasses import replace
 
@@ -18,25 +18,23 @@ from tests.tui.sample_screens import (
     SIZES,
     SNAPSHOTS,
     SWEEP,
-    a_known,
+    a_known_phone,
     a_lab,
     a_snapshot,
     an_event,
     cells,
-    drawn,
-    text_of,
+    screen_lines,
+    screen_text,
 )
 from workloads.protocol.messages import EventKind, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_a_screen_says_what_each_phone_does_what_is_wrong_and_when_it_ends(
-    width: int, height: int
-) -> None:
-    """Screens that were looked at; `python -m tests.tui.sample_screens` draws them anew."""
-    kept = (SNAPSHOTS / f"{width}x{height}.txt").read_text(encoding="utf-8")
-    assert kept.splitlines() == drawn(a_snapshot(*a_lab()), width=width, height=height)
+def test_a_screen_equals_its_snapshot(width: int, height: int) -> None:
+    """The snapshots were reviewed; `python -m tests.tui.sample_screens` writes them again."""
+    snapshot = (SNAPSHOTS / f"{width}x{height}.txt").read_text(encoding="utf-8")
+    assert screen_lines(a_snapshot(*a_lab()), width=width, height=height) == snapshot.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -44,118 +42,118 @@ def test_a_screen_says_what_each_phone_does_what_is_wrong_and_when_it_ends(
 )
 @pytest.mark.parametrize("mode", list(Mode))
 def test_every_line_is_exactly_as_wide_as_the_screen(width: int, height: int, mode: Mode) -> None:
-    lines = drawn(a_snapshot(*a_lab()), width=width, height=height, mode=mode)
-    assert [width] * height == [cell_len(line) for line in lines]
+    lines = screen_lines(a_snapshot(*a_lab()), width=width, height=height, mode=mode)
+    assert [cell_len(line) for line in lines] == [width] * height
 
 
 def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
-    text = text_of(a_snapshot(), width=200, height=60)
+    text = screen_text(a_snapshot(), width=200, height=60)
     for part in ("matrix: 1 conditions x 5 cases", "lease 0:22 left", "temp °C", "power W"):
         assert part in text
     for mark in ("· queued", "▒ partly", "█ done", "v void", "! failed"):
         assert mark in text
 
 
-def test_a_tiny_screen_still_says_how_far_it_is_and_how_old_that_is() -> None:
-    lines = drawn(a_snapshot(), width=20, height=5)
+def test_a_tiny_screen_shows_progress_and_age() -> None:
+    lines = screen_lines(a_snapshot(), width=20, height=5)
     assert [line.strip() for line in lines[:3]] == ["25% demo", "RUNNING 12/48", "12:00:00 ● live"]
 
 
-def test_a_frozen_screen_cannot_pass_for_a_quiet_lab() -> None:
+def test_old_data_is_marked_with_its_age() -> None:
     for width, height in (*SIZES, (20, 5)):
-        assert "○ 12 s old" in text_of(a_snapshot(age_s=12), width=width, height=height)
-        assert "live" not in text_of(a_snapshot(age_s=12), width=width, height=height)
-    assert "✗ 12 s old: the broker does not answer" in text_of(
+        assert "○ 12 s old" in screen_text(a_snapshot(age_s=12), width=width, height=height)
+        assert "live" not in screen_text(a_snapshot(age_s=12), width=width, height=height)
+    assert "✗ 12 s old: the broker does not answer" in screen_text(
         a_snapshot(age_s=12, outage="the broker does not answer")
     )
 
 
 def test_a_locked_clock_that_moved_is_marked() -> None:
-    held = a_known(clocks_khz={0: 1_785_600, 7: 2_841_600})
-    slipped = a_known(clocks_khz={0: 1_785_600, 7: 2_035_200})
-    assert "2.84L 1.79L" in text_of(a_snapshot(held), width=120)
-    assert "2.04! 1.79L" in text_of(a_snapshot(slipped), width=120)
+    locked = a_known_phone(clocks_khz={0: 1_785_600, 7: 2_841_600})
+    moved = a_known_phone(clocks_khz={0: 1_785_600, 7: 2_035_200})
+    assert "2.84L 1.79L" in screen_text(a_snapshot(locked), width=120)
+    assert "2.04! 1.79L" in screen_text(a_snapshot(moved), width=120)
 
 
-def test_heat_has_a_direction() -> None:
+def test_a_temperature_is_shown_with_its_direction() -> None:
     falling = {"PH1": PhoneTrace((40.0, 34.5))}
-    assert "34.5↑" in text_of(a_snapshot())
-    assert "34.5↓" in text_of(a_snapshot(traces=falling))
+    assert "34.5↑" in screen_text(a_snapshot())
+    assert "34.5↓" in screen_text(a_snapshot(traces=falling))
 
 
-def test_a_sweep_says_its_state_in_a_word() -> None:
-    over = SweepSummary("sw-1", "demo", NOW, 4, {RunState.DONE: 3})
+def test_the_state_of_a_sweep_is_shown() -> None:
+    finished = SweepSummary("sw-1", "demo", NOW, 4, {RunState.DONE: 3})
     paused = SweepSummary("sw-1", "demo", NOW, 4, SWEEP.runs, SweepState.PAUSED, "by ann")
-    for sweep, words in ((over, "FINISHED"), (paused, "PAUSED  by ann")):
+    for sweep, text in ((finished, "FINISHED"), (paused, "PAUSED  by ann")):
         snapshot = a_snapshot()
         view = type(snapshot.view)(NOW, {}, snapshot.view.phones, (sweep,))
-        assert words in text_of(type(snapshot)(view))
+        assert text in screen_text(type(snapshot)(view))
 
 
-def test_the_end_is_not_guessed_before_anything_has_ended() -> None:
+def test_the_remaining_time_is_not_guessed_before_a_run_has_ended() -> None:
     snapshot = a_snapshot()
     view = type(snapshot.view)(NOW, {}, snapshot.view.phones, (SWEEP,))
-    assert "ETA: no run has ended yet" in text_of(type(snapshot)(view))
+    assert "ETA: no run has ended yet" in screen_text(type(snapshot)(view))
 
 
 @pytest.mark.parametrize(
-    ("width", "used_h", "words"),
+    ("width", "used_h", "expected"),
     [(120, 6, "budget 6h00 of 1d12h"), (80, 6, "budget 17%"), (80, 40, "budget 111%")],
 )
-def test_a_budget_is_told_with_what_is_used_of_it(width: int, used_h: int, words: str) -> None:
-    begun = NOW.timestamp() - used_h * 3600
-    limited = replace(SWEEP, started_at_s=begun, wall_s=36 * 3600.0, failures_share_max=0.1)
+def test_a_budget_is_shown_with_its_used_part(width: int, used_h: int, expected: str) -> None:
+    started = NOW.timestamp() - used_h * 3600
+    limited = replace(SWEEP, started_at_s=started, wall_s=36 * 3600.0, failures_share_max=0.1)
     snapshot = a_snapshot()
-    text = text_of(LabSnapshot(replace(snapshot.view, sweeps=(limited,))), width=width)
-    assert words in text
-    assert (width == 120) == ("failed 0 of 10% allowed" in text)
+    text = screen_text(LabSnapshot(replace(snapshot.view, sweeps=(limited,))), width=width)
+    assert expected in text
+    assert ("failed 0 of 10% allowed" in text) == (width == 120)
 
 
-def test_runs_that_wait_for_a_phone_that_cannot_work_are_told() -> None:
-    mine = a_known("PH2", "idle", reserved_by="lin", queued=4)
-    text = text_of(a_snapshot(mine), width=200, height=60)
+def test_runs_that_wait_for_a_reserved_phone_are_a_problem() -> None:
+    reserved = a_known_phone("PH2", "idle", reserved_by="lin", queued=4)
+    text = screen_text(a_snapshot(reserved), width=200, height=60)
     assert text.count("4 runs waiting; for lin") >= 2
-    next_ = a_known("PH3", "idle", queued=3)
-    assert "3 runs queued" in text_of(a_snapshot(next_))
+    ready = a_known_phone("PH3", "idle", queued=3)
+    assert "3 runs queued" in screen_text(a_snapshot(ready))
 
 
-def test_twins_are_told_apart() -> None:
+def test_phones_of_one_model_are_shown_with_their_serials() -> None:
     facts = [a_phone(serial, model="Pixel 6 Professional Edition") for serial in ("AA01", "BB02")]
-    twins = [a_known(each.serial, "idle", facts=each) for each in facts]
+    phones = [a_known_phone(each.serial, "idle", facts=each) for each in facts]
     for width, height in SIZES:
-        text = text_of(a_snapshot(*twins), width=width, height=height)
+        text = screen_text(a_snapshot(*phones), width=width, height=height)
         assert "#AA01 " in text
         assert "#BB02 " in text
 
 
-def test_a_reserved_and_an_away_phone_say_why() -> None:
-    mine = a_known("PH2", "idle", reserved_by="lin", reserved_reason="demo day")
-    gone = a_known("PH3", "away", reason="adb says it is gone")
-    text = text_of(a_snapshot(mine, gone), width=120)
+def test_a_reserved_and_an_absent_phone_are_shown_with_the_reason() -> None:
+    reserved = a_known_phone("PH2", "idle", reserved_by="lin", reserved_reason="demo day")
+    absent = a_known_phone("PH3", "away", reason="adb says it is gone")
+    text = screen_text(a_snapshot(reserved, absent), width=120)
     assert "= reserved" in text
     assert "for lin: demo day" in text
     assert "✗ AWAY" in text
     assert "adb says it is gone" in text
 
 
-def test_the_page_of_a_phone_says_what_it_is_and_what_can_be_held() -> None:
-    text = text_of(a_snapshot(), width=120, height=40, mode=Mode.PHONE)
+def test_the_page_of_a_phone_shows_hardware_and_control() -> None:
+    text = screen_text(a_snapshot(), width=120, height=40, mode=Mode.PHONE)
     for part in ("esc closes", "policy7", "control: controlled", "1240 steps, 62% of the run"):
         assert part in text
 
 
-def test_colour_never_speaks_alone() -> None:
+def test_every_cell_state_has_its_own_character() -> None:
     assert len({mark for mark, _ in MARKS.values()}) == 6
 
 
 @pytest.mark.parametrize(
     ("index", "expected"), list(enumerate(("queued", "partly", "done", "failed", "void")))
 )
-def test_a_cell_shows_the_worst_of_its_runs(index: int, expected: str) -> None:
+def test_a_cell_shows_the_worst_state_of_its_runs(index: int, expected: str) -> None:
     assert mark_of(cells()[index]) == expected
 
 
-def test_a_matrix_that_does_not_fit_says_so() -> None:
+def test_a_truncated_matrix_is_marked() -> None:
     many = tuple(
         type(cells()[0])(f"case={case}", f"condition {row}", {RunState.DONE: 1})
         for row in range(50)
@@ -166,7 +164,7 @@ def test_a_matrix_that_does_not_fit_says_so() -> None:
     assert any("do not fit" in text.plain for text in lines)
 
 
-def test_ascii_is_ascii_and_as_wide() -> None:
+def test_ascii_screens_keep_their_width() -> None:
     from orchestrator.tui.panels import screen
     from orchestrator.tui.text_cells import in_ascii
 
@@ -176,9 +174,9 @@ def test_ascii_is_ascii_and_as_wide() -> None:
         assert len(plain) == 200
 
 
-def test_a_heartbeat_is_put_beside_what_the_store_knows() -> None:
+def test_heartbeats_are_joined_with_the_phones_of_the_store() -> None:
     lease = Lease("sw-1", "tr-0", 0, 0, 1, 5.0, "noop")
-    beat = PhoneStatus(
+    status = PhoneStatus(
         serial="PH1",
         state="busy",
         run=a_run(),
@@ -186,10 +184,10 @@ def test_a_heartbeat_is_put_beside_what_the_store_knows() -> None:
         cool_in_s=(9.0, 5.0, 20.0),
         temp_c=35.0,
     )
-    known = [a_known("PH1", "away", host=""), a_known("PH2", "away", host="")]
-    presence = HostHeartbeat(host="host-a", sent_at=NOW, max_parallel=4, phones=(beat,))
-    first, second = join_heartbeats(known, [presence], {"PH1": lease})
-    assert (first.host, first.status, first.lease) == ("host-a", beat, lease)
+    known = [a_known_phone("PH1", "away", host=""), a_known_phone("PH2", "away", host="")]
+    heartbeat = HostHeartbeat(host="host-a", sent_at=NOW, max_parallel=4, phones=(status,))
+    first, second = join_heartbeats(known, [heartbeat], {"PH1": lease})
+    assert (first.host, first.status, first.lease) == ("host-a", status, lease)
     assert second.status.state is PhoneState.AWAY
 
 
@@ -202,12 +200,14 @@ def test_a_pipe_gets_plain_lines() -> None:
 
 @pytest.mark.parametrize("sort", list(Sort))
 def test_every_order_shows_every_phone_once(sort: Sort) -> None:
-    text = text_of(a_snapshot(*a_lab()), width=120, height=40, sort=sort)
+    text = screen_text(a_snapshot(*a_lab()), width=120, height=40, sort=sort)
     for serial in ("PH1", "PH2", "PH3", "PH4"):
         assert f" Model {serial} " in text
     assert f"sort: {sort.value}" in text
 
 
-def test_the_phone_facts_of_a_native_phone_have_no_heat() -> None:
-    bare = a_known("PH9", "idle", temp_c=None, battery_pct=None, facts=a_phone("PH9", cpu_zones=()))
-    assert "--" in text_of(a_snapshot(bare))
+def test_a_phone_without_thermal_zones_has_no_temperature() -> None:
+    native = a_known_phone(
+        "PH9", "idle", temp_c=None, battery_pct=None, facts=a_phone("PH9", cpu_zones=())
+    )
+    assert "--" in screen_text(a_snapshot(native))
