@@ -93,7 +93,8 @@ def list_trends(lab: LabConnection, filter_text: str = "", metric: str = "") -> 
         trials = matching
     histories = metric_histories(trial for trial in trials if trial.values)
     if not histories:
-        raise NothingMatches("this lab has no valid run yet")
+        of_metric = f" with {metric}" if metric else ""
+        raise NothingMatches(f"this lab has no valid run{of_metric} yet")
     return histories
 
 
