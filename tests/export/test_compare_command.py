@@ -1,4 +1,4 @@
-"""`farm compare`, as somebody in a terminal or a script meets it."""
+"""`farm compare`: its table, its JSON, its exit codes and its errors."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ from workloads.protocol.verdict import Validity
 
 
 @pytest.fixture
-def lab_of_two(store: Database, tmp_path: Path) -> Path:
-    """A lab with two sweeps, of which the second is slower by a third."""
+def lab_with_sweeps(store: Database, tmp_path: Path) -> Path:
+    """A lab with two valid sweeps, the second slower by 30 %, and a suspect one."""
     store_runs(store, a_trial_of(10.0, 6, seed=1), "before")
     store_runs(store, a_trial_of(13.0, 6, seed=2), "after")
     store_runs(store, a_trial_of(13.0, 2, validity=Validity.SUSPECT), "doubtful")
@@ -31,13 +31,13 @@ def compare(folder: Path, *words: str) -> Result:
     )
 
 
-def test_two_sweeps_are_compared_in_one_table(lab_of_two: Path) -> None:
-    found = compare(lab_of_two, "before", "after")
-    headings, row = (line.split("\t") for line in found.stdout.splitlines())
-    said = dict(zip(headings, row, strict=True))
-    assert (said["VERDICT"], said["RUNS"], said["UNIT"]) == ("slower", "6+6", "ms")
-    assert 1.25 < float(said["B/A"]) < 1.35
-    assert "source: phone" in found.stderr
+def test_two_sweeps_are_compared_in_one_table(lab_with_sweeps: Path) -> None:
+    result = compare(lab_with_sweeps, "before", "after")
+    headings, cells = (line.split("\t") for line in result.stdout.splitlines())
+    row = dict(zip(headings, cells, strict=True))
+    assert (row["VERDICT"], row["RUNS"], row["UNIT"]) == ("slower", "6+6", "ms")
+    assert 1.25 < float(row["B/A"]) < 1.35
+    assert "source: phone" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_two_sweeps_are_compared_in_one_table(lab_of_two: Path) -> None:
         (("before", "--split-half"), 0),
     ],
 )
-def test_the_exit_code_serves_a_script(
-    lab_of_two: Path, words: tuple[str, ...], expected: int
+def test_fail_on_decides_the_exit_code(
+    lab_with_sweeps: Path, words: tuple[str, ...], expected: int
 ) -> None:
-    assert (compare(lab_of_two, *words).return_value or 0) == expected
+    assert (compare(lab_with_sweeps, *words).return_value or 0) == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("words", "code", "text"),
     [
         (("before", "nowhere"), 2, "there is no sweep 'nowhere'"),
         (
@@ -69,22 +69,22 @@ def test_the_exit_code_serves_a_script(
         (("before",), 2, "compare takes two sides"),
         (("before", "before"), 2, "both sides are the same"),
         (("freq=high", "freq=low"), 2, "neither side names a sweep"),
-        (("before", "after", "--margin", "lots"), 2, "'lots' is no share"),
-        (("before", "after", "--fail-on", "sadness"), 2, "--fail-on knows no 'sadness'"),
+        (("before", "after", "--margin", "lots"), 2, "'lots' is not a share"),
+        (("before", "after", "--fail-on", "sadness"), 2, "'sadness' is not a verdict"),
         (("before", "after", "--metric", "joy"), 2, "there is no metric 'joy'"),
     ],
 )
-def test_a_question_without_an_answer_is_refused_in_a_sentence(
-    lab_of_two: Path, words: tuple[str, ...], code: int, sentence: str
+def test_an_impossible_comparison_is_refused(
+    lab_with_sweeps: Path, words: tuple[str, ...], code: int, text: str
 ) -> None:
-    found = compare(lab_of_two, *words)
-    assert isinstance(found.exception, FarmError)
-    assert sentence in str(found.exception)
-    assert exit_code(found.exception) == code
+    result = compare(lab_with_sweeps, *words)
+    assert isinstance(result.exception, FarmError)
+    assert text in str(result.exception)
+    assert exit_code(result.exception) == code
 
 
-def test_programs_get_json_with_everything_in_it(lab_of_two: Path) -> None:
-    document = json.loads(compare(lab_of_two, "before", "after", "--json").stdout)
+def test_json_has_rows_intervals_and_sources(lab_with_sweeps: Path) -> None:
+    document = json.loads(compare(lab_with_sweeps, "before", "after", "--json").stdout)
     (row,) = document["rows"]
     assert row["low"] < row["ratio"] < row["high"]
     assert row["provenance"]["source"] == "phone"

@@ -1,4 +1,4 @@
-"""Every format of `farm export`, read back by what reads it."""
+"""Every format of `farm export`, read back with the program or library that uses it."""
 
 import csv
 import io
@@ -32,8 +32,8 @@ def run(*words: str | Path) -> Result:
 
 
 @pytest.fixture
-def lab_of_one(store: Database, tmp_path: Path) -> Path:
-    """A lab with a finished sweep: two phones, two runs a cell, telemetry."""
+def lab_with_sweep(store: Database, tmp_path: Path) -> Path:
+    """A lab with a finished sweep: two phones, two runs per cell, telemetry."""
     runs = [
         *a_trial_of(10.0, 2, serial="fast", energy_per_step_mj=3.0),
         *a_trial_of(
@@ -47,14 +47,14 @@ def lab_of_one(store: Database, tmp_path: Path) -> Path:
 
 
 def exported(folder: Path, *words: str) -> bytes:
-    """What an export writes to standard output."""
-    made = run("export", "small", "--lab", folder, "-o", "-", *words)
-    assert made.exception is None, made.exception
-    return made.stdout_bytes
+    """Return what an export writes to standard output."""
+    result = run("export", "small", "--lab", folder, "-o", "-", *words)
+    assert result.exception is None, result.exception
+    return result.stdout_bytes
 
 
 def rows_of(folder: Path, *words: str) -> list[dict[str, str]]:
-    """An export in CSV, read back."""
+    """Export in CSV and read the rows."""
     text = exported(folder, *words).decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
@@ -71,38 +71,37 @@ def rows_of(folder: Path, *words: str) -> list[dict[str, str]]:
     ],
 )
 def test_every_table_has_its_rows_and_the_order_of_the_runs(
-    lab_of_one: Path, table: str, rows: int, column: str
+    lab_with_sweep: Path, table: str, rows: int, column: str
 ) -> None:
-    found = rows_of(lab_of_one, "--table", table)
-    assert rows == len(found)
-    assert all(row[column] for row in found)
-    assert {row["seed"] for row in found} == {"7"}
+    exported_rows = rows_of(lab_with_sweep, "--table", table)
+    assert len(exported_rows) == rows
+    assert all(row[column] for row in exported_rows)
+    assert {row["seed"] for row in exported_rows} == {"7"}
     if table != "ranking":
-        assert {row["block"] for row in found} == {"0", "1"}
-        assert all(row["position"] for row in found)
+        assert {row["block"] for row in exported_rows} == {"0", "1"}
+        assert all(row["position"] for row in exported_rows)
 
 
-def test_json_lines_and_parquet_hold_what_the_csv_holds(lab_of_one: Path, tmp_path: Path) -> None:
+def test_json_lines_and_parquet_equal_the_csv(lab_with_sweep: Path, tmp_path: Path) -> None:
     from pyarrow import parquet
 
-    rows = rows_of(lab_of_one, "--table", "samples")
+    rows = rows_of(lab_with_sweep, "--table", "samples")
     lines = [
         json.loads(line)
-        for line in exported(lab_of_one, "--table", "samples", "--format", "jsonl").splitlines()
+        for line in exported(lab_with_sweep, "--table", "samples", "--format", "jsonl").splitlines()
     ]
     (tmp_path / "samples.parquet").write_bytes(
-        exported(lab_of_one, "--table", "samples", "--format", "parquet")
+        exported(lab_with_sweep, "--table", "samples", "--format", "parquet")
     )
     columnar = parquet.read_table(tmp_path / "samples.parquet").to_pylist()
     assert lines == columnar
     assert [row["step_ms"] for row in rows] == [str(line["step_ms"]) for line in lines]
 
 
-def test_a_latex_table_is_booktabs_and_runs_nothing(lab_of_one: Path) -> None:
-    text = exported(lab_of_one, "--format", "latex").decode()
+def test_a_latex_table_is_booktabs_and_has_only_our_commands(lab_with_sweep: Path) -> None:
+    text = exported(lab_with_sweep, "--format", "latex").decode()
     assert r"\toprule" in text
     assert r"\bottomrule" in text
-    # every command in it is ours
     commands = set(re.findall(r"\\([a-z]+)", text))
     assert commands <= {
         *("begin", "end", "centering", "toprule", "midrule", "bottomrule", "caption", "label"),
@@ -122,22 +121,22 @@ def test_a_latex_table_is_booktabs_and_runs_nothing(lab_of_one: Path) -> None:
     assert separators == 8
 
 
-def test_a_markdown_table_keeps_its_columns_whatever_a_phone_is_called(lab_of_one: Path) -> None:
-    text = exported(lab_of_one, "--format", "md").decode()
+def test_a_hostile_phone_name_does_not_break_a_markdown_table(lab_with_sweep: Path) -> None:
+    text = exported(lab_with_sweep, "--format", "md").decode()
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {10}
     assert "<b>" not in text
     assert "\x1b" not in text
 
 
-def test_a_timeline_has_operations_clocks_temperature_and_power(lab_of_one: Path) -> None:
-    trace = json.loads(exported(lab_of_one, "--format", "trace"))
+def test_a_timeline_has_operations_clocks_temperature_and_power(lab_with_sweep: Path) -> None:
+    trace = json.loads(exported(lab_with_sweep, "--format", "trace"))
     events: list[dict[str, Any]] = trace["traceEvents"]
     counters = {event["name"] for event in events if event["ph"] == "C"}
     assert counters == {"clock policy4", "temperature thermal_zone0", "power"}
     slices = [event for event in events if event["ph"] == "X"]
     assert {"fc1.forward", "fc1.backward", "steps 0 to 9"} <= {event["name"] for event in slices}
-    # what the format asks of every event: a phase, a process, a time from zero on
+    # The format requires a phase, a process and a nonnegative time of every event.
     assert all(event["pid"] == 1 and event["ph"] in "XCM" for event in events)
     assert all(event["ts"] >= 0 for event in events if event["ph"] != "M")
     assert all(event["dur"] >= 0 for event in slices)
@@ -147,7 +146,7 @@ def test_a_timeline_has_operations_clocks_temperature_and_power(lab_of_one: Path
     assert power[0] == pytest.approx(4.0)
 
 
-def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_path: Path) -> None:
+def test_the_file_name_of_simulated_figures_says_simulated(store: Database, tmp_path: Path) -> None:
     store_runs(store, [measured("a")], "real")
     store_runs(store, [measured("a"), measured("b", provenance=EXTRAPOLATED)], "mixed")
     names = [
@@ -158,38 +157,37 @@ def test_a_simulated_figure_shows_in_the_name_of_the_file(store: Database, tmp_p
     assert names == ["real.csv", "own.csv", "mixed.simulated.csv", "own.simulated.csv"]
 
 
-def test_runs_that_do_not_count_are_written_only_when_asked_for(
-    store: Database, tmp_path: Path
-) -> None:
+def test_invalid_runs_are_exported_only_on_request(store: Database, tmp_path: Path) -> None:
     store_runs(store, [measured("a"), measured("b", validity=Validity.SUSPECT)], "small")
     assert [row["phone"] for row in rows_of(tmp_path)] == ["a"]
     assert [row["phone"] for row in rows_of(tmp_path, "--include-invalid")] == ["a", "b"]
 
 
-def test_a_bundle_is_read_back_bit_for_bit(lab_of_one: Path, tmp_path: Path) -> None:
-    first = exported(lab_of_one, "--format", "bundle")
+def test_an_imported_bundle_exports_the_same_bytes(lab_with_sweep: Path, tmp_path: Path) -> None:
+    first = exported(lab_with_sweep, "--format", "bundle")
     bundle = tmp_path / "small.bundle.zip"
     bundle.write_bytes(first)
     elsewhere = tmp_path / "elsewhere"
     assert "5 runs, 5 reports" in run("import", bundle, "--lab", elsewhere).stdout
-    assert first == exported(elsewhere, "--format", "bundle")
-    assert exported(lab_of_one, "--table", "ops") == exported(elsewhere, "--table", "ops")
-    assert "here already" in run("import", bundle, "--lab", elsewhere).stdout
+    assert exported(elsewhere, "--format", "bundle") == first
+    assert exported(elsewhere, "--table", "ops") == exported(lab_with_sweep, "--table", "ops")
+    assert "is already stored" in run("import", bundle, "--lab", elsewhere).stdout
+    assert exported(elsewhere, "--format", "bundle") == first
     names = zipfile.ZipFile(bundle).namelist()
     assert {"README.md", "sweep.yaml", "figures.csv", "manifest.json"} <= set(names)
 
 
 def changed(content: bytes, name: str, new: bytes) -> bytes:
-    """A bundle with one file replaced."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(made, "w") as bundle:
+    """Return a bundle with one file replaced."""
+    content_ = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(content_, "w") as bundle:
         for member in old.namelist():
             bundle.writestr(member, new if member == name else old.read(member))
-    return made.getvalue()
+    return content_.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("tamper", "sentence"),
+    ("tamper", "text"),
     [
         (lambda content: changed(content, "rows/metric.jsonl", b"{}\n"), "checksum mismatch"),
         (lambda content: changed(content, "sweep.yaml", b"farm: 1\n"), "checksum mismatch"),
@@ -199,19 +197,19 @@ def changed(content: bytes, name: str, new: bytes) -> bytes:
     ],
 )
 def test_a_bundle_that_was_tampered_with_is_refused(
-    lab_of_one: Path, tmp_path: Path, tamper: Any, sentence: str
+    lab_with_sweep: Path, tmp_path: Path, tamper: Any, text: str
 ) -> None:
     bundle = tmp_path / "tampered.zip"
-    bundle.write_bytes(tamper(exported(lab_of_one, "--format", "bundle")))
-    found = run("import", bundle, "--lab", tmp_path / "elsewhere")
-    assert isinstance(found.exception, FarmError)
-    assert sentence in str(found.exception)
-    assert exit_code(found.exception) == 3
-    assert not (tmp_path / "elsewhere").exists(), "nothing was made for it"
+    bundle.write_bytes(tamper(exported(lab_with_sweep, "--format", "bundle")))
+    result = run("import", bundle, "--lab", tmp_path / "elsewhere")
+    assert isinstance(result.exception, FarmError)
+    assert text in str(result.exception)
+    assert exit_code(result.exception) == 3
+    assert not (tmp_path / "elsewhere").exists(), "a lab was created"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("words", "code", "text"),
     [
         (("nowhere",), 2, "there is no sweep"),
         (("small", "--format", "trace", "--run", "tr-none"), 6, "no valid run"),
@@ -219,24 +217,24 @@ def test_a_bundle_that_was_tampered_with_is_refused(
         (("empty", "--format", "trace"), 6, "no valid run"),
     ],
 )
-def test_an_export_of_nothing_is_refused_in_a_sentence(
-    lab_of_one: Path, store: Database, words: tuple[str, ...], code: int, sentence: str
+def test_an_empty_export_is_refused(
+    lab_with_sweep: Path, store: Database, words: tuple[str, ...], code: int, text: str
 ) -> None:
     store_runs(store, [measured("a", validity=Validity.SUSPECT)], "empty")
-    found = run("export", *words, "--lab", lab_of_one, "-o", lab_of_one)
-    assert isinstance(found.exception, FarmError), found.exception
-    assert sentence in str(found.exception)
-    assert code == exit_code(found.exception)
-    assert not [path for path in lab_of_one.iterdir() if path.name.startswith(".")], "no leftovers"
+    result = run("export", *words, "--lab", lab_with_sweep, "-o", lab_with_sweep)
+    assert isinstance(result.exception, FarmError), result.exception
+    assert text in str(result.exception)
+    assert exit_code(result.exception) == code
+    assert not [path for path in lab_with_sweep.iterdir() if path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "md", "latex"])
-def test_what_is_no_number_is_an_empty_cell(form: str) -> None:
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "md", "latex"])
+def test_values_that_are_not_finite_are_empty_cells(format_: str) -> None:
     table = Table(
         "t", make_columns(a=float, b=float), [TableBlock([float("nan")], [[float("inf")]])]
     )
     stream = io.BytesIO()
-    assert WRITERS[form](table, stream) == 1
+    assert WRITERS[format_](table, stream) == 1
     assert not re.search(rb"(?i)\bnan\b|\binf", stream.getvalue())
 
 
@@ -250,11 +248,11 @@ def test_every_documented_command_about_results_works(
     ]
     store_runs(store, runs, "smoke", {(each.trial, each.repeat): a_blob() for each in runs})
     monkeypatch.chdir(tmp_path)
-    shown = [block for block in blocks("sh") if block.setting == "results"]
-    assert shown
-    for words in (words for block in shown for words in commands(block)):
-        elsewhere = () if "--lab" in words else ("--lab", str(tmp_path))
-        made = run(*words[1:], *elsewhere)
-        assert made.exception is None, f"{words}: {made.exception}"
-        assert made.stdout, words
+    documented = [block for block in blocks("sh") if block.setting == "results"]
+    assert documented
+    for words in (words for block in documented for words in commands(block)):
+        lab = () if "--lab" in words else ("--lab", str(tmp_path))
+        result = run(*words[1:], *lab)
+        assert result.exception is None, f"{words}: {result.exception}"
+        assert result.stdout, words
     assert (tmp_path / "smoke.simulated.html").exists()

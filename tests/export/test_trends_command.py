@@ -1,4 +1,4 @@
-"""`farm trends`, through all sweeps of a lab."""
+"""`farm trends`: histories over all sweeps of a lab."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def trends(folder: Path, *words: str) -> Result:
 
 
 @pytest.fixture
-def aged(store: Database, tmp_path: Path) -> Path:
+def lab_with_history(store: Database, tmp_path: Path) -> Path:
     """A lab in which one phone became slower between two sweeps, and another did not."""
     for name, slow in (("spring", 10.0), ("autumn", 12.0)):
         runs = [*a_trial_of(slow, 6, serial="old"), *a_trial_of(8.0, 6, serial="young")]
@@ -29,36 +29,36 @@ def aged(store: Database, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_phone_that_ages_is_seen(aged: Path) -> None:
-    found = trends(aged, "--fail-on", "slower")
-    old, young = found.stdout.splitlines()[1:]
+def test_a_phone_that_becomes_slower_is_reported(lab_with_history: Path) -> None:
+    result = trends(lab_with_history, "--fail-on", "slower")
+    old, young = result.stdout.splitlines()[1:]
     assert "slower: +2" in old
     assert "steady" in young
-    assert found.return_value == 9
+    assert result.return_value == 9
 
 
-def test_a_history_goes_through_all_sweeps(aged: Path) -> None:
-    (found,) = json.loads(trends(aged, "phone=young", "--json").stdout)
-    assert (found["sweeps"], len(found["values"])) == (2, 12)
+def test_a_history_covers_all_sweeps(lab_with_history: Path) -> None:
+    (history,) = json.loads(trends(lab_with_history, "phone=young", "--json").stdout)
+    assert (history["sweeps"], len(history["values"])) == (2, 12)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("words", "code", "text"),
     [
         (
-            ("phone=nobody",),
+            ("phone=unknown",),
             6,
-            "no trial with metrics has phone=nobody; phone is one of old, young",
+            "no trial with metrics has phone=unknown; phone is one of old, young",
         ),
         (("spring",), 2, "is not KEY=VALUE"),
         (("--metric", "joy"), 2, "there is no metric 'joy'"),
-        (("--metric", "energy_j"), 6, "there is no valid run"),
+        (("--metric", "energy_j"), 6, "this lab has no valid run with energy_j yet"),
     ],
 )
-def test_a_question_without_an_answer_is_refused_in_a_sentence(
-    aged: Path, words: tuple[str, ...], code: int, sentence: str
+def test_an_impossible_request_is_refused(
+    lab_with_history: Path, words: tuple[str, ...], code: int, text: str
 ) -> None:
-    found = trends(aged, *words)
-    assert isinstance(found.exception, FarmError)
-    assert sentence in str(found.exception)
-    assert code == exit_code(found.exception)
+    result = trends(lab_with_history, *words)
+    assert isinstance(result.exception, FarmError)
+    assert text in str(result.exception)
+    assert exit_code(result.exception) == code

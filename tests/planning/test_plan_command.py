@@ -14,18 +14,19 @@ STUDY = EXAMPLES / "emdl21-cpu.yaml"
 
 
 def farm_sweep(tmp_path: Path, verb: str, *words: str | Path) -> Result:
+    """Run `farm sweep VERB` in this process, where no lab exists."""
     lab = ["--lab", str(tmp_path / "none")] if verb == "plan" else []
     return CliRunner().invoke(
         sweep, [verb, *map(str, words), *lab], standalone_mode=False, catch_exceptions=False
     )
 
 
-def test_a_plan_counts_what_every_rule_does(tmp_path: Path) -> None:
-    made = farm_sweep(tmp_path, "plan", STUDY)
-    assert "The phones are not known here: the lab in" in made.stderr
-    lines = made.stdout.splitlines()
-    words = "413 cells x 6 to 20 repeats, the baseline once among 40."
-    assert lines[0].endswith(words)
+def test_a_plan_counts_the_cells_of_every_rule(tmp_path: Path) -> None:
+    result = farm_sweep(tmp_path, "plan", STUDY)
+    assert "The plan does not cover any phone: the lab in" in result.stderr
+    lines = result.stdout.splitlines()
+    size = "413 cells x 6 to 20 repeats, one baseline run per 40 other runs."
+    assert lines[0].endswith(size)
     assert lines[1:] == [
         "  matrix          420 cells",
         "  exclude #1   -    8: one step takes longer than the whole run may",
@@ -34,25 +35,28 @@ def test_a_plan_counts_what_every_rule_does(tmp_path: Path) -> None:
     ]
 
 
-def test_a_plan_for_programs_says_the_same(tmp_path: Path) -> None:
-    made = json.loads(farm_sweep(tmp_path, "plan", STUDY, "--json").stdout)
-    assert made["cells"] == {"matrix": 420, "kept": 413}
-    assert [rule["cells"] for rule in made["rules"]] == [8, 38, 1]
-    assert (made["phones"], made["repeats_at_most"]) == ([], 20)
+def test_a_plan_is_available_as_json(tmp_path: Path) -> None:
+    plan = json.loads(farm_sweep(tmp_path, "plan", STUDY, "--json").stdout)
+    assert plan["cells"] == {"matrix": 420, "kept": 413}
+    assert [rule["cells"] for rule in plan["rules"]] == [8, 38, 1]
+    assert (plan["phones"], plan["repeats_at_most"]) == ([], 20)
+    assert (plan["unavailable"], plan["warnings"]) == ({}, [])
 
 
 @pytest.mark.parametrize("verb", ["plan", "validate"])
-def test_a_wrong_file_is_shown_with_its_mistakes(tmp_path: Path, verb: str) -> None:
+def test_the_mistakes_of_a_sweep_file_are_printed(tmp_path: Path, verb: str) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("farm: 1\nname: x\nworkload: mlp-4\nphones: all\nrepeat: 0\n")
-    made = farm_sweep(tmp_path, verb, file)
-    assert made.return_value == 3
-    assert "bad.yaml:5:9: repeat: 0 is out of range" in made.stderr
+    result = farm_sweep(tmp_path, verb, file)
+    assert result.return_value == 3
+    assert "bad.yaml:5:9: repeat: 0 is out of range" in result.stderr
 
 
-def test_validate_says_how_large_it_is(tmp_path: Path) -> None:
-    made = farm_sweep(tmp_path, "validate", EXAMPLES / "demo.yaml")
-    assert made.stdout.endswith("2 cases x 2 conditions x 2 repeats: 8 runs a phone.\n")
+def test_validate_prints_the_size_of_a_sweep(tmp_path: Path) -> None:
+    result = farm_sweep(tmp_path, "validate", EXAMPLES / "demo.yaml")
+    assert result.stdout.endswith("2 cases x 2 conditions x 2 repeats: 8 runs per phone.\n")
+    result = farm_sweep(tmp_path, "validate", EXAMPLES / "demo.yaml", "--json")
+    assert json.loads(result.stdout)["runs_per_phone"] == 8
 
 
 def test_a_digest_with_a_prefix_equals_the_whole_digest() -> None:

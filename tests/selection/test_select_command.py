@@ -1,4 +1,4 @@
-"""`farm select` and its verbs, as somebody in a terminal or a script meets them."""
+"""`farm select` and its subcommands: tables, JSON, exit codes and errors."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ FAST = ("--seeds", "2", "--clients", "12", "--rounds", "4", "-k", "3")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lab with sweeps of all kinds, good and useless."""
+    """A lab with sweeps that can be used for selection and sweeps that cannot."""
     folder = tmp_path_factory.mktemp("lab")
     store = Database(f"sqlite:///{folder / 'farm.db'}")
     store.migrate()
@@ -64,46 +64,55 @@ def select(folder: Path, *words: str) -> Result:
     return CliRunner().invoke(farm, ["select", *words, *lab], standalone_mode=False)
 
 
-def done(folder: Path, *words: str) -> Result:
-    """A command that has to succeed."""
-    found = select(folder, *words)
-    assert found.exception is None, found.exception
-    return found
+def succeed(folder: Path, *words: str) -> Result:
+    """Run a command that must succeed."""
+    result = select(folder, *words)
+    assert result.exception is None, result.exception
+    return result
 
 
-def test_a_cohort_is_told_with_reasons_and_what_to_know_beside(lab: Path) -> None:
-    found = done(lab, "good", "-k", "2", "--samples", "1000")
-    assert [line.split("\t")[0] for line in found.stdout.splitlines()[1:]] == ["sprinter", "steady"]
-    assert "Not tiny: it needs 100 MB, more than 50% of its 150 MB." in found.stderr
-    assert "is expected to take" in found.stderr
-    assert "is expected to cost" in found.stderr
-    assert "simulated" not in found.stderr
-    said = json.loads(done(lab, "good", "-k", "2", "--json").stdout)
-    assert said["round_s"]["low"] < said["round_s"]["value"] < said["round_s"]["high"]
-    assert [(item["phone"], item["code"]) for item in said["excluded"]] == [
+def test_a_cohort_is_printed_with_reasons_and_notes(lab: Path) -> None:
+    result = succeed(lab, "good", "-k", "2", "--samples", "1000")
+    phones = [line.split("\t")[0] for line in result.stdout.splitlines()[1:]]
+    assert phones == ["sprinter", "steady"]
+    expected_notes = (
+        "Not chosen: tiny: it needs 100 MB, more than 50% of its 150 MB.",
+        "Expected time of a round of 1000 samples per phone: ",
+        "Expected energy of all phones: ",
+    )
+    assert all(note in result.stderr for note in expected_notes)
+    assert "simulated" not in result.stderr
+    document = json.loads(succeed(lab, "good", "-k", "2", "--json").stdout)
+    assert document["round_s"]["low"] < document["round_s"]["value"] < document["round_s"]["high"]
+    assert document["energy_j"]["value"] > 0
+    assert [(item["phone"], item["code"]) for item in document["excluded"]] == [
         ("tiny", "too_little_memory")
     ]
 
 
-def test_what_the_reports_do_not_tell_is_named(lab: Path) -> None:
-    found = done(lab, "cold-only", "-k", "1")
-    assert "Missing: no endurance run for a, b; add 'protocol: [cold, endurance]'" in found.stderr
-    assert "no energy per sample" in found.stderr
-    assert "'repeat: 3' or more" in found.stderr
-    assert "Measure a next: it has no hot run, so its slowdown is unknown." in found.stderr
-    assert "cost" not in found.stderr.replace("costs", ""), "no energy is made up"
+def test_missing_measurements_are_listed(lab: Path) -> None:
+    result = succeed(lab, "cold-only", "-k", "1")
+    assert "Missing: no endurance run for a, b; add 'protocol: [cold, endurance]'" in result.stderr
+    assert "no energy per sample" in result.stderr
+    assert "'repeat: 3' or more" in result.stderr
+    assert "Measure a next: it has no hot run, so its slowdown is unknown." in result.stderr
+    assert "Expected energy" not in result.stderr
+    document = json.loads(succeed(lab, "cold-only", "-k", "1", "--json").stdout)
+    assert document["energy_j"] is None
 
 
 @pytest.mark.parametrize("policy", ["random", "fastest", "fedcs", "tifl", "oort", "frugal"])
 def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
-    found = done(lab, "twins", "-k", "3", "--policy", policy)
-    assert found.stdout.splitlines()[1].split("\t")[0] == "a"
-    assert "Only 1 of 3 phones could be chosen." in found.stderr
-    assert "All of this is simulated" in found.stderr
+    result = succeed(lab, "twins", "-k", "3", "--policy", policy)
+    assert result.stdout.splitlines()[1].split("\t")[0] == "a"
+    assert "Only 1 of 3 phones could be chosen." in result.stderr
+    assert "All figures are simulated" in result.stderr
+    document = json.loads(succeed(lab, "twins", "-k", "3", "--policy", policy, "--json").stdout)
+    assert (len(document["chosen"]), document["simulated"]) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("words", "code", "text"),
     [
         (("nowhere",), 2, "there is no sweep 'nowhere'"),
         (("simulate", "nowhere"), 2, "there is no sweep 'nowhere'"),
@@ -116,61 +125,66 @@ def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
         (("good", "--workload", "lenet"), 2, "no run has this workload and batch"),
         (("good", "--live"), 4, "is not up"),
         (("export", "good", "--to", "fedscale"), 2, "--link-kbps"),
-        (("export", "good", "--to", "fedscale", "--link-kbps", "quick"), 2, "is no speed"),
-        (("export", "good", "--to", "fedscale", "--link-kbps", "inf"), 2, "is no speed"),
-        (("export", "good", "--to", "oort", "--link-kbps", "1/0"), 2, "is no speed"),
+        (("export", "good", "--to", "fedscale", "--link-kbps", "quick"), 2, "is not a speed"),
+        (("export", "good", "--to", "fedscale", "--link-kbps", "inf"), 2, "is not a speed"),
+        (("export", "good", "--to", "oort", "--link-kbps", "1/0"), 2, "is not a speed"),
         (("export", "twins", "--to", "table"), 2, "--allow-simulated"),
         (("verify", "nowhere"), 2, "has no manifest"),
     ],
 )
-def test_a_question_without_an_answer_is_refused_in_a_sentence(
-    lab: Path, words: tuple[str, ...], code: int, sentence: str
+def test_an_impossible_request_is_refused(
+    lab: Path, words: tuple[str, ...], code: int, text: str
 ) -> None:
-    found = select(lab, *words)
-    assert isinstance(found.exception, FarmError), found.exception
-    assert sentence in str(found.exception)
-    assert exit_code(found.exception) == code
+    result = select(lab, *words)
+    assert isinstance(result.exception, FarmError), result.exception
+    assert text in str(result.exception)
+    assert exit_code(result.exception) == code
 
 
 @pytest.mark.parametrize("sweep", ["good", "twins", "hosts", "cold-only"])
-def test_policies_are_tried_with_whatever_is_known(lab: Path, sweep: str) -> None:
-    found = done(lab, "simulate", sweep, *FAST)
-    rows = [line.split("\t") for line in found.stdout.splitlines()]
+def test_policies_are_simulated_with_incomplete_measurements(lab: Path, sweep: str) -> None:
+    result = succeed(lab, "simulate", sweep, *FAST)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert rows[-1][0] == "frugal, 20% wrong"
     assert len(rows) - 1 == 8
-    known = {"good", "twins"}
-    assert (rows[1][4] == "not known") == (sweep not in known), "an energy without a meter"
-    assert "too few to call a policy better" in found.stderr
-    heat = "Kendall's tau = 0.33" if sweep == "good" else "What heat does to the ranking is not"
-    assert heat in found.stderr
-    assert ("those of simulated phones" in found.stderr) == (sweep == "twins")
+    has_energy = sweep in {"good", "twins"}
+    assert (rows[1][4] != "unknown") == has_energy
+    assert "too few to call a policy better" in result.stderr
+    assert ("Kendall's tau = 0.33" in result.stderr) == (sweep == "good")
+    assert ("effect of heat on the ranking is unknown" in result.stderr) == (sweep != "good")
+    assert ("those of simulated phones" in result.stderr) == (sweep == "twins")
 
 
-def test_a_simulation_is_told_to_programs_too(lab: Path) -> None:
-    said = json.loads(done(lab, "simulate", "good", *FAST, "--policy", "frugal", "--json").stdout)
-    assert list(said["against_random"]) == ["random", "frugal", "frugal, 20% wrong"]
-    assert said["against_random"]["random"]["time_s"]["value"] == pytest.approx(1.0)
-    assert len(said["outcomes"]) == 6
+def test_a_simulation_is_available_as_json(lab: Path) -> None:
+    result = succeed(lab, "simulate", "good", *FAST, "--policy", "frugal", "--json")
+    document = json.loads(result.stdout)
+    assert list(document["against_random"]) == ["random", "frugal", "frugal, 20% wrong"]
+    assert document["against_random"]["random"]["time_s"]["value"] == pytest.approx(1.0)
+    assert len(document["outcomes"]) == 6
+    assert document["rankings"]["tau"] == pytest.approx(1 / 3)
+    assert any("too few to call a policy better" in note for note in document["notes"])
 
 
-def test_an_export_says_who_is_left_out_and_reads_itself_back(
+def test_an_export_names_the_phones_left_out_and_is_verified(
     lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = done(lab, "export", "good", "--to", "oort", "--link-kbps", "20000/5000")
-    assert "good-oort/client_profiles.pickle" in found.stdout
-    assert "Without tiny: it lacks the memory." in found.stderr
-    assert "Oort will believe what was measured, to 0.00%." in found.stderr
-    told = json.loads(done(lab, "verify", "good-oort", "--json").stdout)
-    assert [row["phone"] for row in told["batch_ms"]] == ["slow", "sprinter", "steady"]
-    found = done(lab, "export", "twins", "--to", "table", "--allow-simulated", "-o", "here")
-    assert all("simulated" in line for line in found.stdout.splitlines())
+    result = succeed(lab, "export", "good", "--to", "oort", "--link-kbps", "20000/5000")
+    assert "good-oort/client_profiles.pickle" in result.stdout
+    assert "Left out: tiny: not enough memory." in result.stderr
+    assert "Oort computes the measured times to within 0.00%." in result.stderr
+    document = json.loads(succeed(lab, "verify", "good-oort", "--json").stdout)
+    assert document["consumer"] == "Oort"
+    assert [row["phone"] for row in document["batch_ms"]] == ["slow", "sprinter", "steady"]
+    assert all(row["relative_error"] < 1e-9 for row in document["batch_ms"])
+    result = succeed(lab, "export", "twins", "--to", "table", "--allow-simulated", "-o", "here")
+    assert all("simulated" in line for line in result.stdout.splitlines())
 
 
-def test_a_phone_that_never_reported_is_named_with_what_became_of_its_runs(
+def test_a_phone_without_reports_is_listed_with_the_state_of_its_runs(
     store: Database, tmp_path: Path
 ) -> None:
-    facts = [phone(serial) for serial in ("quick", "mute")]
+    facts = [phone(serial) for serial in ("quick", "absent")]
     store_parcels(store, "bench-1", [an_announcement(each, "bench-1") for each in facts])
     case = bind("mlp-4", {"batch_size": 32})
     trials = [
@@ -179,8 +193,8 @@ def test_a_phone_that_never_reported_is_named_with_what_became_of_its_runs(
     ]
     row = {"id": "sw-00000001", "name": "half", "source": "farm: 1\nname: half\n", "seed": 7}
     submission.submit(store, row, trials, planned_runs(trials))
-    found = select(tmp_path, "half")
-    assert "this sweep has no report yet" in str(found.exception)
+    result = select(tmp_path, "half")
+    assert "this sweep has no report yet" in str(result.exception)
     for _, job in leases.lease_next(store, {"quick": "bench-1"}, lease_timeout_s=30, now=2e9):
         store_parcels(store, "bench-1", [a_report(job, "bench-1")])
-    assert "Not mute: its runs are queued." in done(tmp_path, "half", "-k", "1").stderr
+    assert "Not chosen: absent: its runs are queued." in succeed(tmp_path, "half", "-k", "1").stderr

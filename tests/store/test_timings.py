@@ -1,4 +1,4 @@
-"""What runs took before is read from their reports, and what a plan makes of it."""
+"""Durations of stored runs, and the plan that is based on them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ from workloads.protocol.stage import Stage
 TEXT = "farm: 1\nname: demo\nworkload: mlp-4\nphones: {select: not tag == shy}\nrepeat: 2\n"
 
 
-def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: Database) -> None:
+def test_a_plan_uses_stored_durations_and_names_unavailable_phones(store: Database) -> None:
     for serial in ("PH1", "PH2", "PH3"):
         store_parcels(
             store, "host-a", [an_announcement(a_phone(serial, model="Pixel", provenance=None))]
@@ -29,15 +29,15 @@ def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: 
         {EstimateBasis.PROTOCOL_LENGTH: 1},
         {EstimateBasis.PROTOCOL_LENGTH: 1},
     ]
-    assert None is before.disk.bytes_at_most
+    assert before.disk.bytes_at_most is None
 
     expansion = spread_trials(sweep, phone_queries.known_phones(store), store)
     row = {"id": sweep.id, "name": sweep.name, "source": TEXT, "seed": sweep.seed}
     submission.submit(store, row, expansion.trials, order_runs(sweep, expansion.trials))
     ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
-    began = datetime(2026, 11, 1, tzinfo=UTC)
-    ended = began + timedelta(seconds=50)
-    report = a_report(job, started_at=began, ended_at=ended, stage_seconds={Stage.COOL: 30.0})
+    started = datetime(2026, 11, 1, tzinfo=UTC)
+    ended = started + timedelta(seconds=50)
+    report = a_report(job, started_at=started, ended_at=ended, stage_seconds={Stage.COOL: 30.0})
     store_parcels(store, "host-a", [report])
 
     (run,) = timings.newest_timings(store, limit=9)
@@ -53,15 +53,16 @@ def test_a_plan_tells_the_past_of_the_phone_its_disk_and_who_is_left_out(store: 
     ]
     assert {each.cooling for each in after.estimates} == {DurationRange(60, 60)}
     size = len(report.model_dump_json())
-    assert (size, 4 * size) == (after.disk.per_run, after.disk.bytes_at_most)
+    assert (after.disk.per_run, after.disk.bytes_at_most) == (size, 4 * size)
     assert [(each.phone, each.reason) for each in after.expansion.skipped] == [
         ("PH3", "it matches tag == shy")
     ]
-    assert after.unwell == {"PH2": "reserved by bert"}
-    assert "not_matched" in after.as_json()
+    assert after.unavailable == {"PH2": "reserved by bert"}
+    assert after.as_json()["unavailable"] == {"PH2": "reserved by bert"}
+    assert [item["phone"] for item in after.as_json()["not_matched"]] == ["PH3"]
 
 
-def test_who_has_a_sweep_keeps_it_when_others_come(store: Database) -> None:
+def test_a_phone_keeps_its_trials_when_other_phones_appear(store: Database) -> None:
     sweep = read_sweep(TEXT.replace("{select: not tag == shy}", "{take: 1}"))
     store_parcels(store, "host-a", [an_announcement(a_phone("PH1"))])
     first = spread_trials(sweep, phone_queries.known_phones(store), store)
