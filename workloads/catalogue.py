@@ -40,13 +40,19 @@ class Case(WireModel):
     data: str | None = Field(
         default=None, pattern=r"^[0-9a-f]{64}$", description="digest of its data file"
     )
+    options: dict[str, str] = Field(
+        default_factory=dict, description="named choices (run_options.py) other than the default"
+    )
 
     @property
     def digest(self) -> str:
         """The case's id; it covers what a step does, so a changed workload is a new case."""
         if self.manifest is not None:
             return digest_of(self.model_dump(mode="json", exclude={"backend"}))
-        return _digest(self.workload, tuple(self.parameters.items()), self.data, self.backend)
+        options = tuple(sorted(self.options.items()))
+        return _digest(
+            self.workload, tuple(self.parameters.items()), self.data, self.backend, options
+        )
 
     @property
     def name(self) -> str:
@@ -56,23 +62,38 @@ class Case(WireModel):
     @property
     def label(self) -> str:
         """A short name for tables."""
-        values = " ".join(f"{key}={value}" for key, value in sorted(self.parameters.items()))
+        settings = {**self.parameters, **self.options}
+        values = " ".join(f"{key}={value}" for key, value in sorted(settings.items()))
         data = f" data={self.data[:8]}" if self.data else ""
         backend = "" if self.backend == "cpu" else f" {self.backend}"
         return f"{self.name} {values}{data}{backend}".strip()
 
+    @property
+    def settings(self) -> dict[str, int | str]:
+        """Every parameter and every option of the workload, defaults included."""
+        offered = CATALOGUE[self.workload].options if self.workload in CATALOGUE else ()
+        defaults = {
+            option.name: option.default
+            for option in offered
+            if option.backend in (None, self.backend)
+        }
+        return {**self.parameters, **defaults, **self.options}
+
 
 def bind(
     name: str,
-    given: Mapping[str, int],
+    given: Mapping[str, int | str],
     data: str | None = None,
     backend: Backend = "cpu",
 ) -> Case:
     """Bind every parameter of a workload to the given value or its default."""
     if name not in CATALOGUE:
         raise InvalidRequest(f"there is no workload '{name}'; {did_you_mean(name)}")
-    parameters = _bind(CATALOGUE[name], given)
-    case = Case(workload=name, parameters=parameters, data=data, backend=backend)
+    workload = CATALOGUE[name]
+    offered = {option.name for option in workload.options}
+    parameters = _bind(workload, {key: v for key, v in given.items() if key not in offered})
+    options = _bind_options(workload, given, backend)
+    case = Case(workload=name, parameters=parameters, data=data, backend=backend, options=options)
     if data is not None:
         step_of(case)  # raises InvalidRequest if the step cannot read a file
     return case
@@ -92,19 +113,43 @@ def bind_external(manifest: Manifest, given: Mapping[str, int]) -> Case:
     return Case(workload=EXTERNAL, parameters=parameters, manifest=manifest)
 
 
-def _bind(workload: Workload, given: Mapping[str, int]) -> dict[str, int]:
+def _bind(workload: Workload, given: Mapping[str, int | str]) -> dict[str, int]:
     known = {parameter.name: parameter for parameter in workload.parameters}
+    bound = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
         if name not in known:
-            has = ", ".join(sorted(known)) or "no parameters"
+            offered = [*known, *(option.name for option in workload.options)]
+            has = ", ".join(sorted(offered)) or "no parameters"
             raise InvalidRequest(
                 f"workload '{workload.name}' has no parameter '{name}'; it has {has}"
             )
-        _check_value(known[name], value)
-    return {name: given.get(name, parameter.default) for name, parameter in known.items()}
+        bound[name] = _check_value(known[name], value)
+    return bound
 
 
-def _check_value(parameter: Parameter, value: object) -> None:
+def _bind_options(
+    workload: Workload, given: Mapping[str, int | str], backend: Backend
+) -> dict[str, str]:
+    """Return the named choices that differ from the default."""
+    options = {}
+    for option in workload.options:
+        value = given.get(option.name, option.default)
+        if value not in option.choices:
+            choices = ", ".join(option.choices)
+            raise InvalidRequest(f"{option.name} must be one of {choices}, got {value!r}")
+        if option.backend not in (None, backend) and option.name in given:
+            raise InvalidRequest(f"{option.name} needs backend: {option.backend}")
+        if value != option.default:
+            options[option.name] = str(value)
+    if options.get("input") == "storage" and options.get("feed") == "preloaded":
+        raise InvalidRequest(
+            "feed: preloaded copies the whole data set to the GPU before the first step; "
+            "it cannot be combined with input: storage"
+        )
+    return options
+
+
+def _check_value(parameter: Parameter, value: object) -> int:
     name = parameter.name
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{name} must be a whole number, got {value!r}")
@@ -113,6 +158,7 @@ def _check_value(parameter: Parameter, value: object) -> None:
     if parameter.choices and value not in parameter.choices:
         choices = ", ".join(map(str, parameter.choices))
         raise InvalidRequest(f"{name} must be one of {choices}, got {value}")
+    return value
 
 
 def is_known(case: Case) -> bool:
@@ -179,11 +225,16 @@ def _cost(workload: str, parameters: tuple[tuple[str, int], ...], data: str | No
 
 @lru_cache(maxsize=4096)
 def _digest(
-    workload: str, parameters: tuple[tuple[str, int], ...], data: str | None, backend: str
+    workload: str,
+    parameters: tuple[tuple[str, int], ...],
+    data: str | None,
+    backend: str,
+    options: tuple[tuple[str, str], ...],
 ) -> str:
     step = step_of(Case(workload=workload, parameters=dict(parameters), data=data))
     case = {"workload": workload, "parameters": dict(parameters)} | ({"data": data} if data else {})
     case |= {} if backend == "cpu" else {"backend": backend}
+    case |= {"options": dict(options)} if options else {}
     content = {"case": case, "ops": [op.model_dump() for op in step.cost.ops]}
     return digest_of(content if step.identity is None else content | {"identity": step.identity})
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from workloads.run_options import RunOption
 from workloads.step_cost import Step
 
 BoundParameters = Mapping[str, int]  # a value for every parameter
@@ -52,5 +53,6 @@ class Workload:
     threads: int | None = None  # None: one per core
     study: WorkloadSource = BUILT_IN
     notes: str = ""  # where its settings come from, and how to read its results
+    options: tuple[RunOption, ...] = ()
     # None: the condition decides how long a run takes
     length: Callable[[BoundParameters], FixedLength] | None = None

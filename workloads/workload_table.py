@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from workloads.basic_steps import MatmulStep, OpaqueStep
+from workloads.run_options import FEED, INPUT, KERNEL
 from workloads.step_cost import Step
 from workloads.workload import (
     BUILT_IN,
@@ -84,8 +85,16 @@ def _training(
 
         return build_training_step(name, given)
 
-    threads = 4 if study is EMDL else None
-    return Workload(name, text, parameters, step, threads=threads, study=study, notes=notes)
+    return Workload(
+        name,
+        text,
+        parameters,
+        step,
+        threads=4 if study is EMDL else None,
+        study=study,
+        notes=notes,
+        options=(FEED, INPUT),
+    )
 
 
 def _inference_variant(workload: Workload) -> Workload:
@@ -137,6 +146,7 @@ def _cambridge() -> Iterator[Workload]:
         lambda given: MatmulStep(given["m"], given["n"], given["k"]),
         study=CAMBRIDGE,
         notes="Any shape; the study's are square.",
+        options=(KERNEL,),
     )
     yield Workload(
         "sgemm-square",
@@ -146,6 +156,7 @@ def _cambridge() -> Iterator[Workload]:
         study=CAMBRIDGE,
         notes="The study went from 32 to 512 in steps of 32, with 500 runs each after a warm-up, "
         "on the same buffers.",
+        options=(KERNEL,),
     )
     notes = (
         "Batches of 32 and random input as in the study; the learning rate of SGD, 0.01, is ours."

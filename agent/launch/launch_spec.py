@@ -58,6 +58,8 @@ class LaunchSpec:
         words += ["--data", self.data] if self.data else []
         words += ["--kernels", self.kernels] if self.kernels else []
         words += ["--tuned", self.tuned] if self.tuned else []
+        for name, value in sorted(self.case.options.items()):
+            words += [f"--{name}", value]
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
         words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]

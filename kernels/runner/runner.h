@@ -7,12 +7,14 @@
  *
  *   runner info
  *   runner run PLAN DIR   [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
- *                         [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE] [OPENCL]
+ *                         [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE]
+ *                         [--input NAME] [OPENCL]
  *   runner sample DIR     [--period-ms N] [--seconds S]
- *   runner watchdog DIR      [--timeout-s N]
+ *   runner watchdog DIR   [--timeout-s N]
  *   runner dump PLAN DIR  [--steps N] [--data FILE] [OPENCL]
  *   runner tune DIR       [--launches N] [--rounds N] [OPENCL]
  * OPENCL stands for       [--kernels DIR] [--tuned FILE] [--device N] [--fallback cpu]
+ *                         [--kernel NAME] [--feed NAME]
  *
  * Any other argument is the fault "usage", and nothing is read or written before that.
  *
@@ -44,6 +46,7 @@
  *   Prints one record to stdout and exits with 0:
  *     {"line":"info","contract":1,"runner":"farmhand 0.1.0","abi":"arm64-v8a",
  *      "backends":["cpu"],"features":["asimd","fp16"],"opencl":[],
+ *      "kernels":["naive", ...],"feeds":["copied", ...],"inputs":["memory","storage"],
  *      "provenance":{"time":P,"clock":P,"heat":P,"energy":P}}
  *   backends    what a plan may use here; "opencl" is among them where a device was found
  *   features    processor features that may matter for speed
@@ -52,6 +55,7 @@
  *               "units":N,"global_bytes":N,"max_alloc_bytes":N,"local_bytes":N,"max_group":N,
  *               "images":true}.
  *               A library that crashes, hangs or lists no devices gives [].
+ *   kernels, feeds, inputs  the names that --kernel, --feed and --input take
  *   provenance  where the metrics of each family come from on this phone. P is null (there are no
  *               such metrics) or one of
  *     {"source":"phone"}                                     measured on a phone
@@ -71,10 +75,14 @@
  *     --max-seconds S  ... but stop after S seconds of measuring (default 600)
  *     --window-ms N    close a window at the first end of a step after N ms (default 50); widened
  *                      so that --max-seconds fits into RUNNER_WINDOWS_MAX windows
- *     --period-ms N    time between two readings of DIR/nodes (default 200, at least 10)
+ *     --period-ms N    time between two readings of DIR/nodes (default 200, at least 5)
  *     --trace-steps N  record when every operation ended, in N steps that are spread over the run
  *                      (default 0)
  *     --data FILE      the data file of a plan that reads one (kernels/engine/dataset.h)
+ *     --input NAME     memory (default): the data set is in memory before the first step.
+ *                      storage: every batch is read from a file when its step needs it, past the
+ *                      page cache where the file system allows it. A generated data set is written
+ *                      to DIR/dataset before the first step. The time is part of LOAD.
  *   Affinity is not an argument: the agent sets the mask before exec (taskset), all threads inherit
  *   it, and the runner reports the mask that it finds, so that the report shows what really was the
  *   case. If DIR/nodes exists, the same process samples those nodes during the run, as `sample`
@@ -88,6 +96,8 @@
  *     {"line":"memory","parameter":B,"gradient":B,"state":B,"activation":B,"input":B,
  *      "workspace":B,"dataset":B}
  *         bytes allocated before the first step, by kind; nothing is allocated after it.
+ *     {"line":"input","source":"storage","direct":true,"batch_bytes":B}     of --input storage only
+ *         whether reads bypass the page cache, and the bytes read per step.
  *     {"line":"device","platform":"...","device":"...","version":"...","driver":"...",
  *      "build_ns":B,"copy_ns":C,"programs":N,"tuned":N}                    of an OpenCL plan only
  *         the device; the time to build the kernels and to copy the initial values; the number of
@@ -160,12 +170,20 @@
  *
  * OPENCL
  *   A plan with the backend "opencl" runs on a device of the vendor's library. The library is
- *   loaded when it is needed: the one named by the environment variable FARM_OPENCL, else from
- *   the usual names and folders. Tensors stay on the device; a step copies its batch there and its
- *   loss back, and nothing else. A step ends when the device is idle and the loss is on the host.
+ *   loaded when it is needed: the one named by the environment variable FARM_OPENCL, else from the
+ *   usual names and folders. Tensors stay on the device, unless --feed is copied; a step copies
+ *   its batch there and its loss back, and nothing else. A step ends when the device is idle and
+ *   the loss is on the host.
  *     --kernels DIR    the folder to which kernels/opencl/ was pushed (default: that of the PLAN)
  *     --tuned FILE     parameters of matrix products for this device (default: none)
  *     --device N       the number of the device, as in info (default 0)
+ *     --kernel NAME    the matrix products of the plan: naive, vector, tiled, tiled_vector, packed,
+ *                      or tuned (default): the parameters of --tuned, else a rule of thumb
+ *     --feed NAME      copied: the operands of every operation are copied to the device before it
+ *                      and its results to the host after it, as some engines do. mapped: a step
+ *                      writes its batch into mapped memory. resident (default): a step copies its
+ *                      batch to the device. preloaded: the whole data set is on the device before
+ *                      the first step, and a step only selects its batch there.
  *     --fallback cpu   let the CPU execute operations that the device lacks; each is counted, and
  *                      its copies are COPY. Without it, such a plan is the fault "unsupported".
  *   A tuning file is text, one record per line, and is valid for one device only:

@@ -27,7 +27,7 @@ enum {
 };
 
 static const int64_t FLUSH_NS = 900000000;
-static const double PERIOD_MIN_MS = 10;
+static const double PERIOD_MIN_MS = 5;
 
 enum form { FORM_LINE, FORM_CORES, FORM_WHOLE };
 

@@ -69,7 +69,8 @@ def label_without(trial: TrialSeries, side_keys: frozenset[str]) -> tuple[str, s
     """Return short names of a pair's case and condition, without what differs between its sides."""
     case, condition = trial.case, trial.condition
     case_parts = [] if "workload" in side_keys else [case.name]
-    case_parts += [f"{k}={v}" for k, v in sorted(case.parameters.items()) if k not in side_keys]
+    settings = {**case.parameters, **case.options}
+    case_parts += [f"{k}={v}" for k, v in sorted(settings.items()) if k not in side_keys]
     case_parts += [case.backend] if case.backend != "cpu" and "backend" not in side_keys else []
     named = (
         ("protocol", condition.protocol.value),
@@ -82,10 +83,10 @@ def label_without(trial: TrialSeries, side_keys: frozenset[str]) -> tuple[str, s
 
 def _identity(trial: TrialSeries) -> dict[str, Any]:
     """Return everything that distinguishes trials, by the keys that a side may name."""
-    case = trial.case.model_dump(mode="json", exclude={"parameters"}, exclude_none=True)
-    parameters = dict(trial.case.parameters)
+    split = {"parameters", "options"}
+    case = trial.case.model_dump(mode="json", exclude=split, exclude_none=True)
     condition = trial.condition.model_dump(mode="json")
-    return {**case, **parameters, **condition, "phone": trial.phone}
+    return {**case, **trial.case.settings, **condition, "phone": trial.phone}
 
 
 def _has_value(trial: TrialSeries, key: str, pattern: str) -> bool:
@@ -98,7 +99,7 @@ def _values(trial: TrialSeries, key: str) -> tuple[str, ...]:
         return trial.phone, trial.model, trial.soc
     if key == "workload":
         return (trial.case.name,)
-    known = {**trial.condition.model_dump(mode="json"), **trial.case.parameters}
+    known = {**trial.condition.model_dump(mode="json"), **trial.case.settings}
     known["backend"] = trial.case.backend
     value = known.get(key)
     text = f"{value:g}" if isinstance(value, float) else str(value)
@@ -125,5 +126,5 @@ def why_no_match(side: SideFilter, trials: Sequence[TrialSeries]) -> str:
 
 def filter_keys(trials: Iterable[TrialSeries]) -> list[str]:
     """List every key that some trial has a value for."""
-    parameters = {key for trial in trials for key in trial.case.parameters}
+    parameters = {key for trial in trials for key in trial.case.settings}
     return ["phone", "workload", "backend", *sorted(parameters), *Condition.model_fields]

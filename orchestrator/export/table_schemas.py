@@ -39,7 +39,7 @@ _RUN_COLUMNS = make_columns(
 
 def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
     """Return what was run, and under which condition: the columns workload to freq."""
-    parameters = json.dumps(case.parameters, sort_keys=True)
+    parameters = json.dumps({**case.parameters, **case.options}, sort_keys=True)
     settings = (condition.protocol.value, condition.cores, condition.freq)
     return (case.name, parameters, case.backend, *settings)
 

@@ -143,7 +143,7 @@ def run_settings(case: Case, condition: Condition) -> dict[str, str | int]:
     return {
         "workload": case.name,
         "engine": "farmhand" if case.manifest is None else "external",
-        **case.parameters,
+        **case.settings,
         "backend": case.backend,
         "protocol": condition.protocol.value,
         "cores": condition.cores,

@@ -22,6 +22,7 @@ from orchestrator.sweepfile.workload_reader import WorkloadSpec
 from orchestrator.sweepfile.yaml_nodes import ListNode, MappingEntry, MappingNode, Node, ScalarNode
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
+from workloads.run_options import RUN_OPTIONS
 from workloads.text import safe_text
 
 WORKLOAD, BACKEND = "workload", "backend"
@@ -99,8 +100,8 @@ class Cell:
         """Return whether the cell has one of these values, as written or by default."""
         if self.axis_values.get(key) in values:
             return True
-        if key in self.case.parameters:
-            return self.case.parameters[key] in values
+        if key in self.case.settings:
+            return self.case.settings[key] in values
         if key == BACKEND:
             return self.case.backend in values
         return getattr(self.condition, key, None) in values
@@ -143,9 +144,13 @@ class CellSpace:
             for axis, value in zip(axes, combination, strict=True):
                 settings |= value.settings
                 axis_values[axis.name] = value.written
-            case_settings = {key: v for key, v in settings.items() if key in parameters}
-            condition_settings = {key: v for key, v in settings.items() if key in CONDITIONS}
             backend = settings.get(BACKEND)
+            case_settings = {
+                key: v
+                for key, v in settings.items()
+                if key in parameters and self.workload_spec.resolver.has_meaning(key, backend)
+            }
+            condition_settings = {key: v for key, v in settings.items() if key in CONDITIONS}
             case_key = (backend, *case_settings.items())
             condition_key = tuple(condition_settings.items())
             if case_key not in cases:
@@ -288,6 +293,20 @@ def read_axes(cells: CellReader, matrix: MappingNode) -> tuple[MatrixAxis, ...]:
         problem = "matrix: backend is already set under workload; remove one of them"
         cells.reader.problems.add(matrix.entries[BACKEND].location, problem)
     return axes
+
+
+def refuse_options_without_backend(
+    cells: CellReader, sections: Sequence[MappingNode], axes: Sequence[MatrixAxis]
+) -> None:
+    """Refuse options of a backend that no cell uses."""
+    used = {value.settings.get(BACKEND) for axis in axes for value in axis.values}
+    used |= {cells.workload_spec.resolver.backend or "cpu"} if used <= {None} else set()
+    for section in sections:
+        for key, entry in section.entries.items():
+            option = RUN_OPTIONS.get(key)
+            if option is not None and option.backend is not None and option.backend not in used:
+                problem = f"{key} needs backend: {option.backend}; set it under workload"
+                cells.reader.problems.add(entry.location, problem)
 
 
 def _refuse_duplicates(

@@ -8,9 +8,9 @@
       take: 2 of each model      how many: each (the default), a number, or per model or soc,
       at_least: 4                and the minimum number of phones
     matrix:                      every combination of these values is one cell
-      batch_size: [32, 256]      a parameter of the workload, `workload` itself,
-      cores: [big2, big4]        backend (cpu, opencl), protocol, cores, freq, gpu_freq, or an
-                                 axis defined under `values`
+      batch_size: [32, 256]      a parameter of the workload, `workload` itself, backend (cpu,
+      cores: [big2, big4]        opencl), kernel, feed, input, protocol, cores, freq, gpu_freq,
+                                 or an axis defined under `values`
     values:                      names for several settings at once
       setup:                     an axis
         burst: {cores: big4, freq: high}
@@ -22,7 +22,7 @@
       freq: high
       cool_wait_max: 20m         also start_temp_max_c (a number, or any), battery_min_pct,
                                  warmup_steps, steps_min and time_min (minimum run length),
-                                 sample_hz (up to 100; limited to 6000 readings per run)
+                                 sample_hz (up to 200; limited to 6000 readings per run)
     defaults: {batch_size: 32}   used where neither a cell nor `conditions` sets a value
     repeat: 3                    runs per cell and phone, or until the median is precise:
       until: 2%                  half the width of the median's confidence interval,
@@ -55,6 +55,7 @@ from orchestrator.sweepfile.cells import (
     WrittenValue,
     read_axes,
     read_fixed_settings,
+    refuse_options_without_backend,
 )
 from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.phone_selection import PhoneSelection, read_phone_selection
@@ -193,6 +194,7 @@ class _SweepReader:
         section = reader.mapping(entry.node, "workload.with", "{batch_size: 32}") if entry else None
         section = section or MappingNode(self._root.location, {})
         fixed = read_fixed_settings(cells, self._root, section, self._matrix, axes)
+        refuse_options_without_backend(cells, (section, self._matrix), axes)
         return CellSpace(self._workload_spec, self._workload_spec.workloads, fixed, axes)
 
     def _refuse_too_many(self, spaces: Sequence[CellSpace], policy: Policy) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from orchestrator.sweepfile.manifest_reader import problems_in, read_manifest
 from orchestrator.sweepfile.node_reader import NodeReader
@@ -20,6 +21,7 @@ from orchestrator.sweepfile.yaml_nodes import (
 from workloads.catalogue import CATALOGUE, Case, bind, bind_external, workload_from_manifest
 from workloads.external_program import Manifest
 from workloads.protocol.faults import InvalidRequest
+from workloads.run_options import RUN_OPTIONS, RunOption
 from workloads.step_cost import Backend
 from workloads.text import safe_text
 from workloads.workload import Parameter
@@ -45,7 +47,16 @@ class WorkloadResolver:
             return workload_from_manifest(self._manifests[name]).parameters
         return CATALOGUE[name].parameters
 
-    def bind(self, name: str, values: dict[str, int], backend: Backend | None = None) -> Case:
+    def options(self, name: str) -> tuple[RunOption, ...]:
+        """Return the named choices of a workload."""
+        return () if name in self._manifests else CATALOGUE[name].options
+
+    def has_meaning(self, setting: str, backend: Backend | None) -> bool:
+        """Return whether a setting applies with a backend; options of another one do not."""
+        option = RUN_OPTIONS.get(setting)
+        return option is None or option.backend in (None, backend or self.backend or "cpu")
+
+    def bind(self, name: str, values: dict[str, Any], backend: Backend | None = None) -> Case:
         """Bind a workload's parameters to a case."""
         if name in self._manifests:
             return bind_external(self._manifests[name], values)
@@ -134,13 +145,17 @@ class WorkloadSpec:
         return self.parameters_of(self.workloads or CATALOGUE)
 
     def parameters_of(self, workloads: Iterable[str]) -> set[str]:
-        """Return the names of all parameters that at least one of the workloads has."""
-        return {
-            parameter.name for name in workloads for parameter in self.resolver.parameters(name)
-        }
+        """Return the names of all parameters and options that at least one workload has."""
+        names: set[str] = set()
+        for workload in workloads:
+            names |= {parameter.name for parameter in self.resolver.parameters(workload)}
+            names |= {option.name for option in self.resolver.options(workload)}
+        return names
 
-    def read_value(self, reader: NodeReader, name: str, node: Node, path: str) -> int | None:
+    def read_value(self, reader: NodeReader, name: str, node: Node, path: str) -> int | str | None:
         """Read a parameter's value, within the bounds of every workload that has it."""
+        if name in RUN_OPTIONS:
+            return reader.choice(node, path, list(RUN_OPTIONS[name].choices), name)
         bounds = [
             (parameter.min, parameter.max)
             for workload in self.workloads

@@ -51,7 +51,9 @@ def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> Fleet
 def _terms(group: FleetGroup) -> list[str]:
     """The terms that describe a column."""
     case, condition = group.case, group.condition
-    parameters = [f"{key}={value}" for key, value in sorted(case.parameters.items())]
+    parameters = [
+        f"{key}={value}" for key, value in sorted({**case.parameters, **case.options}.items())
+    ]
     settings = [condition.protocol.value, condition.cores, condition.freq]
     return [case.name, *parameters, *settings, MEANINGS[condition.protocol]]
 

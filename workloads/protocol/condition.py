@@ -74,7 +74,7 @@ class Condition(WireModel):
     sample_hz: int | None = Field(
         default=None,
         ge=1,
-        le=100,
+        le=200,
         description="sensor readings per second; None: 10, or 1 in a long run",
     )
     oversize: Literal["try"] | None = Field(

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 CONTRACT = 1
 WINDOWS_MAX = 4096
-PERIOD_MIN_MS = 10.0
+PERIOD_MIN_MS = 5.0
 VERSION = "farmhand 0.1.0"
 
 RunnerRecord = Mapping[str, object]
