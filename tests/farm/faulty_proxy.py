@@ -1,9 +1,9 @@
-"""A bad postman between the farm and its broker: he loses, doubles, delays and delivers again.
+"""A proxy between the farm and its broker that loses, delays, duplicates and replays messages.
 
-He stands on the wire, speaks just enough of Redis' protocol to see a message being posted, and
-draws its fate with his seed. Whoever posts a message that is lost or late is told that it went out.
-He can also fall silent, in both directions or in one: connections stay open, and nothing comes
-through. And he can dawdle: everything takes a while, now and then a long one.
+It parses just enough of the Redis protocol to recognise a posted message, and draws its fate from a
+seed. The sender of a lost or delayed message still gets the broker's success reply. The proxy can
+block a port in both directions or in one: connections stay open, and no data passes. It can also
+delay all data by random times.
 """
 
 import asyncio
@@ -23,55 +23,57 @@ COPIES = 5
 
 
 @dataclass(frozen=True)
-class Odds:
-    """How often a message meets with what; what is left over comes through as it should."""
+class FaultRates:
+    """The share of messages with each fault; all other messages pass unchanged."""
 
     lost: float = 0.0
     late: float = 0.0
     doubled: float = 0.0
-    again: float = 0.0  # an older one, of anybody's, comes once more
+    replayed: float = 0.0  # an older message, of any sender, is posted once more
 
 
-class Postman:
-    """Doors in front of one broker, each with a port of its own."""
+class FaultyProxy:
+    """Several ports in front of one broker; each can be blocked by its name."""
 
-    def __init__(self, broker_url: str, hosts: tuple[str, ...], odds: Odds, late_s: float) -> None:
+    def __init__(
+        self, broker_url: str, hosts: tuple[str, ...], rates: FaultRates, late_s: float
+    ) -> None:
         self._path = broker_url.removeprefix("unix://")
         self._broker: redis.Redis = redis.Redis.from_url(broker_url)  # type: ignore[type-arg]
         self._queues = {name.encode() for name in (RESULTS_QUEUE, *map(host_queue, hosts))}
-        self._draw = random.Random(1)
-        self._kept: list[tuple[bytes, bytes]] = []
+        self._random = random.Random(1)
+        self._seen: list[tuple[bytes, bytes]] = []
         self._writers: set[asyncio.StreamWriter] = set()
-        self._asking: dict[str, asyncio.Event] = {}
-        self._answering: dict[str, asyncio.Event] = {}
+        self._requests_pass: dict[str, asyncio.Event] = {}
+        self._replies_pass: dict[str, asyncio.Event] = {}
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
-        self.odds = odds
+        self.rates = rates
         self.late_s = late_s
-        self.dawdling_s = 0.0
-        self.done: Counter[str] = Counter()
+        self.delay_max_s = 0.0
+        self.counts: Counter[str] = Counter()
 
     @contextmanager
-    def at_work(self) -> Iterator["Postman"]:
-        """Stand on the wire, in a thread of his own."""
+    def running(self) -> Iterator["FaultyProxy"]:
+        """Serve all ports in a thread."""
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
         try:
             yield self
         finally:
-            asyncio.run_coroutine_threadsafe(self._go_home(), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
             self._loop.close()
             self._broker.close()
 
-    def door(self, name: str) -> str:
-        """The broker's URL, as those behind one door know it."""
+    def open_port(self, name: str) -> str:
+        """Open a port and return the broker's URL through it."""
 
         async def build() -> int:
-            for ways in (self._asking, self._answering):
-                ways[name] = asyncio.Event()
-                ways[name].set()
+            for gates in (self._requests_pass, self._replies_pass):
+                gates[name] = asyncio.Event()
+                gates[name].set()
             server = await asyncio.start_server(
                 lambda reader, writer: self._serve(name, reader, writer), "127.0.0.1", 0
             )
@@ -81,26 +83,26 @@ class Postman:
         port = asyncio.run_coroutine_threadsafe(build(), self._loop).result(10)
         return f"redis://127.0.0.1:{port}/0"
 
-    def silence(self, name: str) -> None:
-        """Let nothing through a door, in neither direction, without a word."""
-        self.withhold_answers(name)
-        self._loop.call_soon_threadsafe(self._asking[name].clear)
+    def block(self, name: str) -> None:
+        """Let no data through a port, in either direction; connections stay open."""
+        self.block_replies(name)
+        self._loop.call_soon_threadsafe(self._requests_pass[name].clear)
 
-    def withhold_answers(self, name: str) -> None:
-        """Carry what is asked, and keep what is answered."""
-        self._loop.call_soon_threadsafe(self._answering[name].clear)
+    def block_replies(self, name: str) -> None:
+        """Forward requests, and hold the replies."""
+        self._loop.call_soon_threadsafe(self._replies_pass[name].clear)
 
-    def speak(self, name: str) -> None:
-        """Let everything through again, what has gathered first."""
-        for way in (self._asking[name], self._answering[name]):
-            self._loop.call_soon_threadsafe(way.set)
+    def unblock(self, name: str) -> None:
+        """Let everything through a port again, buffered data first."""
+        for gate in (self._requests_pass[name], self._replies_pass[name]):
+            self._loop.call_soon_threadsafe(gate.set)
 
-    def cut(self) -> None:
-        """Cut every connection."""
+    def cut_connections(self) -> None:
+        """Abort every connection."""
         for writer in list(self._writers):
             self._loop.call_soon_threadsafe(writer.transport.abort)
 
-    async def _go_home(self) -> None:
+    async def _close(self) -> None:
         for server in self._servers:
             server.close()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
@@ -109,70 +111,70 @@ class Postman:
         await asyncio.gather(*rest, return_exceptions=True)
 
     async def _serve(
-        self, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        there_reader, there = await asyncio.open_unix_connection(self._path)
-        ends = {writer, there}
-        self._writers |= ends
+        broker_reader, broker_writer = await asyncio.open_unix_connection(self._path)
+        writers = {writer, broker_writer}
+        self._writers |= writers
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._ask(door, reader, there))
-                group.create_task(self._answer(door, there_reader, writer))
+                group.create_task(self._forward_requests(name, reader, broker_writer))
+                group.create_task(self._forward_replies(name, broker_reader, writer))
         except* (OSError, asyncio.IncompleteReadError):
-            pass  # one end has hung up, and the other hears of it
+            pass  # one end closed its connection; both are closed below
         finally:
-            self._writers -= ends
-            for end in ends:
+            self._writers -= writers
+            for end in writers:
                 end.transport.abort()
 
-    async def _ask(
-        self, door: str, reader: asyncio.StreamReader, there: asyncio.StreamWriter
+    async def _forward_requests(
+        self, name: str, reader: asyncio.StreamReader, broker: asyncio.StreamWriter
     ) -> None:
         while True:
-            words = await _command(reader)
-            await self._dawdle()
-            await self._asking[door].wait()
+            words = await _read_command(reader)
+            await self._delay()
+            await self._requests_pass[name].wait()
             if words[0].upper() == b"LPUSH" and words[1] in self._queues:
-                words = self._handle(words)
+                words = self._inject(words)
             parts = (b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
-            there.write(b"*%d\r\n%s" % (len(words), b"".join(parts)))
-            await there.drain()
+            broker.write(b"*%d\r\n%s" % (len(words), b"".join(parts)))
+            await broker.drain()
 
-    async def _answer(
-        self, door: str, there: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def _forward_replies(
+        self, name: str, broker: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        while data := await there.read(65536):
-            await self._dawdle()
-            await self._answering[door].wait()
+        while data := await broker.read(65536):
+            await self._delay()
+            await self._replies_pass[name].wait()
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
 
-    async def _dawdle(self) -> None:
-        if self.dawdling_s:
-            await asyncio.sleep(self.dawdling_s * self._draw.random() ** 8)
+    async def _delay(self) -> None:
+        if self.delay_max_s:
+            await asyncio.sleep(self.delay_max_s * self._random.random() ** 8)
 
-    def _handle(self, words: list[bytes]) -> list[bytes]:
-        """Draw what becomes of a message; a key that nobody reads swallows it."""
+    def _inject(self, words: list[bytes]) -> list[bytes]:
+        """Draw the fate of a message; a lost one goes to a key that no program reads."""
         _, queue, body = words
-        self._kept.append((queue, body))
-        luck = self._draw.random()
-        if luck < self.odds.lost:
-            self.done["lost"] += 1
+        self._seen.append((queue, body))
+        drawn = self._random.random()
+        if drawn < self.rates.lost:
+            self.counts["lost"] += 1
             return [b"LPUSH", LOST, body]
-        luck -= self.odds.lost
-        if luck < self.odds.late:
-            self.done["late"] += 1
+        drawn -= self.rates.lost
+        if drawn < self.rates.late:
+            self.counts["late"] += 1
             self._loop.call_later(self.late_s, self._push, queue, body)
             return [b"LPUSH", LOST, body]
-        luck -= self.odds.late
-        if luck < self.odds.doubled:
-            self.done["doubled"] += 1
+        drawn -= self.rates.late
+        if drawn < self.rates.doubled:
+            self.counts["doubled"] += 1
             for _ in range(COPIES - 1):
                 self._push(queue, body)
-        elif luck - self.odds.doubled < self.odds.again:
-            self.done["again"] += 1
-            self._push(*self._draw.choice(self._kept))
+        elif drawn - self.rates.doubled < self.rates.replayed:
+            self.counts["replayed"] += 1
+            self._push(*self._random.choice(self._seen))
         return words
 
     def _push(self, queue: bytes, body: bytes) -> None:
@@ -180,8 +182,8 @@ class Postman:
             self._broker.lpush(queue, body)
 
 
-async def _command(reader: asyncio.StreamReader) -> list[bytes]:
-    """One command as clients send it: an array of strings."""
+async def _read_command(reader: asyncio.StreamReader) -> list[bytes]:
+    """Read one command as clients send it: an array of strings."""
     count = int((await reader.readuntil(b"\r\n"))[1:])
     words = []
     for _ in range(count):

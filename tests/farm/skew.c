@@ -1,7 +1,7 @@
-/* A wrong clock for one process: the time of day plus what a file says, which may change.
+/* Changes the time of day of one process by an offset that is read from a file and may change.
  *
- * Preloaded (LD_PRELOAD) with FARM_SKEW naming a file of one 64-bit number of seconds. Clocks that
- * only go forwards are left alone, as they are when somebody sets a host's clock. */
+ * Preload it (LD_PRELOAD) with FARM_SKEW naming a file with one 64-bit number of seconds. Monotonic
+ * clocks are unchanged, as when a user sets the clock of a host. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

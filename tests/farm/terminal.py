@@ -1,4 +1,4 @@
-"""The farm as a user starts it: commands in a folder, and what they leave running."""
+"""Runs farm commands in a folder, and finds the processes that they leave running."""
 
 import io
 import os
@@ -16,7 +16,7 @@ MAIN = [sys.executable, "-m", "orchestrator"]
 
 
 def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """Start a farm command in a folder, as a user in a terminal of their own would."""
+    """Start a farm command in a folder, in its own session."""
     return subprocess.Popen(
         [*MAIN, *arguments],
         cwd=folder,
@@ -28,25 +28,25 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
     )
 
 
-def in_this_process(*words: str) -> tuple[int, str, str]:
-    """Run a command here, through its real front door: exit code, stdout, stderr."""
+def run_in_process(*words: str) -> tuple[int, str, str]:
+    """Run a command through main() in this process; return exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     argv, sys.argv = sys.argv, ["farm", *words]
     try:
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as exited:
             main()
     finally:
         sys.argv = argv
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+    return int(exited.value.code or 0), out.getvalue(), err.getvalue()
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Processes that have anything to do with a folder: by command, working folder or HOME."""
+    """Return the commands of processes that use a folder: by command, working folder or HOME."""
     return list(_processes_of(folder).values())
 
 
 def pids_of(folder: Path, word: str) -> list[int]:
-    """Those of them with a word in their command."""
+    """Return the ids of processes that use a folder and have a word in their command."""
     return [pid for pid, command in _processes_of(folder).items() if word in command]
 
 
@@ -64,9 +64,11 @@ def _processes_of(folder: Path) -> dict[int, str]:
     return found
 
 
-def nothing_left(folder: Path) -> None:
-    """No process and no lock outlives a lab."""
+def check_nothing_left(folder: Path) -> None:
+    """Check that neither a process nor a socket of a lab is left."""
     wait_for(
-        lambda: not processes_of(folder / "lab"), f"all gone: {processes_of(folder / 'lab')}", 5
+        lambda: not processes_of(folder / "lab"),
+        f"these processes end: {processes_of(folder / 'lab')}",
+        5,
     )
     assert not list(folder.rglob("*.sock"))

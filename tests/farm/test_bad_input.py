@@ -1,4 +1,4 @@
-"""Bad input gets one clear sentence and the documented exit code; nothing is lost, no traceback."""
+"""Bad input: one line of text, the documented exit code, no traceback, and nothing is stored."""
 
 import fcntl
 import os
@@ -15,18 +15,18 @@ from workloads.lab_settings import Lab
 GOOD = "farm: 1\nname: good\nworkload: noop\nphones: all\nrepeat: 1\n"
 
 
-def no_traceback(text: str) -> None:
-    """What every user must be spared."""
+def check_no_traceback(text: str) -> None:
+    """Check that an output has neither a traceback nor the message of an internal error."""
     assert "Traceback" not in text
     assert "this is a bug" not in text
 
 
-def stored(farm: Farm) -> set[str]:
-    """Names of the sweeps that a farm has."""
+def stored_sweeps(farm: Farm) -> set[str]:
+    """Return the names of the sweeps in the store."""
     return {summary.name.lower() for summary in sweep_summaries(farm.db)}
 
 
-def test_a_malformed_sweep_is_refused_with_every_mistake_and_stored_nowhere(
+def test_a_malformed_sweep_is_refused_with_every_mistake_and_not_stored(
     farm: Farm, tmp_path: Path
 ) -> None:
     file = tmp_path / "bad.yaml"
@@ -35,117 +35,122 @@ def test_a_malformed_sweep_is_refused_with_every_mistake_and_stored_nowhere(
         ("sweep", "validate", file),
         ("sweep", "submit", file, "--lab", farm.lab.root),
     ):
-        made = run_farm(*arguments)
-        assert made.returncode == 3
+        result = run_farm(*arguments)
+        assert result.returncode == 3
         for where in (f"{file}:2:7:", f"{file}:4:1:", f"{file}:6:1:"):
-            assert where in made.stderr
-        assert ("Nothing was submitted." in made.stderr) == ("submit" in arguments)
-        no_traceback(made.stderr)
-    assert "bad" not in stored(farm)
+            assert where in result.stderr
+        assert ("Nothing was submitted." in result.stderr) == ("submit" in arguments)
+        check_no_traceback(result.stderr)
+    assert "bad" not in stored_sweeps(farm)
 
 
-def test_a_sweep_that_no_phone_matches_says_why_of_each(farm: Farm, tmp_path: Path) -> None:
-    file = tmp_path / "nobody.yaml"
-    file.write_text(GOOD.replace("phones: all", "phones: [pixel*]").replace("good", "nobody"))
-    made = farm.command("sweep", "submit", file)
-    assert made.returncode == 6
-    for serial in farm.idle():
-        assert serial in made.stderr
-    no_traceback(made.stderr)
-    assert "nobody" not in stored(farm)
+def test_a_sweep_without_matching_phones_gives_the_reason_per_phone(
+    farm: Farm, tmp_path: Path
+) -> None:
+    file = tmp_path / "unmatched.yaml"
+    file.write_text(GOOD.replace("phones: all", "phones: [pixel*]").replace("good", "unmatched"))
+    result = farm.command("sweep", "submit", file)
+    assert result.returncode == 6
+    for serial in farm.idle_phones():
+        assert f"  {serial}: " in result.stderr
+    check_no_traceback(result.stderr)
+    assert "unmatched" not in stored_sweeps(farm)
 
 
-def test_a_broker_that_is_gone_is_one_sentence(lab: Lab, tmp_path: Path) -> None:
+def test_a_broker_that_does_not_answer_is_one_line(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "good.yaml"
     file.write_text(GOOD)
-    with services(lab) as children:
-        farm = Farm(lab, children)
-        broker = farm.children["broker"]
+    with services(lab) as processes:
+        farm = Farm(lab, processes)
+        broker = farm.processes["broker"]
         os.kill(broker.pid, signal.SIGKILL)
         wait_for(lambda: not broker.alive, "the broker is dead")
         for arguments in (("status",), ("phone", "list"), ("watch",), ("sweep", "submit", file)):
-            made = farm.command(*arguments)
-            assert made.returncode == 4, arguments
-            assert "is not up: its broker does not answer; start it with 'farm up" in made.stderr
-            assert made.stderr.strip().count("\n") + 1 == 1
-            no_traceback(made.stderr)
-        assert set() == stored(farm), "what was not accepted is not stored"
+            result = farm.command(*arguments)
+            assert result.returncode == 4, arguments
+            assert "its broker does not answer; start the lab with 'farm up" in result.stderr
+            assert "--lab or FARM_LAB" in result.stderr
+            assert result.stderr.strip().count("\n") + 1 == 1
+            check_no_traceback(result.stderr)
+        assert not stored_sweeps(farm)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "text"),
     [
-        (("status",), 4, "is not up"),  # no lab here
-        (("sweep", "submit", "FILE"), 4, "has no store yet"),  # a good file, but no lab
+        (("status",), 4, "is not up"),  # there is no lab
+        (("sweep", "submit", "FILE"), 4, "is not up"),  # a good file, but no lab
         (("export", "sw-1"), 4, "has no store yet"),
         (("sweep", "validate", "missing.yaml"), 2, "missing.yaml cannot be read"),
         (("sweep", "frobnicate"), 2, "No such command"),
         (("frobnicate",), 2, "No such command"),
     ],
 )
-def test_a_wrong_command_is_one_sentence(
-    tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
+def test_a_wrong_command_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
     file = tmp_path / "good.yaml"
     file.write_text(GOOD)
     words = [str(file) if word == "FILE" else word for word in arguments]
     takes_lab = words[0] in ("status", "export") or words[:2] == ["sweep", "submit"]
-    made = run_farm(*words, *(("--lab", tmp_path / "none") if takes_lab else ()))
-    assert (code, True) == (made.returncode, says in made.stderr), made.stderr
-    no_traceback(made.stderr)
+    result = run_farm(*words, *(("--lab", tmp_path / "none") if takes_lab else ()))
+    assert (result.returncode, text in result.stderr) == (code, True), result.stderr
+    assert ("--lab or FARM_LAB" in result.stderr) == takes_lab
+    check_no_traceback(result.stderr)
+    assert not (tmp_path / "none").exists()
 
 
 def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "agents" / "host-a"
     folder.mkdir(parents=True)
-    held = os.open(folder, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    made = run_farm("agent", "run", "--lab", tmp_path, "--host", "host-a")
-    os.close(held)
-    assert (made.returncode, "already runs in" in made.stderr) == (4, True)
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    result = run_farm("agent", "run", "--lab", tmp_path, "--host", "host-a")
+    os.close(lock)
+    assert (result.returncode, "already runs in" in result.stderr) == (4, True)
 
 
 @pytest.mark.parametrize("name", ["LabPC", "../x", "a b"])
-def test_a_bad_name_for_a_host_is_one_sentence(tmp_path: Path, name: str) -> None:
+def test_a_bad_host_name_is_refused(tmp_path: Path, name: str) -> None:
     for command in (("agent", "run"), ("up",)):
-        made = run_farm(*command, "--lab", tmp_path / "lab", "--host", name)
-        assert (made.returncode, "is not a valid host name" in made.stderr) == (2, True), (
-            made.stderr
+        result = run_farm(*command, "--lab", tmp_path / "lab", "--host", name)
+        assert (result.returncode, "is not a valid host name" in result.stderr) == (2, True), (
+            result.stderr
         )
 
 
 @pytest.mark.parametrize(
     ("settings", "code"),
     [
-        ('[store]\nurl = "nonsense"', 2),  # no URL at all
-        ('[store]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', 4),  # nobody there
+        ('[store]\nurl = "nonsense"', 2),  # not a URL
+        ('[store]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', 4),  # no server
         ('[broker]\nurl = "redis://u:secret@127.0.0.1:1/0"', 4),
     ],
 )
-def test_services_that_cannot_be_used_are_one_sentence_without_a_password(
+def test_the_error_of_an_unreachable_service_hides_its_password(
     tmp_path: Path, settings: str, code: int
 ) -> None:
     (tmp_path / "lab.toml").write_text(settings + "\n")
     command = ("status",) if "broker" in settings else ("sweep", "list")
-    made = run_farm(*command, "--lab", tmp_path)
-    assert code == made.returncode, made.stderr
-    assert "secret" not in made.stderr
-    no_traceback(made.stderr)
+    result = run_farm(*command, "--lab", tmp_path)
+    assert result.returncode == code, result.stderr
+    assert "secret" not in result.stderr
+    check_no_traceback(result.stderr)
 
 
-def test_bad_settings_are_one_sentence(tmp_path: Path) -> None:
+def test_the_error_of_bad_settings_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text("[scheduler]\nlease_timeout_s = -1\n")
-    made = run_farm("status", "--lab", tmp_path)
-    assert made.returncode == 3
-    assert "lab.toml: scheduler.lease_timeout_s" in made.stderr
+    result = run_farm("status", "--lab", tmp_path)
+    assert result.returncode == 3
+    assert "lab.toml: scheduler.lease_timeout_s" in result.stderr
 
 
 def test_two_labs_in_one_folder_are_refused(lab: Lab) -> None:
     with lab_lock(lab):
-        made = run_farm("up", "--lab", lab.root)
-    assert (made.returncode, "already up" in made.stderr) == (7, True)
+        result = run_farm("up", "--lab", lab.root)
+    assert (result.returncode, "is already running" in result.stderr) == (7, True)
 
 
-def test_a_sweep_that_does_not_exist_is_one_sentence(farm: Farm) -> None:
-    made = farm.command("sweep", "show", "nothing")
-    assert (made.returncode, "there is no sweep 'nothing'" in made.stderr) == (2, True)
+def test_an_unknown_sweep_is_refused(farm: Farm) -> None:
+    result = farm.command("sweep", "show", "nothing")
+    assert (result.returncode, "there is no sweep 'nothing'" in result.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""The demo: what it shows, and that nothing is left of it, however it ends."""
+"""`farm demo`: its results, and that it leaves no process behind, however it ends."""
 
 import csv
 import os
@@ -11,54 +11,51 @@ import pytest
 from orchestrator.store.sweep_queries import find_sweep
 from tests.documents import blocks, commands
 from tests.farm.conftest import Farm, wait_for
-from tests.farm.judge import breaches
-from tests.farm.terminal import nothing_left, pids_of, processes_of, start
+from tests.farm.history_check import violations
+from tests.farm.terminal import check_nothing_left, pids_of, processes_of, start
 from workloads.lab_settings import Lab
 
-# By a piece of their command.
+# Processes of the demo, by a part of their command.
 VICTIMS = ("server unixsocket", "service scheduler", "service ingest", "--host host-a")
 VICTIMS += ("nodaemon server", "virtual up", "--host host-b", "server unixsocket")
 
 
-def test_the_demo_answers_three_questions_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_prints_three_findings_and_leaves_nothing_behind(tmp_path: Path) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab", HOME=str(tmp_path / "home"))
     out, err = demo.communicate(timeout=180)
     assert demo.returncode == 0, err
     for phone in ("Redmi Note 9 Pro", "MI 9", "Mate 30", "Meizu 16T", "S8+", "Honor 8"):
         assert phone in out
-    sentences = [line for line in out.splitlines() if line.startswith("- ")]
-    assert len(sentences) == 3
-    assert all("imulated" in sentence for sentence in sentences)
-    assert "Plug in a real phone" in out
+    findings = [line for line in out.splitlines() if line.startswith("- ")]
+    assert len(findings) == 3
+    assert all("imulated" in finding for finding in findings)
+    assert "To use a real phone, enable USB debugging on it" in out
     page = (tmp_path / "lab" / "report.html").read_text()
     assert "simulat" in page
-    assert "://" not in page, "the page works offline"
+    assert "://" not in page, "the page must work offline"
     assert "simulated" in (tmp_path / "lab" / "comparison.csv").read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lab"], "nothing beside the folder"
-    nothing_left(tmp_path)
-    choose_as_documented(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lab"]
+    check_nothing_left(tmp_path)
+    run_documented_commands(tmp_path)
 
 
-def choose_as_documented(folder: Path) -> None:
-    """What the documents do with a demo's figures, with fewer seeds: a cohort, and its file."""
-    shown = [
+def run_documented_commands(folder: Path) -> None:
+    """Run the documented commands on the results of a demo, with fewer seeds."""
+    documented = [
         words for block in blocks("sh") if block.setting == "demo" for words in commands(block)
     ]
-    for words in shown:
+    replaced = {"demo-lab": "lab", "30": "2"}
+    for words in documented:
         if words[1] != "demo":
-            here = [
-                "lab" if word == "demo-lab" else "2" if word == "30" else word for word in words
-            ]
-            process = start(folder, *here[1:])
+            process = start(folder, *(replaced.get(word, word) for word in words[1:]))
             out, err = process.communicate(timeout=120)
             assert (process.returncode, bool(out)) == (0, True), f"{words}: {err}"
     assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
 
 
-def test_whatever_is_killed_meanwhile_the_demo_ends_with_a_whole_table(tmp_path: Path) -> None:
-    """Every process of the demo but itself, one after the other, each with a real kill -9."""
+def test_the_demo_completes_although_every_other_process_is_killed(tmp_path: Path) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab")
-    wait_for((tmp_path / "lab" / "agents" / "host-b" / "lanes").exists, "runs are under way")
+    wait_for((tmp_path / "lab" / "agents" / "host-b" / "lanes").exists, "runs are in progress")
     for name in VICTIMS:
         victims = pids_of(tmp_path / "lab", name)
         assert victims, name
@@ -69,37 +66,37 @@ def test_whatever_is_killed_meanwhile_the_demo_ends_with_a_whole_table(tmp_path:
     _, err = demo.communicate(timeout=180)
     assert demo.returncode == 0, err
     for service in ("broker", "scheduler", "ingest", "agent-host-a", "agent-host-b", "virtual"):
-        assert f"{service} ended and is started again: killed by SIGKILL" in err
+        assert f"{service} ended and is restarted: killed by SIGKILL" in err
     with (tmp_path / "lab" / "comparison.csv").open() as file:
         cells = [row for row in csv.DictReader(file) if row["unit"] == "ms"]
     assert len({(row["phone"], row["parameters"], row["protocol"]) for row in cells}) == 6 * 4
-    assert {"2"} == {row["n"] for row in cells}, "every phone, both batches, cold and hot, twice"
+    assert {row["n"] for row in cells} == {"2"}, "two repeats per phone, batch and protocol"
     farm = Farm(Lab.read(tmp_path / "lab", {}), [])
-    assert breaches(farm, find_sweep(farm.db, "demo").id) == []
-    nothing_left(tmp_path)
+    assert violations(farm, find_sweep(farm.db, "demo").id) == []
+    check_nothing_left(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "sign",
+    "path",
     [
         "lab/logs/virtual.log",  # the phones are being started
         "lab/farm.db",  # the services are being started
-        "lab/agents/host-b/lanes",  # runs are under way
+        "lab/agents/host-b/lanes",  # runs are in progress
     ],
 )
-def test_the_demo_leaves_nothing_behind_after_ctrl_c(tmp_path: Path, sign: str) -> None:
+def test_the_demo_leaves_nothing_behind_after_ctrl_c(tmp_path: Path, path: str) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab")
-    wait_for((tmp_path / sign).exists, sign)
+    wait_for((tmp_path / path).exists, f"{path} exists")
     os.kill(demo.pid, signal.SIGINT)
     _, err = demo.communicate(timeout=60)
     assert demo.returncode == 130
     assert "Traceback" not in err
-    nothing_left(tmp_path)
+    check_nothing_left(tmp_path)
 
 
 def test_the_demo_leaves_nothing_behind_even_when_it_is_killed(tmp_path: Path) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab")
-    wait_for((tmp_path / "lab" / "farm.db").exists, "the lab comes up")
+    wait_for((tmp_path / "lab" / "farm.db").exists, "the lab is being started")
     demo.kill()
     demo.communicate(timeout=60)
-    wait_for(lambda: not processes_of(tmp_path / "lab"), "all gone", 30)
+    wait_for(lambda: not processes_of(tmp_path / "lab"), "all processes end", 30)

@@ -1,9 +1,9 @@
-"""Every command in the documents works: a block is run where its second word says.
+"""Runs every command in the documents, in the setting that the second word of a block names.
 
 sh          in a folder with the examples
 sh lab      in a folder where `farm up --virtual` runs and the sweep `smoke` has finished
 sh slow     like sh, in the slow suite
-Other words are run elsewhere: demo in test_demo.py, study in test_study.py, results in
+Other settings are in other files: demo in test_demo.py, study in test_study.py, results in
 tests/export/test_exports.py.
 """
 
@@ -19,7 +19,7 @@ import pytest
 
 from tests.documents import Block, blocks, commands
 from tests.farm.conftest import ROOT, Farm, wait_for
-from tests.farm.terminal import in_this_process, nothing_left, processes_of, start
+from tests.farm.terminal import check_nothing_left, processes_of, run_in_process, start
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 
@@ -28,12 +28,12 @@ SLOW_S = 900
 
 
 def in_setting(setting: str) -> list[Block]:
-    """The shell and Python blocks that are run in one setting."""
+    """Return the shell and Python blocks of one setting."""
     return [block for block in blocks("sh", "python") if block.setting == setting]
 
 
 def prepare(folder: Path) -> Path:
-    """Make a folder look like a checkout: the examples, and a launcher."""
+    """Copy the examples into a folder and add a launcher, as in a checkout."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     launcher = folder / "farm"
     command = f'PYTHONPATH={ROOT} exec {sys.executable} -m orchestrator "$@"'
@@ -43,26 +43,26 @@ def prepare(folder: Path) -> Path:
 
 
 def write_files(folder: Path, document: str) -> None:
-    """Save the sweep files that a document tells its reader to save."""
+    """Write the sweep files of a document into a folder."""
     for block in blocks("yaml"):
         if block.document == document and block.setting:
             (folder / block.setting).write_text(block.text)
 
 
-def run(words: list[str], folder: Path, what: str) -> None:
+def run(words: list[str], folder: Path, where: str) -> None:
     """Run one command, which must succeed and print something."""
     if words[:2] == ["virtual", "up"]:
         out = first_line_of(words, folder)
     else:
-        code, out, err = in_this_process(*words)
-        assert code == 0, f"{what}: {err}"
-    assert out, what
+        code, out, err = run_in_process(*words)
+        assert code == 0, f"{where}: {err}"
+    assert out, where
     if words[:2] == ["sweep", "submit"]:
-        assert "left=0" in in_this_process("watch", out.split()[0])[1], what
+        assert "left=0" in run_in_process("watch", out.split()[0])[1], where
 
 
 def first_line_of(words: list[str], folder: Path) -> str:
-    """Start phones, read where the first one listens, and stop them."""
+    """Start virtual phones, read the address of the first one, and stop them."""
     process = start(folder, *words)
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -78,26 +78,26 @@ def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = prepare(tmp_path_factory.mktemp("docs"))
     up = start(folder, "up", "--virtual", "--speed", "200")
     try:
-        six_phones(folder)
+        wait_for_six_phones(folder)
         lab = ("--lab", str(folder / "lab"))
         for words in (("sweep", "submit", str(ROOT / "examples/smoke.yaml")), ("watch", "smoke")):
-            code, _, err = in_this_process(*words, *lab)
+            code, _, err = run_in_process(*words, *lab)
             assert code == 0, err
         yield folder
     finally:
         up.send_signal(signal.SIGINT)
         _, err = up.communicate(timeout=60)
     assert (up.returncode, "Traceback" in err) == (0, False), err
-    nothing_left(folder)
+    check_nothing_left(folder)
 
 
-def six_phones(folder: Path) -> None:
+def wait_for_six_phones(folder: Path) -> None:
     """Wait until the lab in a folder is up and has six idle phones."""
     lab = Lab.read(folder / "lab", {})
 
     def all_idle() -> bool:
         try:
-            return len(Farm(lab, []).idle()) == 6
+            return len(Farm(lab, []).idle_phones()) == 6
         except (BrokerDown, StoreDown):
             return False
 
@@ -119,7 +119,7 @@ def test_commands_in_a_lab_work(
         subprocess.run([sys.executable, "-c", block.text], check=True, timeout=60)
         return
     for words in commands(block):
-        if words[1] != "up":  # it is up
+        if words[1] != "up":  # the fixture has started it
             run(words[1:], running_lab, f"{block}: {words}")
 
 
@@ -146,15 +146,15 @@ def test_slow_commands_work(block: Block, tmp_path: Path) -> None:
 def test_a_lab_survives_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         up = start(tmp_path, "up", "--virtual", "--speed", "200")
-        six_phones(tmp_path)
+        wait_for_six_phones(tmp_path)
         up.send_signal(signal.SIGTERM)
         assert up.wait(timeout=60) == 0
-    assert listed_in_store(tmp_path) == 6
-    nothing_left(tmp_path)
+    assert count_stored_phones(tmp_path) == 6
+    check_nothing_left(tmp_path)
 
 
-def listed_in_store(folder: Path) -> int:
-    """How many phones the store of a lab has met."""
+def count_stored_phones(folder: Path) -> int:
+    """Count the phones in the store of a lab."""
     from orchestrator.store.database import Database
     from orchestrator.store.phone_queries import known_phones
 

@@ -1,4 +1,4 @@
-"""The log of an agent: who did what with which outcome, one line each."""
+"""The logs of agents and services: one line per attempt, phone and command, with their values."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ VALUE = re.compile(r"(\w+)=('[^']*'|\S+)")
 
 
 def lines(farm: Farm, text: str, service: str = "agent-*") -> list[dict[str, str]]:
-    """The values of every log line of a service that begins with a text."""
+    """Return the values of every log line of a service that begins with a text."""
     content = "".join(
         file.read_text() for file in farm.lab.log_file("x").parent.glob(f"{service}.log")
     )
@@ -42,7 +42,7 @@ def test_every_attempt_has_a_line_at_its_start_and_one_at_its_end(
     assert ended[-1]["host"] in {"host-a", "host-b"}
 
 
-def test_phones_and_commands_have_their_lines(farm: Farm) -> None:
+def test_phones_and_commands_are_logged(farm: Farm) -> None:
     serial = farm.idle_phones()[0]
     assert serial in {line["phone"] for line in lines(farm, "phone is here ")}
     farm.command("phone", "check", serial)

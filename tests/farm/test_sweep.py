@@ -1,4 +1,4 @@
-"""One sweep through every room: from a YAML file to an exported comparison, by the command line."""
+"""One sweep through the whole farm, by the command line: submitted, watched, shown, exported."""
 
 import csv
 import io
@@ -9,12 +9,12 @@ import pytest
 
 from orchestrator.store.results import measured_runs, telemetry_blob
 from tests.conftest import new_database
-from tests.farm.conftest import ROOT, Farm, a_farm, wait_for
+from tests.farm.conftest import ROOT, Farm, start_farm, wait_for
 from workloads.lab_settings import Lab
 
 SWEEP = """\
 farm: 1
-name: whole-way
+name: complete
 workload: mlp-4
 phones: all
 matrix:
@@ -26,46 +26,48 @@ repeat: 2
 """
 
 
-def test_a_sweep_flows_through_every_room(farm: Farm, tmp_path: Path) -> None:
+def test_a_sweep_is_submitted_run_shown_and_exported(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(SWEEP)
-    before = {serial: len(farm.jobs(serial)) for serial in farm.idle()}
-    sent = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
-    assert (sent["new_trials"], sent["new_runs"]) == (12, 24)
+    before = {serial: len(farm.jobs(serial)) for serial in farm.idle_phones()}
+    submission = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
+    assert (submission["new_trials"], submission["new_runs"]) == (12, 24)
 
-    watched = farm.command("watch", sent["sweep"], "--exit-status")
-    assert (watched.returncode, watched.stderr) == (0, "")
-    assert watched.stdout.strip().endswith("done=24 failed=0 left=0 total=24")
+    watch = farm.command("watch", submission["sweep"], "--exit-status")
+    assert (watch.returncode, watch.stderr) == (0, "")
+    assert watch.stdout.strip().endswith("done=24 failed=0 left=0 total=24")
 
-    runs = measured_runs(farm.db, sent["sweep"])
-    assert 24 == len({(run.trial, run.repeat) for run in runs}) == len(runs)
+    runs = measured_runs(farm.db, submission["sweep"])
+    assert len({(run.trial, run.repeat) for run in runs}) == len(runs) == 24
     assert {run.verdict.validity.value for run in runs} == {"valid"}
     assert {metric.provenance.source.value for run in runs for metric in run.metrics.values()} == {
         "simulated"
     }
     for serial, jobs in before.items():
-        assert len(farm.jobs(serial)) - jobs == 4, "each phone ran each job once"
+        assert len(farm.jobs(serial)) - jobs == 4, "a phone repeated a job or missed one"
 
-    _blocks_are_complete(runs)
-    _commands_show_it(farm, sent["sweep"])
-    _export_is_whole(farm, sent["sweep"])
+    _check_blocks(runs)
+    _check_commands(farm, submission["sweep"])
+    _check_export(farm, submission["sweep"])
     for run in runs:
         assert run.telemetry is not None
         assert telemetry_blob(farm.db, run.telemetry) is not None
 
-    again = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
-    assert (again["new_trials"], again["new_runs"]) == (0, 0), "nothing is queued twice"
+    second = json.loads(farm.command("sweep", "submit", file, "--json").stdout)
+    assert (second["new_trials"], second["new_runs"]) == (0, 0), "runs were queued twice"
 
 
-def _blocks_are_complete(runs: list) -> None:  # type: ignore[type-arg]
+def _check_blocks(runs: list) -> None:  # type: ignore[type-arg]
     for phone in {run.phone for run in runs}:
         for block in (0, 1):
             trials = [run.trial for run in runs if run.phone == phone and run.block == block]
-            assert 2 == len(set(trials)) == len(trials)
+            assert len(set(trials)) == len(trials) == 2
 
 
-def _commands_show_it(farm: Farm, sweep: str) -> None:
-    wait_for(lambda: farm.broker.status()["sweeps"][0]["done"] == 24, "the board is up to date", 5)  # type: ignore[index]
+def _check_commands(farm: Farm, sweep: str) -> None:
+    wait_for(
+        lambda: farm.broker.status()["sweeps"][0]["done"] == 24, "the status board is up to date", 5
+    )  # type: ignore[index]
     status = json.loads(farm.command("status", "--json").stdout)
     assert set(status["hosts"]) == {"host-a", "host-b"}
     assert status["phones"] == {"idle": 6}
@@ -78,32 +80,34 @@ def _commands_show_it(farm: Farm, sweep: str) -> None:
     assert sweep in farm.command("sweep", "list").stdout
 
 
-def _export_is_whole(farm: Farm, sweep: str) -> None:
+def _check_export(farm: Farm, sweep: str) -> None:
     exported = farm.command("export", sweep, "--format", "csv", "-o", "-").stdout
     rows = list(csv.DictReader(io.StringIO(exported, newline="")))
     steps = [row for row in rows if row["metric"] == "step_ms"]
     assert len(steps) == 24
     assert all(float(row["value"]) > 0 for row in steps)
     assert {row["source"] for row in rows} == {"simulated"}
-    named = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
-    assert named.endswith("figures.simulated.csv")
+    path = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
+    assert path.endswith("figures.simulated.csv")
     exported = farm.command("export", sweep, "--table", "ops", "-o", "-").stdout
     ops = list(csv.DictReader(io.StringIO(exported, newline="")))
-    of_one = [op for op in ops if (op["trial"], op["repeat"]) == (ops[0]["trial"], "0")]
-    assert of_one[0]["operation"] == "fc1.forward"
-    assert pytest.approx(sum(float(op["share"]) for op in of_one), abs=1e-4) == 1
+    one_run = [op for op in ops if (op["trial"], op["repeat"]) == (ops[0]["trial"], "0")]
+    assert one_run[0]["operation"] == "fc1.forward"
+    assert sum(float(op["share"]) for op in one_run) == pytest.approx(1, abs=1e-4)
     assert all(float(op["time_ms"]) > 0 and float(op["util_pct"]) > 50 for op in ops)
     assert all(":" in op["clock_mhz"] for op in ops)
 
 
-def test_a_lab_with_a_broker_and_a_postgresql_of_its_own(
+def test_a_lab_with_an_external_broker_and_postgresql(
     lab: Lab, broker_url: str, postgres: str, tmp_path: Path
 ) -> None:
     store = new_database(postgres, tmp_path.name)
     elsewhere = Lab.read(tmp_path / "elsewhere", {})
-    with a_farm(elsewhere, f'[broker]\nurl = "{broker_url}"\n[store]\nurl = "{store}"\n') as farm:
-        assert "broker" not in farm.children
-        made = farm.command("sweep", "submit", ROOT / "examples" / "smoke.yaml", "--json")
-        sweep = json.loads(made.stdout)["sweep"]
+    with start_farm(
+        elsewhere, f'[broker]\nurl = "{broker_url}"\n[store]\nurl = "{store}"\n'
+    ) as farm:
+        assert "broker" not in farm.processes
+        result = farm.command("sweep", "submit", ROOT / "examples" / "smoke.yaml", "--json")
+        sweep = json.loads(result.stdout)["sweep"]
         assert farm.command("watch", sweep, "--exit-status").returncode == 0
         assert len(measured_runs(farm.db, sweep)) == 6

@@ -1,4 +1,4 @@
-"""A bad wire to the broker, on PostgreSQL with a store that is stopped as well."""
+"""A faulty connection to the broker, on PostgreSQL with a store that is stopped as well."""
 
 import os
 import signal
@@ -10,74 +10,74 @@ import pytest
 
 from orchestrator.store.sweep_queries import sweep_summaries
 from tests.conftest import new_database, postgres_server, store_url_of
-from tests.farm.conftest import HOSTS, LEASE_S, SETTINGS, Farm, a_farm, wait_for
-from tests.farm.faulty_proxy import Odds, Postman
+from tests.farm.conftest import HOSTS, LEASE_S, SETTINGS, Farm, start_farm, wait_for
+from tests.farm.faulty_proxy import FaultRates, FaultyProxy
 from tests.farm.test_trouble import MANY, finish, submit
 from workloads.lab_settings import Lab
 
 
-def test_lost_late_doubled_and_old_messages_a_host_cut_off_and_a_store_stopped(
+def test_faulty_messages_a_host_cut_off_and_a_stopped_store(
     broker_url: str, tmp_path: Path
 ) -> None:
-    """Each message has its fate, both ways; a host hears nothing; then the store is gone."""
-    odds = Odds(lost=0.1, late=0.1, doubled=0.2, again=0.2)
-    postman = Postman(broker_url, HOSTS, odds, late_s=2 * LEASE_S)
-    with postman.at_work(), postgres_server(tmp_path) as server:
+    """Messages are lost, late, doubled or replayed in both directions."""
+    rates = FaultRates(lost=0.1, late=0.1, doubled=0.2, replayed=0.2)
+    proxy = FaultyProxy(broker_url, HOSTS, rates, late_s=2 * LEASE_S)
+    with proxy.running(), postgres_server(tmp_path) as server:
         store = new_database(store_url_of(server), "farm")
-        settings = f'{SETTINGS}[broker]\nurl = "{postman.door("middle")}"\n'
+        settings = f'{SETTINGS}[broker]\nurl = "{proxy.open_port("central")}"\n'
         settings += f'[store]\nurl = "{store}"\n'
-        agents = {host: ("--broker", postman.door(host)) for host in HOSTS}
-        with a_farm(Lab.read(tmp_path / "elsewhere", {}), settings, options=agents) as farm:
+        agents = {host: ("--broker", proxy.open_port(host)) for host in HOSTS}
+        with start_farm(Lab.read(tmp_path / "elsewhere", {}), settings, options=agents) as farm:
             sweep = submit(farm, tmp_path, MANY)
-            are_done(farm, sweep, 6)
-            postman.silence("host-a")
+            wait_for_runs(farm, sweep, 6)
+            proxy.block("host-a")
             time.sleep(2 * LEASE_S)
-            postman.speak("host-a")
-            are_done(farm, sweep, 12)
-            postman.cut()
-            stop(server)
-            wait_for(lambda: farm.spooled() > 0, "what was running is finished and spooled")
+            proxy.unblock("host-a")
+            wait_for_runs(farm, sweep, 12)
+            proxy.cut_connections()
+            stop_postgres(server)
+            wait_for(lambda: farm.spooled_parcels() > 0, "finished runs are in the spool")
             time.sleep(2 * LEASE_S)
             server.ensure_postgres_running()
             finish(farm, sweep)
-    assert {kind for kind, count in postman.done.items()} == {"lost", "late", "doubled", "again"}
+    assert proxy.counts.keys() == {"lost", "late", "doubled", "replayed"}
 
 
 @pytest.mark.slow
-def test_a_host_that_is_heard_and_hears_nothing_then_a_minute_of_silence_and_a_bad_link(
+def test_a_host_without_replies_then_a_blocked_host_then_a_slow_connection(
     broker_url: str, tmp_path: Path
 ) -> None:
-    """One way only: its heartbeats arrive, while jobs that it takes get lost on their way to it."""
-    postman = Postman(broker_url, HOSTS, Odds(), late_s=0.0)
-    with postman.at_work():
-        settings = f'{SETTINGS}[broker]\nurl = "{postman.door("middle")}"\n'
-        agents = {host: ("--broker", postman.door(host)) for host in HOSTS}
-        with a_farm(Lab.read(tmp_path / "elsewhere", {}), settings, options=agents) as farm:
+    """Heartbeats of a host without replies arrive, but its jobs are lost on their way to it."""
+    proxy = FaultyProxy(broker_url, HOSTS, FaultRates(), late_s=0.0)
+    with proxy.running():
+        settings = f'{SETTINGS}[broker]\nurl = "{proxy.open_port("central")}"\n'
+        agents = {host: ("--broker", proxy.open_port(host)) for host in HOSTS}
+        with start_farm(Lab.read(tmp_path / "elsewhere", {}), settings, options=agents) as farm:
             sweep = submit(farm, tmp_path, MANY.replace("repeat: 3", "repeat: 8"))
-            are_done(farm, sweep, 6)
-            postman.withhold_answers("host-a")
+            wait_for_runs(farm, sweep, 6)
+            proxy.block_replies("host-a")
             time.sleep(5 * LEASE_S)
-            postman.speak("host-a")
-            are_done(farm, sweep, 24)
-            postman.silence("host-b")
+            proxy.unblock("host-a")
+            wait_for_runs(farm, sweep, 24)
+            proxy.block("host-b")
             time.sleep(60)
-            postman.speak("host-b")
-            are_done(farm, sweep, 48)
-            postman.dawdling_s = LEASE_S
+            proxy.unblock("host-b")
+            wait_for_runs(farm, sweep, 48)
+            proxy.delay_max_s = LEASE_S
             for _ in range(5):
                 time.sleep(LEASE_S)
-                postman.cut()
-            postman.dawdling_s = 0.0
+                proxy.cut_connections()
+            proxy.delay_max_s = 0.0
             finish(farm, sweep)
-            assert all(child.alive for child in farm.children.values())
+            assert all(process.alive for process in farm.processes.values())
 
 
-def are_done(farm: Farm, sweep: str, count: int) -> None:
-    """Wait for so many runs."""
+def wait_for_runs(farm: Farm, sweep: str, count: int) -> None:
+    """Wait until a number of runs is done."""
     wait_for(lambda: sweep_summaries(farm.db, sweep)[0].done >= count, f"{count} runs are done")
 
 
-def stop(server: Any) -> None:
-    """End a PostgreSQL server at once, whatever is being committed."""
+def stop_postgres(server: Any) -> None:
+    """Stop a PostgreSQL server immediately, without waiting for commits."""
     os.kill(server.get_pid(), signal.SIGQUIT)
-    wait_for(lambda: not server.get_postmaster_info().is_running(), "it is down")
+    wait_for(lambda: not server.get_postmaster_info().is_running(), "PostgreSQL is stopped")

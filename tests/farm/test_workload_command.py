@@ -1,4 +1,4 @@
-"""`farm workload`: the shelf fits a terminal, and a card says what a case costs."""
+"""`farm workload`: the list fits a terminal, and a workload is shown with its cost."""
 
 import json
 
@@ -7,80 +7,81 @@ from click.testing import CliRunner
 
 from orchestrator.commands import workload as command
 from orchestrator.commands.workload_view import workload_lines
+from tests.tui.pty_screen import open_farm_screen
 from workloads.catalogue import CATALOGUE, bind
 from workloads.memory_budget import needed_bytes
 from workloads.protocol.faults import InvalidRequest
 
 
-def ran(*words: str) -> str:
+def run(*words: str) -> str:
+    """Run a command that must succeed; return its output."""
     result = CliRunner().invoke(command.workload, words, catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
 
-def test_the_shelf_names_every_workload_and_fits_a_terminal() -> None:
-    lines = list(command._shelf())
-    assert max(map(len, lines)) <= 80
-    named = {line.split()[0] for line in lines if line.startswith("  ")}
-    assert {name for name in CATALOGUE if not name.endswith("-inference")} == named
+def test_the_list_on_a_terminal_has_every_workload_in_80_columns() -> None:
+    with open_farm_screen("workload", "list", columns=120, lines=200) as screen:
+        screen.wait("farm workload show NAME")
+        lines = screen.text.splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    listed = {line.split()[0] for line in lines if line.startswith("  ") and line.strip()}
+    assert listed == {name for name in CATALOGUE if not name.endswith("-inference")}
 
 
-def test_programs_get_every_workload() -> None:
-    assert list(json.loads(ran("list", "--json"))) == list(CATALOGUE)
-    assert [line.split("\t")[0] for line in ran("list").splitlines()[1:]] == list(CATALOGUE)
+def test_json_and_piped_lists_have_every_workload() -> None:
+    assert list(json.loads(run("list", "--json"))) == list(CATALOGUE)
+    assert [line.split("\t")[0] for line in run("list").splitlines()[1:]] == list(CATALOGUE)
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if "inference" not in name])
-def test_a_card_fits_a_terminal(name: str) -> None:
+def test_a_shown_workload_has_at_most_80_columns(name: str) -> None:
     assert max(map(len, workload_lines(bind(name, {})))) <= 80
 
 
-def test_a_card_says_what_a_case_costs() -> None:
-    card = json.loads(ran("show", "resnet50", "--batch-size", "64", "--json"))
-    assert (card["parameters"]["batch_size"], card["parameters"]["image_size"]) == (64, 224)
-    assert card["textbook"]["resnet50"]["parameters"] == 25_557_032
-    assert card["model_parameters"] == 25_557_032 - 990 * 2049
-    memory = card["memory_bytes"]
+def test_a_workload_is_shown_with_its_cost() -> None:
+    shown = json.loads(run("show", "resnet50", "--batch-size", "64", "--json"))
+    assert (shown["parameters"]["batch_size"], shown["parameters"]["image_size"]) == (64, 224)
+    assert shown["published_size"]["resnet50"]["parameters"] == 25_557_032
+    assert shown["model_parameters"] == 25_557_032 - 990 * 2049
+    memory = shown["memory_bytes"]
     assert memory["planned"] == sum(size for kind, size in memory.items() if kind != "planned")
-    # The TX2 study read 5.8 GB of memory for it.
-    assert pytest.approx(memory["planned"], rel=0.1) == 5.8e9
+    # The TX2 study measured 5.8 GB of memory for it.
+    assert memory["planned"] == pytest.approx(5.8e9, rel=0.1)
 
 
-def test_a_parameter_can_be_chosen() -> None:
-    assert "  image_size          64   32 to 512: pixels per side" in ran(
-        "show", "resnet50", "--with", "image_size=64"
-    )
-    with pytest.raises(InvalidRequest, match="'image_size' chooses nothing; write NAME=N"):
-        ran("show", "resnet50", "--with", "image_size")
+def test_a_parameter_can_be_set() -> None:
+    text = run("show", "resnet50", "--with", "image_size=64")
+    assert "  image_size          64   32 to 512: pixels per side" in text
+    with pytest.raises(InvalidRequest, match="'image_size' is not NAME=N"):
+        run("show", "resnet50", "--with", "image_size")
     with pytest.raises(
         InvalidRequest, match="there is no workload 'resnet5'; did you mean resnet50"
     ):
-        ran("show", "resnet5")
+        run("show", "resnet5")
 
 
 def test_the_largest_batch_that_fits_is_found() -> None:
-    found = json.loads(ran("fit", "resnet20", "--memory", "256MB", "--json"))
-    assert found["needed_bytes"] <= found["budget_bytes"] == 256_000_000
-    one_more = bind("resnet20", {"batch_size": found["batch_size"] + 1})
-    assert needed_bytes(one_more) > found["budget_bytes"]
-    assert "resnet20 fits into 256 MB with a batch of" in ran(
-        "fit", "resnet20", "--memory", "256MB"
-    )
-    assert "vgg16 does not fit into 1.00 GB: a batch of 1 takes" in ran(
-        "fit", "vgg16", "--memory", "1GB"
-    )
+    fit = json.loads(run("fit", "resnet20", "--memory", "256MB", "--json"))
+    assert fit["needed_bytes"] <= fit["budget_bytes"] == 256_000_000
+    one_more = bind("resnet20", {"batch_size": fit["batch_size"] + 1})
+    assert needed_bytes(one_more) > fit["budget_bytes"]
+    text = run("fit", "resnet20", "--memory", "256MB")
+    assert f"resnet20 fits into 256 MB with a batch of {fit['batch_size']}" in text
+    fit = json.loads(run("fit", "vgg16", "--memory", "1GB", "--json"))
+    assert (fit["batch_size"], fit["needed_bytes"] > 10**9) == (None, True)
+    text = run("fit", "vgg16", "--memory", "1GB")
+    assert "vgg16 does not fit into 1.00 GB: a batch of 1 needs" in text
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "text"),
     [
         (("sgemm", "--memory", "1GB"), "workload 'sgemm' has no parameter batch_size"),
         (("lenet", "--memory", "much"), "'much' is not an amount of memory; use for example 512MB"),
         (("lenet", "--memory", "1GB", "--with", "batch=1"), "has no parameter 'batch'"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_one_sentence(
-    words: tuple[str, ...], sentence: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=sentence):
-        ran("fit", *words)
+def test_a_bad_memory_budget_is_refused(words: tuple[str, ...], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        run("fit", *words)

@@ -1,7 +1,7 @@
-"""The nemesis: breaks one thing after another, as its seed says, and lets the farm recover.
+"""Injects faults into a farm in a random order, one at a time, and lets the farm recover.
 
-Everything happens from outside: signals to processes, a broker's memory wiped, a second scheduler
-by mistake. Whatever it stopped it starts again, so that a sweep can end.
+All faults come from outside: signals to processes, a wiped broker, a locked store, a second
+scheduler. Every stopped process is started again, so that a sweep can end.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.farm.conftest import LEASE_S, Farm
 
 @contextmanager
 def locked(farm: Farm) -> Iterator[None]:
-    """Keep every writer out of a SQLite store."""
+    """Lock a SQLite store against every writer."""
     with closing(sqlite3.connect(farm.lab.root / "farm.db", isolation_level=None)) as store:
         store.execute("PRAGMA busy_timeout = 30000")
         store.execute("BEGIN IMMEDIATE")
@@ -28,22 +28,22 @@ def locked(farm: Farm) -> Iterator[None]:
         store.execute("ROLLBACK")
 
 
-class Nemesis:
-    """Faults drawn with a seed, one at a time; what was done is written down.
+class FaultInjector:
+    """Draws faults from a seed and records them.
 
-    It strikes from the thread that asks it: a child is ended with the thread that started it.
+    It runs in the calling thread, because a process ends with the thread that started it.
     """
 
     def __init__(self, farm: Farm, seed: int) -> None:
         self._farm = farm
-        self._draw = random.Random(seed)
-        self.done: list[str] = []
+        self._random = random.Random(seed)
+        self.injected: list[str] = []
 
-    def strike(self, until: Callable[[], bool]) -> None:
-        """Break something every second or two, with a second scheduler there by mistake."""
+    def run(self, until: Callable[[], bool]) -> None:
+        """Inject a fault every second or two, while a second scheduler runs."""
         faults: tuple[Callable[[], str], ...] = (
             self._kill_an_agent,
-            self._kill_the_middle,
+            self._kill_central_service,
             self._freeze_an_agent,
             self._wipe_the_broker,
             self._flap_the_broker,
@@ -54,39 +54,39 @@ class Nemesis:
         second.start()
         try:
             while not until():
-                # Each kind once before any comes again.
-                for fault in self._draw.sample(faults, len(faults)):
-                    time.sleep(self._draw.uniform(0.5, 2.0))
-                    self.done.append(fault())
+                # Every fault occurs once before any occurs twice.
+                for fault in self._random.sample(faults, len(faults)):
+                    time.sleep(self._random.uniform(0.5, 2.0))
+                    self.injected.append(fault())
         finally:
             stop_all([second])
 
     def _agent(self) -> str:
-        return self._draw.choice([name for name in self._farm.children if "agent" in name])
+        return self._random.choice([name for name in self._farm.processes if "agent" in name])
 
     def _kill(self, name: str) -> None:
-        child = self._farm.children[name]
-        os.kill(child.pid, signal.SIGKILL)
-        while child.alive:
+        process = self._farm.processes[name]
+        os.kill(process.pid, signal.SIGKILL)
+        while process.alive:
             time.sleep(0.01)
 
     def _kill_an_agent(self) -> str:
         name = self._agent()
         self._kill(name)
-        time.sleep(self._draw.uniform(0, LEASE_S))
-        self._farm.children[name].start()
+        time.sleep(self._random.uniform(0, LEASE_S))
+        self._farm.processes[name].start()
         return f"killed {name}"
 
-    def _kill_the_middle(self) -> str:
-        name = self._draw.choice(["scheduler", "ingest"])
+    def _kill_central_service(self) -> str:
+        name = self._random.choice(["scheduler", "ingest"])
         self._kill(name)
-        self._farm.children[name].start()
+        self._farm.processes[name].start()
         return f"killed {name}"
 
     def _freeze_an_agent(self) -> str:
-        """Longer than its lease: it wakes up to a phone that may be somebody else's."""
+        """Freeze an agent for longer than its lease; its phone may be leased to another attempt."""
         name = self._agent()
-        pid = self._farm.children[name].pid
+        pid = self._farm.processes[name].pid
         os.kill(pid, signal.SIGSTOP)
         time.sleep(2 * LEASE_S)
         os.kill(pid, signal.SIGCONT)
@@ -95,18 +95,18 @@ class Nemesis:
     def _wipe_the_broker(self) -> str:
         self._kill("broker")
         shutil.rmtree(self._farm.lab.root / "broker" / "appendonlydir", ignore_errors=True)
-        self._farm.children["broker"].start()
+        self._farm.processes["broker"].start()
         return "wiped the broker"
 
     def _lose_the_broker(self) -> str:
-        """Longer than a lease: nobody hears of anybody, and silence proves nothing."""
+        """Stop the broker for longer than a lease; silence must not count as a lost agent."""
         self._kill("broker")
         time.sleep(2 * LEASE_S)
-        self._farm.children["broker"].start()
+        self._farm.processes["broker"].start()
         return "lost the broker for a while"
 
     def _lock_the_store(self) -> str:
-        """Longer than a lease: what runs finishes and waits in the spools."""
+        """Lock the store for longer than a lease; finished runs wait in the spools."""
         with locked(self._farm):
             time.sleep(2 * LEASE_S)
         return "locked the store"
@@ -114,6 +114,6 @@ class Nemesis:
     def _flap_the_broker(self) -> str:
         for _ in range(3):
             self._kill("broker")
-            self._farm.children["broker"].start()
+            self._farm.processes["broker"].start()
             time.sleep(0.3)
         return "flapped the broker"
