@@ -29,7 +29,7 @@ from orchestrator.selection.recommend import LocalWork, recommend_clients
 from orchestrator.selection.round_fleet import build_round_fleet
 from orchestrator.selection.round_state import RoundRequest
 from orchestrator.selection.simulate import SimulationPlan, simulate
-from tests.selection.fleets import both_ways
+from tests.selection.fleets import phone_runs
 
 FIRST_SEED = 1000
 SIX = ("random", "fastest", "fedcs", "tifl", "oort", "frugal")
@@ -46,7 +46,7 @@ def timed(work: Callable[[], Result]) -> tuple[Result, str]:
 
 def phones(count: int) -> Iterator[MeasuredRun]:
     """Six runs per phone: three cold ones, three of ten minutes."""
-    pattern, rng = both_ways("pattern", 10.0, 15.0), random.Random(7)
+    pattern, rng = phone_runs("pattern", 10.0, 15.0), random.Random(7)
     for number in range(count):
         speed, slowdown, energy = (rng.lognormvariate(0, spread) for spread in (0.5, 0.2, 0.3))
         scale = {

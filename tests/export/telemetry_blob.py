@@ -1,4 +1,4 @@
-"""Telemetry as an agent packs it, small."""
+"""A small telemetry blob as an agent packs it."""
 
 from workloads.protocol.telemetry import pack_telemetry
 
@@ -7,34 +7,34 @@ CLOCK = "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"
 
 
 def a_blob(windows: int = 3, readings: int = 4) -> bytes:
-    """Windows, readings of a zone and a clock, one traced step of two operations."""
-    second = 1_000_000_000
+    """Build windows, readings of a zone and a clock, and one traced step of two operations."""
+    second_ns = 1_000_000_000
     return pack_telemetry(
         {
             "version": 2,
             "windows": {
-                "first": [10 * at for at in range(windows)],
+                "first": [10 * index for index in range(windows)],
                 "n": [10] * windows,
-                "t_ns": [5 * second + at * second for at in range(windows)],
-                "ns": [10 * 2_000_000 + at for at in range(windows)],
+                "t_ns": [5 * second_ns + index * second_ns for index in range(windows)],
+                "ns": [10 * 2_000_000 + index for index in range(windows)],
                 "ns_min": [1_900_000] * windows,
                 "ns_max": [2_100_000] * windows,
             },
             "readings": {
                 "paths": [ZONE, CLOCK, "/proc/stat"],
-                "t_ns": [5 * second + at * second for at in range(readings)],
+                "t_ns": [5 * second_ns + index * second_ns for index in range(readings)],
                 "columns": [
-                    [30_000 + 500 * at for at in range(readings)],
+                    [30_000 + 500 * index for index in range(readings)],
                     [2_400_000] * readings,
                     ["0:1/2"] * readings,
                 ],
             },
             "ops": {"name": ["fc1.forward", "fc1.backward"], "kind": ["gemm", "gemm"]},
-            "traces": [[0, 5 * second, 0, [600_000, 2_000_000]]],
+            "traces": [[0, 5 * second_ns, 0, [600_000, 2_000_000]]],
             "series": {
                 "energy_j": {
-                    "t_ns": [5 * second + at * second for at in range(readings)],
-                    "total": [4.0 * at for at in range(readings)],
+                    "t_ns": [5 * second_ns + index * second_ns for index in range(readings)],
+                    "total": [4.0 * index for index in range(readings)],
                 }
             },
             "cores": 4,

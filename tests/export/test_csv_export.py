@@ -1,4 +1,4 @@
-"""CSV files that a spreadsheet opens without running anything, and that say what was simulated."""
+"""CSV exports: formulas are disarmed, and the source of every number is a column."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 
 def read_back(table: Table) -> list[dict[str, str]]:
-    """Write a table, and read it as a spreadsheet would."""
+    """Write a table as CSV and read it with the csv module."""
     stream = io.BytesIO()
     count = write_csv(table, stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue().decode(), newline="")))
@@ -26,11 +26,11 @@ def read_back(table: Table) -> list[dict[str, str]]:
 
 
 def rows_of(runs: list[MeasuredRun]) -> list[dict[str, str]]:
-    """The figures of some runs."""
+    """Return the exported figures of some runs."""
     return read_back(figures_table(7, runs))
 
 
-def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
+def test_a_row_has_every_column_of_a_figure() -> None:
     reasons = (
         Reason.remark(ReasonCode.COOLING_DEVICE_ACTIVE, name="a, b"),
         Reason.remark(ReasonCode.USB_PORT_SATURATED),
@@ -70,7 +70,7 @@ def test_a_row_holds_everything_that_is_known_of_a_figure() -> None:
     assert rows_of(runs) == [expected]
 
 
-def test_every_metric_has_a_row_of_its_own() -> None:
+def test_every_metric_has_its_own_row() -> None:
     rows = rows_of([measured("a", 1.0, peak_temp_c=40.0, energy_j=3.0)])
     expected = [("energy_j", "J"), ("peak_temp_c", "°C"), ("step_ms", "ms")]
     assert [(row["metric"], row["unit"]) for row in rows] == expected
@@ -83,37 +83,35 @@ def test_every_metric_has_a_row_of_its_own() -> None:
         ("+1", "'+1"),
         ("-2+3", "'-2+3"),
         ("@SUM(A1)", "'@SUM(A1)"),
-        ("\t=1", "'=1"),  # a tab and a return are dropped, but what they hid is still guarded
+        ("\t=1", "'=1"),  # tab and return are removed before the check
         ("\r=1", "'=1"),
         ("\tword", "'word"),
-        ("  =1", "'=1"),  # cleaning lays the formula bare
+        ("  =1", "'=1"),  # removing the spaces uncovers the formula
         ("\u202e=1", "'=1"),
-        ("Pixel=6", "Pixel=6"),  # a formula begins at the beginning
+        ("Pixel=6", "Pixel=6"),  # a formula starts with the sign
         ('Mi 9, "global"', 'Mi 9, "global"'),
         ("one\r\ntwo", "one two"),
     ],
 )
-def test_text_that_could_be_a_formula_is_disarmed_and_all_else_survives(
-    text: str, expected: str
-) -> None:
+def test_formulas_are_disarmed_and_other_text_is_unchanged(text: str, expected: str) -> None:
     assert text_cell(text) == expected
     rows = rows_of([measured("a", facts=phone("a", model=text))])
     assert rows[0]["model"] == expected
 
 
-def test_numbers_stay_numbers_even_below_zero() -> None:
+def test_negative_numbers_stay_numbers() -> None:
     rows = rows_of([measured("a", None, start_temp_c=-3.2)])
     assert rows[0]["value"] == "-3.2"
 
 
-def test_lines_end_as_the_standard_says() -> None:
+def test_lines_end_with_crlf() -> None:
     stream = io.BytesIO()
     write_csv(figures_table(7, [measured("a")]), stream)
     lines = stream.getvalue().split(b"\r\n")
     assert [len(lines), lines[-1]] == [3, b""]
 
 
-def test_a_comparison_names_the_source_of_every_number_and_the_phones_without_one() -> None:
+def test_a_ranking_has_the_source_of_every_number_and_phones_without_valid_runs() -> None:
     runs = [measured("fast", 10.0, provenance=FITTED) for _ in range(4)]
     runs += [measured("=slow", 40.0, provenance=FITTED) for _ in range(4)]
     runs += [measured("hot", validity=Validity.VOID)]

@@ -1,4 +1,4 @@
-"""Files for federated-learning simulators: each read back by its consumer's own formula."""
+"""Files for federated-learning simulators, each read back with the formula of its consumer."""
 
 import csv
 import importlib.util
@@ -19,34 +19,34 @@ LINK = NetworkLink(20_000.0, 5_000.0)
 
 
 @pytest.mark.parametrize("name", CONSUMERS)
-def test_a_consumer_believes_what_was_measured(name: str, tmp_path: Path) -> None:
+def test_a_consumer_computes_the_measured_times(name: str, tmp_path: Path) -> None:
     written = write_consumer_files(
         CONSUMERS[name], a_client_table(), tmp_path, LINK, allow_simulated=False
     )
     assert all(path.stat().st_size > 0 for path in written.files)
-    title, beliefs = verify_export(tmp_path)
-    assert CONSUMERS[name].title == title
-    able = ["slow", "sprinter", "steady"]
-    assert [belief.phone for belief in beliefs] == able + ["tiny"] * (name == "table")
-    assert (() if name == "table" else ("tiny",)) == written.left_out, "it lacks the memory"
-    assert all(belief.relative_error < 1e-9 for belief in beliefs)
-    assert beliefs[1].measured_ms == pytest.approx(20.08), "the sustained time, not the cold one"
+    title, estimates = verify_export(tmp_path)
+    assert title == CONSUMERS[name].title
+    expected = ["slow", "sprinter", "steady"]
+    assert [estimate.phone for estimate in estimates] == expected + ["tiny"] * (name == "table")
+    assert written.left_out == (() if name == "table" else ("tiny",)), "it has too little memory"
+    assert all(estimate.relative_error < 1e-9 for estimate in estimates)
+    assert estimates[1].measured_ms == pytest.approx(20.08), "the sustained time, not the cold one"
 
 
-def test_fedscale_multiplies_by_three_and_looks_one_further(tmp_path: Path) -> None:
+def test_fedscale_multiplies_by_three_and_counts_clients_from_one(tmp_path: Path) -> None:
     write_consumer_files(
         CONSUMERS["fedscale"], a_client_table(), tmp_path, LINK, allow_simulated=False
     )
     capacity = pickle.loads((tmp_path / "device_capacity.pickle").read_bytes())
     assert list(capacity) == [0, 1, 2]
-    assert capacity[1]["computation"] == pytest.approx(40.16 / 32 / 3), "id 1 is the first client"
+    assert capacity[1]["computation"] == pytest.approx(40.16 / 32 / 3), "ids start at 1"
     kbit = 1000.0
     assert 2 * kbit / capacity[1]["communication"] == pytest.approx(kbit / 20_000 + kbit / 5_000)
     available = pickle.loads((tmp_path / "device_availability.pickle").read_bytes())
     assert all(len(each["active"]) == len(each["inactive"]) for each in available.values())
 
 
-def test_oort_divides_three_times_the_work_and_never_looks_at_zero(tmp_path: Path) -> None:
+def test_oort_divides_three_times_the_work_and_never_uses_client_zero(tmp_path: Path) -> None:
     write_consumer_files(CONSUMERS["oort"], a_client_table(), tmp_path, LINK, allow_simulated=False)
     profiles = pickle.loads((tmp_path / "client_profiles.pickle").read_bytes())
     assert list(profiles) == [0, 1, 2, 3]
@@ -59,7 +59,7 @@ def test_oort_divides_three_times_the_work_and_never_looks_at_zero(tmp_path: Pat
     assert phones["1"]["duration_s_per_sample"] == pytest.approx(40.16 / 32 / 1000)
 
 
-def test_what_goes_to_flash_answers_as_its_own_devices_do(tmp_path: Path) -> None:
+def test_the_flash_export_has_the_interface_of_its_devices(tmp_path: Path) -> None:
     write_consumer_files(
         CONSUMERS["flash"], a_client_table(), tmp_path, LINK, allow_simulated=False
     )
@@ -73,7 +73,7 @@ def test_what_goes_to_flash_answers_as_its_own_devices_do(tmp_path: Path) -> Non
     assert devices.transfer("never heard of") in {"slow", "sprinter", "steady"}
     times = [devices.get_train_time("sprinter", 100, 32, 2) for _ in range(400)]
     assert sum(times) / len(times) == pytest.approx(2 * 4 * 20.08 / 1000, rel=0.02)
-    assert len(set(times)) > 1, "around the mean"
+    assert len(set(times)) > 1, "times must be random"
     with pytest.raises(ValueError, match="batch size 32"):
         devices.get_train_time("sprinter", 100, 10, 2)
     speeds = json.loads((tmp_path / "speed_distri.json").read_text())
@@ -88,27 +88,27 @@ def test_a_table_has_units_in_its_columns_and_is_safe_to_open(tmp_path: Path) ->
     assert {"cold_ms_per_sample", "energy_mj_per_sample", "heating_s", "peak_rss_mb"} <= set(
         rows[0]
     )
-    assert rows[0]["heating_s"] == "", "what is not known is empty"
+    assert rows[0]["heating_s"] == "", "unknown values must be empty"
 
 
-def test_a_simulated_fleet_needs_leave_and_says_so_in_every_name(tmp_path: Path) -> None:
+def test_a_simulated_fleet_needs_allow_simulated_and_is_named_simulated(tmp_path: Path) -> None:
     table = a_client_table(provenance=FITTED)
     with pytest.raises(InvalidRequest, match="--allow-simulated"):
         write_consumer_files(CONSUMERS["flower"], table, tmp_path, LINK, allow_simulated=False)
     written = write_consumer_files(CONSUMERS["flower"], table, tmp_path, LINK, allow_simulated=True)
-    named = {path.name for path in written.files}
-    assert {"fleet.simulated.json", "manifest.simulated.json"} <= named
-    assert "fleet_strategy.py" in named, "a program holds no figures"
+    names = {path.name for path in written.files}
+    assert {"fleet.simulated.json", "manifest.simulated.json"} <= names
+    assert "fleet_strategy.py" in names, "a program contains no figures"
 
 
-def test_a_network_that_nobody_measured_must_be_said(tmp_path: Path) -> None:
+def test_the_network_speed_must_be_given(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="--link-kbps"):
         write_consumer_files(
             CONSUMERS["fedscale"], a_client_table(), tmp_path, None, allow_simulated=False
         )
 
 
-def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     write_consumer_files(CONSUMERS["oort"], a_client_table(), tmp_path, LINK, allow_simulated=False)
     (tmp_path / "client_durations.json").write_text("{}")
     with pytest.raises(InvalidRequest, match="export it again"):
@@ -123,7 +123,7 @@ def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"for": "nobody"},
+        {"for": "unknown"},
         {"files": {"../manifest.json": "0"}},
         {"files": "all"},
         {"files": {}},
@@ -133,9 +133,7 @@ def test_a_file_that_was_changed_is_not_believed(tmp_path: Path) -> None:
         {"batch": [1]},
     ],
 )
-def test_a_manifest_that_somebody_wrote_is_refused_in_a_sentence(
-    tmp_path: Path, change: dict[str, object]
-) -> None:
+def test_a_damaged_manifest_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     write_consumer_files(
         CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
     )
@@ -145,7 +143,7 @@ def test_a_manifest_that_somebody_wrote_is_refused_in_a_sentence(
         verify_export(tmp_path)
 
 
-def test_two_exports_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_a_folder_with_another_export_is_refused(tmp_path: Path) -> None:
     write_consumer_files(
         CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
     )
@@ -159,7 +157,7 @@ def test_two_exports_do_not_share_a_folder(tmp_path: Path) -> None:
         )
 
 
-def test_a_pickle_that_wants_to_run_something_is_refused() -> None:
+def test_a_pickle_that_would_run_code_is_refused() -> None:
     from orchestrator.export.federated import plain_pickle
 
     with pytest.raises(InvalidRequest, match="would run"):

@@ -1,4 +1,4 @@
-"""A small federation in Flower itself, whose nodes our selection chose."""
+"""A small federation in Flower whose nodes the exported strategy chooses."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def main(grid, context):
         grid=grid, initial_arrays=ArrayRecord([np.zeros(3)]), num_rounds={ROUNDS}
     )
     weights = result.arrays.to_numpy_ndarrays()[0].tolist()
-    with open("said.json", "w") as file:
+    with open("chosen.json", "w") as file:
         json.dump([strategy.chosen_phones, strategy.clock_s, weights], file)
 
 
@@ -67,34 +67,32 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def flower() -> Path:
-    """A Python that has Flower: the one named, else one of its own, with what PyPI gives."""
-    if named := os.environ.get("FLOWER_PYTHON"):
-        return Path(named)
+    """A Python with Flower: that of FLOWER_PYTHON, or a new environment installed from PyPI."""
+    if path := os.environ.get("FLOWER_PYTHON"):
+        return Path(path)
     folder = ROOT / ".cache" / "flower"
     python = folder / "bin" / "python"
-    has_it = [python, "-c", "import flwr.simulation, ray"]
-    if not python.exists() or subprocess.run(has_it, check=False).returncode:
+    check = [python, "-c", "import flwr.simulation, ray"]
+    if not python.exists() or subprocess.run(check, check=False).returncode:
         venv.create(folder, with_pip=True)
-        made = subprocess.run(
+        result = subprocess.run(
             [python, "-m", "pip", "install", "-q", PACKAGE],
             capture_output=True,
             text=True,
             check=False,
         )
-        if made.returncode:
-            pytest.skip(f"PyPI gives no {PACKAGE}: {made.stderr.strip().splitlines()[-1]}")
+        if result.returncode:
+            pytest.skip(f"{PACKAGE} cannot be installed: {result.stderr.strip().splitlines()[-1]}")
     return python
 
 
 @pytest.mark.slow
-def test_a_federation_asks_the_phones_that_the_fleet_recommends(
-    flower: Path, tmp_path: Path
-) -> None:
+def test_a_federation_uses_the_recommended_phones(flower: Path, tmp_path: Path) -> None:
     write_consumer_files(
         CONSUMERS["flower"], a_client_table(), tmp_path, None, allow_simulated=False
     )
     (tmp_path / "app.py").write_text(APP)
-    made = subprocess.run(
+    result = subprocess.run(
         [flower, "app.py"],
         cwd=tmp_path,
         capture_output=True,
@@ -103,13 +101,13 @@ def test_a_federation_asks_the_phones_that_the_fleet_recommends(
         check=False,
         env={**os.environ, "FLWR_HOME": str(tmp_path), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"},
     )
-    assert made.returncode == 0, made.stderr[-2000:]
-    asked, clock_s, weights = json.loads((tmp_path / "said.json").read_text())
-    assert len(asked) == ROUNDS
-    assert {len(phones) for phones in asked} == {2}
-    assert set(asked[0]) == {"sprinter", "steady"}, "the two that are quick while cool"
-    assert "sprinter" not in asked[1], "it is hot now"
-    assert "slow" in {phone for phones in asked for phone in phones}, "everybody has a turn"
-    assert all("tiny" not in phones for phones in asked), "it lacks the memory"
-    assert clock_s > 4 * 300, "rounds of some minutes each, on the phones"
-    assert weights == pytest.approx([1.0, -2.0, 0.5], abs=0.05), "it has learned"
+    assert result.returncode == 0, result.stderr[-2000:]
+    chosen, clock_s, weights = json.loads((tmp_path / "chosen.json").read_text())
+    assert len(chosen) == ROUNDS
+    assert {len(phones) for phones in chosen} == {2}
+    assert set(chosen[0]) == {"sprinter", "steady"}, "the two that are fastest when cold"
+    assert "sprinter" not in chosen[1], "it is hot after the first round"
+    assert "slow" in {phone for phones in chosen for phone in phones}, "every phone is chosen"
+    assert all("tiny" not in phones for phones in chosen), "it has too little memory"
+    assert clock_s > 4 * 300, "a round takes minutes of simulated time"
+    assert weights == pytest.approx([1.0, -2.0, 0.5], abs=0.05), "the model must learn"

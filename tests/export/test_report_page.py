@@ -1,4 +1,4 @@
-"""The report page is closed to the network, deaf to what phones call themselves, and honest."""
+"""The report page: no network access, hostile text is escaped, simulated numbers are marked."""
 
 import base64
 import functools
@@ -38,7 +38,7 @@ SECTIONS = (
 
 
 class Tags(HTMLParser):
-    """Lists what a browser would see."""
+    """Collects the tags and attributes that a browser would see."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Tags(HTMLParser):
 
 
 def fleet(**changes: Any) -> list[MeasuredRun]:
-    """Four phones, cold and hot, at two batch sizes, with all that a page can show."""
+    """Build runs of four phones, cold and hot, at two batch sizes, for every section."""
     times = {"a": (10.0, 40.0), "b": (20.0, 22.0), "c": (30.0, 31.0), "d": (36.0, 36.5)}
     figures = {"energy_per_sample_mj": 0.4, "samples_per_s": 900.0, "peak_rss_mb": 12.0}
     return [
@@ -81,14 +81,14 @@ def fleet(**changes: Any) -> list[MeasuredRun]:
 
 @functools.cache
 def whole_page(**changes: Any) -> str:
-    """A page with every section."""
+    """Render a page with every section."""
     runs = fleet(**changes)
-    told = [(run, read_telemetry(a_blob())) for run in runs if run.repeat == 0]
-    return render_page("demo", runs, told)
+    traced = [(run, read_telemetry(a_blob())) for run in runs if run.repeat == 0]
+    return render_page("demo", runs, traced)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_adds_nothing_to_the_page_but_text(name: str) -> None:
+def test_a_hostile_name_adds_neither_tags_nor_attributes(name: str) -> None:
     def page_of(model: str) -> str:
         facts = phone("a", model=model, soc=model, android=model, uncontrolled=(model,))
         reason = Reason.void(ReasonCode.COOLING_DEVICE_ACTIVE, name=model[:120])
@@ -102,7 +102,7 @@ def test_a_hostile_name_adds_nothing_to_the_page_but_text(name: str) -> None:
     assert f"<h1>{escape(name)}</h1>" in render_page(name, [])
 
 
-def test_the_page_is_closed() -> None:
+def test_the_page_has_a_strict_content_security_policy() -> None:
     page = whole_page(provenance=FITTED)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none'; ")
@@ -117,13 +117,13 @@ def test_the_page_is_closed() -> None:
     assert re.findall(r"https?://|url\(|@import|src=", page) == []
 
 
-def test_every_tag_is_closed_in_its_order() -> None:
+def test_every_tag_is_closed() -> None:
     tags = Tags(whole_page())
     assert (tags.open, tags.mismatched) == ([], [])
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_section_is_there_when_there_is_something_to_show(section: str) -> None:
+def test_every_section_with_data_is_shown(section: str) -> None:
     page = whole_page()
     assert f'<section id="{section}">' in page
     assert 'id="not-shown"' not in page
@@ -133,19 +133,19 @@ def test_every_drawn_coordinate_is_a_number() -> None:
     page = whole_page()
     for points in re.findall(r'points="([^"]*)"', page):
         assert all(re.fullmatch(r"-?[\d.]+,-?[\d.]+", pair) for pair in points.split())
-    places = re.findall(r' (?:x|y|cx|cy|x1|x2|y1|y2|width|height|r)="([^"]*)"', page)
-    assert all(re.fullmatch(r"-?\d+(\.\d)?", place) for place in places)
-    assert len(places) > 500
+    coordinates = re.findall(r' (?:x|y|cx|cy|x1|x2|y1|y2|width|height|r)="([^"]*)"', page)
+    assert all(re.fullmatch(r"-?\d+(\.\d)?", coordinate) for coordinate in coordinates)
+    assert len(coordinates) > 500
 
 
-def test_a_section_without_data_says_so_in_a_sentence() -> None:
+def test_a_section_without_data_is_replaced_by_a_sentence() -> None:
     page = render_page("demo", [measured("a")])
     assert "Burst and sustained: No phone has both" in page
     assert "Operations of a step: No run was traced." in page
     assert "Batch size: No workload was run with two batch sizes." in page
 
 
-def test_a_simulation_opens_with_a_banner_and_wears_it_in_its_title() -> None:
+def test_a_simulation_has_a_banner_and_a_marked_title() -> None:
     page = render_page("demo", fleet(provenance=FITTED))
     sentence = "These numbers come from a simulation; they are not measurements of any phone."
     assert sentence in page
@@ -160,14 +160,14 @@ def test_measurements_have_no_banner() -> None:
     assert "imulat" not in body
 
 
-def test_a_few_simulated_numbers_among_measured_ones_are_announced_too() -> None:
+def test_some_simulated_numbers_have_a_banner_too() -> None:
     runs = [*fleet(), measured("z", provenance=EXTRAPOLATED)]
     page = render_page("demo", runs, mix=True)
     assert "Some of these numbers come from a simulation" in page
     assert "Extrapolated models have an unknown error" in page
 
 
-def test_every_mark_says_where_its_number_comes_from() -> None:
+def test_every_tooltip_has_the_source_of_its_number() -> None:
     page = whole_page(provenance=FITTED)
     tips = re.findall(r"<(?:rect|circle)[^>]*><title>([^<]*)</title>", page)
     figures = [tip for tip in tips if "ms" in tip.split() or "mJ" in tip.split()]
@@ -178,27 +178,28 @@ def test_every_mark_says_where_its_number_comes_from() -> None:
 def test_bars_are_drawn_to_scale() -> None:
     page = render_page("demo", [measured("a", 10.0), measured("b", 40.0)])
     ranking = page.partition('<section id="ranking">')[2].partition("</section>")[0]
-    one, four = (float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', ranking))
-    assert pytest.approx(four / one, rel=0.01) == 4
+    short, long = (float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', ranking))
+    assert long / short == pytest.approx(4, rel=0.01)
 
 
-def test_the_best_phone_for_every_model_is_starred() -> None:
+def test_the_best_phone_for_every_model_is_marked() -> None:
     matrix = whole_page().partition('<section id="matrix">')[2].partition("</table>")[0]
     first = re.findall(r'<tr data-phone="(.)">.*?</tr>', matrix, re.DOTALL)[0]
     assert first == "a"
     assert matrix.count("★ best") == 2
 
 
-def test_a_slow_gauge_wins_no_star_and_lies_on_no_front() -> None:
+def test_a_slow_gauge_is_neither_best_nor_on_the_pareto_front() -> None:
     slow = [
-        measured("a", 1.0, repeat=at, energy_per_sample_mj=0.1, grade="coarse") for at in (0, 1)
+        measured("a", 1.0, repeat=repeat, energy_per_sample_mj=0.1, grade="coarse")
+        for repeat in (0, 1)
     ]
-    known = [
-        measured(serial, 2.0, repeat=at, energy_per_sample_mj=0.4, grade="gauge")
+    precise = [
+        measured(serial, 2.0, repeat=repeat, energy_per_sample_mj=0.4, grade="gauge")
         for serial in "bc"
-        for at in (0, 1)
+        for repeat in (0, 1)
     ]
-    page = render_page("demo", slow + known)
+    page = render_page("demo", slow + precise)
     energy = page.partition("Cold: energy per sample")[2].partition("</table>")[0]
     row = energy.partition('<tr data-phone="a">')[2].partition("</tr>")[0]
     assert "gauge too slow" in row
@@ -207,7 +208,7 @@ def test_a_slow_gauge_wins_no_star_and_lies_on_no_front() -> None:
     assert "Model a" not in page.partition("On the Pareto front")[2].partition("<svg")[0]
 
 
-def test_many_cells_are_summed_up_by_model_first() -> None:
+def test_many_cells_are_summarised_by_model() -> None:
     runs = [
         measured(serial, step_ms * size, workload=workload, parameters={"batch_size": size})
         for serial, step_ms in (("a", 3.0), ("b", 1.0), ("c", 2.0))
@@ -222,34 +223,34 @@ def test_many_cells_are_summed_up_by_model_first() -> None:
     assert "22.6" in summary, "the geometric mean of 8, 16, 32 and 64"
 
 
-def test_ticks_do_not_lie_on_each_other() -> None:
+def test_ticks_do_not_overlap() -> None:
     for values in ([4.84, 4.9], [1291.0, 1327.0], [0.579, 0.58], [1.0, 900.0]):
         axis = build_axis("MB", values, log=True)
-        places = [axis.position(tick, 0.0, 186.0) for tick in axis.ticks]
-        assert len(places) >= 2
-        assert all(after - before > 12 for before, after in pairwise(places))
+        coordinates = [axis.position(tick, 0.0, 186.0) for tick in axis.ticks]
+        assert len(coordinates) >= 2
+        assert all(after - before > 12 for before, after in pairwise(coordinates))
 
 
-def test_numbers_in_names_count() -> None:
+def test_cells_are_sorted_by_number() -> None:
     runs = [measured("a", parameters={"batch_size": size}) for size in (256, 32, 8)]
     matrix = render_page("demo", runs).partition("Cold: step time")[2].partition("</thead>")[0]
     assert re.findall(r"batch_size=(\d+)", matrix) == ["8", "32", "256"]
 
 
-def test_the_gpu_is_held_against_the_cpu_where_both_ran() -> None:
-    quick = measured("a", 10.0)
-    on_gpu = replace(quick, case=quick.case.model_copy(update={"backend": "opencl"}))
-    runs = [measured("a", 30.0), on_gpu]
+def test_the_gpu_is_compared_with_the_cpu() -> None:
+    fast = measured("a", 10.0)
+    gpu_run = replace(fast, case=fast.case.model_copy(update={"backend": "opencl"}))
+    runs = [measured("a", 30.0), gpu_run]
     page = render_page("demo", runs)
     assert "CPU time / GPU time" in page
     assert "3.00 ×" in page
 
 
-def test_the_page_holds_findings_validity_conditions_and_phones() -> None:
+def test_the_page_has_findings_validity_conditions_and_phones() -> None:
     reason = Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=0.5)
     void = measured("a", validity=Validity.VOID, reasons=(reason,))
     page = render_page("demo", [*fleet(), void])
-    for words in (
+    for text in (
         "When cold, Model a is fastest with 14.1 ms per step",
         "After ten minutes of heat, Model b is fastest",
         "Take Model b, Model c and Model d",
@@ -260,14 +261,14 @@ def test_the_page_holds_findings_validity_conditions_and_phones() -> None:
         "65 runs on 4 phones",
         "Split-half check",
     ):
-        assert words in page
+        assert text in page
 
 
-def test_a_page_of_no_runs_says_what_is_missing() -> None:
+def test_a_page_without_runs_names_what_is_missing() -> None:
     assert "No phone can be named: there is no valid cold run" in render_page("demo", [])
 
 
-def test_a_mixture_is_refused_as_everywhere() -> None:
+def test_mixed_control_levels_are_refused() -> None:
     runs = [measured("a"), measured("b", control=ControlLevel.OBSERVED)]
     with pytest.raises(IncompatibleSources):
         render_page("demo", runs)
@@ -277,10 +278,10 @@ def test_a_mixture_is_refused_as_everywhere() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_real_browser_opens_it_without_a_complaint(tmp_path: Path, width: int) -> None:
+def test_a_browser_opens_the_page_without_console_messages(tmp_path: Path, width: int) -> None:
     page, picture = tmp_path / "report.html", tmp_path / "report.png"
     page.write_text(whole_page(provenance=FITTED), encoding="utf-8")
-    made = subprocess.run(
+    result = subprocess.run(
         [
             *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu"),
             *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
@@ -291,6 +292,6 @@ def test_a_real_browser_opens_it_without_a_complaint(tmp_path: Path, width: int)
         timeout=120,
         check=False,
     )
-    complaints = [line for line in made.stderr.splitlines() if "CONSOLE" in line]
-    assert complaints == []
-    assert picture.stat().st_size > 20_000, "there is something to see"
+    messages = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+    assert messages == []
+    assert picture.stat().st_size > 20_000, "the screenshot is empty"

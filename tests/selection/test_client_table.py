@@ -7,25 +7,25 @@ from orchestrator.selection.client_table import build_client_table
 from orchestrator.selection.client_types import ClientExclusion, DataGap, ExcludedClient
 from orchestrator.selection.round_fleet import build_round_fleet
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, measured
-from tests.selection.fleets import a_client_table, both_ways
+from tests.selection.fleets import a_client_table, phone_runs
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.phone_facts import ControlLevel
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 
-def test_a_client_is_read_from_cold_and_hot_runs() -> None:
+def test_a_client_has_values_of_cold_and_hot_runs() -> None:
     sprinter = next(client for client in a_client_table().clients if client.phone == "sprinter")
     assert sprinter.cold_ms.value == pytest.approx(10.04 / 32)
     assert sprinter.sustained_ms is not None
     assert sprinter.sustained_ms.value == pytest.approx(20.08 / 32)
     assert sprinter.slowdown == pytest.approx(2.0)
-    assert sprinter.heating_s == 200.0, "where the curve has done most of its rise"
+    assert sprinter.heating_s == 200.0, "the time of most of the rise"
     assert sprinter.battery_j == 64.0
     assert sprinter.peak_mb == 100.0
     assert len(sprinter.runs) == 6
 
 
-def test_the_setting_that_is_quickest_when_cool_is_taken_with_its_own_heat() -> None:
+def test_the_setting_that_is_fastest_when_cold_is_used() -> None:
     big = {"condition": {"cores": "big4", "freq": "high"}}
     little = {"condition": {"cores": "little4", "freq": "high"}}
     runs = [measured(step_ms=10.0, **big), measured(step_ms=30.0, **little)]
@@ -36,7 +36,7 @@ def test_the_setting_that_is_quickest_when_cool_is_taken_with_its_own_heat() -> 
 def test_a_phone_without_a_valid_run_is_left_out_with_the_reason() -> None:
     reason = Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=0.5)
     void = measured("bad", 9.0, validity=Validity.VOID, reasons=(reason,))
-    runs = [*both_ways("good", 10, 10), void]
+    runs = [*phone_runs("good", 10, 10), void]
     table = build_client_table(runs)
     assert [client.phone for client in table.clients] == ["good"]
     text = f"none of its 1 runs is valid ({reason.text})"
@@ -59,24 +59,27 @@ def test_missing_data_is_listed_with_what_to_do() -> None:
     assert all("p07 and 12 more" in item.text and "p08" not in item.text for item in many)
 
 
-def test_a_phone_that_was_measured_once_is_not_taken_for_known_exactly() -> None:
-    runs = [*both_ways("often", 10.0, 10.0), *both_ways("once", 10.0, 10.0, runs=1)]
+def test_a_phone_with_one_run_is_uncertain() -> None:
+    runs = [*phone_runs("often", 10.0, 10.0), *phone_runs("once", 10.0, 10.0, runs=1)]
     often, once = (client.cold_ms for client in reversed(build_client_table(runs).clients))
-    assert once.uncertainty > often.uncertainty > 0, "as far apart as all runs of the sweep lie"
-    (alone,) = build_client_table(both_ways("once", 10.0, 10.0, runs=1)).clients
-    assert alone.cold_ms.uncertainty == 0.5, "nobody knows"
+    assert once.uncertainty > often.uncertainty > 0, "the spread of all runs of the sweep"
+    (alone,) = build_client_table(phone_runs("once", 10.0, 10.0, runs=1)).clients
+    assert alone.cold_ms.uncertainty == 0.5, "the default for one run"
 
 
-def test_a_phone_that_was_never_heated_may_do_the_worst_that_was_seen() -> None:
-    runs = [*both_ways("both", 10.0, 20.0), *both_ways("cold", 10.0, 10.0)[:3]]
+def test_a_phone_without_hot_runs_may_slow_down_like_the_worst() -> None:
+    runs = [*phone_runs("both", 10.0, 20.0), *phone_runs("cold", 10.0, 10.0)[:3]]
     both, cold = build_round_fleet(build_client_table(runs).clients).uncertainty
     assert cold > 1.0 > both
 
 
-def test_figures_of_different_making_are_not_held_against_each_other() -> None:
+def test_figures_of_different_sources_are_not_compared() -> None:
     with pytest.raises(IncompatibleSources, match="sources differ"):
         build_client_table([measured("a"), measured("b", provenance=HOST)])
-    cold, hot = both_ways("a", 10, 10)[:3], both_ways("a", 10, 10, provenance=FITTED)[3:]
+    cold, hot = (
+        phone_runs("a", 10, 10)[:3],
+        phone_runs("a", 10, 10, provenance=FITTED)[3:],
+    )
     with pytest.raises(IncompatibleSources, match="sources differ"):
         build_client_table([*cold, *hot])
 
@@ -88,7 +91,7 @@ def test_control_levels_are_mixed_only_on_request() -> None:
     assert len(build_client_table(runs, mix=True).clients) == 2
 
 
-def test_energy_is_that_of_long_runs_where_there_are_some() -> None:
+def test_energy_comes_from_long_runs_if_there_are_any() -> None:
     hot = [
         measured(
             condition={"protocol": "endurance"}, last_minute_step_ms=10.0, energy_per_sample_mj=5.0
@@ -101,11 +104,11 @@ def test_energy_is_that_of_long_runs_where_there_are_some() -> None:
         assert (client.energy_mj.value if client.energy_mj else None) == energy
 
 
-@pytest.mark.parametrize(("provenance", "least"), [(FITTED, 0.10), (EXTRAPOLATED, 0.5)])
-def test_a_simulated_time_is_as_uncertain_as_its_model(provenance: object, least: float) -> None:
+@pytest.mark.parametrize(("provenance", "low"), [(FITTED, 0.10), (EXTRAPOLATED, 0.5)])
+def test_a_simulated_time_is_as_uncertain_as_its_model(provenance: object, low: float) -> None:
     table = a_client_table(provenance=provenance)
     assert table.simulated
-    assert all(client.cold_ms.high / client.cold_ms.value - 1 >= least for client in table.clients)
+    assert all(client.cold_ms.high / client.cold_ms.value - 1 >= low for client in table.clients)
 
 
 def test_a_sweep_without_a_matching_run_is_refused() -> None:

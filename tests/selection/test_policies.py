@@ -19,14 +19,14 @@ from tests.selection.fleets import a_client_table, a_fleet
 RNG = np.random.default_rng(0)
 
 
-def picked(policy: str, state: RoundState, request: RoundRequest) -> list[int]:
-    """The phones that a policy chooses."""
+def chosen(policy: str, state: RoundState, request: RoundRequest) -> list[int]:
+    """Return the phones that a policy chooses."""
     choice = POLICIES[policy]().choose(state, request, np.random.default_rng(1))
     assert len(choice.reasons) == len(choice.picks)
     return [int(i) for i in choice.picks]
 
 
-def test_work_heats_and_rest_cools_with_the_phones_own_time_constant() -> None:
+def test_phones_heat_and_cool_with_their_time_constant() -> None:
     fleet = a_fleet(1, slowdown=np.array([2.0]))
     hot = heat_after_work(fleet, np.zeros(1), 100.0)
     assert hot[0] == pytest.approx(1 - np.exp(-1))
@@ -38,52 +38,52 @@ def test_work_heats_and_rest_cools_with_the_phones_own_time_constant() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nobody_is_chosen_who_is_away_flat_or_too_small(policy: str) -> None:
+def test_phones_that_are_away_empty_or_too_small_are_not_chosen(policy: str) -> None:
     state = initial_round_state(a_fleet(6, fits=np.array([0, 1, 1, 1, 1, 1], dtype=bool)), 100)
     state.online[1] = False
     state.charge[2] = 0.1
-    assert {3, 4, 5} >= set(picked(policy, state, RoundRequest(k=6, deadline_s=1e6)))
+    assert {3, 4, 5} >= set(chosen(policy, state, RoundRequest(k=6, deadline_s=1e6)))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_phone_at_all_is_an_empty_round(policy: str) -> None:
+def test_a_round_without_phones_is_empty(policy: str) -> None:
     state = initial_round_state(a_fleet(3), 100)
     state.online[:] = False
-    assert picked(policy, state, RoundRequest(k=2)) == []
+    assert chosen(policy, state, RoundRequest(k=2)) == []
 
 
-def test_the_fastest_cold_and_the_fastest_sustained_are_not_the_same() -> None:
+def test_fastest_and_fastest_sustained_choose_different_phones() -> None:
     fleet = a_fleet(3, slowdown=np.array([9.0, 1.0, 1.0]))
     state = initial_round_state(fleet, 100)
-    assert picked("fastest", state, RoundRequest(k=2)) == [0, 1]
-    assert picked("fastest-sustained", state, RoundRequest(k=2)) == [1, 2]
+    assert chosen("fastest", state, RoundRequest(k=2)) == [0, 1]
+    assert chosen("fastest-sustained", state, RoundRequest(k=2)) == [1, 2]
 
 
-def test_fedcs_fills_a_deadline_and_counts_updates_that_are_sent_one_by_one() -> None:
+def test_fedcs_fills_the_deadline_with_sequential_uploads() -> None:
     state = initial_round_state(a_fleet(9), 100)
-    assert picked("fedcs", state, RoundRequest(k=9, deadline_s=2.1)) == [0, 1, 2]
-    assert picked("fedcs", state, RoundRequest(k=9, deadline_s=2.4, link_s=0.5)) == [0, 1]
+    assert chosen("fedcs", state, RoundRequest(k=9, deadline_s=2.1)) == [0, 1, 2]
+    assert chosen("fedcs", state, RoundRequest(k=9, deadline_s=2.4, link_s=0.5)) == [0, 1]
 
 
-def test_fedcs_goes_by_what_a_phone_took_last() -> None:
+def test_fedcs_uses_the_last_duration_of_a_phone() -> None:
     state = initial_round_state(a_fleet(3), 100)
     state.last_duration_s[0] = 9.0
-    assert picked("fedcs", state, RoundRequest(k=3, deadline_s=4.0)) == [1]
+    assert chosen("fedcs", state, RoundRequest(k=3, deadline_s=4.0)) == [1]
 
 
-def test_tifl_asks_one_tier_a_round_each_of_a_cohort_at_least() -> None:
+def test_tifl_chooses_one_tier_per_round_with_at_least_a_cohort() -> None:
     state = initial_round_state(a_fleet(50), 100)
     policy = POLICIES["tifl"]()
     tiers = [policy.choose(state, RoundRequest(k=5), RNG).picks // 10 for _ in range(60)]
     assert all(len(set(tier)) == 1 for tier in tiers)
     assert {int(tier[0]) for tier in tiers} == {0, 1, 2, 3, 4}
     small = initial_round_state(a_fleet(6), 100)
-    assert len(picked("tifl", small, RoundRequest(k=3))) == 3, (
-        "five tiers would be of one phone each"
+    assert len(chosen("tifl", small, RoundRequest(k=3))) == 3, (
+        "five tiers would have one phone each"
     )
 
 
-def test_tifl_turns_to_the_tier_on_which_the_model_does_worst() -> None:
+def test_tifl_prefers_the_tier_with_the_worst_accuracy() -> None:
     state = initial_round_state(a_fleet(50), 100)
     state.utility[:] = np.where(np.arange(50) >= 40, 1000.0, np.arange(50))
     policy = POLICIES["tifl"]()
@@ -92,7 +92,7 @@ def test_tifl_turns_to_the_tier_on_which_the_model_does_worst() -> None:
         state.round = round_
         tier = int(policy.choose(state, RoundRequest(k=5, rounds=1000), RNG).picks[0] // 10)
         last[tier] += round_ > 20
-    assert last[4] == max(last), "nothing was learned, so the worst becomes the likeliest"
+    assert last[4] == max(last), "without progress the worst tier is the most likely"
 
 
 def test_tifl_gives_slow_tiers_fewer_credits() -> None:
@@ -106,7 +106,7 @@ def test_tifl_gives_slow_tiers_fewer_credits() -> None:
     assert all(tiers.count(tier) <= 50 for tier in range(5))
 
 
-def test_oort_takes_useful_data_and_marks_down_the_slow() -> None:
+def test_oort_prefers_useful_data_and_penalises_slow_phones() -> None:
     state = initial_round_state(a_fleet(40), 100)
     state.utility[:] = np.where(np.arange(40) % 2, 100.0, 1.0)
     state.last_round[:] = 1
@@ -119,7 +119,7 @@ def test_oort_takes_useful_data_and_marks_down_the_slow() -> None:
     assert often[3] > often[4], "as quick, but less useful"
 
 
-def test_oort_explores_while_there_is_somebody_to_be_heard() -> None:
+def test_oort_explores_while_phones_are_unexplored() -> None:
     state = initial_round_state(a_fleet(40), 100)
     state.utility[:20] = 1.0
     state.last_round[:20] = 1
@@ -130,15 +130,15 @@ def test_oort_explores_while_there_is_somebody_to_be_heard() -> None:
         shares.append(
             sum(int(i) >= 20 for i in policy.choose(state, RoundRequest(k=10), RNG).picks)
         )
-    assert shares[0] == 9, "nine tenths at first"
-    assert shares[-1] == 3, "three tenths at last"
+    assert shares[0] == 9, "exploration starts at 90 %"
+    assert shares[-1] == 3, "exploration ends at 30 %"
     state.utility[:] = 1.0
     assert len(policy.choose(state, RoundRequest(k=10), RNG).picks) == 10, (
-        "nobody is left to be explored"
+        "no unexplored phone is left"
     )
 
 
-def test_oorts_pacer_allows_more_time_when_rounds_earn_no_more() -> None:
+def test_oorts_pacer_allows_more_time_without_progress() -> None:
     state = initial_round_state(a_fleet(40), 100)
     state.utility[:] = 5.0
     state.last_round[:] = 1
@@ -151,15 +151,15 @@ def test_oorts_pacer_allows_more_time_when_rounds_earn_no_more() -> None:
     assert percentiles == [30.0] * 39 + [35.0] * 20 + [40.0]
 
 
-def test_ours_does_not_favour_a_phone_that_was_measured_badly() -> None:
+def test_frugal_does_not_prefer_an_uncertain_phone() -> None:
     same = np.full(4, 0.02)
     state = initial_round_state(
         a_fleet(4, cold_s=same, uncertainty=np.array([2.0, 0.0, 0.0, 0.0])), 100
     )
-    assert set(picked("frugal", state, RoundRequest(k=3))) == {1, 2, 3}
+    assert set(chosen("frugal", state, RoundRequest(k=3))) == {1, 2, 3}
 
 
-def test_ours_spares_a_hot_phone_a_hungry_one_and_one_that_has_served() -> None:
+def test_frugal_avoids_hot_energy_hungry_and_often_chosen_phones() -> None:
     same = np.full(4, 0.02)
     energy_j = np.array([1.0, 50.0, 1.0, 1.0])
     state = initial_round_state(
@@ -167,47 +167,47 @@ def test_ours_spares_a_hot_phone_a_hungry_one_and_one_that_has_served() -> None:
     )
     state.heat[0] = 1.0
     state.times_chosen[2] = 30
-    assert picked("frugal", state, RoundRequest(k=1)) == [3]
+    assert chosen("frugal", state, RoundRequest(k=1)) == [3]
 
 
-def test_ours_believes_what_a_phone_took_more_than_what_was_measured() -> None:
+def test_frugal_prefers_observed_durations_to_measured_ones() -> None:
     state = initial_round_state(
         a_fleet(2, cold_s=np.full(2, 0.02), uncertainty=np.full(2, 0.5)), 100
     )
     state.last_duration_s[1], state.duration_ratio[1] = 8.0, 4.0
-    assert picked("frugal", state, RoundRequest(k=1)) == [0], (
-        "the other has shown to be four times slower"
+    assert chosen("frugal", state, RoundRequest(k=1)) == [0], (
+        "the observed duration of the other phone is four times longer"
     )
     assert state.expected_s == pytest.approx([2.0, 8.0])
     assert list(state.uncertainty) == [0.5, 0.0]
 
 
-def test_ours_asks_nobody_who_would_miss_the_deadline() -> None:
+def test_frugal_skips_phones_that_would_miss_the_deadline() -> None:
     uncertainty = np.array([1.0, 0.0, 0.0])
     state = initial_round_state(
         a_fleet(3, cold_s=np.array([0.019, 0.02, 0.05]), uncertainty=uncertainty), 100
     )
-    assert picked("frugal", state, RoundRequest(k=3, deadline_s=3.0)) == [1, 0], (
-        "the sure one first"
+    assert chosen("frugal", state, RoundRequest(k=3, deadline_s=3.0)) == [1, 0], (
+        "the phone with the certain time first"
     )
-    assert picked("frugal", state, RoundRequest(k=3, deadline_s=0.1)) == []
+    assert chosen("frugal", state, RoundRequest(k=3, deadline_s=0.1)) == []
 
 
-def test_ours_guards_a_battery_near_its_floor() -> None:
+def test_frugal_avoids_phones_with_a_low_battery() -> None:
     state = initial_round_state(a_fleet(2, cold_s=np.full(2, 0.02)), 100)
     state.charge[0] = 0.25
-    assert picked("frugal", state, RoundRequest(k=1)) == [1]
+    assert chosen("frugal", state, RoundRequest(k=1)) == [1]
 
 
-def test_ten_thousand_phones_are_chosen_from_within_a_second() -> None:
+def test_choosing_from_ten_thousand_phones_takes_less_than_a_second() -> None:
     state = initial_round_state(a_fleet(10_000), 100)
     for policy in POLICIES:
-        began = time.perf_counter()
-        assert len(picked(policy, state, RoundRequest(k=100, deadline_s=1e6))) == 100
-        assert time.perf_counter() - began < 1
+        started = time.perf_counter()
+        assert len(chosen(policy, state, RoundRequest(k=100, deadline_s=1e6))) == 100
+        assert time.perf_counter() - started < 1
 
 
-def test_columns_hold_the_values_of_the_rows() -> None:
+def test_columns_have_the_values_of_the_rows() -> None:
     fleet = build_round_fleet(a_client_table().clients)
     assert [bool(fits) for fits in fleet.fits] == [True, True, True, False]
     assert fleet.cold_s * 1000 * 32 == pytest.approx([40.16, 10.04, 12.048, 11.044])

@@ -16,7 +16,7 @@ from orchestrator.selection.recommend import (
 )
 from orchestrator.selection.round_state import RoundRequest
 from tests.analysis.builders import FITTED
-from tests.selection.fleets import a_client_table, both_ways
+from tests.selection.fleets import a_client_table, phone_runs
 
 WORK = LocalWork(samples=1000)
 
@@ -34,29 +34,29 @@ def test_a_cohort_comes_with_reasons_and_intervals() -> None:
     assert advice.energy_j.value == pytest.approx(4.0, rel=0.05), "two phones, 2 mJ, 1000 samples"
 
 
-def test_a_round_lasts_longer_from_heat_and_by_its_link() -> None:
+def test_heat_and_link_lengthen_a_round() -> None:
     table = build_client_table(
-        [*both_ways("sprinter", 10.0, 20.0), *both_ways("steady", 12.0, 12.0)]
+        [*phone_runs("sprinter", 10.0, 20.0), *phone_runs("steady", 12.0, 12.0)]
     )
-    cool, hot, far = (
+    cool, hot, distant = (
         recommend_clients(
             table, "frugal", RoundRequest(k=1, link_s=link_s), LocalWork(1e5, after_s)
         )
         for after_s, link_s in ((0.0, 0.0), (1e5, 0.0), (0.0, 7.0))
     )
     assert [chosen.client.phone for chosen in cool.chosen] == ["sprinter"]
-    assert [chosen.client.phone for chosen in hot.chosen] == ["steady"], "by now the quicker one"
+    assert [chosen.client.phone for chosen in hot.chosen] == ["steady"], "the faster one when hot"
     assert cool.round_s is not None
-    assert far.round_s is not None
-    assert far.round_s.value - cool.round_s.value == pytest.approx(7.0, rel=1e-6)
+    assert distant.round_s is not None
+    assert distant.round_s.value - cool.round_s.value == pytest.approx(7.0, rel=1e-6)
 
 
-def test_how_the_phones_are_now_decides_who_can_and_how_long_it_takes() -> None:
+def test_the_current_state_of_phones_decides_availability_and_time() -> None:
     runs = [
-        *both_ways("warm", 10.0, 20.0, start_temp_c=30.0, peak_temp_c=70.0),
-        *both_ways("away", 10.0, 10.0),
-        *both_ways("empty", 10.0, 10.0),
-        *both_ways("unheard", 10.0, 10.0),
+        *phone_runs("warm", 10.0, 20.0, start_temp_c=30.0, peak_temp_c=70.0),
+        *phone_runs("away", 10.0, 10.0),
+        *phone_runs("empty", 10.0, 10.0),
+        *phone_runs("unheard", 10.0, 10.0),
     ]
     now = {
         "warm": ClientState(temp_c=50.0, charge=0.9),
@@ -77,41 +77,43 @@ def test_how_the_phones_are_now_decides_who_can_and_how_long_it_takes() -> None:
     }
 
 
-def test_the_default_round_is_half_a_minute_of_the_median_phone() -> None:
+def test_the_default_round_takes_30_s_on_the_median_phone() -> None:
     advice = recommend_clients(a_client_table(), "fastest", RoundRequest(k=1), LocalWork())
     assert advice.samples == pytest.approx(
         30.0 / np.median([40.16, 10.04, 12.048, 11.044]) * 32_000, abs=1
     )
 
 
-def test_the_phone_to_be_measured_next_is_the_one_without_a_hot_run() -> None:
-    table = build_client_table([*both_ways("a", 10, 10), *both_ways("b", 10, 10)[:3]])
+def test_a_phone_without_a_hot_run_is_measured_next() -> None:
+    table = build_client_table([*phone_runs("a", 10, 10), *phone_runs("b", 10, 10)[:3]])
     suggestion = recommend_clients(table, "frugal", RoundRequest(k=1), WORK).measure_next
     assert suggestion == MeasurementSuggestion("b", MeasurementReason.NO_HOT_RUN)
 
 
 def test_the_expected_gain_agrees_with_a_simulation() -> None:
-    middle, sigma = np.array([1.0, 2.0, 2.2, 3.0]), np.array([0.1, 0.4, 0.3, 0.5])
-    luck = np.random.default_rng(0).standard_normal(200_000)
-    for at in range(4):
-        times = np.tile(middle, (len(luck), 1))
-        times[:, at] = middle[at] * np.exp(luck * sigma[at])
+    medians, sigma = np.array([1.0, 2.0, 2.2, 3.0]), np.array([0.1, 0.4, 0.3, 0.5])
+    noise = np.random.default_rng(0).standard_normal(200_000)
+    for index in range(4):
+        times = np.tile(medians, (len(noise), 1))
+        times[:, index] = medians[index] * np.exp(noise * sigma[index])
         informed = np.sort(times, axis=1)[:, 1]
-        assert expected_gain(middle, sigma, 2)[at] == pytest.approx(
+        assert expected_gain(medians, sigma, 2)[index] == pytest.approx(
             (times[:, :2].max(axis=1) - informed).mean(), abs=0.003
         )
 
 
-def test_nothing_needs_measuring_where_nothing_could_change() -> None:
-    runs = [*both_ways("quick", 10.0, 10.0), *both_ways("slow", 90.0, 90.0)]
+def test_no_measurement_is_suggested_if_it_cannot_change_the_choice() -> None:
+    runs = [*phone_runs("quick", 10.0, 10.0), *phone_runs("slow", 90.0, 90.0)]
     table = build_client_table(runs)
     for k in (1, 2):
         assert recommend_clients(table, "frugal", RoundRequest(k=k), WORK).measure_next is None
 
 
-def test_the_phone_to_be_measured_next_is_the_one_that_saves_most_time() -> None:
+def test_the_phone_that_saves_most_time_is_measured_next() -> None:
     times = {"a": 10.0, "b": 10.2, "c": 90.0}
-    runs = [run for name, ms in times.items() for run in both_ways(name, ms, ms, provenance=FITTED)]
+    runs = [
+        run for name, ms in times.items() for run in phone_runs(name, ms, ms, provenance=FITTED)
+    ]
     suggestion = recommend_clients(
         build_client_table(runs), "frugal", RoundRequest(k=1), WORK
     ).measure_next
@@ -126,10 +128,10 @@ def test_choosing_by_cold_figures_costs_hot_rounds() -> None:
     assert rankings is not None
     assert rankings.tau < 1
     assert rankings.extra_time[0] == pytest.approx(20.08 / 11.044 - 1, rel=1e-3), (
-        "the sprinter alone"
+        "the sprinter is chosen and slows down"
     )
     assert rankings.worst == (1, rankings.extra_time[0])
     assert rankings.extra_time[2] == pytest.approx(0.0, abs=1e-9), (
-        "of three, the sprinter is one anyway"
+        "a cohort of three contains the sprinter in both rankings"
     )
     assert ranking_agreement(a_client_table().clients[:1]) is None

@@ -14,7 +14,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.analysis.builders import FITTED, HOST, measured, phone
 from tests.builders import a_report, an_announcement, planned_runs
-from tests.selection.fleets import both_ways
+from tests.selection.fleets import phone_runs
 from tests.stored_runs import store_runs
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
@@ -31,13 +31,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Database(f"sqlite:///{folder / 'farm.db'}")
     store.migrate()
     four = [
-        *both_ways("sprinter", 10.0, 20.0),
-        *both_ways("steady", 12.0, 12.0),
-        *both_ways("slow", 40.0, 40.0),
-        *both_ways("tiny", 11.0, 11.0, facts=phone("tiny", ram_mb=150)),
+        *phone_runs("sprinter", 10.0, 20.0),
+        *phone_runs("steady", 12.0, 12.0),
+        *phone_runs("slow", 40.0, 40.0),
+        *phone_runs("tiny", 11.0, 11.0, facts=phone("tiny", ram_mb=150)),
     ]
     store_runs(store, four, "good")
-    store_runs(store, [*both_ways("a", 10, 20, provenance=FITTED)], "twins")
+    store_runs(store, [*phone_runs("a", 10, 20, provenance=FITTED)], "twins")
     store_runs(store, [measured("a"), measured("b", 12.0)], "cold-only")
     store_runs(
         store, [measured("a", provenance=HOST), measured("b", 12.0, provenance=HOST)], "hosts"
