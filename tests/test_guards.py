@@ -64,7 +64,7 @@ GUARDS = (
     Guard(
         "older-attempt",
         ("row.attempt", "report.run.attempt"),
-        "store/test_ingest.py::test_a_report_of_an_older_attempt_is_kept_but_does_not_count[sqlite]",
+        "store/test_ingest.py::test_a_report_of_an_older_attempt_is_stored_as_stale[sqlite]",
     ),
     Guard(
         "host-reports-for-itself",
@@ -74,7 +74,7 @@ GUARDS = (
     Guard(
         "doubled-report",
         NEVER,
-        "store/test_ingest.py::test_a_report_that_comes_three_times_is_stored_once[sqlite]",
+        "store/test_ingest.py::test_a_report_that_arrives_three_times_is_stored_once[sqlite]",
     ),
     Guard(
         "own-attempt",
@@ -82,12 +82,12 @@ GUARDS = (
             "named.get((item.trial, item.repeat, item.attempt), 0.0)",
             "max(named.values(), default=0.0)",
         ),
-        "store/test_leases.py::test_a_heartbeat_renews_its_attempt_and_no_other[sqlite]",
+        "store/test_leases.py::test_a_heartbeat_renews_only_its_own_attempt[sqlite]",
     ),
     Guard(
         "paused-before-lease",
         ALWAYS,
-        "store/test_operator_actions.py::test_what_is_paused_between_look_and_lease_is_not_begun[sqlite]",
+        "store/test_operator_actions.py::test_a_sweep_paused_between_choice_and_lease_is_not_started[sqlite]",
     ),
     Guard(
         "clock-set-back",
@@ -99,7 +99,7 @@ GUARDS = (
         "job-never-arrived",
         ALWAYS,
         "store/test_poison.py::"
-        "test_a_job_that_never_reached_its_host_says_nothing_of_its_case[sqlite]",
+        "test_a_job_that_never_reached_its_host_is_not_a_crash[sqlite]",
     ),
     Guard(
         "poison",
@@ -110,23 +110,23 @@ GUARDS = (
     Guard(
         "two-hosts-claim-a-phone",
         NEVER,
-        "dispatch/test_heartbeats.py::test_a_phone_that_two_hosts_claim_is_nobodys",
+        "dispatch/test_heartbeats.py::test_a_phone_that_two_hosts_claim_is_not_used",
     ),
     Guard(
         "host-clock-skew",
         NEVER,
-        "dispatch/test_heartbeats.py::test_a_host_whose_clock_is_off_is_told_the_time_in_its_own_clock",
+        "dispatch/test_heartbeats.py::test_the_clock_skew_of_a_host_is_found",
     ),
     Guard("job-starts-once", ("bool(count)", "True"), "host/test_spool.py::test_a_run_starts_once"),
     Guard(
         "interrupted-job",
         ("ended = 0", "ended = 9"),
-        "host/test_spool.py::test_runs_that_started_before_a_kill_are_known_afterwards",
+        "host/test_spool.py::test_runs_that_started_before_a_kill_are_known_after_it",
     ),
     Guard(
         "resend-report",
         ("now + pause_s", "now + 3600"),
-        "host/test_outbox.py::test_a_parcel_is_sent_until_the_centre_confirms_it",
+        "host/test_outbox.py::test_a_parcel_is_sent_until_it_is_confirmed",
     ),
     Guard(
         "late-lane",

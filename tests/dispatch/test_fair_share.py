@@ -20,14 +20,14 @@ MILD_RUN = ExpectedDuration(run_s=30.0, rise_c=1.0, start_max_c=32.0)
 ANY_RUN = ExpectedDuration(run_s=20.0, rise_c=0.0, start_max_c=None)
 
 
-def test_the_wait_is_that_of_a_body_that_cools() -> None:
+def test_the_wait_follows_exponential_cooling() -> None:
     assert math.isclose(600.0 * math.log(2), WARM.wait_s(32.0))
     assert math.isclose(32.0, WARM.after(WARM.wait_s(32.0)).temp_c)
     assert (WARM.wait_s(None), WARM.wait_s(36.0), WARM.wait_s(27.0)) == (0.0, 0.0, NEVER_S)
 
 
 def shares(stakes: dict[str, SweepShare], turns: int, now: float = 0.0) -> Counter[str]:
-    """How often each sweep got the phone, when every run takes as long."""
+    """Count how often each sweep gets the phone if every run takes the same time."""
     used: dict[str, float] = {}
     got: Counter[str] = Counter()
     for _ in range(turns):
@@ -39,7 +39,7 @@ def shares(stakes: dict[str, SweepShare], turns: int, now: float = 0.0) -> Count
     return got
 
 
-def test_owners_share_the_lab_however_many_sweeps_they_have() -> None:
+def test_owners_share_the_lab_independently_of_their_number_of_sweeps() -> None:
     stakes = {
         "a1": SweepShare("anna"),
         "a2": SweepShare("anna", created_at_s=1.0),
@@ -49,12 +49,12 @@ def test_owners_share_the_lab_however_many_sweeps_they_have() -> None:
     assert (got["a1"] + got["a2"], got["b"]) == (20, 20)
 
 
-def test_ten_priorities_more_are_twice_the_share() -> None:
+def test_ten_more_priority_points_double_the_share() -> None:
     got = shares({"a": SweepShare("anna", priority=60), "b": SweepShare("bert")}, 60)
     assert (got["a"], got["b"]) == (40, 20)
 
 
-def test_within_an_owner_the_higher_priority_then_the_older_goes_first() -> None:
+def test_within_an_owner_priority_then_age_decides() -> None:
     stakes = {
         "young": SweepShare("anna", created_at_s=2.0),
         "old": SweepShare("anna", created_at_s=1.0),
@@ -71,13 +71,16 @@ def test_within_an_owner_the_higher_priority_then_the_older_goes_first() -> None
 @pytest.mark.parametrize(
     ("stake", "first"),
     [
-        (SweepShare("anna", deadline=1000.0, remaining_s=900.0), "a"),  # it would be missed
-        (SweepShare("anna", deadline=9000.0, remaining_s=900.0), "b"),  # there is time enough
-        (SweepShare("anna", deadline=-1.0, remaining_s=900.0), "b"),  # it is missed already
+        (
+            SweepShare("anna", deadline=1000.0, remaining_s=900.0),
+            "a",
+        ),  # the deadline would be missed
+        (SweepShare("anna", deadline=9000.0, remaining_s=900.0), "b"),  # there is enough time
+        (SweepShare("anna", deadline=-1.0, remaining_s=900.0), "b"),  # the deadline has passed
         (SweepShare("anna", priority=40, deadline=1000.0, remaining_s=900.0), "a"),
     ],
 )
-def test_a_deadline_presses_only_while_it_can_still_be_kept(stake: SweepShare, first: str) -> None:
+def test_a_deadline_has_precedence_only_while_it_can_be_met(stake: SweepShare, first: str) -> None:
     used = {"anna": 100.0, "bert": 0.0}
     lines = [Candidate("PH1", "a", 1, MILD_RUN), Candidate("PH1", "b", 2, MILD_RUN)]
     stakes = {"a": stake, "b": SweepShare("bert")}
@@ -85,7 +88,7 @@ def test_a_deadline_presses_only_while_it_can_still_be_kept(stake: SweepShare, f
 
 
 def next_sweep(fillers: list[ExpectedDuration], heat: ThermalState) -> str:
-    """Which sweep gets the phone when 'a' is first in priority, and the others come after it."""
+    """Return the sweep that gets the phone if 'a' has the highest priority."""
     runs = [MILD_RUN, *fillers]
     lines = [Candidate("PH1", "abc"[at], at, run) for at, run in enumerate(runs)]
     stakes = {"a": SweepShare("anna"), "b": SweepShare("bert"), "c": SweepShare("carl")}
@@ -93,10 +96,10 @@ def next_sweep(fillers: list[ExpectedDuration], heat: ThermalState) -> str:
     return assign_runs({"PH1": lines}, stakes, used, {"PH1": heat}, 0.0)["PH1"].sweep
 
 
-def test_a_run_that_may_start_warm_backfills_the_pause_of_a_phone_that_cools() -> None:
+def test_a_run_that_may_start_warm_backfills_a_cooldown() -> None:
     assert next_sweep([ANY_RUN], WARM) == "b"
-    assert next_sweep([ANY_RUN], WARM.after(10_000.0)) == "a", "nothing has to cool"
-    assert next_sweep([MILD_RUN], WARM) == "a", "it would have to cool as well"
+    assert next_sweep([ANY_RUN], WARM.after(10_000.0)) == "a", "the phone is cool enough"
+    assert next_sweep([MILD_RUN], WARM) == "a", "the other run would have to wait too"
 
 
 def test_a_run_that_would_delay_the_waiting_one_does_not_backfill() -> None:
@@ -106,7 +109,7 @@ def test_a_run_that_would_delay_the_waiting_one_does_not_backfill() -> None:
     assert next_sweep([warming], WARM) == "a"
 
 
-def test_a_backfilled_run_may_warm_the_phone_if_most_of_its_time_is_gained() -> None:
+def test_a_backfilled_run_may_warm_the_phone_if_it_saves_time() -> None:
     # From 36 °C the body falls to 32 °C in 416 s; 0.05 °C more at 30 s cost 4 s of 30 s.
     slightly = ExpectedDuration(run_s=30.0, rise_c=0.05, start_max_c=None)
     too_much = ExpectedDuration(run_s=30.0, rise_c=0.2, start_max_c=None)
@@ -114,12 +117,12 @@ def test_a_backfilled_run_may_warm_the_phone_if_most_of_its_time_is_gained() -> 
     assert next_sweep([too_much], WARM) == "a"
 
 
-def test_of_several_runs_that_fit_the_first_in_priority_backfills() -> None:
+def test_the_highest_priority_run_that_fits_backfills() -> None:
     longer = ExpectedDuration(run_s=60.0, rise_c=0.0, start_max_c=None)
     assert next_sweep([longer, ANY_RUN], WARM) == "b"
 
 
-def test_phones_that_are_free_together_are_shared_out_too() -> None:
+def test_phones_that_are_idle_at_once_are_shared() -> None:
     stakes = {"a": SweepShare("anna"), "b": SweepShare("bert")}
     phones = [f"PH{number}" for number in range(10)]
     offers = {

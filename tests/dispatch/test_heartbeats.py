@@ -1,4 +1,4 @@
-"""What the scheduler makes of heartbeats."""
+"""What the scheduler derives from heartbeats."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,17 +13,20 @@ KNOWN = {"PH1": DIGEST, "PH2": DIGEST}
 
 
 def a_heartbeat(*phones: PhoneStatus, host: str = "host-a") -> HostHeartbeat:
-    """A heartbeat."""
+    """Build a heartbeat of phones."""
     return HostHeartbeat(host=host, sent_at=datetime.now(UTC), max_parallel=8, phones=phones)
 
 
 @pytest.mark.parametrize(
     ("phone", "idle"),
     [
-        (PhoneStatus(serial="PH1", state="idle", facts_digest=DIGEST), True),  # free and known
-        (PhoneStatus(serial="PH1", state="away", facts_digest=DIGEST), False),  # gone
-        (PhoneStatus(serial="PH9", state="idle", facts_digest=DIGEST), False),  # never seen
-        (PhoneStatus(serial="PH1", state="idle", facts_digest="cd" * 32), False),  # it changed
+        (PhoneStatus(serial="PH1", state="idle", facts_digest=DIGEST), True),  # idle and known
+        (PhoneStatus(serial="PH1", state="away", facts_digest=DIGEST), False),  # away
+        (PhoneStatus(serial="PH9", state="idle", facts_digest=DIGEST), False),  # unknown
+        (
+            PhoneStatus(serial="PH1", state="idle", facts_digest="cd" * 32),
+            False,
+        ),  # its facts changed
         (PhoneStatus(serial="PH1", state="idle"), False),  # not yet probed
     ],
 )
@@ -38,7 +41,7 @@ def test_a_busy_phone_is_idle_only_if_the_store_knows_the_end_of_its_run() -> No
     assert {a_run(): "host-a"} == summary.running
 
 
-def test_a_phone_that_two_hosts_claim_is_nobodys() -> None:
+def test_a_phone_that_two_hosts_claim_is_not_used() -> None:
     phone = PhoneStatus(serial="PH1", state="idle", facts_digest=DIGEST)
     summary = summarize_heartbeats([a_heartbeat(phone), a_heartbeat(phone, host="host-b")], KNOWN)
     assert summary.idle == {}
@@ -52,13 +55,13 @@ def test_a_host_with_an_unknown_phone_is_asked_to_announce_it() -> None:
 @pytest.mark.parametrize(
     ("kinds", "freed"),
     [
-        (("accepted", "void"), {"PH1"}),  # the lane has ended and the phone answered to the end
-        (("accepted", "fault"), set()),  # a phone may be gone: look at the heartbeats first
-        (("accepted", "submitted"), set()),  # there is work for other phones too
+        (("accepted", "void"), {"PH1"}),  # the lane has ended and the phone still answered
+        (("accepted", "fault"), set()),  # the phone may be away: the next heartbeat decides
+        (("accepted", "submitted"), set()),  # other phones have work as well
         ((), set()),
     ],
 )
-def test_only_a_clean_end_frees_a_phone_without_a_look(
+def test_only_a_clean_end_frees_a_phone_before_the_next_heartbeat(
     kinds: tuple[str, ...], freed: set[str]
 ) -> None:
     at = datetime.now(UTC)
@@ -66,15 +69,17 @@ def test_only_a_clean_end_frees_a_phone_without_a_look(
     assert freed == phones_freed_by(events)
 
 
-def test_a_host_gets_no_more_jobs_than_it_has_slots() -> None:
+def test_a_host_gets_at_most_max_parallel_jobs() -> None:
     phones = [
         PhoneStatus(serial=name, state="idle", facts_digest=DIGEST) for name in ("PH1", "PH2")
     ]
-    narrow = a_heartbeat(*phones).model_copy(update={"max_parallel": 1})
-    assert summarize_heartbeats([narrow], KNOWN).idle == {"PH1": "host-a"}
+    limited = a_heartbeat(*phones).model_copy(update={"max_parallel": 1})
+    assert summarize_heartbeats([limited], KNOWN).idle == {"PH1": "host-a"}
 
 
-def test_a_host_whose_clock_is_off_is_told_the_time_in_its_own_clock() -> None:
+def test_the_clock_skew_of_a_host_is_found() -> None:
     now = datetime.now(UTC)
-    off = a_heartbeat(host="host-b").model_copy(update={"sent_at": now + timedelta(seconds=47)})
-    assert clock_skews([a_heartbeat(), off], now, lease_timeout_s=30) == {"host-b": 47.0}
+    wrong_clock = a_heartbeat(host="host-b").model_copy(
+        update={"sent_at": now + timedelta(seconds=47)}
+    )
+    assert clock_skews([a_heartbeat(), wrong_clock], now, lease_timeout_s=30) == {"host-b": 47.0}

@@ -1,4 +1,4 @@
-"""The history: what the scheduler learns from reports and heartbeats, in a real store."""
+"""The scheduler's history: what it learns from reports and heartbeats."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,7 @@ from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, PhoneSta
 from workloads.protocol.metrics import Metric
 from workloads.protocol.stage import Stage
 
-BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 COLD = bind("mlp-4", {"batch_size": 32})
 REST_C, TAU_S = 28.0, 500.0
 
@@ -32,35 +32,35 @@ def a_heartbeat(temp_c: float = 31.0) -> HostHeartbeat:
     return HostHeartbeat(host="host-a", sent_at=datetime.now(UTC), max_parallel=60, phones=phones)
 
 
-def a_lab(store: Database, trials: list[Trial]) -> None:
-    """Two phones of one model, every trial twice."""
+def prepare_lab(store: Database, trials: list[Trial]) -> None:
+    """Announce two phones of one model and submit every trial twice."""
     facts = [a_phone(serial, model="Twin") for serial in ("PH1", "PH2")]
     store_parcels(store, "host-a", [an_announcement(each) for each in facts])
     count = len(trials)
     runs = [
-        PlannedRun(each.id, block, block, block * count + place)
+        PlannedRun(each.id, block, block, block * count + index)
         for block in range(2)
-        for place, each in enumerate(trials)
+        for index, each in enumerate(trials)
     ]
     sweep = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
     submission.submit(store, sweep, trials, runs)
 
 
-def carry_out(
+def run_next(
     store: Database,
     history: SchedulerHistory,
     started_at_s: float,
     cooldown_s: float,
     start_c: float,
 ) -> str:
-    """Let PH1 make its next run of 60 s; answer the trial."""
+    """Run the next run of PH1 for 60 s; return its trial."""
     ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=history.choose_runs)
-    began = BEGAN + timedelta(seconds=started_at_s)
+    started = STARTED + timedelta(seconds=started_at_s)
     heat = Metric(name="start_temp_c", value=start_c, unit="°C", provenance=SIMULATED)
     report = a_report(
         job,
-        started_at=began,
-        ended_at=began + timedelta(seconds=cooldown_s + 60),
+        started_at=started,
+        ended_at=started + timedelta(seconds=cooldown_s + 60),
         stage_seconds={Stage.COOL: cooldown_s},
         metrics=(heat,),
     )
@@ -77,29 +77,29 @@ def trials_of_two_cases() -> list[Trial]:
     ]
 
 
-def test_before_any_report_the_plan_says_what_is_hot() -> None:
+def test_without_reports_the_protocol_decides_the_expected_heat() -> None:
     cold, long = (prior_duration(COLD, trial.condition) for trial in trials_of_two_cases())
     assert cold.rise_c < long.rise_c
     assert (long.start_max_c, long.run_s) == (32.0, 600.0)
     assert prior_duration(bind("noop", {}), Condition()).rise_c == 0.0
 
 
-def test_the_cooling_that_followed_tells_how_warm_a_run_had_left_the_phone(
+def test_the_heat_of_a_run_is_derived_from_the_cooling_after_it(
     store: Database,
 ) -> None:
     trials = trials_of_two_cases()
-    a_lab(store, trials)
+    prepare_lab(store, trials)
     history = SchedulerHistory(store)
     history.update([a_heartbeat()])
-    first = carry_out(store, history, started_at_s=0, cooldown_s=0, start_c=31.0)
-    # It fell by half above rest, from 34 to 31 degrees, in the 346.6 s after it.
-    second = carry_out(store, history, started_at_s=60, cooldown_s=346.6, start_c=31.0)
-    seen = history.expected_duration(first, "PH1")
-    assert (seen.run_s, seen.start_max_c) == (60.0, 32.0)
-    began_left_c = 3.0 * 2.718281828 ** (-60 / TAU_S)
-    assert abs(seen.rise_c - (6.0 - began_left_c)) < 0.01
-    assert seen.rise_c == history.expected_duration(first, "PH2").rise_c, (
-        "a sibling is expected to be alike"
+    first = run_next(store, history, started_at_s=0, cooldown_s=0, start_c=31.0)
+    # The temperature above rest halved, from 34 to 31 °C, within the 346.6 s after the run.
+    second = run_next(store, history, started_at_s=60, cooldown_s=346.6, start_c=31.0)
+    expected = history.expected_duration(first, "PH1")
+    assert (expected.run_s, expected.start_max_c) == (60.0, 32.0)
+    left_c = 3.0 * 2.718281828 ** (-60 / TAU_S)
+    assert abs(expected.rise_c - (6.0 - left_c)) < 0.01
+    assert expected.rise_c == history.expected_duration(first, "PH2").rise_c, (
+        "a phone of the same model is expected to behave alike"
     )
     assert (
         prior_duration(COLD, trials[1].condition).rise_c
@@ -107,13 +107,13 @@ def test_the_cooling_that_followed_tells_how_warm_a_run_had_left_the_phone(
     )
 
 
-def test_what_an_owner_used_is_remembered_and_fades(store: Database) -> None:
-    a_lab(store, trials_of_two_cases())
+def test_the_usage_of_an_owner_is_counted_and_survives_a_restart(store: Database) -> None:
+    prepare_lab(store, trials_of_two_cases())
     history = SchedulerHistory(store)
     history.update([a_heartbeat()])
-    carry_out(store, history, 0.0, 40.0, 31.0)
+    run_next(store, history, 0.0, 40.0, 31.0)
     used = history.used_s[""]
     assert 99.0 < used <= 100.0
-    anew = SchedulerHistory(store)
-    anew.update([a_heartbeat()])
-    assert 99.0 < anew.used_s[""] <= 100.0, "a scheduler that starts knows it too"
+    restarted = SchedulerHistory(store)
+    restarted.update([a_heartbeat()])
+    assert 99.0 < restarted.used_s[""] <= 100.0, "a restarted scheduler knows it too"

@@ -15,14 +15,14 @@ from workloads.protocol.faults import BrokerDown
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.01)
 
 
-def test_a_parcel_is_sent_until_the_centre_confirms_it(tmp_path: Path, broker_url: str) -> None:
+def test_a_parcel_is_sent_until_it_is_confirmed(tmp_path: Path, broker_url: str) -> None:
     spool = Spool(tmp_path / "spool.db")
     sent: list[str] = []
     timeouts = replace(DEFAULT_TIMEOUTS, outbox_resend_interval_s=0.1)

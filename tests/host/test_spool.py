@@ -1,4 +1,4 @@
-"""The spool: what was written is still there after a crash."""
+"""The spool: written parcels survive a crash."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_lanes_that_write_at_once_all_get_their_result(tmp_path: Path) -> None:
     assert sum(started) == 10
 
 
-def test_runs_that_started_before_a_kill_are_known_afterwards(tmp_path: Path) -> None:
+def test_runs_that_started_before_a_kill_are_known_after_it(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path; from agent.spool import Spool;"
         "from tests.builders import a_run;"
@@ -90,7 +90,7 @@ print("all there")
 """
 
 
-def test_a_full_disk_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_no_parcel_is_lost(tmp_path: Path) -> None:
     words = [sys.executable, "-c", FULL_DISK, str(tmp_path / "spool.db")]
     run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.stdout.splitlines() == ["full", "still full", "all there"], run.stderr

@@ -38,16 +38,16 @@ class Noise:
         fresh = rng.standard_normal((*shape, STEPS))
         steps = np.empty_like(fresh)
         steps[..., 0] = fresh[..., 0]
-        kept = np.sqrt(1 - self.lag_1**2)
+        scale = np.sqrt(1 - self.lag_1**2)
         for step in range(1, STEPS):
-            steps[..., step] = self.lag_1 * steps[..., step - 1] + kept * fresh[..., step]
+            steps[..., step] = self.lag_1 * steps[..., step - 1] + scale * fresh[..., step]
         times = np.exp(self.cv * steps)
         times[..., :FIRST_BLOCK] *= rng.uniform(1.0, 2.0, (*shape, 1))
         values: Array = factor * np.median(times, axis=-1)
         return values
 
     def median(self) -> float:
-        """The true median of a run's value, from 60,000 runs."""
+        """Return the true median of a run's value, from 60,000 runs."""
         return float(np.median(self.runs(1, 60_000, np.random.default_rng(3))))
 
 
@@ -61,10 +61,10 @@ def stopped(noise: Noise, rule: StopRule, trials: int, seed: int = 11) -> list[S
     return [decide_stop(row, rule) for row in noise.runs(trials, rule.n_max, rng).tolist()]
 
 
-def coverage(noise: Noise, found: Sequence[StopDecision]) -> float:
-    """How often the interval at which a trial stopped covers the true median."""
+def coverage(noise: Noise, decisions: Sequence[StopDecision]) -> float:
+    """Return how often the interval at which a trial stopped covers the true median."""
     truth = noise.median()
-    return sum(each.low <= truth <= each.high for each in found) / len(found)
+    return sum(each.low <= truth <= each.high for each in decisions) / len(decisions)
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,11 @@ def saving(rule: StopRule, trials: int) -> Saving:
     """Simulate trials of pinned phones, from the quietest to the noisiest in even steps."""
     rng = np.random.default_rng(5)
     noises = [Noise(float(cv), 0.15) for cv in np.linspace(0.005, 0.07, trials)]
-    found = [decide_stop(noise.runs(1, rule.n_max, rng)[0].tolist(), rule) for noise in noises]
-    precise = sum(each.cause is StopCause.WIDTH for each in found) / trials
-    return Saving(_fixed_runs(noises[-1], rule), sum(each.n for each in found) / trials, precise)
+    decisions = [decide_stop(noise.runs(1, rule.n_max, rng)[0].tolist(), rule) for noise in noises]
+    precise = sum(each.cause is StopCause.WIDTH for each in decisions) / trials
+    return Saving(
+        _fixed_runs(noises[-1], rule), sum(each.n for each in decisions) / trials, precise
+    )
 
 
 def _fixed_runs(noise: Noise, rule: StopRule) -> int:

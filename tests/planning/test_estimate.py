@@ -1,4 +1,4 @@
-"""Time estimates use the closest history, and a plan warns of what may disappoint."""
+"""Time estimates use the closest history, and a plan has warnings."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -26,21 +26,22 @@ PIXEL = phone("a", model="Pixel 6")
 MODELS: dict[str, str] = {}
 
 
-def past(
-    sweep: Sweep, serial: str, model: str, cooled: list[float], cell: int = 0
+def past_runs(
+    sweep: Sweep, serial: str, model: str, cooldowns_s: list[float], cell: int = 0
 ) -> list[RunTiming]:
-    """Runs that measured for 10 s each, after cooling."""
+    """Build the timings of runs that measured for 10 s each, after cooling."""
     key = sweep.cells[cell].key
     MODELS[serial] = model
     return [
-        RunTiming(at, sweep.id, serial, *key, 0.0, 10 + cooldown_s, cooldown_s, None)
-        for at, cooldown_s in enumerate(cooled)
+        RunTiming(index, sweep.id, serial, *key, 0.0, 10 + cooldown_s, cooldown_s, None)
+        for index, cooldown_s in enumerate(cooldowns_s)
     ]
 
 
-def estimated(
+def estimate_on_pixel(
     sweep: Sweep, runs: list[RunTiming], twin: RunEstimate | None = None
 ) -> PhoneEstimate:
+    """Estimate the time of a sweep on one phone."""
     return estimate_phone(
         sweep,
         expand_sweep(sweep, [PIXEL]).trials,
@@ -50,57 +51,57 @@ def estimated(
     )
 
 
-def test_the_closest_history_is_used_first_and_named() -> None:
+def test_the_closest_history_is_used_and_named() -> None:
     sweep = read_sweep(GOOD + "matrix: {batch_size: [32, 64]}\nrepeat: 4")
-    own = past(sweep, "a", "Pixel 6", [20.0] * 3)
-    sibling = past(sweep, "b", "Pixel 6", [90.0] * 3, cell=1)
-    stranger = past(sweep, "c", "Mi 9", [500.0] * 3)
-    found = estimated(sweep, stranger + sibling + own)
-    assert found.bases == {EstimateBasis.SAME_PHONE: 1, EstimateBasis.SAME_MODEL: 1}
-    assert found.runs == 8
-    assert found.measuring == DurationRange(80, 80)
-    assert found.cooling == DurationRange(440, 440)
-    assert estimated(sweep, stranger + own).bases == {
+    own = past_runs(sweep, "a", "Pixel 6", [20.0] * 3)
+    sibling = past_runs(sweep, "b", "Pixel 6", [90.0] * 3, cell=1)
+    other_model = past_runs(sweep, "c", "Mi 9", [500.0] * 3)
+    estimate = estimate_on_pixel(sweep, other_model + sibling + own)
+    assert estimate.bases == {EstimateBasis.SAME_PHONE: 1, EstimateBasis.SAME_MODEL: 1}
+    assert estimate.runs == 8
+    assert estimate.measuring == DurationRange(80, 80)
+    assert estimate.cooling == DurationRange(440, 440)
+    assert estimate_on_pixel(sweep, other_model + own).bases == {
         EstimateBasis.SAME_PHONE: 1,
         EstimateBasis.OTHER_CELLS: 1,
     }
-    assert estimated(sweep, sibling).bases == {
+    assert estimate_on_pixel(sweep, sibling).bases == {
         EstimateBasis.SAME_MODEL: 1,
         EstimateBasis.OTHER_CELLS_SAME_MODEL: 1,
     }
 
 
-def test_without_history_the_twin_is_asked_and_without_a_twin_only_the_length_is_known() -> None:
+def test_without_history_the_twin_is_used_and_without_a_twin_the_protocol_length() -> None:
     sweep = read_sweep(GOOD + "repeat: 3")
     twin = RunEstimate(EstimateBasis.TWIN, ((9.0, 30.0),))
-    with_twin = estimated(sweep, [], twin)
+    with_twin = estimate_on_pixel(sweep, [], twin)
     assert with_twin.bases == {EstimateBasis.TWIN: 1}
     assert with_twin.cooling == DurationRange(90, 90)
-    bare = estimated(sweep, [])
-    assert bare.bases == {EstimateBasis.PROTOCOL_LENGTH: 1}
-    assert (bare.cooling, bare.total) == (None, DurationRange(24, 24))
+    without_twin = estimate_on_pixel(sweep, [])
+    assert without_twin.bases == {EstimateBasis.PROTOCOL_LENGTH: 1}
+    assert (without_twin.cooling, without_twin.total) == (None, DurationRange(24, 24))
 
 
-def test_past_variation_gives_a_range_that_is_the_same_each_time() -> None:
+def test_past_variation_gives_a_reproducible_range() -> None:
     sweep = read_sweep(GOOD + "repeat: 5")
-    runs = past(sweep, "a", "Pixel 6", [10.0, 20.0, 30.0, 60.0, 200.0])
-    found = estimated(sweep, runs)
-    assert found.total.p50_s < found.total.p90_s
-    assert found == estimated(sweep, runs)
+    runs = past_runs(sweep, "a", "Pixel 6", [10.0, 20.0, 30.0, 60.0, 200.0])
+    estimate = estimate_on_pixel(sweep, runs)
+    assert estimate.total.p50_s < estimate.total.p90_s
+    assert estimate == estimate_on_pixel(sweep, runs)
 
 
 def test_repeats_until_precise_are_estimated_over_all_looks() -> None:
     sweep = read_sweep(GOOD + "repeat: {until: 2%, max: 32}")
-    found = estimated(sweep, past(sweep, "a", "Pixel 6", [0.0]))
-    assert found.runs == 32
-    assert 60 <= found.measuring.p50_s <= 320 == found.measuring.p90_s
+    estimate = estimate_on_pixel(sweep, past_runs(sweep, "a", "Pixel 6", [0.0]))
+    assert estimate.runs == 32
+    assert 60 <= estimate.measuring.p50_s <= 320 == estimate.measuring.p90_s
 
 
-def test_a_baseline_counts_as_often_as_it_runs() -> None:
+def test_a_baseline_is_counted_per_recurrence() -> None:
     sizes = list(range(1, 18))
     text = f"matrix: {{batch_size: {sizes}}}\norder: {{baseline: {{batch_size: 1}}}}\nrepeat: 2"
     sweep = read_sweep(GOOD + text)
-    assert sweep.runs_per_phone == estimated(sweep, []).runs == 36
+    assert sweep.runs_per_phone == estimate_on_pixel(sweep, []).runs == 36
 
 
 @pytest.mark.parametrize(
@@ -125,16 +126,16 @@ def test_a_baseline_counts_as_often_as_it_runs() -> None:
 )
 def test_a_plan_warns(text: str, expected: list[str]) -> None:
     sweep = read_sweep(GOOD + text)
-    found = plan_warnings(sweep, [PIXEL], [estimated(sweep, [])], NOW)
-    assert len(found) == len(expected)
-    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
+    warnings = plan_warnings(sweep, [PIXEL], [estimate_on_pixel(sweep, [])], NOW)
+    assert len(warnings) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(warnings, expected, strict=True))
 
 
 def test_a_plan_warns_of_phones_that_will_not_be_compared() -> None:
     simulated = Provenances(time=EXTRAPOLATED, clock=None, heat=None, energy=None)
     others = [phone("b", control=ControlLevel.PARTIAL), phone("c", provenance=simulated)]
-    found = plan_warnings(read_sweep(GOOD), [PIXEL, *others], [], NOW + timedelta(days=1))
-    assert found == [
+    warnings = plan_warnings(read_sweep(GOOD), [PIXEL, *others], [], NOW + timedelta(days=1))
+    assert warnings == [
         "phones have different control levels (controlled, partial); not compared by default",
         "results will have different sources (phone, simulated); not compared by default",
     ]

@@ -24,7 +24,7 @@ SAME_LITTLE = LITTLE.model_copy(update={"ladder_khz": ()})
     ("pattern", "expected"),
     [
         ("px6-*", True),  # the serial
-        ("model px6-01", True),  # the model, whatever its case
+        ("model px6-01", True),  # the model, in any case
         ("sm83?0", True),  # the SoC
         ("px6", False),  # a pattern covers the whole name
         ("*", True),
@@ -42,7 +42,7 @@ def test_every_matched_phone_gets_every_cell() -> None:
     assert len({trial.id for trial in expansion.trials}) == 4
 
 
-def test_a_trial_keeps_its_id_whatever_other_phones_there_are() -> None:
+def test_the_id_of_a_trial_does_not_depend_on_other_phones() -> None:
     sweep = read_sweep(TWO_CELLS)
     alone = {trial.id for trial in expand_sweep(sweep, [phone("a")]).trials}
     assert alone < {trial.id for trial in expand_sweep(sweep, [phone("b"), phone("a")]).trials}
@@ -84,11 +84,11 @@ def test_a_trial_keeps_its_id_whatever_other_phones_there_are() -> None:
             SkipCode.NO_CPU_TEMP,
             "it reports no CPU temperature; write start_temp_max_c: any",
         ),
-        # what a phone reports may carry terminal escapes
+        # a phone may report terminal escapes
         (phone("a", runner_error="no\x1b[31m runner"), GOOD, SkipCode.NO_RUNNER, "no[31m runner"),
     ],
 )
-def test_a_phone_that_can_do_nothing_is_skipped_with_the_reason(
+def test_a_phone_that_cannot_run_any_cell_is_skipped_with_the_reason(
     facts: PhoneFacts, file: str, code: SkipCode, reason: str
 ) -> None:
     expansion = expand_sweep(read_sweep(file), [facts])
@@ -101,7 +101,7 @@ def test_a_sweep_without_a_start_temperature_needs_no_sensor() -> None:
     assert len(expand_sweep(read_sweep(file), [phone("a", cpu_zones=())]).trials) == 1
 
 
-def test_cells_that_a_phone_cannot_run_are_skipped_one_by_one() -> None:
+def test_cells_that_a_phone_cannot_run_are_skipped() -> None:
     file = TWO_CELLS.replace("}", ", cores: [big2, prime]}")
     expansion = expand_sweep(read_sweep(file), [phone("a", clusters=(LITTLE, GOLD))])
     assert {trial.condition.cores for trial in expansion.trials} == {"big2"}
@@ -123,7 +123,8 @@ def test_a_workload_that_never_calls_the_phone_needs_neither_runner_nor_cores() 
     assert [each.reason for each in expansion.skipped] == ["no runner"]
 
 
-def planned_for(sweep: Sweep, *serials: str) -> list[PlannedRun]:
+def plan_runs(sweep: Sweep, *serials: str) -> list[PlannedRun]:
+    """Expand a sweep on phones and order its runs."""
     return list(
         order_runs(sweep, expand_sweep(sweep, [phone(serial) for serial in serials]).trials)
     )
@@ -132,7 +133,7 @@ def planned_for(sweep: Sweep, *serials: str) -> list[PlannedRun]:
 EIGHT_CELLS = GOOD + "matrix: {batch_size: [1, 2, 3, 4, 5, 6, 7, 8]}\nseed: 7\nrepeat: 3\n"
 
 
-def test_every_block_of_a_phone_holds_every_trial_once_with_its_repeat() -> None:
+def test_every_block_of_a_phone_has_every_trial_once() -> None:
     sweep = read_sweep(EIGHT_CELLS)
     trials = expand_sweep(sweep, [phone("a"), phone("b")]).trials
     planned = order_runs(sweep, trials)
@@ -141,29 +142,30 @@ def test_every_block_of_a_phone_holds_every_trial_once_with_its_repeat() -> None
 
 
 def batched_ids(planned: Sequence[PlannedRun], size: int) -> list[list[str]]:
+    """Return the trial ids of runs in groups of one size."""
     ids = [run.trial for run in planned]
     return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
-def test_positions_count_through_the_blocks_of_a_phone() -> None:
-    planned = planned_for(read_sweep(EIGHT_CELLS), "a")
+def test_positions_count_over_all_blocks_of_a_phone() -> None:
+    planned = plan_runs(read_sweep(EIGHT_CELLS), "a")
     assert [run.position for run in planned] == list(range(24))
     assert [run.position // 8 for run in planned] == [run.block for run in planned]
 
 
-def test_blocks_and_phones_are_shuffled_apart_and_the_seed_matters() -> None:
+def test_every_block_has_its_own_order_and_the_seed_matters() -> None:
     sweep = read_sweep(EIGHT_CELLS)
     case_of = {t.id: t.case.label for t in expand_sweep(sweep, [phone("a"), phone("b")]).trials}
-    planned = [case_of[run.trial] for run in planned_for(sweep, "a", "b")]
+    planned = [case_of[run.trial] for run in plan_runs(sweep, "a", "b")]
     orders = {tuple(planned[start : start + 8]) for start in range(0, 48, 8)}
     assert len(orders) == 6
     other = read_sweep(EIGHT_CELLS.replace("seed: 7", "seed: 8"))
     case_of |= {t.id: t.case.label for t in expand_sweep(other, [phone("a")]).trials}
-    assert planned[:8] != [case_of[run.trial] for run in planned_for(other, "a")][:8]
+    assert planned[:8] != [case_of[run.trial] for run in plan_runs(other, "a")][:8]
 
 
-def test_the_order_is_the_same_on_every_machine_and_in_every_version() -> None:
-    # Written down once: if this changes, sweeps that were stored can no longer be replayed.
+def test_the_order_never_changes() -> None:
+    # If this order changes, stored sweeps can no longer be replayed.
     sweep = read_sweep(EIGHT_CELLS)
     case, condition = sweep.cases[0], sweep.conditions[0]
     trials = [Trial(str(number), case, condition, "a") for number in range(8)]
@@ -173,7 +175,7 @@ def test_the_order_is_the_same_on_every_machine_and_in_every_version() -> None:
 
 @settings(deadline=None)
 @given(st.permutations(range(8)))
-def test_the_sequence_in_which_trials_arrive_does_not_matter(places: list[int]) -> None:
+def test_the_order_does_not_depend_on_the_sequence_of_trials(indices: list[int]) -> None:
     sweep = read_sweep(EIGHT_CELLS)
     trials = expand_sweep(sweep, [phone("a")]).trials
-    assert order_runs(sweep, trials) == order_runs(sweep, [trials[place] for place in places])
+    assert order_runs(sweep, trials) == order_runs(sweep, [trials[index] for index in indices])

@@ -1,4 +1,4 @@
-"""The health of a phone: what makes it suspect, and what brings it back."""
+"""The health of a phone: what makes it suspect, and what ends that."""
 
 import pytest
 
@@ -54,19 +54,19 @@ def test_three_faults_of_the_phone_in_a_row_make_it_suspect() -> None:
     assert "the cable" in found.reason
 
 
-def test_a_sound_run_forgives() -> None:
+def test_a_valid_run_resets_the_strikes() -> None:
     gone = faulty(Unreachable())
     assert after(gone, gone, a_report(JOB), gone, gone).health is Health.GOOD
 
 
 @pytest.mark.parametrize("error", [FarmTrouble(), InvalidRequest(), RunnerDied()])
-def test_what_is_not_the_phones_fault_neither_counts_nor_forgives(error: FarmError) -> None:
+def test_faults_of_others_neither_count_nor_reset(error: FarmError) -> None:
     gone = faulty(SensorMissing())
     assert after(gone, faulty(error), gone, faulty(error), gone).health is Health.SUSPECT
     assert after(*[faulty(error)] * 5) == HealthState()
 
 
-def test_a_broken_restore_is_enough() -> None:
+def test_a_failed_restore_makes_a_phone_suspect() -> None:
     measured = a_report(JOB, restore_error="node x")
     assert after(measured).health is Health.SUSPECT
     failed = faulty(RunnerDied()).model_copy(update={"restore_error": "node x"})
@@ -74,7 +74,7 @@ def test_a_broken_restore_is_enough() -> None:
 
 
 @pytest.mark.parametrize("text", ["adb: file was not put back into cache", "not restored: all"])
-def test_the_text_of_a_fault_decides_nothing(text: str) -> None:
+def test_the_text_of_a_fault_has_no_effect(text: str) -> None:
     assert after(faulty(FarmTrouble(text))) == HealthState()
 
 
@@ -85,12 +85,12 @@ def test_drift_counts_as_a_strike() -> None:
     assert after(drifted, drifted, drifted).health is Health.SUSPECT
 
 
-def test_a_phone_that_comes_and_goes_is_suspect() -> None:
+def test_a_phone_that_disconnects_repeatedly_is_suspect() -> None:
     assert health_after_flaps(HealthState(), FLAPS_MAX - 1).health is Health.GOOD
     assert health_after_flaps(HealthState(), FLAPS_MAX).health is Health.SUSPECT
 
 
-def test_only_a_check_decides_about_a_suspect() -> None:
+def test_only_a_check_ends_the_suspicion() -> None:
     suspect = HealthState(Health.SUSPECT, "why", 3)
     assert health_after_report(suspect, a_report(JOB)) == suspect
     assert health_after_check(True, "fine") == HealthState()

@@ -59,7 +59,7 @@ def test_a_sweep_names_a_manifest_and_chooses_its_parameters() -> None:
     assert manifest.files[0].sha256 == ZEROS
 
 
-def test_an_external_program_runs_beside_others_and_takes_only_its_own_parameters() -> None:
+def test_an_external_program_gets_only_its_own_parameters() -> None:
     sweep = "farm: 1\nname: demo\nphones: all\nmatrix:\n"
     sweep += "  workload: [sgemm, external:tool.yaml]\n  tokens: [8, 16]\n"
     cases = read_sweep(sweep, beside(**{"tool.yaml": GOOD})).cases
@@ -74,7 +74,7 @@ def test_a_changed_manifest_is_another_sweep() -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_a_manifest_that_is_not_there_is_one_sentence_at_its_place() -> None:
+def test_a_missing_manifest_is_reported_with_its_location() -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(SWEEP)
     (problem,) = caught.value.problems
@@ -82,7 +82,7 @@ def test_a_manifest_that_is_not_there_is_one_sentence_at_its_place() -> None:
     assert problem.text == "workload: tool.yaml cannot be read: No such file or directory"
 
 
-def test_the_same_program_is_named_once() -> None:
+def test_a_program_is_listed_once() -> None:
     sweep = "farm: 1\nname: demo\nphones: all\nmatrix: {workload: [external:a, external:b]}\n"
     with pytest.raises(BadSweep, match="'tool' is listed twice"):
         read_sweep(sweep, beside(a=GOOD, b=GOOD))
@@ -121,7 +121,7 @@ def test_the_same_program_is_named_once() -> None:
         ("external: 1", "external: 1\ncomand: x", "2:1: unknown key 'comand'; did you mean"),
     ],
 )
-def test_every_mistake_has_its_place_in_the_manifest(
+def test_every_mistake_in_a_manifest_has_its_location(
     written: str, instead: str, sentence: str
 ) -> None:
     assert written in GOOD
@@ -130,7 +130,7 @@ def test_every_mistake_has_its_place_in_the_manifest(
     assert any(sentence in text for _, _, text in problems), problems
 
 
-def test_a_manifest_may_say_more() -> None:
+def test_a_manifest_can_have_optional_keys() -> None:
     more = GOOD.replace("json: samples_ns, unit: ns", "regex: 'took ([0-9.]+)', unit: ms, skip: 2")
     more += "  loss: {regex: 'loss ([0-9.]+)'}\n  peak_rss: {json: rss, unit: MB}\n"
     more += "training: true\nthreads: 4\nseconds_max: 20m\nenvironment: {LD_LIBRARY_PATH: .}\n"
@@ -142,7 +142,7 @@ def test_a_manifest_may_say_more() -> None:
     assert manifest.peak_rss is not None
 
 
-def test_the_example_is_good_and_names_its_files_as_they_are() -> None:
+def test_the_example_is_valid_and_has_the_digests_of_its_files() -> None:
     folder = EXAMPLES / "external"
     text = (folder / "compare.yaml").read_text()
     sweep = read_sweep(text, lambda name: (folder / name).read_text())

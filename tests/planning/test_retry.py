@@ -1,4 +1,4 @@
-"""The retry decision by blame, row by row."""
+"""The retry decision by blame."""
 
 import pytest
 
@@ -47,7 +47,9 @@ JOB = Job(
         (Interrupted(), {Blame.PHONE: 2}, RetryAction.RETRY),
     ],
 )
-def test_blame_decides(error: FarmError, earlier: dict[str, int], following: RetryAction) -> None:
+def test_the_blame_decides_the_retry(
+    error: FarmError, earlier: dict[str, int], following: RetryAction
+) -> None:
     assert decide_retry(a_faulty_report(JOB, error), earlier).action == following
 
 
@@ -70,7 +72,7 @@ def test_a_run_that_did_other_work_is_a_finding() -> None:
     assert decision.reason == reason.text
 
 
-def test_the_pause_after_a_fault_of_the_farm_grows() -> None:
+def test_the_delay_after_a_fault_of_the_farm_grows() -> None:
     pauses = [
         decide_retry(a_faulty_report(JOB, BrokerDown()), {Blame.FARM: n}).pause_s for n in range(9)
     ]

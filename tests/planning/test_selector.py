@@ -27,11 +27,11 @@ SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=None)
         ("cores == 8", True),
         ("big = 4 and little = 4", True),
         ("model == 'model px*'", True),
-        ("MODEL == MODEL?PX6-01", True),  # neither facts nor texts mind their case
+        ("MODEL == MODEL?PX6-01", True),  # facts and texts are case-insensitive
         ("model != *px*", False),
         ("soc in (sdm855, sm83?0)", True),
         ("soc in (sdm855)", False),
-        ("android >= 9", True),  # 14 is more than 9, though not as a text
+        ("android >= 9", True),  # compared as numbers, not as texts
         ("android >= 14.1", False),
         ("control == controlled", True),
         ("control >= partial", True),
@@ -43,8 +43,8 @@ SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=None)
         ("tag != paper", False),
         ("tag in (other, paper)", True),
         ("tag == other", False),
-        ("px6-*", True),  # a pattern alone: serial, model or SoC
-        ("'root'", False),  # in quotes a name is a name
+        ("px6-*", True),  # only a pattern: serial, model or SoC
+        ("'root'", False),  # a quoted name is not a fact
         ("sm8350", True),
         # `not` binds closest, then `and`, then `or`
         ("not root or ram_mb > 1", True),
@@ -54,7 +54,7 @@ SIMULATED = Provenances(time=FITTED, clock=FITTED, heat=FITTED, energy=None)
         ("not not root", True),
     ],
 )
-def test_a_selector_means_what_it_says(text: str, expected: bool) -> None:
+def test_a_selector_matches_phones(text: str, expected: bool) -> None:
     gpu = Gpu(name="Adreno 660", folder="/gpu", ladder_khz=())
     assert parse_selector(text).matches(phone("PX6-01", gpu=gpu), {"paper"}) == expected
 
@@ -74,7 +74,7 @@ def test_a_selector_means_what_it_says(text: str, expected: bool) -> None:
         ("control == controlled", {"control": ControlLevel.PARTIAL}, "control is partial, not c"),
         ("x or root", {"rooted": False}, "serial, model and soc do not match x; not root"),
         ("not simulated", {"provenance": SIMULATED}, "it matches simulated"),
-        # what a phone says of itself may carry terminal escapes
+        # a phone may report terminal escapes
         ("soc == x", {"soc": "sd\x1b[31m"}, "soc is sd[31m, not x"),
     ],
 )
@@ -113,16 +113,20 @@ def test_a_phone_that_does_not_match_has_a_reason(
         ("x" * 1001, 1000, "the selector is longer than 1000 characters"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(text: str, offset: int, expected: str) -> None:
+def test_a_mistake_has_its_location(text: str, offset: int, expected: str) -> None:
     with pytest.raises(BadSelector) as caught:
         parse_selector(text)
     assert str(caught.value).startswith(expected)
     assert caught.value.offset == offset
 
 
-def test_one_meaning_has_one_spelling() -> None:
-    ways = ["root and Ram_mb >= 6000", "ram_mb>=6000 and (root)", "(ram_mb >= '6000')  and root"]
-    assert len({str(parse_selector(way)) for way in ways}) == 1
+def test_equivalent_selectors_have_one_canonical_text() -> None:
+    spellings = [
+        "root and Ram_mb >= 6000",
+        "ram_mb>=6000 and (root)",
+        "(ram_mb >= '6000')  and root",
+    ]
+    assert len({str(parse_selector(spelling)) for spelling in spellings}) == 1
 
 
 leaves = st.sampled_from(["root", "simulated", "ram_mb > 4000", "ram_mb > 9000", "tag == paper"])
@@ -138,34 +142,38 @@ trees = st.recursive(
 )
 
 
-def spoken(tree: Any) -> str:
+def render(tree: Any) -> str:
+    """Write an expression tree as a selector."""
     if isinstance(tree, str):
         return tree
     if tree[0] == "not":
-        return f"not ({spoken(tree[1])})"
-    return f"({spoken(tree[1])}) {tree[0]} ({spoken(tree[2])})"
+        return f"not ({render(tree[1])})"
+    return f"({render(tree[1])}) {tree[0]} ({render(tree[2])})"
 
 
-def truth(tree: Any) -> bool:
+def evaluate(tree: Any) -> bool:
+    """Compute the truth of an expression tree."""
     if isinstance(tree, str):
         return TRUTH[tree]
     if tree[0] == "not":
-        return not truth(tree[1])
-    left, right = truth(tree[1]), truth(tree[2])
+        return not evaluate(tree[1])
+    left, right = evaluate(tree[1]), evaluate(tree[2])
     return (left and right) if tree[0] == "and" else (left or right)
 
 
 @settings(deadline=None, max_examples=60)
 @given(tree=trees)
-def test_logic_is_logic_and_the_one_spelling_means_the_same(tree: Any) -> None:
-    selector = parse_selector(spoken(tree))
-    again = parse_selector(str(selector))
+def test_the_canonical_text_has_the_same_meaning(tree: Any) -> None:
+    selector = parse_selector(render(tree))
+    reparsed = parse_selector(str(selector))
     facts = phone("a")
-    assert truth(tree) == selector.matches(facts, {"paper"}) == again.matches(facts, {"paper"})
+    assert (
+        evaluate(tree) == selector.matches(facts, {"paper"}) == reparsed.matches(facts, {"paper"})
+    )
 
 
 @settings(deadline=None, max_examples=60)
 @given(text=st.text("rot and(or)ram_mb><=!'\"*?,in ", max_size=40))
-def test_whatever_is_written_is_read_or_refused_and_nothing_else(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with suppress(BadSelector):
         parse_selector(text).matches(phone("a"))

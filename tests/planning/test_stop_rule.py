@@ -1,4 +1,4 @@
-"""The stop rule: the interval covers the median as often as promised, and runs are saved."""
+"""The stop rule: its interval covers the median at the stated rate, and it saves runs."""
 
 import math
 
@@ -27,19 +27,19 @@ SOME += [(UNPINNED[3], FIVE_PERCENT), (UNPINNED[4], DEFAULT_WIDTH)]
 def test_quiet_trials_stop_at_the_first_look_and_noisy_ones_continue() -> None:
     quiet = [100.0, 100.4, 99.8, 100.1, 99.9, 100.2]
     assert decide_stop(quiet[:5], TWO_PERCENT) == StopDecision(None, 0, next_look=6)
-    found = decide_stop(quiet, TWO_PERCENT)
-    assert (found.cause, found.n, found.median) == (StopCause.WIDTH, 6, 100.05)
-    assert found.text == "100 ± 0.3% after 6 runs"
+    decision = decide_stop(quiet, TWO_PERCENT)
+    assert (decision.cause, decision.n, decision.median) == (StopCause.WIDTH, 6, 100.05)
+    assert decision.text == "100 ± 0.3% after 6 runs"
     noisy = [100.0, 150.0, 80.0, 120.0, 60.0, 140.0, 90.0]
-    found = decide_stop(noisy, TWO_PERCENT)
-    assert (found.cause, found.n, found.next_look) == (None, 6, 9)
+    decision = decide_stop(noisy, TWO_PERCENT)
+    assert (decision.cause, decision.n, decision.next_look) == (None, 6, 9)
     short = StopRule(half_width_rel=0.02, n_max=7)
     assert decide_stop(noisy, short).cause is StopCause.N_MAX
     assert StopDecision(None, 5).text == "no interval yet after 5 runs"
 
 
-def test_the_interval_is_checked_on_the_grid_and_never_in_between() -> None:
-    # six quiet runs in the middle of others do not count: the look after nine sees them all
+def test_the_interval_is_checked_only_on_the_grid() -> None:
+    # the look after nine runs uses all nine, not the six quiet ones among them
     values = [50.0, 100.0, 150.0] + [100.0] * 5
     assert decide_stop(values, TWO_PERCENT).cause is None
     assert decide_stop(values, TWO_PERCENT).n == 6
@@ -47,7 +47,7 @@ def test_the_interval_is_checked_on_the_grid_and_never_in_between() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(1, 1e6), min_size=6, max_size=40), st.data())
-def test_more_runs_never_take_a_decision_back(values: list[float], data: st.DataObject) -> None:
+def test_more_runs_never_change_a_decision(values: list[float], data: st.DataObject) -> None:
     fewer = values[: data.draw(st.integers(0, len(values)))]
     early, late = decide_stop(fewer, TWO_PERCENT), decide_stop(values, TWO_PERCENT)
     assert early.cause is None or early == late
@@ -58,12 +58,12 @@ def test_the_minimum_number_of_runs_gives_an_interval_and_one_less_does_not(
     confidence: float, expected: int
 ) -> None:
     assert runs_needed(confidence) == expected
-    asked = 1 - 0.85 * (1 - confidence)
-    widths = [order_statistic_interval(list(range(n)), asked) for n in (expected - 1, expected)]
+    required = 1 - 0.85 * (1 - confidence)
+    widths = [order_statistic_interval(list(range(n)), required) for n in (expected - 1, expected)]
     assert [math.isfinite(high) for _, _, high in widths] == [False, True]
 
 
-def test_the_interval_is_that_of_the_order_statistics_where_these_fit_exactly() -> None:
+def test_the_interval_equals_the_order_statistics() -> None:
     values = [float(each) for each in range(1, 11)]
     exactly = 1 - 2 * (1 + 10) / 2**10  # between the second and the ninth of ten
     assert order_statistic_interval(values, exactly) == (2.0, 5.5, 9.0)
@@ -71,9 +71,9 @@ def test_the_interval_is_that_of_the_order_statistics_where_these_fit_exactly() 
 
 @pytest.mark.parametrize(("noise", "rule"), SOME, ids=str)
 def test_the_95_percent_interval_covers_the_median(noise: Noise, rule: StopRule) -> None:
-    found = stopped(noise, rule, 800)
+    decisions = stopped(noise, rule, 800)
     # 800 trials give the share to ±1.5 % (two standard errors); the slow test to ±0.3 %
-    assert 0.93 - 0.01 <= coverage(noise, found) <= 0.97 + 0.01
+    assert 0.93 - 0.01 <= coverage(noise, decisions) <= 0.97 + 0.01
 
 
 @pytest.mark.slow
@@ -81,12 +81,12 @@ def test_the_95_percent_interval_covers_the_median(noise: Noise, rule: StopRule)
 def test_the_95_percent_interval_covers_the_median_in_the_long_run(
     noise: Noise, rule: StopRule
 ) -> None:
-    found = [each for seed in range(10) for each in stopped(noise, rule, 2000, seed)]
-    share = coverage(noise, found)
+    decisions = [each for seed in range(10) for each in stopped(noise, rule, 2000, seed)]
+    share = coverage(noise, decisions)
     assert 0.93 <= share <= 0.97
 
 
 def test_stopping_needs_a_third_fewer_runs_than_a_fixed_number() -> None:
-    found = saving(StopRule(half_width_rel=0.03, n_max=100), trials=200)
-    assert found.precise >= 0.95
-    assert found.share >= 0.30
+    saved = saving(StopRule(half_width_rel=0.03, n_max=100), trials=200)
+    assert saved.precise >= 0.95
+    assert saved.share >= 0.30

@@ -49,45 +49,45 @@ contents = st.fixed_dictionaries(
 )
 
 
-def rewritten(content: Any, chance: random.Random) -> Any:
-    """The same content with its keys, and the lists whose order means nothing, shuffled."""
+def shuffle(content: Any, rng: random.Random) -> Any:
+    """Shuffle the keys of a content, and the lists whose order has no meaning."""
     if isinstance(content, dict):
-        keys = chance.sample(list(content), len(content))
-        return {key: rewritten(content[key], chance) for key in keys}
+        keys = rng.sample(list(content), len(content))
+        return {key: shuffle(content[key], rng) for key in keys}
     if isinstance(content, list):
-        return chance.sample(content, len(content))
+        return rng.sample(content, len(content))
     return content
 
 
-def written(content: Any, chance: random.Random) -> str:
-    """YAML in one of its many styles, with comments and empty lines added."""
+def write_yaml(content: Any, rng: random.Random) -> str:
+    """Write YAML in a random style, with comments and empty lines."""
     text = yaml.safe_dump(
         content,
         sort_keys=False,
-        default_flow_style=chance.choice([None, False]),
-        indent=chance.choice([2, 3, 5]),
+        default_flow_style=rng.choice([None, False]),
+        indent=rng.choice([2, 3, 5]),
         width=1000,
     )
     lines = []
     for line in text.splitlines():
-        if chance.random() < 0.3:
-            lines.append(chance.choice(["", "# a word", "   # another"]))
-        lines.append(line + chance.choice(["", "   # why"]))
+        if rng.random() < 0.3:
+            lines.append(rng.choice(["", "# a word", "   # another"]))
+        lines.append(line + rng.choice(["", "   # why"]))
     return "\n".join(lines)
 
 
 @settings(deadline=None)
 @given(content=contents, seed=st.integers(0, 2**32))
 def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     plain = read_sweep(yaml.safe_dump(content))
-    assert read_sweep(written(rewritten(content, chance), chance)) == plain
+    assert read_sweep(write_yaml(shuffle(content, rng), rng)) == plain
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        # what is left out is the same as the default written out
+        # a missing key equals its default
         ("", "repeat: 3"),
         ("", "conditions: {cores: big4, freq: high, protocol: cold}"),
         ("", "matrix: {batch_size: [32]}"),
@@ -99,7 +99,7 @@ def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed:
         ("conditions: {oversize: refuse}", ""),
     ],
 )
-def test_two_spellings_of_the_same_are_one_sweep(one: str, other: str) -> None:
+def test_equivalent_files_have_one_id(one: str, other: str) -> None:
     assert read_sweep(GOOD + one).id == read_sweep(GOOD + other).id
 
 
@@ -119,22 +119,23 @@ def test_two_spellings_of_the_same_are_one_sweep(one: str, other: str) -> None:
         GOOD + "matrix: {batch_size: [32, 64]}",
     ],
 )
-def test_another_meaning_is_another_sweep(change: str) -> None:
+def test_a_different_meaning_has_a_different_id(change: str) -> None:
     assert read_sweep(change).id != read_sweep(GOOD).id
 
 
-def test_an_id_is_short_and_typed() -> None:
+def test_an_id_is_a_prefix_and_eight_digits() -> None:
     sweep = read_sweep(GOOD)
     assert sweep.id == f"sw-{sweep.digest[:8]}"
     assert len(sweep.digest) == 64
 
 
-def test_the_derived_seed_written_out_changes_nothing() -> None:
+def test_an_explicit_seed_equal_to_the_derived_one_changes_nothing() -> None:
     sweep = read_sweep(GOOD)
     assert read_sweep(GOOD + f"seed: {sweep.seed}") == sweep
 
 
 def cells_of(sweep: Sweep) -> set[tuple[str, str]]:
+    """Return the labels of the cells of a sweep."""
     return {(cell.case.label, cell.condition.label) for cell in sweep.cells}
 
 
@@ -150,14 +151,14 @@ def test_the_cells_are_the_product_of_the_axes() -> None:
     assert sweep.runs_per_phone == 8
 
 
-def test_a_workload_ignores_an_axis_that_it_does_not_have_and_is_not_doubled_by_it() -> None:
+def test_a_workload_ignores_axes_that_it_does_not_have() -> None:
     text = GOOD.replace("workload: mlp-4\n", "")
     sweep = read_sweep(text + "matrix: {workload: [mlp-4, sgemm, noop], batch_size: [32, 64]}")
     expected = ["mlp-4 batch_size=32", "mlp-4 batch_size=64", "noop", "sgemm k=512 m=512 n=512"]
     assert [case.label for case in sweep.cases] == expected
 
 
-def test_fixed_parameters_and_conditions_reach_every_cell() -> None:
+def test_fixed_parameters_and_conditions_apply_to_every_cell() -> None:
     text = GOOD.replace("mlp-4", "{use: sgemm, with: {k: 64}}")
     sweep = read_sweep(text + "matrix: {n: [8]}\nconditions: {cool_wait_max: 20m, freq: 0.8}")
     expected = Condition(cool_wait_max_s=1200, freq="0.8")
@@ -169,9 +170,9 @@ def test_every_field_of_a_condition_can_be_written_in_a_file() -> None:
     assert set(CONDITIONS.values()) == set(Condition.model_fields)
 
 
-def test_a_condition_may_ask_for_nothing_and_for_a_length_of_its_own() -> None:
-    asked = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, oversize: try}"
-    (condition,) = read_sweep(GOOD + f"conditions: {asked}").conditions
+def test_a_condition_can_set_start_temperature_and_length() -> None:
+    keys_ = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, oversize: try}"
+    (condition,) = read_sweep(GOOD + f"conditions: {keys_}").conditions
     assert (condition.start_temp_max_c, condition.oversize) == (None, "try")
     launch = condition.launch
     assert (launch.warmup, launch.steps, launch.seconds, launch.max_seconds) == (3, 500, 2.0, 600.0)
@@ -180,12 +181,12 @@ def test_a_condition_may_ask_for_nothing_and_for_a_length_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["demo.yaml", "smoke.yaml"])
-def test_the_examples_are_good_sweeps(name: str) -> None:
+def test_the_examples_are_valid_sweeps(name: str) -> None:
     examples = Path(__file__).parents[2] / "examples"
     assert read_sweep((examples / name).read_text()).name == name.removesuffix(".yaml")
 
 
-def test_a_backend_makes_another_case_and_the_cpu_is_the_one_that_was() -> None:
+def test_another_backend_is_another_case_and_cpu_is_the_default() -> None:
     plain = read_sweep(GOOD)
     cpu = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: cpu}"))
     gpu = read_sweep(GOOD.replace("mlp-4", "{use: mlp-4, backend: opencl}"))
@@ -194,7 +195,7 @@ def test_a_backend_makes_another_case_and_the_cpu_is_the_one_that_was() -> None:
     assert (other.label, other.backend) == (f"{first.label} opencl", "opencl")
 
 
-def test_backends_are_an_axis_and_rules_know_them() -> None:
+def test_backends_are_an_axis_and_rules_can_name_them() -> None:
     matrix = "matrix: {backend: [cpu, opencl], batch_size: [8, 16]}\n"
     rule = "exclude: [{backend: opencl, batch_size: 16, why: too large}]\n"
     sweep = read_sweep(GOOD + matrix + rule)

@@ -15,7 +15,7 @@ from tests.analysis.builders import phone
 BEFORE, EXAMPLES = Path(__file__).parent / "before", Path(__file__).parents[2] / "examples"
 GOOD = "farm: 1\nname: demo\nworkload: mlp-4\nphones: all\n"
 MATRIX = "matrix: {batch_size: [32, 64, 256], cores: [big2, big4]}\n"
-# Ids from before the language grew: stored sweeps must keep them.
+# Ids of sweeps in older stores, which must not change.
 IDS = {
     "cambridge": "sw-1555dd83",
     "daily": "sw-db47c5bc",
@@ -29,7 +29,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_a_file_from_before_keeps_its_id(name: str) -> None:
+def test_an_older_file_keeps_its_id(name: str) -> None:
     folder = EXAMPLES if (EXAMPLES / f"{name}.yaml").exists() else BEFORE
     assert read_sweep((folder / f"{name}.yaml").read_text()).id == IDS[name]
 
@@ -38,7 +38,7 @@ def cell_settings(sweep: Sweep) -> set[tuple[Any, ...]]:
     return {(cell.case.parameters["batch_size"], cell.condition.cores) for cell in sweep.cells}
 
 
-def test_what_is_excluded_is_not_there_and_every_rule_says_how_much_it_takes() -> None:
+def test_excluded_cells_are_removed_and_counted_per_rule() -> None:
     rules = "exclude:\n  - {batch_size: [64, 256], cores: big2, why: slow}\n"
     rules += "  - {batch_size: 999, why: nothing}\n"
     sweep = read_sweep(GOOD + MATRIX + rules)
@@ -47,7 +47,7 @@ def test_what_is_excluded_is_not_there_and_every_rule_says_how_much_it_takes() -
     assert (sweep.matrix_cells, sweep.runs_per_phone) == (6, 12)
 
 
-def test_a_rule_with_when_holds_on_the_phones_that_it_means() -> None:
+def test_a_rule_with_when_applies_only_to_matching_phones() -> None:
     rule = "exclude: [{batch_size: 256, when: ram_mb < 6000, why: out of memory}]"
     sweep = read_sweep(GOOD + MATRIX + rule)
     expansion = expand_sweep(sweep, [phone("large"), phone("small", ram_mb=4096)])
@@ -64,7 +64,7 @@ def counts(expansion: Expansion) -> dict[str, int]:
     return found
 
 
-def test_what_is_included_is_added_to_the_matrix_and_escapes_exclusion() -> None:
+def test_included_cells_are_added_and_not_excluded() -> None:
     rules = "exclude: [{cores: big4, why: tried}]\n"
     rules += "include:\n  - {batch_size: [1, 2], cores: big4}\n  - {batch_size: 32, cores: big2}\n"
     sweep = read_sweep(GOOD + MATRIX + rules)
@@ -73,14 +73,14 @@ def test_what_is_included_is_added_to_the_matrix_and_escapes_exclusion() -> None
     assert [count.cells for count in sweep.rules] == [3, 2, 0]
 
 
-def test_a_cell_may_be_included_on_some_phones_only() -> None:
+def test_a_cell_can_be_included_only_on_matching_phones() -> None:
     sweep = read_sweep(GOOD + "include: [{batch_size: 4096, when: ram_mb >= 6000}]")
     expansion = expand_sweep(sweep, [phone("large"), phone("small", ram_mb=4096)])
     assert counts(expansion) == {"large": 2, "small": 1}
     assert [each.code for each in expansion.skipped] == [SkipCode.NOT_INCLUDED]
 
 
-def test_a_name_sets_several_things_at_once() -> None:
+def test_a_named_value_sets_several_conditions() -> None:
     values = (
         "values: {setup: {burst: {cores: big4, freq: high}, rest: {cores: little2, freq: low}}}"
     )
@@ -93,7 +93,7 @@ def test_a_name_sets_several_things_at_once() -> None:
     assert len(read_sweep(text).cells) == 3
 
 
-def test_a_name_for_one_value_means_that_value() -> None:
+def test_a_named_value_can_stand_for_one_condition() -> None:
     named = "values: {cores: {fast: big4, slow: {cores: little1, freq: low}}}\n"
     sweep = read_sweep(GOOD + named + "matrix: {cores: [fast, slow, big2]}")
     expected = {("big4", "high"), ("little1", "low"), ("big2", "high")}
@@ -127,7 +127,7 @@ def test_phones_are_chosen_by_facts_and_tags() -> None:
     ]
 
 
-def test_some_of_each_model_are_drawn_and_the_reason_names_them() -> None:
+def test_take_draws_phones_per_model_and_the_reason_names_them() -> None:
     file = GOOD.replace("all", "{take: 2 of each model}")
     sweep = read_sweep(file)
     phones = [phone(f"p{n}", model="Pixel 6") for n in range(5)] + [phone("m", model="Mi 9")]
@@ -135,18 +135,18 @@ def test_some_of_each_model_are_drawn_and_the_reason_names_them() -> None:
     assert (len(taken), "m" in taken) == (3, True)
     assert taken == tuple(sorted(expand_sweep(sweep, phones[::-1]).phones, key=taken.index))
     other = set(expand_sweep(read_sweep(file + "seed: 5"), phones).phones)
-    assert other != set(taken)  # the seed draws, not the list
+    assert other != set(taken)  # the seed decides, not the order of the list
     drawn = sorted(set(taken) - {"m"})
     skipped = expand_sweep(sweep, phones).skipped
     assert [each.code for each in skipped] == [SkipCode.NOT_TAKEN] * 3
     assert all(serial in each.reason for each in skipped for serial in drawn)
-    # who has the sweep keeps it, whoever else has come since
+    # a phone that already has trials keeps them
     others = [serial for serial in ("p0", "p1", "p2", "p3", "p4") if serial not in taken]
     again = expand_sweep(sweep, phones, assigned={others[0]}).phones
     assert others[0] in again
 
 
-def test_a_policy_is_read_word_for_word_and_does_not_change_the_id() -> None:
+def test_a_policy_is_read_and_does_not_change_the_id() -> None:
     how = (
         "owner: lin\npriority: 80\ndeadline: 2026-11-20T18:00+01:00\ntags: [paper, cpu]\n"
         "retry: {condition: 5}\nbudget: {wall: 36h, failures: 10%}\ncollect: {telemetry: none}\n"
@@ -171,7 +171,7 @@ def test_repeats_may_continue_until_the_median_is_precise() -> None:
     assert read_sweep(GOOD + "repeat: 40").id != sweep.id
 
 
-def test_a_baseline_recurs_in_every_stretch_of_every_block() -> None:
+def test_a_baseline_recurs_in_every_part_of_every_block() -> None:
     sizes = list(range(1, 18))
     how = "order: {baseline: {batch_size: 1}, every: 8}\nrepeat: 2\n"
     sweep = read_sweep(GOOD + f"matrix: {{batch_size: {sizes}}}\n{how}")
@@ -183,10 +183,10 @@ def test_a_baseline_recurs_in_every_stretch_of_every_block() -> None:
     for block in (0, 1):
         line = [run.trial for run in planned if run.block == block]
         controls = [index for index, trial in enumerate(line) if trial == control]
-        assert [index // 9 for index in controls] == [0, 1]  # one among every eight others
+        assert [index // 9 for index in controls] == [0, 1]  # one per eight other runs
 
 
-def test_the_cpu_study_of_emdl21_is_what_it_says() -> None:
+def test_the_cpu_study_of_emdl21_has_the_expected_cells() -> None:
     sweep = read_sweep((EXAMPLES / "emdl21-cpu.yaml").read_text())
     assert sweep.matrix_cells == 5 * 4 * 7 * 3
     assert [count.cells for count in sweep.rules] == [8, 38, 1]
@@ -206,7 +206,7 @@ def test_the_cpu_study_of_emdl21_is_what_it_says() -> None:
         ("exclude: [{batchsize: 3, why: x}]", 12, "exclude[0]: unknown key 'batchsize'; did you"),
         ("exclude: [{batch_size: x, why: z}]", 24, "exclude[0].batch_size: 'x' is not an int"),
         ("exclude: [{batch_size: 32, why: x}]", 1, "exclude: no cell is left"),
-        # a mistake in a selector is shown where it stands, with and without quotes
+        # the location of a mistake in a selector is exact, with and without quotes
         ("exclude: [{when: ram_gb < 6, why: x}]", 18, "exclude[0].when: unknown fact 'ram_gb'"),
         ("exclude: [{when: 'root and', why: x}]", 27, "exclude[0].when: a fact, a pattern or"),
         ("include: [{cores: huge}]", 19, "include[0].cores: 'huge' is not a core set"),
@@ -243,7 +243,7 @@ def test_the_cpu_study_of_emdl21_is_what_it_says() -> None:
         ("owner: ''", 8, "owner: a name must have 1 to 64 characters"),
     ],
 )
-def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence: str) -> None:
+def test_a_mistake_is_reported_with_its_location(line: str, column: int, sentence: str) -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD + line)
     (problem,) = caught.value.problems
@@ -261,7 +261,7 @@ def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence
         ("{at_least: 0}", 20, "phones.at_least: 0 is out of range"),
     ],
 )
-def test_a_mistake_in_the_phones_is_one_sentence_at_its_place(
+def test_a_mistake_in_the_phones_is_reported_with_its_location(
     phones: str, column: int, sentence: str
 ) -> None:
     with pytest.raises(BadSweep) as caught:
@@ -271,7 +271,7 @@ def test_a_mistake_in_the_phones_is_one_sentence_at_its_place(
     assert problem.text.startswith(sentence)
 
 
-def test_what_two_axes_set_is_set_once() -> None:
+def test_a_condition_set_by_two_axes_is_refused() -> None:
     text = GOOD + "values: {setup: {a: {freq: low}}}\nmatrix: {setup: [a], freq: [high]}\n"
     with pytest.raises(BadSweep) as caught:
         read_sweep(text)
@@ -286,7 +286,7 @@ def test_what_two_axes_set_is_set_once() -> None:
     ]
 
 
-def test_several_workloads_ask_an_include_for_the_one_it_means() -> None:
+def test_an_include_must_name_its_workload_if_there_are_several() -> None:
     text = GOOD.replace("workload: mlp-4", "matrix: {workload: [mlp-3, mlp-4]}")
     with pytest.raises(BadSweep) as caught:
         read_sweep(text + "include: [{batch_size: 7}]")

@@ -19,12 +19,13 @@ phones: all
 
 
 def problems_of(text: str) -> list[tuple[int, int, str]]:
+    """Return line, column and text of every problem of a sweep file."""
     with pytest.raises(BadSweep) as caught:
         read_sweep(text)
     return [(each.line, each.column, each.text) for each in caught.value.problems]
 
 
-def test_every_mistake_is_reported_at_once_and_rendered_with_its_line_and_a_caret() -> None:
+def test_all_mistakes_are_rendered_with_their_lines_and_carets() -> None:
     text = textwrap.dedent("""\
         farm: 1
         name: demo
@@ -60,20 +61,20 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
     [
         # a boolean where a clock is meant
         ("conditions: {freq: no}", 20, "conditions.freq: no is read as the boolean false"),
-        # the letter that only older YAML takes for a boolean
+        # a boolean only in YAML 1.1
         ("conditions: {cores: y}", 21, "conditions.cores: y is read as the boolean true"),
-        # a time of day that YAML takes for 750
+        # YAML 1.1 reads a time of day as 750
         ("seed: 12:30", 7, "seed: 12:30 is read as a number in base 60"),
         # the same where a duration is meant
         ("conditions: {cool_wait_max: 20:00}", 29, "conditions.cool_wait_max: 20:00 is read as"),
-        # eight or ten?
+        # octal or decimal
         ("seed: 010", 7, "seed: 010 may be read as octal"),
         # a number in quotes is text
         ("repeat: '3'", 9, "repeat: '3' is text; write it without quotes"),
         ("repeat: 101", 9, "repeat: 101 is out of range; use 1 to 100"),
         ("repeat: [1]", 9, "repeat: this is a list; write an integer"),
         ("repeat:", 8, "repeat: the value is missing"),
-        # a typing error in a key
+        # a typo in a key
         ("repaet: 3", 1, "unknown key 'repaet'; did you mean 'repeat'?"),
         (
             "matrix: {batchsize: [3]}",
@@ -86,7 +87,7 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("matrix: {batch_size: 4}", 22, "matrix.batch_size: this is not a list"),
         ("matrix: {batch_size: []}", 22, "matrix.batch_size: the list is empty"),
         ("matrix: {batch_size: [4, 8, 4]}", 29, "matrix.batch_size[2]: '4' is listed twice"),
-        # one clock, written twice
+        # the same clock in two spellings
         ("matrix: {freq: [0.8, 0.80]}", 22, "matrix.freq[1]: '0.8' is listed twice"),
         (
             "matrix: {protocol: [colt]}",
@@ -96,7 +97,7 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("matrix: {cores: [big]}", 18, "matrix.cores[0]: 'big' is not a core set; use big4"),
         ("matrix: {workload: [sgemm]}", 10, "matrix: workload is already set at line 3; remove"),
         ("matrix: [1]", 9, "matrix: this is not a mapping"),
-        # a bare number leaves the unit to guessing
+        # a number without a unit
         ("conditions: {cool_wait_max: 1200}", 29, "conditions.cool_wait_max: '1200' is not a dura"),
         ("conditions: {cool_wait_max: 25h}", 29, "conditions.cool_wait_max: 90000 s is out of ran"),
         ("conditions: {cool_wait_max_s: 3}", 14, "conditions: unknown condition 'cool_wait_max_s'"),
@@ -123,12 +124,12 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("~: 3", 1, "a key is missing before ':'"),
         ("[a]: 3", 1, "a key must be a name, not a list or a mapping"),
         ("<<: {repeat: 3}", 1, "merge keys (<<) are not supported"),
-        # what a hostile file might bring
+        # features that a hostile file could use
         ("seed: &a 3", 7, "this is an anchor (&)"),
         ("seed: !!python/name:os.system 3", 7, "this is a tag (!)"),
         ("matrix: {batch_size: [*x]}", 23, "'*x' is an alias"),
         ("seed: [[[[[[[[1]]]]]]]]", 14, "lists and mappings are nested deeper than 8"),
-        # what YAML itself stumbles over
+        # syntax errors of YAML
         ("matrix: {batch_size: [4}", 24, "the list is not closed; a ',' or ']' is missing"),
         ("seed: 'x", 7, "a quote is opened but never closed"),
         ("\tseed: 3", 1, "this is a tab; indent with spaces"),
@@ -140,10 +141,10 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("---\nfarm: 1", 1, "a second document begins"),
     ],
 )
-def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence: str) -> None:
-    found = problems_of(GOOD + line)
-    assert [place[:2] for place in found] == [(5, column)]
-    assert found[0][2].startswith(sentence)
+def test_a_mistake_is_reported_with_its_location(line: str, column: int, sentence: str) -> None:
+    problems = problems_of(GOOD + line)
+    assert [problem[:2] for problem in problems] == [(5, column)]
+    assert problems[0][2].startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -174,35 +175,35 @@ def test_a_mistake_is_one_sentence_at_its_place(line: str, column: int, sentence
         ("all", "[no]", 4, 10, "phones[0]: no is read as the boolean false; write 'no' in quotes"),
     ],
 )
-def test_a_mistake_in_what_is_required_is_one_sentence_at_its_place(
+def test_a_mistake_in_a_required_key_is_reported_with_its_location(
     before: str, after: str, line: int, column: int, sentence: str
 ) -> None:
-    found = problems_of(GOOD.replace(before, after))
-    assert [place[:2] for place in found] == [(line, column)]
-    assert found[0][2].startswith(sentence)
+    problems = problems_of(GOOD.replace(before, after))
+    assert [problem[:2] for problem in problems] == [(line, column)]
+    assert problems[0][2].startswith(sentence)
 
 
-def test_a_wrong_workload_does_not_make_its_parameters_wrong() -> None:
+def test_an_unknown_workload_causes_no_errors_about_its_parameters() -> None:
     text = GOOD.replace("workload: mlp-4\n", "") + "matrix: {workload: [mlp-4, sgem], m: [3]}"
     assert [each[2] for each in problems_of(text)] == [
         "matrix.workload[1]: unknown workload 'sgem'; did you mean 'sgemm'?"
     ]
 
 
-def test_a_parameter_is_set_once() -> None:
+def test_a_parameter_that_is_set_twice_is_refused() -> None:
     text = GOOD.replace("mlp-4", "{use: mlp-4, with: {batch_size: 4}}")
-    found = problems_of(text + "matrix: {batch_size: [8]}")
+    problems = problems_of(text + "matrix: {batch_size: [8]}")
     expected = "matrix: batch_size is already set under workload.with; remove one of them"
-    assert found == [(5, 10, expected)]
+    assert problems == [(5, 10, expected)]
 
 
-def test_a_condition_is_set_once() -> None:
-    found = problems_of(GOOD + "matrix: {freq: [high]}\nconditions: {freq: low}")
+def test_a_condition_that_is_set_twice_is_refused() -> None:
+    problems = problems_of(GOOD + "matrix: {freq: [high]}\nconditions: {freq: low}")
     sentence = "conditions: freq is already an axis of the matrix (line 5); remove one of them"
-    assert found == [(6, 14, sentence)]
+    assert problems == [(6, 14, sentence)]
 
 
-def test_too_many_runs_are_refused_before_a_single_cell_is_built(
+def test_too_many_runs_are_refused_before_any_cell_is_built(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def built(*_: object) -> None:
@@ -223,7 +224,7 @@ def test_twenty_thousand_runs_are_allowed_and_one_more_is_not() -> None:
     assert problems_of(more) == [(5, 1, "20,100 runs per phone; a sweep may have at most 20,000")]
 
 
-def test_a_file_larger_than_a_mebibyte_is_not_even_parsed() -> None:
+def test_a_file_larger_than_a_mebibyte_is_not_parsed() -> None:
     text = GOOD + "#" * 1024 * 1024
     assert problems_of(text) == [(1, 1, "the file is larger than 1024 KiB")]
 
@@ -233,11 +234,11 @@ def test_a_file_with_too_many_values_is_refused() -> None:
     assert [each[2] for each in problems_of(text)] == ["the file has more than 25,000 values"]
 
 
-def test_an_empty_file_says_how_to_begin() -> None:
+def test_the_error_of_an_empty_file_names_the_first_key() -> None:
     assert problems_of("# nothing\n") == [(1, 1, "the file is empty; begin with 'farm: 1'")]
 
 
-def test_the_caret_is_under_its_word_behind_wide_and_hidden_characters() -> None:
+def test_the_caret_is_aligned_after_wide_and_hidden_characters() -> None:
     text = GOOD + 'conditions: {"電池": 1, "\u202eabc": 2, freq: fast}'
     with pytest.raises(BadSweep) as caught:
         read_sweep(text)
@@ -247,7 +248,7 @@ def test_the_caret_is_under_its_word_behind_wide_and_hidden_characters() -> None
     assert shown[-1].index("^") == shown[-2].index("fast") + 2
 
 
-def test_a_long_line_is_cut_around_the_mistake() -> None:
+def test_a_long_line_is_truncated_around_the_mistake() -> None:
     line = "matrix: {batch_size: [" + ", ".join(map(str, range(1, 200))) + ", eight]}"
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD + line)
@@ -256,7 +257,7 @@ def test_a_long_line_is_cut_around_the_mistake() -> None:
     assert source[caret.index("^") : caret.rindex("^") + 1] == "eight"
 
 
-def test_the_error_itself_is_a_refusal_that_names_lines() -> None:
+def test_the_text_of_the_error_has_every_line() -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD + "seed: x")
     assert caught.value.fault(Stage.START).text == "line 5: seed: 'x' is not an integer"
@@ -269,7 +270,7 @@ SNIPPETS += ["1", "010", "1e9", "12:30", "no", "---", "...", "!!str", "&a", "*a"
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from(SNIPPETS), max_size=25), st.booleans())
-def test_whatever_a_file_holds_it_is_a_sweep_or_a_list_of_mistakes(
+def test_any_text_is_a_sweep_or_a_list_of_mistakes(
     snippets: list[str], after_a_good_start: bool
 ) -> None:
     text = (GOOD if after_a_good_start else "") + "".join(snippets)
@@ -284,7 +285,7 @@ def test_whatever_a_file_holds_it_is_a_sweep_or_a_list_of_mistakes(
         assert all(1 <= each.line <= lines and each.column >= 1 for each in bad.problems)
 
 
-def test_a_backend_that_nobody_has_is_refused_at_its_place() -> None:
+def test_an_unknown_backend_is_reported_with_its_location() -> None:
     text = GOOD.replace("mlp-4", "{use: mlp-4, backend: cuda}")
     expected = "workload.backend: unknown backend 'cuda'; use cpu or opencl"
     assert problems_of(text) == [(3, 33, expected)]
@@ -292,5 +293,5 @@ def test_a_backend_that_nobody_has_is_refused_at_its_place() -> None:
 
 def test_a_backend_that_is_set_twice_is_refused() -> None:
     text = GOOD.replace("mlp-4", "{use: mlp-4, backend: cpu}") + "matrix: {backend: [opencl]}\n"
-    (found,) = problems_of(text)
-    assert found[2] == "matrix: backend is already set under workload; remove one of them"
+    (problems,) = problems_of(text)
+    assert problems[2] == "matrix: backend is already set under workload; remove one of them"

@@ -48,7 +48,7 @@ def test_a_long_run_is_predicted_to_be_long_and_to_cool_for_long() -> None:
     assert found.bases == {EstimateBasis.TWIN: 2}
 
 
-def test_only_a_simulated_phone_has_a_twin_and_no_answer_is_no_guess() -> None:
+def test_only_a_simulated_phone_has_a_twin_and_an_empty_response_gives_no_estimate() -> None:
     assert is_simulated(MEIZU)
     assert not is_simulated(phone("real"))
     trials = expand_sweep(read_sweep(TEXT), [MEIZU]).trials
@@ -57,5 +57,5 @@ def test_only_a_simulated_phone_has_a_twin_and_no_answer_is_no_guess() -> None:
 
 def test_a_malformed_request_is_refused_without_a_traceback() -> None:
     command = [sys.executable, "-m", "orchestrator", "virtual", "estimate-durations"]
-    made = subprocess.run(command, input="[1]", capture_output=True, text=True, check=False)
-    assert (made.returncode, "Traceback" in made.stderr) == (2, False)
+    result = subprocess.run(command, input="[1]", capture_output=True, text=True, check=False)
+    assert (result.returncode, "Traceback" in result.stderr) == (2, False)

@@ -1,4 +1,4 @@
-"""Every promise of the store is kept on both databases: SQLite, and a real PostgreSQL."""
+"""Runs every test of the store on SQLite and on PostgreSQL."""
 
 from collections.abc import Iterator
 from pathlib import Path

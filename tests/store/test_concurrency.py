@@ -1,4 +1,4 @@
-"""Many hands at once: whoever decides, submits, leases and reports meanwhile, the end is right."""
+"""Concurrent operators, submissions, leases and reports: every run ends exactly once."""
 
 import random
 from collections.abc import Callable
@@ -44,20 +44,21 @@ def phones(store: Database) -> None:
 
 
 def submit(store: Database, repeat: int = 3) -> submission.SubmissionCounts:
+    """Submit two trials per phone."""
     trials = [a_trial(number, name) for name in PHONES for number in range(2)]
     return submission.submit(store, SWEEP, trials, planned_runs(trials, repeat))
 
 
-def commands(store: Database, draw: random.Random) -> list[Callable[[], object]]:
-    """What a person may say, with what is drawn for it."""
-    phone, sweep = draw.choice(PHONES), "sw-00000001"
+def operator_actions(store: Database, rng: random.Random) -> list[Callable[[], object]]:
+    """Return the actions of an operator, with random arguments."""
+    phone, sweep = rng.choice(PHONES), "sw-00000001"
     return [
         lambda: sweep_actions.pause(store, sweep, ANNA),
         lambda: sweep_actions.resume(store, sweep, ANNA),
         lambda: sweep_actions.cancel(store, sweep, ANNA),
         lambda: sweep_actions.resume(store, sweep, ANNA),
         lambda: sweep_actions.retry(store, sweep, ANNA),
-        lambda: sweep_actions.set_priority(store, sweep, draw.randint(0, 100), ANNA),
+        lambda: sweep_actions.set_priority(store, sweep, rng.randint(0, 100), ANNA),
         lambda: phone_actions.reserve(store, phone, "bert", ANNA),
         lambda: phone_actions.unreserve(store, phone, ANNA),
         lambda: phone_actions.drain(store, "host-a", ANNA),
@@ -65,23 +66,25 @@ def commands(store: Database, draw: random.Random) -> list[Callable[[], object]]
     ]
 
 
-def give(store: Database, now: float = 2e9) -> list[Job]:
+def lease_jobs(store: Database, now: float = 2e9) -> list[Job]:
+    """Lease the next run of every phone."""
     return [job for _, job in leases.lease_next(store, HOSTS, lease_timeout_s=30, now=now)]
 
 
-def settle(store: Database) -> None:
-    """Let everything go on, and every run that is left be made."""
+def finish(store: Database) -> None:
+    """Undo every stop, and finish every remaining run."""
     sweep_actions.resume(store, "sw-00000001", ANNA)
     for phone in PHONES:
         phone_actions.unreserve(store, phone, ANNA)
     leases.expire(store, 4e9)
     sweep_actions.retry(store, "sw-00000001", ANNA)
     for number in range(30):
-        for job in give(store, now=5e9 + 1000 * number):
+        for job in lease_jobs(store, now=5e9 + 1000 * number):
             store_parcels(store, "host-a", [a_report(job)])
 
 
-def all_is_done_once(store: Database) -> None:
+def check_all_done_once(store: Database) -> None:
+    """Check that every run is done and has one accepted report."""
     summary = sweep_queries.sweep_summaries(store)[0]
     assert summary.runs == {RunState.DONE: 18}
     with store.read() as connection:
@@ -90,68 +93,66 @@ def all_is_done_once(store: Database) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_starts_that_somebody_has_stopped_whatever_came_before(
-    store: Database, seed: int
-) -> None:
-    """Two hundred decisions, leases, reports, doubled and late ones, as the seed says."""
+def test_a_stopped_sweep_or_phone_starts_nothing_in_any_history(store: Database, seed: int) -> None:
+    """Two hundred random actions, leases and reports, some of them doubled or late."""
     submit(store)
-    draw = random.Random(seed)
-    given: list[Job] = []
+    rng = random.Random(seed)
+    leased: list[Job] = []
     for _ in range(200):
-        match draw.randrange(6):
+        match rng.randrange(6):
             case 0 | 1:
                 with suppress(InvalidRequest):
-                    draw.choice(commands(store, draw))()
+                    rng.choice(operator_actions(store, rng))()
             case 2 | 3:
                 state = sweep_queries.sweep_summaries(store)[0].state
-                free = [phone for phone in PHONES if not _reserved(store, phone)]
-                jobs = give(store)
+                free = [phone for phone in PHONES if not is_reserved(store, phone)]
+                jobs = lease_jobs(store)
                 assert not jobs or state is SweepState.ACTIVE
                 assert {job.phone for job in jobs} <= set(free)
-                given += jobs
-            case 4 if given:  # any of them: just given, long settled, or overtaken
-                job = draw.choice(given)
-                lost = draw.random() < 0.2
-                report = a_faulty_report(job, FarmTrouble()) if lost else a_report(job)
-                store_parcels(store, "host-a", [report] * draw.choice([1, 1, 3]))
+                leased += jobs
+            case 4 if leased:  # new, finished or superseded
+                job = rng.choice(leased)
+                failed = rng.random() < 0.2
+                report = a_faulty_report(job, FarmTrouble()) if failed else a_report(job)
+                store_parcels(store, "host-a", [report] * rng.choice([1, 1, 3]))
             case _:
-                leases.expire(store, 2e9 + 31 if draw.random() < 0.3 else 2e9)
-    settle(store)
-    all_is_done_once(store)
+                leases.expire(store, 2e9 + 31 if rng.random() < 0.3 else 2e9)
+    finish(store)
+    check_all_done_once(store)
 
 
-def _reserved(store: Database, phone: str) -> bool:
+def is_reserved(store: Database, phone: str) -> bool:
     with store.read() as connection:
         by = select(tables.phone.c.reserved_by).where(tables.phone.c.serial == phone)
         return bool(connection.execute(by).scalar_one())
 
 
-def test_four_people_and_two_schedulers_at_once_lose_nothing(store: Database) -> None:
+def test_four_operators_and_two_schedulers_at_once_lose_nothing(store: Database) -> None:
     submit(store)
 
-    def decide(seed: int) -> None:
-        draw = random.Random(seed)
+    def operate(seed: int) -> None:
+        rng = random.Random(seed)
         for _ in range(50):
             with suppress(InvalidRequest):
-                draw.choice(commands(store, draw))()
+                rng.choice(operator_actions(store, rng))()
 
     def work(_: int) -> None:
         for _ in range(15):
-            store_parcels(store, "host-a", [a_report(job) for job in give(store)])
+            store_parcels(store, "host-a", [a_report(job) for job in lease_jobs(store)])
 
     with ThreadPoolExecutor(6) as pool:
-        people = [pool.submit(decide, seed) for seed in range(4)]
+        operators = [pool.submit(operate, seed) for seed in range(4)]
         schedulers = [pool.submit(work, number) for number in range(2)]
-        for each in (*people, *schedulers):
+        for each in (*operators, *schedulers):
             each.result(60)
-    settle(store)
-    all_is_done_once(store)
+    finish(store)
+    check_all_done_once(store)
 
 
-def test_a_sweep_that_four_submit_at_once_is_queued_once(store: Database) -> None:
+def test_a_sweep_submitted_four_times_at_once_is_queued_once(store: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
-        sent = [each.result(60) for each in [pool.submit(submit, store) for _ in range(4)]]
-    assert sum(each.new_runs for each in sent) == 18
-    assert {each.all_runs for each in sent} == {18}
-    settle(store)
-    all_is_done_once(store)
+        counts = [each.result(60) for each in [pool.submit(submit, store) for _ in range(4)]]
+    assert sum(each.new_runs for each in counts) == 18
+    assert {each.all_runs for each in counts} == {18}
+    finish(store)
+    check_all_done_once(store)

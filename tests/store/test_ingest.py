@@ -1,4 +1,4 @@
-"""Ingest: every parcel is stored once, whatever arrives how often and in which order."""
+"""Ingest: every parcel is stored once, however often and in whatever order it arrives."""
 
 from datetime import UTC, datetime
 
@@ -45,7 +45,7 @@ SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
 @pytest.fixture
 def job(store: Database) -> Job:
-    """A job that PH1 at host-a has a lease for."""
+    """A job that is leased to PH1 of host-a."""
     store_parcels(store, "host-a", [an_announcement(a_phone())])
     trials = [a_trial(0), a_trial(1)]
     submission.submit(store, SWEEP, trials, planned_runs(trials))
@@ -53,33 +53,33 @@ def job(store: Database) -> Job:
 
 
 def lease(store: Database) -> Job:
-    """The next job of PH1."""
+    """Lease the next run of PH1."""
     ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
     return job
 
 
 def state_of(store: Database, job: Job) -> str:
-    """Where the job's run stands."""
+    """Return the state of the run of a job."""
     with store.read() as connection:
-        question = select(run.c.state).where(run.c.trial == job.run.trial)
-        return str(connection.execute(question).scalar_one())
+        query = select(run.c.state).where(run.c.trial == job.run.trial)
+        return str(connection.execute(query).scalar_one())
 
 
 def count(store: Database, status: str) -> int:
-    """Reports of a status."""
+    """Count the reports of a status."""
     with store.read() as connection:
-        question = select(func.count()).where(tables.report.c.status == status)
-        return connection.execute(question).scalar_one()
+        query = select(func.count()).where(tables.report.c.status == status)
+        return connection.execute(query).scalar_one()
 
 
-def test_a_report_that_comes_three_times_is_stored_once(store: Database, job: Job) -> None:
+def test_a_report_that_arrives_three_times_is_stored_once(store: Database, job: Job) -> None:
     report = a_report(job)
     first = store_parcels(store, "host-a", [report, report])
-    again = store_parcels(store, "host-a", [report])
+    second = store_parcels(store, "host-a", [report])
     assert count(store, "accepted") == 1
     assert state_of(store, job) == RunState.DONE
-    assert (len(first.events), len(again.events)) == (1, 0)
-    assert [report.parcel_id] == again.confirmed
+    assert (len(first.events), len(second.events)) == (1, 0)
+    assert [report.parcel_id] == second.confirmed
 
 
 def test_the_database_itself_refuses_two_accepted_reports(store: Database, job: Job) -> None:
@@ -103,7 +103,7 @@ def test_metrics_keep_their_provenance(store: Database, job: Job) -> None:
     ) == ("step_ms", 12.5, "simulated", "extrapolated")
 
 
-def test_a_report_of_an_older_attempt_is_kept_but_does_not_count(store: Database, job: Job) -> None:
+def test_a_report_of_an_older_attempt_is_stored_as_stale(store: Database, job: Job) -> None:
     leases.expire(store, 3e9)
     newer = lease(store)
     store_parcels(store, "host-a", [a_report(job)])
@@ -131,30 +131,29 @@ def test_a_host_cannot_report_for_another(store: Database, job: Job) -> None:
     assert (count(store, "stale"), state_of(store, job)) == (1, RunState.LEASED)
 
 
-def test_a_report_of_a_run_nobody_knows_is_kept(store: Database, job: Job) -> None:
-    stranger = job.model_copy(update={"run": job.run.model_copy(update={"repeat": 77})})
-    store_parcels(store, "host-a", [a_report(stranger)])
+def test_a_report_of_an_unknown_run_is_stored(store: Database, job: Job) -> None:
+    other_report = job.model_copy(update={"run": job.run.model_copy(update={"repeat": 77})})
+    store_parcels(store, "host-a", [a_report(other_report)])
     assert count(store, "stale") == 1
 
 
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        (InvalidRequest("no such cores"), RunState.FAILED),  # the question is wrong: never again
-        (RunnerDied(), RunState.FAILED),  # a finding: never again
-        (Unreachable(), RunState.QUEUED),  # phone or cable: again
-        (FarmTrouble(), RunState.QUEUED),  # our own plumbing: again
+        (InvalidRequest("no such cores"), RunState.FAILED),  # the request is wrong: not retried
+        (RunnerDied(), RunState.FAILED),  # a finding: not retried
+        (Unreachable(), RunState.QUEUED),  # phone or cable: retried
+        (FarmTrouble(), RunState.QUEUED),  # the farm itself: retried
     ],
 )
-def test_blame_decides_what_follows_a_fault(
+def test_the_blame_of_a_fault_decides_the_next_state(
     store: Database, job: Job, error: FarmTrouble, state: RunState
 ) -> None:
     store_parcels(store, "host-a", [a_faulty_report(job, error)])
     assert state == state_of(store, job)
 
 
-def test_what_became_of_every_run_can_be_asked(store: Database, job: Job) -> None:
-    """Killed, done and still to come: all are outcomes."""
+def test_every_run_has_an_outcome(store: Database, job: Job) -> None:
     store_parcels(store, "host-a", [a_faulty_report(job, Killed("starved"))])
     before = results.run_outcomes(store, "sw-00000001")
     assert [(each.state, each.memory_outcome) for each in before] == [
@@ -177,7 +176,7 @@ def test_what_became_of_every_run_can_be_asked(store: Database, job: Job) -> Non
     ]
 
 
-def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
+def test_a_void_run_moves_to_the_end_of_the_queue_and_fails_after_three_attempts(
     store: Database, job: Job
 ) -> None:
     store_parcels(store, "host-a", [a_void_report(job)])
@@ -194,17 +193,17 @@ def test_a_void_run_goes_to_the_end_of_the_line_and_is_given_up_after_three(
     assert failed.reason == f"{verdict.reasons[0].text} (3 times)"
 
 
-def test_the_farms_own_trouble_never_uses_a_run_up(store: Database, job: Job) -> None:
+def test_faults_of_the_farm_do_not_count_as_attempts(store: Database, job: Job) -> None:
     current = job
     for _ in range(8):
         store_parcels(store, "host-a", [a_faulty_report(current, FarmTrouble())])
         assert state_of(store, job) == RunState.QUEUED
         ((_, current),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=4e9)
         if current.run.trial != job.run.trial:
-            pytest.fail("farm trouble must not send a run to the end of the line")
+            pytest.fail("farm trouble must not move a run to the end of the queue")
 
 
-def test_a_blob_in_pieces_comes_out_whole(store: Database) -> None:
+def test_a_blob_is_reassembled_from_its_chunks(store: Database) -> None:
     blob = bytes(range(256)) * 8192
     digest = digest_of_bytes(blob)
     pieces = split_into_chunks(digest, blob)
@@ -215,7 +214,7 @@ def test_a_blob_in_pieces_comes_out_whole(store: Database) -> None:
     assert blob == results.telemetry_blob(store, digest)
 
 
-def test_a_sighting_updates_what_is_known_of_a_phone(store: Database) -> None:
+def test_an_announcement_updates_the_facts_of_a_phone(store: Database) -> None:
     store_parcels(store, "host-a", [an_announcement(a_phone())])
     store_parcels(store, "host-b", [an_announcement(a_phone(ram_mb=8000), host="host-b")])
     (phone,) = phone_queries.known_phones(store)
@@ -223,8 +222,8 @@ def test_a_sighting_updates_what_is_known_of_a_phone(store: Database) -> None:
     assert datetime.now(UTC) >= (phone.last_seen_at or datetime.max.replace(tzinfo=UTC))
 
 
-def test_an_event_names_the_block_also_where_a_baseline_recurs(store: Database) -> None:
-    """Repeats count all runs of a trial, and a baseline has several in each block."""
+def test_an_event_names_the_block_of_a_recurring_baseline(store: Database) -> None:
+    """A baseline has several runs per block, so its repeats differ from its blocks."""
     store_parcels(store, "host-a", [an_announcement(a_phone())])
     baseline = a_trial(7)
     runs = [

@@ -19,30 +19,30 @@ SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
 
 def submit(store: Database, phones: int = 1, trials: int = 2, repeat: int = 1) -> None:
-    """Submit trials for phones PH1.. that host-a has."""
+    """Submit trials for phones PH1, PH2, ... of host-a."""
     names = [f"PH{number + 1}" for number in range(phones)]
     store_parcels(store, "host-a", [an_announcement(a_phone(name)) for name in names])
-    made = [a_trial(number, name) for name in names for number in range(trials)]
-    submission.submit(store, SWEEP, made, planned_runs(made, repeat))
+    all_trials = [a_trial(number, name) for name in names for number in range(trials)]
+    submission.submit(store, SWEEP, all_trials, planned_runs(all_trials, repeat))
 
 
 def states(store: Database) -> list[str]:
-    """The state of every run."""
+    """Return the state of every run."""
     with store.read() as connection:
         return list(connection.execute(select(run.c.state).order_by(run.c.id)).scalars())
 
 
-def test_submitting_twice_queues_nothing_twice(store: Database) -> None:
+def test_submitting_twice_queues_every_run_once(store: Database) -> None:
     store_parcels(store, "host-a", [an_announcement(a_phone())])
     trials = [a_trial(0), a_trial(1)]
     first = submission.submit(store, SWEEP, trials, planned_runs(trials, 3))
-    again = submission.submit(store, SWEEP, trials, planned_runs(trials, 3))
+    second = submission.submit(store, SWEEP, trials, planned_runs(trials, 3))
     assert (first.new_trials, first.new_runs, first.all_runs) == (2, 6, 6)
-    assert (again.new_trials, again.new_runs, again.all_runs) == (0, 0, 6)
+    assert (second.new_trials, second.new_runs, second.all_runs) == (0, 0, 6)
     assert states(store) == [RunState.QUEUED] * 6
 
 
-def test_each_idle_phone_gets_the_first_run_of_its_line(store: Database) -> None:
+def test_each_idle_phone_gets_the_first_run_of_its_queue(store: Database) -> None:
     submit(store, phones=3, trials=2)
     jobs = leases.lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_timeout_s=30)
     expected = {("host-a", a_trial(0, "PH1").id), ("host-b", a_trial(0, "PH3").id)}
@@ -74,10 +74,10 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
         leases.expire(store, time.time() + 60)
     first = seen[0][1]
     assert [(1, first), (2, first + 1), (3, first + 2)] == seen
-    assert first > time.time() - 60, "ahead of every fence that an earlier store gave out"
+    assert first > time.time() - 60, "higher than every fence of an earlier store"
 
 
-def test_a_heartbeat_renews_its_attempt_and_no_other(store: Database) -> None:
+def test_a_heartbeat_renews_only_its_own_attempt(store: Database) -> None:
     submit(store, trials=1)
     ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
     older = job.run.model_copy(update={"attempt": 7})
@@ -98,7 +98,7 @@ def test_heartbeats_renew_every_lease_of_a_busy_lab(store: Database) -> None:
     assert {each.until for each in leases.leased_runs(store)} == {2000.0, 2001.0}
 
 
-def test_a_run_that_must_wait_is_passed_over(store: Database) -> None:
+def test_a_run_that_must_wait_is_skipped(store: Database) -> None:
     submit(store, trials=1)
     with store.write() as connection:
         connection.execute(run.update().values(not_before=5000.0))
@@ -106,7 +106,7 @@ def test_a_run_that_must_wait_is_passed_over(store: Database) -> None:
     assert len(leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=5000.0)) == 1
 
 
-def test_what_the_store_never_heard_of_is_unfinished(store: Database) -> None:
+def test_an_unknown_run_is_unfinished(store: Database) -> None:
     submit(store)
     assert {a_run(5)} == leases.unfinished_runs(store, {a_run(5)})
 
@@ -118,11 +118,11 @@ def test_two_schedulers_at_once_lease_each_phone_once(store: Database) -> None:
     jobs: list[Job] = []
     for _ in range(3):
         with ThreadPoolExecutor(2) as pool:
-            asked = [pool.submit(leases.lease_next, store, hosts, 30.0) for _ in range(6)]
-            won = [job for each in asked for _, job in each.result()]
-        assert sorted(names) == sorted(job.phone for job in won)
-        store_parcels(store, "host-a", [a_report(job) for job in won])
-        jobs += won
+            requests = [pool.submit(leases.lease_next, store, hosts, 30.0) for _ in range(6)]
+            leased = [job for each in requests for _, job in each.result()]
+        assert sorted(names) == sorted(job.phone for job in leased)
+        store_parcels(store, "host-a", [a_report(job) for job in leased])
+        jobs += leased
     assert len({(job.run.trial, job.run.repeat) for job in jobs}) == 9
     fences = [job.fence for job in jobs if job.phone == "PH1"]
     assert sorted(set(fences)) == fences

@@ -1,4 +1,4 @@
-"""Operators' changes to sweeps, phones and hosts: idempotent, with a dry run, audited."""
+"""Operator actions on sweeps, phones and hosts: idempotent, with a dry run, audited."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ HOSTS = {"PH1": "host-a", "PH2": "host-b"}
 
 @pytest.fixture(autouse=True)
 def lab(store: Database) -> None:
-    """PH1 at host-a and PH2 at host-b, with two runs each."""
+    """PH1 of host-a and PH2 of host-b, with two runs per phone."""
     store_parcels(store, "host-a", [an_announcement(a_phone("PH1"))])
     store_parcels(store, "host-b", [an_announcement(a_phone("PH2"), "host-b")])
     trials = [a_trial(0, "PH1"), a_trial(1, "PH2")]
@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[Database, Actor], OperatorChange]] = {
 }
 
 
-def test_every_change_can_be_tried_first_is_made_once_and_is_recorded(store: Database) -> None:
+def test_every_change_has_a_dry_run_is_idempotent_and_audited(store: Database) -> None:
     for action, change in CHANGES.items():
         tried = change(store, Actor("anna@desk", dry_run=True))
         assert tried.changed
@@ -80,7 +80,7 @@ def test_every_change_can_be_tried_first_is_made_once_and_is_recorded(store: Dat
         assert (entry.actor, entry.after, entry.undo) == ("anna@desk", first.after, first.text.undo)
 
 
-def test_a_change_is_described_in_plain_words(store: Database) -> None:
+def test_a_change_is_described(store: Database) -> None:
     leased(store)
     assert sweep_actions.pause(store, "sw-00000001", ANNA).lines == (
         "sw-00000001: paused with 2 runs queued; running runs finish",
@@ -94,20 +94,20 @@ def test_a_change_is_described_in_plain_words(store: Database) -> None:
     )
 
 
-def test_a_paused_sweep_starts_nothing_until_it_goes_on(store: Database) -> None:
+def test_a_paused_sweep_starts_nothing_until_it_is_resumed(store: Database) -> None:
     sweep_actions.pause(store, "sw-00000001", ANNA)
     assert leased(store) == {}
     sweep_actions.resume(store, "sw-00000001", ANNA)
     assert leased(store).keys() == {"PH1", "PH2"}
 
 
-def test_what_is_paused_between_look_and_lease_is_not_begun(store: Database) -> None:
+def test_a_sweep_paused_between_choice_and_lease_is_not_started(store: Database) -> None:
     picks = assign_oldest(next_runs(store, HOSTS, now=2e9))
     sweep_actions.pause(store, "sw-00000001", ANNA)
     assert (len(picks), leases.lease(store, picks, HOSTS, lease_timeout_s=30, now=2e9)) == (2, [])
 
 
-def test_a_cancelled_sweep_stops_what_runs_and_keeps_what_is_done(store: Database) -> None:
+def test_a_cancelled_sweep_stops_running_runs_and_keeps_results(store: Database) -> None:
     jobs = leased(store)
     store_parcels(store, "host-a", [a_report(jobs["PH1"])])
     sweep_actions.cancel(store, "sw-00000001", ANNA)
@@ -123,14 +123,14 @@ def test_a_cancelled_sweep_stops_what_runs_and_keeps_what_is_done(store: Databas
     assert states(store) == ["done", "queued", "queued", "queued"]
 
 
-def test_a_cancelled_attempt_that_is_never_heard_of_again_is_not_repeated(store: Database) -> None:
+def test_a_cancelled_attempt_without_a_report_is_not_repeated(store: Database) -> None:
     leased(store)
     sweep_actions.cancel(store, "sw-00000001", ANNA)
     leases.expire(store, 2e9 + 60)
     assert states(store) == [RunState.CANCELLED] * 4
 
 
-def test_only_what_was_given_up_is_retried(store: Database) -> None:
+def test_only_failed_and_blocked_runs_are_retried(store: Database) -> None:
     jobs = leased(store)
     store_parcels(store, "host-a", [a_faulty_report(jobs["PH1"], RunnerFailed("a crash"))])
     done = a_report(jobs["PH2"], host="host-b")
@@ -140,23 +140,23 @@ def test_only_what_was_given_up_is_retried(store: Database) -> None:
     assert change.before == {"blocked": 0, "failed": 1}
     assert states(store) == ["done", "queued", "queued", "queued"]
     assert not sweep_actions.retry(store, "sw-00000001", ANNA).changed
-    assert leased(store)["PH1"].run.attempt == 2, "its attempts go on counting"
+    assert leased(store)["PH1"].run.attempt == 2, "the attempt number continues"
 
 
-def test_a_reserved_phone_gets_no_runs_until_its_time_is_over(store: Database) -> None:
+def test_a_reserved_phone_gets_no_runs_until_the_reservation_ends(store: Database) -> None:
     phone_actions.reserve(store, "PH1", "bert", ANNA, until=2e9 + 50)
     assert leased(store, now=2e9).keys() == {"PH2"}
     assert leased(store, now=2e9 + 60).keys() == {"PH1"}
 
 
-def test_a_drained_host_is_left_out(store: Database) -> None:
+def test_a_drained_host_is_listed_until_it_is_undrained(store: Database) -> None:
     phone_actions.drain(store, "host-b", ANNA)
     assert leases.drained_hosts(store) == {"host-b": ""}
     phone_actions.undrain(store, "host-b", ANNA)
     assert leases.drained_hosts(store) == {}
 
 
-def test_tags_are_put_on_and_taken_off(store: Database) -> None:
+def test_tags_are_added_and_removed(store: Database) -> None:
     phone_actions.tag(store, "PH1", ANNA, add=["old", "shelf-2"])
     change = phone_actions.tag(store, "PH1", ANNA, add=["new"], remove=["old"])
     assert change.text.undo == "farm phone tag PH1 -new old"
@@ -164,7 +164,7 @@ def test_tags_are_put_on_and_taken_off(store: Database) -> None:
     assert tags == {"PH1": ("new", "shelf-2"), "PH2": ()}
 
 
-def test_nobody_decides_about_what_is_not_there(store: Database) -> None:
+def test_actions_on_unknown_targets_are_refused(store: Database) -> None:
     for decide in (
         lambda: sweep_actions.pause(store, "sw-ffffffff", ANNA),
         lambda: phone_actions.reserve(store, "PH9", "bert", ANNA),

@@ -1,4 +1,4 @@
-"""Health in the store: who gets runs, and what a check changes."""
+"""The health of phones in the store: which phones get runs, and what a check changes."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
 @pytest.fixture(autouse=True)
 def phones(store: Database) -> None:
-    """PH1 and PH2, with four runs each."""
+    """PH1 and PH2, with four runs per phone."""
     store_parcels(
         store, "host-a", [an_announcement(a_phone("PH1")), an_announcement(a_phone("PH2"))]
     )
@@ -54,14 +54,14 @@ def health_of(store: Database, serial: str = "PH1") -> tuple[Health, str]:
 
 
 def test_a_quarantined_phone_gets_no_runs_until_it_is_released(store: Database) -> None:
-    phone_actions.quarantine(store, "PH1", ANNA, "its glass is broken")
+    phone_actions.quarantine(store, "PH1", ANNA, "broken screen")
     assert leased(store).keys() == {"PH2"}
-    assert health_of(store) == (Health.QUARANTINED, "its glass is broken")
+    assert health_of(store) == (Health.QUARANTINED, "broken screen")
     phone_actions.release(store, "PH1", ANNA)
     assert leased(store).keys() == {"PH1"}
 
 
-def test_three_strikes_a_check_and_back_to_work(store: Database) -> None:
+def test_three_faults_make_a_phone_suspect_and_a_check_ends_it(store: Database) -> None:
     for attempt in range(3):
         job = (
             leased(store)["PH1"]
@@ -75,21 +75,21 @@ def test_three_strikes_a_check_and_back_to_work(store: Database) -> None:
     assert "PH1 is suspect: 3 failures in a row" in stored.events[-1].text
     assert phone_health.suspect_phones(store) == {"PH1"}
     assert "PH1" not in leased(store)
-    told = store_parcels(store, "host-a", [a_command_result()])
-    assert told.confirmed == ["command:c1"]
+    events = store_parcels(store, "host-a", [a_command_result()])
+    assert events.confirmed == ["command:c1"]
     assert health_of(store) == ("good", "")
     assert phone_health.find_command_result(store, "c1") == CommandOutcome(True, "all is well")
     assert store_parcels(store, "host-a", [a_command_result()]).events == []
 
 
-def test_a_check_that_fails_quarantines(store: Database) -> None:
+def test_a_failed_check_quarantines_a_phone(store: Database) -> None:
     store_parcels(store, "host-a", [a_command_result(succeeded=False, text="no sensor")])
     assert health_of(store) == ("quarantined", "no sensor")
     store_parcels(store, "host-a", [a_command_result(id="c2")])
-    assert health_of(store)[0] == "quarantined", "somebody has to release it"
+    assert health_of(store)[0] == "quarantined", "only a user can release it"
 
 
-def test_a_restore_that_worked_says_nothing_of_the_rest(store: Database) -> None:
+def test_a_successful_restore_does_not_change_the_health(store: Database) -> None:
     phone_health.update_from_flaps(store, {"PH1": 9})
     assert health_of(store)[0] == "suspect"
     store_parcels(store, "host-a", [a_command_result(command=CommandKind.RESTORE)])
@@ -102,7 +102,7 @@ def test_a_restore_that_worked_says_nothing_of_the_rest(store: Database) -> None
     assert health_of(store) == ("quarantined", "x")
 
 
-def test_a_tune_says_nothing_of_a_phones_health(store: Database) -> None:
+def test_a_tuning_result_does_not_change_the_health(store: Database) -> None:
     store_parcels(
         store,
         "host-a",

@@ -50,11 +50,11 @@ def test_a_case_that_kills_attempts_on_two_phones_is_blocked_with_the_evidence(
     sweep_actions.retry(store, "sw-00000001", ANNA)
     assert counts(store) == {RunState.QUEUED: 12}
     assert EventKind.POISONED not in crash(store, "PH1", Hung("no answer"), 1, now=3e9), (
-        "a clean record"
+        "a retried run starts without a history"
     )
 
 
-def test_an_agent_that_dies_now_and_then_poisons_nothing(store: Database) -> None:
+def test_occasional_crashes_of_an_agent_are_not_poison(store: Database) -> None:
     submit(store, repeat=6)
     for number in range(3):
         for phone in PHONES:
@@ -66,15 +66,15 @@ def test_an_agent_that_dies_now_and_then_poisons_nothing(store: Database) -> Non
     assert counts(store) == {RunState.DONE: 9, RunState.QUEUED: 9}
 
 
-def test_a_case_that_takes_its_agent_with_it_each_time_is_blocked(store: Database) -> None:
+def test_a_case_that_always_crashes_its_agent_is_blocked(store: Database) -> None:
     submit(store, repeat=2)
     crash(store, "PH1", Interrupted(), 2)
-    begun = {lease(store, "PH1", 3e9).run}
-    assert [gone.events for gone in leases.expire(store, 3e9 + 60, begun)] == [()]
+    started = {lease(store, "PH1", 3e9).run}
+    assert [reports.events for reports in leases.expire(store, 3e9 + 60, started)] == [()]
     assert EventKind.POISONED in crash(store, "PH2", Interrupted(), 3)
 
 
-def test_a_job_that_never_reached_its_host_says_nothing_of_its_case(store: Database) -> None:
+def test_a_job_that_never_reached_its_host_is_not_a_crash(store: Database) -> None:
     submit(store, repeat=2)
     crash(store, "PH1", Interrupted(), 2)
     lease(store, "PH1", 3e9)
@@ -82,12 +82,12 @@ def test_a_job_that_never_reached_its_host_says_nothing_of_its_case(store: Datab
     assert EventKind.POISONED not in crash(store, "PH2", Interrupted(), 3)
 
 
-def test_cases_that_die_together_died_of_something_else(store: Database) -> None:
-    """A host that goes down again and again takes every case with it, and poisons none."""
+def test_cases_that_crash_together_are_not_poison(store: Database) -> None:
+    """A host that fails repeatedly crashes every case; none of them is poison."""
     trials = [a_trial(0, "PH1"), a_trial(0, "PH2"), replace(a_trial(1, "PH3"), case=OTHER_CASE)]
     submission.submit(store, SWEEP, trials, planned_runs(trials, 4))
     for number in range(4):
         jobs = [lease(store, phone, 2e9 + 1000 * number) for phone in PHONES]
-        gone = [a_faulty_report(job, Interrupted()) for job in jobs]
-        store_parcels(store, "host-a", gone)
+        reports = [a_faulty_report(job, Interrupted()) for job in jobs]
+        store_parcels(store, "host-a", reports)
     assert counts(store) == {RunState.QUEUED: 12}

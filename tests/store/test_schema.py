@@ -1,4 +1,4 @@
-"""The schema: what migrations build is what the tables say."""
+"""The schema: the migrations build exactly the tables of the code."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def test_migrations_build_exactly_the_tables(store: Database) -> None:
         assert compare_metadata(context, SQLModel.metadata) == []
 
 
-def test_the_newest_revision_is_the_one_that_is_checked_for() -> None:
+def test_the_newest_revision_is_the_required_one() -> None:
     newest = max(path.name for path in (MIGRATIONS / "versions").glob("0*.py"))
     assert newest.startswith(f"{SCHEMA}_")
 
@@ -29,12 +29,12 @@ def test_migrating_twice_changes_nothing(store: Database) -> None:
     store.check()
 
 
-def test_a_missing_store_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreDown, match="there is no store at .*start the lab with 'farm up'"):
         Database(f"sqlite:///{tmp_path / 'none.db'}").check()
 
 
-def test_a_file_that_is_no_store_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "farm.db"
     file.write_bytes(b"these are not the tables you are looking for" * 100)
     with pytest.raises(StoreDown, match="not a database"):

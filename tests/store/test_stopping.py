@@ -42,7 +42,7 @@ def test_a_trial_that_has_converged_skips_its_other_runs(store: Database) -> Non
     assert reason == "target precision reached (median ± 0.1% after 6 runs)"
 
 
-def test_a_budget_that_is_used_up_pauses_the_sweep_until_somebody_lifts_it(
+def test_a_used_up_budget_pauses_the_sweep_until_it_is_resumed(
     store: Database,
 ) -> None:
     submit(store, 3, Policy(budget=Budget(failures=0)))
@@ -57,7 +57,7 @@ def test_a_budget_that_is_used_up_pauses_the_sweep_until_somebody_lifts_it(
     assert pause_overspent(store, 2e9) == []
 
 
-def test_what_a_person_gives_as_a_reason_lifts_no_budget(store: Database) -> None:
+def test_the_text_of_a_pause_reason_has_no_effect_on_the_budget(store: Database) -> None:
     submit(store, 3, Policy(budget=Budget(failures=0)))
     sweep_actions.pause(store, "sw-00000001", ANNA, reason="budget used up: says Bob")
     sweep_actions.resume(store, "sw-00000001", ANNA)

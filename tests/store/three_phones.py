@@ -32,5 +32,5 @@ def lease(store: Database, phone: str, now: float = 2e9) -> Job:
 
 
 def counts(store: Database) -> dict[RunState, int]:
-    """The runs of the sweep by state."""
+    """Count the runs of the sweep by state."""
     return sweep_queries.sweep_summaries(store)[0].runs

@@ -32,26 +32,26 @@ MEIZU, S8 = "Meizu 16T", "samsung Galaxy S8+"
 def seen(
     model: str, metric: str, *values: float, made: Provenance = MEASURED, **at: Any
 ) -> Observation:
-    """A metric of a phone whose serial is its model."""
+    """Build an observation of a phone whose serial is its model."""
     return Observation(model, at, metric, values, made)
 
 
 def evidence(
     *observations: Observation, outcomes: tuple[ObservedOutcome, ...] = ()
 ) -> StudyEvidence:
-    """Observations and outcomes, with the phones that they belong to."""
+    """Build evidence from observations and outcomes, with their phones."""
     phones = {each.phone: each.phone for each in (*observations, *outcomes)}
     return StudyEvidence(phones, observations, outcomes)
 
 
 def rows_for(found: StudyEvidence, **claim: Any) -> list[ClaimRow]:
     """Evaluate one claim."""
-    given = {"text": "what they say", "published_on": MEIZU, "query": {"kind": "value"}} | claim
-    return evaluate_claims(a_study(Claim.model_validate(given)), found)
+    fields = {"text": "the claim", "published_on": MEIZU, "query": {"kind": "value"}} | claim
+    return evaluate_claims(a_study(Claim.model_validate(fields)), found)
 
 
 def a_study(*claims: Claim) -> Study:
-    """A study of these claims."""
+    """Build a study with these claims."""
     return Study(
         name="one",
         title="One",
@@ -75,12 +75,12 @@ def test_a_value_is_compared_with_the_published_one() -> None:
     assert (row.result and row.result.n, row.source) == (3, "phone")
 
 
-def test_a_twin_that_was_fitted_to_a_claim_replays_it_and_only_there() -> None:
+def test_a_twin_that_was_fitted_to_a_claim_replays_it() -> None:
     query = {"kind": "value", "metric": "step_ms"}
     claim = {"value": 10.0, "unit": "ms", "fitted_twin": MEIZU, "query": query}
     for made, model, replayed in (
         (FITTED, MEIZU, True),
-        (EXTRAPOLATED, MEIZU, True),  # it was fitted, whatever its error
+        (EXTRAPOLATED, MEIZU, True),  # fitted, at any error
         (MEASURED, MEIZU, False),
         (HOST, MEIZU, False),
         (FITTED, S8, False),
@@ -93,7 +93,7 @@ def test_a_twin_that_was_fitted_to_a_claim_replays_it_and_only_there() -> None:
 
 
 def notes_of(row: ClaimRow) -> list[str]:
-    """The notes below a table of one row."""
+    """Return the notes below a table of one row."""
     return table_notes(a_study(row.claim), [row], kernels=False)
 
 
@@ -109,7 +109,7 @@ def test_a_claim_about_one_phone_is_evaluated_on_that_phone_alone_if_there_is_on
     assert row.comparison == "another phone, 3.00 × published"
 
 
-def test_a_ratio_is_of_two_cells_and_its_error_of_both() -> None:
+def test_a_ratio_has_the_errors_of_both_cells() -> None:
     found = evidence(
         seen(MEIZU, "step_ms", 40.0, made=FITTED, batch_size=64),
         seen(MEIZU, "step_ms", 10.0, made=FITTED, batch_size=4),
@@ -201,10 +201,10 @@ def test_phones_are_compared_with_each_other() -> None:
         found, query={"kind": "rank_agreement", "metric": "step_ms", "axis": "workload"}
     )
     assert row.result is not None
-    assert row.result.value == -1.0, "what is quick for one is slow for the other"
+    assert row.result.value == -1.0, "the two phones have opposite orders"
 
 
-def test_what_was_not_observed_says_why() -> None:
+def test_a_missing_observation_has_a_reason() -> None:
     at = {"workload": "resnet50", "batch_size": 64}
     killed = ObservedOutcome(MEIZU, at, "killed", False, "out of memory", EXTRAPOLATED)
     done = ObservedOutcome(S8, at, "fits", True)
@@ -219,7 +219,7 @@ def test_what_was_not_observed_says_why() -> None:
     assert row.source == "simulated (extrapolated)"
     both = evidence(outcomes=(killed, ObservedOutcome(S8, at, "killed", False, "out of memory")))
     (row,) = rows_for(both, value=1.0, query=query)
-    assert row.model == f"{MEIZU}, {S8}", "what two phones lack for one reason is one row"
+    assert row.model == f"{MEIZU}, {S8}", "phones with the same reason share one row"
     (row,) = rows_for(
         found, value=1.0, query={"kind": "unobservable", "reason": "there is no such meter"}
     )
@@ -257,7 +257,7 @@ def test_runs_become_observations_and_void_ones_reasons() -> None:
     assert found.why_not("a", "pinned_clock_share", at).missing.gap is Gap.NOT_OFFERED
 
 
-def test_a_rejected_energy_is_no_observation() -> None:
+def test_a_rejected_energy_is_not_an_observation() -> None:
     run = measured("a", None, grade="rejected", energy_j=5.0)
     assert not collect_evidence([run], []).observations
     case, condition = bind("mlp-4", {}), Condition()
@@ -269,7 +269,7 @@ def test_a_rejected_energy_is_no_observation() -> None:
     assert missing == MissingEvidence(Gap.NO_VALID_RUN, "predicted too large: it needs 9 GB")
 
 
-def test_kernels_that_did_not_train_are_no_evidence() -> None:
+def test_kernels_that_did_not_train_are_not_evidence() -> None:
     from kernels.harness.perceptron_training import ModeResult, PerceptronResult
 
     right = ModeResult(1, 1, 0.0, 2.0, 1.0, [0.002, 0.004, 0.003], 0.001, 0.003)

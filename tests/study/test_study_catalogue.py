@@ -28,7 +28,7 @@ NAMES = {
     *("emdl-library", "tx2-batch", "tx2-utilisation", "tx2-energy", "tx2-memory"),
     *("tx2-feasibility", "tx2-predictability", "tx2-daily"),
 }
-# metrics that telemetry adds to those of a report
+# metrics of telemetry, in addition to those of reports
 TELEMETRY = {
     "op_share",
     "op_energy_share",
@@ -40,7 +40,7 @@ TELEMETRY |= {"energy_net_per_step_mj"}
 
 
 def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
-    """The sweeps of a study, without a foreign engine."""
+    """Return the sweeps of a study, without an external engine."""
     texts = study.sweeps(native)
     return [read_sweep(text.replace(', "external:engine"', "")) for text in texts]
 
@@ -52,16 +52,16 @@ def test_all_twenty_studies_and_no_other_files_exist() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_the_queries_of_a_study_fit_its_sweeps(name: str) -> None:
+def test_the_queries_of_a_study_match_its_sweeps(name: str) -> None:
     study = find_study(name)
-    plain = sweeps_of(study)
-    for sweep in (*plain, *sweeps_of(study, native=True)):
-        assert sweep.name.startswith(name), "its runs are found by that name"
+    on_phones = sweeps_of(study)
+    for sweep in (*on_phones, *sweeps_of(study, native=True)):
+        assert sweep.name.startswith(name), "its runs are found by this name"
         assert sweep.runs_per_phone <= 63
     for claim in study.claims:
         assert len(study.citation_of(claim)) > 10, claim.text
         assert len(claim.text) > 8
-        check_query(claim, plain)
+        check_query(claim, on_phones)
 
 
 def check_query(claim: Claim, sweeps: list[Sweep]) -> None:
@@ -74,12 +74,10 @@ def check_query(claim: Claim, sweeps: list[Sweep]) -> None:
         return
     cells = [run_settings(cell.case, cell.condition) for s in sweeps for cell in s.cells]
     for wanted in (query.where | query.first, query.where | query.second):
-        seen = [at for at in cells if wanted.items() <= at.items()]
-        assert seen, f"{claim.text}: no cell of the sweeps is at {wanted}"
+        matching = [at for at in cells if wanted.items() <= at.items()]
+        assert matching, f"{claim.text}: no cell of the sweeps has {wanted}"
         for axis in set(query.axis.split()) - {"op_kind"}:
-            assert len({at[axis] for at in seen}) > 1, (
-                f"{claim.text}: there is no {axis} to go along"
-            )
+            assert len({at[axis] for at in matching}) > 1, f"{claim.text}: there is no axis {axis}"
 
 
 def test_every_topic_of_the_three_studies_is_covered() -> None:
@@ -88,10 +86,10 @@ def test_every_topic_of_the_three_studies_is_covered() -> None:
 
 
 def test_claims_that_the_twin_was_fitted_to_are_those_of_its_measurements() -> None:
-    # So that a calibration replay is called one.
+    # A calibration replay must be marked as one.
     folder = ROOT / "agent" / "virtual" / "twin" / "measurements"
     fitted = {float(n) for n in re.findall(r"[\d.]+", _text(folder)) if n.strip(".")}
-    for name, least in (("emdl-latency", 8), ("emdl-cpuconf", 6), ("emdl-memory", 8)):
+    for name, minimum in (("emdl-latency", 8), ("emdl-cpuconf", 6), ("emdl-memory", 8)):
         marked = 0
         for claim in find_study(name).claims:
             if not claim.only_this_phone or claim.value is None:
@@ -100,7 +98,7 @@ def test_claims_that_the_twin_was_fitted_to_are_those_of_its_measurements() -> N
             if claim.value in fitted or seconds in fitted:
                 assert claim.fitted_twin, f"{name}: {claim.text}: the twin was fitted to this"
                 marked += 1
-        assert marked >= least, name
+        assert marked >= minimum, name
 
 
 def _text(folder: Path) -> str:
@@ -112,7 +110,7 @@ def test_an_unknown_study_is_refused_with_the_closest_name() -> None:
         find_study("emdl-cpu-conf")
 
 
-def test_a_study_that_contradicts_itself_is_refused() -> None:
+def test_a_contradictory_claim_is_refused() -> None:
     claim = {"text": "twice", "published_on": "x", "value": 1.0, "answer": "one"}
     claim["query"] = {"kind": "value"}
     with pytest.raises(ValueError, match="a claim has one of value"):

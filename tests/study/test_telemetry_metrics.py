@@ -19,7 +19,7 @@ SKIN = ThermalZone(path="/skin", type="skin", scale=0.001)
 
 
 def metrics_in(blob: dict[str, Any], **metrics: float) -> dict[tuple[str, str], float]:
-    """The metrics of a blob, by name and kind of operation."""
+    """Return the metrics of a blob, by name and kind of operation."""
     run = measured("a", facts=phone("a", body_zone=SKIN), **metrics)
     return {
         (name, str(at.get("op_kind", ""))): value
@@ -28,7 +28,7 @@ def metrics_in(blob: dict[str, Any], **metrics: float) -> dict[tuple[str, str], 
 
 
 def windows(ns: list[int], n: list[int]) -> dict[str, Any]:
-    """Windows with these durations and numbers of steps."""
+    """Build windows with these durations and numbers of steps."""
     rest = {name: [0] * len(n) for name in ("first", "t_ns", "ns_min", "ns_max")}
     return {"windows": {"ns": ns, "n": n, **rest}}
 
@@ -40,43 +40,46 @@ def test_operations_have_shares_of_time_and_energy_by_kind() -> None:
         "series": {"energy_j": {"t_ns": [0, 6 * SECOND, 10 * SECOND], "total": [0, 6, 18]}},
         "cores": 1,
     }
-    found = metrics_in(blob, energy_j=18.0)
-    assert (found["op_share", "conv"], found["op_share", "copy"]) == (0.8, 0.2)
-    assert pytest.approx(found["op_energy_share", "conv"]) == 16 / 18
-    assert ("op_energy_share", "conv") not in metrics_in(blob), "no meter, no energy"
+    metrics = metrics_in(blob, energy_j=18.0)
+    assert (metrics["op_share", "conv"], metrics["op_share", "copy"]) == (0.8, 0.2)
+    assert metrics["op_energy_share", "conv"] == pytest.approx(16 / 18)
+    assert ("op_energy_share", "conv") not in metrics_in(blob), "there is no energy meter"
 
 
 def test_the_first_step_is_compared_with_the_median_one() -> None:
     assert metrics_in(windows(ns=[30, 10, 20, 10], n=[1, 1, 2, 1]))["first_step_ratio", ""] == 3.0
-    assert not metrics_in(windows(ns=[30], n=[1])), "one step is no usual one"
+    assert not metrics_in(windows(ns=[30], n=[1])), "one step has no median to compare with"
 
 
-def test_the_clock_settles_after_the_governor_has_woken_up() -> None:
-    moments = [0, 2, 12, 240, 300]
-    total = [0.0, 2.0, 22.0, 300.0, 360.0]  # asleep, then 2 a second, at last 1 a second
-    course = {"t_ns": [t * SECOND for t in moments], "total": total}
-    blob = {"series": {"clock_khz_s.4": course}}
+def test_the_settled_clock_ignores_the_start() -> None:
+    times_s = [0, 2, 12, 240, 300]
+    total = [0.0, 2.0, 22.0, 300.0, 360.0]  # idle, then 2 per second, finally 1 per second
+    clock_series = {"t_ns": [t * SECOND for t in times_s], "total": total}
+    blob = {"series": {"clock_khz_s.4": clock_series}}
     assert metrics_in(blob, pinned_clock_share=1.0)["settled_clock_share", ""] == 0.5
-    assert not metrics_in(blob), "who cannot tell clocks has no such figure"
+    assert not metrics_in(blob), "clocks that were not pinned have no such metric"
 
 
-def test_the_body_is_read_when_the_study_s_trace_ended() -> None:
-    moments = [*range(10), *(TRACE_NS // SECOND + more for more in (-4, -3, -2, -1, 0, 900))]
+def test_the_body_temperature_is_read_at_the_end_of_the_study_s_trace() -> None:
+    times_s = [
+        *range(10),
+        *(TRACE_NS // SECOND + offset_s for offset_s in (-4, -3, -2, -1, 0, 900)),
+    ]
     warm = [20_000] * 10 + [31_000] * 5 + [50_000]
-    readings = {"t_ns": [t * SECOND for t in moments], "paths": ["/skin"], "columns": [warm]}
+    readings = {"t_ns": [t * SECOND for t in times_s], "paths": ["/skin"], "columns": [warm]}
     assert metrics_in({"readings": readings}, start_temp_c=20.0)["body_rise_c", ""] == 11.0
 
 
-def test_a_page_begins_with_the_claims_and_escapes_model_names() -> None:
+def test_a_page_starts_with_the_claims_and_escapes_model_names() -> None:
     study = find_study("tx2-predictability")
     facts = phone("a", model="<script>x</script>")
-    given = {"workload": "densenet40", "facts": facts, "provenance": HOST}
-    runs = [measured("a", 9.0, parameters={"batch_size": 16}, step_similarity=0.9, **given)]
+    fields = {"workload": "densenet40", "facts": facts, "provenance": HOST}
+    runs = [measured("a", 9.0, parameters={"batch_size": 16}, step_similarity=0.9, **fields)]
     lines = evaluate_claims(study, collect_evidence(runs, []))
     page = render_page(study.title, runs, first=study_section(study, lines))
     assert "arXiv 1906.04278" in page
     assert page.index("Are training steps alike") < page.index("Which phone for which model")
     assert "<script>x" not in page
-    alone = render_page(study.title, [], first=study_section(study, lines))
-    assert "Are training steps alike" in alone
-    assert "No phone can be named" not in alone, "kernels alone rank no phone"
+    kernels_page = render_page(study.title, [], first=study_section(study, lines))
+    assert "Are training steps alike" in kernels_page
+    assert "No phone can be named" not in kernels_page, "results of kernels do not rank phones"
