@@ -1,4 +1,4 @@
-"""Small phones and runs for the tests of planning, analysis and export."""
+"""Builders of phones and measured runs for the tests of planning, analysis and export."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -23,8 +23,8 @@ PRIME = Cluster(policy=7, cpus=(7,), capacity=1024, ladder_khz=(800000, 1700000,
 
 
 def phone(serial: str = "px6-01", **changes: Any) -> PhoneFacts:
-    """A 4+3+1 phone that can do everything."""
-    given: dict[str, Any] = {
+    """Build the facts of a controlled phone with 4+3+1 cores."""
+    fields: dict[str, Any] = {
         "serial": serial,
         "model": f"Model {serial}",
         "soc": "sm8350",
@@ -38,7 +38,7 @@ def phone(serial: str = "px6-01", **changes: Any) -> PhoneFacts:
         "control": ControlLevel.CONTROLLED,
         "runner": "0" * 64,
     }
-    return PhoneFacts(**(given | changes))
+    return PhoneFacts(**(fields | changes))
 
 
 def measured(
@@ -57,13 +57,13 @@ def measured(
     grade: str = "",
     **metrics: float,
 ) -> MeasuredRun:
-    """One run; further metrics by name, all with the same provenance. Same trial, same id."""
+    """Build one run with metrics of one provenance; runs of one trial have the same trial id."""
     figures = {"step_ms": step_ms} if step_ms is not None else {}
-    began = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-    case, asked = bind(workload, parameters or {}), Condition(**(condition or {}))
+    started = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    case, bound_condition = bind(workload, parameters or {}), Condition(**(condition or {}))
     return MeasuredRun(
         sweep="sw-00000001",
-        trial=f"tr-{digest_of([case.digest, asked.digest, serial])[:16]}",
+        trial=f"tr-{digest_of([case.digest, bound_condition.digest, serial])[:16]}",
         repeat=repeat,
         attempt=1,
         block=repeat,
@@ -72,7 +72,7 @@ def measured(
         host="bench-1",
         facts=facts or phone(serial, control=control or ControlLevel.OBSERVED),
         case=case,
-        condition=asked,
+        condition=bound_condition,
         control=control,
         verdict=Verdict(validity=validity, reasons=reasons),
         metrics={
@@ -85,8 +85,8 @@ def measured(
             )
             for name, value in {**figures, **metrics}.items()
         },
-        started_at=began,
-        ended_at=began + timedelta(seconds=9),
+        started_at=started,
+        ended_at=started + timedelta(seconds=9),
     )
 
 
@@ -99,20 +99,20 @@ def a_trial_of(
     first: int = 0,
     **changes: Any,
 ) -> list[MeasuredRun]:
-    """Some runs of one trial, that scatter a little."""
-    source = random.Random(seed)
+    """Build several runs of one trial, with a small scatter."""
+    rng = random.Random(seed)
     return [
         measured(
-            step_ms=None if step_ms is None else step_ms * (1 + source.gauss(0, scatter)),
-            repeat=first + at,
+            step_ms=None if step_ms is None else step_ms * (1 + rng.gauss(0, scatter)),
+            repeat=first + index,
             **changes,
         )
-        for at in range(runs)
+        for index in range(runs)
     ]
 
 
 def endurance(serial: str, last_minute_ms: float, **changes: Any) -> MeasuredRun:
-    """A run of ten minutes, with the step time of its last minute."""
+    """Build a run of ten minutes, with the step time of its last minute."""
     condition = {"protocol": "endurance"} | changes.pop("condition", {})
     return measured(
         serial, None, condition=condition, last_minute_step_ms=last_minute_ms, **changes

@@ -1,4 +1,4 @@
-"""Runs with the noise that was recorded on phones, for checking our own statistics.
+"""Runs with noise as recorded on phones, for checks of the statistics.
 
 Steps scatter by 0.5 to 16 %, depend on the step before (lag-1 correlation -0.7 to +0.15), and the
 first of them take up to twice as long. A run is the median of its steps, times its own random
@@ -29,14 +29,14 @@ UNPINNED = Noise(0.16, 0.0, 0.03)
 
 
 def run_medians(
-    source: np.random.Generator, noise: Noise, runs: int, step_ms: float
+    rng: np.random.Generator, noise: Noise, runs: int, step_ms: float
 ) -> NDArray[np.float64]:
-    """Step times of some runs whose true median is step_ms."""
-    luck = source.normal(size=(runs, STEPS))
-    for at in range(1, STEPS):
-        kept = noise.correlation * luck[:, at - 1]
-        luck[:, at] = kept + np.sqrt(1 - noise.correlation**2) * luck[:, at]
-    steps = np.exp(noise.scatter * luck)
-    steps[:, :FIRST] *= 1 + source.random((runs, 1))
-    own = np.exp(source.normal(0, noise.between, runs))
-    return np.asarray(step_ms * own * np.median(steps, axis=1))
+    """Draw the step times of runs whose true median is step_ms."""
+    normals = rng.normal(size=(runs, STEPS))
+    for index in range(1, STEPS):
+        inherited = noise.correlation * normals[:, index - 1]
+        normals[:, index] = inherited + np.sqrt(1 - noise.correlation**2) * normals[:, index]
+    steps = np.exp(noise.scatter * normals)
+    steps[:, :FIRST] *= 1 + rng.random((runs, 1))
+    run_factors = np.exp(rng.normal(0, noise.between, runs))
+    return np.asarray(step_ms * run_factors * np.median(steps, axis=1))

@@ -30,17 +30,21 @@ OPENCL = {"backend": "opencl"}
 SLOW = {"condition": {"freq": "low"}}
 
 
-def against(
-    base: str, candidate: str, runs: Sequence[MeasuredRun], by: GroupBy = GroupBy.CELL, **how: Any
+def compare_by_name(
+    base: str,
+    candidate: str,
+    runs: Sequence[MeasuredRun],
+    by: GroupBy = GroupBy.CELL,
+    **options: Any,
 ) -> ComparisonTable:
     """Compare two sides of the same runs."""
-    trials = trial_series(runs, how.get("metric", ""))
+    trials = trial_series(runs, options.get("metric", ""))
     sides = parse_side(base), parse_side(candidate)
-    return compare_sides(pair_trials(trials, trials, sides, how.get("mix", False)), by)
+    return compare_sides(pair_trials(trials, trials, sides, options.get("mix", False)), by)
 
 
 def two_clocks(ratio: float, **changes: Any) -> list[MeasuredRun]:
-    """A phone at two clocks, six runs each."""
+    """Build runs of a phone at two clocks, six per clock."""
     return [
         *a_trial_of(10.0, 6, seed=1, **QUICK, **changes),
         *a_trial_of(10.0 * ratio, 6, seed=2, **SLOW, **changes),
@@ -57,20 +61,20 @@ def two_clocks(ratio: float, **changes: Any) -> list[MeasuredRun]:
     ],
 )
 def test_conditions_are_compared_and_judged(ratio: float, expected: ComparisonVerdict) -> None:
-    (row,) = against("freq=high", "freq=low", two_clocks(ratio)).rows
+    (row,) = compare_by_name("freq=high", "freq=low", two_clocks(ratio)).rows
     assert row.verdict == expected
     assert row.low is not None
     assert row.high is not None
     assert row.low < ratio < row.high
 
 
-def test_phones_are_compared_cell_by_cell_with_the_worst_case_beside_the_mean() -> None:
+def test_phones_are_compared_per_cell_with_mean_and_worst_case() -> None:
     runs = []
     for batch, ratio in ((8, 1.1), (32, 1.4)):
         case = {"parameters": {"batch_size": batch}}
         runs += a_trial_of(10.0, 5, serial="A", seed=batch, **case)
         runs += a_trial_of(10.0 * ratio, 5, serial="B", seed=batch + 1, **case)
-    found = against("phone=A", "phone=B", runs)
+    found = compare_by_name("phone=A", "phone=B", runs)
     assert [row.verdict for row in found.rows] == [ComparisonVerdict.SLOWER] * 2
     (whole,) = found.overall
     assert whole.ratio == pytest.approx(np.sqrt(1.1 * 1.4), rel=0.02)
@@ -84,29 +88,29 @@ def test_backends_are_compared_like_conditions() -> None:
         replace(run, trial="tr-00000000000000ff", case=run.case.model_copy(update=OPENCL))
         for run in a_trial_of(10.0, 5, seed=3)
     ]
-    (row,) = against("backend=cpu", "backend=opencl", runs).rows
+    (row,) = compare_by_name("backend=cpu", "backend=opencl", runs).rows
     assert row.verdict is ComparisonVerdict.FASTER
     assert row.label == "mlp-4 batch_size=32, cold big4 high"
 
 
-def test_more_samples_a_second_are_faster() -> None:
+def test_more_samples_per_second_are_faster() -> None:
     runs = [
         *a_trial_of(None, 6, **QUICK, samples_per_s=100.0),
         *a_trial_of(None, 6, **SLOW, samples_per_s=150.0),
     ]
-    (row,) = against("freq=high", "freq=low", runs, metric="samples_per_s").rows
+    (row,) = compare_by_name("freq=high", "freq=low", runs, metric="samples_per_s").rows
     assert row.verdict == ComparisonVerdict.FASTER
 
 
 def test_a_simulated_difference_must_exceed_the_models_error() -> None:
-    near = against("freq=high", "freq=low", two_clocks(1.2, provenance=FITTED))
-    far = against("freq=high", "freq=low", two_clocks(2.5, provenance=FITTED))
+    near = compare_by_name("freq=high", "freq=low", two_clocks(1.2, provenance=FITTED))
+    far = compare_by_name("freq=high", "freq=low", two_clocks(2.5, provenance=FITTED))
     assert near.rows[0].reason is UnclearReason.INTERVAL_CONTAINS_ONE
     assert far.rows[0].verdict is ComparisonVerdict.SLOWER
 
 
-def test_noise_that_was_injected_never_earns_a_faster() -> None:
-    (row,) = against("freq=low", "freq=high", two_clocks(9.0, provenance=EXTRAPOLATED)).rows
+def test_injected_noise_is_never_called_faster() -> None:
+    (row,) = compare_by_name("freq=low", "freq=high", two_clocks(9.0, provenance=EXTRAPOLATED)).rows
     assert row.verdict is ComparisonVerdict.UNCLEAR
     assert row.reason is UnclearReason.MODEL_ERROR_UNKNOWN
     assert row.reason.text == "simulated by a model of unknown error"
@@ -122,9 +126,9 @@ def test_noise_that_was_injected_never_earns_a_faster() -> None:
 def test_different_sources_are_refused_unless_mixing_is_requested(changes: Any, what: str) -> None:
     runs = [*a_trial_of(10.0, 5, **QUICK), *a_trial_of(20.0, 5, **SLOW, **changes)]
     with pytest.raises(IncompatibleSources) as refused:
-        against("freq=high", "freq=low", runs)
+        compare_by_name("freq=high", "freq=low", runs)
     assert what in str(refused.value)
-    assert len(against("freq=high", "freq=low", runs, mix=True).rows) == 1
+    assert len(compare_by_name("freq=high", "freq=low", runs, mix=True).rows) == 1
 
 
 def test_energies_of_different_grades_are_refused() -> None:
@@ -133,17 +137,17 @@ def test_energies_of_different_grades_are_refused() -> None:
         *a_trial_of(None, 5, **SLOW, energy_j=20.0, grade="meter"),
     ]
     with pytest.raises(IncompatibleSources, match="energy grades differ"):
-        against("freq=high", "freq=low", runs, metric="energy_j")
+        compare_by_name("freq=high", "freq=low", runs, metric="energy_j")
 
 
-def test_what_is_left_out_is_counted_with_its_reason() -> None:
+def test_excluded_pairs_are_counted_per_reason() -> None:
     runs = [
         *two_clocks(1.5),
         *a_trial_of(10.0, 1, first=6, validity=Validity.VOID, **QUICK),
         *a_trial_of(0.0, 1, first=7, **SLOW),
         *a_trial_of(10.0, 2, serial="alone", **QUICK),
     ]
-    found = dict(against("freq=high", "freq=low", runs).left_out)
+    found = dict(compare_by_name("freq=high", "freq=low", runs).left_out)
     assert found == {
         Exclusion.VOID: 1,
         Exclusion.NOT_POSITIVE: 1,
@@ -158,7 +162,7 @@ def test_protocols_are_never_pooled() -> None:
             condition = {"protocol": protocol, "freq": freq}
             figures = {"last_minute_step_ms": ms} if protocol == "endurance" else {}
             runs += a_trial_of(ms, 5, condition=condition, **figures)
-    found = against("freq=high", "freq=low", runs, GroupBy.PHONE)
+    found = compare_by_name("freq=high", "freq=low", runs, GroupBy.PHONE)
     assert [row.metric for row in found.rows] == ["step_ms", "last_minute_step_ms"]
 
 
@@ -174,10 +178,10 @@ def test_protocols_are_never_pooled() -> None:
         ("workload=mlp-4", "'workload=mlp-4' is ambiguous: it matches"),
     ],
 )
-def test_a_side_that_means_nothing_is_refused(side: str, sentence: str) -> None:
+def test_a_side_without_matches_is_refused(side: str, sentence: str) -> None:
     runs = [*two_clocks(1.5), *a_trial_of(10.0, 2, workload="mlp-3", **QUICK)]
     with pytest.raises(InvalidRequest, match=re.escape(sentence)):
-        against(side, "workload=mlp-3,freq=high", runs)
+        compare_by_name(side, "workload=mlp-3,freq=high", runs)
 
 
 def test_a_phone_is_compared_with_itself() -> None:
@@ -188,7 +192,7 @@ def test_a_phone_is_compared_with_itself() -> None:
     assert verdicts == {"S": ComparisonVerdict.SAME, "M": ComparisonVerdict.SLOWER}
 
 
-def test_a_simulated_phone_compared_with_itself_is_still_called_simulated() -> None:
+def test_a_simulated_phone_compared_with_itself_is_marked_simulated() -> None:
     found = split_half_check(trial_series(a_trial_of(10.0, 8, provenance=EXTRAPOLATED)))
     (row,) = found.rows
     assert row.verdict == ComparisonVerdict.SAME, "both halves share the error of the model"
@@ -196,7 +200,7 @@ def test_a_simulated_phone_compared_with_itself_is_still_called_simulated() -> N
 
 
 def _cell(serial: str, seed: int, drift: float) -> list[MeasuredRun]:
-    """Four runs of a cell; every second one is slower by a drift."""
+    """Build four runs of a cell; every second one is slower by a drift."""
     case = {"serial": serial, "parameters": {"batch_size": 8 * (seed + 1)}}
     return [
         run
@@ -207,9 +211,9 @@ def _cell(serial: str, seed: int, drift: float) -> list[MeasuredRun]:
     ]
 
 
-def test_a_single_run_shows_no_spread() -> None:
+def test_a_single_run_has_no_interval() -> None:
     runs = [*a_trial_of(10.0, 1, **QUICK), *a_trial_of(20.0, 1, **SLOW)]
-    (row,) = against("freq=high", "freq=low", runs).rows
+    (row,) = compare_by_name("freq=high", "freq=low", runs).rows
     assert (row.verdict, row.reason, row.low) == (
         ComparisonVerdict.UNCLEAR,
         UnclearReason.SINGLE_RUN,

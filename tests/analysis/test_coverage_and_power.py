@@ -13,7 +13,7 @@ from tests.analysis.step_noise import LOOSE, PINNED, UNPINNED, USUAL, Noise, run
 MARGIN = 0.02
 
 
-def worlds(
+def draw_comparisons(
     count: int,
     noise: Noise,
     runs: int,
@@ -22,38 +22,38 @@ def worlds(
     phone_spread: float = 0.0,
     seed: int = 7,
 ) -> Iterator[list[RunPair]]:
-    """The same comparison, repeated; `phone_spread` is how much phones differ in effect."""
-    source = np.random.default_rng(seed)
+    """Draw a comparison `count` times; phones differ in their effect by `phone_spread`."""
+    rng = np.random.default_rng(seed)
     for _ in range(count):
-        effects = effect * np.exp(source.normal(0, phone_spread, phones))
+        effects = effect * np.exp(rng.normal(0, phone_spread, phones))
         yield [
             RunPair(
                 str(phone),
-                list(run_medians(source, noise, runs, 10.0)),
-                list(run_medians(source, noise, runs, 10.0 * effects[phone])),
+                list(run_medians(rng, noise, runs, 10.0)),
+                list(run_medians(rng, noise, runs, 10.0 * effects[phone])),
             )
             for phone in range(phones)
         ]
 
 
 def coverage(count: int, noise: Noise, runs: int, phones: int, phone_spread: float = 0.0) -> float:
-    """How often the interval contains the true effect of 5 %."""
-    held = 0
-    for pairs in worlds(count, noise, runs, phones, 1.05, phone_spread):
-        found = estimate_log_ratio(pairs)
-        assert found is not None
-        held += abs(found.log_ratio - math.log(1.05)) <= found.half_width(0.05)
-    return held / count
+    """Return how often the interval contains the true effect of 5 %."""
+    covered = 0
+    for pairs in draw_comparisons(count, noise, runs, phones, 1.05, phone_spread):
+        estimate = estimate_log_ratio(pairs)
+        assert estimate is not None
+        covered += abs(estimate.log_ratio - math.log(1.05)) <= estimate.half_width(0.05)
+    return covered / count
 
 
 def alarm_rate(count: int, noise: Noise, runs: int, effect: float) -> float:
-    """How often a difference is reported between a phone and itself, changed by an effect."""
+    """Return how often a difference is reported between a phone and itself with an effect."""
     alarms = 0
-    for pairs in worlds(count, noise, runs, effect=effect):
-        found = estimate_log_ratio(pairs)
-        assert found is not None
-        surely = abs(found.log_ratio) > found.half_width(0.05)
-        alarms += surely and abs(math.exp(found.log_ratio) - 1) > MARGIN
+    for pairs in draw_comparisons(count, noise, runs, effect=effect):
+        estimate = estimate_log_ratio(pairs)
+        assert estimate is not None
+        significant = abs(estimate.log_ratio) > estimate.half_width(0.05)
+        alarms += significant and abs(math.exp(estimate.log_ratio) - 1) > MARGIN
     return alarms / count
 
 
@@ -67,7 +67,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("noise", "runs", "phones", "phone_spread"), CASES)
-def test_the_interval_holds_the_truth_as_often_as_it_says(
+def test_the_interval_has_its_nominal_coverage(
     noise: Noise, runs: int, phones: int, phone_spread: float
 ) -> None:
     assert 0.93 <= coverage(300, noise, runs, phones, phone_spread) <= 0.975
@@ -75,21 +75,21 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "runs", "phones", "phone_spread"), [*CASES, (LOOSE, 20, 1, 0.0)])
-def test_the_interval_holds_the_truth_in_93_to_97_of_100_worlds(
+def test_the_interval_covers_the_truth_in_93_to_97_percent(
     noise: Noise, runs: int, phones: int, phone_spread: float
 ) -> None:
     assert 0.93 <= coverage(4000, noise, runs, phones, phone_spread) <= 0.97
 
 
 @pytest.mark.parametrize("noise", [PINNED, LOOSE])
-def test_a_phone_is_rarely_told_apart_from_itself(noise: Noise) -> None:
+def test_a_phone_rarely_differs_from_itself(noise: Noise) -> None:
     assert alarm_rate(300, noise, 6, effect=1.0) <= 0.05
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [2, 3, 4, 5, 8, 12, 20])
 @pytest.mark.parametrize("noise", [PINNED, USUAL, LOOSE, UNPINNED])
-def test_false_alarms_stay_below_one_in_twenty(noise: Noise, runs: int) -> None:
+def test_fewer_than_5_percent_of_comparisons_are_false_alarms(noise: Noise, runs: int) -> None:
     assert alarm_rate(3000, noise, runs, effect=1.0) <= 0.05
 
 
@@ -101,31 +101,31 @@ def test_power_grows_with_the_effect_and_with_the_runs() -> None:
     assert large > 0.95
 
 
-def test_false_alarms_among_many_rows_stay_below_one_in_twenty_for_all_of_them() -> None:
+def test_fewer_than_5_percent_of_tables_have_a_false_alarm() -> None:
     families = 100
     alarms = 0
     for family in range(families):
-        rows = [estimate_log_ratio(pairs) for pairs in worlds(8, LOOSE, 6, seed=family)]
-        found = [row for row in rows if row]
-        corrected = holm_correction([row.p_value() for row in found])
+        rows = [estimate_log_ratio(pairs) for pairs in draw_comparisons(8, LOOSE, 6, seed=family)]
+        estimate = [row for row in rows if row]
+        corrected = holm_correction([row.p_value() for row in estimate])
         alarms += any(
             p <= 0.05 and abs(math.exp(row.log_ratio) - 1) > MARGIN
-            for row, p in zip(found, corrected, strict=True)
+            for row, p in zip(estimate, corrected, strict=True)
         )
     assert alarms / families <= 0.05
 
 
-def test_few_phones_are_no_sample_of_phones() -> None:
-    (three,) = worlds(1, USUAL, 5, phones=3)
-    (four,) = worlds(1, USUAL, 5, phones=4)
+def test_few_phones_are_not_treated_as_a_sample() -> None:
+    (three,) = draw_comparisons(1, USUAL, 5, phones=3)
+    (four,) = draw_comparisons(1, USUAL, 5, phones=4)
     levels = [estimate_log_ratio(pairs) for pairs in (three, four)]
-    assert [found.level for found in levels if found] == [
+    assert [estimate.level for estimate in levels if estimate] == [
         ResampledLevel.RUNS,
         ResampledLevel.PHONES,
     ]
 
 
-def test_a_single_run_on_a_side_shows_no_spread() -> None:
+def test_a_side_with_one_run_has_no_estimate() -> None:
     assert estimate_log_ratio([RunPair("p", [1.0], [1.0, 1.1])]) is None
 
 

@@ -1,4 +1,4 @@
-"""Findings: three sentences, none of which claims more than the runs show."""
+"""Findings: three sentences that claim no more than the runs show."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,7 +31,7 @@ def sentences(runs: Iterable[MeasuredRun]) -> list[str]:
     return [finding.sentence for finding in fleet_findings(list(runs))]
 
 
-def test_measured_runs_give_three_plain_answers() -> None:
+def test_measured_runs_give_three_findings() -> None:
     expected = [
         "When cold, Model a is fastest with 10.0 ms per step, 2.00 times as fast as Model b "
         "(20.0 ms).",
@@ -45,7 +45,7 @@ def test_measured_runs_give_three_plain_answers() -> None:
     assert sentences(fleet(FLEET)) == expected
 
 
-def test_a_phone_that_stays_first_is_said_to() -> None:
+def test_a_phone_that_stays_fastest_is_named() -> None:
     times = {"a": (10.0, 15.0), "b": (20.0, 60.0)}
     expected = "; it was also first when cold and now takes 1.50 times its cold time."
     assert sentences(fleet(times))[1].endswith(expected)
@@ -59,7 +59,7 @@ def test_a_phone_that_stays_first_is_said_to() -> None:
         ({"provenance": HOST}, "On a computer: "),
     ],
 )
-def test_every_sentence_says_first_when_no_phone_made_its_numbers(
+def test_simulated_and_host_numbers_are_marked_at_the_start(
     changes: dict[str, Any], prefix: str
 ) -> None:
     found = fleet_findings(fleet(FLEET, **changes))
@@ -70,7 +70,7 @@ def test_every_sentence_says_first_when_no_phone_made_its_numbers(
 @pytest.mark.parametrize(
     ("runs", "reason", "text"),
     [
-        # extrapolated numbers never win
+        # extrapolated numbers are never called fastest
         (
             fleet(FLEET, provenance=EXTRAPOLATED),
             UnprovenReason.MODEL_ERROR_UNKNOWN,
@@ -86,7 +86,7 @@ def test_every_sentence_says_first_when_no_phone_made_its_numbers(
         ),
     ],
 )
-def test_a_lead_that_proves_nothing_is_only_a_lead(
+def test_an_unproven_lead_is_marked(
     runs: list[MeasuredRun], reason: UnprovenReason, text: str
 ) -> None:
     for finding in fleet_findings(runs)[:2]:
@@ -97,7 +97,7 @@ def test_a_lead_that_proves_nothing_is_only_a_lead(
         assert "fastest" not in finding.sentence
 
 
-def test_several_cells_are_joined_by_the_geometric_mean() -> None:
+def test_several_cells_are_combined_by_the_geometric_mean() -> None:
     times = {("a", 32): 2.0, ("a", 256): 8.0, ("b", 32): 10.0, ("b", 256): 40.0}
     runs = [
         measured(serial, value, parameters={"batch_size": size}, repeat=repeat)
@@ -108,22 +108,22 @@ def test_several_cells_are_joined_by_the_geometric_mean() -> None:
     assert sentences(runs)[0] == expected + "(20.0 ms) (geometric mean of 2 cells)."
 
 
-def test_only_cells_that_every_phone_has_decide() -> None:
+def test_only_cells_of_all_phones_count() -> None:
     small, large = {"batch_size": 32}, {"batch_size": 256}
     runs = [measured("a", 10.0, parameters=small, repeat=repeat) for repeat in range(4)]
     runs += [measured("b", 20.0, parameters=small, repeat=repeat) for repeat in range(4)]
-    # b alone has a quick run of another cell; it must not pull b ahead
+    # only b has a fast run of another cell, which must not count
     runs += [measured("b", 0.1, parameters=large, repeat=repeat) for repeat in range(4)]
     assert "(in the one of 2 cells that every phone has)" in sentences(runs)[0]
     assert sentences(runs)[0].startswith("When cold, Model a is fastest with 10.0 ms")
 
 
-def test_workloads_that_never_call_the_phone_say_nothing_about_it() -> None:
+def test_workloads_without_phone_work_are_ignored() -> None:
     runs = [*fleet(FLEET), *(measured(serial, 0.001, workload="noop") for serial in FLEET)]
     assert sentences(runs) == sentences(fleet(FLEET))
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_data_is_named() -> None:
     expected = [
         "No phone can be named: there is no valid cold run yet.",
         "No phone can be named: there is no valid endurance run yet.",
@@ -138,12 +138,12 @@ def test_without_cold_runs_the_difference_stays_open() -> None:
     assert "the cold ranking is unknown: there is no valid cold run" in sentences(hot)[1]
 
 
-def test_three_phones_take_three_phones() -> None:
+def test_a_fleet_of_three_takes_all_three() -> None:
     expected = "Three phones cannot be named: only 2 phones have a valid ten-minute run."
     assert sentences(fleet({"a": (1.0, 1.0), "b": (2.0, 2.0)}))[2] == expected
 
 
-def test_a_mixture_names_nobody() -> None:
+def test_mixed_sources_give_no_finding() -> None:
     runs = [*fleet(FLEET), *fleet({"z": (1.0, 1.0)}, provenance=HOST)]
     for sentence in sentences(runs):
         assert "named: mlp-4 batch_size=32, " in sentence
@@ -160,13 +160,13 @@ def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
 @pytest.mark.parametrize(
     ("needs", "chosen", "reason"),
     [
-        # c and d are equally quick within two percent: the frugal one goes
+        # c and d are equally fast within 2 %: energy decides
         (
             {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.2, 5)},
             "Take Model a, Model b and Model d",
             "Model c would be as fast, but needs more energy per step",
         ),
-        # three percent slower is slower, however frugal
+        # 3 % slower is slower, at any energy
         (
             {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.7, 5)},
             "Take Model a, Model b and Model c",
@@ -174,7 +174,7 @@ def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
         ),
     ],
 )
-def test_phones_that_are_equally_quick_are_chosen_by_their_energy(
+def test_equally_fast_phones_are_chosen_by_energy(
     needs: dict[str, tuple[float, float]], chosen: str, reason: str
 ) -> None:
     sentence = sentences(with_energy(needs))[2]
@@ -182,17 +182,17 @@ def test_phones_that_are_equally_quick_are_chosen_by_their_energy(
     assert reason in sentence
 
 
-def test_without_energy_figures_the_quicker_phone_is_taken() -> None:
+def test_without_energy_the_faster_phone_is_chosen() -> None:
     times = {"a": (1.0, 10.0), "b": (1.0, 11.0), "c": (1.0, 20.0), "d": (1.0, 20.2)}
     assert sentences(fleet(times))[2].startswith("Take Model a, Model b and Model c")
 
 
-def test_a_hostile_name_is_made_safe_before_it_enters_a_sentence() -> None:
-    evil = measured("a").facts.model_copy(update={"model": "Pi\x1b[2Jxel\u202e"})
-    assert "Pi[2Jxel needs" in sentences([measured("a", facts=evil)])[0]
+def test_a_hostile_name_is_escaped() -> None:
+    hostile = measured("a").facts.model_copy(update={"model": "Pi\x1b[2Jxel\u202e"})
+    assert "Pi[2Jxel needs" in sentences([measured("a", facts=hostile)])[0]
 
 
-def test_energy_of_another_source_decides_nothing() -> None:
+def test_energy_of_another_source_is_ignored() -> None:
     needs = {"a": (10.0, 1.0), "b": (11.0, 1.0), "c": (20.0, 9.0), "d": (20.2, 5.0)}
     runs = []
     for run in with_energy(needs):
@@ -201,14 +201,14 @@ def test_energy_of_another_source_decides_nothing() -> None:
     assert sentences(runs)[2].startswith("Take Model a, Model b and Model c")
 
 
-def test_phones_of_one_model_are_told_apart_by_their_serials() -> None:
+def test_phones_of_one_model_are_named_with_their_serials() -> None:
     twin = measured("b").facts.model_copy(update={"model": "Model a"})
     first = sentences([measured("a", 10.0), measured("b", 20.0, facts=twin)])[0]
     assert "Model a (a)" in first
     assert "Model a (b)" in first
 
 
-def test_the_frugal_phone_is_named_with_what_the_others_need() -> None:
+def test_the_phone_with_the_lowest_energy_is_compared_with_the_others() -> None:
     needs = {"a": 0.30, "b": 0.10, "c": 0.15}
     runs = [
         endurance(serial, 10.0, repeat=repeat, energy_per_sample_mj=need)
@@ -223,14 +223,14 @@ def test_the_frugal_phone_is_named_with_what_the_others_need() -> None:
     )
 
 
-def test_where_no_long_run_has_an_energy_the_cold_ones_answer() -> None:
+def test_cold_runs_are_used_if_long_runs_have_no_energy() -> None:
     cold = [measured("a", repeat=at, energy_per_sample_mj=0.2) for at in range(4)]
     assert energy_finding(cold).sentence.startswith("When cold, Model a needs 0.200 mJ per sample.")
     nothing = energy_finding([measured("a")])
     assert (nothing.provenance, nothing.answer) == (None, "")
 
 
-def test_an_answer_in_a_word_says_when_it_is_no_proof() -> None:
+def test_a_short_answer_marks_an_unproven_lead() -> None:
     assert [found.answer for found in fleet_findings(fleet(FLEET))[:2]] == ["Model a", "Model b"]
     unsure = fleet_findings(fleet(FLEET, provenance=EXTRAPOLATED))
     assert unsure[0].answer == "Model a (not proven)"

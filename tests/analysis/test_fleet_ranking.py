@@ -1,4 +1,4 @@
-"""Phones are ranked within a cell, on valid runs of one kind, and no claim outruns its data."""
+"""Ranking: phones are ranked within a cell, on valid runs of one kind, with justified claims."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,13 +44,13 @@ def test_phones_are_ranked_by_the_median_of_their_runs() -> None:
     assert all(row.interval.low <= row.median <= row.interval.high for row in group.rows)
 
 
-def test_a_metric_of_which_more_is_better_is_ranked_the_other_way() -> None:
+def test_a_metric_where_more_is_better_is_ranked_descending() -> None:
     runs = [measured("a", None, gflops=5.0), measured("b", None, gflops=20.0)]
     (group,) = compare_fleet(runs, "gflops").groups
     assert [(row.phone, row.ratio) for row in group.rows] == [("b", 1.0), ("a", 4.0)]
 
 
-def test_cells_are_compared_apart() -> None:
+def test_every_cell_has_its_own_ranking() -> None:
     small, large = {"batch_size": 32}, {"batch_size": 256}
     runs = [
         measured("a", 1.0, parameters=small),
@@ -67,7 +67,7 @@ def test_cells_are_compared_apart() -> None:
     assert {group.label: [row.phone for row in group.rows] for group in groups} == expected
 
 
-def test_two_foreign_programs_of_one_name_are_compared_apart() -> None:
+def test_external_programs_of_one_name_have_separate_rankings() -> None:
     def manifest(digest: str) -> Manifest:
         return Manifest(
             name="tool",
@@ -83,7 +83,7 @@ def test_two_foreign_programs_of_one_name_are_compared_apart() -> None:
     assert [group.case.label for group in groups] == ["tool", "tool"]
 
 
-def test_suspect_and_void_runs_are_counted_but_never_compared() -> None:
+def test_suspect_and_void_runs_are_counted_but_not_ranked() -> None:
     runs = [
         *FAST,
         measured("fast", 1.0, validity=Validity.VOID),
@@ -96,13 +96,13 @@ def test_suspect_and_void_runs_are_counted_but_never_compared() -> None:
     assert (row.n, pytest.approx(row.median), row.suspect, row.void) == expected
 
 
-def test_a_phone_without_a_run_that_counts_is_named() -> None:
+def test_a_phone_without_a_valid_run_is_listed() -> None:
     (group,) = compare_fleet([*FAST, measured("hot", 1.0, validity=Validity.VOID)]).groups
     expected = (UnrankedPhone("hot", "Model hot", "sm8350", suspect=0, void=1),)
     assert group.unranked == expected
 
 
-def test_a_cell_that_knows_nothing_of_the_metric_is_not_in_its_table() -> None:
+def test_a_cell_without_the_metric_is_not_listed() -> None:
     assert compare_fleet([measured("a", 1.0)], "energy_j").groups == ()
 
 
@@ -117,7 +117,7 @@ def test_a_cell_that_knows_nothing_of_the_metric_is_not_in_its_table() -> None:
         (measured("b", control=None), "control levels differ (controlled, unknown)"),
     ],
 )
-def test_a_mixture_is_refused_unless_it_is_asked_for(other: MeasuredRun, differs: str) -> None:
+def test_mixed_kinds_are_refused_unless_requested(other: MeasuredRun, differs: str) -> None:
     with pytest.raises(IncompatibleSources) as caught:
         compare_fleet([measured("a"), other])
     assert differs in str(caught.value)
@@ -126,17 +126,17 @@ def test_a_mixture_is_refused_unless_it_is_asked_for(other: MeasuredRun, differs
     assert len(group.rows) == 2
 
 
-def test_what_does_not_count_does_not_make_a_mixture() -> None:
+def test_void_runs_do_not_count_as_a_mixture() -> None:
     runs = [measured("a"), measured("b", provenance=HOST, validity=Validity.VOID)]
     assert len(compare_fleet(runs).groups[0].rows) == 1
 
 
-def test_other_cells_do_not_make_a_mixture() -> None:
+def test_other_cells_do_not_count_as_a_mixture() -> None:
     runs = [measured("a"), measured("b", provenance=HOST, condition={"cores": "big2"})]
     assert len(compare_fleet(runs).groups) == 2
 
 
-def test_two_kinds_of_simulation_may_stand_side_by_side_each_with_its_own_word() -> None:
+def test_two_simulation_models_are_ranked_together_and_marked() -> None:
     runs = repeated("a", 1, 1, 1, 1, provenance=FITTED)
     runs += repeated("b", 2, 2, 2, 2, provenance=EXTRAPOLATED)
     (group,) = compare_fleet(runs).groups
@@ -153,15 +153,15 @@ def test_a_simulated_interval_contains_its_models_error() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        # four runs each, far apart
+        # four runs per phone, far apart
         (FAST, SLOW, [RankClaim.LEADS, RankClaim.BEHIND]),
-        # intervals that touch
+        # overlapping intervals
         (FAST, repeated("b", 10.1, 10.3, 10.0, 10.2), [RankClaim.NOT_DISTINGUISHABLE] * 2),
-        # three runs lie apart by luck too often
+        # three runs are too few to exclude chance
         (FAST[:3], SLOW[:3], [RankClaim.TOO_FEW_RUNS] * 2),
         (FAST, SLOW[:1], [RankClaim.RIVAL_UNKNOWN, RankClaim.TOO_FEW_RUNS]),
         (FAST, [], [RankClaim.ONLY_PHONE]),
-        # noise far smaller than the model's error earns nothing
+        # noise is far smaller than the model's error
         (
             repeated("a", 10, 10, 10, 10, provenance=FITTED),
             repeated("b", 11, 11, 11, 11, provenance=FITTED),
@@ -184,7 +184,7 @@ def test_a_simulated_interval_contains_its_models_error() -> None:
         ),
     ],
 )
-def test_a_claim_never_outruns_its_data(
+def test_a_claim_is_justified_by_its_data(
     first: list[MeasuredRun], second: list[MeasuredRun], expected: list[RankClaim]
 ) -> None:
     (group,) = compare_fleet(first + second).groups
@@ -201,21 +201,19 @@ def test_a_claim_never_outruns_its_data(
         (repeated("a", 10, 10, 10, 10, provenance=HOST), ["on a computer: the only phone"]),
     ],
 )
-def test_a_claim_is_rendered_after_where_its_numbers_come_from(
-    runs: list[MeasuredRun], expected: list[str]
-) -> None:
+def test_a_claim_starts_with_its_source(runs: list[MeasuredRun], expected: list[str]) -> None:
     (group,) = compare_fleet(runs).groups
     assert [row.statement.text for row in group.rows] == expected
 
 
-def test_of_a_metric_that_is_no_time_one_phone_is_best() -> None:
+def test_the_best_phone_of_other_metrics_is_called_best() -> None:
     runs = [measured("a", None, energy_j=value) for value in (1.0, 1.0, 1.0, 1.0)]
     runs += [measured("b", None, energy_j=value) for value in (2.0, 2.0, 2.0, 2.0)]
     rows = compare_fleet(runs, "energy_j").groups[0].rows
     assert [row.statement.text for row in rows] == ["best", "behind"]
 
 
-def test_a_number_of_several_runs_claims_the_provenance_of_the_weakest() -> None:
+def test_a_median_has_the_weakest_provenance_of_its_runs() -> None:
     worse = Provenance(source=Source.SIMULATED, model=SimulationModel.FITTED, error_rel=0.3)
     runs = [measured("a", provenance=each) for each in (FITTED, worse, MEASURED)]
     assert compare_fleet(runs, mix=True).groups[0].rows[0].provenance == worse
@@ -249,8 +247,8 @@ def test_verdicts_and_their_reasons_are_counted() -> None:
     assert expected.total == 7
 
 
-def test_an_energy_of_a_slow_gauge_ranks_nobody() -> None:
-    # A gauge that updates every eight seconds makes a hot phone look frugal in a run of eight.
+def test_an_energy_of_a_slow_gauge_is_not_ranked() -> None:
+    # A gauge that updates every 8 s is too slow for a run of 8 s.
     energy = "energy_per_sample_mj"
     frugal = measured("a", energy_per_sample_mj=0.02, grade="coarse")
     known = measured("b", energy_per_sample_mj=0.06, grade="gauge")
@@ -263,7 +261,7 @@ def test_an_energy_of_a_slow_gauge_ranks_nobody() -> None:
     assert [row.phone for row in meant.rows] == ["a", "b"]
 
 
-def test_reasons_that_differ_in_numbers_alone_are_one_and_remarks_are_none() -> None:
+def test_reasons_are_counted_per_code_and_remarks_are_not() -> None:
     remark = Reason.remark(ReasonCode.USB_PORT_SATURATED)
     few, fewer = (
         Reason.suspect(ReasonCode.TOO_FEW_STEPS, steps=steps, requested=20) for steps in (12, 5)

@@ -1,4 +1,4 @@
-"""The statistics say what they claim to say."""
+"""Median, intervals and means have their stated properties."""
 
 import numpy as np
 import pytest
@@ -25,12 +25,12 @@ def test_the_median_is_the_middle(values: list[float], expected: float) -> None:
 
 
 @pytest.mark.parametrize("values", [[4.0], [4.0, 7.0]])
-def test_fewer_than_three_runs_give_their_range_and_say_so(values: list[float]) -> None:
+def test_fewer_than_three_runs_give_their_range(values: list[float]) -> None:
     expected = Interval(4.0, values[-1], len(values), IntervalKind.RANGE)
     assert median_interval(values) == expected
 
 
-def test_an_interval_is_the_same_every_time() -> None:
+def test_an_interval_is_reproducible() -> None:
     values = list(np.random.default_rng(1).normal(10, 1, 10))
     assert median_interval(values) == median_interval(values)
     assert median_interval(values, seed=1) != median_interval(values, seed=2)
@@ -39,15 +39,13 @@ def test_an_interval_is_the_same_every_time() -> None:
 @pytest.mark.parametrize(
     ("runs", "least", "most"),
     [
-        # five runs: the interval is nearly their range, which misses once in sixteen
+        # the interval of five runs is nearly their range, which misses 1 of 16 medians
         (5, 0.88, 0.97),
         (15, 0.90, 0.98),
         (40, 0.91, 0.98),
     ],
 )
-def test_the_interval_covers_the_true_median_about_as_often_as_it_says(
-    runs: int, least: float, most: float
-) -> None:
+def test_the_interval_has_about_its_nominal_coverage(runs: int, least: float, most: float) -> None:
     noise = np.random.default_rng(20240)
     # lognormal: step times are skewed, and the true median is exp(mean)
     worlds = np.exp(noise.normal(np.log(10.0), 0.05, size=(400, runs)))
@@ -67,16 +65,16 @@ def test_more_runs_make_a_narrower_interval() -> None:
     [
         ([2.0, 8.0], 4.0),
         ([5.0], 5.0),
-        # doubling one case counts the same whichever case it is
+        # doubling any one case has the same effect
         ([1.0, 100.0], 10.0),
     ],
 )
-def test_the_geometric_mean_weighs_cases_alike(values: list[float], expected: float) -> None:
+def test_the_geometric_mean_weights_cases_equally(values: list[float], expected: float) -> None:
     assert geometric_mean(values) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("values", [[], [1.0, 0.0], [-1.0]])
-def test_a_geometric_mean_of_nothing_or_less_is_refused(values: list[float]) -> None:
+def test_a_geometric_mean_of_nonpositive_values_is_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match="above zero"):
         geometric_mean(values)
 

@@ -15,7 +15,7 @@ from tests.analysis.step_noise import LOOSE, USUAL, Noise, run_medians
 
 
 def history(levels: list[tuple[int, float]], noise: Noise, seed: int = 1) -> list[MeasuredRun]:
-    """Runs a day apart: pairs of (number of runs, level), with the noise of phones."""
+    """Build one run per day from pairs of (number of runs, level), with the noise of phones."""
     source = np.random.default_rng(seed)
     values = [v for count, level in levels for v in run_medians(source, noise, count, level)]
     return [
@@ -26,7 +26,7 @@ def history(levels: list[tuple[int, float]], noise: Noise, seed: int = 1) -> lis
 
 
 def changes_of(runs: list[MeasuredRun]) -> tuple[ChangePoint, ...]:
-    """The change points of the one history among some runs."""
+    """Return the change points of the only history of some runs."""
     (found,) = metric_histories(trial_series(runs))
     return found.changes
 
@@ -36,7 +36,7 @@ def changes_of(runs: list[MeasuredRun]) -> tuple[ChangePoint, ...]:
     [(11.0, ComparisonVerdict.SLOWER), (9.0, ComparisonVerdict.FASTER)],
     ids=["update", "repair"],
 )
-def test_a_change_is_found_where_it_was(after: float, expected: ComparisonVerdict) -> None:
+def test_a_change_is_found_at_its_time(after: float, expected: ComparisonVerdict) -> None:
     runs = history([(15, 10.0), (15, after)], USUAL)
     (change,) = changes_of(runs)
     assert change.verdict == expected
@@ -44,7 +44,7 @@ def test_a_change_is_found_where_it_was(after: float, expected: ComparisonVerdic
     assert abs((change.started_at - runs[15].started_at).days) <= 1
 
 
-def test_two_changes_are_two() -> None:
+def test_two_changes_are_found() -> None:
     changes = changes_of(history([(12, 10.0), (12, 12.0), (12, 10.0)], USUAL))
     assert [change.verdict for change in changes] == [
         ComparisonVerdict.SLOWER,
@@ -52,12 +52,12 @@ def test_two_changes_are_two() -> None:
     ]
 
 
-def test_noise_is_rarely_taken_for_a_change() -> None:
+def test_noise_is_rarely_reported_as_a_change() -> None:
     alarms = sum(bool(changes_of(history([(30, 10.0)], LOOSE, seed))) for seed in range(100))
     assert alarms <= 5
 
 
-def test_few_runs_are_no_history() -> None:
+def test_few_runs_have_no_history() -> None:
     assert changes_of(history([(3, 10.0), (3, 20.0)], USUAL)) == ()
 
 

@@ -37,14 +37,14 @@ NAMES = {
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_every_workload_of_a_study_can_be_asked_for(study: WorkloadSource) -> None:
+def test_every_workload_of_a_study_is_in_the_catalogue(study: WorkloadSource) -> None:
     found = {name for name, workload in CATALOGUE.items() if workload.study == study}
     found -= {f"{name}{INFERENCE_SUFFIX}" for name in TRAINED}
     assert found == set(NAMES[study.name].split())
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_workload_says_what_it_is_and_where_its_settings_come_from(name: str) -> None:
+def test_a_workload_has_a_text_and_sources(name: str) -> None:
     workload = CATALOGUE[name]
     assert 0 < len(workload.text) <= 70
     assert workload.notes or workload.study == BUILT_IN
@@ -69,7 +69,7 @@ def test_inference_is_the_forward_part_of_training(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_the_smallest_of_a_workload_can_be_lowered(name: str) -> None:
+def test_every_workload_can_be_lowered_with_its_smallest_parameters(name: str) -> None:
     smallest = {each.name: each.min for each in CATALOGUE[name].parameters}
     assert lower(bind(name, smallest), 1)
 
@@ -113,7 +113,7 @@ def test_a_plan_states_the_cost_of_a_step(name: str) -> None:
     assert len({op["name"] for op in header["ops"]}) == len(cost.ops)
 
 
-def test_a_digest_is_that_of_its_content_and_cheap_the_second_time() -> None:
+def test_a_digest_is_that_of_its_content_and_cached() -> None:
     case = bind("emdl-mobilenetv2", {"batch_size": 3})
     first = case.digest
     began = time.perf_counter()
@@ -125,7 +125,7 @@ def test_a_digest_is_that_of_its_content_and_cheap_the_second_time() -> None:
     assert first != bind("emdl-mobilenetv2", {"batch_size": 4}).digest
 
 
-def test_digests_of_what_has_not_changed_have_not_changed() -> None:
+def test_digests_do_not_change() -> None:
     """Digests join results of different years; a new digest separates them from the old ones."""
     known = {
         "sgemm": "f8d81977304d",
@@ -158,7 +158,7 @@ def test_a_wrong_request_is_explained(name: str, given: dict[str, int], sentence
         bind(name, given)
 
 
-def test_no_model_is_loaded_before_one_is_asked_for() -> None:
+def test_no_model_is_loaded_before_it_is_needed() -> None:
     """Every process imports the catalogue; few ever need the cost of a step."""
     code = "import sys, workloads.catalogue as c; c.bind('noop', {}).digest; print(*sys.modules)"
     loaded = subprocess.run(

@@ -22,7 +22,7 @@ SWEEP = "farm: 1\nname: filed\nphones: all\nworkload: {use: lenet, data: %s}\n"
 
 
 def mnist(count: int = 64, seed: int = 3) -> dict[str, bytes]:
-    """Images of ten classes: a bright bar at the height of the label, with noise."""
+    """Build images of ten classes: a bright bar at the height of the label, with noise."""
     rng = random.Random(seed)
     labels = bytes(rng.randrange(10) for _ in range(count))
     images = bytearray()
@@ -99,7 +99,7 @@ def test_a_sweep_names_its_data_by_digest() -> None:
         assert words in refused.value.problems[0].text
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
 def test_the_runner_learns_from_the_file(tmp_path: Path) -> None:
     case = bind("lenet", {"batch_size": 4}, DIGEST)
     (tmp_path / "plan").write_bytes(lower(case, 1))

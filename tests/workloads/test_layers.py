@@ -151,7 +151,7 @@ def test_a_model_ends_in_a_loss_and_begins_with_a_shape() -> None:
 
 
 @given(lengths, lengths, st.integers(1, 8), paddings)
-def test_windows_fit_and_no_further_one_would(
+def test_windows_fit_and_one_more_does_not(
     length: int, kernel: int, stride: int, padding: Padding
 ) -> None:
     try:

@@ -89,7 +89,7 @@ def test_a_layer_without_an_operation_of_the_engine_is_rejected() -> None:
         lower_step(training_step(Model("tried", {"row": (8,)}, nodes, UNPUBLISHED), 2, SGD()))
 
 
-def test_what_the_loss_does_not_need_is_refused() -> None:
+def test_layers_that_the_loss_does_not_need_are_refused() -> None:
     nodes = (Node("fc", Linear(4)), Node("idle", Linear(4), ("fc",)))
     model = Model("tried", {"row": (8,)}, (*nodes, Node("loss", LOSS.layer, ("fc",))), UNPUBLISHED)
     with pytest.raises(InvalidRequest, match="tried, layer 'idle': the loss does not depend on it"):
@@ -100,7 +100,7 @@ TRAINED = [name for name in CATALOGUE if not name.endswith("-inference")]
 
 
 @pytest.mark.parametrize("name", [*TRAINED, *STEPS])
-def test_every_operation_of_the_header_is_done_and_none_besides(name: str) -> None:
+def test_every_operation_of_the_header_is_executed_and_no_other(name: str) -> None:
     step = STEPS[name]() if name in STEPS else step_of(bind(name, {}))
     body, ops = lower_step(step), step.cost.ops
     done = {op.entry for op in body.ops if op.entry >= 0}
@@ -178,7 +178,7 @@ class Owners:
 
 
 @pytest.mark.parametrize("name", [*STEPS, "emdl-mobilenetv2", "emdl-googlenet", "emdl-squeezenet"])
-def test_activations_take_little_more_than_what_is_needed_at_the_busiest_moment(name: str) -> None:
+def test_activations_take_little_more_than_the_peak_demand(name: str) -> None:
     step = STEPS[name]() if name in STEPS else step_of(bind(name, {}))
     body = lower_step(step)
     spans: dict[int, list[int]] = {}  # operations that use a tensor, by its root
@@ -339,7 +339,7 @@ def test_an_output_with_several_readers_gets_the_sum_of_their_gradients() -> Non
     assert len(total.ins) == 3
 
 
-def test_an_odd_pixel_of_padding_goes_after_the_image() -> None:
+def test_an_odd_pixel_of_padding_is_after_the_image() -> None:
     nodes = (
         Node("conv", Conv2d(4, 3, stride=2, padding="same")),
         Node("pool", MaxPool(2, 1, "same")),
@@ -365,7 +365,7 @@ def test_a_plan_of_hundreds_of_layers_is_made_within_a_second() -> None:
     assert len(body.ops) > 1000
 
 
-def test_threads_are_no_part_of_a_case() -> None:
+def test_threads_are_not_part_of_a_case() -> None:
     case = bind("emdl-lenet", {})
     one, four = lower(case, 1), lower(case, 4)
     assert one != four

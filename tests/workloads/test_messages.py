@@ -79,7 +79,7 @@ def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert digest_of({"a": 1}) != digest_of({"a": 2})
 
 
-def test_a_metric_without_provenance_does_not_exist() -> None:
+def test_a_metric_needs_a_provenance() -> None:
     with pytest.raises(ValidationError):
         Metric(name="step_ms", value=1.0, unit="ms")  # type: ignore[call-arg]
 

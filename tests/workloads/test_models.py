@@ -113,12 +113,12 @@ def test_a_model_is_as_large_as_published(model: Model) -> None:
     assert model.published.source
 
 
-def test_bert_costs_what_others_count() -> None:
+def test_the_cost_of_bert_matches_published_counts() -> None:
     assert 2 * bert(128).macs == pytest.approx(22.5e9, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["emdl-squeezenet", "emdl-googlenet"])
-def test_a_carried_stride_leaves_no_more_than_its_study_had(name: str) -> None:
+def test_a_carried_stride_has_the_shapes_of_its_study(name: str) -> None:
     model = {"emdl-squeezenet": emdl_squeezenet(), "emdl-googlenet": emdl_googlenet()}[name]
     pixels = {"emdl-squeezenet": ("conv2", (10, 7, 7)), "emdl-googlenet": ("conv2", (192, 28, 28))}
     node, shape = pixels[name]

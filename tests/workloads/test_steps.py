@@ -116,7 +116,7 @@ def test_every_kind_of_layer_and_optimizer_has_a_unique_tag() -> None:
     assert len(set(tags)) == len(tags)
 
 
-def test_every_case_of_the_catalogue_has_a_digest_of_its_own() -> None:
+def test_every_case_of_the_catalogue_has_its_own_digest() -> None:
     digests = [bind(name, {}).digest for name in CATALOGUE]
     assert len(digests) == len(set(digests))
 

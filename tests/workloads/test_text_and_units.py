@@ -22,9 +22,9 @@ from workloads.units import (
         ("\x1b]52;c;cHduZWQ=\x07phone", "]52;c;cHduZWQ=phone"),  # writes the clipboard
         ("\x1b[2Jgone", "[2Jgone"),  # clears the screen
         ("\x9b31mred", "31mred"),  # the same as one byte
-        ("ab\u202ecd", "abcd"),  # turns the line around
+        ("ab\u202ecd", "abcd"),  # reverses the line
         ("zero\u200bwidth", "zerowidth"),
-        ("a" + "\u0300" * 9 + "b", "a\u0300\u0300b"),  # piles marks over other lines
+        ("a" + "\u0300" * 9 + "b", "a\u0300\u0300b"),  # stacks marks over other lines
         ("one\ntwo\tthree", "one two three"),
         ("x" * 500, "x" * 199 + "…"),
     ],

@@ -73,7 +73,7 @@ def test_backward_is_about_twice_the_forward(name: str) -> None:
     assert 1.7 < ratio <= 2.0  # the image needs no gradient
 
 
-def test_the_three_times_rule_holds_for_what_was_coded() -> None:
+def test_training_costs_about_three_times_the_forward_pass() -> None:
     """Six FLOPs per multiply-add, minus what conv1's image and LeNet's frozen conv2 do not need."""
     for name, gflop in [
         ("emdl-alexnet", 5.935),
@@ -86,7 +86,7 @@ def test_the_three_times_rule_holds_for_what_was_coded() -> None:
         assert cost.flops / 1e9 == pytest.approx(gflop, rel=0.15)
 
 
-def test_a_step_of_lenet_is_what_its_study_ran() -> None:
+def test_a_step_of_lenet_has_the_operations_of_its_study() -> None:
     """Gradients flow through a frozen layer, which is not updated; the image gets none."""
     assert names(training_cost(emdl_lenet(), 1, SGD())) == [
         "conv1.forward",
@@ -169,7 +169,7 @@ def test_gradients_of_several_readers_are_added() -> None:
     )
 
 
-def test_an_lstm_goes_back_through_time_even_where_its_input_needs_nothing() -> None:
+def test_an_lstm_runs_backward_even_if_its_input_needs_no_gradient() -> None:
     nodes = (Node("lstm", LSTM(8)), Node("flat", Flatten()), Node("fc", Linear(4)), LOSS)
     found = names(training_cost(Model("tried", {"text": (5, 3)}, nodes, UNPUBLISHED), 2, SGD()))
     assert {"lstm.gates_gradient", "lstm.state_gradient", "lstm.weight_gradient"} <= set(found)
