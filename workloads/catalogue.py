@@ -235,7 +235,9 @@ def _digest(
     case = {"workload": workload, "parameters": dict(parameters)} | ({"data": data} if data else {})
     case |= {} if backend == "cpu" else {"backend": backend}
     case |= {"options": dict(options)} if options else {}
-    content = {"case": case, "ops": [op.model_dump() for op in step.cost.ops]}
+    # How an operation is divided in time does not change what it computes.
+    ops = [op.model_dump(exclude={"time_steps"}) for op in step.cost.ops]
+    content = {"case": case, "ops": ops}
     return digest_of(content if step.identity is None else content | {"identity": step.identity})
 
 
@@ -268,7 +270,7 @@ def plan_bytes(cost: StepCost, body: "PlanBody", names: Mapping[str, str], threa
         "activation_bytes": cost.activation_bytes,
         "memory": asdict(body_memory(body)),
         "body_bytes": len(text.encode()),
-        "ops": [op.model_dump() for op in cost.ops],
+        "ops": [op.model_dump(exclude_defaults=True) for op in cost.ops],
     }
     head = json.dumps(header, sort_keys=True) + "\n"
     return f"{PLAN_MAGIC} {len(head.encode())}\n{head}{text}".encode()

@@ -40,6 +40,8 @@ class Op(WireModel):
     flops: int
     read_bytes: int
     write_bytes: int
+    # parts of the same size, each of which needs the one before: a GPU starts them one by one
+    time_steps: int = 1
 
 
 @dataclass(frozen=True)

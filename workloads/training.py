@@ -307,6 +307,7 @@ def _named_ops(node: Node, costs: OpCosts, prefix: str = "") -> Iterator[Op]:
             flops=cost.flops,
             read_bytes=FLOAT_BYTES * cost.reads,
             write_bytes=FLOAT_BYTES * cost.writes,
+            time_steps=cost.time_steps,
         )
 
 

@@ -24,6 +24,7 @@ class OpCost(NamedTuple):
     flops: int
     reads: int
     writes: int
+    time_steps: int = 1
 
 
 OpCosts = dict[str, OpCost]  # by the operation's name within its layer, in the order of execution

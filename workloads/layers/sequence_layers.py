@@ -132,19 +132,20 @@ class LSTM(Layer):
 
     def forward_costs(self, shapes: LayerShapes) -> OpCosts:
         """Count the matrix products, then gates and cell."""
-        n = shapes.n_out
+        n, time_steps = shapes.n_out, shapes.output[0]
         reads = shapes.n_in + n + self._weights(shapes)
         return {
-            "forward": OpCost("matmul", 2 * self.macs(shapes), reads, 4 * n),
-            "gates": OpCost("elementwise", 30 * n, 5 * n, 6 * n),
+            "forward": OpCost("matmul", 2 * self.macs(shapes), reads, 4 * n, time_steps),
+            "gates": OpCost("elementwise", 30 * n, 5 * n, 6 * n, time_steps),
         }
 
     def shared_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
         """Count the gradients of gates and previous states, one time step after another."""
-        n, gates = shapes.n_out, 4 * self.features
+        n, gates, time_steps = shapes.n_out, 4 * self.features, shapes.output[0]
+        reads = 4 * n + gates * self.features
         return {
-            "gates_gradient": OpCost("elementwise", 30 * n, 7 * n, 4 * n),
-            "state_gradient": OpCost("matmul", 2 * gates * n, 4 * n + gates * self.features, n),
+            "gates_gradient": OpCost("elementwise", 30 * n, 7 * n, 4 * n, time_steps),
+            "state_gradient": OpCost("matmul", 2 * gates * n, reads, n, time_steps),
         }
 
     def parameter_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
