@@ -194,7 +194,7 @@ def check_gpu_clock(run: RunObservation) -> Iterator[Reason]:
 def check_swapping(run: RunObservation) -> Iterator[Reason]:
     """The run stayed in memory, unless the condition asked to try a model that is too large."""
     swapped_mb = run.swapped_mb or 0.0
-    if run.condition.oversize is None and swapped_mb >= SWAPPED_MIN_MB:
+    if run.condition.too_large is None and swapped_mb >= SWAPPED_MIN_MB:
         yield Reason.suspect(ReasonCode.SWAPPED, swapped_mb=swapped_mb)
 
 

@@ -37,7 +37,7 @@ def check_fits(plan: bytes, meminfo: str) -> None:
         raise TooLarge(
             f"predicted not to fit: the run needs {needed_mb:,.0f} MB, and {USABLE_SHARE:.0%} of "
             f"the available {available_mb:,.0f} MB can be used; use a smaller batch, or write "
-            "oversize: try"
+            "too_large: try"
         )
 
 

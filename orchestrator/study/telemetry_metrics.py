@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from statistics import mean, median
 
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.op_telemetry import op_rows
 from workloads.protocol.metrics import Provenance
-from workloads.protocol.telemetry import CLOCK, Telemetry, op_rows
+from workloads.protocol.telemetry import CLOCK, Telemetry
 
 TelemetryMetric = tuple[dict[str, str | int], str, float, Provenance]
 _MINUTE_NS = 60_000_000_000

@@ -32,7 +32,7 @@ def _protocol(reader: NodeReader, node: Node, path: str) -> str | None:
     return reader.choice(node, path, [protocol.value for protocol in Protocol], "protocol")
 
 
-def _oversize(reader: NodeReader, node: Node, path: str) -> str | None:
+def _too_large(reader: NodeReader, node: Node, path: str) -> str | None:
     return reader.choice(node, path, [REFUSE, TRY])
 
 
@@ -126,7 +126,8 @@ _READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
     "steps_min": _integer,
     "time_min": _duration,
     "sample_hz": _integer,
-    "oversize": _oversize,
+    "trace_steps": _integer,
+    "too_large": _too_large,
     "gpu_freq": _freq,
     "thermal_daemons": _thermal_daemons,
 }

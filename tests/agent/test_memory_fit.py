@@ -1,4 +1,4 @@
-"""Memory: which plans fit, which are refused, and what becomes of those that are tried."""
+"""Memory: which plans fit, which are refused, and the outcome of those that are tried."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from workloads.protocol.messages import Report
 from workloads.protocol.metrics import Metric, Provenance, Source
 from workloads.protocol.stage import Stage
 
-TRY = {"oversize": "try"}
+TRY = {"too_large": "try"}
 
 
 def outcome(report: Report) -> MemoryOutcome | None:
@@ -50,7 +50,9 @@ def test_every_memory_outcome_is_reported(
     assert (outcome(report), report.fault) == (expected, report.fault)
 
 
-def test_a_refusal_says_what_is_missing_and_what_to_do(phone: Phone, context: LaneContext) -> None:
+def test_a_refusal_names_the_missing_memory_and_the_remedy(
+    phone: Phone, context: LaneContext
+) -> None:
     fault = run_attempt(a_job(phone.facts.serial, 1, "bert"), phone, context).report.fault
     assert fault is not None
     assert (fault.blame, fault.kind, fault.stage) == (
@@ -58,7 +60,7 @@ def test_a_refusal_says_what_is_missing_and_what_to_do(phone: Phone, context: La
         FaultKind.TOO_LARGE,
         Stage.PREPARE,
     )
-    assert "oversize: try" in fault.text
+    assert "too_large: try" in fault.text
 
 
 def test_a_plan_states_its_memory() -> None:

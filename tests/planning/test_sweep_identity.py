@@ -96,7 +96,7 @@ def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed:
         # durations and fractions have several spellings
         ("conditions: {cool_wait_max: 20m}", "conditions: {cool_wait_max: 1200s}"),
         ("conditions: {freq: 0.8}", "conditions: {freq: '0.80'}"),
-        ("conditions: {oversize: refuse}", ""),
+        ("conditions: {too_large: refuse}", ""),
     ],
 )
 def test_equivalent_files_have_one_id(one: str, other: str) -> None:
@@ -115,7 +115,7 @@ def test_equivalent_files_have_one_id(one: str, other: str) -> None:
         GOOD + "conditions: {start_temp_max_c: 33}",
         GOOD + "conditions: {start_temp_max_c: any}",
         GOOD + "conditions: {time_min: 2s}",
-        GOOD + "conditions: {oversize: try}",
+        GOOD + "conditions: {too_large: try}",
         GOOD + "matrix: {batch_size: [32, 64]}",
     ],
 )
@@ -171,9 +171,9 @@ def test_every_field_of_a_condition_can_be_written_in_a_file() -> None:
 
 
 def test_a_condition_can_set_start_temperature_and_length() -> None:
-    keys_ = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, oversize: try}"
+    keys_ = "{start_temp_max_c: any, warmup_steps: 3, steps_min: 500, time_min: 2s, too_large: try}"
     (condition,) = read_sweep(GOOD + f"conditions: {keys_}").conditions
-    assert (condition.start_temp_max_c, condition.oversize) == (None, "try")
+    assert (condition.start_temp_max_c, condition.too_large) == (None, "try")
     launch = condition.launch
     assert (launch.warmup, launch.steps, launch.seconds, launch.max_seconds) == (3, 500, 2.0, 600.0)
     longer = read_sweep(GOOD + "conditions: {time_min: 20m}").conditions[0].launch

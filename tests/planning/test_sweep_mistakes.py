@@ -104,11 +104,11 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("conditions: {start_temp_max_c: 61}", 32, "conditions.start_temp_max_c: 61 is out of r"),
         ("conditions: {time_min: 2}", 24, "conditions.time_min: '2' is not a duration"),
         ("conditions: {steps_min: 0}", 25, "conditions.steps_min: 0 is out of range"),
-        ("conditions: {oversize: yes}", 24, "conditions.oversize: yes is read as the boolean"),
+        ("conditions: {too_large: yes}", 25, "conditions.too_large: yes is read as the boolean"),
         (
-            "conditions: {oversize: dare}",
-            24,
-            "conditions.oversize: unknown value 'dare'; use refuse or try",
+            "conditions: {too_large: dare}",
+            25,
+            "conditions.too_large: unknown value 'dare'; use refuse or try",
         ),
         ("conditions: {start_temp_max_c: hot}", 32, "conditions.start_temp_max_c: 'hot' is not a"),
         # zero itself is excluded

@@ -111,7 +111,7 @@ class BadFile(InvalidRequest):
 
 
 class TooLarge(InvalidRequest):
-    """the workload will probably not fit into the phone's memory; 'oversize: try' tries it"""
+    """the workload will probably not fit into the phone's memory; 'too_large: try' tries it"""
 
     kind = FaultKind.TOO_LARGE
 
