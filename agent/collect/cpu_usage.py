@@ -19,6 +19,7 @@ TICKS_PER_SECOND = 100  # of /proc/stat, on every kernel that phones have
 TICKS_MIN = 100  # per core: in less than a second, one tick more or less would pass for work
 
 _CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
+_USED = re.compile(r"MemTotal:\s+(\d{1,12}) kB.*?MemAvailable:\s+(\d{1,12}) kB", re.ASCII)
 _SWAP = re.compile(r"SwapTotal:\s+(\d{1,12}) kB.*?SwapFree:\s+(\d{1,12}) kB", re.ASCII)
 CoreTicks = dict[int, tuple[int, int]]  # core -> busy and total ticks since boot
 
@@ -110,13 +111,30 @@ def busy_series(readings: Readings, cpus: Collection[int]) -> CumulativeSeries |
     return CumulativeSeries(t_ns, busy_s) if len(t_ns) > 1 else None
 
 
-def gpu_util_pct(readings: Readings, node: str | None) -> float | None:
-    """The mean utilisation of the GPU: '12 %' and '12@585000000Hz' both begin with it."""
+def gpu_load_pct(readings: Readings, node: str | None) -> list[tuple[int, int]]:
+    """The utilisation of the GPU over time: '12 %' and '12@585000000Hz' both begin with it."""
     if node is None:
-        return None
-    numbers = [first_number(str(value)) for value in readings.column(node) if value is not None]
-    valid = [number for number in numbers if number is not None and 0 <= number <= 100]
-    return sum(valid) / len(valid) if valid else None
+        return []
+    pairs = zip(readings.t_ns, readings.column(node), strict=False)
+    numbers = [(t_ns, first_number(str(value))) for t_ns, value in pairs if value is not None]
+    return [(t_ns, pct) for t_ns, pct in numbers if pct is not None and 0 <= pct <= 100]
+
+
+def gpu_util_pct(readings: Readings, node: str | None) -> float | None:
+    """The mean utilisation of the GPU."""
+    loads = [pct for _, pct in gpu_load_pct(readings, node)]
+    return sum(loads) / len(loads) if loads else None
+
+
+def memory_used_mb(readings: Readings) -> list[tuple[int, float]]:
+    """The memory in use over time: all of it but what is available."""
+    used = readings.parsed(MEMINFO, _parse_used_mb)
+    return [(t_ns, mb) for t_ns, mb in zip(readings.t_ns, used, strict=False) if mb is not None]
+
+
+def _parse_used_mb(value: NodeValue) -> float | None:
+    match = _USED.search(value) if isinstance(value, str) else None
+    return (int(match[1]) - int(match[2])) / 1024 if match else None
 
 
 def swap_used_kb(meminfo: Mapping[str, int]) -> int | None:

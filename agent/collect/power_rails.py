@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from agent.collect.cpu_usage import WHOLE_MARK
 from agent.collect.readings import Readings, Span
-from workloads.protocol.telemetry import RAIL, CumulativeSeries, integrate
+from workloads.protocol.telemetry import RAIL, CumulativeSeries, Series, sampled
 from workloads.text import safe_text
 
 RAIL_NODES = (
@@ -48,8 +48,8 @@ def find_rail_meters(nodes: Mapping[str, str]) -> tuple[RailMeter, ...]:
     return tuple(meters[:RAILS_MAX])
 
 
-def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, CumulativeSeries]:
-    """The cumulative energy of every rail in joules."""
+def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, Series]:
+    """The energy of every rail in joules: counted, or samples of its power."""
     counted_j: dict[str, list[tuple[int, float]]] = {}
     power_w: dict[str, list[tuple[int, float]]] = {}
     for meter in meters:
@@ -59,7 +59,7 @@ def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, Cu
             elif isinstance(value, str) and not meter.rail:
                 for rail, micro in _CHANNEL.findall(value):
                     counted_j.setdefault(rail, []).append((t_ns, int(micro) / 1e6))
-    series = {rail: integrate(points) for rail, points in power_w.items()}
+    series: dict[str, Series] = {rail: sampled(points) for rail, points in power_w.items()}
     series |= {
         rail: CumulativeSeries([t_ns for t_ns, _ in points], [joules for _, joules in points])
         for rail, points in counted_j.items()
@@ -69,7 +69,7 @@ def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, Cu
     return {f"{RAIL}{rail}": values for rail, values in sorted(usable.items())[:RAILS_MAX]}
 
 
-def mean_rail_power_w(series: Mapping[str, CumulativeSeries], span: Span) -> dict[str, float]:
+def mean_rail_power_w(series: Mapping[str, Series], span: Span) -> dict[str, float]:
     """Mean power of every rail over the sampled part of a span."""
     power_w = {}
     for name, values in series.items():

@@ -16,7 +16,7 @@ from agent.restore.fence import fenced_command, raise_if_overtaken
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import ShellFailed
 from workloads.protocol.phone_facts import ThermalZone
-from workloads.protocol.telemetry import CumulativeSeries, pack_telemetry
+from workloads.protocol.telemetry import Series, pack_telemetry, series_columns
 from workloads.step_cost import Op
 from workloads.text import safe_text
 
@@ -137,7 +137,7 @@ def build_telemetry(
     output: RunnerOutput,
     readings: Readings,
     ops: Sequence[Op] = (),
-    series: Mapping[str, CumulativeSeries] | None = None,
+    series: Mapping[str, Series] | None = None,
     cores: int = 1,
 ) -> tuple[str, bytes]:
     """Build the telemetry blob of a run: (digest, compressed JSON in columns).
@@ -146,7 +146,7 @@ def build_telemetry(
     the blob can be read without the plan.
     """
     content = {
-        "version": 2,
+        "version": 1,
         "windows": {
             name: [getattr(window, name) for window in output.windows]
             for name in StepWindow.model_fields
@@ -159,7 +159,7 @@ def build_telemetry(
         "evaluations": [evaluation.model_dump() for evaluation in output.evaluations],
         "ops": {"name": [op.name for op in ops], "kind": [op.kind for op in ops]},
         "traces": output.trace_tuples,
-        "series": {name: values._asdict() for name, values in (series or {}).items()},
+        "series": {name: series_columns(values) for name, values in (series or {}).items()},
         "cores": cores,
     }
     blob = pack_telemetry(content)

@@ -71,8 +71,7 @@ class RunProbe:
             nodes += [f"{residency_node(policy)}{WHOLE_MARK}" for policy in self.requested_khz]
         nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
-        nodes += [gpu_load] if gpu_load else []
-        nodes += [self.gpu_clock_node] if self.requested_gpu_khz is not None else []
+        nodes += [gpu_load, self.gpu_clock_node] if gpu_load else []
         nodes += [meter.sampled_node for meter in self.rails]
         return [path for path in nodes if not is_thermalservice(path)]
 
@@ -89,7 +88,7 @@ class RunProbe:
     @property
     def gpu_clock_node(self) -> str:
         """The present clock of the GPU, in Hz."""
-        assert self.facts.gpu is not None, "a clock was requested, so there is a GPU"
+        assert self.facts.gpu is not None
         return f"{self.facts.gpu.folder}/cur_freq"
 
     @property

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from agent.collect.cpu_usage import CoreUsage, busy_series, core_usage, swapped_mb
+from agent.collect.cpu_usage import (
+    CoreUsage,
+    busy_series,
+    core_usage,
+    gpu_load_node,
+    gpu_load_pct,
+    memory_used_mb,
+    swapped_mb,
+)
 from agent.collect.energy import (
     NO_POWER,
     PowerObservation,
@@ -32,7 +40,17 @@ from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
 from workloads.protocol.metrics import Provenances
 from workloads.protocol.phone_facts import FuelGauge
-from workloads.protocol.telemetry import BUSY, CLOCK, ENERGY, CumulativeSeries, integrate
+from workloads.protocol.telemetry import (
+    BUSY,
+    CLOCK,
+    CORE,
+    ENERGY,
+    GPU_BUSY,
+    GPU_CLOCK,
+    MEMORY,
+    Series,
+    sampled,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,7 @@ class RunObservation:
     swapped_mb: float | None = None
     steady_from_ns: int | None = None  # for the soaked protocol: only what follows is measured
     throttled_after_s: float | None = None
-    series: Mapping[str, CumulativeSeries] = field(default_factory=dict)
+    series: Mapping[str, Series] = field(default_factory=dict)
 
     @property
     def span(self) -> Span:
@@ -195,27 +213,35 @@ def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservat
         gauge=gauge,
         power=power,
         idle_w=resting_power_w(agent.idle, gauge) or agent.remembered_idle_w,
-        series=_cumulative_series(run.probe, run.readings, run.provenance, power),
+        series=_series(run.probe, run.readings, run.provenance, power),
     )
 
 
-def _cumulative_series(
+def _series(
     probe: RunProbe,
     readings: Readings,
     provenance: Provenances | None,
     power: PowerObservation,
-) -> dict[str, CumulativeSeries]:
+) -> dict[str, Series]:
     """The quantities that accumulate during a run, of the families that this phone offers."""
     if provenance is None:
         return {}
-    series: dict[str, CumulativeSeries | None] = {BUSY: busy_series(readings, probe.cores.cpus)}
+    facts = probe.facts
+    series: dict[str, Series | None] = {BUSY: busy_series(readings, probe.cores.cpus)}
+    cores = sorted({cpu for cluster in facts.clusters for cpu in cluster.cpus})
+    series |= {f"{CORE}{cpu}": busy_series(readings, [cpu]) for cpu in cores}
+    load = gpu_load_pct(readings, gpu_load_node(facts.gpu))
+    series[GPU_BUSY] = sampled([(t_ns, pct / 100) for t_ns, pct in load])
+    series[MEMORY] = sampled(memory_used_mb(readings))
     if provenance.clock is not None:
-        for cluster in used_clusters(probe.facts, probe.cores):
+        for cluster in used_clusters(facts, probe.cores):
             clocks = readings.series(policy_node(cluster.policy, "scaling_cur_freq"))
-            points = [(t_ns, float(khz)) for t_ns, khz in clocks]
-            series[f"{CLOCK}{cluster.policy}"] = integrate(points)
+            series[f"{CLOCK}{cluster.policy}"] = sampled([(t, float(khz)) for t, khz in clocks])
+        if facts.gpu is not None:
+            clocks = readings.series(probe.gpu_clock_node)
+            series[GPU_CLOCK] = sampled([(t_ns, hz / 1e3) for t_ns, hz in clocks])
     if provenance.energy is not None:
-        series[ENERGY] = integrate(power.points) if power.points else None
+        series[ENERGY] = sampled(power.points)
         series |= rail_series(readings, probe.rails)
     return {name: values for name, values in series.items() if values and len(values.t_ns) > 1}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.collect.run_probe import RunProbe
 from agent.launch.data_files import install_data_file
 from agent.launch.external_process import install_program
-from agent.launch.launch_spec import LaunchSpec
+from agent.launch.launch_spec import TRACE_STEPS, LaunchSpec
 from agent.launch.opencl_kernels import install_kernels
 from agent.launch.opencl_tuning import install_tuning_file
 from agent.launch.runner_process import write_plan
@@ -27,6 +27,7 @@ def prepare_launch(
         launch=launch_for(job.case, job.condition.launch),
         nodes=probe.sampled_nodes,
         sample_hz=job.condition.sample_hz,
+        trace_steps=job.condition.trace_steps or TRACE_STEPS,
     )
     if spec.case.data is not None:
         spec = replace(spec, data=install_data_file(phone, spec.case.data, files_dir))
@@ -34,7 +35,7 @@ def prepare_launch(
         kernels = install_kernels(phone, kernel_sources())
         spec = replace(spec, kernels=kernels, tuned=install_tuning_file(phone, state_dir))
     if spec.case.manifest is None:
-        write_plan(phone, spec, allow_oversize=job.condition.oversize == "try")
+        write_plan(phone, spec, allow_oversize=job.condition.too_large == "try")
     else:
         install_program(phone, spec, files_dir)
     return spec

@@ -29,6 +29,7 @@ class LaunchSpec:
     kernels: str | None = None  # folder of the OpenCL kernels on the phone
     tuned: str | None = None  # path of the phone's tuning file for the kernels
     sample_hz: int | None = None  # None: by the length of the run
+    trace_steps: int = TRACE_STEPS
 
     @property
     def threads(self) -> int:
@@ -63,5 +64,5 @@ class LaunchSpec:
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]
         words += ["--seconds", f"{launch.seconds:g}", "--max-seconds", f"{launch.max_seconds:g}"]
         words += ["--window-ms", str(launch.window_ms), "--period-ms", str(self.period_ms)]
-        words += ["--trace-steps", str(TRACE_STEPS)]
+        words += ["--trace-steps", str(self.trace_steps)]
         return ShellCommand(words, into=lane_file(RUNNER_STDERR), detached=True)

@@ -1,7 +1,9 @@
 """A run on one timeline, in the trace event format that Perfetto and chrome://tracing open.
 
 Traced operations and windows of steps are slices; clocks, temperatures, power and load are
-counters. Times are microseconds of the phone's own clock since the first event.
+counters. The mean step has a track of its own, at the start of the trace: its operations carry the
+power, load and clocks that were attributed to them. Times are microseconds of the phone's own
+clock since the first event.
 """
 
 import json
@@ -10,10 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from orchestrator.analysis.measurements import MeasuredRun
-from workloads.protocol.telemetry import CumulativeSeries, Telemetry
+from orchestrator.analysis.op_telemetry import op_rows
+from workloads.protocol.telemetry import SampledSeries, Series, Telemetry
 from workloads.text import safe_text
 
-STEPS, OPERATIONS = 1, 2
+STEPS, OPERATIONS, MEAN_STEP = 1, 2, 3
 Event = dict[str, Any]
 
 
@@ -21,7 +24,7 @@ def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
     """Return the trace of a run as a JSON object."""
     start = _start_ns(telemetry)
     events = [*_names(run), *_windows(telemetry, start), *_operations(telemetry, start)]
-    events += [*_counters(telemetry, start), *_rates(telemetry, start)]
+    events += [*_mean_step(telemetry), *_counters(telemetry, start), *_rates(telemetry, start)]
     return {
         "displayTimeUnit": "ms",
         "otherData": {
@@ -58,7 +61,12 @@ def _start_ns(telemetry: Telemetry) -> int:
 def _names(run: MeasuredRun) -> Iterator[Event]:
     phone = safe_text(f"{run.facts.model} ({run.phone}): {run.case.label}, {run.condition.label}")
     yield {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": phone}}
-    for thread, name in ((STEPS, "steps"), (OPERATIONS, "operations (traced steps)")):
+    tracks = {
+        STEPS: "steps",
+        OPERATIONS: "operations (traced steps)",
+        MEAN_STEP: "mean step, with attributed power, load and clocks",
+    }
+    for thread, name in tracks.items():
         yield {"ph": "M", "pid": 1, "tid": thread, "name": "thread_name", "args": {"name": name}}
 
 
@@ -92,6 +100,26 @@ def _operations(telemetry: Telemetry, start: int) -> Iterator[Event]:
         yield _slice(safe_text(name), OPERATIONS, begin_us, duration_us, **args)
 
 
+def _mean_step(telemetry: Telemetry) -> Iterator[Event]:
+    begin_us = 0.0
+    for op in op_rows(telemetry):
+        attributed = {
+            "readings": op.readings,
+            "method": op.method.value,
+            "power_w": op.power_w,
+            "power_error_w": op.power_error_w,
+            "util_pct": op.util_pct,
+            "gpu_util_pct": op.gpu_util_pct,
+            "memory_mb": op.memory_mb,
+            **{f"cpu{cpu}_pct": pct for cpu, pct in sorted(op.core_util_pct.items())},
+            **{f"policy{policy}_mhz": mhz for policy, mhz in sorted(op.clock_mhz.items())},
+            **{f"rail_{safe_text(rail)}_w": w for rail, w in sorted(op.rails_w.items())},
+        }
+        known = {name: value for name, value in attributed.items() if value is not None}
+        yield _slice(safe_text(op.name), MEAN_STEP, begin_us, op.ms * 1e3, **known)
+        begin_us += op.ms * 1e3
+
+
 def _counters(telemetry: Telemetry, start: int) -> Iterator[Event]:
     """Yield clocks and temperatures as they were read."""
     for path, column in telemetry.readings.columns.items():
@@ -118,7 +146,11 @@ def _counter_of(path: str) -> tuple[str, str, float] | None:
 
 def _rates(telemetry: Telemetry, start: int) -> Iterator[Event]:
     """Yield power and load: the slopes of cumulative series, as means between two samples."""
-    kinds = {"energy_j": ("power", "w"), "busy_s": ("busy cores", "cores")}
+    kinds = {
+        "energy_j": ("power", "w"),
+        "busy_s": ("busy cores", "cores"),
+        "gpu_busy_s": ("busy GPU", "share"),
+    }
     for name, series in telemetry.series.items():
         rail = name.removeprefix("rail_j.")
         counter = kinds.get(name) or ((f"rail {safe_text(rail)}", "w") if rail != name else None)
@@ -127,8 +159,11 @@ def _rates(telemetry: Telemetry, start: int) -> Iterator[Event]:
                 yield _counter_event(*counter, (t_ns - start) / 1e3, rate)
 
 
-def slopes_per_second(series: CumulativeSeries) -> Iterator[tuple[int, float]]:
-    """Yield the slope of a series from each sample to the next, per second."""
+def slopes_per_second(series: Series) -> Iterator[tuple[int, float]]:
+    """Yield the rate of a series at each sample: as sampled, or as the slope to the next."""
+    if isinstance(series, SampledSeries):
+        yield from zip(series.t_ns, series.rate, strict=True)
+        return
     for (begin, before), (end, after) in pairwise(zip(series.t_ns, series.total, strict=True)):
         if end > begin:
             yield begin, (after - before) * 1e9 / (end - begin)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, FleetTable
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.analysis.op_telemetry import OpRow, op_rows
 from orchestrator.export.table import CellValue, Table, TableBlock, make_columns
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
-from workloads.protocol.telemetry import OpRow, Telemetry, op_rows
+from workloads.protocol.telemetry import Telemetry
 
 _RUN_COLUMNS = make_columns(
     sweep=str,
@@ -147,10 +148,11 @@ def _value_or_text(value: object) -> tuple[float | None, str]:
 
 
 def ops_table(seed: int, runs: RunTelemetry) -> Table:
-    """One row per run and operation, joined with the samples taken while it ran.
+    """One row per run and operation, joined with the sensors that were sampled meanwhile.
 
-    Times come from the traced steps of a run; energy, load and clock come from the sampler and are
-    empty where the phone does not report them.
+    Times come from the traced steps of a run. Power, load, clocks and memory come from the sampler
+    and are empty where the phone does not report them; `readings` and `method` say how well the
+    sampler resolved the operation.
     """
     columns = make_columns(
         source=str,
@@ -160,10 +162,17 @@ def ops_table(seed: int, runs: RunTelemetry) -> Table:
         steps=int,
         time_ms=float,
         share=float,
+        readings=int,
+        method=str,
         energy_mj=float,
         power_w=float,
+        power_error_w=float,
         util_pct=float,
+        core_util_pct=str,
+        gpu_util_pct=float,
         clock_mhz=str,
+        gpu_clock_mhz=float,
+        memory_mb=float,
         rails_w=str,
     )
     return Table(
@@ -182,10 +191,17 @@ def _ops(seed: int, run: MeasuredRun, ops: tuple[OpRow, ...]) -> TableBlock:
             op.steps,
             _round(op.ms),
             _round(op.share),
+            op.readings,
+            op.method.value,
             _round(op.energy_mj),
             _round(op.power_w),
+            _round(op.power_error_w),
             _round(op.util_pct),
+            " ".join(f"{cpu}:{pct:.0f}" for cpu, pct in sorted(op.core_util_pct.items())),
+            _round(op.gpu_util_pct),
             " ".join(f"{policy}:{mhz:.0f}" for policy, mhz in sorted(op.clock_mhz.items())),
+            _round(op.gpu_clock_mhz),
+            _round(op.memory_mb),
             " ".join(f"{rail}:{watts:.3g}" for rail, watts in sorted(op.rails_w.items())),
         )
         for op in ops

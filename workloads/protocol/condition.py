@@ -77,7 +77,13 @@ class Condition(WireModel):
         le=200,
         description="sensor readings per second; None: 10, or 1 in a long run",
     )
-    oversize: Literal["try"] | None = Field(
+    trace_steps: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="steps in which every operation is timed, spread over the run; None: 5",
+    )
+    too_large: Literal["try"] | None = Field(
         default=None,
         description="whether to try a workload that is predicted not to fit into memory",
     )

@@ -1,9 +1,8 @@
-"""The telemetry of a run: traced operations joined with sampled sensors, on one clock.
+"""The telemetry of a run: traced operations and sampled sensors, on one clock.
 
-Sensors become cumulative series (energy, busy time, clock integrated over time). The share of an
-operation is the difference of the interpolated series between its end and its start. The sampler is
-slower than most operations, so a single operation's value is only as precise as the sampling; use
-the mean over all traced steps.
+Sensors become series of quantities that accumulate (energy, busy time, clock integrated over time):
+a counter of the total, or samples of the rate. orchestrator/analysis/op_telemetry.py joins them
+with the operations.
 
 The telemetry of a run travels as one blob of compressed JSON, in chunks.
 """
@@ -22,8 +21,10 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.limits import TELEMETRY_BYTES_MAX
 
 COPY_KINDS = frozenset({"copy", "gather"})  # kinds of operations that only move data
-# Names of series; the last two are followed by a cpufreq policy and by the name of a rail.
-ENERGY, BUSY, CLOCK, RAIL = "energy_j", "busy_s", "clock_khz_s.", "rail_j."
+# Names of series. Those that end with a dot are followed by a core, a cpufreq policy or a rail.
+ENERGY, BUSY, GPU_BUSY, GPU_CLOCK = "energy_j", "busy_s", "gpu_busy_s", "gpu_khz_s"
+MEMORY = "memory_mb_s"
+CORE, CLOCK, RAIL = "core_busy_s.", "clock_khz_s.", "rail_j."
 
 
 class CumulativeSeries(NamedTuple):
@@ -45,6 +46,31 @@ class CumulativeSeries(NamedTuple):
         start, end = self.t_ns[after - 1], self.t_ns[after]
         fraction = (t_ns - start) / (end - start) if end > start else 0.0
         return self.total[after - 1] + fraction * (self.total[after] - self.total[after - 1])
+
+
+@dataclass(frozen=True)
+class SampledSeries:
+    """Samples of the rate at which a quantity grows, such as power, at increasing times."""
+
+    t_ns: Sequence[int]
+    rate: Sequence[float]  # per second
+
+    @cached_property
+    def cumulative(self) -> CumulativeSeries:
+        """The quantity itself: the rate integrated over time."""
+        return integrate(list(zip(self.t_ns, self.rate, strict=True)))
+
+    def between(self, start_ns: int, end_ns: int) -> float | None:
+        """Return the increase between two times; None outside the sampled range."""
+        return self.cumulative.between(start_ns, end_ns)
+
+
+Series = CumulativeSeries | SampledSeries
+
+
+def sampled(points: Sequence[tuple[int, float]]) -> SampledSeries:
+    """Return a series from pairs of time and rate."""
+    return SampledSeries([t_ns for t_ns, _ in points], [rate for _, rate in points])
 
 
 def integrate(points: Sequence[tuple[int, float]]) -> CumulativeSeries:
@@ -138,7 +164,7 @@ class Telemetry:
 
     ops: tuple[tuple[str, str], ...] = ()  # name and kind
     traces: Sequence[tuple[int, int, int, Sequence[int]]] = ()  # see op_spans()
-    series: Mapping[str, CumulativeSeries] = field(default_factory=dict)
+    series: Mapping[str, Series] = field(default_factory=dict)
     cores: int = 1
     windows: StepWindows = field(default_factory=StepWindows)
     readings: SensorReadings = field(default_factory=SensorReadings)
@@ -147,75 +173,6 @@ class Telemetry:
     def spans(self) -> list[OpSpan]:
         """Every traced operation, with its start and end."""
         return op_spans(self.traces)
-
-
-@dataclass(frozen=True)
-class OpRow:
-    """Means of an operation over the traced steps; None where nothing was sampled."""
-
-    name: str
-    kind: str
-    steps: int
-    ms: float
-    share: float
-    energy_mj: float | None
-    power_w: float | None
-    util_pct: float | None
-    clock_mhz: Mapping[int, float]
-    rails_w: Mapping[str, float]
-
-
-def op_rows(run: Telemetry) -> tuple[OpRow, ...]:
-    """Return time, share, energy, utilisation and clock per operation."""
-    by_op: dict[int, list[OpSpan]] = {}
-    for span in run.spans:
-        by_op.setdefault(span.op, []).append(span)
-    total = sum(span.end_ns - span.start_ns for span in run.spans) or 1
-    return tuple(_row(run, op, spans, total) for op, spans in sorted(by_op.items()))
-
-
-def _row(run: Telemetry, op: int, spans: Sequence[OpSpan], total_ns: int) -> OpRow:
-    taken_ns = sum(span.end_ns - span.start_ns for span in spans)
-    power_w = _rate(run.series.get(ENERGY), spans)
-    busy = _rate(run.series.get(BUSY), spans)
-    clocks = _rates(run, CLOCK, spans)
-    name, kind = run.ops[op] if op < len(run.ops) else (f"operation {op}", "")
-    return OpRow(
-        name=name,
-        kind=kind,
-        steps=len(spans),
-        ms=taken_ns / len(spans) / 1e6,
-        share=taken_ns / total_ns,
-        energy_mj=None if power_w is None else power_w * taken_ns / len(spans) / 1e6,
-        power_w=power_w,
-        # The kernel counts in ticks of 10 ms, so a busy core may exceed 100 % slightly.
-        util_pct=None if busy is None else min(100.0, 100 * busy / run.cores),
-        clock_mhz={int(policy): khz / 1000 for policy, khz in clocks.items()},
-        rails_w=_rates(run, RAIL, spans),
-    )
-
-
-def _rates(run: Telemetry, prefix: str, spans: Sequence[OpSpan]) -> dict[str, float]:
-    """Return the rate of every series with a prefix, by the rest of its name."""
-    rates = {
-        name.removeprefix(prefix): _rate(series, spans)
-        for name, series in run.series.items()
-        if name.startswith(prefix)
-    }
-    return {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def _rate(series: CumulativeSeries | None, spans: Sequence[OpSpan]) -> float | None:
-    """Return the increase of a series per second during the sampled spans."""
-    if series is None:
-        return None
-    parts = [
-        (increase, (span.end_ns - span.start_ns) / 1e9)
-        for span in spans
-        if (increase := series.between(span.start_ns, span.end_ns)) is not None
-    ]
-    seconds = sum(duration for _, duration in parts)
-    return sum(increase for increase, _ in parts) / seconds if seconds > 0 else None
 
 
 def pack_telemetry(content: Mapping[str, Any]) -> bytes:
@@ -242,10 +199,7 @@ def _parse(content: Mapping[str, Any]) -> Telemetry:
     return Telemetry(
         ops=tuple(zip(ops.get("name", ()), ops.get("kind", ()), strict=True)),
         traces=[_trace(trace) for trace in content.get("traces") or ()],
-        series={
-            name: CumulativeSeries(_integers(columns["t_ns"]), _numbers(columns["total"]))
-            for name, columns in (content.get("series") or {}).items()
-        },
+        series={name: _series(columns) for name, columns in (content.get("series") or {}).items()},
         cores=int(content.get("cores", 1)),
         windows=_windows(windows),
         readings=SensorReadings(
@@ -253,6 +207,22 @@ def _parse(content: Mapping[str, Any]) -> Telemetry:
             {str(path): list(column) for path, column in columns.items()},
         ),
     )
+
+
+def series_columns(series: Series) -> dict[str, Sequence[int] | Sequence[float]]:
+    """Return a series as the blob has it."""
+    if isinstance(series, SampledSeries):
+        return {"t_ns": series.t_ns, "rate": series.rate}
+    return {"t_ns": series.t_ns, "total": series.total}
+
+
+def _series(columns: Mapping[str, Any]) -> Series:
+    t_ns = _integers(columns["t_ns"])
+    kind = SampledSeries if "rate" in columns else CumulativeSeries
+    values = _numbers(columns["rate" if "rate" in columns else "total"])
+    if len(values) != len(t_ns):
+        raise ValueError("columns of different length")
+    return kind(t_ns, values)
 
 
 def _windows(columns: Mapping[str, Any]) -> StepWindows:

@@ -32,6 +32,7 @@ SECTIONS = (
     setting_charts.batch_section,
     run_details.trace_section,
     run_details.operation_section,
+    run_details.step_section,
     setting_charts.processor_section,
     rankings.fleet_section,
     methods.validity_section,

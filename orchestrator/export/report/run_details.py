@@ -4,20 +4,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.op_telemetry import OpMethod, OpRow, op_rows
 from orchestrator.export.perfetto_trace import slopes_per_second
 from orchestrator.export.report.report_data import Card, ReportData, Section
 from orchestrator.export.report.svg import (
     BarPart,
+    Lane,
+    LaneSegment,
     Mark,
     Series,
     axis_from_zero,
     build_axis,
     draw_chart,
+    draw_lanes,
     draw_stacked_bars,
     format_short,
 )
 from workloads.protocol.condition import Protocol
-from workloads.protocol.telemetry import ENERGY, OpRow, Telemetry, op_rows
+from workloads.protocol.telemetry import ENERGY, Telemetry
 from workloads.text import natural_sort_key
 
 POINTS_MAX = 240
@@ -101,6 +105,86 @@ def _op_tip(data: ReportData, run: MeasuredRun, op: OpRow) -> str:
         f"{data.names[run.phone]}, {op.name} ({op.kind}): {format_short(op.ms)} ms, "
         f"{op.share:.1%}{energy} ({source})"
     )
+
+
+def step_section(data: ReportData) -> Section:
+    """Show one mean step per case: its operations, and what cores, GPU and power did meanwhile."""
+    best: dict[str, TracedRun] = {}
+    for run, telemetry in data.telemetry:
+        ops = op_rows(telemetry) if run.valid else ()
+        if not any(op.method is not OpMethod.NONE for op in ops):
+            continue
+        before = best.get(run.case.label)
+        if before is None or _resolved(ops) > _resolved(before[1]):
+            best[run.case.label] = (run, ops)
+    cards = [
+        Card(
+            run.case.label,
+            f"{data.names[run.phone]}, {run.condition.label}",
+            draw_lanes(label, _lanes(ops)),
+            run.case.name,
+        )
+        for label, (run, ops) in sorted(best.items(), key=lambda item: natural_sort_key(item[0]))
+    ]
+    return Section(
+        "step",
+        "One step over time",
+        "The mean of all steps of one run per case. Lanes below the operations show the load of "
+        "cores and GPU and the power that were attributed to each operation; hatched parts could "
+        "not be told apart from their neighbours.",
+        cards=tuple(cards),
+        note="" if cards else "No traced run has sensors that were sampled often enough.",
+    )
+
+
+def _resolved(ops: Sequence[OpRow]) -> float:
+    """Return the share of a step whose operations were told apart."""
+    return sum(op.share for op in ops if op.method in (OpMethod.READINGS, OpMethod.REGRESSION))
+
+
+def _lanes(ops: Sequence[OpRow]) -> list[Lane]:
+    cores = sorted({cpu for op in ops for cpu, pct in op.core_util_pct.items() if pct >= 5})
+    quantities: list[tuple[str, str, Callable[[OpRow], float | None], float | None]] = [
+        *((f"cpu{cpu}", "%", _core_load(cpu), 100.0) for cpu in cores),
+        ("GPU", "%", lambda op: op.gpu_util_pct, 100.0),
+        ("power", "W", lambda op: op.power_w, None),
+    ]
+    rails = sorted({rail for op in ops for rail in op.rails_w})
+    quantities += [(rail, "W", _rail_power(rail), None) for rail in rails]
+    colours = _op_colours([ops])
+    lanes = [Lane("operations", "", 1.0, _segments(ops, lambda op: 1.0, "", colours))]
+    for name, unit, read, top in quantities:
+        values = [value for op in ops if (value := read(op)) is not None]
+        if values and max(values) > 0:
+            lanes.append(Lane(name, unit, top or max(values), _segments(ops, read, unit)))
+    return lanes
+
+
+def _core_load(cpu: int) -> Callable[[OpRow], float | None]:
+    return lambda op: op.core_util_pct.get(cpu)
+
+
+def _rail_power(rail: str) -> Callable[[OpRow], float | None]:
+    return lambda op: op.rails_w.get(rail)
+
+
+def _segments(
+    ops: Sequence[OpRow],
+    read: Callable[[OpRow], float | None],
+    unit: str,
+    colours: Mapping[str, int] | None = None,
+) -> list[LaneSegment]:
+    segments, begin = [], 0.0
+    for op in ops:
+        value = read(op)
+        if value is not None:
+            shown = f"{format_short(op.ms)} ms" if colours else f"{format_short(value)} {unit}"
+            tip = f"{op.name} ({op.kind}): {shown}; {op.readings} readings, {op.method.value}"
+            colour = colours.get(op.name, 9) if colours is not None else 0
+            vague = colours is None and op.method is OpMethod.GROUP
+            segments.append(LaneSegment(begin, begin + op.ms, value, tip, colour, vague))
+        begin += op.ms
+    return segments
 
 
 def trace_section(data: ReportData) -> Section:

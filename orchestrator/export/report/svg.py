@@ -323,6 +323,59 @@ def draw_stacked_bars(label: str, rows: Sequence[tuple[str, str, Sequence[BarPar
     return picture.svg()
 
 
+@dataclass(frozen=True)
+class LaneSegment:
+    """A value from one time to another; `vague` ones are drawn lighter."""
+
+    begin: float
+    end: float
+    value: float
+    tip: str
+    colour: int = 0
+    vague: bool = False
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A named row of segments on a common time axis, up to `top`."""
+
+    name: str
+    unit: str
+    top: float
+    segments: Sequence[LaneSegment]
+
+
+def draw_lanes(label: str, lanes: Sequence[Lane]) -> Markup:
+    """Draw lanes above each other on a time axis in ms."""
+    height, left = 26.0, 74.0
+    picture = Picture(height * len(lanes) + 26, label, WIDE_WIDTH)
+    end = max((segment.end for lane in lanes for segment in lane.segments), default=1.0)
+    axis = axis_from_zero("ms", [end])
+    right = picture.width - RIGHT
+    for index, lane in enumerate(lanes):
+        bottom = index * height + height - 3
+        picture.text(0, bottom - 9, lane.name, "tick")
+        if lane.unit:
+            picture.text(0, bottom + 1, f"{format_short(lane.top)} {lane.unit}", "tick")
+        for segment in lane.segments:
+            begin_x, end_x = (axis.position(t, left, right) for t in (segment.begin, segment.end))
+            tall = (height - 6) * min(segment.value / lane.top, 1.0)
+            picture.add(
+                *("rect", tooltip(segment.tip)),
+                x=begin_x,
+                y=bottom - tall,
+                width=max(end_x - begin_x, 0.2),
+                height=max(tall, 0.5),
+                class_=f"fill q{segment.colour}{' vague' if segment.vague else ''}",
+            )
+    bottom = height * len(lanes) + 10
+    for tick in axis.ticks:
+        x = axis.position(tick, left, right)
+        picture.text(x, bottom, format_short(tick), "tick", "middle")
+    picture.text(right, bottom + 12, "ms", "title", "end")
+    return picture.svg()
+
+
 def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) -> Markup:
     """Draw a line per phone from its first value to its second, the best at the top.
 
