@@ -253,6 +253,11 @@ def fit_series(timeline: StepTimeline, series: Series) -> SeriesFit:
     # explained by the readings within traced steps: then all readings explain it better.
     exact = _fit(timeline, fine, series, exact_only=True)
     every = _fit(timeline, coarse, series, exact_only=False)
+    resolution_ns = 2 * max(timeline.resolution_ns, shortest_ns)
+    while exact is None and every is None and max(coarse) > 0:  # too few readings: larger groups
+        coarse = _groups(timeline, resolution_ns)
+        every = _fit(timeline, coarse, series, exact_only=False)
+        resolution_ns *= 2
     groups, fit = fine, exact
     if exact is None or (every is not None and every.variance < EXACT_VARIANCE * exact.variance):
         groups, fit = coarse, every
@@ -427,8 +432,8 @@ def _row(
         return {key: value for key, value in values.items() if value is not None}
 
     power = fits.get(ENERGY)
-    main = power if power is not None and power.method[index] is not OpMethod.NONE else None
-    main = main or fits.get(BUSY)
+    methods = [fits[s].method[index] for s in (ENERGY, BUSY, GPU_BUSY, *fits) if s in fits]
+    method = next((known for known in methods if known is not OpMethod.NONE), OpMethod.NONE)
     power_w, busy, gpu = rate(ENERGY), rate(BUSY), rate(GPU_BUSY)
     gpu_khz = rate(GPU_CLOCK)
     return OpRow(
@@ -438,7 +443,7 @@ def _row(
         ms=mean_ns / 1e6,
         share=mean_ns / max(float(timeline.mean_ns.sum()), 1.0),
         readings=int(readings[index]),
-        method=main.method[index] if main is not None else OpMethod.NONE,
+        method=method,
         energy_mj=None if power_w is None else power_w * mean_ns / 1e6,
         power_w=power_w,
         power_error_w=None if power is None or power_w is None else float(power.error[index]),

@@ -8,10 +8,11 @@ from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.shell_command import parse_nodes
+from orchestrator.analysis.op_telemetry import op_rows
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
-from workloads.protocol.telemetry import op_rows, read_telemetry
+from workloads.protocol.telemetry import read_telemetry
 
 S = 10**9
 ODPM = "/sys/bus/iio/devices/iio:device0/energy_value"

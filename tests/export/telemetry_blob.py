@@ -7,11 +7,11 @@ CLOCK = "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"
 
 
 def a_blob(windows: int = 3, readings: int = 4) -> bytes:
-    """Build windows, readings of a zone and a clock, and one traced step of two operations."""
+    """Build windows, readings of a zone, a clock and a GPU, and a traced step of two operations."""
     second_ns = 1_000_000_000
     return pack_telemetry(
         {
-            "version": 2,
+            "version": 1,
             "windows": {
                 "first": [10 * index for index in range(windows)],
                 "n": [10] * windows,
@@ -35,7 +35,11 @@ def a_blob(windows: int = 3, readings: int = 4) -> bytes:
                 "energy_j": {
                     "t_ns": [5 * second_ns + index * second_ns for index in range(readings)],
                     "total": [4.0 * index for index in range(readings)],
-                }
+                },
+                "gpu_busy_s": {
+                    "t_ns": [5 * second_ns + index * 1_000_000 for index in range(20)],
+                    "rate": [0.5] * 20,
+                },
             },
             "cores": 4,
         }

@@ -133,7 +133,7 @@ def test_a_timeline_has_operations_clocks_temperature_and_power(lab_with_sweep: 
     trace = json.loads(exported(lab_with_sweep, "--format", "trace"))
     events: list[dict[str, Any]] = trace["traceEvents"]
     counters = {event["name"] for event in events if event["ph"] == "C"}
-    assert counters == {"clock policy4", "temperature thermal_zone0", "power"}
+    assert counters == {"clock policy4", "temperature thermal_zone0", "power", "busy GPU"}
     slices = [event for event in events if event["ph"] == "X"]
     assert {"fc1.forward", "fc1.backward", "steps 0 to 9"} <= {event["name"] for event in slices}
     # The format requires a phase, a process and a nonnegative time of every event.

@@ -32,7 +32,17 @@ HOSTILE = [
     "'; background:url(http://evil)",
 ]
 SECTIONS = (
-    *("matrix", "heat", "ranking", "pareto", "batches", "traces", "operations", "processors"),
+    *(
+        "matrix",
+        "heat",
+        "ranking",
+        "pareto",
+        "batches",
+        "traces",
+        "operations",
+        "step",
+        "processors",
+    ),
     *("fleet", "validity", "conditions", "provenance"),
 )
 
