@@ -131,27 +131,27 @@ GUARDS = (
     Guard(
         "late-lane",
         ('echo "$held $by" && exit {_NEWER}', "[ {_NEWER} ]"),
-        "agent/test_lane.py::test_a_late_lease_is_kept_out",
+        "agent/test_lane.py::test_an_older_lease_is_refused",
     ),
     Guard(
         "journal-on-host",
         DROP,
-        "agent/test_leftovers.py::test_the_next_agent_puts_the_phone_back",
+        "agent/test_leftovers.py::test_the_next_agent_restores_the_phone",
     ),
     Guard(
         "journal-on-phone",
         DROP,
-        "agent/test_leftovers.py::test_another_host_puts_back_what_the_phone_remembers",
+        "agent/test_leftovers.py::test_another_host_restores_from_the_journal_on_the_phone",
     ),
     Guard(
         "watchdog-timeout",
         ("str(timeout_s)", "str(99 * timeout_s)"),
-        "agent/test_leftovers.py::test_the_phone_puts_itself_back_after_silence",
+        "agent/test_leftovers.py::test_the_phone_restores_itself_without_heartbeats",
     ),
     Guard(
         "clock-read-back",
         NEVER,
-        "agent/test_mischief_in_the_lane.py::test_a_clock_that_ignores_us",
+        "agent/test_mischief_in_the_lane.py::test_a_clock_that_ignores_writes",
     ),
     Guard(
         "pinned-clock-share",
@@ -161,17 +161,17 @@ GUARDS = (
     Guard(
         "hot-phone-waits",
         NEVER,
-        "agent/test_cooldown_rule.py::test_a_hot_phone_waits_however_steady",
+        "agent/test_cooldown_rule.py::test_a_hot_phone_waits_even_if_it_is_steady",
     ),
     Guard(
         "overtaken-lane-restores-nothing",
         DROP,
-        "agent/test_lane.py::test_a_lane_that_was_overtaken_does_not_put_the_phone_back",
+        "agent/test_lane.py::test_a_superseded_lane_restores_nothing",
     ),
     Guard(
         "overtaken-lane-collects-nothing",
         ("fenced_command(fence, ", "ShellCommand("),
-        "agent/test_agent_in_trouble.py::test_an_agent_that_was_frozen_finds_itself_overtaken[collect]",
+        "agent/test_agent_in_trouble.py::test_a_frozen_agent_is_superseded[collect]",
     ),
     Guard(
         "restored-value-read-back",
@@ -181,7 +181,7 @@ GUARDS = (
     Guard(
         "lane-sends-heartbeat",
         DROP,
-        "agent/test_leftovers.py::test_a_lane_that_lives_is_not_put_back",
+        "agent/test_leftovers.py::test_a_running_lane_is_not_restored",
     ),
     Guard(
         "no-change-without-watchdog",
@@ -201,17 +201,17 @@ GUARDS = (
     Guard(
         "gpu-clock-held",
         ("check_gpu_clock,", ""),
-        "agent/test_every_rule.py::test_a_rule_finds_its_trouble_and_nobody_else_does[check_gpu_clock]",
+        "agent/test_every_rule.py::test_a_rule_finds_its_fault_and_no_other_rule_does[check_gpu_clock]",
     ),
     Guard(
         "throttled-phone-waits",
         NEVER,
-        "agent/test_lane.py::test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting",
+        "agent/test_lane.py::test_a_thermal_cap_is_noticed_and_not_restored_as_a_setting",
     ),
     Guard(
         "missing-sensor",
         ("GiveUp(", "CoolEnough(20.0) or GiveUp("),
-        "agent/test_mischief_in_the_lane.py::test_a_sensor_that_lies_while_we_wait[missing]",
+        "agent/test_mischief_in_the_lane.py::test_a_wrong_sensor_during_the_cooldown[missing]",
     ),
     Guard(
         "restart-noticed",
@@ -231,7 +231,7 @@ GUARDS = (
     Guard(
         "kernel-nodes-only",
         ("_WRITABLE.fullmatch(path) is not None and", "path or"),
-        "agent/test_leftovers.py::test_a_forged_list_on_the_phone_writes_nothing_else",
+        "agent/test_leftovers.py::test_a_forged_list_on_the_phone_writes_only_kernel_nodes",
     ),
 )
 

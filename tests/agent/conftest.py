@@ -91,7 +91,7 @@ def context(tmp_path: Path) -> LaneContext:
 
 @pytest.fixture
 def short_timeouts(context: LaneContext) -> Timeouts:
-    """Let the lane give up soon."""
+    """Shorten the timeouts of the lane."""
     context.timeouts = SHORT_TIMEOUTS
     return SHORT_TIMEOUTS
 

@@ -15,7 +15,7 @@ def a_job(
     parameters: Mapping[str, int] | None = None,
     **condition: Any,
 ) -> Job:
-    """Ask a phone for one run."""
+    """Build the job of one run."""
     return Job(
         run=RunId(trial="tr-" + "0" * 16, repeat=0, attempt=fence),
         phone=serial,

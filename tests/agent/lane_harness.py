@@ -87,7 +87,7 @@ class LaneHarness:
         return read_policy_states(self.phone, POLICIES), [result.text for result in results]
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """What really happened, by the journal that the phone itself writes."""
+        """Return the events of the journal that the virtual phone writes."""
         lines = map(json.loads, self.journal.read_text().splitlines())
         return [event for event in lines if event["event"] in kinds]
 
@@ -116,7 +116,7 @@ def open_lane_harness(
     profile: str = "meizu-16t",
     speed: float = 100.0,
 ) -> Iterator[LaneHarness]:
-    """A phone of some profile in a thread: it starts at once, and faults take effect at once."""
+    """Start a phone of a profile in a thread; injected faults take effect at once."""
     control = folder / "control"
     plan = FleetConfig((profile,), speed=speed, journal=folder / "journals", control=control)
     with serve_fleet_in_thread(plan) as (_, (address,)):

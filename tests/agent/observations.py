@@ -1,4 +1,4 @@
-"""Observations of runs for tests: a sound cold run on big4, unless told otherwise."""
+"""Builders of observations, by default of a valid cold run on big4."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,20 +44,20 @@ CLOCKS = ClockObservation(pinned_share=1.0, counted=True)
 
 
 def output_of(windows: list[StepWindow]) -> RunnerOutput:
-    """A runner's output with these windows."""
+    """Build the output of a runner with these windows."""
     output = RunnerOutput("ab")
     output.windows += windows
     return output
 
 
 def a_window(seconds: float) -> StepWindow:
-    """One window with a hundred steps."""
+    """Build one window with a hundred steps."""
     ns = round(seconds * SECOND_NS)
     return StepWindow(first=0, n=100, t_ns=0, ns=ns, ns_min=0, ns_max=ns)
 
 
 def an_observation(span_s: float = 8.1, **changes: Any) -> RunObservation:
-    """A sound run of some seconds."""
+    """Build the observation of a valid run of some seconds."""
     fields: dict[str, Any] = {
         "condition": Condition(),
         "probe": PROBE,

@@ -31,7 +31,7 @@ from workloads.protocol.verdict import Validity
 OVER = "over"  # the lane has ended
 STAGES = [str(stage) for stage in Stage if stage not in {Stage.START, Stage.RESOLVE, Stage.UNKNOWN}]
 STAGES.append(OVER)
-# By default the worst stage only.
+# By default only the worst stage.
 WORST_AND_SLOW_STAGES = [
     stage if stage == "run" else pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES
 ]
@@ -67,7 +67,7 @@ print(run_attempt(job, phone, context).report.model_dump_json())
 
 @contextmanager
 def a_lane(lane_harness: LaneHarness, stage: str, number: int) -> Iterator["subprocess.Popen[str]"]:
-    """An agent in another process, which sends itself a signal at a stage."""
+    """Run an agent in another process, which sends itself a signal at a stage."""
     lane_harness.initial_state = lane_harness.read_phone_state()
     words = [
         lane_harness.phone.address,
@@ -96,7 +96,7 @@ def test_an_agent_that_is_killed_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("stage", WORST_AND_SLOW_STAGES)
-def test_an_agent_that_was_frozen_finds_itself_overtaken(
+def test_a_frozen_agent_is_superseded(
     lane_harness: LaneHarness, stage: str, tmp_path: Path
 ) -> None:
     with a_lane(lane_harness, stage, signal.SIGSTOP) as lane:
@@ -116,7 +116,9 @@ def test_an_agent_that_was_frozen_finds_itself_overtaken(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES[:-1])
-def test_a_killed_adb_server_never_spoils_a_run(lane_harness: LaneHarness, stage: str) -> None:
+def test_a_killed_adb_server_never_makes_a_wrong_run_valid(
+    lane_harness: LaneHarness, stage: str
+) -> None:
     lane_harness.initial_state = lane_harness.read_phone_state()
     job = a_job(lane_harness.phone.facts.serial, **QUICK)
     killer = threading.Thread(target=_kill_adb_at, args=(lane_harness, stage), daemon=True)
@@ -151,7 +153,7 @@ def test_a_phone_without_a_cable(lane_harness: LaneHarness, trigger: str, away_s
 
 
 @pytest.mark.usefixtures("short_timeouts")
-def test_a_phone_that_is_taken_to_another_host_belongs_to_it(
+def test_a_phone_that_moves_to_another_host_belongs_to_it(
     lane_harness: LaneHarness, tmp_path: Path
 ) -> None:
     lane_harness.initial_state = lane_harness.read_phone_state()

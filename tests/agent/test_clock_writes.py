@@ -32,7 +32,7 @@ def test_limits_never_cross(first: int, second: int, khz: int) -> None:
     assert _apply_writes(khz, khz, undone) == (low, high)
 
 
-def test_the_governor_goes_first() -> None:
+def test_the_governor_is_written_first() -> None:
     """Changing a governor may reset the limits."""
     state = PolicyState("schedutil", GOVERNORS, 300000, 1785600)
     first = policy_writes(0, state, 576000)[0]

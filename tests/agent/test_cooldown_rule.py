@@ -31,7 +31,7 @@ def test_one_sample_is_not_enough() -> None:
     assert isinstance(decide_start(flat(30.0, n=1), 100, CONDITION, None), KeepWaiting)
 
 
-def test_a_hot_phone_waits_as_long_as_the_fit_says() -> None:
+def test_a_hot_phone_waits_for_the_fitted_time() -> None:
     """The wait ends about when the phone is cool enough and falls by at most 1 °C per minute."""
     samples = cooling(60, 25, 100, 60)
     fit = fit_cooling([TempReading(sample.t_s, sample.temp_c or 0) for sample in samples])
@@ -42,7 +42,7 @@ def test_a_hot_phone_waits_as_long_as_the_fit_says() -> None:
     assert decision.prediction.earliest_s <= steady_s <= decision.prediction.latest_s
 
 
-def test_a_hot_phone_waits_however_steady() -> None:
+def test_a_hot_phone_waits_even_if_it_is_steady() -> None:
     assert isinstance(decide_start(flat(32.1), 100, CONDITION, None), KeepWaiting)
 
 
@@ -64,15 +64,17 @@ def test_cool_but_falling_fast_is_not_at_rest() -> None:
     ("samples", "error"),
     [
         (flat(None), SensorMissing),  # no sensor at all
-        (flat(30.0)[:3] + flat(None, n=3), SensorMissing),  # it died while we watched
-        (flat(40.0, n=9, step_s=40), SensorMissing),  # hot, and the very same number for minutes
+        (flat(30.0)[:3] + flat(None, n=3), SensorMissing),  # the sensor stopped during the wait
+        (flat(40.0, n=9, step_s=40), SensorMissing),  # hot, and constant for minutes
         (
             [TempSample(0, 50.0), TempSample(2500, 49.0)],
             TooHot,
-        ),  # the patience of the condition is over
+        ),  # the longest wait of the condition is over
     ],
 )
-def test_it_fails_closed(samples: list[TempSample], error: type[Exception]) -> None:
+def test_without_a_usable_temperature_no_run_starts(
+    samples: list[TempSample], error: type[Exception]
+) -> None:
     decision = decide_start(samples, 0, CONDITION, None)
     assert isinstance(decision, GiveUp)
     assert type(decision.error) is error
@@ -84,7 +86,7 @@ def test_one_missing_sample_is_tolerated() -> None:
     )
 
 
-def test_a_cooling_phone_is_let_go_in_time() -> None:
+def test_a_cooling_phone_starts_in_time() -> None:
     t, samples = 0.0, []
     for _ in range(1000):
         samples.append(TempSample(t, 26 + 30 * math.exp(-t / 240)))

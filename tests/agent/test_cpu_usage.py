@@ -31,7 +31,7 @@ def test_cores_are_parsed_and_nonsense_is_skipped() -> None:
     assert parse_core_ticks(None) == {}
 
 
-def test_how_busy_each_core_was_and_how_long_it_slept() -> None:
+def test_busy_and_idle_shares_of_each_core() -> None:
     """Core 0 works all the time, core 1 in one second of four; core 2 appears late."""
     stat = readings(
         STAT,
@@ -47,7 +47,7 @@ def test_how_busy_each_core_was_and_how_long_it_slept() -> None:
     assert core_usage(stat.within((9 * S, 10 * S))) == ()
 
 
-def test_counters_that_go_back_say_nothing() -> None:
+def test_decreasing_counters_are_ignored() -> None:
     (core,) = core_usage(readings(STAT, "0:100/100", "0:50/120", "0:60/140"))
     assert core.util_pct == 50
 
@@ -66,7 +66,7 @@ def test_busy_seconds_add_up_over_the_cores_of_a_run() -> None:
         ("/sys/class/devfreq/m", "/sys/class/devfreq/m/load", ("0@1Hz", "40@1Hz", "80@9Hz")),
     ],
 )
-def test_the_gpu_tells_how_busy_it_is(folder: str, node: str, texts: tuple[str, ...]) -> None:
+def test_the_load_of_the_gpu_is_parsed(folder: str, node: str, texts: tuple[str, ...]) -> None:
     gpu = Gpu(name="g", folder=folder, ladder_khz=(1,))
     assert gpu_load_node(gpu) == node
     assert gpu_util_pct(readings(node, *texts, None, "x"), node) == pytest.approx(40)
@@ -74,7 +74,7 @@ def test_the_gpu_tells_how_busy_it_is(folder: str, node: str, texts: tuple[str, 
     assert gpu_load_node(None) is None
 
 
-def test_memory_that_went_to_swap() -> None:
+def test_swapped_memory_is_counted() -> None:
     rows = [f"MemTotal: 99 kB;SwapTotal: 4096 kB;SwapFree: {free} kB" for free in (4000, 976, 2000)]
     assert swapped_mb(readings(MEMINFO, *rows), before_kb=96) == pytest.approx(3024 / 1024)
     assert (
@@ -84,7 +84,7 @@ def test_memory_that_went_to_swap() -> None:
     assert swapped_mb(readings(MEMINFO, *rows), before_kb=None) is None
 
 
-def test_what_others_had_of_the_cores_is_what_the_runner_had_not() -> None:
+def test_the_share_of_other_processes_is_what_the_runner_did_not_use() -> None:
     """Two cores are busy for two seconds each; the runner had three of these four seconds."""
     stat = ("0:0/0 1:0/0", "0:100/100 1:100/100", "0:200/200 1:200/200")
     given = readings(STAT, *stat)

@@ -1,4 +1,4 @@
-"""Data files on their way to a phone: pushed once, checked, or refused."""
+"""Data files: pushed to a phone once, checked, or refused."""
 
 from dataclasses import replace
 from hashlib import sha256

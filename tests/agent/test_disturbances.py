@@ -1,4 +1,4 @@
-"""Disturbances of a run are noticed and judged: one injected fault per reason."""
+"""Disturbances of a run are detected: one injected fault per reason."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from workloads.protocol.verdict import ReasonCode, Validity
 STEADY: dict[str, Any] = {"cores": "big2", "freq": "low", "time_min_s": 60}
 
 
-def test_a_phone_that_sleeps_in_its_run(lane_harness: LaneHarness) -> None:
+def test_a_phone_that_suspends_during_its_run(lane_harness: LaneHarness) -> None:
     lane_harness.inject("sleep", at="run@40%", for_=10)
     assert_reason(lane_harness.run_attempt(**STEADY), Validity.VOID, ReasonCode.PHONE_SLEPT)
     lane_harness.verify_recovery()
@@ -26,7 +26,7 @@ def test_other_work_on_other_cores(lane_harness: LaneHarness) -> None:
     lane_harness.verify_recovery()
 
 
-def test_a_charger_that_comes_back_in_the_run(lane_harness: LaneHarness) -> None:
+def test_a_charger_that_reconnects_during_the_run(lane_harness: LaneHarness) -> None:
     lane_harness.inject("battery_drains", percent=60, per_min=0)
     lane_harness.clear_faults()
     lane_harness.inject("charger_returns", at="run@30%")
@@ -35,7 +35,7 @@ def test_a_charger_that_comes_back_in_the_run(lane_harness: LaneHarness) -> None
     lane_harness.verify_recovery()
 
 
-def test_a_phone_that_became_slower_behind_every_node(lane_harness: LaneHarness) -> None:
+def test_a_phone_that_became_slower_without_any_visible_cause(lane_harness: LaneHarness) -> None:
     context = lane_harness.context
     lane_harness.context = replace(context, canary=True)
     assert_valid(lane_harness.run_attempt(**STEADY))

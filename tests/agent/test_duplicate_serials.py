@@ -10,7 +10,9 @@ from agent.restore.watchdog import Watchdog
 from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
 
 
-def test_a_phone_that_claims_anothers_serial_is_ignored(adb: AdbServer, tmp_path: Path) -> None:
+def test_a_phone_with_the_serial_of_another_phone_is_ignored(
+    adb: AdbServer, tmp_path: Path
+) -> None:
     plan = FleetConfig(("meizu-16t", "huawei-honor-8"), speed=100)
     with serve_fleet_in_thread(plan) as (server, (first, second)):
         for address in (first.address, second.address):

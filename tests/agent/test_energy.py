@@ -32,7 +32,7 @@ SPAN = (0, 10 * S)
 
 
 def read(**columns: NodeValue) -> Readings:
-    """Ten seconds at 4 V and 0.5 A discharge, three values per second, with a little noise."""
+    """Build readings of 10 s at 4 V and 0.5 A discharge, three per second, with a little noise."""
     given: dict[str, NodeValue] = {
         CURRENT: -500_000,
         VOLTAGE: 4_000_000,
@@ -65,15 +65,13 @@ PATHS = {
 @pytest.mark.parametrize(
     ("given", "gauge"),
     [
-        (read(), GAUGE),  # negative means out: most vendors
+        (read(), GAUGE),  # negative while discharging: most vendors
         (read(current=500_000), GAUGE.model_copy(update={"discharge_sign": 1})),  # the others
         (read(current=-500), GAUGE.model_copy(update={"unit_a": 1e-3})),  # mA instead of µA
         (read(voltage=4000), GAUGE),  # mV instead of µV
     ],
 )
-def test_signs_and_units_of_vendors_come_to_the_same_joules(
-    given: Readings, gauge: FuelGauge
-) -> None:
+def test_signs_and_units_of_vendors_give_the_same_energy(given: Readings, gauge: FuelGauge) -> None:
     power = power_from_readings(given, gauge)
     assert power.grade is EnergyGrade.GAUGE
     assert power.energy_j(SPAN) == pytest.approx(20.0, rel=0.01)
@@ -106,7 +104,7 @@ def test_charging_the_battery_is_not_the_phones_consumption() -> None:
         (read(), None, EnergyGrade.COARSE, ReasonCode.ENERGY_GAUGE_GUESSED),
     ],
 )
-def test_what_cannot_be_trusted_is_graded_down(
+def test_unreliable_energy_has_a_lower_grade(
     given: Readings, gauge: FuelGauge | None, grade: EnergyGrade, code: ReasonCode
 ) -> None:
     power = power_from_readings(given, gauge)

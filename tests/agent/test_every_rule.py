@@ -156,7 +156,7 @@ MORE = (
 BY_FAULT = {"check_same_boot"}
 
 
-def test_no_rule_is_left_out() -> None:
+def test_every_rule_has_a_demonstration() -> None:
     assert {rule.__name__ for rule in RULES} == {*DEMOS, *BY_FAULT}
 
 
@@ -169,7 +169,7 @@ def _all_demos() -> list[Any]:
 
 
 @pytest.mark.parametrize(("rule", "demo"), _all_demos())
-def test_a_rule_finds_its_trouble_and_nobody_else_does(
+def test_a_rule_finds_its_fault_and_no_other_rule_does(
     adb: AdbServer, context: LaneContext, tmp_path: Path, rule: str, demo: Demo
 ) -> None:
     context.canary = demo.canary
@@ -190,4 +190,4 @@ def test_a_rule_finds_its_trouble_and_nobody_else_does(
         for reason in other(observation)
         if reason.code is demo.code
     }
-    assert found_by == {rule}, "without this rule nothing else would have noticed"
+    assert found_by == {rule}, "another rule finds the same fault"

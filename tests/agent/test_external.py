@@ -1,4 +1,4 @@
-"""An external program in the lane: the same conditions and the same report, and no trust."""
+"""An external program in the lane: the same conditions and report; its output is not trusted."""
 
 import threading
 import time
@@ -55,7 +55,7 @@ def store_file(context: LaneContext, content: bytes) -> str:
 
 
 def a_program(context: LaneContext, script: str, **parts: object) -> Case:
-    """A case whose program is a script."""
+    """Build a case whose program is a script."""
     digest = store_file(context, script.encode())
     content: dict[str, object] = {
         "name": "tool",
@@ -72,13 +72,13 @@ def run(phone: Phone, context: LaneContext, case: Case, fence: int = 1) -> LaneR
 
 
 def running_parts(phone: Phone) -> str:
-    """The processes of a program that still run on the phone."""
+    """Return the processes of a program that still run on the phone."""
     return phone.shell(["pgrep", "-f", f"{lane_file('work')}/|sample {lane_file('')}"]).text.strip()
 
 
 @pytest.fixture(name="restored_phone")
 def check_restored(phone: Phone) -> Iterator[None]:
-    """After any test the phone is restored and nothing of the program runs."""
+    """Check after every test that the phone is restored and no process of the program runs."""
     before = read_policy_states(phone, (0, 4, 7))
     yield
     assert read_policy_states(phone, (0, 4, 7)) == before
@@ -111,7 +111,7 @@ def test_the_example_runs_from_its_sweep_to_a_valid_report(
 
 
 @pytest.mark.usefixtures("restored_phone")
-def test_the_program_gets_its_words_its_cores_and_its_environment(
+def test_the_program_gets_its_arguments_cores_and_environment(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
     script = 'sleep 9; echo "$X $1 $2 loss 3.5 loss 1.25 step 450 ms" >&2\n'
@@ -171,7 +171,7 @@ def test_a_program_that_fails_is_a_finding(
 
 
 @pytest.mark.usefixtures("restored_phone")
-def test_a_program_that_is_too_short_does_not_count(phone: Phone, context: LaneContext) -> None:
+def test_a_program_that_is_too_short_is_void(phone: Phone, context: LaneContext) -> None:
     report = run(phone, context, a_program(context, "sleep 2; echo step 1500 ms\n")).report
     assert report.fault is None, report.fault
     assert report.verdict is not None
@@ -180,9 +180,7 @@ def test_a_program_that_is_too_short_does_not_count(phone: Phone, context: LaneC
 
 
 @pytest.mark.usefixtures("restored_phone")
-def test_a_training_whose_loss_does_not_fall_does_not_count(
-    phone: Phone, context: LaneContext
-) -> None:
+def test_a_training_whose_loss_does_not_fall_is_void(phone: Phone, context: LaneContext) -> None:
     case = a_program(
         context,
         STEPS.replace("step 500 ms", "step 500 ms loss 2.$i"),
@@ -197,7 +195,7 @@ def test_a_training_whose_loss_does_not_fall_does_not_count(
 
 
 @pytest.mark.usefixtures("restored_phone")
-def test_a_program_that_does_not_end_is_ended(phone: Phone, context: LaneContext) -> None:
+def test_a_program_that_does_not_end_is_killed(phone: Phone, context: LaneContext) -> None:
     case = a_program(context, "while true; do sleep 5; done\n", seconds_max=40.0)
     fault = run(phone, context, case).report.fault
     assert fault is not None
@@ -205,7 +203,7 @@ def test_a_program_that_does_not_end_is_ended(phone: Phone, context: LaneContext
 
 
 @pytest.mark.usefixtures("restored_phone")
-def test_a_cancelled_program_is_ended(phone: Phone, context: LaneContext) -> None:
+def test_a_cancelled_program_is_killed(phone: Phone, context: LaneContext) -> None:
     def cancel() -> None:
         while context.status.stage is not Stage.RUN:
             time.sleep(0.005)
@@ -221,7 +219,7 @@ def test_a_cancelled_program_is_ended(phone: Phone, context: LaneContext) -> Non
 
 
 @pytest.mark.usefixtures("restored_phone")
-def test_a_program_that_prints_without_end_is_not_read(phone: Phone, context: LaneContext) -> None:
+def test_endless_output_of_a_program_is_refused(phone: Phone, context: LaneContext) -> None:
     line = "0123456789" * 820
     script = f"i=0\nwhile [ $i -lt 200 ]; do echo {line}; i=$((i + 1)); done\nsleep 9\n"
     fault = run(phone, context, a_program(context, script)).report.fault
@@ -241,7 +239,7 @@ def test_a_file_is_pushed_once(
     assert not [event for event in virtual_phone.events("file_write") if digest in str(event)]
 
 
-def test_a_regex_that_runs_away_is_stopped(context: LaneContext) -> None:
+def test_a_regex_that_takes_too_long_is_stopped(context: LaneContext) -> None:
     rule = StepRule(regex=r".*a.*a.*a.*a.*a.*e=([0-9.]+)", unit="ms")
     case = a_program(context, STEPS, step=rule)
     assert case.manifest is not None
@@ -249,7 +247,7 @@ def test_a_regex_that_runs_away_is_stopped(context: LaneContext) -> None:
         read_in_subprocess(case.manifest, {}, "a" * 1000, "", timeout_s=1.0)
 
 
-def test_steps_become_windows_one_after_the_other() -> None:
+def test_steps_become_consecutive_windows() -> None:
     windows = list(windows_from_steps((StepGroup(2, 20, 9, 11), StepGroup(1, 12, 12, 12)), 100))
     assert [(window.first, window.n, window.t_ns, window.ns) for window in windows] == [
         (0, 2, 100, 20),
@@ -285,7 +283,7 @@ def test_the_watchdog_kills_a_program_without_an_agent(phone: Phone, context: La
     phone.shell(["rm", "-f", lane_file("restored")])
 
 
-def test_a_native_phone_really_runs_it(
+def test_a_native_phone_runs_the_program(
     adb: AdbServer, context: LaneContext, tmp_path: Path
 ) -> None:
     script = "sleep 0.4; echo step 100 ms; echo step 110 ms; cat /proc/self/status\n"

@@ -1,4 +1,4 @@
-"""The lane: what becomes of a job on a phone, and what the phone observed of it."""
+"""The lane: the report of a job, and the events that the phone recorded."""
 
 import json
 import socket
@@ -68,7 +68,7 @@ def test_a_cold_run_yields_a_valid_report(phone: Phone, context: LaneContext) ->
     assert not journal_file(context.state_dir, phone.facts.serial).exists()
 
 
-def test_a_run_is_sampled_as_often_as_asked(phone: Phone, context: LaneContext) -> None:
+def test_a_run_is_sampled_at_the_requested_rate(phone: Phone, context: LaneContext) -> None:
     job = a_job(phone.facts.serial, **QUICK, time_min_s=2, sample_hz=50)
     result = run_attempt(job, phone, context)
     assert result.report.fault is None, result.report.fault
@@ -128,7 +128,7 @@ def test_the_phone_is_changed_and_restored_in_order(
     assert first == last
 
 
-def test_a_hot_phone_is_waited_for(
+def test_a_run_waits_for_a_hot_phone(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
     phone = open_phone(adb, start_phone(speed=300).address)
@@ -154,7 +154,7 @@ def test_a_hot_phone_is_waited_for(
     assert predictions
 
 
-def test_a_thermal_cap_is_neither_overlooked_nor_put_back_as_a_setting(
+def test_a_thermal_cap_is_noticed_and_not_restored_as_a_setting(
     lane_harness: LaneHarness,
 ) -> None:
     lane_harness.initial_state = lane_harness.read_phone_state()
@@ -207,7 +207,7 @@ def test_noop_never_calls_the_phone(phone: Phone, context: LaneContext) -> None:
     assert report.verdict.validity is Validity.VALID
 
 
-def test_a_late_lease_is_kept_out(
+def test_an_older_lease_is_refused(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
     phone.shell_batch([ShellCommand(["mkdir", "-p", FENCE_FILE.rsplit("/", 1)[0]])])
@@ -215,12 +215,12 @@ def test_a_late_lease_is_kept_out(
     report = run_attempt(a_job(phone.facts.serial, fence=8), phone, context).report
     assert report.fault is not None
     assert (report.fault.kind, report.fault.stage) == (FaultKind.LEASE_LOST, Stage.FENCE)
-    assert "lease 9 host-b" in report.fault.text  # who holds the phone
+    assert "lease 9 host-b" in report.fault.text  # the fence of the newer lease
     assert not virtual_phone.events("setting_write", "sysfs_write", "run_start")
     assert run_attempt(a_job(phone.facts.serial, fence=10), phone, context).report.fault is None
 
 
-def test_a_lane_that_was_overtaken_does_not_put_the_phone_back(
+def test_a_superseded_lane_restores_nothing(
     opened_phone: Phone, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:
     in_run = event_when(
@@ -266,7 +266,7 @@ def test_cancelling_ends_the_run_and_restores(
 
 
 @pytest.mark.usefixtures("short_timeouts")
-def test_a_phone_that_vanishes_in_its_run_is_a_phone_fault(
+def test_a_phone_that_disconnects_during_its_run_is_a_phone_fault(
     opened_phone: Phone, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:
     in_run = event_when(
@@ -394,7 +394,7 @@ def heat_up(phone: Phone, seconds: int) -> None:
 
 
 def event_when(condition: Callable[[], bool]) -> threading.Event:
-    """An event that is set as soon as a condition holds."""
+    """Return an event that is set as soon as a condition is true."""
     event = threading.Event()
 
     def watch() -> None:

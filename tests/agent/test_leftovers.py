@@ -1,4 +1,4 @@
-"""What a dead agent left changed is restored: by the next agent, or by the phone itself."""
+"""Settings that a killed agent left changed are restored by the next agent or by the phone."""
 
 import os
 import signal
@@ -46,14 +46,14 @@ run_attempt(a_job(phone.facts.serial, protocol="endurance"), phone, context)
 
 
 class DeadLane:
-    """A process that held a lane and was killed."""
+    """A process that is killed while it has a lane."""
 
     def __init__(self, phone: Phone, virtual_phone: VirtualPhone, port: int, state: Path) -> None:
         self.phone, self.virtual_phone, self.port, self.state = phone, virtual_phone, port, state
         self.clocks = read_policy_states(phone, POLICIES)
 
     def die(self, timeout_s: float, event: str = "run_start") -> None:
-        """Reach a moment of the lane, by default in its run, then kill -9."""
+        """Wait for an event of the lane, by default in its run, then kill the process."""
         words = [self.virtual_phone.address, str(self.port), str(self.state), str(timeout_s)]
         process = subprocess.Popen([sys.executable, "-c", LANE, *words])
         deadline = Deadline.after(20)
@@ -81,7 +81,7 @@ def dead_lane(
     return DeadLane(phone, virtual_phone, adb.port, tmp_path / "state")
 
 
-def test_the_next_agent_puts_the_phone_back(dead_lane: DeadLane) -> None:
+def test_the_next_agent_restores_the_phone(dead_lane: DeadLane) -> None:
     dead_lane.die(timeout_s=60)
     phone, virtual_phone = dead_lane.phone, dead_lane.virtual_phone
     assert restore_leftovers(phone, dead_lane.state)
@@ -97,7 +97,7 @@ def test_the_next_agent_puts_the_phone_back(dead_lane: DeadLane) -> None:
 @pytest.mark.parametrize(
     "trigger", ["setting_write", "property_write", "init_service", "sysfs_write", "run_stop"]
 )
-def test_killed_at_any_stage_it_is_put_back(dead_lane: DeadLane, trigger: str) -> None:
+def test_a_phone_is_restored_after_a_kill_at_any_stage(dead_lane: DeadLane, trigger: str) -> None:
     dead_lane.die(timeout_s=60, event=trigger)
     restore_leftovers(dead_lane.phone, dead_lane.state)
     assert read_policy_states(dead_lane.phone, POLICIES) == dead_lane.clocks
@@ -112,7 +112,7 @@ def test_killed_at_any_stage_it_is_put_back(dead_lane: DeadLane, trigger: str) -
     assert not journal_file(dead_lane.state, dead_lane.virtual_phone.serial).exists()
 
 
-def test_another_host_puts_back_what_the_phone_remembers(
+def test_another_host_restores_from_the_journal_on_the_phone(
     dead_lane: DeadLane, tmp_path: Path
 ) -> None:
     dead_lane.die(timeout_s=60)
@@ -123,7 +123,7 @@ def test_another_host_puts_back_what_the_phone_remembers(
     assert not restore_leftovers(dead_lane.phone, tmp_path / "another", ours=True)
 
 
-def test_the_phone_puts_itself_back_after_silence(dead_lane: DeadLane) -> None:
+def test_the_phone_restores_itself_without_heartbeats(dead_lane: DeadLane) -> None:
     dead_lane.die(timeout_s=3.0)
     deadline = Deadline.after(20)
     while read_policy_states(dead_lane.phone, POLICIES) != dead_lane.clocks:
@@ -138,7 +138,7 @@ def test_the_phone_puts_itself_back_after_silence(dead_lane: DeadLane) -> None:
 
 
 @pytest.mark.slow
-def test_a_lane_that_lives_is_not_put_back(
+def test_a_running_lane_is_not_restored(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
     context.timeouts = replace(context.timeouts, watchdog_timeout_s=2.0)  # the run takes six
@@ -169,7 +169,7 @@ def test_a_reboot_restores_nodes_by_itself(
     assert [event["new"] for event in virtual_phone.events("setting_write")] == ["77"]
 
 
-def test_a_forged_list_on_the_phone_writes_nothing_else() -> None:
+def test_a_forged_list_on_the_phone_writes_only_kernel_nodes() -> None:
     text = "/data/local/tmp/evil\tx\n/sys/../etc/passwd\tx\nno tab\n/sys/kernel/fine\t1\n"
     text += "global a;reboot\t1\nsystem screen_brightness\t77\n"
     assert [(change.key, change.old) for change in parse_changes(text)] == [
@@ -178,7 +178,7 @@ def test_a_forged_list_on_the_phone_writes_nothing_else() -> None:
     ]
 
 
-def test_undoing_restores_the_real_value() -> None:
+def test_an_unset_setting_is_deleted() -> None:
     """A setting that was never written is deleted, not set to the word null."""
     undo = ReversibleChange(
         kind=ChangeKind.SETTING, key="system screen_brightness", old="null"

@@ -17,7 +17,7 @@ FACTS = a_phone(gauge=GAUGE)
 
 
 def row(t_ns: int, temp: int, khz: int, current: int) -> bytes:
-    """One line of the sampler."""
+    """Build one line of the sampler."""
     power = [current, 4_000_000, "Discharging", 0, None, None, None, None]
     values = [temp, khz, *power, "0:1/2"]
     return json.dumps({"line": "reading", "t_ns": t_ns, "v": values}).encode() + b"\n"
@@ -30,13 +30,13 @@ def test_the_last_row_gives_temperature_clocks_and_power() -> None:
     assert parse_live_sample(ROWS, SAMPLED, FACTS) == LiveSample(34.5, {4: 2_323_200}, 4.0)
 
 
-def test_a_torn_last_row_leaves_the_one_before() -> None:
+def test_an_incomplete_last_row_is_ignored() -> None:
     torn = ROWS + row(3, 60_000, 1, -1)[:20]
     assert parse_live_sample(torn, SAMPLED, FACTS).temp_c == 34.5
 
 
 @pytest.mark.parametrize("tail", [b"", b"\xff\x00", b"tail: no such file\n", b'{"line":"reading"}'])
-def test_nonsense_gives_an_empty_sample(tail: bytes) -> None:
+def test_unparsable_rows_give_an_empty_sample(tail: bytes) -> None:
     assert parse_live_sample(tail, SAMPLED, FACTS) == LiveSample()
 
 

@@ -66,7 +66,7 @@ SPOILS = {
 }
 
 
-def test_no_fault_is_left_out() -> None:
+def test_every_fault_is_injected() -> None:
     assert FAULT_TYPES.keys() == {*LINK, *BODY}
 
 

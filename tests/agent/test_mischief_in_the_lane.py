@@ -1,6 +1,6 @@
-"""Injected faults in the lane: each once, at its worst stage, judged by the phone's own journal.
+"""Injected faults in the lane: each once, at its worst stage, checked by the phone's journal.
 
-Whatever happens: never two runs at once, never a valid verdict on a spoiled run, and a restored
+After any fault: never two runs at once, never a valid verdict on a disturbed run, and a restored
 phone once the fault is over.
 """
 
@@ -23,11 +23,11 @@ from workloads.protocol.verdict import ReasonCode, Validity
 
 
 def slow(*values: str) -> Any:
-    """A stage that is not the worst one."""
+    """Mark a stage that is not the worst one as slow."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def test_a_cable_out_for_two_seconds_costs_nothing(lane_harness: LaneHarness) -> None:
+def test_a_cable_out_for_two_seconds_does_not_fail_the_run(lane_harness: LaneHarness) -> None:
     lane_harness.inject("unplug", at="run@30%", for_host=2)
     assert_valid(lane_harness.run_attempt(**LONG_AND_COOL))
     assert len(lane_harness.events("run_start")) == 1
@@ -44,7 +44,7 @@ def test_a_cable_that_stays_out_is_the_phones_fault(lane_harness: LaneHarness) -
 
 
 @pytest.mark.parametrize("trigger", ["run_stop", slow("write:*/policy*/scaling_min_freq#2")])
-def test_unplugged_around_the_restore_it_is_restored_all_the_same(
+def test_a_phone_unplugged_during_the_restore_is_restored_later(
     lane_harness: LaneHarness, trigger: str
 ) -> None:
     lane_harness.inject("unplug", at=trigger, for_host=1)
@@ -66,16 +66,14 @@ def test_a_phone_that_hangs_is_found_by_our_own_deadline(
 
 
 @pytest.mark.usefixtures("short_timeouts")
-def test_unauthorized_in_mid_run(lane_harness: LaneHarness) -> None:
+def test_unauthorized_during_the_run(lane_harness: LaneHarness) -> None:
     lane_harness.inject("unauthorized", at="run@30%")
     assert_fault(lane_harness.run_attempt(**LONG_AND_COOL), Blame.PHONE, FaultKind.UNREACHABLE)
     lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize("trigger", [slow(LAUNCH), "run_start", slow("run@50%"), slow("run_stop")])
-def test_a_reboot_is_the_phones_fault_however_early(
-    lane_harness: LaneHarness, trigger: str
-) -> None:
+def test_a_reboot_at_any_stage_is_a_phone_fault(lane_harness: LaneHarness, trigger: str) -> None:
     """The tmp folder is empty after it: neither fence nor list of changes is left."""
     lane_harness.inject("reboot", at=trigger)
     report = lane_harness.run_attempt()
@@ -84,13 +82,13 @@ def test_a_reboot_is_the_phones_fault_however_early(
     lane_harness.verify_recovery()
 
 
-def test_a_clock_that_ignores_us(lane_harness: LaneHarness) -> None:
+def test_a_clock_that_ignores_writes(lane_harness: LaneHarness) -> None:
     lane_harness.inject("clock_ignored")
     assert_fault(lane_harness.run_attempt(freq="low"), Blame.CONDITION, FaultKind.CLOCK_SLIPPED)
     lane_harness.verify_recovery()
 
 
-def test_a_clock_that_only_pretends(lane_harness: LaneHarness) -> None:
+def test_a_clock_that_shows_a_wrong_value(lane_harness: LaneHarness) -> None:
     lane_harness.inject("clock_ignored", shown=True)
     assert_reason(lane_harness.run_attempt(freq="low"), Validity.VOID, ReasonCode.CLOCKS_NOT_PINNED)
     lane_harness.verify_recovery()
@@ -128,14 +126,14 @@ def test_a_daemon_that_resets_the_clock(lane_harness: LaneHarness) -> None:
     lane_harness.verify_recovery()
 
 
-def test_throttled_in_mid_run(lane_harness: LaneHarness) -> None:
+def test_throttled_during_the_run(lane_harness: LaneHarness) -> None:
     lane_harness.inject("throttle", at="run@50%")
     assert_reason(lane_harness.run_attempt(), Validity.VOID, ReasonCode.CLOCKS_NOT_PINNED)
     lane_harness.verify_recovery()
 
 
 @pytest.mark.parametrize("value", [slow("-40"), slow("999"), slow("text"), "missing"])
-def test_a_sensor_that_lies_while_we_wait(lane_harness: LaneHarness, value: str) -> None:
+def test_a_wrong_sensor_during_the_cooldown(lane_harness: LaneHarness, value: str) -> None:
     lane_harness.inject("sensor", value=value)
     assert_fault(lane_harness.run_attempt(), Blame.CONDITION, FaultKind.SENSOR_MISSING)
     assert not lane_harness.events("run_start")
@@ -143,7 +141,7 @@ def test_a_sensor_that_lies_while_we_wait(lane_harness: LaneHarness, value: str)
 
 
 @pytest.mark.parametrize("value", [slow("-40"), slow("missing"), "frozen"])
-def test_a_sensor_that_lies_in_the_run(lane_harness: LaneHarness, value: str) -> None:
+def test_a_wrong_sensor_during_the_run(lane_harness: LaneHarness, value: str) -> None:
     lane_harness.inject("sensor", value=value, at=LAUNCH)
     report = lane_harness.run_attempt()
     assert report.fault is None, report.fault
@@ -191,7 +189,7 @@ def test_a_watchdog_that_is_killed(lane_harness: LaneHarness) -> None:
     lane_harness.verify_recovery()
 
 
-def test_readings_that_are_cut_short(lane_harness: LaneHarness) -> None:
+def test_truncated_readings(lane_harness: LaneHarness) -> None:
     lane_harness.inject("truncated", command="cat *readings.jsonl", bytes=2000)
     report = lane_harness.run_attempt()
     assert report.fault is not None or (
@@ -200,7 +198,7 @@ def test_readings_that_are_cut_short(lane_harness: LaneHarness) -> None:
     lane_harness.verify_recovery()
 
 
-def test_readings_without_end(lane_harness: LaneHarness) -> None:
+def test_endless_readings(lane_harness: LaneHarness) -> None:
     lane_harness.inject("endless", command="cat *readings.jsonl")
     assert_fault(lane_harness.run_attempt(), Blame.PHONE, FaultKind.SHELL_FAILED)
     lane_harness.verify_recovery()

@@ -23,7 +23,7 @@ from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import ReasonCode
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
 def test_a_native_phone_computes_on_the_hosts_opencl(
     adb: AdbServer, context: LaneContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,8 +53,8 @@ def test_a_native_phone_computes_on_the_hosts_opencl(
     assert ReasonCode.ANSWER_WRONG not in {reason.code for reason in report.verdict.reasons}
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
-def test_a_phone_without_opencl_says_so(
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
+def test_a_phone_without_opencl_is_reported(
     adb: AdbServer, context: LaneContext, tmp_path: Path
 ) -> None:
     plan = FleetConfig(("meizu-16t",), journal=tmp_path / "journals", speed=50.0)

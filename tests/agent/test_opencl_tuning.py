@@ -23,8 +23,8 @@ from workloads.protocol.condition import Condition
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for such a host")
-def test_a_native_phone_is_tuned_and_runs_with_what_was_found(
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
+def test_a_native_phone_is_tuned_and_uses_the_result(
     adb: AdbServer, context: LaneContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pocl()
@@ -45,7 +45,7 @@ def test_a_native_phone_is_tuned_and_runs_with_what_was_found(
         pushed = phone.shell_checked(["cat", f"{HOME}/tuned"])
         phone.close()
         adb.disconnect(address.address)
-    assert (again[0], again[2]) == (True, text)  # nothing was searched again
+    assert (again[0], again[2]) == (True, text)  # the search was not repeated
     assert tuning_file(context.state_dir, serial).read_text() == pushed == text
     assert [tuned.shape.letters for tuned in parse_tuned(pushed)[2]] == ["NN", "NT", "TN"]
     assert report.fault is None, report.fault

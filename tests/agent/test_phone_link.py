@@ -35,7 +35,7 @@ def test_a_file_over_its_limit_is_refused(phone: Phone) -> None:
         phone.pull("/data/no/such", limit=10)
 
 
-def test_a_phone_that_vanishes_is_unreachable_at_once(
+def test_a_phone_that_disconnects_is_unreachable_at_once(
     opened_phone: Phone, disposable_phone: VirtualPhone
 ) -> None:
     threading.Timer(0.2, disposable_phone.kill).start()
@@ -75,7 +75,9 @@ def test_an_unreachable_phone_is_named(adb: AdbServer) -> None:
     adb.disconnect("127.0.0.1:9")
 
 
-def test_changes_of_the_list_are_followed(adb: AdbServer, virtual_phone: VirtualPhone) -> None:
+def test_changes_of_the_phone_list_are_followed(
+    adb: AdbServer, virtual_phone: VirtualPhone
+) -> None:
     stop = threading.Event()
     lists: list[dict[str, str]] = []
 

@@ -34,7 +34,9 @@ def test_a_daemon_that_would_reset_the_clock_is_stopped_and_started_again(
 
 
 @pytest.mark.parametrize("service", ["core_ctl", "perfd"])
-def test_what_switches_cores_off_is_stopped(lane_harness: LaneHarness, service: str) -> None:
+def test_services_that_switch_cores_off_are_stopped(
+    lane_harness: LaneHarness, service: str
+) -> None:
     lane_harness.inject("hotplug", cpu=6, every_s=1, service=service)
     assert_valid(lane_harness.run_attempt())
     assert lane_harness.phone.shell_checked(["cat", f"{CPU}/cpu4/core_ctl/min_cpus"]) == "1\n"
@@ -88,7 +90,7 @@ def test_the_clock_of_the_gpu_is_pinned_and_restored(
     assert phone.read_nodes(limits) == before
 
 
-def test_a_phone_as_sold_can_be_asked_for_its_own_steady_clock(
+def test_an_unrooted_phone_uses_its_sustained_performance_mode(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
     virtual_phone = start_phone("google-pixel-8:stock")

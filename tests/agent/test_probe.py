@@ -58,7 +58,7 @@ def test_the_runner_is_pushed_once(
     assert phone.pull(path, 1_000_000) == build.content
 
 
-def test_a_runner_that_does_not_start_gives_way_to_its_fallback(phone: Phone) -> None:
+def test_a_runner_that_does_not_start_is_replaced_by_its_fallback(phone: Phone) -> None:
     good = runner_for(phone.facts.abi)
     broken = RunnerBuild(good.abi, "f" * 64, b"\x7fELF of somebody else", fallback=good)
     build, info = install_working_runner(phone, broken)
@@ -74,7 +74,7 @@ def test_a_runner_that_breaks_its_contract_is_named(phone: Phone) -> None:
         read_runner_info(phone, "/system/bin/ls")
 
 
-def test_a_phone_without_a_runner_says_so(phone: Phone) -> None:
+def test_a_phone_without_a_runner_is_reported(phone: Phone) -> None:
     phone.push(b"#!/system/bin/sh\n" + PLACEHOLDER, "/data/local/tmp/farmhand/none", mode=0o755)
     error = read_runner_info(phone, "/data/local/tmp/farmhand/none")
     assert error == "There is no runner for x86 yet."
@@ -93,7 +93,11 @@ HIDDEN_ZONES = (ThermalZone(path="thermalservice:CPU0", type="CPU0", scale=0.001
 @pytest.mark.parametrize(
     ("change", "level", "words"),
     [
-        ({}, ControlLevel.CONTROLLED, "no GPU clock was found"),  # all that the level depends on
+        (
+            {},
+            ControlLevel.CONTROLLED,
+            "no GPU clock was found",
+        ),  # the facts that the level depends on
         (
             {"clocks_writable": False},
             ControlLevel.PARTIAL,
@@ -133,7 +137,7 @@ def test_a_rooted_phone_lists_all_that_can_be_controlled(phone: Phone) -> None:
     assert len(facts.controlled) == 7
 
 
-def test_a_mali_phone_without_a_charging_switch_says_so(
+def test_a_mali_phone_without_a_charging_switch_is_reported(
     adb: AdbServer, start_phone: StartPhone
 ) -> None:
     facts = open_phone(adb, start_phone("google-pixel-8").address).facts
@@ -144,7 +148,7 @@ def test_a_mali_phone_without_a_charging_switch_says_so(
     assert facts.uncontrolled == ("charging cannot be stopped: this kernel has no switch for it",)
 
 
-def test_a_phone_as_sold_is_measured_at_its_level(
+def test_an_unrooted_phone_is_measured_at_its_level(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
     """Its zones are not readable, so the framework gives the temperature."""
@@ -166,6 +170,6 @@ def test_a_phone_as_sold_is_measured_at_its_level(
 
 
 @pytest.mark.parametrize("serial", ["", "a b", "x" * 65, "\x1b[31m"])
-def test_a_phone_without_a_usable_serial_is_turned_away(serial: str) -> None:
+def test_a_phone_without_a_usable_serial_is_refused(serial: str) -> None:
     with pytest.raises(PhoneTrouble):
         parse_serial({"ro.serialno": serial, "ro.boot.serialno": ""}, "127.0.0.1:5001")

@@ -65,7 +65,7 @@ def test_charging_stops_for_the_run_and_the_optimiser_by_property(
     lane_harness.verify_recovery()
 
 
-def test_a_low_battery_is_charged_and_waited_for(lane_harness: LaneHarness) -> None:
+def test_a_run_waits_until_a_low_battery_is_charged(lane_harness: LaneHarness) -> None:
     lane_harness.inject("battery_drains", percent=19.9, per_min=0)
     lane_harness.clear_faults()
     report = lane_harness.run_attempt(battery_min_pct=20, cool_wait_max_s=7200)
@@ -74,7 +74,7 @@ def test_a_low_battery_is_charged_and_waited_for(lane_harness: LaneHarness) -> N
     assert lane_harness.phone.facts.charging is not None
 
 
-def test_a_phone_that_still_charges_at_the_end_of_its_wait_is_tried_later(
+def test_a_phone_that_still_charges_after_the_wait_is_retried_later(
     lane_harness: LaneHarness,
 ) -> None:
     lane_harness.inject("battery_drains", percent=40, per_min=0)
@@ -94,7 +94,7 @@ def test_a_phone_that_still_charges_at_the_end_of_its_wait_is_tried_later(
         BatteryLevel(3700, 29),  # it charges too slowly
     ],
 )
-def test_useless_waiting_ends(now: BatteryLevel) -> None:
+def test_a_wait_that_cannot_succeed_ends(now: BatteryLevel) -> None:
     with pytest.raises(BatteryLow):
         is_charged(BatteryLevel(0, 25), now, CONDITION)
 

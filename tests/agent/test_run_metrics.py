@@ -127,7 +127,7 @@ def test_the_number_of_steps_per_charge() -> None:
     assert metrics["power_w"] == pytest.approx(2.0)
 
 
-def test_traced_steps_show_how_similar_they_are_and_what_only_moves_data() -> None:
+def test_traced_steps_give_similarity_and_copy_share() -> None:
     phases = {"phases_ns": (10, 30, 0, 0)}
     output = output_of([window.model_copy(update=phases) for window in windows(*[10.0] * 200)])
     output.traces = [
@@ -164,11 +164,11 @@ def test_each_core_has_its_metrics() -> None:
         ("speed", False),
     ],
 )
-def test_only_what_is_in_the_table_is_a_metric(name: str, known: bool) -> None:
+def test_only_listed_names_are_metrics(name: str, known: bool) -> None:
     assert (metric_kind(name) is not None) is known
 
 
-def test_every_metric_carries_unit_and_provenance_of_its_family() -> None:
+def test_every_metric_has_unit_and_provenance_of_its_family() -> None:
     for metric in measure(a_run()):
         kind = metric_kind(metric.name)
         assert kind is not None
@@ -191,14 +191,14 @@ def test_a_long_run_compares_its_first_and_last_minute() -> None:
     assert metrics["last_minute_step_ms"] == pytest.approx(15.0)
 
 
-def test_medians_weigh_steps_not_windows() -> None:
+def test_medians_weight_steps_not_windows() -> None:
     unequal = [*windows(1.0, 1.0, n=1), *windows(5.0, n=10)]
     assert median_step_ms(unequal) == pytest.approx(5.0)
     assert median_step_ms(windows(1.0, 3.0, n=1)) == pytest.approx(2.0)
     assert quantile([1, 2, 3, 4, 5], 0.5) == 3
 
 
-def test_readings_survive_torn_and_foreign_lines() -> None:
+def test_incomplete_and_unknown_lines_are_skipped() -> None:
     rows = [
         {"line": "nodes", "paths": ["/a", "/b"]},
         {"line": "reading", "t_ns": 1, "v": [1, "Charging\x1b"]},
@@ -212,7 +212,7 @@ def test_readings_survive_torn_and_foreign_lines() -> None:
     assert metrics.columns == {"/a": [1, None], "/b": ["Charging", None]}
 
 
-def test_the_blob_holds_windows_and_readings_in_columns() -> None:
+def test_the_blob_has_windows_and_readings_in_columns() -> None:
     digest, blob = build_telemetry(output_of(windows(1.0, 2.0)), readings())
     content = json.loads(zlib.decompress(blob))
     assert len(digest) == 64

@@ -92,13 +92,13 @@ def test_all_records_are_kept() -> None:
     "content",
     [
         b"Segmentation fault\n",  # not JSON
-        b"[1]\n",  # JSON, but no object
+        b"[1]\n",  # JSON, but not an object
         text(WINDOW),  # a window before hello
         text(HELLO, HELLO),  # a second runner in the same file
         text(HELLO | {"contract": 2}),  # another contract
         text(HELLO | {"case": "cd" * 32}),  # another case
         text(HELLO | {"pid": "4711"}),  # a number as text
-        text(HELLO, WINDOW | {"first": 1}),  # a step left out
+        text(HELLO, WINDOW | {"first": 1}),  # a missing step
         text(HELLO, WINDOW, WINDOW),  # a step counted twice
         text(HELLO, WINDOW | {"ns": 40}),  # more time than steps
         text(HELLO, WINDOW | {"ns": 1e9}),  # a float
@@ -107,19 +107,19 @@ def test_all_records_are_kept() -> None:
         b"x" * 70000,  # a line without end
         text(HELLO, MEMORY, MEMORY),  # memory is reported once
         text(HELLO, WINDOW, MEMORY),  # and before the first step
-        text(HELLO, MEMORY | {"state": -1}),  # less than nothing
-        text(HELLO, WINDOW | {"phases_ns": [1, 8, 8]}),  # a phase left out
+        text(HELLO, MEMORY | {"state": -1}),  # a negative value
+        text(HELLO, WINDOW | {"phases_ns": [1, 8, 8]}),  # a missing phase
         text(HELLO, WINDOW | {"phases_ns": [9, 8, 8, 9]}),  # phases longer than their steps
-        text(HELLO, TRACE | {"ends_ns": [7, 3]}),  # time stamps that go back
-        text(HELLO, TRACE | {"ends_ns": []}),  # a trace of nothing
+        text(HELLO, TRACE | {"ends_ns": [7, 3]}),  # decreasing timestamps
+        text(HELLO, TRACE | {"ends_ns": []}),  # an empty trace
         text(HELLO, TRACE, TRACE),  # a step traced twice
-        text(HELLO, TRACE, TRACE | {"first": 4}),  # an operation left out
-        text(HELLO, EVALUATION | {"accuracy": 1.5}),  # better than perfect
+        text(HELLO, TRACE, TRACE | {"first": 4}),  # a missing operation
+        text(HELLO, EVALUATION | {"accuracy": 1.5}),  # an accuracy above 1
         text(HELLO, SAMPLER, WINDOW),  # steps after the sampler was stopped
         text(HELLO, {"line": "song"}),  # not in the contract
     ],
 )
-def test_broken_output_is_named(content: bytes) -> None:
+def test_broken_output_is_an_error(content: bytes) -> None:
     with pytest.raises(BadOutput):
         RunnerOutput(CASE).feed(content)
 

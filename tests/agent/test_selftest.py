@@ -20,7 +20,7 @@ from workloads.protocol.faults import Blame, FaultKind
 NODE = "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq"
 
 
-def test_a_sound_phone_passes_and_is_left_as_it_was(
+def test_a_healthy_phone_passes_and_is_restored(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
     passed, text = run_selftest(phone, context.state_dir, runner_for)
@@ -45,7 +45,7 @@ def test_each_defect_is_found(lane_harness: LaneHarness) -> None:
     assert run_selftest(lane_harness.phone, lane_harness.context.state_dir, runner_for)[0]
 
 
-def test_what_was_left_changed_is_restored_on_request(
+def test_leftover_changes_are_restored_on_request(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
     before = phone.read_nodes([NODE])

@@ -21,7 +21,7 @@ ZONE = ThermalZone(path="skin", type="skin", scale=0.001)
 
 
 def a_run(seconds: int, tau_s: float, throttles_s: float) -> Readings:
-    """One reading per second of a phone that warms, and lowers its clock once."""
+    """Build one reading per second of a phone that warms, and lowers its clock once."""
     times = range(seconds)
     return Readings(
         paths=("skin", "clock"),
@@ -34,7 +34,7 @@ def a_run(seconds: int, tau_s: float, throttles_s: float) -> Readings:
 
 
 @pytest.mark.parametrize("tau_s", [200.0, 400.0])
-def test_a_run_is_steady_when_its_heat_is(tau_s: float) -> None:
+def test_a_run_is_steady_when_its_temperature_is(tau_s: float) -> None:
     steady_ns = steady_from_ns(a_run(2400, tau_s, 0), [ZONE], ["clock"], (0, 2400 * S))
     assert steady_ns is not None
     flat_s = tau_s * math.log(60 * 15 / tau_s / 0.15)
@@ -47,7 +47,7 @@ def test_a_clock_that_falls_late_becomes_steady_late() -> None:
     assert steady_ns / S >= 1800
 
 
-def test_what_ends_before_it_is_steady_never_was() -> None:
+def test_a_run_that_ends_too_early_is_never_steady() -> None:
     assert steady_from_ns(a_run(400, 400.0, 0), [ZONE], ["clock"], (0, 400 * S)) is None
     assert steady_from_ns(Readings(), [ZONE], ["clock"], (0, 400 * S)) is None
 
@@ -59,7 +59,7 @@ def test_the_first_lasting_fall_of_the_clock_is_the_throttle() -> None:
     assert throttled_after_s(a_run(600, 200.0, 999), ["clock"], (0, 600 * S)) is None
 
 
-def test_a_curve_has_some_dozens_of_points() -> None:
+def test_a_curve_has_at_most_a_few_dozen_points() -> None:
     windows = [
         StepWindow(first=step, n=1, t_ns=step * S, ns=S, ns_min=S, ns_max=S) for step in range(600)
     ]
@@ -68,7 +68,7 @@ def test_a_curve_has_some_dozens_of_points() -> None:
     assert curve[0] == (5.0, 1000.0)
 
 
-def test_a_soaked_run_measures_only_what_is_steady(
+def test_a_soaked_run_measures_only_the_steady_part(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
     phone = open_phone(adb, start_phone("meizu-16t", speed=800).address)

@@ -129,7 +129,7 @@ def test_a_run_as_requested_is_valid() -> None:
         ({"swapped_mb": 300.0}, Validity.SUSPECT, ReasonCode.SWAPPED),
     ],
 )
-def test_each_objection_has_its_weight(
+def test_every_reason_has_its_validity(
     changes: dict[str, Any], validity: Validity, code: ReasonCode
 ) -> None:
     verdict = judge(an_observation(**changes))
@@ -139,7 +139,7 @@ def test_each_objection_has_its_weight(
 
 
 def test_a_run_that_asked_to_try_an_oversize_model_may_swap() -> None:
-    allowed = an_observation(condition=Condition(oversize="try"), swapped_mb=300.0)
+    allowed = an_observation(condition=Condition(too_large="try"), swapped_mb=300.0)
     assert judge(allowed).validity is Validity.VALID
     little = an_observation(swapped_mb=2.0)  # may be another process
     assert judge(little).validity is Validity.VALID
@@ -148,7 +148,7 @@ def test_a_run_that_asked_to_try_an_oversize_model_may_swap() -> None:
 def with_done(
     cost: StepCost = COST, source: Source | None = Source.PHONE, **changes: Any
 ) -> RunObservation:
-    """A sound run with another final record."""
+    """Build a valid run with another final record."""
     done = DONE.model_copy(update=changes)
     return an_observation(claimed=ClaimedWork(cost, done, warmup=5, source=source))
 
@@ -178,7 +178,7 @@ def test_a_run_that_did_other_work_is_void(
     verdict = judge(with_done(**changes))
     assert verdict.validity is validity
     assert code in {reason.code for reason in verdict.reasons}
-    assert verdict.deterministic is (validity is Validity.VOID)  # another attempt ends the same
+    assert verdict.deterministic is (validity is Validity.VOID)  # deterministic: not retried
 
 
 def test_a_run_that_saw_no_sample_twice_cannot_show_a_falling_loss() -> None:
@@ -191,7 +191,7 @@ def test_a_run_that_saw_no_sample_twice_cannot_show_a_falling_loss() -> None:
     ("error", "validity"),
     [(1e-6, Validity.VALID), (2e-5, Validity.VOID), (float("nan"), Validity.VOID)],
 )
-def test_a_product_has_to_be_right(error: float, validity: Validity) -> None:
+def test_a_wrong_matrix_product_is_void(error: float, validity: Validity) -> None:
     counts = {"parameters": None, "macs": PRODUCT.macs, "answer_error": error}
     assert judge(with_done(PRODUCT, **counts)).validity is validity
 
@@ -202,7 +202,7 @@ def test_a_product_that_does_not_report_its_error_is_void() -> None:
 
 
 @pytest.mark.parametrize("cost", [COST, PRODUCT])
-def test_what_a_simulation_cannot_know_is_not_an_error(cost: StepCost) -> None:
+def test_unknown_values_of_a_simulation_are_not_errors(cost: StepCost) -> None:
     simulated = ClaimedWork(cost, WITHOUT_RESULTS, 5, Source.SIMULATED)
     assert judge(an_observation(claimed=simulated)).validity is Validity.VALID
     for source in (Source.PHONE, Source.HOST, None):
@@ -210,7 +210,7 @@ def test_what_a_simulation_cannot_know_is_not_an_error(cost: StepCost) -> None:
         assert judge(an_observation(claimed=real)).validity is Validity.VOID
 
 
-def test_a_phone_without_a_thermometer_cannot_meet_a_start_temperature() -> None:
+def test_a_phone_without_a_sensor_cannot_meet_a_start_temperature() -> None:
     unknown = {"before": replace(BEFORE, temp_c=None), "sampled_temps_c": (), "probe": UNPINNED}
     assert judge(an_observation(**unknown)).validity is Validity.VOID
     without_limit = Condition(freq="free", start_temp_max_c=None)
@@ -222,7 +222,7 @@ def test_a_sensor_of_whole_degrees_may_stay_on_a_new_value() -> None:
     assert judge(an_observation(sampled_temps_c=(38.0,) * 40)).validity is Validity.VALID
 
 
-def test_throttling_is_what_endurance_measures() -> None:
+def test_throttling_is_allowed_in_endurance_runs() -> None:
     clocks = replace(CLOCKS, pinned_share=0.3, capped_khz=CAPPED, active_coolers=THROTTLED)
     throttled = an_observation(condition=ENDURANCE, span_s=600.0, clocks=clocks)
     assert judge(throttled).validity is Validity.VALID
@@ -233,7 +233,7 @@ def test_an_unpinned_clock_is_not_judged() -> None:
     assert judge(free).validity is Validity.VALID
 
 
-def test_a_canary_says_nothing_about_free_or_throttled_clocks() -> None:
+def test_the_canary_is_ignored_with_free_or_throttled_clocks() -> None:
     slower = CanaryTimes(1.0, 1.5, 1.0)
     assert judge(an_observation(canary=slower, probe=UNPINNED)).validity is Validity.VALID
     long = an_observation(canary=slower, condition=ENDURANCE, span_s=600.0)

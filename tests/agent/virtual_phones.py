@@ -40,11 +40,11 @@ class VirtualPhone:
     forgotten: int = 0
 
     def forget(self) -> None:
-        """Ignore what has happened so far."""
+        """Ignore all events so far."""
         self.forgotten = len(self.journal.read_text().splitlines())
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """What really happened on the phone, in order, by its own journal."""
+        """Return the events of the phone's journal, in order."""
         lines = self.journal.read_text().splitlines()[self.forgotten :]
         return [event for event in map(json.loads, lines) if event["event"] in kinds]
 
@@ -57,7 +57,7 @@ class VirtualPhone:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Disappear."""
+        """Kill the process of the phone."""
         self.process.kill()
         self.process.join()
 

@@ -26,7 +26,7 @@ def a_plan(body: str, **header: object) -> bytes:
     return b"farmhand-plan 1 %d\n" % len(head) + head + body.encode()
 
 
-def a_body(  # one word a line of the grammar
+def a_body(  # one word per line of the grammar
     lists: str,
     training: int = 0,
     threads: int = 1,

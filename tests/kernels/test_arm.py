@@ -1,6 +1,6 @@
 """The arm64 builds under qemu: they start, and compute what the build for this computer computes.
 
-Nothing is timed here; times of an emulator tell nothing about a phone.
+Nothing is timed here, because the times of an emulator are not those of a phone.
 """
 
 import json
@@ -89,13 +89,13 @@ def last_line(start: Start, plan: bytes, folder: Path, *words: str) -> dict[str,
     return last
 
 
-def test_it_says_that_it_is_for_phones(arm: Start) -> None:
+def test_info_names_the_phone_build(arm: Start) -> None:
     info = json.loads(subprocess.run([*arm, "info"], capture_output=True, check=True).stdout)
     assert (info["abi"], info["contract"], info["opencl"]) == ("arm64-v8a", 1, [])
     assert "asimd" in info["features"]
 
 
-def test_numbers_are_a_phones_only_where_there_is_one(bionic: Start) -> None:
+def test_numbers_have_the_source_phone_only_on_android(bionic: Start) -> None:
     """One binary on Android, on an emulator, as a native virtual phone, and on a computer."""
     phone = [{"source": "phone"}] * 4
     host = [{"source": "host"}, None, None, None]
@@ -118,14 +118,14 @@ def sources(start: Start) -> list[Any]:
     return list(json.loads(output)["provenance"].values())
 
 
-def test_it_refuses_as_the_contract_has_it(arm: Start, tmp_path: Path) -> None:
+def test_refusals_follow_the_contract(arm: Start, tmp_path: Path) -> None:
     for words, status in ((["dance"], 2), (["run", "none", tmp_path], 3), (["sample", "no"], 8)):
         done = subprocess.run([*arm, *words], capture_output=True, check=False)
         assert status == done.returncode
         assert json.loads(done.stdout)["line"] == "fault"
 
 
-def test_it_samples_beside_the_work(arm: Start, tmp_path: Path) -> None:
+def test_nodes_are_sampled_during_a_run(arm: Start, tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text("/proc/uptime\n/proc/stat\tcores\n/nowhere\n")
     last_line(arm, perceptron(), tmp_path, "--seconds", "1", "--period-ms", "100")
     readings = [json.loads(line) for line in (tmp_path / "readings.jsonl").open()][1:]
@@ -144,7 +144,9 @@ def test_it_samples_beside_the_work(arm: Start, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_it_computes_what_a_computer_computes(arm: Start, plan: bytes, tmp_path: Path) -> None:
+def test_results_equal_those_of_the_build_for_this_computer(
+    arm: Start, plan: bytes, tmp_path: Path
+) -> None:
     folder = tmp_path / "computer"
     folder.mkdir()
     binary = folder / "runner"

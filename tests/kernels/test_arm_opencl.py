@@ -27,7 +27,7 @@ __all__ = ["bionic", "pytestmark"]
 ROOT = os.environ.get("FARM_ARM64_ROOT")
 
 
-def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path) -> None:
+def test_a_library_for_arm64_is_found(bionic: Start, tmp_path: Path) -> None:
     others = "".join(f"void *cl{name}(void) {{ return 0; }}\n" for name in OTHERS)
     (tmp_path / "opencl.c").write_text(LIBRARY + others)
     compile_words = [
@@ -53,7 +53,7 @@ def test_it_finds_a_library_for_its_own_processor(bionic: Start, tmp_path: Path)
 
 
 @pytest.mark.skipif(ROOT is None, reason="no arm64 root with PoCL is named in FARM_ARM64_ROOT")
-def test_it_learns_on_debians_arm64_pocl() -> None:
+def test_a_model_trains_on_debians_arm64_pocl() -> None:
     folder = Path(str(ROOT), "tmp", "farmhand")
     folder.mkdir(parents=True, exist_ok=True)
     flags = ("-fno-pie", "-mno-outline-atomics")

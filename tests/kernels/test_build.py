@@ -44,7 +44,7 @@ def interpreter(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_binary_is_the_one_that_the_manifest_names(name: str) -> None:
+def test_a_binary_has_the_digest_of_the_manifest(name: str) -> None:
     content = (BIN / name).read_bytes()
     assert ENTRIES[name]["sha256"] == hashlib.sha256(content).hexdigest()
     assert ENTRIES[name]["bytes"] == len(content) < BYTES_MAX
@@ -52,7 +52,7 @@ def test_a_binary_is_the_one_that_the_manifest_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=FILES)
-def test_a_binary_was_made_from_these_sources(target: BuildTarget) -> None:
+def test_a_binary_was_built_from_these_sources(target: BuildTarget) -> None:
     """If this fails, run: python -m kernels.build"""
     digest = digest_of_sources(target, MANIFEST_JSON["zig"])
     assert digest == ENTRIES[target.file]["sources_sha256"], "build the binaries again"
@@ -66,7 +66,7 @@ def test_a_binary_was_made_from_these_sources(target: BuildTarget) -> None:
         ("runner-x86_64", 62, "/lib64/ld-linux-x86-64.so.2"),
     ],
 )
-def test_a_binary_is_for_its_phone(name: str, machine: int, interpreted_by: str) -> None:
+def test_a_binary_is_for_its_architecture(name: str, machine: int, interpreted_by: str) -> None:
     content = (BIN / name).read_bytes()
     assert (b"\x7fELF", machine) == (content[:4], struct.unpack_from("<H", content, 18)[0])
     assert interpreted_by == interpreter(content)
@@ -76,7 +76,7 @@ def test_a_binary_is_for_its_phone(name: str, machine: int, interpreted_by: str)
     assert 7 not in {kind for kind, *_ in segments(content)} or name.endswith("musl"), "no TLS"
 
 
-def test_arm_phones_get_the_one_that_can_load_libraries_and_a_fallback() -> None:
+def test_arm_phones_get_the_bionic_build_and_a_static_fallback() -> None:
     first = runner_for("arm64-v8a")
     assert ENTRIES["runner-arm64-bionic"]["sha256"] == first.digest
     assert first.fallback is not None

@@ -18,7 +18,7 @@ LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
         ("engine/opencl", ("engine/opencl", "engine/*")),
     ],
 )
-def test_a_layer_includes_only_what_it_may(layer: str, allowed: tuple[str, ...]) -> None:
+def test_a_layer_includes_only_allowed_headers(layer: str, allowed: tuple[str, ...]) -> None:
     files = sorted((KERNELS / layer).rglob("*.[ch]"))
     assert files
     breaches = []
@@ -32,7 +32,7 @@ def test_a_layer_includes_only_what_it_may(layer: str, allowed: tuple[str, ...])
     assert breaches == []
 
 
-def test_comments_keep_to_the_width_of_the_code() -> None:
+def test_comments_have_the_width_of_the_code() -> None:
     files = [file for file in KERNELS.rglob("*") if file.suffix in (".c", ".h", ".cl")]
     long = [
         f"{file.relative_to(KERNELS)}:{number}"
@@ -51,7 +51,7 @@ def test_sections_are_marked_in_one_way() -> None:
 
 
 def is_inside(folder: str, place: str) -> bool:
-    """Tell whether a folder is `place` or below it; `place/*` means the folder itself only."""
+    """Whether a folder is `place` or below it; `place/*` means only the folder itself."""
     if place.endswith("/*"):
         return folder == place.removesuffix("/*")
     return folder == place or folder.startswith(f"{place}/")

@@ -38,8 +38,8 @@ class RunnerHome(Protocol):
     """A place with a shell, a runner named ./runner, and a working folder."""
 
     home: str
-    unit_s: float  # what a second of the tests is here, in seconds of this place's clock
-    long_s: int  # a run of so many seconds does not end while a test looks at it
+    unit_s: float  # seconds of this place's clock per second of the tests
+    long_s: int  # a run of this many seconds does not end during a test
 
     def put(self, name: str, content: bytes, mode: int = 0o644) -> None: ...
     def sh(self, command: str) -> CommandResult: ...
@@ -170,7 +170,7 @@ def test_the_contract_lists_every_exit_status() -> None:
     assert defined == listed
 
 
-def test_info_says_who_it_is_and_whose_numbers_these_are(ready: RunnerHome) -> None:
+def test_info_has_the_version_and_the_sources(ready: RunnerHome) -> None:
     result = ready.sh("./runner info")
     info = json.loads(result.out)
     assert result.status == 0
@@ -187,7 +187,7 @@ def test_info_says_who_it_is_and_whose_numbers_these_are(ready: RunnerHome) -> N
     assert info["provenance"]["time"]["source"] in {"host", "simulated"}
 
 
-def test_a_run_says_its_lines_in_order_and_the_agent_understands_them(ready: RunnerHome) -> None:
+def test_a_run_prints_its_records_in_order_and_the_agent_parses_them(ready: RunnerHome) -> None:
     ready.put("dir/nodes", b"/proc/uptime\n")
     assert ready.sh("./runner run plan dir --warmup 2 --steps 40").status == 0
     records = lines(ready)
@@ -198,7 +198,7 @@ def test_a_run_says_its_lines_in_order_and_the_agent_understands_them(ready: Run
     assert 40 == output.steps == output.done.steps
 
 
-def test_hello_says_which_mask_it_finds(ready: RunnerHome) -> None:
+def test_hello_has_the_affinity_mask(ready: RunnerHome) -> None:
     assert ready.sh("taskset 1 ./runner run plan dir --steps 5").status == 0
     hello = lines(ready)[0]
     assert tuple(hello[key] for key in ("line", "contract", "case", "mask", "threads")) == (
@@ -212,7 +212,7 @@ def test_hello_says_which_mask_it_finds(ready: RunnerHome) -> None:
     assert hello["t_ns"] > 0
 
 
-def test_memory_is_told_by_kind(ready: RunnerHome) -> None:
+def test_memory_is_reported_by_kind(ready: RunnerHome) -> None:
     ready.sh("./runner run plan dir --steps 1")
     memory = lines(ready)[1]
     names = {"parameter", "gradient", "state", "activation", "input", "workspace", "dataset"}
@@ -220,7 +220,7 @@ def test_memory_is_told_by_kind(ready: RunnerHome) -> None:
     assert all(isinstance(memory[name], int) for name in names)
 
 
-def test_windows_hold_every_step_once_and_their_times_agree(ready: RunnerHome) -> None:
+def test_windows_have_every_step_once_and_consistent_times(ready: RunnerHome) -> None:
     assert ready.sh(f"./runner run plan dir --steps 1 --seconds {ready.unit_s}").status == 0
     records = lines(ready)
     windows = [line for line in records if line["line"] == "window"]
@@ -237,7 +237,7 @@ def test_windows_hold_every_step_once_and_their_times_agree(ready: RunnerHome) -
     assert ready.unit_s * 0.99e9 <= done["ns"] < ready.unit_s * 3e9
 
 
-def test_max_seconds_ends_what_would_go_on(ready: RunnerHome) -> None:
+def test_max_seconds_ends_a_run(ready: RunnerHome) -> None:
     limit = ready.unit_s
     assert ready.sh(f"./runner run plan dir --steps 900000000 --max-seconds {limit}").status == 0
     done = lines(ready)[-1]
@@ -251,7 +251,7 @@ def test_a_long_run_fits_in_the_permitted_windows(ready: RunnerHome) -> None:
     assert 5 < len(windows) <= 4096
 
 
-def test_done_says_what_the_gates_need(ready: RunnerHome) -> None:
+def test_done_has_the_values_for_the_verdict(ready: RunnerHome) -> None:
     assert ready.sh("./runner run plan dir --steps 30").status == 0
     done = lines(ready)[-1]
     names = {"steps", "ns", "t_ns", "peak_rss_kb", "loss_first", "loss_last", "parameters_changed"}
@@ -264,7 +264,7 @@ def test_done_says_what_the_gates_need(ready: RunnerHome) -> None:
     )
 
 
-def test_traced_steps_are_spread_and_name_the_end_of_every_operation(ready: RunnerHome) -> None:
+def test_traced_steps_are_spread_and_have_every_operation(ready: RunnerHome) -> None:
     assert ready.sh("./runner run plan dir --steps 40 --trace-steps 4").status == 0
     records = lines(ready)
     traces = [line for line in records if line["line"] == "trace"]
@@ -278,7 +278,7 @@ def test_traced_steps_are_spread_and_name_the_end_of_every_operation(ready: Runn
         assert trace["t_ns"] >= windows[-1]["t_ns"]
 
 
-def test_nodes_are_sampled_beside_the_work(ready: RunnerHome) -> None:
+def test_nodes_are_sampled_during_a_run(ready: RunnerHome) -> None:
     table = b"1 2\n30 4\n"
     stat = (
         b"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 1 0\ncpu7 10 0 0 90 0 0 0 0 0 0\nintr 5\n"
@@ -302,7 +302,7 @@ def test_nodes_are_sampled_beside_the_work(ready: RunnerHome) -> None:
     assert 8 <= len(readings) <= 24
     moments = [reading["t_ns"] for reading in readings]
     assert all(sooner < later for sooner, later in pairwise(moments))
-    # A reading may be late, and is not made up for; but never are there more than asked for.
+    # A late reading is not made up for, and there are never more readings than requested.
     assert moments[-1] - moments[0] >= (len(readings) - 1.5) * period_ms * 1e6
     sampler = next(line for line in lines(ready) if line["line"] == "sampler")
     assert len(readings) == sampler["readings"]
@@ -373,7 +373,7 @@ def guarded(place: RunnerHome, words: str = "--timeout-s 2") -> Callable[[], int
     """Start a watchdog for two changed nodes."""
     place.put("one", b"changed\n", 0o666)
     place.put("two", b"changed\n", 0o666)
-    # The same node twice: only in reverse order does its first value come out on top.
+    # The same node twice: only the reverse order restores its first value.
     listed = [("one", "first"), ("two", "old"), ("nowhere", "1"), ("one", "later")]
     restore = "".join(f"{place.home}/{name}\t{value}\n" for name, value in listed)
     place.put("dir/restore", restore.encode())
@@ -381,7 +381,7 @@ def guarded(place: RunnerHome, words: str = "--timeout-s 2") -> Callable[[], int
     return place.start(f"./runner watchdog dir {words}")
 
 
-def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
+def test_the_watchdog_ends_the_run_and_restores_without_heartbeats(
     ready: RunnerHome,
 ) -> None:
     run = start_long(ready)
@@ -396,7 +396,7 @@ def test_a_guard_that_hears_nothing_ends_the_run_and_puts_everything_back(
     assert lines(ready)[-1]["line"] not in {"done", "fault"}
 
 
-def test_a_guard_that_hears_too_much_heat_does_the_same(ready: RunnerHome) -> None:
+def test_the_watchdog_ends_the_run_and_restores_at_a_temperature_limit(ready: RunnerHome) -> None:
     ready.put("temp", b"91000\n")
     ready.put("dir/temp_limits", f"{ready.home}/temp\t90000\n".encode())
     watchdog = guarded(ready, "--timeout-s 1000")
@@ -404,7 +404,7 @@ def test_a_guard_that_hears_too_much_heat_does_the_same(ready: RunnerHome) -> No
     assert (watchdog(), ready.sh("cat one").out) == (10, "first\n")
 
 
-def test_a_guard_whose_list_is_gone_goes_too(ready: RunnerHome) -> None:
+def test_the_watchdog_ends_when_its_list_is_removed(ready: RunnerHome) -> None:
     ready.put("temp", b"90000\n")  # at its limit, not above
     ready.put("dir/temp_limits", f"{ready.home}/temp\t90000\n".encode())
     watchdog = guarded(ready, "--timeout-s 1000")

@@ -65,7 +65,7 @@ def loaded(
 
 
 def refused(folder: Path, stream: LoadedStream, data: bytes | None) -> str:
-    """Return the fault text for a data file that is refused."""
+    """Return the fault text of a refused data file."""
     words: tuple[str, ...] = ()
     if data is not None:
         (folder / "data").write_bytes(data)
@@ -93,13 +93,13 @@ FILED = LoadedStream("index", (), f"file 0 {CLASSES} |", count=5, batch=5)
 FIVE = np.arange(5, dtype="<i4")
 
 
-def test_labels_and_one_hot_rows_say_the_same(tmp_path: Path) -> None:
+def test_labels_equal_one_hot_rows(tmp_path: Path) -> None:
     hot = LoadedStream("float", (CLASSES,), f"one_hot {CLASSES} |")
     labels, rows = loaded(tmp_path, LABELS, hot)
     assert np.eye(CLASSES)[labels.astype(int)].tolist() == rows.tolist()
 
 
-def test_the_text_one_symbol_later_is_the_same_text(tmp_path: Path) -> None:
+def test_the_target_is_the_text_shifted_by_one_symbol(tmp_path: Path) -> None:
     text, later = loaded(
         tmp_path,
         LoadedStream("index", (20,), "tokens 50 |"),
@@ -108,7 +108,7 @@ def test_the_text_one_symbol_later_is_the_same_text(tmp_path: Path) -> None:
     assert text[:, 1:].tolist() == later[:, :-1].tolist()
 
 
-def test_a_symbol_says_much_about_the_next(tmp_path: Path) -> None:
+def test_a_symbol_predicts_the_next(tmp_path: Path) -> None:
     text, later = loaded(
         tmp_path,
         LoadedStream("index", (40,), "tokens 20 |"),
@@ -119,7 +119,7 @@ def test_a_symbol_says_much_about_the_next(tmp_path: Path) -> None:
     assert pairs.max(axis=1).sum() / pairs.sum() > 0.5
 
 
-def test_pictures_of_a_class_are_nearest_to_their_own_mean(tmp_path: Path) -> None:
+def test_images_of_a_class_are_nearest_to_its_mean(tmp_path: Path) -> None:
     pictures, labels = loaded(tmp_path, IMAGES, LABELS)
     flat = pictures.reshape(SAMPLES, -1)
     classes = sorted(set(labels.tolist()))
@@ -130,14 +130,14 @@ def test_pictures_of_a_class_are_nearest_to_their_own_mean(tmp_path: Path) -> No
     assert 0 <= pictures.min() < pictures.max() <= 255
 
 
-def test_personal_pictures_drift_only_from_their_sample_on(tmp_path: Path) -> None:
+def test_personal_images_drift_from_a_given_sample_on(tmp_path: Path) -> None:
     mine = LoadedStream("byte", (3, 16, 16), f"personal {CLASSES} 32 |")
     everybody, one = loaded(tmp_path, IMAGES, mine)
     away = np.abs(everybody - one).mean(axis=(1, 2, 3))
     assert away[:32].max() < away[48:].min()
 
 
-def test_batches_follow_each_other_and_go_around(tmp_path: Path) -> None:
+def test_batches_are_consecutive_and_wrap_around(tmp_path: Path) -> None:
     (everything,) = loaded(tmp_path, IMAGES)
     (batch,) = loaded(
         tmp_path,
@@ -148,7 +148,7 @@ def test_batches_follow_each_other_and_go_around(tmp_path: Path) -> None:
     assert everything[places].tolist() == batch.tolist()
 
 
-def test_noise_is_normal_and_one_value_is_one_value(tmp_path: Path) -> None:
+def test_noise_is_normal_and_constants_are_constant(tmp_path: Path) -> None:
     noise, value = loaded(
         tmp_path,
         LoadedStream("float", (500,), "normal |"),
@@ -193,7 +193,5 @@ def test_a_data_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         *("other-type", "too-great", "negative"),
     ],
 )
-def test_a_data_file_that_does_not_do_is_refused(
-    tmp_path: Path, data: bytes | None, why: str
-) -> None:
+def test_an_unsuitable_data_file_is_refused(tmp_path: Path, data: bytes | None, why: str) -> None:
     assert why in refused(tmp_path, FILED, data)

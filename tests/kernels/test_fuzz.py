@@ -1,4 +1,4 @@
-"""Fuzzing: whatever is done to a plan, the runner ends as its contract says.
+"""Fuzzing: the runner ends as its contract says, however a plan is damaged.
 
 The runner is built with ASan and UBSan. Every operation runs once from a valid plan, and then
 hundreds of times from damaged plans.
@@ -92,7 +92,7 @@ def run(
     return done.returncode, done.stderr.decode(errors="replace")[-3000:]
 
 
-def test_every_operation_keeps_to_its_memory(watched: Path, tmp_path: Path) -> None:
+def test_every_operation_stays_within_its_memory(watched: Path, tmp_path: Path) -> None:
     for name, plan in seeds().items():
         status, wrong = run(watched, tmp_path, plan)
         assert status in {0, 6}, f"{name}: {wrong}"
@@ -172,7 +172,7 @@ def damaged(dice: random.Random, plan: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_damaged_plan_gets_an_exit_code_and_a_sentence(
+def test_a_damaged_plan_gives_an_exit_code_and_a_message(
     watched: Path, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
@@ -189,7 +189,7 @@ def test_a_damaged_plan_gets_an_exit_code_and_a_sentence(
         assert ("done" if status == 0 else "fault") == last["line"]
 
 
-def test_a_damaged_header_gets_one_too(watched: Path, tmp_path: Path) -> None:
+def test_a_damaged_header_gives_an_exit_code_and_a_message(watched: Path, tmp_path: Path) -> None:
     dice = random.Random(5)
     plan = perceptron()
     for _ in range(100):
@@ -204,7 +204,7 @@ def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return pocl_in(tmp_path_factory.mktemp("pocl"))
 
 
-def test_the_opencl_backend_keeps_to_its_memory(
+def test_the_opencl_backend_stays_within_its_memory(
     watched: Path, tmp_path: Path, pocl: dict[str, str]
 ) -> None:
     """Run every operation once on the device, or as a fallback on the CPU, with sanitizers."""
@@ -214,7 +214,7 @@ def test_the_opencl_backend_keeps_to_its_memory(
         assert status in {0, 6}, f"{name}: {wrong}"
 
 
-def test_a_damaged_plan_for_opencl_gets_an_exit_code_and_a_sentence(
+def test_a_damaged_plan_for_opencl_gives_an_exit_code_and_a_message(
     watched: Path, tmp_path: Path, pocl: dict[str, str]
 ) -> None:
     dice = random.Random(7)

@@ -54,11 +54,11 @@ UNSTATED = PublishedSize(0, 0, "a test")
 BATCH = 3
 
 
-def behind(
+def after_learned_layer(
     shape: Shape, *layers: Layer, loss: Layer | None = None, target: DataColumn | None = None
 ) -> Model:
     """Return a model with these layers between a learned layer and a loss, fed with noise."""
-    # A norm takes away what a bias adds: its gradient would be nothing but rounding.
+    # A norm cancels a bias, so the gradient of the bias would only be rounding error.
     bias = not any(isinstance(layer, BatchNorm) for layer in layers)
     first = Conv2d(shape[0], 1, bias=bias) if len(shape) == 3 else Linear(shape[-1])
     nodes = [Node(f"layer{at}", layer) for at, layer in enumerate((first, *layers))]
@@ -76,57 +76,63 @@ MSE = Node("loss", MeanSquaredError())
 ODD = (3, 7, 9)
 
 CONVS = {
-    "conv 3x3": behind(ODD, Conv2d(5, 3)),
-    "conv 3x3 same": behind(ODD, Conv2d(5, 3, padding="same")),
-    "conv 3x3 stride 2 same": behind((3, 8, 9), Conv2d(5, 3, 2, "same")),
-    "conv 3x3 stride 2 padded by 1": behind((4, 9, 8), Conv2d(6, 3, 2, 1)),
-    "conv 1x1": behind((9, 5, 7), Conv2d(11, 1)),
-    "conv 1x1 stride 2": behind((6, 7, 6), Conv2d(8, 1, 2)),
-    "conv 1x1 no bias": behind((16, 8, 8), Conv2d(24, 1, bias=False)),
-    "conv 5x5": behind((2, 12, 13), Conv2d(4, 5, padding=2)),
-    "conv 7x7 stride 2 same": behind((3, 15, 14), Conv2d(8, 7, 2, "same")),
-    "conv 11x11 stride 4": behind((3, 23, 27), Conv2d(6, 11, 4)),
-    "conv 1x7": behind((4, 5, 9), Conv2d(3, (1, 7), padding="same", bias=False)),
-    "conv 5x1 stride 2x3": behind((3, 11, 10), Conv2d(4, (5, 1), (2, 3))),
-    "conv larger than its image": behind((2, 3, 3), Conv2d(3, 5, padding=2)),
-    "conv of one pixel": behind((20, 1, 1), Conv2d(12, 1)),
-    "conv wide": behind((40, 17, 19), Conv2d(70, 3, padding=1)),
-    "conv deep": behind((96, 6, 6), Conv2d(130, 3, padding=1, bias=False)),
-    "conv groups": behind((6, 7, 7), Conv2d(9, 3, padding=1, groups=3)),
-    "conv groups stride 2": behind((8, 9, 9), Conv2d(12, 3, 2, 1, groups=2)),
-    "depthwise": behind((7, 9, 11), Conv2d(7, 3, padding="same", groups=7)),
-    "depthwise stride 2": behind((8, 10, 9), Conv2d(8, 3, 2, "same", groups=8, bias=False)),
-    "depthwise 5x5": behind((5, 12, 9), Conv2d(5, 5, padding=2, groups=5)),
-    "depthwise wide": behind((33, 20, 21), Conv2d(33, 3, 1, 1, groups=33)),
-    "depthwise, two out of each": behind((4, 7, 7), Conv2d(8, 3, padding=1, groups=4)),
-    "transposed": behind((5, 4, 6), Conv2d(3, 4, 2, 1, transposed=True)),
-    "transposed 3x3 same": behind((4, 5, 5), Conv2d(6, 3, 2, "same", transposed=True)),
-    "transposed from one pixel": behind((9, 1, 1), Conv2d(6, 4, bias=False, transposed=True)),
-    "transposed groups": behind((6, 4, 4), Conv2d(4, 3, 2, 1, groups=2, transposed=True)),
-    "conv frozen": behind(ODD, Conv2d(5, 3, trainable=False)),
+    "conv 3x3": after_learned_layer(ODD, Conv2d(5, 3)),
+    "conv 3x3 same": after_learned_layer(ODD, Conv2d(5, 3, padding="same")),
+    "conv 3x3 stride 2 same": after_learned_layer((3, 8, 9), Conv2d(5, 3, 2, "same")),
+    "conv 3x3 stride 2 padded by 1": after_learned_layer((4, 9, 8), Conv2d(6, 3, 2, 1)),
+    "conv 1x1": after_learned_layer((9, 5, 7), Conv2d(11, 1)),
+    "conv 1x1 stride 2": after_learned_layer((6, 7, 6), Conv2d(8, 1, 2)),
+    "conv 1x1 no bias": after_learned_layer((16, 8, 8), Conv2d(24, 1, bias=False)),
+    "conv 5x5": after_learned_layer((2, 12, 13), Conv2d(4, 5, padding=2)),
+    "conv 7x7 stride 2 same": after_learned_layer((3, 15, 14), Conv2d(8, 7, 2, "same")),
+    "conv 11x11 stride 4": after_learned_layer((3, 23, 27), Conv2d(6, 11, 4)),
+    "conv 1x7": after_learned_layer((4, 5, 9), Conv2d(3, (1, 7), padding="same", bias=False)),
+    "conv 5x1 stride 2x3": after_learned_layer((3, 11, 10), Conv2d(4, (5, 1), (2, 3))),
+    "conv larger than its image": after_learned_layer((2, 3, 3), Conv2d(3, 5, padding=2)),
+    "conv of one pixel": after_learned_layer((20, 1, 1), Conv2d(12, 1)),
+    "conv wide": after_learned_layer((40, 17, 19), Conv2d(70, 3, padding=1)),
+    "conv deep": after_learned_layer((96, 6, 6), Conv2d(130, 3, padding=1, bias=False)),
+    "conv groups": after_learned_layer((6, 7, 7), Conv2d(9, 3, padding=1, groups=3)),
+    "conv groups stride 2": after_learned_layer((8, 9, 9), Conv2d(12, 3, 2, 1, groups=2)),
+    "depthwise": after_learned_layer((7, 9, 11), Conv2d(7, 3, padding="same", groups=7)),
+    "depthwise stride 2": after_learned_layer(
+        (8, 10, 9), Conv2d(8, 3, 2, "same", groups=8, bias=False)
+    ),
+    "depthwise 5x5": after_learned_layer((5, 12, 9), Conv2d(5, 5, padding=2, groups=5)),
+    "depthwise wide": after_learned_layer((33, 20, 21), Conv2d(33, 3, 1, 1, groups=33)),
+    "depthwise, two out of each": after_learned_layer((4, 7, 7), Conv2d(8, 3, padding=1, groups=4)),
+    "transposed": after_learned_layer((5, 4, 6), Conv2d(3, 4, 2, 1, transposed=True)),
+    "transposed 3x3 same": after_learned_layer((4, 5, 5), Conv2d(6, 3, 2, "same", transposed=True)),
+    "transposed from one pixel": after_learned_layer(
+        (9, 1, 1), Conv2d(6, 4, bias=False, transposed=True)
+    ),
+    "transposed groups": after_learned_layer(
+        (6, 4, 4), Conv2d(4, 3, 2, 1, groups=2, transposed=True)
+    ),
+    "conv frozen": after_learned_layer(ODD, Conv2d(5, 3, trainable=False)),
 }
 ROWS = {
-    "linear": behind((13,), Linear(7)),
-    "linear no bias": behind((13,), Linear(7, bias=False)),
-    "linear wide": behind((270,), Linear(131)),
-    "linear over time": behind((5, 6), Linear(9)),
-    "linear frozen": behind((13,), Linear(7, trainable=False)),
+    "linear": after_learned_layer((13,), Linear(7)),
+    "linear no bias": after_learned_layer((13,), Linear(7, bias=False)),
+    "linear wide": after_learned_layer((270,), Linear(131)),
+    "linear over time": after_learned_layer((5, 6), Linear(9)),
+    "linear frozen": after_learned_layer((13,), Linear(7, trainable=False)),
 }
 ACTIVATIONS = {
-    type(layer).__name__: behind(ODD, layer)
+    type(layer).__name__: after_learned_layer(ODD, layer)
     for layer in (ReLU(), ReLU6(), LeakyReLU(0.3), Tanh(), Sigmoid(), GELU(), Dropout(0.4))
 } | {
-    "ReLU6 above six": behind((40,), Linear(50), Linear(50), ReLU6()),
-    "Softmax of channels": behind((6, 3, 4), Softmax(axis=0)),
-    "Softmax of rows": behind((5, 9), Softmax()),
-    "Softmax of one": behind((4, 1, 1), Softmax()),
+    "ReLU6 above six": after_learned_layer((40,), Linear(50), Linear(50), ReLU6()),
+    "Softmax of channels": after_learned_layer((6, 3, 4), Softmax(axis=0)),
+    "Softmax of rows": after_learned_layer((5, 9), Softmax()),
+    "Softmax of one": after_learned_layer((4, 1, 1), Softmax()),
 }
 NORMS = {
-    "batch norm": behind(ODD, BatchNorm()),
-    "batch norm and ReLU": behind(ODD, BatchNorm(momentum=0.7), ReLU()),
-    "batch norm and ReLU6": behind((5, 6, 6), BatchNorm(epsilon=1e-3), ReLU6()),
-    "batch norm wide": behind((20, 17, 13), BatchNorm(), ReLU()),
-    "batch norm frozen": behind(ODD, BatchNorm(trainable=False), ReLU()),
+    "batch norm": after_learned_layer(ODD, BatchNorm()),
+    "batch norm and ReLU": after_learned_layer(ODD, BatchNorm(momentum=0.7), ReLU()),
+    "batch norm and ReLU6": after_learned_layer((5, 6, 6), BatchNorm(epsilon=1e-3), ReLU6()),
+    "batch norm wide": after_learned_layer((20, 17, 13), BatchNorm(), ReLU()),
+    "batch norm frozen": after_learned_layer(ODD, BatchNorm(trainable=False), ReLU()),
     "batch norm first": model(
         [Node("norm", BatchNorm()), Node("relu", ReLU()), MSE],
         {"x": ODD},
@@ -145,24 +151,24 @@ NORMS = {
         x=noise(),
         target=noise(),
     ),
-    "layer norm of rows": behind((37,), LayerNorm()),
-    "layer norm over time": behind((5, 12), LayerNorm(epsilon=1e-3)),
-    "layer norm frozen": behind((5, 12), LayerNorm(trainable=False)),
+    "layer norm of rows": after_learned_layer((37,), LayerNorm()),
+    "layer norm over time": after_learned_layer((5, 12), LayerNorm(epsilon=1e-3)),
+    "layer norm frozen": after_learned_layer((5, 12), LayerNorm(trainable=False)),
 }
 POOLS = {
-    "max pool": behind((3, 8, 9), MaxPool(2, 2)),
-    "max pool 3x3 stride 2 same": behind((3, 8, 9), MaxPool(3, 2, "same")),
-    "max pool 3x3 stride 1 same": behind((5, 7, 6), MaxPool(3, 1, "same")),
-    "max pool 3x3 stride 2 padded": behind((4, 9, 9), MaxPool(3, 2, 1)),
-    "max pool over time": behind((4, 11, 1), MaxPool((11, 1), 1)),
-    "avg pool": behind((3, 8, 9), AvgPool(2, 2)),
-    "avg pool 3x3 same": behind((3, 8, 9), AvgPool(3, 2, "same")),
-    "avg pool 3x3 stride 1 padded": behind((4, 7, 7), AvgPool(3, 1, 1)),
-    "global avg pool": behind((9, 5, 7), GlobalAvgPool()),
+    "max pool": after_learned_layer((3, 8, 9), MaxPool(2, 2)),
+    "max pool 3x3 stride 2 same": after_learned_layer((3, 8, 9), MaxPool(3, 2, "same")),
+    "max pool 3x3 stride 1 same": after_learned_layer((5, 7, 6), MaxPool(3, 1, "same")),
+    "max pool 3x3 stride 2 padded": after_learned_layer((4, 9, 9), MaxPool(3, 2, 1)),
+    "max pool over time": after_learned_layer((4, 11, 1), MaxPool((11, 1), 1)),
+    "avg pool": after_learned_layer((3, 8, 9), AvgPool(2, 2)),
+    "avg pool 3x3 same": after_learned_layer((3, 8, 9), AvgPool(3, 2, "same")),
+    "avg pool 3x3 stride 1 padded": after_learned_layer((4, 7, 7), AvgPool(3, 1, 1)),
+    "global avg pool": after_learned_layer((9, 5, 7), GlobalAvgPool()),
 }
 
 
-def two_ways(*join: Node) -> Model:
+def two_branches(*join: Node) -> Model:
     """Return a model with two branches that are joined by these nodes."""
     ways = [Node("conv", Conv2d(4, 1)), Node("one", Conv2d(4, 3, padding=1), ("conv",))]
     other = Node("two", Tanh(), ("conv",))
@@ -170,13 +176,13 @@ def two_ways(*join: Node) -> Model:
 
 
 PLUMBING = {
-    "add": two_ways(Node("add", Add(), ("one", "two"))),
-    "add three": two_ways(Node("add", Add(), ("one", "two", "conv"))),
-    "add twice the same": two_ways(
+    "add": two_branches(Node("add", Add(), ("one", "two"))),
+    "add three": two_branches(Node("add", Add(), ("one", "two", "conv"))),
+    "add twice the same": two_branches(
         Node("a", Add(), ("one", "one")), Node("b", Add(), ("a", "two"))
     ),
-    "concat": two_ways(Node("join", Concat(), ("two", "one", "conv"))),
-    "concat with the input": two_ways(
+    "concat": two_branches(Node("join", Concat(), ("two", "one", "conv"))),
+    "concat with the input": two_branches(
         Node("join", Concat(), ("two", "x")),
         Node("add", Conv2d(4, 1)),
         Node("b", Add(), ("add", "one")),
@@ -192,40 +198,44 @@ PLUMBING = {
         x=noise(),
         target=noise(),
     ),
-    "upsample by 2": behind(ODD, Upsample(2)),
-    "upsample by 3": behind((2, 4, 3), Upsample(3)),
-    "positions": behind((5, 6), PositionEmbedding()),
-    "last moment": behind((5, 6), LastTimeStep()),
-    "repeat moment": behind((6,), RepeatVector(4)),
-    "reshape": behind((6, 4), Reshape((3, 2, 4)), Conv2d(5, 2)),
-    "flatten": behind(ODD, Flatten(), Linear(4)),
+    "upsample by 2": after_learned_layer(ODD, Upsample(2)),
+    "upsample by 3": after_learned_layer((2, 4, 3), Upsample(3)),
+    "positions": after_learned_layer((5, 6), PositionEmbedding()),
+    "last moment": after_learned_layer((5, 6), LastTimeStep()),
+    "repeat moment": after_learned_layer((6,), RepeatVector(4)),
+    "reshape": after_learned_layer((6, 4), Reshape((3, 2, 4)), Conv2d(5, 2)),
+    "flatten": after_learned_layer(ODD, Flatten(), Linear(4)),
 }
 SEQUENCES = {
     "embedding": model(
         [Node("rows", Embedding(11, 7)), MSE], {"x": (9,)}, x=tokens(11), target=noise()
     ),
-    "lstm": behind((6, 5), LSTM(7)),
-    "lstm wide": behind((4, 33), LSTM(40)),
-    "lstm of one moment": behind((1, 5), LSTM(3)),
-    "lstm on lstm": behind((5, 4), LSTM(6), LSTM(3), LastTimeStep()),
+    "lstm": after_learned_layer((6, 5), LSTM(7)),
+    "lstm wide": after_learned_layer((4, 33), LSTM(40)),
+    "lstm of one moment": after_learned_layer((1, 5), LSTM(3)),
+    "lstm on lstm": after_learned_layer((5, 4), LSTM(6), LSTM(3), LastTimeStep()),
     "lstm first": model([Node("lstm", LSTM(5)), MSE], {"x": (6, 4)}, x=noise(), target=noise()),
-    "lstm frozen": behind((6, 5), LSTM(7, trainable=False)),
-    "attention": behind((6, 8), Attention(1)),
-    "attention of two heads": behind((7, 12), Attention(2)),
-    "attention, causal": behind((9, 15), Attention(3, causal=True)),
-    "attention, frozen": behind((5, 8), Attention(2, trainable=False)),
-    "attention, longer": behind((33, 24), Attention(4)),
+    "lstm frozen": after_learned_layer((6, 5), LSTM(7, trainable=False)),
+    "attention": after_learned_layer((6, 8), Attention(1)),
+    "attention of two heads": after_learned_layer((7, 12), Attention(2)),
+    "attention, causal": after_learned_layer((9, 15), Attention(3, causal=True)),
+    "attention, frozen": after_learned_layer((5, 8), Attention(2, trainable=False)),
+    "attention, longer": after_learned_layer((33, 24), Attention(4)),
 }
 VALUES = {"values": (4,), "following": (4,), "action": (), "reward": ()}
 LOSSES = {
-    "softmax cross-entropy": behind((9,), loss=SoftmaxCrossEntropy(), target=labels(9)),
-    "softmax cross-entropy over time": behind(
+    "softmax cross-entropy": after_learned_layer(
+        (9,), loss=SoftmaxCrossEntropy(), target=labels(9)
+    ),
+    "softmax cross-entropy over time": after_learned_layer(
         (4, 11), loss=SoftmaxCrossEntropy(), target=next_tokens(11)
     ),
-    "cross-entropy": behind((9,), Softmax(), loss=CrossEntropy(), target=labels(9)),
-    "mean squared error": behind((9,), target=one_hot(9)),
-    "binary cross-entropy": behind((9,), loss=BinaryCrossEntropy(), target=one_hot(9)),
-    "binary cross-entropy of ones": behind((1,), loss=BinaryCrossEntropy(), target=constant(1)),
+    "cross-entropy": after_learned_layer((9,), Softmax(), loss=CrossEntropy(), target=labels(9)),
+    "mean squared error": after_learned_layer((9,), target=one_hot(9)),
+    "binary cross-entropy": after_learned_layer((9,), loss=BinaryCrossEntropy(), target=one_hot(9)),
+    "binary cross-entropy of ones": after_learned_layer(
+        (1,), loss=BinaryCrossEntropy(), target=constant(1)
+    ),
     "temporal difference": model(
         [
             Node("q", Linear(4), ("values",)),
@@ -239,18 +249,18 @@ LOSSES = {
         reward=noise(),
     ),
 }
-LARGE = ("wide", "deep", "longer")  # for the paths of the engine that only they take
+LARGE = ("wide", "deep", "longer")  # they use paths of the engine that others do not
 MODELS = CONVS | ROWS | ACTIVATIONS | NORMS | POOLS | PLUMBING | SEQUENCES | LOSSES
 
 
-def test_every_layer_that_can_be_lowered_is_tried() -> None:
+def test_every_layer_that_can_be_lowered_is_tested() -> None:
     tried = {type(node.layer) for each in MODELS.values() for node in each.nodes}
     assert set(LOWERINGS) == tried
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_step_is_what_the_reference_says(name: str, threads: int) -> None:
+def test_a_step_equals_the_reference(name: str, threads: int) -> None:
     dumped = Dumped.of(training_step(MODELS[name], BATCH, SGD(0.1)), threads)
     machine = dumped.reference()
     machine.step(dumped.moments[1])
@@ -287,18 +297,18 @@ def test_a_gradient_is_the_slope_of_the_loss(name: str) -> None:
 def test_an_optimizer_follows_its_formula_for_three_steps(
     optimizer: Optimizer, threads: int
 ) -> None:
-    tried = behind((37,), Linear(19), Tanh(), Linear(3))
+    tried = after_learned_layer((37,), Linear(19), Tanh(), Linear(3))
     dumped = Dumped.of(training_step(tried, BATCH, optimizer), threads, steps=3)
     machine = dumped.reference()
     for moment in dumped.moments[1:]:
         machine.step(moment)
         for number, found in enumerate(moment):
-            # Adam divides by the gradient's own size, which makes much of what is nearly nothing.
+            # Adam divides by the size of the gradient, which amplifies rounding errors.
             assert worst(found, machine[number]) < 1e-3, dumped.name(number)
 
 
 @pytest.mark.parametrize("name", [*NORMS, "Dropout", "conv 3x3", "attention of two heads", "lstm"])
-def test_inference_is_what_the_reference_says(name: str) -> None:
+def test_inference_equals_the_reference(name: str) -> None:
     dumped = Dumped.of(InferenceStep(MODELS[name], BATCH))
     machine = dumped.reference()
     machine.step(dumped.moments[1])
@@ -306,8 +316,10 @@ def test_inference_is_what_the_reference_says(name: str) -> None:
         assert worst(found, machine[number]) < 2e-5, dumped.name(number)
 
 
-def test_dropout_drops_its_share_anew_in_every_step() -> None:
-    dumped = Dumped.of(training_step(behind((4, 40, 40), Dropout(0.3)), 4, SGD(0.1)), steps=2)
+def test_dropout_draws_a_new_mask_in_every_step() -> None:
+    dumped = Dumped.of(
+        training_step(after_learned_layer((4, 40, 40), Dropout(0.3)), 4, SGD(0.1)), steps=2
+    )
     (mask,) = [number for number, tensor in enumerate(dumped.plan.tensors) if tensor.type == "byte"]
     first, second = (dumped.moments[at][mask] for at in (1, 2))
     assert pytest.approx(first.mean(), abs=0.02) == 0.7

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="no runner for this computer"),
 ]
 
-# As little of OpenCL as a list of devices needs, with one device behind it.
+# The functions of OpenCL that list devices, with one device.
 LIBRARY = """
 #include <stdint.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ int32_t clGetDeviceInfo(void *d, uint32_t what, size_t room, void *answer, size_
     return -30;
 }
 """
-# The rest of what a runner wants of a library before it believes in its devices.
+# The other functions that the runner requires of a library.
 OTHERS = [
     "CreateContext",
     "CreateCommandQueue",
@@ -107,12 +107,12 @@ def test_the_vendors_devices_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["*(volatile int *)0 = 1", "return -1001", "for (;;) {}"])
-def test_a_library_in_trouble_costs_only_the_list(tmp_path: Path, trouble: str) -> None:
+def test_a_crashing_library_gives_an_empty_list(tmp_path: Path, trouble: str) -> None:
     assert devices_of(tmp_path, trouble) == []
 
 
 @pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (apt install qemu-user)")
-def test_a_processor_that_is_too_old_is_refused_before_it_could_crash(tmp_path: Path) -> None:
+def test_a_processor_that_is_too_old_is_refused(tmp_path: Path) -> None:
     assert QEMU is not None
     (tmp_path / "plan").write_bytes(perceptron())
     old = [QEMU, "-cpu", "Nehalem", RUNNER]

@@ -13,9 +13,9 @@ from tests.kernels.dumps import run_plan
 from workloads.catalogue import CATALOGUE, Case, bind, cost_of, lower
 from workloads.workload_table import DAYS, IMAGES_PER_DAY, INFERENCE_SUFFIX, PRETRAINING_IMAGES
 
-STEPS = 24  # six rounds through the same four batches
+STEPS = 24  # six epochs of four batches
 QUICK = ("mlp-1", "mlp-2", "mlp-3", "mlp-4", "lenet", "emdl-lenet", "resnet20", "char-lstm", "dqn")
-# Smaller than their studies had them, so that this computer is done today.
+# Smaller than in their studies, to limit the time on this computer.
 SMALL: dict[str, dict[str, int]] = {
     "alexnet": {"image_size": 64},
     "googlenet": {"image_size": 64},
@@ -32,12 +32,12 @@ SMALL: dict[str, dict[str, int]] = {
 }
 CANNOT_LEARN = {"emdl-squeezenet", "emdl-googlenet"}
 TOO_LARGE = {"seq2seq"}  # four copies of 348 M parameters are more than a small computer has
-TOO_SLOW_A_RATE = {"emdl-mobilenetv2"}  # 1e-5: a tensor may stay where it was for a few steps
+TOO_SLOW_A_RATE = {"emdl-mobilenetv2"}  # 1e-5: a tensor may not change for a few steps
 TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE_SUFFIX}" in CATALOGUE]
 SLOW = [name for name in TRAINED if name not in QUICK and name not in CANNOT_LEARN | TOO_LARGE]
 
 
-def ran(case: Case, folder: Path, steps: int = STEPS) -> dict[str, Any]:
+def run_case(case: Case, folder: Path, steps: int = STEPS) -> dict[str, Any]:
     """Run a case for this many steps and return the last record."""
     words = ("--warmup", "0", "--steps", str(steps), "--max-seconds", "600")
     run_plan("run", lower(case, 1), folder, *words)
@@ -52,7 +52,7 @@ def a_small_case(name: str, batch: int = 4) -> Case:
 
 def check_learning(name: str, folder: Path) -> None:
     case = a_small_case(name)
-    done, work = ran(case, folder), cost_of(case)
+    done, work = run_case(case, folder), cost_of(case)
     assert done["line"] == "done", done
     most = 1.0 if name in TOO_SLOW_A_RATE else 0.97
     assert done["loss_last"] < most * done["loss_first"]
@@ -73,36 +73,36 @@ def test_every_workload_learns(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [f"{name}{INFERENCE_SUFFIX}" for name in QUICK])
-def test_a_model_can_be_used(name: str, tmp_path: Path) -> None:
+def test_a_model_runs_inference(name: str, tmp_path: Path) -> None:
     case = a_small_case(name)
-    done = ran(case, tmp_path, steps=2)
+    done = run_case(case, tmp_path, steps=2)
     assert ("done", None, cost_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [f"{name}{INFERENCE_SUFFIX}" for name in SLOW])
-def test_every_model_can_be_used(name: str, tmp_path: Path) -> None:
+def test_every_model_runs_inference(name: str, tmp_path: Path) -> None:
     case = a_small_case(name)
-    done = ran(case, tmp_path, steps=2)
+    done = run_case(case, tmp_path, steps=2)
     assert ("done", None, cost_of(case).macs) == (done["line"], done["loss_first"], done["macs"])
 
 
 @pytest.mark.slow
-def test_what_was_coded_without_a_softmax_is_not_a_number(tmp_path: Path) -> None:
-    fault = ran(bind("emdl-squeezenet", {"batch_size": 1}), tmp_path)
+def test_a_model_without_softmax_has_a_loss_that_is_not_finite(tmp_path: Path) -> None:
+    fault = run_case(bind("emdl-squeezenet", {"batch_size": 1}), tmp_path)
     assert (fault["line"], fault["code"]) == ("fault", "wrong_answer")
     assert "is not finite" in fault["text"]
 
 
 @pytest.mark.slow
-def test_what_was_coded_to_say_always_one_does_not_learn(tmp_path: Path) -> None:
-    done = ran(bind("emdl-googlenet", {"batch_size": 1}), tmp_path)
+def test_a_model_with_a_constant_output_does_not_learn(tmp_path: Path) -> None:
+    done = run_case(bind("emdl-googlenet", {"batch_size": 1}), tmp_path)
     assert done["loss_last"] == done["loss_first"]
     assert done["moved"] < done["learned"]
 
 
 @pytest.mark.slow
-def test_days_of_learning_end_better_than_they_began(tmp_path: Path) -> None:
+def test_daily_training_improves_the_accuracy(tmp_path: Path) -> None:
     batch = 64
     case = bind("daily-increment", {"batch_size": batch})
     before, days = PRETRAINING_IMAGES // batch, DAYS * IMAGES_PER_DAY // batch

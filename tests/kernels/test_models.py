@@ -44,7 +44,7 @@ LARGER: dict[str, Callable[[], Step]] = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_three_steps_are_what_the_reference_says(name: str) -> None:
+def test_three_steps_equal_the_reference(name: str) -> None:
     dumped = Dumped.of(SMALL[name](), threads=2, steps=STEPS)
     machine = dumped.reference()
     for moment in dumped.moments[1:]:
@@ -60,7 +60,7 @@ def test_three_steps_are_what_the_reference_says(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGER)]
 )
-def test_memory_that_is_shared_changes_not_a_bit(name: str) -> None:
+def test_shared_memory_does_not_change_any_bit(name: str) -> None:
     step = (SMALL | LARGER)[name]()
     apart, shared = (lower_step(step, reuse) for reuse in (False, True))
     assert shared.arenas["activation"] < apart.arenas["activation"]
@@ -73,7 +73,7 @@ def test_memory_that_is_shared_changes_not_a_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mlp-4", "emdl-lenet", "resnet20", "char-lstm", "sgemm"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_memory_is_what_was_predicted(name: str, threads: int, tmp_path: Path) -> None:
+def test_the_memory_equals_the_prediction(name: str, threads: int, tmp_path: Path) -> None:
     case = bind(name, {})
     run_plan("run", lower(case, threads), tmp_path, "--warmup", "0", "--steps", "1")
     lines = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
@@ -83,7 +83,7 @@ def test_memory_is_what_was_predicted(name: str, threads: int, tmp_path: Path) -
     assert memory["workspace"] < ENGINE_OVERHEAD_MB * 2**20
 
 
-def test_a_run_says_how_well_it_does_on_what_it_has_not_seen(tmp_path: Path) -> None:
+def test_a_run_reports_its_accuracy_on_unseen_data(tmp_path: Path) -> None:
     watched = EvaluationSpec(every=4, samples=64)
     step = TrainingStep(
         (TrainingPass(perceptron("mlp-4"), SGD(0.05)),), 16, batches=8, evaluation=watched

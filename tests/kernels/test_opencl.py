@@ -29,9 +29,7 @@ from workloads.protocol.faults import BadFile, InvalidRequest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_without_a_linker_pocl_is_refused_before_it_ends_the_process(
-    tmp_path: Path, device_number: str
-) -> None:
+def test_without_a_linker_pocl_is_refused(tmp_path: Path, device_number: str) -> None:
     words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
     words += ["--device", device_number]
     nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
@@ -49,7 +47,7 @@ _PARAMS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "PANELS": 2, "PACK_A": 0}
 
 
 @pytest.mark.parametrize("shape", [MatmulShape(33, 17, 21), MatmulShape(7, 61, 40, True, True)])
-def test_every_variant_multiplies_right_whatever_the_shape(
+def test_every_variant_multiplies_correctly_for_every_shape(
     device: Device, shape: MatmulShape
 ) -> None:
     variants = [replace(variant, params=_PARAMS) for variant in VARIANTS.values()]
@@ -59,7 +57,7 @@ def test_every_variant_multiplies_right_whatever_the_shape(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)
-def test_every_variant_multiplies_right_in_all_transposes(device: Device, variant) -> None:  # type: ignore[no-untyped-def]
+def test_every_variant_multiplies_correctly_in_all_transposes(device: Device, variant) -> None:  # type: ignore[no-untyped-def]
     from kernels.harness.matmul_check import check_shapes
 
     checked = [
@@ -77,26 +75,26 @@ def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
     assert wrong == []
 
 
-def test_no_kernel_is_left_out() -> None:
+def test_every_kernel_is_checked() -> None:
     entry = re.compile(r"^kernel .*?void\s+(\w+)\(", re.MULTILINE | re.DOTALL)
     files = [file for file in (ROOT / "kernels/opencl").iterdir() if file.name not in _OTHERS]
     defined = {name for file in files for name in entry.findall(file.read_text())}
     assert defined == {check.entry for check in training_checks(seed=5)}
 
 
-def test_a_wrong_answer_is_found(device: Device) -> None:
+def test_a_wrong_result_is_found(device: Device) -> None:
     check = next(check for check in training_checks(seed=5) if check.entry == "max_pool_forward")
     wrong = replace(check, expected=(check.expected[0], check.expected[1] + np.int32(1)))
     assert run_check(device, wrong) > TOLERANCE
 
 
-def test_a_kernel_that_does_not_build_shows_the_compilers_words(device: Device) -> None:
+def test_the_error_of_a_kernel_shows_the_build_log(device: Device) -> None:
     with pytest.raises(InvalidRequest, match=r"broken\.cl does not build for .*\n(?s:.)*nonsense"):
         device.program_from("kernel void broken() { nonsense; }", "broken.cl")
 
 
 @pytest.mark.parametrize(("words", "code"), [("list", 0), ("bench --sizes 8", 2)])
-def test_without_any_opencl_device_there_is_one_sentence(
+def test_without_an_opencl_device_the_error_is_one_line(
     tmp_path: Path, words: str, code: int
 ) -> None:
     start = [sys.executable, "-m", "orchestrator", "kernels", *words.split()]
@@ -122,7 +120,7 @@ def test_a_build_log_is_bounded(device: Device) -> None:
     assert len(str(refused.value)) < 3000
 
 
-def test_a_device_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         InvalidRequest, match=r"no OpenCL device matches 'adreno'; choose one of 0: "
     ):
@@ -132,7 +130,7 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1x", "0,4", "8:4:1", "9000"])
-def test_sizes_that_make_no_sense_are_refused(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="--sizes"):
         read_sizes(text)
 
@@ -151,7 +149,7 @@ def test_the_roofline_shows_every_variant(device: Device) -> None:
     assert "a &lt;title&gt;" in picture
 
 
-def test_what_was_tuned_is_not_tuned_again(device: Device, tmp_path: Path) -> None:
+def test_a_cached_tuning_is_not_repeated(device: Device, tmp_path: Path) -> None:
     timed: list[int] = []
     shape = MatmulShape(8, 8, 8)
     winners = tune_all(device, [shape], 0.0, tmp_path, on_timed=timed.append)

@@ -84,11 +84,11 @@ def moments(body_text: str, folder: Path, environment: Mapping[str, str]) -> lis
         ("mlp-4", {}, 2),
         ("sgemm", {"m": 37, "n": 53, "k": 29}, 2),
         ("lenet", {"batch_size": 3}, 2),
-        # Behind its first update, a rounding decides which pixel wins a maximum.
+        # After its first update, rounding decides the position of a maximum.
         ("squeezenet", {"batch_size": 2, "image_size": 48}, 1),
     ],
 )
-def test_every_tensor_is_what_the_cpu_makes_of_it(
+def test_every_tensor_equals_that_of_the_cpu(
     pocl: dict[str, str], tmp_path: Path, workload: str, given: dict[str, int], steps: int
 ) -> None:
     body = lower_step(step_of(bind(workload, given)), reuse=False, backend="opencl")
@@ -107,14 +107,18 @@ def test_every_tensor_is_what_the_cpu_makes_of_it(
 @pytest.mark.parametrize(
     ("image", "window", "out"),
     [
-        ((9, 11), "2 3 5 2 3 1 2", (4, 3)),  # groups, odd windows that step by two and three
-        ((4, 5), "1 1 1 1 1 0 0", (4, 5)),  # one pixel: a product over rows that end anywhere
+        ((9, 11), "2 3 5 2 3 1 2", (4, 3)),  # groups, odd windows with strides of two and three
+        ((4, 5), "1 1 1 1 1 0 0", (4, 5)),  # one pixel: a product over rows of any length
         ((1, 3), "1 1 1 1 1 0 0", (1, 3)),  # rows shorter than a vector
-        ((7, 8), "1 1 1 2 3 0 0", (4, 3)),  # one pixel that leaves pixels out
-        ((4, 5), "1 1 1 1 1 1 1", (6, 7)),  # padding wider than the kernel: cropped on the way back
+        ((7, 8), "1 1 1 2 3 0 0", (4, 3)),  # one pixel with a stride
+        (
+            (4, 5),
+            "1 1 1 1 1 1 1",
+            (6, 7),
+        ),  # padding wider than the kernel: cropped in the backward pass
     ],
 )
-def test_windows_of_every_kind_and_their_gradients_are_the_cpus(
+def test_windows_and_their_gradients_equal_those_of_the_cpu(
     pocl: dict[str, str], tmp_path: Path, image: tuple[int, int], window: str, out: tuple[int, int]
 ) -> None:
     groups, kh, kw, *_ = map(int, window.split())
@@ -139,7 +143,7 @@ def test_windows_of_every_kind_and_their_gradients_are_the_cpus(
     assert max(off) < 1e-5
 
 
-def test_mobilenetv2_agrees_forward_and_learns_alike(pocl: dict[str, str], tmp_path: Path) -> None:
+def test_mobilenetv2_agrees_forward_and_learns(pocl: dict[str, str], tmp_path: Path) -> None:
     """Fifty norms over few samples amplify rounding errors, so only the loss is compared."""
     given = {"batch_size": 4, "image_size": 64}
     body = lower_step(step_of(bind("mobilenetv2", given)), reuse=False, backend="opencl")
@@ -156,7 +160,7 @@ def test_mobilenetv2_agrees_forward_and_learns_alike(pocl: dict[str, str], tmp_p
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-def test_a_run_tells_build_copy_queue_and_compute_apart(
+def test_a_run_reports_build_copy_queue_and_compute_time(
     pocl: dict[str, str], tmp_path: Path
 ) -> None:
     plan = on_opencl(perceptron(evaluate=10))
@@ -184,14 +188,14 @@ def test_a_run_tells_build_copy_queue_and_compute_apart(
     assert [line["line"] for line in records[:3]] == ["hello", "memory", "device"]
 
 
-def test_a_product_checks_its_answer(pocl: dict[str, str], tmp_path: Path) -> None:
+def test_the_result_of_a_product_is_checked(pocl: dict[str, str], tmp_path: Path) -> None:
     plan = lower(bind("sgemm", {"m": 65, "n": 33, "k": 129}, backend="opencl"), 1)
     done = run(plan, tmp_path, pocl, "--steps", 3)[-1]
     assert (done["line"], done["steps"]) == ("done", 3)
     assert 0 <= done["answer_error"] < 1e-6
 
 
-def test_what_it_lacks_is_refused_or_counted_with_its_copies(
+def test_missing_operations_are_refused_or_counted_with_their_copies(
     pocl: dict[str, str], tmp_path: Path
 ) -> None:
     lists = (
@@ -227,7 +231,7 @@ def test_what_it_lacks_is_refused_or_counted_with_its_copies(
         ({}, ["--tuned", "/nowhere"], 4, "the tuning file is missing"),
     ],
 )
-def test_bad_input_gets_one_sentence(
+def test_bad_input_gives_one_message(
     pocl: dict[str, str],
     tmp_path: Path,
     change: dict[str, str],
@@ -240,9 +244,7 @@ def test_bad_input_gets_one_sentence(
     assert text in fault["text"]
 
 
-def test_a_kernel_that_does_not_build_shows_the_compilers_words(
-    pocl: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_error_of_a_kernel_shows_the_build_log(pocl: dict[str, str], tmp_path: Path) -> None:
     for file in KERNELS.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "losses.cl").write_text("kernel void softmax_cross_entropy() { nonsense; }\n" * 9)
@@ -305,7 +307,7 @@ OTHER_VARIANTS = [
         ),
     ],
 )
-def test_tune_times_every_variant_and_goes_on_after_one_that_has_no_room(
+def test_tune_times_every_variant_and_skips_those_without_room(
     pocl: dict[str, str], tmp_path: Path, listed: list[str]
 ) -> None:
     (tmp_path / "candidates").write_text("".join(f"{line}\n" for line in listed))
@@ -322,7 +324,7 @@ def test_tune_times_every_variant_and_goes_on_after_one_that_has_no_room(
         assert min(line["wall_ns"], line["compute_ns"], line["launches"]) > 0
 
 
-def test_a_static_build_refuses_such_a_plan(tmp_path: Path) -> None:
+def test_a_static_build_refuses_an_opencl_plan(tmp_path: Path) -> None:
     """The text is in the binary; test_arm.py runs it."""
     fallback = runner_for("arm64-v8a").fallback
     assert fallback is not None

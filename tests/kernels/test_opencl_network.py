@@ -38,12 +38,12 @@ def _follows_the_reference(device: Device, step: TrainingStep, steps: int) -> No
             assert error < 2e-3, f"{tensor.name} is off by {error:.1e}"
 
 
-def test_lenet_learns_on_the_device_as_the_reference_does(device: Device) -> None:
+def test_lenet_trains_like_the_reference(device: Device) -> None:
     _follows_the_reference(device, training_step(lenet(12), 3, MOMENTUM), steps=2)
 
 
 @pytest.mark.slow
-def test_squeezenet_learns_on_the_device_as_the_reference_does(device: Device) -> None:
+def test_squeezenet_trains_like_the_reference(device: Device) -> None:
     _follows_the_reference(device, training_step(squeezenet(64, 10), 2, MOMENTUM), steps=2)
 
 
@@ -52,7 +52,7 @@ def test_an_operation_without_a_kernel_is_refused_by_name(device: Device) -> Non
         DeviceNetwork(device, lower_step(training_step(char_lstm(6), 3, Adam())))
 
 
-def test_values_go_to_the_device_and_come_back(device: Device) -> None:
+def test_values_are_copied_to_the_device_and_back(device: Device) -> None:
     body = lower_step(training_step(lenet(12), 3, MOMENTUM), reuse=False)
     net = DeviceNetwork(device, body)
     weight = next(tensor for tensor in body.tensors if tensor.arena == "parameter")

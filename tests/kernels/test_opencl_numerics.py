@@ -25,18 +25,18 @@ def _product(device: Device, name: str, a: np.ndarray, b: np.ndarray) -> np.ndar
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_no_number_stays_in_its_row_and_column(device: Device, name: str) -> None:
+def test_values_that_are_not_finite_stay_in_their_row_and_column(device: Device, name: str) -> None:
     a, b = operands(SHAPE, seed=2)
     a[3, 5], b[7, 4] = np.nan, np.inf
     seen = _product(device, name, a, b)
-    assert np.isnan(seen[3]).all(), "a row of A that has no number in it"
-    assert not np.isfinite(seen[:, 4]).any(), "a column of B that is beyond all numbers"
+    assert np.isnan(seen[3]).all(), "a row of A with a NaN"
+    assert not np.isfinite(seen[:, 4]).any(), "a column of B with an infinity"
     rest = np.delete(np.delete(seen, 3, 0), 4, 1)
-    assert np.isfinite(rest).all(), "ragged edges bring nothing else in"
+    assert np.isfinite(rest).all(), "other values are finite"
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_tiny_values_are_kept_or_become_zero_and_nothing_else(device: Device, name: str) -> None:
+def test_denormals_are_kept_or_become_zero(device: Device, name: str) -> None:
     """OpenCL leaves denormals to the device; PoCL on a processor keeps them."""
     a, b = np.zeros((33, 21), np.float32), np.zeros((21, 17), np.float32)
     a[:, 0], b[0] = 1e-30, 1e-10
@@ -50,7 +50,7 @@ def test_the_same_product_has_the_same_bits(device: Device, name: str) -> None:
     assert np.array_equal(_product(device, name, a, b), _product(device, name, a, b))
 
 
-def test_halves_lose_digits_when_stored_and_none_when_added(device: Device) -> None:
+def test_half_precision_rounds_only_when_stored(device: Device) -> None:
     deep = MatmulShape(8, 16, 4096)
     variant = replace(VARIANTS["half"], params=_PARAMS)
     a, b = operands(deep, seed=5)
@@ -65,7 +65,7 @@ def test_halves_lose_digits_when_stored_and_none_when_added(device: Device) -> N
 
 
 @pytest.mark.parametrize("depth", [1, 64, 1000])
-def test_the_error_stays_within_what_the_depth_allows(device: Device, depth: int) -> None:
+def test_the_error_is_within_its_bound_for_the_depth(device: Device, depth: int) -> None:
     """The bound is half a unit in the last place per term, relative to the absolute terms."""
     variant = replace(VARIANTS["direct"], params=_PARAMS)
     found = check_matmul(device, variant, MatmulShape(33, 17, depth), seed=6)

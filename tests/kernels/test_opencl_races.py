@@ -50,7 +50,7 @@ print("all", len(variants))
 
 def _under_oclgrind(program: str, log: Path) -> tuple[subprocess.CompletedProcess[str], str]:
     if shutil.which("oclgrind") is None:
-        pytest.skip("oclgrind is not here (Debian: apt install oclgrind)")
+        pytest.skip("oclgrind is not installed (Debian: apt install oclgrind)")
     words = ["oclgrind", "--data-races", "--log", str(log), sys.executable, "-c", program]
     here = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(
@@ -60,13 +60,13 @@ def _under_oclgrind(program: str, log: Path) -> tuple[subprocess.CompletedProces
 
 
 @pytest.mark.slow
-def test_a_race_that_was_planted_is_found(tmp_path: Path) -> None:
+def test_an_injected_race_is_found(tmp_path: Path) -> None:
     ended, log = _under_oclgrind(_PLANTED, tmp_path / "log")
     assert "data race" in log, ended.stderr
 
 
 @pytest.mark.slow
-def test_no_kernel_has_a_race_or_reads_beyond_its_memory(tmp_path: Path) -> None:
+def test_no_kernel_has_a_race_or_an_invalid_access(tmp_path: Path) -> None:
     ended, log = _under_oclgrind(_ALL, tmp_path / "log")
     assert (ended.returncode, log) == (0, ""), ended.stderr[-2000:] + log[-2000:]
     assert f"all {len(VARIANTS)}\n" == ended.stdout

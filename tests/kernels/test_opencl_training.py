@@ -21,8 +21,8 @@ from kernels.harness.published_figures import published_matmuls
 
 
 @pytest.mark.parametrize("mode", TRANSFER_MODES)
-def test_a_perceptron_is_the_same_however_it_is_fed(device: Device, mode: str) -> None:
-    widths, steps = (21, 16, 13, 5), 5  # that fit no vector
+def test_a_perceptron_is_the_same_in_every_transfer_mode(device: Device, mode: str) -> None:
+    widths, steps = (21, 16, 13, 5), 5  # not multiples of the vector width
     batches = make_batches(widths, batch=7, batches=3)
     net, events = DevicePerceptron(device, widths, 7), StepEvents()
     step = TRANSFER_MODES[mode](net, batches)
@@ -35,7 +35,7 @@ def test_a_perceptron_is_the_same_however_it_is_fed(device: Device, mode: str) -
     assert {"copied": 42, "preloaded": 0}.get(mode, 2) * steps == len(events.copies)
 
 
-def test_a_perceptron_that_starts_over_learns_the_same_bit_by_bit(device: Device) -> None:
+def test_a_restarted_training_gives_the_same_bits(device: Device) -> None:
     batches = make_batches((16, 16), 8, 2)
     net = DevicePerceptron(device, (16, 16), 8)
     step, learned = TRANSFER_MODES["preloaded"](net, batches), []
@@ -47,7 +47,7 @@ def test_a_perceptron_that_starts_over_learns_the_same_bit_by_bit(device: Device
     assert all(np.array_equal(one, other) for one, other in zip(*learned, strict=True))
 
 
-def test_training_is_told_as_json_with_its_source(device_number: str) -> None:
+def test_training_is_reported_as_json_with_its_source(device_number: str) -> None:
     words = ["train", "--models", "mlp-1", "--rounds", "2", "--json", "--device", device_number]
     result = CliRunner().invoke(kernels, words)
     report = json.loads(result.stdout)
@@ -56,18 +56,18 @@ def test_training_is_told_as_json_with_its_source(device_number: str) -> None:
     assert "does not predict a phone's GPU" in report["note"]
 
 
-def test_a_model_that_is_not_there_is_refused_by_name(device_number: str) -> None:
+def test_an_unknown_model_is_refused(device_number: str) -> None:
     result = CliRunner().invoke(kernels, ["train", "--models", "mlp-9", "--device", device_number])
     assert "'mlp-9' is not a model" in str(result.exception)
 
 
-def test_a_ratio_has_an_interval_that_holds_it() -> None:
+def test_a_ratio_is_within_its_interval() -> None:
     ratio, low, high = ratio_with_interval([2.0, 2.1, 1.9, 2.0], [1.0, 1.05, 0.95, 1.0])
     assert low <= ratio <= high
     assert ratio == pytest.approx(2.0)
 
 
-def test_writing_in_place_pays_from_where_it_stays_cheaper() -> None:
+def test_the_break_even_of_mapped_writes_is_found() -> None:
     def at(kilobytes: int, mapped_s: float) -> TransferTime:
         return TransferTime(kilobytes << 10, copied_s=1.0, mapped_s=mapped_s)
 
@@ -75,11 +75,11 @@ def test_writing_in_place_pays_from_where_it_stays_cheaper() -> None:
     assert break_even([at(1, 2.0)]) is None
 
 
-def test_both_ways_over_are_timed(device: Device) -> None:
+def test_both_transfer_modes_are_timed(device: Device) -> None:
     times = time_transfers(device, rounds=1)
     assert [2**power for power in range(10, 25, 2)] == [one.size_bytes for one in times]
     assert all(one.copied_s > 0 and one.mapped_s > 0 for one in times)
 
 
-def test_the_studys_ratio_follows_from_its_figures() -> None:
+def test_the_ratio_of_the_study_follows_from_its_figures() -> None:
     assert [phone.ratio for phone in published_matmuls()] == [4.0]

@@ -31,7 +31,7 @@ LEFT_OUT = {
 }
 GRADIENT_ERROR_MAX = 2e-5
 LOSS_ERROR_MAX = 1e-4
-# A few maxima that tip over; a gradient that is wrong is off by 1. The deepest models may be off by
+# A few maxima flip by rounding; a wrong gradient is off by 1. The deepest models may be off by
 # more, if PyTorch's own single precision is.
 MOVE_ERROR_MAX = 0.05
 Values = Mapping[str, Any]
@@ -48,7 +48,7 @@ def trained() -> list[str]:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_gradient_is_that_of_pytorch(name: str, threads: int) -> None:
+def test_a_gradient_equals_that_of_pytorch(name: str, threads: int) -> None:
     from tests.kernels.torch_peer import Peer
 
     step = training_step(MODELS[name], BATCH, SGD(1.0))
@@ -66,7 +66,7 @@ def test_a_gradient_is_that_of_pytorch(name: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize("name", trained())
-def test_a_model_trains_as_in_pytorch(name: str) -> None:
+def test_a_model_trains_like_in_pytorch(name: str) -> None:
     from tests.kernels.torch_peer import Peer
 
     if name in LEFT_OUT:
@@ -92,7 +92,7 @@ def test_a_model_trains_as_in_pytorch(name: str) -> None:
         theirs = errors(before, usual.parameters, exact.parameters)
         for key, error in ours.items():
             bound = max(MOVE_ERROR_MAX, 2 * max(theirs.values()))
-            assert error < bound, f"{key} moved otherwise, by {error:.1e} of its way"
+            assert error < bound, f"{key} was updated differently, by {error:.1e} of the update"
 
 
 def errors(before: Values, after: Values, exact: Values) -> dict[str, float]:
@@ -102,7 +102,8 @@ def errors(before: Values, after: Values, exact: Values) -> dict[str, float]:
     return {
         key: float((after[key].detach() - before[key] - move).norm() / move.norm())
         for key, move in moves.items()
-        if float(move.abs().max()) > 1e-4 * largest  # less is rounding: a bias before a norm
+        if float(move.abs().max())
+        > 1e-4 * largest  # smaller updates are rounding: a bias before a norm
     }
 
 

@@ -49,7 +49,7 @@ def fault_of(runner: Path, plan: bytes, *words: str) -> tuple[int, str, str]:
     return status, records[-1]["code"], records[-1]["text"]
 
 
-def test_it_learns_and_counts_what_it_did(runner: Path) -> None:
+def test_a_run_learns_and_counts_its_work(runner: Path) -> None:
     status, records = run(runner, perceptron(), "--steps", "60")
     done = records[-1]
     assert status == 0
@@ -67,12 +67,12 @@ def test_two_threads_learn_the_same(runner: Path) -> None:
     assert losses[1]["loss_last"] == pytest.approx(losses[2]["loss_last"], rel=1e-4)
 
 
-def test_the_same_plan_gives_the_same_losses_to_the_last_bit(runner: Path) -> None:
+def test_the_same_plan_gives_bit_identical_losses(runner: Path) -> None:
     first, second = (run(runner, perceptron(), "--steps", "30")[1][-1] for _ in range(2))
     assert (first["loss_first"], first["loss_last"]) == (second["loss_first"], second["loss_last"])
 
 
-def test_the_answer_of_a_product_is_checked(runner: Path) -> None:
+def test_the_result_of_a_product_is_checked(runner: Path) -> None:
     done = run(runner, product(100), "--steps", "3")[1][-1]
     assert 0 < done["answer_error"] < 1e-6
     assert done["macs"] == 100**3
@@ -89,7 +89,7 @@ def test_a_plan_that_trains_nothing_is_the_fault_wrong_answer(runner: Path) -> N
     assert "nothing was trained" in text
 
 
-def test_a_loss_that_is_no_number_is_the_fault_wrong_answer(runner: Path) -> None:
+def test_a_loss_that_is_not_finite_is_the_fault_wrong_answer(runner: Path) -> None:
     status, code, text = fault_of(runner, perceptron(rate=1e30))
     assert (status, code) == (6, "wrong_answer")
     assert re.search(r"the loss of step \d+ is not finite", text)
@@ -101,7 +101,7 @@ def test_a_plan_without_a_body_can_only_be_simulated(runner: Path) -> None:
     assert "can only run on a simulated phone" in text
 
 
-def test_evaluations_stand_between_windows(runner: Path) -> None:
+def test_evaluations_are_between_windows(runner: Path) -> None:
     records = run(runner, perceptron(evaluate=10), "--steps", "30")[1]
     evaluations = [line for line in records if line["line"] == "evaluation"]
     assert [line["step"] for line in evaluations] == [10, 20, 30]
@@ -157,13 +157,13 @@ def test_an_operation_that_the_build_lacks_is_unsupported(runner: Path) -> None:
     assert "this build has no operation 'wish_forward'" in text
 
 
-def test_a_plan_torn_anywhere_is_refused(runner: Path) -> None:
+def test_a_plan_truncated_anywhere_is_refused(runner: Path) -> None:
     plan = perceptron()
     for length in range(0, len(plan), 97):
         assert fault_of(runner, plan[:length])[0] in {3, 4}
 
 
-def test_a_full_disk_leaves_whole_lines(runner: Path) -> None:
+def test_a_full_disk_leaves_complete_lines(runner: Path) -> None:
     """A limit on the file size acts like a full disk."""
     (runner.parent / "plan").write_bytes(perceptron())
     done = subprocess.run(
@@ -188,7 +188,7 @@ def _small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))  # less than the shortest run writes
 
 
-def test_dump_writes_every_tensor_of_every_moment(runner: Path) -> None:
+def test_dump_writes_every_tensor_after_every_step(runner: Path) -> None:
     status, records = run(runner, perceptron(), "--steps", "2", verb="dump")
     assert (status, records[-1]["line"], records[-1]["steps"]) == (0, "done", 2)
     values = 8 * 16 + 8 + 2 * (32 * 16 + 32 + 4 * 32 + 4) + 2 * 8 * 32 + 3 * 8 * 4 + 2
@@ -198,7 +198,7 @@ def test_dump_writes_every_tensor_of_every_moment(runner: Path) -> None:
     assert [int.from_bytes(moment, "little") for moment in moments] == [0, 1, 2]
 
 
-def test_the_version_is_the_projects(runner: Path) -> None:
+def test_the_version_is_that_of_the_project(runner: Path) -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     version = re.search(r'^version = "(.*)"', project, re.MULTILINE)
     info = json.loads(subprocess.run([runner, "info"], capture_output=True, check=True).stdout)

@@ -41,7 +41,7 @@ FOUND = [
 
 
 def _seconds(candidate: MatmulCandidate) -> float:
-    """Time candidates on an imaginary device: each parameter has a best value, some interact."""
+    """Compute the time of a candidate on a simulated device with one best value per parameter."""
     numbers = dict(candidate.params)
     base = {"packed": 1.0, "direct": 1.1}.get(candidate.variant, 4.0)
     best = {"MR": 6, "NR": 16, "WIDE": 8, "PANELS": 1, "PACK_A": 0, "DEEP": 2, "GX": 1, "GY": 1}
@@ -56,7 +56,7 @@ def _imaginary_times(
     return {each: _seconds(each) for each in wanted}
 
 
-def test_a_search_finds_the_best_and_tries_a_part_of_all() -> None:
+def test_a_search_finds_the_best_with_a_part_of_the_candidates() -> None:
     everyone = all_candidates(SHAPE, ROOM)
     winner, seconds, tried = search(SHAPE, ROOM, _imaginary_times)
     assert min(map(_seconds, everyone)) == pytest.approx(seconds, rel=0.05)
@@ -64,12 +64,12 @@ def test_a_search_finds_the_best_and_tries_a_part_of_all() -> None:
     assert tried < len(everyone) / 4
 
 
-def test_a_search_without_time_still_answers_with_the_usual_numbers() -> None:
+def test_a_search_without_time_returns_the_defaults() -> None:
     winner, _, tried = search(SHAPE, ROOM, _imaginary_times, in_time=lambda: False)
     assert (winner.variant, tried <= 6) == ("packed", True)
 
 
-def test_what_is_best_for_another_shape_is_looked_at_where_it_suits_and_is_whole() -> None:
+def test_the_best_of_another_shape_is_tried_first_if_it_is_valid() -> None:
     best = min(all_candidates(SHAPE, ROOM), key=_seconds)
     known = [*FOUND, TunedMatmul(MatmulShape(512, 512, 512), best, 1.0, 1)]
     timed: list[MatmulCandidate] = []
@@ -93,7 +93,7 @@ def test_what_is_best_for_another_shape_is_looked_at_where_it_suits_and_is_whole
     assert "direct" not in {each.variant for each in timed}
 
 
-def test_what_cannot_be_launched_does_not_win() -> None:
+def test_a_candidate_that_cannot_be_launched_is_not_chosen() -> None:
     def only_vector(
         wanted: Sequence[MatmulCandidate], patience: int
     ) -> Mapping[MatmulCandidate, float]:
@@ -111,7 +111,7 @@ def test_no_candidate_is_larger_than_the_device() -> None:
     assert all(dict(each.params).get("GX", 1) == 1 for each in all_candidates(SHAPE, small))
 
 
-def test_a_tuning_file_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_tuning_file_survives_a_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "phone.tuned"
     path.write_text(tuned_text(DEVICE, FOUND))
     assert read_tuned(path, DEVICE) == FOUND
@@ -139,9 +139,7 @@ def test_a_tuning_file_of_another_driver_is_refused(tmp_path: Path, word: str) -
         ),
     ],
 )
-def test_what_is_not_a_tuning_file_is_refused_in_a_sentence(
-    tmp_path: Path, text: str, why: str
-) -> None:
+def test_a_file_that_is_not_a_tuning_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "phone.tuned"
     path.write_text(text)
     with pytest.raises(BadFile, match=f"is not a tuning file: .*{why}"):
@@ -156,14 +154,14 @@ def test_a_tuning_file_of_other_kernels_is_refused(tmp_path: Path) -> None:
         read_tuned(path, DEVICE)
 
 
-def test_a_product_takes_the_nearest_of_the_same_transposes() -> None:
+def test_a_product_uses_the_nearest_size_of_the_same_transposes() -> None:
     assert FOUND[0].candidate == nearest(FOUND, MatmulShape(200, 300, 200))
     assert FOUND[1].candidate == nearest(FOUND, MatmulShape(32, 64, 100))
     assert FOUND[2].candidate == nearest(FOUND, MatmulShape(900, 900, 900, transposed_b=True))
     assert nearest(FOUND, MatmulShape(8, 8, 8, transposed_a=True)) is None
 
 
-def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
+def test_times_of_a_phone_count_only_with_correct_results() -> None:
     said = (
         '{"line":"device","device":"x"}\n'
         '{"line":"candidate","number":0,"wall_ns":2000,"error":1e-7}\n'
@@ -185,7 +183,7 @@ def test_a_phones_times_count_only_where_the_answer_was_right() -> None:
         ('{"line":"fault","code":"unsupported","text":"no device"}', "no device"),
     ],
 )
-def test_a_runner_that_cannot_tune_says_why(text: str, why: str | None) -> None:
+def test_a_runner_that_cannot_tune_gives_the_reason(text: str, why: str | None) -> None:
     if why is None:
         assert list(parse_candidate_times(text, 1)) == []
         return

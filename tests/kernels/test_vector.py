@@ -76,7 +76,7 @@ def test_a_function_is_as_exact_as_its_comment_says(
     assert ulps > (np.abs(functions(name, x) - expected) / unit).max()
 
 
-def test_the_ends_of_the_range_come_out_right(
+def test_the_ends_of_the_range_are_correct(
     functions: Callable[[str, np.ndarray], np.ndarray],
 ) -> None:
     ends = np.array([-np.inf, -1e30, 0, 0, 0, 0, 1e30, np.inf])
@@ -88,7 +88,5 @@ def test_the_ends_of_the_range_come_out_right(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_no_number_stays_none(
-    functions: Callable[[str, np.ndarray], np.ndarray], name: str
-) -> None:
+def test_nan_stays_nan(functions: Callable[[str, np.ndarray], np.ndarray], name: str) -> None:
     assert np.isnan(functions(name, np.full(8, np.nan))).all()

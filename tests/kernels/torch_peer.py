@@ -37,11 +37,11 @@ class Peer:
 
     @property
     def parameters(self) -> Values:
-        """Return the present parameters."""
+        """Return the current parameters."""
         return self._parameters
 
     def step(self, inputs: list[Values], masks: Values) -> float:
-        """Run one step over what the engine loaded; return the loss of the first pass."""
+        """Run one step on the inputs that the engine loaded; return the loss of the first pass."""
         losses: list[float] = []
         for at, each in enumerate(self._step.passes):
             learned = self._learned(each.trained_model)

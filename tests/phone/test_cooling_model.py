@@ -21,7 +21,7 @@ from agent.phone.cooling_model import (
 def a_cooling(
     slow: float, rest: float, start: float, seconds: int, body: bool = True, seed: int = 7
 ) -> list[TempReading]:
-    """Readings after load, one per five seconds: the die cools first, then the body."""
+    """Draw readings after load, one per five seconds: the die cools first, then the body."""
     rng = random.Random(seed)
     readings = []
     for t in range(0, seconds, 5):
@@ -53,7 +53,7 @@ def test_a_long_trace_predicts_when_the_phone_is_cool(slow: float, rest: float, 
     assert prediction.likely_s == pytest.approx(truth, rel=0.2)
 
 
-def test_a_phone_that_is_known_is_predicted_early() -> None:
+def test_a_known_phone_is_predicted_early() -> None:
     posterior = PRIOR
     early = a_cooling(400.0, 28.0, 40.0, 60, seed=99)
     truth = cool_after_s(400.0, 28.0, 40.0, 31.0) - early[-1].t_s
@@ -79,7 +79,7 @@ def test_the_wait_ends_when_it_is_steady_as_well_as_cool() -> None:
     assert strict.likely_s > loose.likely_s + 100
 
 
-def test_a_room_that_gets_warmer_is_followed() -> None:
+def test_a_rising_room_temperature_is_followed() -> None:
     posterior = PRIOR
     rests = [26.0, 26.3, 26.6, 26.9, 27.2]
     for seed, rest in enumerate(rests):

@@ -7,7 +7,7 @@ from workloads.protocol.phone_facts import FuelGauge
 
 
 def under_load(raw: int, period_s: float = 1.0, spread: int = 3) -> list[tuple[float, int]]:
-    """Readings, five per second, of a gauge that gives a new value once per period."""
+    """Build readings, five per second, of a gauge that updates once per period."""
     return [(row / 5, raw + int(row / 5 / period_s) % spread) for row in range(60)]
 
 

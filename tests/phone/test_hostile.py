@@ -1,4 +1,4 @@
-"""Whatever a phone prints, the result is bounded and plain, and contains no foreign paths."""
+"""Hostile output of a phone: the result is bounded and plain, and has only allowed paths."""
 
 from agent.phone.gpu_probe import parse_gpu
 from agent.phone.kernel_nodes import (
@@ -17,7 +17,7 @@ from agent.phone.vendor_daemons import PERF_DAEMONS_MAX, find_perf_daemons
 MANY = 3 * ZONES_MAX
 
 
-def test_endless_lists_of_nodes_are_cut() -> None:
+def test_endless_lists_of_nodes_are_truncated() -> None:
     nodes = {f"{CPUFREQ}/policy{number}/related_cpus": str(number) for number in range(MANY)}
     nodes |= {
         f"{CPUFREQ}/policy{number}/scaling_available_frequencies": " ".join(
@@ -33,7 +33,7 @@ def test_endless_lists_of_nodes_are_cut() -> None:
     assert len(parse_zones(zones)) == ZONES_MAX
 
 
-def test_endless_lists_of_services_are_cut() -> None:
+def test_endless_lists_of_services_are_truncated() -> None:
     rows = "".join(
         f"Temperature{{mValue=3{number % 9}.0, mType=0, mName=c{number}, x\n"
         for number in range(MANY)
@@ -53,7 +53,7 @@ def test_a_gpu_is_found_only_in_its_folders() -> None:
         assert parse_gpu({f"{path}/available_frequencies": "100000000"}) is None
 
 
-def test_properties_areplain_property() -> None:
+def test_properties_are_plain_text() -> None:
     assert plain_property("Redmi Note 9 Pro (4G)\n") == "Redmi Note 9 Pro (4G)"
     assert plain_property("荣耀 8") == "荣耀 8"
     assert plain_property("a\x1b[31m$(reboot)`x`;<b>&\u202e") == "a?31m?(reboot)?x???b??"

@@ -59,7 +59,7 @@ def test_ladders(available: str, time_in_state: str, ladder: tuple[int, ...]) ->
         ({f"{CPU}/present": "2,5"}, [(2, (2, 5), 1024)]),  # a part of one
         (
             {f"{CPU}/present": "0-2", f"{CPU}/cpu0/cpu_capacity": "300"},
-            [(0, (0,), 300), (1, (1, 2), 1024)],  # unlike cores stay apart
+            [(0, (0,), 300), (1, (1, 2), 1024)],  # different cores stay separate
         ),
         ({}, []),
     ],
@@ -77,7 +77,7 @@ def test_ticks_between_two_readings_are_differences() -> None:
     assert ticks_between(before, after) == {300000: 10, 1785600: 800, 900000: 1}
 
 
-def test_a_counter_that_went_back_says_nothing() -> None:
+def test_a_decreasing_counter_is_ignored() -> None:
     """A policy that was offline starts counting from zero."""
     assert ticks_between("300000 100", "300000 5") == {}
     assert parse_time_in_state("cpu0 cpu1\nN/A") == {}
@@ -94,7 +94,7 @@ def test_a_counter_that_went_back_says_nothing() -> None:
         (125, None),  # the highest code of a converter
         (125000, None),
         (65535, None),  # bus error
-        (999999, None),  # what no phone can have
+        (999999, None),  # an impossible temperature
     ],
 )
 def test_units_of_a_zone(raw: int, scale: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What is remembered about a phone."""
+"""The memory of a phone: cooling traces, resting temperature, gauge."""
 
 import math
 from pathlib import Path
@@ -18,7 +18,7 @@ from workloads.protocol.phone_facts import FuelGauge
 
 
 def body_and_die(t_s: float) -> float:
-    """A phone after heavy load: the die cools in seconds, the body in minutes."""
+    """Return the temperature after heavy load: the die cools in seconds, the body in minutes."""
     return 28 + 8 * math.exp(-t_s / 400) + 25 * math.exp(-t_s / 12)
 
 

@@ -246,7 +246,7 @@ def test_nodes_are_read_by_path_and_by_pattern(phone: Phone) -> None:
 
 
 def phone_pid(phone: Phone) -> int:
-    """The process id of the phone's shell."""
+    """Return the process id of the phone's shell."""
     status = phone.read_nodes(["/proc/self/status"])["/proc/self/status"]
     line = next(line for line in status.splitlines() if line.startswith("PPid"))
     return int(line.split()[1])

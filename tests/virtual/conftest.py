@@ -13,7 +13,7 @@ from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbHost, AdbPhone, adb_host
 
 StartPhone = Callable[..., AdbPhone]
-Witness = Callable[..., list[dict[str, object]]]
+JournalReader = Callable[..., list[dict[str, object]]]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def phone(host: AdbHost) -> Iterator[AdbPhone]:
 
 
 @pytest.fixture
-def witness(journal: Path) -> Witness:
+def journal_events(journal: Path) -> JournalReader:
     """Read the events of some kinds from the phones' journals."""
 
     def read(*kinds: str) -> list[dict[str, object]]:

@@ -20,7 +20,7 @@ from tests.virtual.adb_host import (
     read_exactly,
     wait_until,
 )
-from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.conftest import JournalReader, StartPhone
 
 
 def state(host: AdbHost, address: str) -> str:
@@ -58,7 +58,7 @@ def their_key(host: AdbHost) -> Path:
 # -- keys
 
 
-def test_a_host_with_a_known_key_comes_in(host: AdbHost, their_key: Path) -> None:
+def test_a_host_with_a_known_key_is_accepted(host: AdbHost, their_key: Path) -> None:
     config = FleetConfig(("meizu-16t",), speed=100.0, adb_keys=(their_key,))
     with running_phone(host, config) as (_, phone):
         host.adb("connect", phone.address)
@@ -66,7 +66,7 @@ def test_a_host_with_a_known_key_comes_in(host: AdbHost, their_key: Path) -> Non
         assert phone.out("echo in") == "in"
 
 
-def test_an_unknown_host_waits_until_somebody_accepts_it(host: AdbHost) -> None:
+def test_an_unknown_host_waits_until_its_key_is_accepted(host: AdbHost) -> None:
     with running_phone(host, FleetConfig(("meizu-16t",), speed=100.0)) as (fleet, phone):
         host_keys = fleet.servers[0].host_keys
         host_keys.forget_keys()
@@ -118,7 +118,7 @@ def test_adb_root_restarts_adbd_on_a_userdebug_build(host: AdbHost) -> None:
 # -- forwarded ports
 
 
-def test_a_forward_to_nobody_is_closed(host: AdbHost, phone: AdbPhone) -> None:
+def test_a_forward_to_a_closed_port_is_closed(host: AdbHost, phone: AdbPhone) -> None:
     port = free_port()
     host.adb("-s", phone.address, "forward", f"tcp:{port}", "tcp:4711")
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as line:
@@ -129,7 +129,7 @@ def test_a_forward_to_nobody_is_closed(host: AdbHost, phone: AdbPhone) -> None:
 # -- logs and packages
 
 
-def test_logcat_shows_what_was_logged_and_goes_on(host: AdbHost, phone: AdbPhone) -> None:
+def test_logcat_shows_the_log_and_follows_it(host: AdbHost, phone: AdbPhone) -> None:
     phone.out("logcat -c; log -t farm 'one line'")
     assert "farm    : one line" in host.adb("-s", phone.address, "logcat", "-d").out
     with phone.host.open_service(phone.address, "shell:logcat farm:I") as stream:
@@ -141,7 +141,9 @@ def test_logcat_shows_what_was_logged_and_goes_on(host: AdbHost, phone: AdbPhone
     assert b"hidden" not in received
 
 
-def test_an_install_is_refused_politely(host: AdbHost, phone: AdbPhone, tmp_path: Path) -> None:
+def test_an_install_is_refused_with_a_message(
+    host: AdbHost, phone: AdbPhone, tmp_path: Path
+) -> None:
     apk = tmp_path / "app.apk"
     apk.write_bytes(b"PK" + b"x" * 300_000)
     result = host.adb("-s", phone.address, "install", str(apk))
@@ -150,7 +152,7 @@ def test_an_install_is_refused_politely(host: AdbHost, phone: AdbPhone, tmp_path
     assert phone.out("echo alive") == "alive"
 
 
-def test_only_honest_features_are_offered(host: AdbHost, phone: AdbPhone) -> None:
+def test_only_supported_features_are_offered(host: AdbHost, phone: AdbPhone) -> None:
     offered = set(host.adb("-s", phone.address, "features").out.split())
     assert offered == {"shell_v2", "cmd", "stat_v2", "ls_v2", "sendrecv_v2", "fixed_push_mkdir"}
 
@@ -169,7 +171,9 @@ def test_a_link_is_pushed_as_a_link(host: AdbHost, phone: AdbPhone, tmp_path: Pa
     assert phone.out("readlink /data/local/tmp/alink") == "target"
 
 
-def test_a_tracker_sees_a_phone_go_and_come(host: AdbHost, start_phone: StartPhone) -> None:
+def test_a_tracker_reports_a_disconnect_and_a_reconnect(
+    host: AdbHost, start_phone: StartPhone
+) -> None:
     phone = start_phone(speed=300.0)
     with socket.create_connection(("127.0.0.1", host.port), timeout=WAIT_S) as tracker:
         tracker.sendall(b"0012host:track-devices")
@@ -194,8 +198,8 @@ def test_a_tracker_sees_a_phone_go_and_come(host: AdbHost, start_phone: StartPho
         wait_for_state("device")
 
 
-def test_a_reboot_clears_what_only_memory_held(
-    host: AdbHost, start_phone: StartPhone, witness: Witness
+def test_a_reboot_clears_the_state_in_memory(
+    host: AdbHost, start_phone: StartPhone, journal_events: JournalReader
 ) -> None:
     phone = start_phone(speed=300.0)
     phone.out("setsid sleep 90000 >/dev/null 2>&1 &")
@@ -209,5 +213,5 @@ def test_a_reboot_clears_what_only_memory_held(
     wait_until(back, "it is back")
     assert "90000" not in phone.out("ps -A -o args")
     assert "before" not in phone.out("logcat -d")
-    boots = witness("boot")
+    boots = journal_events("boot")
     assert len({boot["boot_id"] for boot in boots}) == len(boots) == 2

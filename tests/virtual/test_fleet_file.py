@@ -20,7 +20,7 @@ from tests.virtual.adb_host import AdbHost, AdbPhone
 VARIANTS = ("stock", "userdebug", "native")
 
 
-def test_a_fleet_file_lists_phones_and_counts_units_through(tmp_path: Path) -> None:
+def test_a_fleet_file_lists_phones_and_numbers_their_units(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text(
         '[[phone]]\nprofile = "huawei-honor-8"\ncount = 2\nspeed = 50.0\n'
@@ -51,7 +51,7 @@ def test_a_fleet_file_lists_phones_and_counts_units_through(tmp_path: Path) -> N
         ('[[phone]]\nprofile = "huawei-honor-8"\ncount = 0', "phone.0.count"),
     ],
 )
-def test_a_wrong_fleet_file_is_refused_with_its_place(
+def test_a_wrong_fleet_file_is_refused_with_the_wrong_key(
     tmp_path: Path, text: str, offending: str
 ) -> None:
     file = tmp_path / "fleet.toml"
@@ -61,7 +61,7 @@ def test_a_wrong_fleet_file_is_refused_with_its_place(
     assert offending in result.output
 
 
-def test_the_example_is_a_lab() -> None:
+def test_the_example_is_valid() -> None:
     specs = read_fleet_file(Path(__file__).parents[2] / "examples" / "virtual_lab.toml")
     assert [
         sum(spec.profile == name for spec in specs)
@@ -70,7 +70,7 @@ def test_the_example_is_a_lab() -> None:
     assert [sum(getattr(spec, key) for spec in specs) for key in VARIANTS] == [1, 1, 1]
 
 
-def test_words_say_profile_variant_and_serial() -> None:
+def test_a_phone_argument_has_profile_variant_and_serial() -> None:
     stock = PhoneSpec("huawei-honor-8", "A1", stock=True)
     assert parse_phone_words(("huawei-honor-8:stock=A1",)) == (stock,)
     assert parse_phone_words(("huawei-honor-8:native",)) == (
@@ -78,14 +78,14 @@ def test_words_say_profile_variant_and_serial() -> None:
     )
 
 
-def test_mixed_phones_have_serials_of_their_own() -> None:
+def test_mixed_phones_have_unique_serials() -> None:
     specs = draw_mixed_phones(60, seed=1)
     assert len({spec.serial for spec in specs}) == len(specs) == 60
     assert len({spec.profile for spec in specs}) > 5
     assert specs == draw_mixed_phones(60, seed=1) != draw_mixed_phones(60, seed=2)
 
 
-def test_a_lab_says_how_to_reach_it(tmp_path: Path, host: AdbHost) -> None:
+def test_the_ready_file_has_the_addresses(tmp_path: Path, host: AdbHost) -> None:
     command = [sys.executable, "-m", "agent.virtual", "up", "huawei-honor-8:stock", "--speed", "50"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

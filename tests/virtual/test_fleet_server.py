@@ -21,7 +21,7 @@ from tests.virtual.adb_host import (
     free_ports,
     wait_until,
 )
-from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.conftest import JournalReader, StartPhone
 
 
 def test_list_names_every_profile() -> None:
@@ -38,7 +38,7 @@ def test_list_names_every_profile() -> None:
 
 
 @pytest.mark.parametrize("words", [["up"], ["up", "nokia_3310"], ["up", "huawei-honor-8:golden"]])
-def test_a_wrong_question_is_answered_with_the_choices(words: list[str]) -> None:
+def test_an_invalid_argument_is_refused_with_the_choices(words: list[str]) -> None:
     result = CliRunner().invoke(virtual, words)
     assert result.exit_code == 2
     assert "meizu-16t" in result.output or "stock, userdebug, native" in result.output
@@ -50,7 +50,7 @@ def test_a_port_that_adb_scans_is_refused() -> None:
     assert "5555" in result.output
 
 
-def test_phones_start_say_where_they_are_and_stop(tmp_path: Path) -> None:
+def test_phones_start_print_their_addresses_and_stop(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     base = free_ports(4)
     command = [sys.executable, "-m", "agent.virtual", "up", "huawei-honor-8", "meizu-16t"]
@@ -72,7 +72,7 @@ def test_phones_start_say_where_they_are_and_stop(tmp_path: Path) -> None:
         assert [json.loads(line)["event"] for line in events] == ["boot", "power_off"]
 
 
-def test_an_idle_fleet_costs_nothing(host: AdbHost) -> None:
+def test_an_idle_fleet_uses_hardly_any_cpu(host: AdbHost) -> None:
     with serve_fleet_in_process(
         FleetConfig(("meizu-16t", "huawei-honor-8"), speed=100.0)
     ) as addresses:
@@ -103,13 +103,18 @@ def test_units_of_one_model_differ_and_the_first_is_nominal(host: AdbHost) -> No
     assert len(boots) == 2
 
 
-def test_the_witness_has_three_clocks(start_phone: StartPhone, witness: Witness) -> None:
+def test_journal_events_have_three_clocks(
+    start_phone: StartPhone, journal_events: JournalReader
+) -> None:
     phone = start_phone(speed=100.0)
     phone.run("nope; sleep 50; nope")
-    first, second = witness("unknown_command")
+    first, second = journal_events("unknown_command")
     model = float(str(second["model_s"])) - float(str(first["model_s"]))
     host_s = (int(str(second["host_ns"])) - int(str(first["host_ns"]))) / 1e9
     assert 50 <= model < 70
     assert model == pytest.approx(host_s * 100, rel=0.2)
     assert str(first["wall_time"]).endswith("+00:00")
-    assert [entry["event"] for entry in witness("boot", "adb_connect")] == ["boot", "adb_connect"]
+    assert [entry["event"] for entry in journal_events("boot", "adb_connect")] == [
+        "boot",
+        "adb_connect",
+    ]

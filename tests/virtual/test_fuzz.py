@@ -83,7 +83,7 @@ class Attacker:
         self._rng = random.Random(seed)
 
     def attack(self) -> None:
-        """Open one connection and send one kind of nonsense."""
+        """Open one connection and send one kind of invalid data."""
         acts = (
             self._garbage,
             self._packets,
@@ -197,7 +197,7 @@ def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, jour
             time.sleep(0.01)
         assert not server.connections, "a connection hangs"
         names = [process.name for process in server.phone.processes.all() if process.pid >= 6000]
-        assert not names, f"left behind: {names}"
+        assert not names, f"still running: {names}"
     wrong = [record.getMessage() for record in caught.records if record.levelname == "ERROR"]
     assert not wrong, wrong
     for file in journal.glob("*.jsonl"):
@@ -206,18 +206,22 @@ def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, jour
     return attacks
 
 
-def test_a_moment_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture, journal: Path) -> None:
+def test_a_short_fuzz_has_no_effect_on_other_phones(
+    caplog: pytest.LogCaptureFixture, journal: Path
+) -> None:
     assert fuzz(2.0, 1, caplog, journal) > 50
 
 
 @pytest.mark.slow
-def test_a_minute_of_nonsense_harms_nobody(caplog: pytest.LogCaptureFixture, journal: Path) -> None:
+def test_a_minute_of_fuzz_has_no_effect_on_other_phones(
+    caplog: pytest.LogCaptureFixture, journal: Path
+) -> None:
     seed = time.time_ns() % 1_000_000_007
     print(f"seed {seed}")  # noqa: T201 (to reproduce a failure)
     assert fuzz(60.0, seed, caplog, journal) > 1000
 
 
-def test_half_a_packet_is_waited_for_and_harms_nobody() -> None:
+def test_half_a_packet_does_not_block_other_connections() -> None:
     greeting = packet(CNXN, 0x01000001, 1 << 20, b"host::")
     with (
         two_phones() as (_, attacked, neighbour),

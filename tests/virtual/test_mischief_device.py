@@ -42,7 +42,7 @@ def start_run(bench: InjectionBench, seconds: int) -> None:
     wait_until(lambda: bool(bench.events("run_start")), "the run began")
 
 
-def test_a_clock_write_is_ignored_without_a_word(bench: InjectionBench) -> None:
+def test_a_clock_write_is_ignored_without_an_error(bench: InjectionBench) -> None:
     before = limits(bench)
     number = bench.mischief.add("clock_ignored")
     pin(bench, 1497600)
@@ -54,7 +54,7 @@ def test_a_clock_write_is_ignored_without_a_word(bench: InjectionBench) -> None:
     assert limits(bench) == [1497600, 1497600]
 
 
-def test_a_clock_may_be_shown_as_set_and_not_be(bench: InjectionBench) -> None:
+def test_a_clock_can_show_a_value_that_is_not_applied(bench: InjectionBench) -> None:
     bench.adb_phone.root(f"echo performance > {BIG}/scaling_governor")
     bench.mischief.add("clock_ignored", shown=True)
     pin(bench, 1497600)
@@ -76,7 +76,7 @@ def test_a_daemon_resets_the_clock_after_some_seconds(bench: InjectionBench) -> 
     assert reset["uid"] == 1000
 
 
-def test_throttled_in_mid_run(bench: InjectionBench) -> None:
+def test_throttled_during_a_run(bench: InjectionBench) -> None:
     """The cap shows in cooling devices and limits, and the run is slower from then on."""
     bench.mischief.add("throttle", at="run@50%", cluster="big", steps=6)
     start_run(bench, 60)
@@ -98,7 +98,7 @@ def test_throttled_in_mid_run(bench: InjectionBench) -> None:
 @pytest.mark.parametrize(
     ("value", "shown"), [("-40", -40000), ("999", 999000), ("text", None), ("missing", None)]
 )
-def test_a_sensor_lies_and_is_not_believed(
+def test_wrong_sensor_values_are_rejected(
     bench: InjectionBench, value: str, shown: int | None
 ) -> None:
     agent_phone = bench.agent_phone()
@@ -123,7 +123,7 @@ def zone_readings(agent_phone: Phone) -> dict[str, str]:
     return agent_phone.read_nodes([zone.path for zone in agent_phone.facts.cpu_zones])
 
 
-def test_a_frozen_sensor_gives_one_number_for_ever(bench: InjectionBench) -> None:
+def test_a_frozen_sensor_repeats_one_value(bench: InjectionBench) -> None:
     zone = f"{THERMAL}/thermal_zone1/temp"
     bench.mischief.add("sensor", value="frozen")
     assert len({bench.adb_phone.number(zone) for _ in range(8)}) == 1
@@ -131,7 +131,7 @@ def test_a_frozen_sensor_gives_one_number_for_ever(bench: InjectionBench) -> Non
     wait_until(lambda: len({bench.adb_phone.number(zone) for _ in range(8)}) > 1, "it moves again")
 
 
-def test_a_sensor_begins_to_lie_to_a_sampler_at_work(bench: InjectionBench) -> None:
+def test_a_sensor_becomes_wrong_while_it_is_sampled(bench: InjectionBench) -> None:
     zone = f"{THERMAL}/thermal_zone1/temp"
     bench.adb_phone.put(f"{HOME}/runner", RUNNER, 0o755)
     bench.adb_phone.put(f"{HOME}/dir/nodes", f"{zone}\n".encode())
@@ -142,7 +142,7 @@ def test_a_sensor_begins_to_lie_to_a_sampler_at_work(bench: InjectionBench) -> N
     assert not readings[1].endswith('["text"]}')
 
 
-def test_it_never_cools(bench: InjectionBench) -> None:
+def test_a_phone_that_never_cools(bench: InjectionBench) -> None:
     zone = f"{THERMAL}/thermal_zone1/temp"
     before = bench.adb_phone.number(zone)
     number = bench.mischief.add("never_cools", ambient_c=48)

@@ -23,7 +23,7 @@ def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
         yield bench
 
 
-def test_unplugged_in_mid_command_the_link_is_lost_at_once(bench: InjectionBench) -> None:
+def test_unplugging_during_a_command_breaks_the_link_at_once(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at="command:sleep *", times=2)
     began = time.monotonic()
     with pytest.raises(EOFError):
@@ -39,14 +39,14 @@ def test_unplugged_in_mid_command_the_link_is_lost_at_once(bench: InjectionBench
     assert [entry["reason"] for entry in bench.events("mischief_stop")] == ["cleared"]
 
 
-def test_the_adb_command_line_ends_with_255_and_no_word(bench: InjectionBench) -> None:
+def test_the_adb_command_line_exits_with_255_without_output(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at="command:sleep *", for_host=0.1)
     result = bench.host.adb("-s", bench.address, "shell", "sleep 1000")
     assert result == (255, "", "")
     bench.connect()
 
 
-def test_a_cut_push_leaves_nothing_behind(bench: InjectionBench) -> None:
+def test_an_interrupted_push_leaves_no_file(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at=f"push:{HOME}/big", for_host=0.2)
     with pytest.raises((EOFError, OSError)):
         bench.adb_phone.put(f"{HOME}/big", bytes(4_000_000))
@@ -60,7 +60,7 @@ def test_a_cut_push_leaves_nothing_behind(bench: InjectionBench) -> None:
     assert bench.adb_phone.out(f"cat {HOME}/big") == "whole"
 
 
-def test_flapping_comes_and_goes_a_counted_number_of_times(bench: InjectionBench) -> None:
+def test_flapping_has_the_requested_number_of_cycles(bench: InjectionBench) -> None:
     bench.mischief.add("flap", period_s=0.3, off_s=0.1, count=3)
     wait_until(lambda: len(bench.events("mischief_stop")) == 1, "the flapping is over")
     assert bench.events("mischief_stop")[0]["reason"] == "finished"
@@ -68,7 +68,7 @@ def test_flapping_comes_and_goes_a_counted_number_of_times(bench: InjectionBench
     assert bench.adb_phone.out("echo here") == "here"
 
 
-def test_a_hung_phone_stays_a_device_and_only_our_deadline_tells(bench: InjectionBench) -> None:
+def test_a_hung_phone_stays_listed_and_only_our_deadline_detects_it(bench: InjectionBench) -> None:
     agent_phone = bench.agent_phone()
     agent_phone.shell(["true"])
     number = bench.mischief.add("hang")
@@ -84,7 +84,7 @@ def test_a_hung_phone_stays_a_device_and_only_our_deadline_tells(bench: Injectio
     assert not bench.events("adb_disconnect")
 
 
-def test_a_hung_phone_works_on(bench: InjectionBench) -> None:
+def test_a_hung_phone_continues_its_work(bench: InjectionBench) -> None:
     bench.mischief.add("hang", at="command:touch *", for_host=0.5)
     began = time.monotonic()
     assert bench.adb_phone.run(f"touch {HOME}/done").status == 0
@@ -113,7 +113,7 @@ def test_keepalive_finds_a_partition_in_a_dozen_seconds(bench: InjectionBench) -
     bench.connect()
 
 
-def test_a_slow_link_takes_its_time_both_ways(bench: InjectionBench) -> None:
+def test_a_slow_link_is_slow_in_both_directions(bench: InjectionBench) -> None:
     bench.mischief.add("slow", bytes_per_s=20_000, latency_s=0.02)
     began = time.monotonic()
     bench.adb_phone.put(f"{HOME}/x", bytes(8000))
@@ -129,7 +129,7 @@ def test_a_slow_link_takes_its_time_both_ways(bench: InjectionBench) -> None:
     bench.connect()
 
 
-def test_unauthorized_until_somebody_allows_it(bench: InjectionBench) -> None:
+def test_unauthorized_until_the_fault_ends(bench: InjectionBench) -> None:
     number = bench.mischief.add("unauthorized")
     bench.await_state("unauthorized")
     assert "unauthorized" in bench.host.adb("-s", bench.address, "shell", "true").err
@@ -142,7 +142,7 @@ def test_unauthorized_until_somebody_allows_it(bench: InjectionBench) -> None:
     assert bench.adb_phone.out("echo allowed") == "allowed"
 
 
-def test_offline_takes_connections_and_says_nothing(bench: InjectionBench) -> None:
+def test_an_offline_phone_accepts_connections_and_does_not_answer(bench: InjectionBench) -> None:
     number = bench.mischief.add("offline")
     bench.await_state("offline")
     with pytest.raises(Unreachable, match="offline"):
@@ -153,7 +153,7 @@ def test_offline_takes_connections_and_says_nothing(bench: InjectionBench) -> No
 
 
 @pytest.mark.slow
-def test_a_connect_to_a_mute_phone_fails_after_ten_seconds(bench: InjectionBench) -> None:
+def test_a_connect_to_a_silent_phone_fails_after_ten_seconds(bench: InjectionBench) -> None:
     bench.mischief.add("offline")
     bench.host.adb("disconnect", bench.address)
     began = time.monotonic()
@@ -189,7 +189,7 @@ def test_an_old_adbd_has_no_features_and_no_second_shell(bench: InjectionBench) 
     assert bench.agent_phone().shell(["echo", "new"]).text == "new\n"
 
 
-def test_a_foreign_client_ends_the_server_and_the_agent_makes_another(
+def test_another_client_kills_the_server_and_the_agent_starts_a_new_one(
     bench: InjectionBench, tmp_path: Path
 ) -> None:
     with AdbServer(tmp_path / "own") as adb:

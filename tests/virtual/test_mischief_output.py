@@ -24,7 +24,7 @@ def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
         yield bench
 
 
-def test_truncated_output_ends_as_if_all_were_well(bench: InjectionBench) -> None:
+def test_truncated_output_ends_without_an_error(bench: InjectionBench) -> None:
     bench.adb_phone.put(f"{HOME}/x", b"0123456789" * 10)
     bench.mischief.add("truncated", command=f"cat {HOME}/x", bytes=15)
     assert bench.adb_phone.run(f"cat {HOME}/x") == (0, "012345678901234", "")
@@ -33,7 +33,7 @@ def test_truncated_output_ends_as_if_all_were_well(bench: InjectionBench) -> Non
     assert len(bench.adb_phone.out(f"cat {HOME}/x")) == 100
 
 
-def test_endless_output_is_cut_off_by_the_door(bench: InjectionBench) -> None:
+def test_endless_output_is_limited_by_the_agent(bench: InjectionBench) -> None:
     """Endless output is generated as it is read, so it costs neither side memory."""
     bench.adb_phone.put(f"{HOME}/x", b"begins ")
     bench.mischief.add("endless", command=f"cat {HOME}/x")
@@ -45,7 +45,7 @@ def test_endless_output_is_cut_off_by_the_door(bench: InjectionBench) -> None:
     assert agent_phone.shell(["echo", "next"]).text == "next\n"
 
 
-def test_two_gigabytes_are_only_promised(bench: InjectionBench) -> None:
+def test_a_file_of_two_gigabytes_is_refused_by_its_size(bench: InjectionBench) -> None:
     bench.mischief.add("endless", command="cat /dev/null", bytes=2_000_000_000)
     with bench.host.open_service(bench.address, "exec:cat /dev/null") as stream:
         assert len(read_exactly(stream, 1_000_000)) == 1_000_000
@@ -53,7 +53,7 @@ def test_two_gigabytes_are_only_promised(bench: InjectionBench) -> None:
 
 
 @pytest.mark.parametrize("what", sorted(HOSTILE_OUTPUTS))
-def test_hostile_output_comes_out_harmless(bench: InjectionBench, what: str) -> None:
+def test_hostile_output_is_escaped(bench: InjectionBench, what: str) -> None:
     bench.mischief.add("hostile", command="*", what=what)
     agent_phone = bench.agent_phone()
     try:
@@ -69,7 +69,7 @@ def test_hostile_output_comes_out_harmless(bench: InjectionBench, what: str) -> 
         probe(bench.agent_phone(), runner_for)
 
 
-def test_hostile_names_are_listed_and_taken_back(bench: InjectionBench) -> None:
+def test_hostile_file_names_are_listed_and_removed_again(bench: InjectionBench) -> None:
     folder = "/storage/self/primary/Download"
     bench.mischief.add("hostile_names")
     names = listed(bench, folder)

@@ -58,20 +58,18 @@ def test_triggers_are_read(text: str, trigger: Trigger) -> None:
         ({"kind": "hang", "times": 3}, "times"),
     ],
 )
-def test_an_invalid_entry_is_refused_with_the_key_that_is_wrong(
-    entry: dict[str, object], key: str
-) -> None:
+def test_an_invalid_entry_is_refused_with_the_wrong_key(entry: dict[str, object], key: str) -> None:
     with pytest.raises(InvalidMischief) as caught:
         parse_plan(entry)
     assert caught.value.key == key
 
 
-def test_the_example_is_a_script() -> None:
+def test_the_example_script_is_valid() -> None:
     plans, seed = read_mischief_script(Path(__file__).parents[2] / "examples" / "mischief.toml")
     assert (seed, len(plans)) == (7, 3)
 
 
-def test_lies_upon_lies_end_in_the_truth(bench: InjectionBench) -> None:
+def test_overlapping_sensor_faults_end_with_the_real_value(bench: InjectionBench) -> None:
     zone = "/sys/class/thermal/thermal_zone1/temp"
     for value in ("999", "-40", "missing"):
         bench.mischief.add("sensor", value=value)
@@ -81,7 +79,7 @@ def test_lies_upon_lies_end_in_the_truth(bench: InjectionBench) -> None:
     assert 20_000 < bench.adb_phone.number(zone) < 50_000
 
 
-def test_a_script_names_the_table_that_is_wrong(tmp_path: Path) -> None:
+def test_the_error_of_a_script_names_the_wrong_table(tmp_path: Path) -> None:
     script = tmp_path / "trouble.toml"
     script.write_text('seed = 4\n[[mischief]]\nkind = "hang"\n[[mischief]]\nkind = "hangs"\n')
     with pytest.raises(InvalidMischief, match="mischief 2"):
@@ -100,9 +98,7 @@ def test_a_script_names_the_table_that_is_wrong(tmp_path: Path) -> None:
         ("setting:low_power", "settings put global low_power 1"),
     ],
 )
-def test_trouble_begins_at_its_trigger_and_not_before(
-    bench: InjectionBench, at: str, doing: str
-) -> None:
+def test_a_fault_starts_at_its_trigger(bench: InjectionBench, at: str, doing: str) -> None:
     bench.mischief.add("disk_full", at=at)
     bench.adb_phone.run("id")
     assert not bench.started_kinds()
@@ -118,7 +114,7 @@ def test_a_push_is_a_trigger(bench: InjectionBench) -> None:
     assert bench.started_kinds() == ["throttle"]
 
 
-def test_delays_and_durations_are_the_phones_own(bench: InjectionBench) -> None:
+def test_delays_and_durations_are_in_model_time(bench: InjectionBench) -> None:
     bench.mischief.add("disk_full", at="command:ls *", after=50, for_=20)
     began = bench.adb_phone.uptime()
     bench.adb_phone.run("ls /")
@@ -129,7 +125,7 @@ def test_delays_and_durations_are_the_phones_own(bench: InjectionBench) -> None:
     bench.adb_phone.put(f"{HOME}/fits", b"again")
 
 
-def test_it_comes_again_as_often_as_planned(bench: InjectionBench) -> None:
+def test_a_repeated_fault_occurs_the_planned_number_of_times(bench: InjectionBench) -> None:
     bench.mischief.add("disk_full", at="command:ls *", for_=0.1, times=2)
     for _ in range(4):
         bench.adb_phone.run("ls /; sleep 5")
@@ -137,7 +133,7 @@ def test_it_comes_again_as_often_as_planned(bench: InjectionBench) -> None:
     assert [prank["state"] for prank in bench.mischief.describe_faults()] == ["done"]
 
 
-def test_the_same_seed_draws_the_same_trouble(host: AdbHost, tmp_path: Path) -> None:
+def test_the_same_seed_draws_the_same_faults(host: AdbHost, tmp_path: Path) -> None:
     def drawn(seed: int, name: str) -> list[object]:
         with start_bench(host, tmp_path / name, *("meizu-16t",) * 1, seed=seed) as bench:
             bench.mischief.add(
@@ -154,7 +150,7 @@ def test_the_same_seed_draws_the_same_trouble(host: AdbHost, tmp_path: Path) -> 
     assert 1 <= first.count("mischief_start") <= 11
 
 
-def test_some_phones_are_drawn_by_the_seed() -> None:
+def test_the_seed_decides_which_phones_have_faults() -> None:
     plan = parse_plan({"kind": "hang", "phones": ["VM16T*"], "some": "0.5"})
     assert plan.matches_phone("VM16T0007")
     assert not plan.matches_phone("VHON80001")
@@ -168,7 +164,7 @@ def test_a_phone_without_mischief_has_no_injector(bench: InjectionBench) -> None
     assert server.phone.journal.listener is None
 
 
-def test_a_script_at_the_start_and_more_over_the_socket(host: AdbHost, tmp_path: Path) -> None:
+def test_faults_from_a_script_and_over_the_socket(host: AdbHost, tmp_path: Path) -> None:
     script, control = tmp_path / "trouble.toml", tmp_path / "control"
     script.write_text('[[mischief]]\nkind = "battery_drains"\npercent = 5\n')
     config = FleetConfig(

@@ -9,7 +9,7 @@ from agent.virtual.model_clock import ModelClock
 from tests.virtual.conftest import StartPhone
 
 
-def test_events_fire_in_order_each_at_its_own_moment() -> None:
+def test_events_fire_in_order_at_their_times() -> None:
     model_clock = ModelClock(speed=0.0)
     fired: list[tuple[str, float]] = []
 
@@ -26,7 +26,7 @@ def test_events_fire_in_order_each_at_its_own_moment() -> None:
     assert model_clock.now == 10.0
 
 
-def test_a_late_look_still_sees_every_event_in_time() -> None:
+def test_late_polling_does_not_delay_events() -> None:
     """A busy host must not distort the phone's time."""
     model_clock = ModelClock(speed=1000.0)
     moments: list[float] = []

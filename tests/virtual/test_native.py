@@ -1,4 +1,4 @@
-"""Native phones: commands and pushed binaries really run on this host, in a private directory."""
+"""Native phones: commands and pushed binaries run on this host, in a private directory."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ import pytest
 from agent.phone.kernel_nodes import parse_cpus
 from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
 from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
-from tests.virtual.conftest import Witness
+from tests.virtual.conftest import JournalReader
 
 TMP = "/data/local/tmp"
 
@@ -43,7 +43,7 @@ def alive(word: str) -> bool:
     return False
 
 
-def test_commands_run_for_real(native: AdbPhone) -> None:
+def test_commands_run_on_this_host(native: AdbPhone) -> None:
     result = native.run("echo out; echo err >&2; exit 5")
     assert result == (5, "out\n", "err\n")
     assert native.out("uname -m") == platform.machine()
@@ -81,7 +81,7 @@ def test_push_and_pull_give_the_same_bytes(host: AdbHost, native: AdbPhone, tmp_
     assert "b" in host.adb("-s", native.address, "ls", f"{TMP}/a").out
 
 
-def test_nothing_leads_out_of_the_folder(host: AdbHost, native: AdbPhone, tmp_path: Path) -> None:
+def test_paths_cannot_leave_the_folder(host: AdbHost, native: AdbPhone, tmp_path: Path) -> None:
     pulled = tmp_path / "back"
     for path in ("/etc/passwd", f"{TMP}/../../../../../../etc/passwd", "/proc/self/environ"):
         assert host.adb("-s", native.address, "pull", path, str(pulled)).status != 0
@@ -92,13 +92,13 @@ def test_nothing_leads_out_of_the_folder(host: AdbHost, native: AdbPhone, tmp_pa
     assert host.adb("-s", native.address, "push", str(source), "/system/bin/getprop").status != 0
 
 
-def test_it_is_nobody_on_this_host(native: AdbPhone) -> None:
+def test_commands_run_without_privileges(native: AdbPhone) -> None:
     assert native.out("id -u") != "0"
     assert native.run("su -c id").status == 127
     assert native.run("echo x > /etc/farmhand-was-here").status != 0
 
 
-def test_there_is_no_heat_no_clock_and_no_charge(native: AdbPhone) -> None:
+def test_there_are_no_temperatures_clocks_or_charge(native: AdbPhone) -> None:
     assert native.out("ls /sys/class/thermal /sys/class/power_supply | grep -v :").strip() == ""
     assert native.run("ls /sys/devices/system/cpu/cpu0/cpufreq").status != 0
     assert "Can't find service" in native.out("dumpsys battery")
@@ -106,21 +106,21 @@ def test_there_is_no_heat_no_clock_and_no_charge(native: AdbPhone) -> None:
     assert set(parse_cpus(cores)) == os.sched_getaffinity(0)
 
 
-def test_it_says_that_it_is_this_host(native: AdbPhone) -> None:
+def test_the_source_of_its_numbers_is_host(native: AdbPhone) -> None:
     assert native.out("getprop ro.product.manufacturer") == "Native"
     assert native.out("getprop ro.product.model") == platform.machine()
     assert native.out("getprop ro.product.marketname") == ""
 
 
-def test_a_command_dies_with_its_stream(native: AdbPhone) -> None:
+def test_a_command_ends_with_its_stream(native: AdbPhone) -> None:
     stream = native.host.open_service(native.address, "shell,v2,raw:sleep 98761 | cat; echo")
     wait_until(lambda: alive("98761"), "it runs")
     stream.close()
     wait_until(lambda: not alive("98761"), "it died")
 
 
-def test_what_is_detached_outlives_its_stream_and_dies_with_the_phone(
-    host: AdbHost, journal: Path, witness: Witness
+def test_a_detached_command_outlives_its_stream_and_ends_with_the_phone(
+    host: AdbHost, journal: Path, journal_events: JournalReader
 ) -> None:
     with serve_fleet_in_thread(FleetConfig(("meizu-16t:native",), journal=journal)) as (
         fleet,
@@ -138,7 +138,7 @@ def test_what_is_detached_outlives_its_stream_and_dies_with_the_phone(
         host.adb("disconnect", address.address)
     wait_until(lambda: not alive("98762"), "it died with the phone")
     assert not folder.exists()
-    starts, stops = witness("process_start"), witness("process_stop")
+    starts, stops = journal_events("process_start"), journal_events("process_stop")
     assert {entry["pid"] for entry in starts} == {entry["pid"] for entry in stops}
 
 
@@ -160,7 +160,7 @@ def test_a_reboot_ends_everything_and_changes_the_boot_id(native: AdbPhone) -> N
 def test_a_compiled_program_runs(native: AdbPhone, tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no compiler here")
+        pytest.skip("there is no C compiler")
     source = tmp_path / "p.c"
     source.write_text('#include <stdio.h>\nint main(void){puts("compiled");return 3;}\n')
     binary = tmp_path / "p"

@@ -61,7 +61,7 @@ def test_a_phone_at_rest_stays_at_rest() -> None:
     assert all(AMBIENT_C < temp < AMBIENT_C + 6 for temp in before)
 
 
-def test_the_size_of_a_step_does_not_shape_the_answer() -> None:
+def test_the_result_does_not_depend_on_the_step_size() -> None:
     profile = load_profile("samsung-s8-plus").heat
     one, many = HeatNetwork(profile, 25.0), HeatNetwork(profile, 25.0)
     one.advance(700.0, (4.0, 0.5, 0.1))
@@ -70,13 +70,13 @@ def test_the_size_of_a_step_does_not_shape_the_answer() -> None:
     assert one.temps == pytest.approx(many.temps, abs=1e-6)
 
 
-def test_the_body_is_as_slow_as_the_measured_trace() -> None:
+def test_the_time_constant_of_the_body_matches_the_trace() -> None:
     """EMDL 2021: a Galaxy S8+ battery goes from 19.3 to 31 °C in 1400 s, tau near 560 s."""
     heat = HeatNetwork(load_profile("samsung-s8-plus").heat, 25.0)
     assert heat.slowest_time_constant_s == pytest.approx(560, rel=0.1)
 
 
-def test_a_burst_warms_the_die_and_hardly_the_body() -> None:
+def test_a_burst_warms_the_die_but_hardly_the_body() -> None:
     for profile_id in PHONES:
         loaded = loaded_soc(profile_id)
         die, body, _ = loaded.soc.heat.temps
@@ -134,7 +134,7 @@ def test_cold_and_soaked_phones_rank_differently() -> None:
     assert min(losses) == 0
 
 
-def test_the_s8_falls_to_the_plateau_seen_in_the_trace() -> None:
+def test_the_s8_throttles_to_the_plateau_of_the_trace() -> None:
     loaded = loaded_soc("samsung-s8-plus")
     loaded.soc.attach(loaded.load)
     assert loaded.soc.cluster_by_role("big").clock_khz == 2361600
@@ -142,7 +142,7 @@ def test_the_s8_falls_to_the_plateau_seen_in_the_trace() -> None:
     assert loaded.soc.cluster_by_role("big").clock_khz == 1881600
 
 
-def test_a_cap_shows_in_the_effective_limit_and_goes_again() -> None:
+def test_a_cap_lowers_the_effective_limit_until_it_ends() -> None:
     loaded = loaded_soc("xiaomi-mi-9")
     big = loaded.soc.cluster_by_role("big")
     loaded.soc.attach(loaded.load)
@@ -155,7 +155,7 @@ def test_a_cap_shows_in_the_effective_limit_and_goes_again() -> None:
     assert big.max_khz == big.user_max_khz
 
 
-def test_a_lower_clock_keeps_a_phone_out_of_the_trip() -> None:
+def test_a_lower_clock_avoids_throttling() -> None:
     loaded = loaded_soc("xiaomi-mi-9")
 
     def slow_down() -> None:
@@ -167,14 +167,14 @@ def test_a_lower_clock_keeps_a_phone_out_of_the_trip() -> None:
     assert first_throttled_s(loaded) is None
 
 
-def test_without_its_daemon_only_the_kernels_trip_is_left() -> None:
+def test_without_its_daemon_only_the_kernel_throttles() -> None:
     loaded = loaded_soc("xiaomi-mi-9")
     loaded.soc.is_service_running = lambda name: name != "thermal-engine"
     loaded.soc.attach(loaded.load)
     assert first_throttled_s(loaded) is None
 
 
-def test_training_on_four_big_cores_draws_what_was_measured() -> None:
+def test_training_on_four_big_cores_draws_the_measured_power() -> None:
     """EMDL 2021, Meizu 16T, mask f0: 4.3 to 4.6 W for AlexNet, idle 0.75 to 0.84 W."""
     soc = Soc(load_profile("meizu-16t"), ModelClock(speed=0.0))
     assert 0.7 < soc.system_w() < 0.9
@@ -186,7 +186,7 @@ def test_training_on_four_big_cores_draws_what_was_measured() -> None:
     assert soc.battery.power_w == pytest.approx(soc.system_w() - 0.486 * 4.85, abs=0.01)
 
 
-def test_memory_bound_work_does_not_follow_the_clock() -> None:
+def test_memory_bound_work_does_not_scale_with_the_clock() -> None:
     copy = OpTable((SimulatedOp("copy", "elementwise", 1e6, 64e6, 64e6),), OWN)
     fast = ComputeSpeed(
         100, bandwidth_gbs=10, cache_kb=64, cache_gbs=50, first_thread_ghz=2.8, first_thread_gbs=8
@@ -217,7 +217,7 @@ def test_threads_spread_over_their_mask(
     assert [load.shares for load in loads] == shares
 
 
-def test_a_gauge_is_lazy_and_has_its_vendors_sign() -> None:
+def test_a_gauge_updates_slowly_with_its_vendors_sign() -> None:
     signs = {name: load_profile(name).battery.discharge_sign for name in profile_ids()}
     assert set(signs.values()) == {-1, 1}
     loaded = loaded_soc("redmi-note-9-pro")

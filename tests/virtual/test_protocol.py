@@ -95,7 +95,7 @@ def test_an_unknown_service_is_closed_with_local_id_0(port: int) -> None:
         assert read_packet(stream) == (CLSE, 0, 5, b"")
 
 
-def test_a_write_to_a_stream_that_is_gone_is_answered_with_close(port: int) -> None:
+def test_a_write_to_a_closed_stream_is_answered_with_close(port: int) -> None:
     with connected(port) as stream:
         stream.sendall(packet(WRTE, 5, 4711, b"x"))
         assert read_packet(stream) == (CLSE, 0, 5, b"")
@@ -112,14 +112,14 @@ def test_a_write_to_a_stream_that_is_gone_is_answered_with_close(port: int) -> N
         b"GET / HTTP/1.1\r\nHost: phone\r\n\r\n",
     ],
 )
-def test_nonsense_ends_the_connection_and_nothing_else(port: int, nonsense: bytes) -> None:
+def test_an_invalid_packet_ends_only_its_connection(port: int, nonsense: bytes) -> None:
     with connected(port, greet=nonsense[:4] == b"HELO") as stream:
         stream.sendall(nonsense)
         assert stream.recv(1) == b""
     assert ask(port, b"echo alive") == b"alive\n"
 
 
-def test_random_bytes_after_the_greeting_do_no_harm(port: int) -> None:
+def test_random_bytes_after_the_greeting_have_no_effect(port: int) -> None:
     rng = random.Random(1)
     for _ in range(30):
         with connected(port) as stream:
@@ -132,7 +132,7 @@ def test_random_bytes_after_the_greeting_do_no_harm(port: int) -> None:
     assert ask(port, b"echo alive") == b"alive\n"
 
 
-def test_a_host_that_never_waits_is_put_out(port: int) -> None:
+def test_a_host_that_ignores_flow_control_is_disconnected(port: int) -> None:
     with connected(port) as stream:
         stream.sendall(packet(OPEN, 5, 0, b"shell:sleep 100000\0"))
         _, local, _, _ = read_packet(stream)
@@ -142,7 +142,7 @@ def test_a_host_that_never_waits_is_put_out(port: int) -> None:
     assert ask(port, b"echo alive") == b"alive\n"
 
 
-def test_nonsense_inside_the_file_service_ends_the_stream(port: int) -> None:
+def test_invalid_data_in_the_file_service_ends_the_stream(port: int) -> None:
     for request in (b"WHAT\x04\0\0\0abcd", b"SEND\xff\xff\0\0", b"SEND\x05\0\0\0/x,33NOPE\1\0\0\0"):
         with connected(port) as stream:
             stream.sendall(packet(OPEN, 5, 0, b"sync:\0"))
@@ -158,7 +158,7 @@ def test_nonsense_inside_the_file_service_ends_the_stream(port: int) -> None:
     assert ask(port, b"echo alive") == b"alive\n"
 
 
-def test_a_push_that_is_cut_leaves_nothing_behind(phone: AdbPhone) -> None:
+def test_an_interrupted_push_leaves_no_file(phone: AdbPhone) -> None:
     target = b"/data/local/tmp/cut/half,33188"
     chunk = b"DATA" + struct.pack("<I", 65536) + b"x" * 65536
     for parts in (1, 5):
@@ -172,7 +172,7 @@ def test_a_push_that_is_cut_leaves_nothing_behind(phone: AdbPhone) -> None:
     assert phone.out("cat /data/local/tmp/cut/half") == "whole"
 
 
-def test_a_foreground_command_dies_with_its_stream(phone: AdbPhone) -> None:
+def test_a_foreground_command_ends_with_its_stream(phone: AdbPhone) -> None:
     stream = phone.host.open_service(phone.address, "shell,v2,raw:sleep 90001")
     wait_until(lambda: "90001" in phone.out("ps -A -o args"), "it runs")
     stream.close()

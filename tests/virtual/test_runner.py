@@ -13,7 +13,7 @@ from agent.virtual.shell.command_call import StdStreams
 from agent.virtual.shell.interpreter import Shell
 from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbPhone, wait_until
-from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
 Line = dict[str, Any]
@@ -51,7 +51,7 @@ def start(phone: AdbPhone, options: str = "") -> int:
     return pid
 
 
-def test_info_says_that_everything_is_simulated(ready: AdbPhone) -> None:
+def test_info_has_the_source_simulated(ready: AdbPhone) -> None:
     info = json.loads(ready.out(f"{HOME}/runner info"))
     simulated = {"source": "simulated", "model": "extrapolated"}
     assert tuple(info[key] for key in ("line", "contract", "abi", "backends")) == (
@@ -65,7 +65,7 @@ def test_info_says_that_everything_is_simulated(ready: AdbPhone) -> None:
     assert info["provenance"] == dict.fromkeys(("time", "clock", "heat", "energy"), simulated)
 
 
-def test_a_run_says_hello_then_windows_then_done(ready: AdbPhone) -> None:
+def test_a_run_prints_hello_windows_and_done(ready: AdbPhone) -> None:
     assert run(ready, "--warmup 2 --steps 40 --seconds 3") == 0
     hello, memory, *windows, done = lines(ready)
     assert {key: value for key, value in memory.items() if value} == {
@@ -100,14 +100,14 @@ def test_a_run_says_hello_then_windows_then_done(ready: AdbPhone) -> None:
     ) == (None, None, True)
 
 
-def test_steps_and_seconds_are_both_reached_and_max_seconds_ends_it(ready: AdbPhone) -> None:
+def test_a_run_reaches_steps_and_seconds_and_ends_at_max_seconds(ready: AdbPhone) -> None:
     assert run(ready, "--steps 1000 --seconds 0.1") == 0
     assert lines(ready)[-1]["steps"] == 1000
     assert run(ready, "--steps 1000000 --max-seconds 2") == 0
     assert 2e9 <= lines(ready)[-1]["ns"] < 2.1e9
 
 
-def test_a_step_longer_than_the_window_is_a_window_of_its_own(start_phone: StartPhone) -> None:
+def test_a_step_longer_than_the_window_is_its_own_window(start_phone: StartPhone) -> None:
     phone = make_ready(start_phone(), a_plan(size=4096))
     assert run(phone, "--warmup 1 --steps 4") == 0
     windows = lines(phone)[2:-1]
@@ -120,7 +120,7 @@ def test_a_long_run_fits_in_the_permitted_windows(ready: AdbPhone) -> None:
     assert 3900 < len(lines(ready)) - 3 <= 4096
 
 
-def test_times_follow_the_clock_and_the_cores(ready: AdbPhone) -> None:
+def test_step_times_scale_with_clock_and_cores(ready: AdbPhone) -> None:
     def step_ms() -> float:
         done = lines(ready)[-1]
         return float(done["ns"]) / float(done["steps"]) / 1e6
@@ -156,7 +156,7 @@ def test_repeats_differ_a_little_and_the_same_seed_repeats_them(start_phone: Sta
     assert max(first) / min(first) < 1.05
 
 
-def test_nodes_are_sampled_beside_the_work(ready: AdbPhone) -> None:
+def test_nodes_are_sampled_during_the_run(ready: AdbPhone) -> None:
     nodes = [
         "/sys/class/thermal/thermal_zone6/temp",
         f"{BIG}/scaling_cur_freq",
@@ -177,7 +177,7 @@ def test_nodes_are_sampled_beside_the_work(ready: AdbPhone) -> None:
     assert values[0] > 30_000
 
 
-def test_phases_and_traces_tell_the_parts_of_a_step(start_phone: StartPhone) -> None:
+def test_phases_and_traces_add_up_to_a_step(start_phone: StartPhone) -> None:
     count = {"kind": "matmul", "flops": 10**8, "read_bytes": 10**6, "write_bytes": 10**6}
     names = ("fc.forward", "fc.input_gradient", "fc.update")
     ops = [{"name": name, **count} for name in names]
@@ -283,7 +283,7 @@ def test_every_fault_has_its_status_and_its_code(
         assert lines(ready)[-1] == fault
 
 
-def test_sigterm_stops_at_a_step_boundary(ready: AdbPhone, witness: Witness) -> None:
+def test_sigterm_stops_at_a_step_boundary(ready: AdbPhone, journal_events: JournalReader) -> None:
     pid = start(ready, "--seconds 100000 --max-seconds 100000")
     ready.out("sleep 1")
     ready.out(f"kill {pid}")
@@ -292,12 +292,12 @@ def test_sigterm_stops_at_a_step_boundary(ready: AdbPhone, witness: Witness) -> 
     assert hello["pid"] == pid
     assert windows
     assert (fault["line"], fault["code"]) == ("fault", "stopped")
-    (started,), (stopped,) = witness("run_start"), witness("run_stop")
+    (started,), (stopped,) = journal_events("run_start"), journal_events("run_stop")
     assert tuple(started[key] for key in ("pid", "mask", "case")) == (pid, "f0", "case-1")
     assert (stopped["pid"], stopped["reason"]) == (pid, "stopped")
 
 
-def test_sigkill_leaves_a_dead_runners_file(ready: AdbPhone) -> None:
+def test_sigkill_leaves_a_file_without_a_final_record(ready: AdbPhone) -> None:
     pid = start(ready, "--seconds 100000 --max-seconds 100000")
     wait_until(lambda: "window" in ready.out(f"tail -n 1 {HOME}/dir/out.jsonl"), "it works")
     ready.out(f"kill -9 {pid}")
@@ -324,7 +324,7 @@ def test_a_run_is_a_process_with_threads_on_its_cores(ready: AdbPhone) -> None:
     assert not ready.run(f"ls /proc/{pid}").out
 
 
-def test_memory_is_taken_while_it_runs(ready: AdbPhone) -> None:
+def test_a_run_uses_memory(ready: AdbPhone) -> None:
     def available() -> int:
         return int(ready.out("grep MemAvailable /proc/meminfo").split()[1])
 
@@ -359,7 +359,7 @@ def test_the_sdcard_does_not_execute(phone: AdbPhone) -> None:
     assert phone.run("/sdcard/runner info").status == 126
 
 
-def test_a_full_phone_is_the_fault_io(still_phone: VirtualPhone) -> None:
+def test_a_full_disk_is_the_fault_io(still_phone: VirtualPhone) -> None:
     """A run that can no longer write ends with its status, and not with half a line."""
     still_phone.tree.write(f"{HOME}/runner", RUNNER, mode=0o755)
     still_phone.tree.write(f"{HOME}/plan", a_plan())
@@ -385,7 +385,7 @@ def test_a_full_phone_is_the_fault_io(still_phone: VirtualPhone) -> None:
         still_phone.tree.write(f"{HOME}/more", bytes(4000))
 
 
-def test_a_stopped_run_waits_and_goes_on_where_it_was(start_phone: StartPhone) -> None:
+def test_a_stopped_run_continues_after_sigcont(start_phone: StartPhone) -> None:
     phone = start_phone(speed=100.0)
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
     phone.put(f"{HOME}/plan", a_plan())

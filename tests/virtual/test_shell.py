@@ -11,7 +11,7 @@ from agent.virtual.shell.command_call import StdStreams
 from agent.virtual.shell.interpreter import Shell
 from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbPhone, read_packets
-from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.conftest import JournalReader, StartPhone
 
 
 @pytest.mark.parametrize(
@@ -92,21 +92,23 @@ def test_a_script_prints(phone: AdbPhone, script: str, expected: str) -> None:
         (".", 1, ".: bad arguments"),
     ],
 )
-def test_a_script_fails_in_the_phones_own_words(
+def test_a_script_fails_with_the_messages_of_the_phone(
     phone: AdbPhone, script: str, status: int, text: str
 ) -> None:
     result = phone.run(script)
     assert (result.status, result.err.rstrip("\n")) == (status, text)
 
 
-def test_a_newer_phone_says_inaccessible(start_phone: StartPhone, witness: Witness) -> None:
+def test_a_newer_phone_prints_inaccessible_or_not_found(
+    start_phone: StartPhone, journal_events: JournalReader
+) -> None:
     """mksh changed its message with Android 10; a missing command is journalled either way."""
     result = start_phone("xiaomi-mi-9").run("frobnicate -v")
     assert result[::2] == (127, "/system/bin/sh: frobnicate: inaccessible or not found\n")
-    assert [entry["argv"] for entry in witness("unknown_command")] == [["frobnicate", "-v"]]
+    assert [entry["argv"] for entry in journal_events("unknown_command")] == [["frobnicate", "-v"]]
 
 
-def test_grep_reads_many_nodes_in_one_go(phone: AdbPhone) -> None:
+def test_grep_reads_many_nodes_at_once(phone: AdbPhone) -> None:
     result = phone.run('grep -s "" /dev/null /proc/version /none /sys/devices/system/cpu/online')
     assert result.status == 0
     paths = [line.partition(":")[0] for line in result.out.splitlines()]
@@ -131,7 +133,7 @@ def test_grep_options(phone: AdbPhone, options: str, expected: str, status: int)
     assert (result.status, result.out.rstrip("\n")) == (status, expected)
 
 
-def test_files_come_and_go(phone: AdbPhone) -> None:
+def test_files_are_created_and_removed(phone: AdbPhone) -> None:
     folder = "/data/local/tmp/files"
     output = phone.out(
         f"mkdir -p {folder}/a/b; cd {folder}; echo 1 > x; echo 2 >> x; cp x y; mv y a/b/z; "
@@ -169,7 +171,7 @@ def test_su_gives_root_where_the_phone_is_rooted(phone: AdbPhone) -> None:
         assert phone.out(command) == "0", command
 
 
-def test_one_shell_lives_on_and_on(phone: AdbPhone) -> None:
+def test_one_shell_runs_many_commands(phone: AdbPhone) -> None:
     shell = phone.shell()
     assert shell.line("id -u") == (0, "2000\n")
     for turn in range(200):
@@ -192,13 +194,13 @@ def test_many_lines_sent_at_once_are_answered_in_order(phone: AdbPhone) -> None:
     assert (result.status, result.out.split()) == (9, [str(number) for number in range(500)])
 
 
-def test_a_loop_that_never_waits_starves_nobody(phone: AdbPhone) -> None:
+def test_a_busy_loop_does_not_block_other_commands(phone: AdbPhone) -> None:
     stream = phone.host.open_service(phone.address, "shell,v2,raw:while true; do :; done")
     assert phone.out("echo alive") == "alive"
     stream.close()
 
 
-def test_a_person_gets_a_prompt_and_an_echo(phone: AdbPhone) -> None:
+def test_an_interactive_shell_has_prompt_and_echo(phone: AdbPhone) -> None:
     with phone.host.open_service(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
         keys = b"echo helo\x7flo\rsu\rid -u\rexit\rexit\r"
         stream.sendall(b"\0" + len(keys).to_bytes(4, "little") + keys)
@@ -208,7 +210,7 @@ def test_a_person_gets_a_prompt_and_an_echo(phone: AdbPhone) -> None:
     assert "16T:/ # 0\r\n" in result.out
 
 
-def test_cursor_keys_go_through_what_was_typed(phone: AdbPhone) -> None:
+def test_cursor_keys_navigate_the_history(phone: AdbPhone) -> None:
     with phone.host.open_service(phone.address, "shell,v2,TERM=xterm,pty:") as stream:
         keys = b"echo one\recho two\r\x1b[A\x1b[A\r\x1bOA\x1b[D\x1b[1;5C\x15exit\r"
         stream.sendall(b"\0" + len(keys).to_bytes(4, "little") + keys)
@@ -224,11 +226,11 @@ def test_a_stock_phone_has_no_su() -> None:
     )
     shell = Shell(phone, phone.processes.spawn(None, ["sh"]), ProgramLookup())
 
-    async def say(text: str) -> tuple[int, str]:
+    async def type_text(text: str) -> tuple[int, str]:
         pipe = BytePipe()
         status = await shell.run_text(text, StdStreams(BufferedSource(), pipe, pipe))
         return status, pipe.content().decode()
 
     expected = (127, "/system/bin/sh: su: inaccessible or not found\n")
-    assert asyncio.run(say("su -c id")) == expected
-    assert asyncio.run(say("which su")) == (1, "")
+    assert asyncio.run(type_text("su -c id")) == expected
+    assert asyncio.run(type_text("which su")) == (1, "")

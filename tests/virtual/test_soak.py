@@ -1,4 +1,4 @@
-"""A long run as an agent sees it: zones heat up, limits fall, cooling devices show it, it cools."""
+"""A long run as an agent sees it: zones heat up, limits fall, and the phone cools afterwards."""
 
 from tests.virtual.adb_host import AdbPhone, wait_until
 from tests.virtual.conftest import StartPhone
@@ -18,7 +18,7 @@ def cooling(phone: AdbPhone) -> int:
     return max(int(state) for state in states)
 
 
-def test_a_soaked_phone_throttles_in_sight_and_recovers(start_phone: StartPhone) -> None:
+def test_a_soaked_phone_throttles_visibly_and_recovers(start_phone: StartPhone) -> None:
     phone = start_phone("xiaomi-mi-9", speed=300.0)
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
     phone.put(f"{HOME}/plan", a_plan())

@@ -59,7 +59,7 @@ def test_push_and_pull_give_the_same_bytes(
     assert phone.out(f"stat -c %s {remote}") == str(size)
 
 
-def test_a_push_to_a_forbidden_place_says_why(
+def test_a_push_to_a_forbidden_path_prints_the_reason(
     host: AdbHost, phone: AdbPhone, tmp_path: Path
 ) -> None:
     source = tmp_path / "here"
@@ -71,7 +71,7 @@ def test_a_push_to_a_forbidden_place_says_why(
     assert pull_result.status != 0
 
 
-def test_adbutils_drives_it(host: AdbHost, phone: AdbPhone, tmp_path: Path) -> None:
+def test_adbutils_controls_the_phone(host: AdbHost, phone: AdbPhone, tmp_path: Path) -> None:
     client = adbutils.AdbClient(host="127.0.0.1", port=host.port)
     device = client.device(phone.address)
     answer = device.shell2("echo out; echo err >&2; exit 3", v2=True)
@@ -97,13 +97,13 @@ def test_root_is_refused_as_on_a_production_build(host: AdbHost, phone: AdbPhone
     assert "production builds" in host.adb("-s", phone.address, "root").out
 
 
-def test_a_service_that_is_not_there_is_refused(host: AdbHost, phone: AdbPhone) -> None:
+def test_an_unknown_service_is_refused(host: AdbHost, phone: AdbPhone) -> None:
     with pytest.raises((ConnectionRefusedError, EOFError)):
         host.open_service(phone.address, "framebuffer:")
     assert phone.out("echo alive") == "alive"
 
 
-def test_a_reboot_takes_the_phone_away_and_brings_it_back_new(
+def test_a_reboot_disconnects_the_phone_and_changes_its_boot_id(
     host: AdbHost, start_phone: StartPhone
 ) -> None:
     phone = start_phone(speed=200.0)

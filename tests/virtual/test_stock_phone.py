@@ -45,11 +45,11 @@ def test_some_nodes_are_closed_to_the_shell(stock: AdbPhone, path: str) -> None:
         "/proc/sys/kernel/random/boot_id",
     ],
 )
-def test_others_stay_open(stock: AdbPhone, path: str) -> None:
+def test_other_nodes_are_readable(stock: AdbPhone, path: str) -> None:
     assert stock.out(f"cat {path}")
 
 
-def test_closed_nodes_look_as_ever_from_outside(stock: AdbPhone) -> None:
+def test_unreadable_nodes_are_still_listed(stock: AdbPhone) -> None:
     listed = stock.out("ls -l /sys/class/thermal/thermal_zone0/temp")
     assert listed.startswith("-r--r--r--")
 
@@ -60,7 +60,7 @@ def test_nothing_can_be_changed(stock: AdbPhone) -> None:
     assert stock.run("stop thermal-engine").status == 1
 
 
-def test_the_framework_still_tells_temperatures(stock: AdbPhone) -> None:
+def test_the_framework_still_reports_temperatures(stock: AdbPhone) -> None:
     dump = stock.out("dumpsys thermalservice")
     assert "Current temperatures from HAL" in dump
     assert "mName=skin" in dump or "mType=3" in dump

@@ -6,7 +6,7 @@ import pytest
 
 from agent.virtual.profiles import load_profile, profile_ids
 from tests.virtual.adb_host import AdbPhone
-from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.conftest import JournalReader, StartPhone
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"
 CPU = "/sys/devices/system/cpu"
@@ -52,13 +52,13 @@ def test_the_order_of_limits_matters_on_an_old_kernel(changed: AdbPhone) -> None
         ("scaling_setspeed", "1785600"),  # only the userspace governor accepts it
     ],
 )
-def test_garbage_is_refused_and_witnessed(
-    changed: AdbPhone, witness: Witness, node: str, value: str
+def test_invalid_values_are_refused_and_recorded(
+    changed: AdbPhone, journal_events: JournalReader, node: str, value: str
 ) -> None:
     before = changed.out(f"cat {BIG}/{node}")
     assert changed.run(f"su -c 'echo {value} > {BIG}/{node}'").status == 1
     assert changed.out(f"cat {BIG}/{node}") == before
-    (entry,) = witness("sysfs_write")
+    (entry,) = journal_events("sysfs_write")
     assert (
         entry["path"],
         entry["text"],
@@ -67,7 +67,7 @@ def test_garbage_is_refused_and_witnessed(
     ) == (f"{BIG}/{node}", value, 0, "Invalid argument")
 
 
-def test_only_root_writes_and_nobody_writes_what_is_read_only(changed: AdbPhone) -> None:
+def test_only_root_can_write_and_read_only_nodes_are_refused(changed: AdbPhone) -> None:
     denied = re.compile("can't create .*: Permission denied")
     assert denied.search(changed.run(f"echo 1785600 > {BIG}/scaling_max_freq").err)
     assert denied.search(changed.run(f"su -c 'echo 1 > {BIG}/scaling_cur_freq'").err)
@@ -75,15 +75,17 @@ def test_only_root_writes_and_nobody_writes_what_is_read_only(changed: AdbPhone)
     assert changed.root(f"cat {BIG}/cpuinfo_cur_freq").isdigit()
 
 
-def test_userspace_takes_a_speed(changed: AdbPhone) -> None:
+def test_the_userspace_governor_accepts_a_speed(changed: AdbPhone) -> None:
     assert changed.out(f"cat {BIG}/scaling_setspeed") == "<unsupported>"
     changed.root(f"echo userspace > {BIG}/scaling_governor; echo 1401600 > {BIG}/scaling_setspeed")
     assert changed.number(f"{BIG}/scaling_cur_freq") == 1401600
 
 
-def test_writes_are_witnessed_with_old_and_new(changed: AdbPhone, witness: Witness) -> None:
+def test_writes_are_recorded_with_old_and_new_value(
+    changed: AdbPhone, journal_events: JournalReader
+) -> None:
     changed.root(f"echo 1785600 > {CPU}/cpu5/cpufreq/scaling_max_freq")
-    (entry,) = witness("sysfs_write")
+    (entry,) = journal_events("sysfs_write")
     assert (
         entry["path"],  # the canonical path, whichever link was used
         entry["old"],
@@ -92,7 +94,7 @@ def test_writes_are_witnessed_with_old_and_new(changed: AdbPhone, witness: Witne
     ) == (f"{BIG}/scaling_max_freq", "2419200", "1785600", 0)
 
 
-def test_cores_go_off_and_come_back(changed: AdbPhone) -> None:
+def test_cores_can_be_switched_off_and_on(changed: AdbPhone) -> None:
     assert changed.out(f"cat {CPU}/online") == "0-7"
     changed.root(f"echo 0 > {CPU}/cpu7/online; echo 0 > {CPU}/cpu5/online")
     assert changed.out(f"cat {CPU}/online") == "0-4,6"
@@ -126,7 +128,7 @@ def test_the_first_zone_is_not_the_cpu(phone: AdbPhone) -> None:
     assert phone.number("/sys/class/thermal/thermal_zone12/temp") == -40_000
 
 
-def test_charging_can_be_cut_and_the_sign_tells(changed: AdbPhone) -> None:
+def test_charging_can_be_stopped_and_the_sign_shows_it(changed: AdbPhone) -> None:
     assert changed.out(f"cat {BATTERY}/status") == "Full"
     changed.root(f"echo 1 > {BATTERY}/input_suspend")
     changed.out("sleep 2")
@@ -141,7 +143,7 @@ def test_charging_can_be_cut_and_the_sign_tells(changed: AdbPhone) -> None:
     assert "status: 3" in dumped
 
 
-def test_the_framework_can_be_lied_to(changed: AdbPhone) -> None:
+def test_the_battery_status_of_the_framework_can_be_faked(changed: AdbPhone) -> None:
     changed.out("dumpsys battery unplug; dumpsys battery set level 42")
     assert "level: 42" in changed.out("dumpsys battery")
     assert changed.out(f"cat {BATTERY}/status") == "Full"

@@ -1,4 +1,4 @@
-"""Third-party tools drive an unmodified virtual phone: devlib, wlauto and Debian's adb."""
+"""Third-party tools with an unmodified virtual phone: devlib, wlauto and Debian's adb."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = [folder / "bin" / "pip", "install", "-q", "setuptools", "devlib", "wlauto"]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"nothing to install devlib from: {done.stderr[-200:]}")
+        pytest.skip(f"devlib cannot be installed: {done.stderr[-200:]}")
     # devlib does not start without aapt; an empty script is enough.
     aapt = folder / "bin" / "aapt"
     aapt.write_text("#!/bin/sh\n")
@@ -126,12 +126,12 @@ def test_workload_automation_runs_an_agenda(
 @pytest.fixture(scope="module")
 def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbHost]:
     if not DEBIAN_ADB.exists() or shutil.which("dpkg") is None:
-        pytest.skip("Debian's adb is not here")
+        pytest.skip("Debian's adb is not installed")
     with adb_host(tmp_path_factory.mktemp("adb29"), binary=DEBIAN_ADB) as running:
         yield running
 
 
-def test_debians_adb_drives_it(debian: AdbHost, tmp_path: Path) -> None:
+def test_debians_adb_controls_the_phone(debian: AdbHost, tmp_path: Path) -> None:
     with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (started,)):
         address = started.address
         assert "connected" in debian.adb("connect", address).out

@@ -89,7 +89,7 @@ def test_a_script_fails(phone: AdbPhone, script: str, status: int, text: str) ->
     assert (result.status, result.err.rstrip("\n")) == (status, text)
 
 
-def test_a_function_lives_in_a_shell_that_reads_lines(phone: AdbPhone) -> None:
+def test_a_function_is_kept_between_lines(phone: AdbPhone) -> None:
     shell = phone.shell()
     shell.send("f() {\necho $1\n}\ncat > /data/local/tmp/here <<END\nline 1\nline 2\nEND\n")
     assert shell.line("f x") == (0, "x\n")
@@ -98,7 +98,7 @@ def test_a_function_lives_in_a_shell_that_reads_lines(phone: AdbPhone) -> None:
     assert shell.line("echo z") == (0, "z\n")
 
 
-def test_a_stopped_process_stands_still_until_it_is_continued(phone: AdbPhone) -> None:
+def test_a_stopped_process_does_not_run_until_it_is_continued(phone: AdbPhone) -> None:
     script = "while true; do echo x >> /data/local/tmp/ticks; sleep 1; done"
     phone.out("rm -f /data/local/tmp/ticks")
     pid = phone.out(f"setsid sh -c '{script}' >/dev/null 2>&1 & echo $!")
@@ -124,12 +124,12 @@ def test_processes_are_found_and_killed_by_name(phone: AdbPhone) -> None:
     assert phone.run("pgrep -f 91234").status == 1
 
 
-def test_memory_is_told_alike_everywhere(phone: AdbPhone) -> None:
+def test_all_commands_report_the_same_memory(phone: AdbPhone) -> None:
     total = int(phone.out("awk '/MemTotal/ {print $2}' /proc/meminfo"))
     assert int(phone.out("free | awk '/Mem/ {print $2}'")) == total * 1024
 
 
-def test_cpusets_narrow_what_a_process_may_use(start_phone: StartPhone) -> None:
+def test_cpusets_limit_the_cores_of_a_process(start_phone: StartPhone) -> None:
     phone = start_phone()
     pid = phone.out("setsid taskset f0 sleep 9000 >/dev/null 2>&1 & echo $!")
     allowed = f"awk '/Cpus_allowed:/ {{print $2}}' /proc/{pid}/status"
@@ -147,7 +147,7 @@ def test_cpusets_narrow_what_a_process_may_use(start_phone: StartPhone) -> None:
     assert phone.run("su -c 'echo 99999 > /dev/cpuset/background/tasks'").status == 1
 
 
-def test_uclamp_is_kept_and_checked(start_phone: StartPhone) -> None:
+def test_uclamp_values_are_stored_and_checked(start_phone: StartPhone) -> None:
     phone = start_phone("xiaomi-mi-9")
     node = "/dev/cpuctl/top-app/cpu.uclamp.min"
     assert phone.out(f"cat {node}") == "0.00"

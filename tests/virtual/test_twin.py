@@ -1,4 +1,4 @@
-"""The twin predicts what its phone runs, and calibration shows how far both are off."""
+"""The twin predicts the runs of its phone, and calibration prints the errors of both."""
 
 import json
 
@@ -39,7 +39,7 @@ def predict_json(phone: str, *words: str) -> dict[str, object]:
     return dict(json.loads(result.output))
 
 
-def test_a_prediction_is_one_object_with_every_figure_and_its_provenance() -> None:
+def test_a_prediction_has_every_metric_with_its_provenance() -> None:
     words = "--workload emdl-googlenet --batch 8 --cores big4 --freq 1708800 --minutes 5"
     prediction = predict_json("meizu-16t", *words.split())
     assert set(prediction) >= KEYS
@@ -56,14 +56,14 @@ def test_every_phone_predicts_every_core_set(phone: str) -> None:
     assert big.power_w > little.power_w
 
 
-def test_four_big_cores_are_the_mask_of_the_study_on_every_phone() -> None:
+def test_big4_is_the_mask_of_the_study_on_every_phone() -> None:
     for phone in ("meizu-16t", "redmi-note-9-pro", "oneplus-nord", "huawei-mate-30"):
         assert parse_cores(load_profile(phone), "big4") == (4, 5, 6, 7)
     assert parse_cores(load_profile("redmi-note-9-pro"), "big2") == (6, 7)
 
 
 @pytest.mark.parametrize("words", ["--workload nope", "--workload sgemm --cores big9"])
-def test_a_wrong_question_is_one_sentence(words: str) -> None:
+def test_an_invalid_prediction_request_is_refused(words: str) -> None:
     result = CliRunner().invoke(virtual, ["predict", "meizu-16t", *words.split()])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
@@ -77,7 +77,7 @@ def test_a_wrong_question_is_one_sentence(words: str) -> None:
         ("samsung-s8-plus", "emdl-lenet", 16, "0f", "little4"),
     ],
 )
-def test_a_run_on_the_phone_takes_what_was_predicted(
+def test_a_run_takes_the_predicted_time(
     start_phone: StartPhone, phone: str, workload: str, batch: int, mask: str, cores: str
 ) -> None:
     ready: AdbPhone = make_ready(
@@ -90,28 +90,28 @@ def test_a_run_on_the_phone_takes_what_was_predicted(
     assert done["peak_rss_kb"] / 1024 == pytest.approx(expected.peak_mb, rel=0.01)
 
 
-def test_step_times_are_near_what_was_measured() -> None:
+def test_step_times_are_near_the_measured_ones() -> None:
     step_ms = [timing.seconds * 1e3 for timing in step_timings(MEIZU, MNN, MEASURED.step)]
     assert mean_error(step_ms, [row.step_ms for row in MEASURED.step]) < 0.08
     core_set_s = [timing.seconds for timing in core_set_timings(MEIZU, MNN, MEASURED.core_set)]
     assert mean_error(core_set_s, [row.seconds for row in MEASURED.core_set]) < 0.10
 
 
-def test_the_helping_cores_idle_as_long_as_they_did() -> None:
+def test_the_other_cores_idle_as_measured() -> None:
     """The optimizer and the launches run on one core; /proc/stat showed the others waiting."""
     for timing, row in zip(step_timings(MEIZU, MNN, MEASURED.step), MEASURED.step, strict=True):
         if row.others_busy is not None:
             assert 1 - timing.serial_share == pytest.approx(row.others_busy, abs=0.07)
 
 
-def test_power_and_memory_are_near_what_was_measured() -> None:
+def test_power_and_memory_are_near_the_measured_ones() -> None:
     watts = whole_phone_w(MEIZU, MNN, MEASURED.power)
     assert mean_error(watts, [row.power_w for row in MEASURED.power]) < 0.11
     peaks = [peak_mb(MNN, row) for row in MEASURED.memory]
     assert mean_error(peaks, [row.peak_mb for row in MEASURED.memory]) < 0.07
 
 
-def test_the_s8_warms_like_its_trace_and_settles_on_its_plateau() -> None:
+def test_the_s8_warms_like_its_trace() -> None:
     measurements = load_measurements("samsung-s8-plus")
     profile = load_profile("samsung-s8-plus")
     temps, _ = simulate_trace(profile, [moment for moment, _ in measurements.battery_c])
@@ -121,17 +121,17 @@ def test_the_s8_warms_like_its_trace_and_settles_on_its_plateau() -> None:
     assert [measurements.top_khz, measurements.plateau_khz, measurements.plateau_khz] == clocks
 
 
-def test_the_oneplus_6_multiplies_as_fast_as_it_did() -> None:
+def test_the_oneplus_6_multiplies_at_the_measured_speed() -> None:
     gflops = gemm_gflops(load_profile("oneplus-6"), 512)
     assert gflops == pytest.approx((15.0, 40.0, 10.0), rel=0.01)
 
 
-def test_a_gpu_pays_for_depth_and_not_for_width() -> None:
+def test_the_cost_of_a_gpu_step_grows_with_depth_not_width() -> None:
     """Cambridge (arXiv 2202.10100): backward time follows the number of layers; most of a step
     moves data.
     """
     deep, shallow, wide = (
-        predict("oneplus-6", PredictionQuery(name, 32, backend="opencl"))
+        predict("oneplus-6", PredictionQuery(name, 32, backend="opencl", feed="copied"))
         for name in ("mlp-2", "mlp-1", "mlp-3")
     )
     assert deep.step_ms > 2 * shallow.step_ms
@@ -141,7 +141,7 @@ def test_a_gpu_pays_for_depth_and_not_for_width() -> None:
     )
 
 
-def test_a_lower_clock_is_slower_and_thriftier() -> None:
+def test_a_lower_clock_is_slower_and_needs_less_energy() -> None:
     fast, slow = (
         predict("meizu-16t", PredictionQuery("emdl-alexnet", 16, "big4", freq))
         for freq in ("high", "low")
@@ -153,14 +153,14 @@ def test_a_lower_clock_is_slower_and_thriftier() -> None:
 @pytest.mark.parametrize(
     ("needed_gb", "outcome"), [(1, "fits"), (3.6, "swaps"), (6.5, "killed"), (9, "never starts")]
 )
-def test_memory_fits_swaps_kills_or_refuses(needed_gb: float, outcome: str) -> None:
+def test_memory_outcomes_depend_on_the_needed_memory(needed_gb: float, outcome: str) -> None:
     memory = MEIZU.memory
     pressure = assess_memory(memory, memory.available_kb, int(needed_gb * 1024**2))
     assert pressure.outcome == outcome
     assert (pressure.extra_s > 0) == (outcome == "swaps")
 
 
-def test_a_fleet_is_mostly_slow_phones_and_the_same_for_its_seed() -> None:
+def test_a_drawn_fleet_is_mostly_slow_phones_and_reproducible() -> None:
     fleet = make_fleet(300, seed=7)
     assert make_fleet(300, seed=7) == fleet
     assert make_fleet(300, seed=8) != fleet
@@ -177,7 +177,7 @@ def test_a_fleet_is_mostly_slow_phones_and_the_same_for_its_seed() -> None:
         ("huawei-mate-30", "/sys/class/devfreq/e82c0000.mali"),
     ],
 )
-def test_a_gpu_has_its_vendors_nodes_and_obeys_them(phone: str, folder: str) -> None:
+def test_a_gpu_has_the_nodes_of_its_vendor(phone: str, folder: str) -> None:
     virtual_phone = VirtualPhone(load_profile(phone), speed=0.0)
     gpu = virtual_phone.soc.gpu
     assert gpu is not None
@@ -188,7 +188,7 @@ def test_a_gpu_has_its_vendors_nodes_and_obeys_them(phone: str, folder: str) -> 
     assert gpu.clock_khz == gpu.ladder[1]
 
 
-def test_a_solver_finds_what_made_the_data_in_spite_of_a_bad_row() -> None:
+def test_the_solver_recovers_the_parameters_despite_a_bad_row() -> None:
     import numpy as np
 
     xs = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
@@ -202,7 +202,7 @@ def test_a_solver_finds_what_made_the_data_in_spite_of_a_bad_row() -> None:
 
 
 @pytest.mark.slow
-def test_calibration_finds_what_the_profiles_hold_and_shows_both_errors() -> None:
+def test_calibration_reproduces_the_profiles_and_prints_both_errors() -> None:
     result = CliRunner().invoke(virtual, ["calibrate", "meizu-16t", "samsung-s8-plus"])
     assert result.exit_code == 0
     rows = {line.strip().split("  ")[0]: line for line in result.output.splitlines()}
@@ -212,7 +212,7 @@ def test_calibration_finds_what_the_profiles_hold_and_shows_both_errors() -> Non
     assert "written" not in result.output
 
 
-def test_an_engine_that_was_not_fitted_borrows_no_phones_error() -> None:
+def test_an_engine_that_was_not_fitted_has_no_stated_error() -> None:
     """A fit with MNN on the Meizu gives no error for another engine's times."""
     profile = load_profile("meizu-16t")
     fitted = provenance_by_family(profile, engine_for("emdl-lenet"))

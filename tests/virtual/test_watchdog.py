@@ -3,7 +3,7 @@
 import pytest
 
 from tests.virtual.adb_host import AdbPhone, wait_until
-from tests.virtual.conftest import StartPhone, Witness
+from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"
@@ -32,8 +32,8 @@ def gone(phone: AdbPhone, pid: int) -> bool:
     return phone.run(f"su -c 'kill -0 {pid}'").status == 1
 
 
-def test_silence_restores_in_reverse_and_kills_the_runner(
-    guarded: AdbPhone, witness: Witness
+def test_a_missing_heartbeat_restores_in_reverse_and_kills_the_runner(
+    guarded: AdbPhone, journal_events: JournalReader
 ) -> None:
     watchdog = start_watchdog(guarded, 60)
     pid = int(
@@ -52,13 +52,13 @@ def test_silence_restores_in_reverse_and_kills_the_runner(
     assert gone(guarded, pid)
     assert guarded.run(f"cat {LANE}/restore").status == 1
     assert guarded.run(f"cat {LANE}/restored").status == 0
-    restored = [entry["path"] for entry in witness("sysfs_write")][-3:]
+    restored = [entry["path"] for entry in journal_events("sysfs_write")][-3:]
     assert [f"{BIG}/scaling_{node}" for node in ("min_freq", "max_freq", "governor")] == restored
-    (event,) = witness("watchdog_restore")
+    (event,) = journal_events("watchdog_restore")
     assert event["pid"] == watchdog
 
 
-def test_a_sign_of_life_holds_it_back(guarded: AdbPhone, witness: Witness) -> None:
+def test_a_heartbeat_prevents_the_restore(guarded: AdbPhone, journal_events: JournalReader) -> None:
     watchdog = start_watchdog(guarded, 30)
     guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
     for _ in range(6):
@@ -68,17 +68,17 @@ def test_a_sign_of_life_holds_it_back(guarded: AdbPhone, witness: Witness) -> No
     assert guarded.number(f"{BIG}/scaling_max_freq") == 1497600
     guarded.out(f"rm {LANE}/restore")
     wait_until(lambda: gone(guarded, watchdog), "the watchdog left")
-    assert not witness("watchdog_restore")
+    assert not journal_events("watchdog_restore")
     assert guarded.run(f"ls {LANE}/restored").status == 1
 
 
-def test_its_exit_status_tells_what_it_did(guarded: AdbPhone) -> None:
+def test_the_exit_status_shows_what_was_done(guarded: AdbPhone) -> None:
     foreground = f"su -c '{HOME}/runner watchdog {LANE} --timeout-s 5'"
     assert guarded.run(foreground).status == 10
     assert guarded.run(foreground).status == 0  # nothing left to restore
 
 
-def test_a_ceiling_restores_at_once_however_loud_the_agent_is(guarded: AdbPhone) -> None:
+def test_a_temperature_limit_restores_at_once_despite_heartbeats(guarded: AdbPhone) -> None:
     zone = "/sys/class/thermal/thermal_zone6/temp"
     guarded.put(f"{LANE}/temp_limits", f"/nowhere\t1\n{zone}\t200000\n".encode())
     watchdog = start_watchdog(guarded, 100_000)

@@ -9,7 +9,7 @@ def _of_channel(values: Array) -> Array:
     return values.reshape(1, -1, 1, 1)
 
 
-def _bent(name: str, y: Array) -> Array:
+def _activate(name: str, y: Array) -> Array:
     """Apply the activation that is fused with a norm."""
     return np.clip(y, 0, 6 if "_relu6" in name else None) if "_relu" in name else y
 
@@ -24,7 +24,7 @@ def batch_norm_forward(call: Call) -> Results:
     y = (x - _of_channel(mean)) * _of_channel(rstd * scale) + _of_channel(shift)
     unbiased = variance * count / max(count - 1, 1)
     return (
-        _bent(call.op.kind, y),
+        _activate(call.op.kind, y),
         mean,
         rstd,
         momentum * running_mean + (1 - momentum) * mean,
@@ -54,7 +54,7 @@ def batch_norm_gradient(call: Call) -> Results:
     count = x.size / x.shape[1]
     normal = (x - _of_channel(mean)) * _of_channel(rstd)
     y = normal * _of_channel(scale) + _of_channel(shift)
-    dy = np.where(_bent(call.op.kind, y) == y, dy, 0.0)
+    dy = np.where(_activate(call.op.kind, y) == y, dy, 0.0)
     dscale, dshift = (dy * normal).sum(axis=(0, 2, 3)), dy.sum(axis=(0, 2, 3))
     less = _of_channel(dshift / count) + normal * _of_channel(dscale / count)
     return dscale, dshift, _of_channel(scale * rstd) * (dy - less)
@@ -65,7 +65,7 @@ def batch_norm_inference(call: Call) -> Results:
     x, scale, shift, mean, variance = (call[index] for index in range(5))
     rstd = 1 / np.sqrt(variance + call.op.floats[0])
     y = (x - _of_channel(mean)) * _of_channel(rstd * scale) + _of_channel(shift)
-    return (_bent(call.op.kind, y),)
+    return (_activate(call.op.kind, y),)
 
 
 @kind("layer_norm_forward")

@@ -54,7 +54,7 @@ class Window:
         return seen[:, :, : self.positions[0], : self.positions[1]]
 
     def spread(self, parts: Array, channels: int) -> Array:
-        """Add the values of all windows to where they came from."""
+        """Add the values of all windows to the positions that they came from."""
         full = np.zeros((parts.shape[0], channels, *self.padded))
         (oh, ow), (sh, sw) = self.positions, self.stride
         for row in range(self.kernel[0]):
