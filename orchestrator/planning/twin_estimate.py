@@ -15,6 +15,7 @@ from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import PhoneFacts
 
 TRIALS_MAX = 12
+TWIN_OPTIONS = ("kernel", "feed")  # that a twin knows
 
 
 def is_simulated(facts: PhoneFacts) -> bool:
@@ -67,4 +68,6 @@ def to_request(trial: Trial) -> dict[str, Any]:
         "max_seconds": launch.max_seconds,
         "start_c": condition.start_temp_max_c,
         "wait_s": condition.cool_wait_max_s,
+        "backend": trial.case.backend,
+        **{name: trial.case.options[name] for name in TWIN_OPTIONS if name in trial.case.options},
     }

@@ -40,6 +40,7 @@ class EngineModel(BaseModel):
     output_copies: float = 0.0  # copies of all outputs, for an engine that frees them late
     in_place_kinds: tuple[str, ...] = ()  # kinds that overwrite their input
     im2col_mb_per_gflop: float = 0.0  # im2col buffers of convolutions
+    gpu_launches: dict[str, int] = {}  # kernels per operation on a GPU by kind; 1 for the others
 
 
 @cache

@@ -13,6 +13,8 @@ from agent.virtual.files.file_nodes import (
     live_number_node,
 )
 from agent.virtual.files.file_tree import FileTree, os_error
+from agent.virtual.physics.cpu_cluster import CpuCluster
+from agent.virtual.physics.gpu_model import GpuModel
 from agent.virtual.physics.soc import Soc
 from agent.virtual.physics.zone_sensor import ZoneSensor
 from agent.virtual.profiles import CoolingProfile
@@ -36,7 +38,15 @@ def add_thermal_nodes(tree: FileTree, soc: Soc) -> None:
 
 def cooling_state(soc: Soc, cooling: CoolingProfile) -> int:
     """Return the current state of a cooling device."""
-    return soc.cluster_by_role(cooling.cluster).throttle_state if cooling.cluster else 0
+    cooled = _cooled_part(soc, cooling)
+    return cooled.throttle_state if cooled else 0
+
+
+def _cooled_part(soc: Soc, cooling: CoolingProfile) -> CpuCluster | GpuModel | None:
+    """Return what a cooling device caps; None: it only exists."""
+    if cooling.cluster == "gpu":
+        return soc.gpu
+    return soc.cluster_by_role(cooling.cluster) if cooling.cluster else None
 
 
 def _zone_nodes(soc: Soc, zone: ZoneSensor) -> dict[str, LiveNode]:
@@ -75,12 +85,12 @@ def _temperature_reader(soc: Soc, zone: ZoneSensor) -> Callable[[], int]:
 
 
 def _cooling_nodes(soc: Soc, cooling: CoolingProfile) -> dict[str, LiveNode]:
-    cluster = soc.cluster_by_role(cooling.cluster) if cooling.cluster else None
-    max_state = cooling.max_state if cluster is None else len(cluster.ladder) - 1
+    cooled = _cooled_part(soc, cooling)
+    max_state = cooling.max_state if cooled is None else len(cooled.ladder) - 1
     return {
         "type": constant_node(f"{cooling.type}\n"),
         "cur_state": live_number_node(
-            lambda: cluster.throttle_state if cluster else 0, _discard_state
+            lambda: cooled.throttle_state if cooled else 0, _discard_state
         ),
         "max_state": constant_node(f"{max_state}\n"),
     }

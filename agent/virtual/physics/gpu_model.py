@@ -1,22 +1,80 @@
 """The GPU: a frequency ladder with limits, and the time and power of a step on it.
 
-Most of a training step on a GPU is launches and copies; arithmetic is the smaller part.
+A step on a GPU is launches, copies and arithmetic. The host queues kernels one after another and
+the GPU runs them in that order, so a step of many small kernels takes as long as the host needs to
+queue them, and the GPU is idle in between.
 """
 
-from agent.virtual.physics.step_timing import OpTable, StepTiming
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from agent.virtual.physics.step_timing import (
+    Array,
+    ComputeSpeed,
+    GpuTimes,
+    OpTable,
+    StepTiming,
+)
 from agent.virtual.profiles import GpuProfile
 
 _GOVERNOR = {"kgsl": "msm-adreno-tz", "mali": "simple_ondemand", "nvgpu": "nvhost_podgov"}
+
+KERNELS = ("naive", "vector", "tiled", "tiled_vector", "packed", "tuned")
+FEEDS = ("copied", "mapped", "resident", "preloaded")
+
+# Where between the naive (0) and the tiled, vectorised product (1) a kernel lies, on a logarithmic
+# scale. Both ends are measured (Cambridge, arXiv 2202.10100: 10 and 40 GFLOP/s on an Adreno 630).
+# derived: tiles and vectors are two techniques that together gain this factor; nothing is known
+# about the share of each, so that each gets half. A Mali has no local memory of its own (clinfo:
+# type Global), so tiles gain little there. `packed` and `tuned` are not in the study: they
+# multiply like its best kernel.
+_GAIN = {
+    "naive": 0.0,
+    "vector": 0.5,
+    "tiled": 0.5,
+    "tiled_vector": 1.0,
+    "packed": 1.0,
+    "tuned": 1.0,
+}
+_MALI_GAIN = {**_GAIN, "vector": 0.75, "tiled": 0.25}
+_PACKED_LAUNCHES = 3  # both operands are packed first, each by its own kernel
+_PACKED_PASSES = 2  # over the operands: they are read and written once more
+
+# invented: the time in which a started kernel fills the GPU and drains.
+_KERNEL_START_S = 8e-6
+# invented: of the time that an engine waits for a kernel, the part before the kernel starts. The
+# rest passes until the waiting thread runs again.
+_QUEUE_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSettings:
+    """How a run uses the GPU: kernel of its matrix products, feed, and bytes of a batch."""
+
+    kernel: str = "tuned"
+    feed: str = "resident"
+    batch_bytes: float = 0.0
+
+
+class _Launches(NamedTuple):
+    """The kernels of a step: how many per operation, and the time of each on the GPU."""
+
+    per_op: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"
+    op_s: Array  # of all kernels of an operation
+    moved_gb: float
 
 
 class GpuModel:
     """Clock, limits and load of one GPU; clocks in kHz."""
 
-    def __init__(self, profile: GpuProfile) -> None:
+    def __init__(self, profile: GpuProfile, speed_spread: float = 1.0) -> None:
         self.profile = profile
         self.ladder = profile.ladder_khz
         self.throttle_state = 0
         self.busy = 0.0
+        self._speed_spread = speed_spread
         self.reset()
 
     def reset(self) -> None:
@@ -61,20 +119,104 @@ class GpuModel:
         dynamic = self.profile.dyn_w * self.busy * self.clock_khz / self.ladder[-1] * volts**2
         return dynamic + self.profile.leak_w * volts * float(2.0 ** ((die_c - 60.0) / 35.0))
 
-    def time_step(self, table: OpTable, is_tuned: bool = True) -> StepTiming:
-        """Time one step: every operand is copied in and out, every operation is a launch."""
+    # -- steps
+
+    def product_gflops(self, kernel: str) -> float:
+        """Return the speed of a large matrix product at the present clock."""
         profile = self.profile
-        peak_share = profile.gemm_share if is_tuned else profile.naive_share
-        gflops = profile.peak_gflops * self.clock_khz / self.ladder[-1] * peak_share
-        compute_s = float((table.flops / (gflops * 1e9 * table.rate_share)).sum())
-        # A single matrix product keeps its buffers and is timed by its own event; the engine of a
-        # network queues, copies and waits around every operation.
-        is_single_product = len(table.bytes) == 1
-        moved_bytes = 0.0 if is_single_product else float(table.bytes.sum())
-        copies_s = moved_bytes / (profile.copy_gbs * 1e9)
-        launches_s = 0.0 if is_single_product else len(table.bytes) * profile.launch_us * 1e-6
-        total_s = max(compute_s + copies_s + launches_s, 1e-9)
-        waiting_share = (copies_s + launches_s) / total_s
-        return StepTiming(
-            total_s, 0.3 + 0.4 * waiting_share, 0.0, moved_bytes / 1e9 / total_s, waiting_share
+        gain = (_MALI_GAIN if profile.driver == "mali" else _GAIN)[kernel]
+        share = profile.naive_share * float((profile.gemm_share / profile.naive_share) ** gain)
+        clock_share = self.clock_khz / self.ladder[-1]
+        return profile.peak_gflops * clock_share * share * self._speed_spread
+
+    def time_step(
+        self, table: OpTable, settings: GpuSettings, speed: ComputeSpeed
+    ) -> tuple[StepTiming, Array]:
+        """Time one step; also return the seconds of each operation."""
+        enqueue_s = self.profile.enqueue_us * 1e-6 / speed.first_thread_share
+        wait_s = max(self.profile.launch_us * 1e-6 - enqueue_s, 0.0)
+        host = _Host(enqueue_s, _QUEUE_SHARE * wait_s, (1.0 - _QUEUE_SHARE) * wait_s)
+        launches = self._launches(table, settings.kernel)
+        if settings.feed == "copied":
+            times, op_s, host_s = self._time_copied(table, launches, host)
+            load_s, copied_gb = 0.0, float(table.bytes.sum()) / 1e9
+        else:
+            load_s, copy_s = self._load_batch(settings, host, speed)
+            times, op_s, host_s = _time_queued(launches, host)
+            times = times._replace(copy_s=copy_s)
+            # The host waits once per step, for the last kernel and the loss.
+            host_s, load_s = host_s + load_s, load_s + host.wake_s
+            copied_gb = settings.batch_bytes / 1e9 if copy_s else 0.0
+        total_s = max(float(op_s.sum()) + load_s, 1e-9)
+        host_share = min(host_s / total_s, 1.0)
+        timing = StepTiming(
+            total_s,
+            speed.scalar_power_share * host_share,
+            0.0,
+            (launches.moved_gb + copied_gb) / total_s,
+            serial_share=1.0,
+            busy_share=host_share,
+            load_s=load_s,
+            gpu=times,
         )
+        return timing, op_s
+
+    def _launches(self, table: OpTable, kernel: str) -> _Launches:
+        """Return the kernels of a step; only matrix products depend on the chosen kernel."""
+        product, per_op, moved = table.is_product, table.launches, table.bytes
+        if kernel == "packed":
+            per_op = np.where(product, _PACKED_LAUNCHES * per_op, per_op)
+            moved = np.where(product, moved + _PACKED_PASSES * table.read_bytes, moved)
+        gflops = np.where(product, self.product_gflops(kernel), self.product_gflops("tuned"))
+        arithmetic_s = table.flops / (gflops * 1e9 * table.rate_share)
+        memory_s = moved / (self.profile.bandwidth_gbs * 1e9)
+        op_s = np.maximum(arithmetic_s, memory_s) + per_op * _KERNEL_START_S
+        return _Launches(per_op, op_s, float(moved.sum()) / 1e9)
+
+    def _time_copied(
+        self, table: OpTable, launches: _Launches, host: "_Host"
+    ) -> tuple[GpuTimes, Array, float]:
+        """Time operations that are awaited one by one, with copies of all operands and results."""
+        count = launches.per_op
+        kernel_s = launches.op_s / count
+        gap_s = np.maximum(host.enqueue_s - kernel_s, 0.0) * (count - 1)
+        copy_s = table.bytes / (self.profile.copy_gbs * 1e9)
+        op_s = copy_s + host.enqueue_s + host.queue_s + launches.op_s + gap_s + host.wake_s
+        queue_s = host.queue_s + np.minimum(gap_s, host.queue_s * (count - 1))
+        times = GpuTimes(float(copy_s.sum()), float(queue_s.sum()), float(launches.op_s.sum()))
+        host_s = host.enqueue_s * int(count.sum()) + times.copy_s
+        return times, np.asarray(op_s), host_s
+
+    def _load_batch(
+        self, settings: GpuSettings, host: "_Host", speed: ComputeSpeed
+    ) -> tuple[float, float]:
+        """Return the time before the first kernel is queued, and the part of it that copies."""
+        if settings.feed == "preloaded" or not settings.batch_bytes:
+            return 0.0, 0.0
+        if settings.feed == "mapped":  # the first thread writes, between a map and an unmap
+            copy_s = settings.batch_bytes / (speed.first_thread_gbs * 1e9)
+            return 2 * host.enqueue_s + copy_s, copy_s
+        copy_s = settings.batch_bytes / (self.profile.copy_gbs * 1e9)
+        return host.enqueue_s + copy_s, copy_s
+
+
+class _Host(NamedTuple):
+    """What the host adds to kernels, in seconds."""
+
+    enqueue_s: float  # CPU time to queue a kernel
+    queue_s: float  # until a kernel starts on an idle GPU
+    wake_s: float  # until a thread that waited for the GPU runs again
+
+
+def _time_queued(launches: _Launches, host: _Host) -> tuple[GpuTimes, Array, float]:
+    """Time kernels that are queued one after another, while the GPU runs the earlier ones."""
+    kernel_s = np.repeat(launches.op_s / launches.per_op, launches.per_op)
+    ran_s = np.cumsum(kernel_s)
+    ready_s = host.enqueue_s * np.arange(1, len(kernel_s) + 1) + host.queue_s
+    # A kernel starts when it is ready and the one before it has ended.
+    end_s = ran_s + np.maximum.accumulate(ready_s - (ran_s - kernel_s))
+    gap_s = np.diff(end_s, prepend=0.0) - kernel_s
+    queue_s = float(np.minimum(gap_s, host.queue_s).sum())
+    op_s = np.diff(end_s[np.cumsum(launches.per_op) - 1], prepend=0.0)
+    times = GpuTimes(0.0, max(queue_s, 0.0), float(ran_s[-1]))
+    return times, np.asarray(op_s), host.enqueue_s * len(kernel_s)

@@ -39,7 +39,7 @@ class Soc:
         self.profile = profile
         self.model_clock = model_clock
         self.clusters = [CpuCluster(part, profile.kernel) for part in profile.cluster]
-        self.gpu = GpuModel(profile.gpu) if profile.gpu else None
+        self.gpu = GpuModel(profile.gpu, speed_spread) if profile.gpu else None
         self.heat = HeatNetwork(profile.heat, ambient_c, heat_spread)
         self.battery = BatteryModel(profile.battery, profile.battery.start_percent)
         self.throttles = [ThermalThrottle(part) for part in profile.throttle]
@@ -58,7 +58,7 @@ class Soc:
         self.gpu_w = 0.0
         self._power_updated_at = model_clock.now
         self.heat_watts: NodeTriple = (0.0, 0.0, 0.0)
-        self._busy_cpus: set[int] = set()
+        self._cpu_busy: dict[int, float] = {}  # share of the time in which a core is not idle
         self._counted_at = model_clock.now
         self._is_suspended = False
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
@@ -83,7 +83,10 @@ class Soc:
         now = self.model_clock.now
         if now > self._updated_at:
             self.update()
-        watts = self._soc_w if zone.role is None else self._cluster_w[zone.role]
+        if zone.role is None:
+            watts = self._soc_w
+        else:
+            watts = self.gpu_w if zone.role == "gpu" else self._cluster_w[zone.role]
         return zone.read_mc(self.heat.temps[zone.node_index], watts, now)
 
     def is_pinned(self, mask: int) -> bool:
@@ -150,9 +153,11 @@ class Soc:
             if cluster.online:
                 cluster.residency_s[cluster.rung] += seconds
             for cpu in cluster.online:
-                (self.busy_s if cpu in self._busy_cpus else self.idle_s)[cpu] += seconds
+                busy = seconds * self._cpu_busy.get(cpu, 0.0)
+                self.busy_s[cpu] += busy
+                self.idle_s[cpu] += seconds - busy
         for load in self.loads:
-            load.cpu_s += seconds * sum(load.shares.values())
+            load.cpu_s += seconds * load.busy_share * sum(load.shares.values())
 
     def set_suspended(self, is_suspended: bool) -> None:
         """Suspend or resume the phone; suspended time is not counted."""
@@ -165,20 +170,30 @@ class Soc:
         self.version += 1
         speeds = {cpu: self._top_gflops(cpu) for cpu in self.online_cpus()}
         place_threads(self.loads, speeds)
-        self._busy_cpus = {cpu for load in self.loads for cpu in load.shares}
+        loaded_cpus = {cpu for load in self.loads for cpu in load.shares}
         for cluster in self.clusters:
-            is_loaded = not self._busy_cpus.isdisjoint(cluster.cpus)
+            # A core that only launches kernels keeps its clock: governors boost what waits for I/O.
+            is_loaded = not loaded_cpus.isdisjoint(cluster.cpus)
             idle_busy = _IDLE_LITTLE_BUSY if cluster.profile.role == "little" else 0.0
             cluster.busy = 1.0 if is_loaded else idle_busy
             cluster.choose_clock()
-        if self.gpu is not None:
-            self.gpu.busy = max((load.gpu_busy for load in self.loads), default=0.0)
+        self._update_gpu_load()
         for load in list(self.loads):
             load.on_speed_change(self._compute_speed(load))
+        self._update_gpu_load()
+        self._cpu_busy = {}
+        for load in self.loads:
+            for cpu, share in load.shares.items():
+                busy = self._cpu_busy.get(cpu, 0.0) + share * load.busy_share
+                self._cpu_busy[cpu] = min(busy, 1.0)
         self._update_power()
         self._schedule_polls()
 
     # -- internals
+
+    def _update_gpu_load(self) -> None:
+        if self.gpu is not None:
+            self.gpu.busy = max((load.gpu_busy for load in self.loads), default=0.0)
 
     def _advance(self, seconds: float) -> None:
         if self.profile.rails == "odpm":
@@ -211,6 +226,8 @@ class Soc:
         first = self.cluster_of(load.first_cpu)
         first_ghz = first.clock_khz / 1e6 * self._relative_ipc(first) * self.profile.scalar_ipc
         first_gbs = memory.core_gbs * self._relative_ipc(first) * first.clock_share
+        fastest = max(self._relative_ipc(part) * part.ladder[-1] for part in self.clusters)
+        first_share = self._relative_ipc(first) * first.clock_khz / fastest
         return ComputeSpeed(
             gflops=gflops * parallel_share * oversubscription * speed_factor,
             bandwidth_gbs=min(voted_gbs, memory.core_gbs * sum(core_speeds)) / len(self.loads),
@@ -219,6 +236,7 @@ class Soc:
             first_thread_ghz=first_ghz * speed_factor,
             first_thread_gbs=min(voted_gbs, first_gbs) / len(self.loads),
             threads=threads,
+            first_thread_share=first_share * speed_factor,
             stalled_power_share=self.profile.heat.stalled_share,
             scalar_power_share=self.profile.heat.scalar_share,
         )

@@ -4,8 +4,9 @@ Times follow from the counts in the plan and the speed of the cores; nothing is 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class SimulatedOp:
     flops: float
     read_bytes: float
     write_bytes: float
+    time_steps: int = 1  # parts that need each other, one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,19 @@ class ComputeSpeed:
     first_thread_ghz: float
     first_thread_gbs: float
     threads: int = 1
+    # speed of the first thread relative to the fastest core at its highest clock
+    first_thread_share: float = 1.0
     # share of its dynamic power that a core draws while it waits for memory
     stalled_power_share: float = 0.55
     scalar_power_share: float = 0.6  # the same in the engine's scalar code
+
+
+class GpuTimes(NamedTuple):
+    """What the GPU did in one step, in seconds; the rest of the step is the host's."""
+
+    copy_s: float
+    queue_s: float  # commands waited while nothing ran
+    compute_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +66,32 @@ class StepTiming:
     other_cores_activity: float  # activity of the cores of the other threads
     gbs: float
     serial_share: float  # share of the time in which only the first thread works
+    busy_share: float = 1.0  # share of the time in which its threads run or wait for memory
+    load_s: float = 0.0  # outside of all operations: the batch comes, the GPU is awaited
+    gpu: GpuTimes | None = None  # None: the cores do the arithmetic
+
+    @property
+    def gpu_busy(self) -> float:
+        """Return the share of the time in which the GPU runs kernels."""
+        return self.gpu.compute_s / self.seconds if self.gpu else 0.0
 
     def slowed_down(self, factor: float) -> "StepTiming":
         """Return the same step with the cores waiting for something else in between."""
-        return StepTiming(
-            self.seconds * factor,
-            self.first_core_activity / factor,
-            self.other_cores_activity / factor,
-            self.gbs / factor,
-            self.serial_share,
+        return replace(
+            self,
+            seconds=self.seconds * factor,
+            first_core_activity=self.first_core_activity / factor,
+            other_cores_activity=self.other_cores_activity / factor,
+            gbs=self.gbs / factor,
+        )
+
+    def after_reading(self, read_s: float) -> "StepTiming":
+        """Return the same step with idle cores while its batch is read from storage."""
+        factor = 1.0 + read_s / self.seconds
+        return replace(
+            self.slowed_down(factor),
+            busy_share=self.busy_share / factor,
+            load_s=self.load_s + read_s,
         )
 
 
@@ -74,6 +103,8 @@ class OpTable:
         self.engine = engine
         self.flops = np.array([op.flops for op in op_list])
         self.bytes = np.array([op.read_bytes + op.write_bytes for op in op_list])
+        self.read_bytes = np.array([op.read_bytes for op in op_list])
+        self.time_steps = np.array([op.time_steps for op in op_list])
         self._kinds = [op.kind for op in op_list]
 
     @cached_property
@@ -91,6 +122,18 @@ class OpTable:
         engine = self.engine
         traffic_by_kind = dict.fromkeys(engine.serial_kinds, engine.update_traffic)
         return np.array([traffic_by_kind.get(kind, engine.traffic) for kind in self._kinds])
+
+    @cached_property
+    def is_product(self) -> NDArray[np.bool_]:
+        """Whether each operation is a matrix product."""
+        return np.array([kind == "matmul" for kind in self._kinds], dtype=bool)
+
+    @cached_property
+    def launches(self) -> NDArray[np.int64]:
+        """How many kernels a GPU runs for each operation."""
+        per_kind = self.engine.gpu_launches
+        launches = np.array([per_kind.get(kind, 1) for kind in self._kinds], dtype=np.int64)
+        return np.asarray(launches * self.time_steps, dtype=np.int64)
 
     @cached_property
     def is_serial(self) -> NDArray[np.bool_]:
@@ -153,7 +196,11 @@ def time_step(table: OpTable, speed: ComputeSpeed) -> StepTiming:
 
 def op_time_shares(table: OpTable, speed: ComputeSpeed) -> Array:
     """Return the share of a step that each operation takes."""
-    seconds = _op_times(table, speed).seconds(table.is_serial)
+    return as_shares(_op_times(table, speed).seconds(table.is_serial))
+
+
+def as_shares(seconds: Array) -> Array:
+    """Return times as shares of their sum."""
     return np.asarray(seconds / max(float(seconds.sum()), 1e-12))
 
 

@@ -20,6 +20,7 @@ class CoreLoad:
     gbs: float = 0.0
     first_cpu: int = 0  # core of the first thread
     gpu_busy: float = 0.0  # above 0 if the GPU does the arithmetic
+    busy_share: float = 1.0  # share of the time in which its threads are not idle
     shares: dict[int, float] = field(default_factory=dict)
     cpu_s: float = 0.0  # CPU time of all threads so far
 
@@ -30,6 +31,8 @@ class CoreLoad:
             timing.other_cores_activity,
             timing.gbs,
         )
+        self.busy_share = timing.busy_share
+        self.gpu_busy = timing.gpu_busy
 
     def activity(self, cpu: int) -> float:
         """Return how busy this load keeps a core."""

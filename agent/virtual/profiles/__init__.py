@@ -72,7 +72,7 @@ class ZoneProfile(_ProfilePart):
     node: HeatNode
     offset_c: float = 0.0
     hotspot_k_per_w: float = 0.0  # local rise above the node per watt of `cluster`
-    cluster: str | None = None  # role; None: the whole SoC
+    cluster: str | None = None  # role, or gpu; None: the whole SoC
     step_mc: int = 100
     per_degree: Literal[1, 10, 1000] = 1000  # what the zone reads per degree
     trip_c: float | None = None
@@ -80,7 +80,7 @@ class ZoneProfile(_ProfilePart):
 
 
 class CoolingProfile(_ProfilePart):
-    """A cooling device; with a role it caps that cluster, without one it only exists."""
+    """A cooling device; with a role it caps that cluster (or gpu), without one it only exists."""
 
     type: str
     cluster: str | None = None
@@ -113,6 +113,23 @@ class BatteryProfile(_ProfilePart):
     charging_switch: Literal["input_suspend", "charging_enabled", "none"] = "none"
 
 
+class OpenClProfile(_ProfilePart):
+    """What the vendor's OpenCL library says about the GPU, and how fast its compiler is."""
+
+    platform: str
+    device: str
+    version: str
+    driver: str
+    units: int
+    global_mb: int
+    max_alloc_mb: int  # largest buffer
+    local_kb: int
+    max_group: int  # work items
+    images: bool = True
+    build_ms: float  # of one program, on the fastest core
+    has_device: bool = True  # False: the library is there and lists no device
+
+
 class GpuProfile(_ProfilePart):
     """The GPU: its frequency ladder, speed and power."""
 
@@ -127,6 +144,9 @@ class GpuProfile(_ProfilePart):
     leak_w: float
     copy_gbs: float  # between the engine's buffers and the GPU's
     launch_us: float  # for an engine to queue a kernel, wait for it and map its result
+    enqueue_us: float  # to queue a kernel without waiting, on the fastest core
+    bandwidth_gbs: float  # that kernels reach in main memory
+    opencl: OpenClProfile | None = None  # None: the phone has no OpenCL library
 
 
 class FittedBlock(_ProfilePart):
@@ -137,6 +157,7 @@ class FittedBlock(_ProfilePart):
     measurements_file: str  # path of the data
     room_c: float = 25.0  # temperature of the room of the measurements
     error_rel: dict[str, float]  # by family of metrics: leave-one-out error, not fit error
+    gpu_error_rel: dict[str, float] = {}  # the same for work on the GPU
     values: dict[str, float] = {}  # by path, such as "heat.body_j_per_k" or "cluster.big.leak_w"
 
 
@@ -171,6 +192,7 @@ class PhoneProfile(_ProfilePart):
     battery: BatteryProfile
     gpu: GpuProfile | None = None
     rails: Literal["odpm", "ina3221"] | None = None  # power meters on the board
+    storage_mbs: float  # reading a file past the page cache
     # kHz by role for high, mid and low, if a study defined them
     levels: dict[str, dict[str, int]] = {}
     sources: tuple[str, ...] = Field(min_length=1)
@@ -181,6 +203,12 @@ class PhoneProfile(_ProfilePart):
     @property
     def cores(self) -> int:
         return sum(len(cluster.cpus) for cluster in self.cluster)
+
+    @property
+    def opencl(self) -> OpenClProfile | None:
+        """Return what the phone's OpenCL library shows; None: the phone has no usable GPU."""
+        opencl = self.gpu.opencl if self.gpu else None
+        return opencl if opencl is not None and opencl.has_device else None
 
     @property
     def calibration(self) -> str:

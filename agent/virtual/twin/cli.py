@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     type=click.Choice(["cpu", "opencl"]),
     help="Processor that computes.",
 )
+@click.option("--kernel", default="tuned", show_default=True, help="Matrix products on the GPU.")
+@click.option("--feed", default="resident", show_default=True, help="How batches reach the GPU.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     phone: str,
@@ -41,6 +43,8 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
     freq: str | None,
     minutes: float,
     backend: str,
+    kernel: str,
+    feed: str,
     as_json: bool,
 ) -> None:
     """Predict what PHONE would measure.
@@ -50,13 +54,13 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
     \b
     Examples:
       farm virtual predict meizu-16t --workload emdl-alexnet --batch 16
-      farm virtual predict oneplus-6 --workload mlp-2 --backend opencl --minutes 10 --json
+      farm virtual predict oneplus-6 --workload mlp-2 --backend opencl --feed copied --json
     """
     from agent.virtual.phone_specs import check_profile
     from agent.virtual.twin.predict import PredictionQuery, predict
 
     try:
-        query = PredictionQuery(workload, batch, cores, freq, minutes, backend)
+        query = PredictionQuery(workload, batch, cores, freq, minutes, backend, kernel, feed)
         prediction = predict(check_profile(phone), query)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -74,6 +78,12 @@ def _print_prediction(prediction: "Prediction") -> None:
         f"after {prediction.minutes:g} min: battery {prediction.temp_c:.1f} °C, "
         f"big cores {prediction.big_khz} kHz, {prediction.sustained_step_ms:.4g} ms per step"
     )
+    if prediction.compute_ms is not None:
+        click.echo(
+            f"  GPU {prediction.gpu_util_pct:.0f} % busy, first core {prediction.cpu_util_pct:.0f} "
+            f"% busy; per step {prediction.copy_ms:.4g} ms of copies, {prediction.queue_ms:.4g} ms "
+            f"in the queue, {prediction.compute_ms:.4g} ms of kernels"
+        )
     for family, provenance in prediction.provenance.items():
         error = f", error {provenance['error_rel']:.0%}" if "error_rel" in provenance else ""
         click.echo(f"  {family}: simulated, {provenance['model']}{error}")

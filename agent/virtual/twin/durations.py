@@ -6,9 +6,10 @@ In model time; installing, quiescing and checking are not included.
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.profiles import load_profile, profile_ids
 from agent.virtual.twin.cores_and_clocks import UnknownCondition
-from agent.virtual.twin.offline_model import OfflineModel, bind_parameters
+from agent.virtual.twin.offline_model import OfflineModel, batch_bytes, bind_parameters
 
 _COOLING_STEP_S = 5.0
 _DEFAULT_CLOCKS = {"free": None, "fixed": None}
@@ -29,6 +30,9 @@ class RunSpec:
     max_seconds: float
     start_c: float | None
     wait_s: float
+    backend: str = "cpu"
+    kernel: str = "tuned"
+    feed: str = "resident"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,13 @@ def profile_for_model(model: str) -> str | None:
 def estimate_duration(profile_id: str, run: RunSpec) -> Duration | None:
     """Simulate a run and the cooling after it; None if workload, cores or clock are unknown."""
     freq = _DEFAULT_CLOCKS.get(run.freq, run.freq.removesuffix("kHz"))
+    parameters = tuple(sorted(run.parameters.items()))
     try:
-        step = bind_parameters(run.workload, tuple(sorted(run.parameters.items())))
-        model = OfflineModel(load_profile(profile_id), step, run.cores, freq)
+        step = bind_parameters(run.workload, parameters)
+        gpu = None
+        if run.backend != "cpu":
+            gpu = GpuSettings(run.kernel, run.feed, batch_bytes(run.workload, parameters))
+        model = OfflineModel(load_profile(profile_id), step, run.cores, freq, gpu=gpu)
     except UnknownCondition:
         return None
     step_s = model.timing.seconds

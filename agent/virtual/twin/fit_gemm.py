@@ -4,10 +4,8 @@ The study does not say how many cores it used; its figure matches one. Three fig
 unknowns: the fit is exact, and nothing is left to test it with.
 """
 
-from agent.virtual.engines import load_engine
-from agent.virtual.model_clock import ModelClock
-from agent.virtual.physics.soc import Soc
-from agent.virtual.physics.step_timing import OpTable, SimulatedOp
+from agent.virtual.physics.gpu_model import GpuSettings
+from agent.virtual.physics.step_timing import SimulatedOp
 from agent.virtual.profiles import PhoneProfile
 from agent.virtual.twin.fit_result import FitResult, mean_error
 from agent.virtual.twin.measurements import PhoneMeasurements
@@ -23,17 +21,19 @@ def square_product(n: int) -> WorkloadStep:
 
 
 def gemm_gflops(profile: PhoneProfile, n: int) -> tuple[float, float, float]:
-    """Return GFLOP/s of one big core, of the GPU's tiled product and of its naive product."""
+    """Return GFLOP/s of one big core, of the GPU's tiled product and of its naive product.
+
+    The study timed the GPU by the events of the kernel, so that launches and copies do not count.
+    """
     step = square_product(n)
     gflop = step.ops[0].flops / 1e9
     cpu = gflop / OfflineModel(profile, step, "big1").timing.seconds
-    gpu = Soc(profile, ModelClock(speed=0.0)).gpu
-    if gpu is None:
-        raise ValueError(f"{profile.name} has no GPU in its profile")
-    gpu.busy = 1.0
-    table = OpTable(step.ops, load_engine("farmhand"))
-    tuned, plain = (gflop / gpu.time_step(table, is_tuned).seconds for is_tuned in (True, False))
-    return cpu, tuned, plain
+    kernel_s = []
+    for kernel in ("tiled_vector", "naive"):
+        model = OfflineModel(profile, step, "big1", gpu=GpuSettings(kernel))
+        assert model.timing.gpu is not None
+        kernel_s.append(model.timing.gpu.compute_s)
+    return cpu, gflop / kernel_s[0], gflop / kernel_s[1]
 
 
 def fit_gemm(profile: PhoneProfile, measured: PhoneMeasurements) -> list[FitResult]:

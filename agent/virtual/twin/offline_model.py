@@ -4,24 +4,21 @@ It uses the same Soc, placement and step timing as a running phone, without nois
 only `advance` moves.
 """
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 
 from agent.virtual.engines import EngineModel, engine_for
 from agent.virtual.model_clock import ModelClock
+from agent.virtual.physics.gpu_model import FEEDS, KERNELS, GpuSettings
 from agent.virtual.physics.memory_pressure import MemoryPressure, assess_memory, peak_memory_kb
 from agent.virtual.physics.soc import AMBIENT_C, Soc
-from agent.virtual.physics.step_timing import (
-    ComputeSpeed,
-    OpTable,
-    SimulatedOp,
-    StepTiming,
-    time_step,
-)
+from agent.virtual.physics.step_model import CpuStepModel, GpuStepModel, StepModel
+from agent.virtual.physics.step_timing import ComputeSpeed, OpTable, SimulatedOp, StepTiming
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.profiles import PhoneProfile
 from agent.virtual.twin.cores_and_clocks import UnknownCondition, parse_clock, parse_cores
-from workloads.catalogue import CATALOGUE, bind, cost_of
+from workloads.catalogue import CATALOGUE, bind, cost_of, lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +35,14 @@ class WorkloadStep:
 @lru_cache(maxsize=256)
 def bind_workload(workload: str, batch: int | None = None) -> WorkloadStep:
     """Bind a workload of the catalogue with a batch size, if it has such a parameter."""
-    if batch is None:
-        return bind_parameters(workload, ())
+    return bind_parameters(workload, batch_parameters(workload, batch))
+
+
+def batch_parameters(workload: str, batch: int | None) -> tuple[tuple[str, int], ...]:
+    """Return the parameters that give a workload a batch size, if it has such a parameter."""
     parameters = CATALOGUE[workload].parameters if workload in CATALOGUE else ()
-    batch_parameters = [parameter.name for parameter in parameters if "batch" in parameter.name]
-    return bind_parameters(workload, tuple((name, batch) for name in batch_parameters[:1]))
+    names = [parameter.name for parameter in parameters if "batch" in parameter.name]
+    return () if batch is None else tuple((name, batch) for name in names[:1])
 
 
 @lru_cache(maxsize=256)
@@ -52,10 +52,19 @@ def bind_parameters(workload: str, parameters: tuple[tuple[str, int], ...]) -> W
         raise UnknownCondition(f"unknown workload '{workload}'; see 'farm workload list'")
     cost = cost_of(bind(workload, dict(parameters)))
     ops = tuple(
-        SimulatedOp(op.name, op.kind, op.flops, op.read_bytes, op.write_bytes) for op in cost.ops
+        SimulatedOp(op.name, op.kind, op.flops, op.read_bytes, op.write_bytes, op.time_steps)
+        for op in cost.ops
     )
     threads = CATALOGUE[workload].threads
     return WorkloadStep(workload, ops, cost.parameter_bytes, cost.activation_bytes, threads)
+
+
+@lru_cache(maxsize=256)
+def batch_bytes(workload: str, parameters: tuple[tuple[str, int], ...]) -> int:
+    """Return the size of the batch that a step of a workload reads, by its plan."""
+    header = json.loads(lower(bind(workload, dict(parameters)), 1).split(b"\n", 2)[1])
+    memory = header["memory"]
+    return int(memory["input"]) if memory["dataset"] else 0
 
 
 class OfflineModel:
@@ -68,7 +77,7 @@ class OfflineModel:
         cores: str = "big4",
         freq: str | None = None,
         engine: EngineModel | None = None,
-        on_gpu: bool = False,
+        gpu: GpuSettings | None = None,
     ) -> None:
         self.step = step
         self.engine = engine or engine_for(step.workload)
@@ -77,12 +86,11 @@ class OfflineModel:
         cpus = parse_cores(profile, cores)
         if freq is not None:
             self._pin(freq, cpus)
-        if on_gpu and self.soc.gpu is None:
-            raise UnknownCondition(f"{profile.name} has no GPU in its profile")
-        threads = 1 if on_gpu else step.threads or len(cpus)
+        self._model = self._step_model(gpu)
+        threads = 1 if gpu else step.threads or len(cpus)
         mask = sum(1 << cpu for cpu in cpus)
         self.load = CoreLoad(mask, threads, self.engine, self._on_speed_change)
-        self.load.gpu_busy = float(on_gpu)
+        self.load.gpu_busy = float(gpu is not None)
         self.needed_kb = peak_memory_kb(
             self.engine, step.ops, step.parameter_bytes, step.activation_bytes
         )
@@ -91,7 +99,6 @@ class OfflineModel:
             memory, memory.available_kb, self.needed_kb, self.engine.allocates_upfront
         )
         self.idle_w = self.soc.system_w()
-        self._table = OpTable(step.ops, self.engine)
         self.soc.attach(self.load)
 
     def advance(self, seconds: float) -> None:
@@ -114,12 +121,19 @@ class OfflineModel:
                 khz = parse_clock(self.soc.profile, cluster.profile, freq)
                 cluster.user_min_khz = cluster.user_max_khz = khz
 
+    def _step_model(self, settings: GpuSettings | None) -> StepModel:
+        table = OpTable(self.step.ops, self.engine)
+        if settings is None:
+            return CpuStepModel(table)
+        if self.soc.gpu is None or self.soc.profile.opencl is None:
+            raise UnknownCondition(f"{self.soc.profile.name} has no usable GPU")
+        if settings.kernel not in KERNELS or settings.feed not in FEEDS:
+            raise UnknownCondition(f"unknown kernel '{settings.kernel}' or feed '{settings.feed}'")
+        return GpuStepModel(table, self.soc.gpu, settings)
+
     def _on_speed_change(self, speed: ComputeSpeed) -> None:
         self.speed = speed
-        gpu = self.soc.gpu if self.load.gpu_busy else None
-        timing = gpu.time_step(self._table) if gpu else time_step(self._table, speed)
-        if gpu:
-            self.load.gpu_busy = gpu.busy = max(1.0 - timing.serial_share, 0.01)
+        timing = self._model.time(speed)
         if self.pressure.extra_s:
             timing = timing.slowed_down(1.0 + self.pressure.extra_s / timing.seconds)
         self.timing: StepTiming = timing

@@ -3,8 +3,14 @@
 from dataclasses import asdict, dataclass
 
 from agent.virtual.engines import engine_for
+from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.profiles import load_profile
-from agent.virtual.twin.offline_model import OfflineModel, bind_workload
+from agent.virtual.twin.offline_model import (
+    OfflineModel,
+    batch_bytes,
+    batch_parameters,
+    bind_workload,
+)
 from agent.virtual.twin.simulated_provenance import provenance_by_family
 
 # The study of this workload subtracted the idle power; everywhere else power is the whole phone's.
@@ -22,6 +28,15 @@ class PredictionQuery:
     freq: str | None = None  # None: the default governor
     minutes: float = 0.0
     backend: str = "cpu"  # or opencl: the GPU computes, the first core launches
+    kernel: str = "tuned"  # of matrix products on the GPU
+    feed: str = "resident"  # how batches reach the GPU
+
+    def gpu_settings(self) -> GpuSettings | None:
+        """Return how the GPU is used; None: the cores compute."""
+        if self.backend == "cpu":
+            return None
+        parameters = batch_parameters(self.workload, self.batch)
+        return GpuSettings(self.kernel, self.feed, batch_bytes(self.workload, parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,11 @@ class Prediction:
     skin_c: float
     die_c: float
     room_c: float
+    gpu_util_pct: float
+    cpu_util_pct: float  # of the core of the first thread
+    copy_ms: float | None  # None: the cores compute
+    queue_ms: float | None
+    compute_ms: float | None
     provenance: dict[str, dict[str, object]]
 
     def as_json(self) -> dict[str, object]:
@@ -58,9 +78,9 @@ def predict(profile_id: str, query: PredictionQuery) -> Prediction:
     """Predict one condition."""
     profile = load_profile(profile_id)
     step = bind_workload(query.workload, query.batch)
-    model = OfflineModel(profile, step, query.cores, query.freq, on_gpu=query.backend == "opencl")
-    engine = engine_for(query.workload) if query.backend == "cpu" else None
-    step_s = model.timing.seconds
+    model = OfflineModel(profile, step, query.cores, query.freq, gpu=query.gpu_settings())
+    timing, step_s = model.timing, model.timing.seconds
+    copy_s, queue_s, compute_s = timing.gpu or (None, None, None)
     cluster = model.soc.cluster_of(_reported_cpu(model))
     if query.minutes == 0:
         temps, khz, sustained_s = model.soc.heat.temps, cluster.clock_khz, step_s
@@ -93,8 +113,17 @@ def predict(profile_id: str, query: PredictionQuery) -> Prediction:
         skin_c=round(temps[1], 2),
         die_c=round(temps[0], 2),
         room_c=round(model.soc.heat.ambient_c, 2),
-        provenance=provenance_by_family(profile, engine),
+        gpu_util_pct=round(100 * timing.gpu_busy, 1),
+        cpu_util_pct=round(100 * timing.busy_share, 1),
+        copy_ms=_as_ms(copy_s),
+        queue_ms=_as_ms(queue_s),
+        compute_ms=_as_ms(compute_s),
+        provenance=provenance_by_family(profile, engine_for(query.workload), query.backend),
     )
+
+
+def _as_ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e3, 4)
 
 
 def _power(model: OfflineModel, query: PredictionQuery) -> float:

@@ -8,14 +8,18 @@ _ENGINE_FAMILIES = ("time", "energy")  # families that depend on the engine as w
 
 
 def provenance_by_family(
-    profile: PhoneProfile, engine: EngineModel | None
+    profile: PhoneProfile, engine: EngineModel | None, backend: str = "cpu"
 ) -> dict[str, dict[str, object]]:
     """Return the provenance by family of metrics for an engine, or for any engine (None).
 
-    The error is the leave-one-out error. It holds for the engine that the phone was fitted with;
-    for another engine, the errors of time and energy are unknown.
+    The error is the leave-one-out error. It holds for the engine and the processor that the phone
+    was fitted with: for another engine, the errors of time and energy are unknown, and on the GPU
+    all that were found on the CPU.
     """
-    errors = dict(profile.fitted.error_rel) if profile.fitted else {}
+    fitted = profile.fitted
+    errors = dict(
+        (fitted.error_rel if backend == "cpu" else fitted.gpu_error_rel) if fitted else {}
+    )
     if engine is None or not engine.fitted:
         for family in _ENGINE_FAMILIES:
             errors.pop(family, None)
