@@ -5,19 +5,35 @@ families.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import isfinite
+from statistics import correlation, pstdev
 
 from agent.collect.cpu_usage import gpu_load_node, gpu_util_pct
 from agent.collect.energy import VOLTAGE, volts_per_unit
 from agent.collect.power_rails import mean_rail_power_w
 from agent.collect.readings import Readings
-from agent.collect.runner_output import StepWindow, median_step_ms
+from agent.collect.runner_output import StepWindow, median_step_ms, span_ns
 from agent.judge.run_observation import RunObservation
 from workloads.protocol.metrics import Metric, metric_kind
-from workloads.protocol.telemetry import copy_share, op_spans, step_similarity
+from workloads.protocol.telemetry import (
+    BUSY,
+    ENERGY,
+    GPU_BUSY,
+    MEMORY,
+    copy_share,
+    op_spans,
+    part_rates,
+    similarity,
+    step_similarity,
+)
 
 MINUTE_NS = 60 * 10**9
 LONG_RUN_NS = 2 * MINUTE_NS
+PART_NS = 500_000_000  # of a run, for similarities: shorter parts count too few ticks
+PROFILE_STEPS, PROFILE_FACTOR = 10, 5
+CORRELATED_MIN = 8
+LOAD_SPREAD_MIN = 0.01  # of a core or the GPU; a load that hardly changes correlates with nothing
 
 Values = Iterator[tuple[str, float | None]]
 
@@ -50,6 +66,7 @@ def _all_values(run: RunObservation) -> Values:
         yield from _trace_values(run)
         yield from _utilisation(run)
         yield from _energy(run)
+        yield from _predictability(run)
         for rail, watts in mean_rail_power_w(run.series, run.measured_span).items():
             yield f"rail_power_w.{rail}", watts
     if run.output.device is not None:
@@ -92,6 +109,8 @@ def _phase_times(windows: Sequence[StepWindow]) -> Values:
     steps = sum(n for n, _ in phases)
     for index, name in enumerate(("load_ms", "forward_ms", "backward_ms", "update_ms")):
         yield name, sum(times[index] for _, times in phases) / steps / 1e6
+    total_ns = sum(window.ns for window in windows)
+    yield "load_share", sum(times[0] for _, times in phases) / max(total_ns, 1)
 
 
 def _opencl_times(windows: Sequence[StepWindow]) -> Values:
@@ -132,6 +151,59 @@ def _utilisation(run: RunObservation) -> Values:
     if sampler is not None:
         yield "sampler_share", sampler.cpu_ns / max(span[1] - span[0], 1)
         yield "sampler_late_ms", sampler.late_p99_ns / 1e6
+
+
+def _predictability(run: RunObservation) -> Values:
+    """Whether steps repeat, and how well the first ones predict the whole run."""
+    windows, span = run.measured_windows, run.measured_span
+    steps, total_ns = sum(w.n for w in windows), sum(w.ns for w in windows)
+    part_ns = max(PART_NS, total_ns // max(steps, 1))
+    for name, key in (
+        ("util_similarity", BUSY),
+        ("power_similarity", ENERGY),
+        ("memory_similarity", MEMORY),
+    ):
+        series = run.series.get(key)
+        yield name, similarity(part_rates(series, span, part_ns)) if series else None
+    yield "cpu_gpu_correlation", _cpu_gpu_correlation(run)
+    profile = first_windows(windows, PROFILE_STEPS)
+    profiled = sum(window.n for window in profile)
+    if steps < PROFILE_FACTOR * profiled:
+        return
+    predicted_ns = steps * sum(window.ns for window in profile) / profiled
+    yield "time_prediction_error", abs(predicted_ns / total_ns - 1)
+    energy_j, part_j = run.power.energy_j(span), run.power.energy_j(span_ns(profile))
+    if energy_j and part_j is not None:
+        yield "energy_prediction_error", abs(steps * part_j / profiled / energy_j - 1)
+
+
+def first_windows(windows: Sequence[StepWindow], steps: int) -> Sequence[StepWindow]:
+    """The first windows that together have at least this many steps."""
+    count = 0
+    for index, window in enumerate(windows):
+        count += window.n
+        if count >= steps:
+            return windows[: index + 1]
+    return windows
+
+
+def _cpu_gpu_correlation(run: RunObservation) -> float | None:
+    busy, gpu = run.series.get(BUSY), run.series.get(GPU_BUSY)
+    if busy is None or gpu is None:
+        return None
+    start, end = run.measured_span
+    moments = [t_ns for t_ns in busy.t_ns if start <= t_ns <= end]
+    pairs = [
+        (cpu * 1e9 / (last - first), load * 1e9 / (last - first))
+        for first, last in pairwise(moments)
+        if last > first
+        and (cpu := busy.between(first, last)) is not None
+        and (load := gpu.between(first, last)) is not None
+    ]
+    cpu_loads, gpu_loads = [cpu for cpu, _ in pairs], [load for _, load in pairs]
+    if len(pairs) < CORRELATED_MIN or min(map(pstdev, (cpu_loads, gpu_loads))) < LOAD_SPREAD_MIN:
+        return None
+    return correlation(cpu_loads, gpu_loads)
 
 
 def _training_results(run: RunObservation) -> Values:

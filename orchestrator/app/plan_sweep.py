@@ -155,6 +155,7 @@ def _estimates(
         timings.newest_timings(db, TIMINGS_MAX),
         phone_queries.phone_models(db),
         timings.protocols_by_condition(db),
+        timings.profiled_steps(db, [facts.serial for facts in phones]),
     )
     trials_of: dict[str, list[Trial]] = {facts.serial: [] for facts in phones}
     for trial in expansion.trials:

@@ -1,9 +1,10 @@
 """Estimates how long a sweep takes on a phone, from past run times. Pure.
 
-The closest history is used first: the same cell on this phone, then on phones of the same model,
-then runs of the same protocol on this phone, then on phones of the same model. Every estimate names
-its basis. Without any history only the minimum run length of the protocol is known. Uncertainty is
-propagated by Monte Carlo and reported as P50 and P90 of the totals.
+The closest history is used first: the same cell on this phone, then on phones of the same model;
+then the step time of the same case on the same cores and clocks under another condition, because
+steps repeat; then runs of the same protocol on this phone and on phones of the same model. Every
+estimate names its basis. Without any history only the minimum run length of the protocol is known.
+Uncertainty is propagated by Monte Carlo and reported as P50 and P90 of the totals.
 """
 
 import random
@@ -52,6 +53,7 @@ class EstimateBasis(StrEnum):
 
     SAME_PHONE = "same_phone"
     SAME_MODEL = "same_model"
+    PROFILE = "profile"
     OTHER_CELLS = "other_cells"
     OTHER_CELLS_SAME_MODEL = "other_cells_same_model"
     TWIN = "twin"
@@ -66,11 +68,15 @@ class EstimateBasis(StrEnum):
 _BASIS_TEXTS = {
     EstimateBasis.SAME_PHONE: "history of this phone",
     EstimateBasis.SAME_MODEL: "history of phones of this model",
+    EstimateBasis.PROFILE: "step time of this case under another condition",
     EstimateBasis.OTHER_CELLS: "other cells on this phone",
     EstimateBasis.OTHER_CELLS_SAME_MODEL: "other cells on phones of this model",
     EstimateBasis.TWIN: "digital twin, by the phone's clock",
     EstimateBasis.PROTOCOL_LENGTH: "minimum length of the protocol, without cooldown",
 }
+
+
+_SAME_CASE = (EstimateBasis.SAME_PHONE, EstimateBasis.SAME_MODEL, EstimateBasis.PROFILE)
 
 
 @dataclass(frozen=True)
@@ -102,14 +108,33 @@ class RunEstimate:
     pairs: tuple[tuple[float, float], ...]
 
 
+class ProfiledStep(NamedTuple):
+    """The mean step time of a case on a phone with some cores and clocks."""
+
+    phone: str
+    case_digest: str
+    cores: str
+    freq: str
+    step_ms: float
+
+
 class TimingHistory:
     """Past runs, indexed by phone or model, and by cell or protocol."""
 
     def __init__(
-        self, runs: Iterable[RunTiming], models: Mapping[str, str], protocols: Mapping[str, str]
+        self,
+        runs: Iterable[RunTiming],
+        models: Mapping[str, str],
+        protocols: Mapping[str, str],
+        profiles: Iterable[ProfiledStep] = (),
     ) -> None:
         """Index runs; `models` are those of phones, `protocols` those of condition digests."""
         self._pairs: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+        self._step_ms: dict[tuple[str, ...], float] = {}
+        for profile in profiles:
+            key = (profile.case_digest, profile.cores, profile.freq)
+            self._step_ms.setdefault((models[profile.phone], *key), profile.step_ms)
+            self._step_ms[(profile.phone, *key)] = profile.step_ms
         for run in runs:
             pair = (run.measuring_s, run.cooldown_s)
             cell = (run.case_digest, run.condition_digest)
@@ -125,18 +150,39 @@ class TimingHistory:
         twin: Mapping[str, RunEstimate],
     ) -> RunEstimate:
         """Estimate a run of a trial from the closest history that exists."""
-        protocol = trial.condition.protocol.value
         for basis, key in (
             (EstimateBasis.SAME_PHONE, ("phone", facts.serial, cell)),
             (EstimateBasis.SAME_MODEL, ("model", facts.model, cell)),
+        ):
+            if key in self._pairs:
+                return RunEstimate(basis, tuple(self._pairs[key]))
+        other = self._other_cells(trial, facts)
+        step_ms = self._profiled_step_ms(trial, cell[0], facts)
+        if step_ms is not None:
+            cooling = other.pairs if other else ((0.0, 0.0),)
+            measuring_s = predicted_run_s(trial, step_ms)
+            return RunEstimate(
+                EstimateBasis.PROFILE, tuple((measuring_s, cooldown_s) for _, cooldown_s in cooling)
+            )
+        if other is not None:
+            return other
+        return twin.get(trial.condition.protocol.value) or RunEstimate(
+            EstimateBasis.PROTOCOL_LENGTH, ((min_run_s(trial), 0.0),)
+        )
+
+    def _other_cells(self, trial: Trial, facts: PhoneFacts) -> RunEstimate | None:
+        protocol = trial.condition.protocol.value
+        for basis, key in (
             (EstimateBasis.OTHER_CELLS, ("phone", facts.serial, protocol)),
             (EstimateBasis.OTHER_CELLS_SAME_MODEL, ("model", facts.model, protocol)),
         ):
             if key in self._pairs:
                 return RunEstimate(basis, tuple(self._pairs[key]))
-        return twin.get(protocol) or RunEstimate(
-            EstimateBasis.PROTOCOL_LENGTH, ((min_run_s(trial), 0.0),)
-        )
+        return None
+
+    def _profiled_step_ms(self, trial: Trial, case_digest: str, facts: PhoneFacts) -> float | None:
+        key = (case_digest, trial.condition.cores, trial.condition.freq)
+        return self._step_ms.get((facts.serial, *key)) or self._step_ms.get((facts.model, *key))
 
 
 def min_run_s(trial: Trial) -> float:
@@ -144,6 +190,13 @@ def min_run_s(trial: Trial) -> float:
     if not workload_of(trial.case).on_phone:
         return 0.0
     return launch_for(trial.case, trial.condition.launch).seconds
+
+
+def predicted_run_s(trial: Trial, step_ms: float) -> float:
+    """Return the measuring time of a run whose step time is known."""
+    launch = launch_for(trial.case, trial.condition.launch)
+    measured_s = max(launch.steps * step_ms / 1000, launch.seconds)
+    return launch.warmup * step_ms / 1000 + min(measured_s, launch.max_seconds)
 
 
 def estimate_phone(
@@ -198,7 +251,7 @@ def _draw_total(
         if policy.stop is not None and runs == policy.blocks:
             # The number of runs is not known in advance: every look is equally likely.
             runs = rng.choice(policy.stop.grid)
-        if estimate.basis in (EstimateBasis.SAME_PHONE, EstimateBasis.SAME_MODEL):
+        if estimate.basis in _SAME_CASE:
             drawn = rng.choices(estimate.pairs, k=min(runs, len(estimate.pairs)))
         else:  # another cell shows only the order of magnitude, so its runs do not average out
             drawn = [rng.choice(estimate.pairs)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, func, select
 
 from orchestrator.decisions.states import ReportStatus
-from orchestrator.planning.estimate import RunTiming
+from orchestrator.planning.estimate import ProfiledStep, RunTiming
 from orchestrator.store.database import Database
 from orchestrator.store.tables import chunk, metric, report, trial
 
@@ -73,6 +73,20 @@ def protocols_by_condition(db: Database) -> dict[str, str]:
             )
         )
         return {row.condition_digest: row.condition["protocol"] for row in rows}
+
+
+def profiled_steps(db: Database, phones: Collection[str]) -> list[ProfiledStep]:
+    """Return the mean step time of every case, core set and clock that phones have measured."""
+    cores, freq = trial.c.condition["cores"].as_string(), trial.c.condition["freq"].as_string()
+    key = (trial.c.phone, trial.c.case_digest, cores, freq)
+    query = (
+        select(*key, func.avg(metric.c.value))
+        .join(metric, metric.c.trial == trial.c.id)
+        .where(trial.c.phone.in_(phones), metric.c.name == "step_ms")
+        .group_by(*key)
+    )
+    with db.read() as connection:
+        return [ProfiledStep(*row) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from orchestrator.planning.estimate import (
     DurationRange,
     EstimateBasis,
     PhoneEstimate,
+    ProfiledStep,
     RunEstimate,
     RunTiming,
     TimingHistory,
@@ -139,3 +140,20 @@ def test_a_plan_warns_of_phones_that_will_not_be_compared() -> None:
         "phones have different control levels (controlled, partial); not compared by default",
         "results will have different sources (phone, simulated); not compared by default",
     ]
+
+
+def test_the_step_time_of_the_same_case_predicts_a_run_under_another_condition() -> None:
+    cold = read_sweep(GOOD + "conditions: {cores: big4}\nrepeat: 2")
+    longer = read_sweep(GOOD + "conditions: {cores: big4, steps_min: 4000}\nrepeat: 2")
+    cell = cold.cells[0]
+    profile = ProfiledStep("a", cell.case_digest, "big4", cell.condition.freq, step_ms=20.0)
+    MODELS["a"] = "Pixel 6"
+    history = TimingHistory([], MODELS, {}, [profile])
+    estimate = estimate_phone(longer, expand_sweep(longer, [PIXEL]).trials, PIXEL, history)
+    assert estimate.bases == {EstimateBasis.PROFILE: 1}
+    warmup = longer.cells[0].condition.launch.warmup
+    assert estimate.measuring.p50_s == pytest.approx(2 * (80 + warmup * 0.02))
+    other_cores = read_sweep(GOOD + "conditions: {cores: big2}\nrepeat: 2")
+    trials = expand_sweep(other_cores, [PIXEL]).trials
+    unknown = estimate_phone(other_cores, trials, PIXEL, history)
+    assert unknown.bases == {EstimateBasis.PROTOCOL_LENGTH: 1}, "other cores have another speed"

@@ -34,10 +34,13 @@ def windows(ns: list[int], n: list[int]) -> dict[str, Any]:
 
 
 def test_operations_have_shares_of_time_and_energy_by_kind() -> None:
+    times = [index * SECOND // 10 for index in range(101)]  # 1 W for 6 s, then 3 W for 4 s
+    total = [min(t, 6 * SECOND) / SECOND + max(t - 6 * SECOND, 0) * 3 / SECOND for t in times]
     blob = {
         "ops": {"name": ["a", "b", "c"], "kind": ["conv", "copy", "conv"]},
         "traces": [[0, 0, 0, [4 * SECOND, 6 * SECOND, 10 * SECOND]]],
-        "series": {"energy_j": {"t_ns": [0, 6 * SECOND, 10 * SECOND], "total": [0, 6, 18]}},
+        **windows(ns=[10 * SECOND], n=[1]),
+        "series": {"energy_j": {"t_ns": times, "total": total}},
         "cores": 1,
     }
     metrics = metrics_in(blob, energy_j=18.0)

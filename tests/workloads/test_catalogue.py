@@ -150,7 +150,7 @@ def test_digests_do_not_change() -> None:
         ("emdl-lenet", {"batch_size": 0}, "batch_size must be 1 to 4096, got 0"),
         ("emdl-alexnet", {"batch_size": 513}, "batch_size must be 1 to 512, got 513"),
         ("emdl-alexnet", {"batch_size": True}, "batch_size must be a whole number, got True"),
-        ("emdl-cpuconf", {"batch_size": 1}, "has no parameter 'batch_size'; it has no parameters"),
+        ("emdl-cpuconf", {"batch_size": 1}, "has no parameter 'batch_size'; it has feed, input"),
     ],
 )
 def test_a_wrong_request_is_explained(name: str, given: dict[str, int], sentence: str) -> None:

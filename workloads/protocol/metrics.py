@@ -184,6 +184,29 @@ METRICS: dict[str, MetricKind] = {
         "mean over steps of sum(min(d, m)) / sum(max(d, m)); d: an operation's time, m: its median",
         higher_is_better=True,
     ),
+    "util_similarity": _time(
+        "",
+        "similarity of the utilisation of the run's cores over the run; 1 if it never changes",
+        "mean over parts of at least 0.5 s and one step of min(u, m) / max(u, m); m: the median",
+        higher_is_better=True,
+    ),
+    "memory_similarity": _time(
+        "",
+        "similarity of the memory in use over the run; 1 if it never changes",
+        "as util_similarity",
+        higher_is_better=True,
+    ),
+    "time_prediction_error": _time(
+        "",
+        "relative error of the run's time, predicted from its first 10 steps",
+        "|N * mean of the first steps / sum of t - 1|, if the run has at least 5 times as many",
+    ),
+    "load_share": _time("", "share of a step that waits for its batch", "load_ms / mean of t"),
+    "cpu_gpu_correlation": _time(
+        "",
+        "correlation of the load of the run's cores with the load of the GPU",
+        "Pearson's r over the intervals between readings",
+    ),
     "cpu_util_pct": _time(
         "%", "mean utilisation of the run's cores", "100 * busy ticks / all ticks"
     ),
@@ -258,6 +281,17 @@ METRICS: dict[str, MetricKind] = {
     ),
     "energy_per_step_mj": _energy("mJ", "energy per step", "energy / N"),
     "energy_per_sample_mj": _energy("mJ", "energy per sample", "energy / (N * samples per step)"),
+    "power_similarity": _energy(
+        "",
+        "similarity of the phone's power over the run; 1 if it never changes",
+        "as util_similarity",
+        higher_is_better=True,
+    ),
+    "energy_prediction_error": _energy(
+        "",
+        "relative error of the run's energy, predicted from its first 10 steps",
+        "|N * energy per step of the first steps / energy - 1|",
+    ),
     "power_w": _energy("W", "mean power of the run", "energy / T"),
     "rail_power_w": _energy(
         "W", "mean power of a power rail", "energy of its meter / T", per="rail"

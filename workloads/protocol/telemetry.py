@@ -130,6 +130,29 @@ def step_similarity(spans: Sequence[OpSpan]) -> float | None:
     return sum(overlaps) / len(overlaps)
 
 
+def part_rates(series: Series, span: tuple[int, int], part_ns: int) -> list[float]:
+    """Return the mean rate of a series in equal parts of a span, each at least `part_ns` long."""
+    start, end = max(span[0], series.t_ns[0]), min(span[1], series.t_ns[-1])
+    count = (end - start) // max(part_ns, 1)
+    edges = [start + (end - start) * index // count for index in range(count + 1)] if count else []
+    rates = []
+    for first, last in pairwise(edges):
+        increase = series.between(first, last)
+        if increase is not None:
+            rates.append(increase * 1e9 / (last - first))
+    return rates
+
+
+def similarity(values: Sequence[float]) -> float | None:
+    """Return the mean of smaller / larger of each value and the median; 1 if all are equal."""
+    if len(values) < 2 or any(value < 0 for value in values):
+        return None
+    typical = median(values)
+    if typical <= 0:
+        return None
+    return sum(min(value, typical) / max(value, typical) for value in values) / len(values)
+
+
 @dataclass(frozen=True)
 class StepWindows:
     """Windows of consecutive steps, in columns: all of the same length."""
