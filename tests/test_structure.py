@@ -257,6 +257,7 @@ WORKLOADS_ROOT = {
     "logging_setup": "configures the log of a service",
     "memory_budget": "",
     "program_output": "",
+    "run_options": "",
     "redis_connection": "connects to Redis, and translates its errors",
     "step_cost": "",
     "text": "",

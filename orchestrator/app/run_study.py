@@ -27,12 +27,15 @@ from orchestrator.study.claim_table import (
 from orchestrator.study.evidence import StudyEvidence, collect_evidence
 from orchestrator.study.kernel_evidence import collect_kernel_evidence, count_steps
 from orchestrator.study.study_catalogue import Study, all_studies, find_study
+from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
+from orchestrator.study.topic_table import topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 
 __all__ = [
     "HEADINGS",
+    "TOPIC_HEADINGS",
     "ClaimRow",
     "NothingMatches",
     "Study",
@@ -48,6 +51,7 @@ __all__ = [
     "stored_study_sweeps",
     "submit_study",
     "table_notes",
+    "topic_rows",
     "wait_for_sweeps",
 ]
 

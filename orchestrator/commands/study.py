@@ -1,6 +1,7 @@
 """`farm study`: reproduces published studies and compares their claims with new results."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,12 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from orchestrator.commands.completion import complete_study
 from orchestrator.commands.exit_codes import FAILURES
 from orchestrator.commands.output_file import output_path
-from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.faults import FarmError, InvalidRequest
+from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.run_study import StudyAnswer
+    from orchestrator.app.run_study import ClaimRow, Study, StudyAnswer
+    from orchestrator.commands.study_targets import StudyTarget
 
 SPEED = 500.0
 _STUDY = click.argument("name", metavar="STUDY", shell_complete=complete_study)
@@ -77,7 +80,8 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
 
 
 @study.command()
-@_STUDY
+@click.argument("name", metavar="[STUDY]", required=False, shell_complete=complete_study)
+@click.option("--all", "every", is_flag=True, help="Run all studies; print one row per topic.")
 @click.option(
     "--lab",
     type=click.Path(file_okay=False, path_type=Path),
@@ -106,7 +110,8 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
 @_output_option
 @json_option
 def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
-    name: str,
+    name: str | None,
+    every: bool,
     lab: Path | None,
     virtual: bool,
     native: bool,
@@ -126,28 +131,53 @@ def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     Examples:
       farm study run emdl-cpuconf --virtual
       farm study run cambridge-gemm
+      farm study run --all --virtual
     """
-    from orchestrator.app.app_errors import InvalidState
     from orchestrator.app.run_study import answer_study, find_study
     from orchestrator.commands import study_targets
 
-    chosen = find_study(name)
     if virtual and native:
         raise click.UsageError("--virtual and --native cannot be combined")
+    if every == (name is not None):
+        raise click.UsageError("name one STUDY, or pass --all")
     target = study_targets.StudyTarget(lab, virtual, native, speed, folder)
-    if chosen.harness and lab is None and not target.temporary:
+    if name is None:
+        return _run_all(target, external, as_json)
+    chosen = find_study(name)
+    if target.uses_kernels(chosen):
         evidence = study_targets.run_on_kernels(chosen)
         return _finish(answer_study(chosen, evidence), output, as_json)
-    if native and not chosen.sweeps(native=True):
-        raise InvalidState(
-            f"{name} cannot run on this computer: it needs clocks, temperatures, energy or several "
-            "phones; use --virtual, or --lab with phones"
-        )
     with study_targets.run_on_phones(chosen, target, external, quiet=as_json) as stored:
         if target.temporary and not output:
             output = str(stored.lab.lab.root / f"{name}.html")
         answer = answer_study(chosen, stored.evidence, stored.lab, stored.sweeps)
         return _finish(answer, output, as_json)
+
+
+def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int:
+    """Run every study and print one row per topic; a study that cannot run says why in its row."""
+    from orchestrator.app.run_study import TOPIC_HEADINGS, all_studies, topic_rows
+    from orchestrator.commands.study_targets import answer_on_target
+
+    answers: list[tuple[Study, Sequence[ClaimRow], str]] = []
+    failed = 0
+    for chosen in all_studies().values():
+        try:
+            answer = answer_on_target(chosen, target, external)
+        except FarmError as error:
+            answers.append((chosen, (), safe_text(error, 200)))
+            click.echo(f"{chosen.name}: {safe_text(error, 400)}", err=True)
+            continue
+        failed += answer.failed_runs
+        answers.append((chosen, answer.rows, ""))
+    rows = topic_rows(answers)
+    answered = sum(row.is_answered for row in rows)
+    if as_json:
+        print_json([row.as_json() for row in rows])
+    else:
+        print_table(TOPIC_HEADINGS, [row.cells for row in rows])
+    click.echo(f"{answered} of {len(rows)} topics have an answer; {failed} runs failed", err=True)
+    return FAILURES if failed else 0
 
 
 @study.command()

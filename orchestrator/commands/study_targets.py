@@ -5,20 +5,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.app_errors import InvalidState
 from orchestrator.commands.common import connect
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
     from orchestrator.app.plan_sweep import FetchFile
-    from orchestrator.app.run_study import Study, StudyEvidence
+    from orchestrator.app.run_study import Study, StudyAnswer, StudyEvidence
+
+EXTERNAL_ENGINE = ', "external:engine"'  # the place of another engine in a study's sweep
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,16 @@ class StudyTarget:
     def temporary(self) -> bool:
         """Whether a lab is started for the study and stopped afterwards."""
         return self.virtual or self.native
+
+    def uses_kernels(self, study: "Study") -> bool:
+        """Whether a study of kernels runs on an OpenCL device, because no phones were requested."""
+        return bool(study.harness) and self.lab is None and not self.temporary
+
+    def folder_of(self, study: "Study") -> Path:
+        """Return the folder of a temporary lab."""
+        kind = "native" if self.native else "simulated"
+        stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+        return self.folder or Path(f"{study.name}-{kind}-{stamp}")
 
 
 def run_on_kernels(study: "Study") -> "StudyEvidence":
@@ -56,6 +69,18 @@ class StoredStudy:
     evidence: "StudyEvidence"
 
 
+def answer_on_target(study: "Study", target: StudyTarget, external: Path | None) -> "StudyAnswer":
+    """Run one study without a live view, and answer its claims."""
+    from orchestrator.app.run_study import answer_study
+
+    if target.uses_kernels(study):
+        return answer_study(study, run_on_kernels(study))
+    used = external if any(EXTERNAL_ENGINE in text for text in study.sweeps()) else None
+    folder = target.folder / study.name if target.folder else None
+    with run_on_phones(study, replace(target, folder=folder), used, quiet=True) as stored:
+        return answer_study(study, stored.evidence, stored.lab, stored.sweeps)
+
+
 @contextmanager
 def run_on_phones(
     study: "Study", target: StudyTarget, external: Path | None, quiet: bool
@@ -64,6 +89,11 @@ def run_on_phones(
     from orchestrator.app.run_study import read_study_evidence, submit_study
 
     texts, fetch = with_external(study.sweeps(target.native), external)
+    if target.native and not texts:
+        raise InvalidState(
+            f"{study.name} cannot run on this computer: it needs several phones, or conditions "
+            "that a computer does not have; use --virtual, or --lab with phones"
+        )
     with _open_lab(study, target) as (lab, keep_up):
         add_files_beside(external, lab.lab.files_folder)
         sweeps, skipped = submit_study(lab, texts, fetch)
@@ -90,9 +120,7 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
     stop_on_signals()
     for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
         os.environ.pop(variable, None)  # a temporary lab has its own broker and store
-    kind = "native" if target.native else "simulated"
-    stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    folder = target.folder or Path(f"{study.name}-{kind}-{stamp}")
+    folder = target.folder_of(study)
     phones = NATIVE if target.native else study.virtual_phones or PROFILES
     speed = 1.0 if target.native else target.speed
     started = time.monotonic()
@@ -126,10 +154,9 @@ def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[st
     """Return the sweeps of a study with or without another engine, and how to read its manifest."""
     from orchestrator.app.plan_sweep import fetch_no_file
 
-    placeholder = ', "external:engine"'
     if manifest is None:
-        return [text.replace(placeholder, "") for text in texts], fetch_no_file
-    if not any(placeholder in text for text in texts):
+        return [text.replace(EXTERNAL_ENGINE, "") for text in texts], fetch_no_file
+    if not any(EXTERNAL_ENGINE in text for text in texts):
         raise InvalidRequest("this study compares no other engine; use emdl-library")
     return list(texts), lambda _: manifest.read_text(encoding="utf-8")
 
