@@ -1,10 +1,10 @@
-"""What answers cost: comparison, report and export of large sweeps, beside pandas on one store.
+"""Cost of comparison, report and export of large sweeps, compared with pandas on the same store.
 
 .venv/bin/python -m benchmarks.answers [--runs 100000] [--samples 1000000] [--pandas FOLDER]
 
-Every contender is a process of its own, so that its memory is its own; they take turns. pandas is
-asked for the obvious: read_sql, groupby, merge, a bootstrap of each pair; a DataFrame of all
-samples and to_csv. FOLDER is where `pip install --target FOLDER pandas` put it.
+Every contender runs in its own process, so that its memory can be measured; they take turns. pandas
+does the obvious: read_sql, groupby, merge, a bootstrap of each pair; a DataFrame of all samples and
+to_csv. FOLDER is that of `pip install --target FOLDER pandas`.
 """
 
 import argparse
@@ -22,69 +22,71 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-PHONES, RUNS_A_TRIAL, WINDOWS = 10, 10, 4000
+PHONES, RUNS_PER_TRIAL, WINDOWS = 10, 10, 4000
 BEFORE, AFTER, LONG, PAGE = "sw-before00", "sw-after000", "sw-long0000", "sw-page0000"
 
 
 def main() -> None:
-    """Make a lab, ask every contender, and print a table."""
+    """Create a lab, run every contender, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--page", type=int, default=5_000, help="runs of the report")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pandas", default="", help="folder with pandas; without it, ours alone")
+    parser.add_argument("--pandas", default="", help="folder with pandas; without it, only ours")
     parser.add_argument("--ask", default="", help=argparse.SUPPRESS)
     parser.add_argument("--lab", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.ask:
-        tell(asked.ask, asked.lab)
+    options = parser.parse_args()
+    if options.ask:
+        run_contender(options.ask, options.lab)
         return
     with tempfile.TemporaryDirectory(prefix="farm-answers-") as folder:
-        make_lab(Path(folder), asked.runs, asked.samples, asked.page)
-        names = [name for name in CONTENDERS if asked.pandas or not name.startswith("pandas")]
-        told: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-        for _ in range(asked.rounds):
+        make_lab(Path(folder), options.runs, options.samples, options.page)
+        names = [name for name in CONTENDERS if options.pandas or not name.startswith("pandas")]
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for _ in range(options.rounds):
             for name in names:
-                told[name].append(ask(name, Path(folder), asked.pandas))
+                results[name].append(measure_contender(name, Path(folder), options.pandas))
     load = os.getloadavg()[0]
-    print(f"{asked.runs:,} runs, {asked.samples:,} samples, a page of {asked.page:,} runs")
-    print(f"load {load:.1f}; best of {asked.rounds}")
+    print(f"{options.runs:,} runs, {options.samples:,} samples, a page of {options.page:,} runs")
+    print(f"load {load:.1f}; best of {options.rounds}")
     print(f"{'what':30} {'seconds':>8} {'processor s':>12} {'MB':>6}")
-    for name, found in told.items():
-        best = min(found, key=lambda each: each["seconds"])
+    for name, measurements in results.items():
+        best = min(measurements, key=lambda each: each["seconds"])
         print(f"{name:30} {best['seconds']:8.2f} {best['busy']:12.2f} {best['mb']:6.0f}")
 
 
-def ask(name: str, lab: Path, pandas: str) -> dict[str, float]:
-    """Let a contender answer in a process of its own."""
+def measure_contender(name: str, lab: Path, pandas: str) -> dict[str, float]:
+    """Run a contender in its own process and return what it measured."""
     command = [sys.executable, "-m", "benchmarks.answers", "--ask", name, "--lab", str(lab)]
     path = os.pathsep.join(filter(None, (str(ROOT), pandas, os.environ.get("PYTHONPATH", ""))))
-    made = subprocess.run(
+    result = subprocess.run(
         command, check=True, capture_output=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}
     )
-    found: dict[str, float] = json.loads(made.stdout.splitlines()[-1])
-    return found
+    measurements: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    return measurements
 
 
-def tell(name: str, lab: Path) -> None:
-    """Answer, with the libraries loaded beforehand, and say what it took."""
+def run_contender(name: str, lab: Path) -> None:
+    """Run a contender, after its libraries are loaded, and print its cost."""
     answer = CONTENDERS[name]
     prepare(name)
-    began, busy = time.perf_counter(), time.process_time()
+    started, cpu_started = time.perf_counter(), time.process_time()
     answer(lab)
-    seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "busy": time.process_time() - busy, "mb": peak_mb()}))
+    seconds = time.perf_counter() - started
+    print(
+        json.dumps({"seconds": seconds, "busy": time.process_time() - cpu_started, "mb": peak_mb()})
+    )
 
 
 def peak_mb() -> float:
-    """The most memory that this process held (what getrusage says, it has from its parent)."""
+    """Return the peak memory of this process (getrusage includes that of its parent)."""
     status = Path("/proc/self/status").read_text()
     return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def prepare(name: str) -> None:
-    """Load what the contender needs: importing is not what is asked here."""
+    """Import the libraries of a contender, which is not part of its time."""
     if name.startswith("pandas"):
         import pandas  # noqa: F401
     else:
@@ -94,7 +96,7 @@ def prepare(name: str) -> None:
 
 
 def compare_ours(lab: Path) -> None:
-    """Two sweeps against each other, cell by cell, with intervals and verdicts."""
+    """Compare two sweeps per cell, with intervals and verdicts."""
     from orchestrator.analysis.ab_comparison import compare_sides
     from orchestrator.analysis.side_filter import parse_side
     from orchestrator.analysis.trial_pairs import pair_trials
@@ -105,22 +107,24 @@ def compare_ours(lab: Path) -> None:
     base, candidate = (
         group_by_trial(metric_values(db, "step_ms", sweep)) for sweep in (BEFORE, AFTER)
     )
-    found = compare_sides(pair_trials(base, candidate, (parse_side(BEFORE), parse_side(AFTER))))
-    assert found.rows
+    measurements = compare_sides(
+        pair_trials(base, candidate, (parse_side(BEFORE), parse_side(AFTER)))
+    )
+    assert measurements.rows
 
 
 def compare_pandas(lab: Path) -> None:
-    """The same ratios with intervals: read_sql, groupby, merge, and a bootstrap of each pair."""
+    """Compute the same ratios with intervals: read_sql, groupby, merge, a bootstrap per pair."""
     import sqlite3
 
     import pandas as pd
 
-    link = sqlite3.connect(lab / "farm.db")
+    connection = sqlite3.connect(lab / "farm.db")
     frames = [
         pd.read_sql(
             "SELECT t.phone, t.case_digest, t.condition_digest, m.value FROM metric m "
             "JOIN trial t ON t.id = m.trial WHERE m.name = 'step_ms' AND t.sweep = ?",
-            link,
+            connection,
             params=(sweep,),
         )
         for sweep in (BEFORE, AFTER)
@@ -131,10 +135,10 @@ def compare_pandas(lab: Path) -> None:
         for side, frame in zip("ab", frames, strict=True)
     ]
     pairs = pd.merge(*grouped, left_index=True, right_index=True)
-    source = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     def interval(row: Any) -> Any:
-        sides = (source.choice(side, (2000, len(side))) for side in (row["a"], row["b"]))
+        sides = (rng.choice(side, (2000, len(side))) for side in (row["a"], row["b"]))
         a, b = (np.median(side, axis=1) for side in sides)
         return np.quantile(b / a, [0.025, 0.975])
 
@@ -142,7 +146,7 @@ def compare_pandas(lab: Path) -> None:
 
 
 def report_ours(lab: Path) -> None:
-    """The page of a sweep."""
+    """Write the report page of a sweep."""
     from orchestrator.app.export_results import page_of_sweep
     from orchestrator.store.sweep_queries import find_sweep
 
@@ -151,7 +155,7 @@ def report_ours(lab: Path) -> None:
 
 
 def csv_ours(lab: Path) -> None:
-    """All samples of a sweep, streamed."""
+    """Write all samples of a sweep as CSV, streamed."""
     from orchestrator.export.table_schemas import samples_table
     from orchestrator.export.table_writers import write_csv
     from orchestrator.store.results import iterate_measured_runs, telemetry_blob
@@ -167,15 +171,15 @@ def csv_ours(lab: Path) -> None:
 
 
 def csv_pandas(lab: Path) -> None:
-    """The same columns: every blob into one DataFrame, then to_csv."""
+    """Write the same columns: every blob into one DataFrame, then to_csv."""
     import sqlite3
     import zlib
 
     import pandas as pd
 
-    link = sqlite3.connect(lab / "farm.db")
+    connection = sqlite3.connect(lab / "farm.db")
     frames = []
-    rows = link.execute(
+    rows = connection.execute(
         'SELECT r.trial, r.repeat, r.phone, t."case", t.condition, c.data FROM report r '
         "JOIN trial t ON t.id = r.trial JOIN chunk c ON c.digest = r.telemetry WHERE t.sweep = ?",
         (LONG,),
@@ -183,8 +187,8 @@ def csv_pandas(lab: Path) -> None:
     for trial, repeat, phone, case, condition, data in rows:
         frame = pd.DataFrame(json.loads(zlib.decompress(data))["windows"])
         frame["step_ms"] = frame["ns"] / frame["n"] / 1e6
-        about = {"trial": trial, "repeat": repeat, "phone": phone, "case": case}
-        frames.append(frame.assign(**about, condition=condition))
+        columns = {"trial": trial, "repeat": repeat, "phone": phone, "case": case}
+        frames.append(frame.assign(**columns, condition=condition))
     pd.concat(frames).to_csv(lab / "pandas.csv", index=False)
 
 
@@ -198,17 +202,17 @@ CONTENDERS: dict[str, Callable[[Path], None]] = {
 
 
 def database(lab: Path) -> Any:
-    """The lab's store."""
+    """Open the store of the lab."""
     from orchestrator.store.database import Database
 
     return Database(f"sqlite:///{lab / 'farm.db'}")
 
 
 def make_lab(lab: Path, runs: int, samples: int, page: int) -> None:
-    """Fill a store: two sweeps of half the runs each, one for the page, one with long telemetry."""
+    """Fill a store: two sweeps with half of the runs, one for the page, one with telemetry."""
     db = database(lab)
     db.migrate()
-    source = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     blob = telemetry_blob()
     for sweep, count, telemetry in (
         (BEFORE, runs // 2, None),
@@ -216,23 +220,23 @@ def make_lab(lab: Path, runs: int, samples: int, page: int) -> None:
         (PAGE, page, blob),
         (LONG, samples // WINDOWS, blob),
     ):
-        fill(db, sweep, count, source, telemetry)
+        fill(db, sweep, count, rng, telemetry)
     db.close()
 
 
 def telemetry_blob() -> bytes:
-    """What a run of ten minutes tells, at its largest."""
+    """Build the largest telemetry of a run of ten minutes."""
     from workloads.protocol.telemetry import pack_telemetry
 
-    moments = [10**9 + at * 150_000_000 for at in range(WINDOWS)]
+    times_ns = [10**9 + index * 150_000_000 for index in range(WINDOWS)]
     times = np.random.default_rng(2).normal(5e6, 5e4, WINDOWS).astype(int).tolist()
     return pack_telemetry(
         {
             "version": 2,
             "windows": {
-                "first": [30 * at for at in range(WINDOWS)],
+                "first": [30 * index for index in range(WINDOWS)],
                 "n": [30] * WINDOWS,
-                "t_ns": moments,
+                "t_ns": times_ns,
                 "ns": [30 * t for t in times],
                 "ns_min": times,
                 "ns_max": times,
@@ -246,8 +250,8 @@ def telemetry_blob() -> bytes:
     )
 
 
-def fill(db: Any, sweep: str, count: int, source: np.random.Generator, blob: bytes | None) -> None:
-    """Store a sweep of so many finished runs, ten a trial."""
+def fill(db: Any, sweep: str, count: int, rng: np.random.Generator, blob: bytes | None) -> None:
+    """Store a sweep with `count` finished runs, ten per trial."""
     from orchestrator.store import tables
     from tests.builders import a_phone
     from workloads.catalogue import bind
@@ -257,16 +261,16 @@ def fill(db: Any, sweep: str, count: int, source: np.random.Generator, blob: byt
     now = datetime.now(UTC)
     cores = ("big1", "big2", "big4", "all8")
     digest = digest_of_bytes(blob) if blob else None
-    phones = [f"PH{at}" for at in range(PHONES)]
+    phones = [f"PH{index}" for index in range(PHONES)]
     facts = {serial: a_phone(serial).model_dump(mode="json") for serial in phones}
     rows: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("trial", "run", "report", "metric")
     }
-    for at in range(-(-count // RUNS_A_TRIAL)):
-        serial, cell = phones[at % PHONES], at // PHONES
+    for index in range(-(-count // RUNS_PER_TRIAL)):
+        serial, cell = phones[index % PHONES], index // PHONES
         case = bind("mlp-4", {"batch_size": 1 + cell // len(cores)})
         condition = Condition(cores=cores[cell % len(cores)])
-        trial = f"tr-{digest_of([sweep, at])[:16]}"
+        trial = f"tr-{digest_of([sweep, index])[:16]}"
         rows["trial"].append(
             {
                 "id": trial,
@@ -278,11 +282,11 @@ def fill(db: Any, sweep: str, count: int, source: np.random.Generator, blob: byt
                 "condition_digest": condition.digest,
             }
         )
-        for repeat in range(min(RUNS_A_TRIAL, count - at * RUNS_A_TRIAL)):
-            step_ms = float(10 * np.exp(source.normal(0, 0.01)))
+        for repeat in range(min(RUNS_PER_TRIAL, count - index * RUNS_PER_TRIAL)):
+            step_ms = float(10 * np.exp(rng.normal(0, 0.01)))
             _add_run(rows, sweep, (trial, repeat, serial), (case, condition), step_ms, digest, now)
     with db.write() as connection:
-        known = [
+        phone_rows = [
             {
                 "serial": s,
                 "host": "h",
@@ -293,21 +297,21 @@ def fill(db: Any, sweep: str, count: int, source: np.random.Generator, blob: byt
             }
             for s, f in facts.items()
         ]
-        db.insert_new(connection, tables.phone, known)
-        told = {"id": sweep, "name": sweep, "source": "farm: 1", "seed": 7, "created_at": now}
-        db.insert_new(connection, tables.sweep, [told])
+        db.insert_new(connection, tables.phone, phone_rows)
+        results = {"id": sweep, "name": sweep, "source": "farm: 1", "seed": 7, "created_at": now}
+        db.insert_new(connection, tables.sweep, [results])
         if blob:
-            piece = {"digest": digest, "part": 0, "parts": 1, "data": blob}
-            db.insert_new(connection, tables.chunk, [piece])
-        for name, own in rows.items():
-            db.insert_new(connection, getattr(tables, name), own)
+            chunk = {"digest": digest, "part": 0, "parts": 1, "data": blob}
+            db.insert_new(connection, tables.chunk, [chunk])
+        for name, table_rows in rows.items():
+            db.insert_new(connection, getattr(tables, name), table_rows)
 
 
 def _add_run(
     rows: dict[str, list[dict[str, Any]]],
     sweep: str,
     run: tuple[str, int, str],
-    asked: tuple[Any, Any],
+    options: tuple[Any, Any],
     step_ms: float,
     digest: str | None,
     now: datetime,
@@ -323,8 +327,8 @@ def _add_run(
         "run": {"trial": trial, "repeat": repeat, "attempt": 1},
         "host": "h",
         "phone": serial,
-        "case_digest": asked[0].digest,
-        "condition_digest": asked[1].digest,
+        "case_digest": options[0].digest,
+        "condition_digest": options[1].digest,
         "control": "controlled",
         "started_at": now.isoformat(),
         "ended_at": now.isoformat(),

@@ -1,6 +1,6 @@
 """The peer of plumbing.py: a bare Celery request and reply, on the same broker.
 
-Its settings are ours; how it takes messages off the queue is Celery's own way.
+It has the settings of the farm, and takes messages off the queue as Celery does by default.
 
 `python -m benchmarks.bare_celery request|reply BROKER COUNT` runs one end.
 """
@@ -15,27 +15,27 @@ from celery.exceptions import SecurityWarning
 
 from workloads.celery_setup import QUIET_WORKER, celery_settings
 
-warnings.simplefilter("ignore", SecurityWarning)  # of root and pickle, as in our own
+warnings.simplefilter("ignore", SecurityWarning)  # about root and pickle, as in the farm
 
 REQUESTS, REPLIES = "bare.requests", "bare.replies"
 
 
 def application(broker: str, name: str) -> Celery:
-    """A Celery application with the farm's settings."""
+    """Build a Celery application with the settings of the farm."""
     app = Celery(f"bare.{name}", set_as_current=False)
     app.conf.update(celery_settings(broker, f"bare.{name}"))
     return app
 
 
 def send(broker: str, count: int) -> None:
-    """Send the requests, as fast as they go."""
+    """Send the requests as fast as possible."""
     app = application(broker, "sender")
     for number in range(count):
         app.send_task("bare.request", args=[number], queue=REQUESTS)
 
 
 def serve(role: str, broker: str, count: int) -> None:
-    """Run one end: requests are answered by replies, replies are counted."""
+    """Run one worker: it answers requests, or counts replies."""
     app = application(broker, role)
     counted = 0
 

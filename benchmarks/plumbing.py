@@ -1,11 +1,11 @@
-"""What the farm itself costs: `noop` from submission to stored report, beside bare Celery.
+"""Overhead of the farm: `noop` from submission to stored report, compared with bare Celery.
 
 Both run on the same embedded broker, one after the other, alternating, in one call:
 
     .venv/bin/python -m benchmarks.plumbing [--runs 1800] [--rounds 3]
 
-The bare pair is one request task answered by one reply task. The farm's way of a job holds two
-messages as well, and beside them a lease, a fence, a durable spool and a stored report.
+The bare pair is one request task answered by one reply task. A job of the farm has two messages as
+well, and in addition a lease, a fence, a durable spool and a stored report.
 """
 
 import argparse
@@ -37,37 +37,37 @@ seed: {seed}
 
 
 def bare_rate(broker: str, count: int) -> float:
-    """Requests answered a second by two bare Celery workers."""
-    ends = {}
+    """Return the requests per second that two bare Celery workers answer."""
+    workers = {}
     for role in ("request", "reply"):
         command = [sys.executable, "-m", "benchmarks.bare_celery", role, broker, str(count)]
-        ends[role] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert ends[role].stdout is not None
-        ends[role].stdout.readline()
-    time.sleep(2.0)  # both workers have connected; only the measured part must not wait
-    began = time.time()
+        workers[role] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert workers[role].stdout is not None
+        workers[role].stdout.readline()
+    time.sleep(2.0)  # until both workers have connected
+    started = time.time()
     bare_celery.send(broker, count)
-    ended = float(ends["reply"].stdout.readline())
-    for end in ends.values():
-        end.terminate()
-        end.wait()
-    return count / (ended - began)
+    ended = float(workers["reply"].stdout.readline())
+    for worker in workers.values():
+        worker.terminate()
+        worker.wait()
+    return count / (ended - started)
 
 
 def farm_rate(lab: LabConnection, phones: int, count: int, seed: int) -> float:
-    """Runs stored per second, from submission to the last report."""
+    """Return the runs per second, from submission to the last stored report."""
     text = SWEEP.format(repeat=max(1, count // phones), seed=seed)
-    began = time.time()
+    started = time.time()
     submission = submit_sweep(lab, text)
     while not (summary := sweep_summaries(lab.store, submission.sweep.id)[0]).finished:
         time.sleep(0.02)
     if summary.failed:
-        raise SystemExit(f"{summary.failed} runs failed: the figure would not count")
-    return summary.total / (time.time() - began)
+        raise SystemExit(f"{summary.failed} runs failed; the rate is not valid")
+    return summary.total / (time.time() - started)
 
 
 def main() -> None:
-    """Measure both, alternating, and print what was measured."""
+    """Measure both in alternation, and print the rates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1800)
     parser.add_argument("--rounds", type=int, default=3)
@@ -90,7 +90,7 @@ def count_idle(lab: LabConnection) -> int:
 
 
 def measure(lab: Lab, phones: int, runs: int, rounds: int) -> None:
-    """Wait for the phones, then take turns."""
+    """Wait for the phones, then measure in alternation."""
     connection = LabConnection(lab, "benchmark")
     while count_idle(connection) < phones:
         time.sleep(0.1)

@@ -1,21 +1,21 @@
-"""How long a lab takes under different rules for cooling: a policy simulation, in phone time.
+"""Time that a lab needs with different cooldown rules: a simulation in phone time.
 
     python -m benchmarks.policies [--seed 2026]
 
-The same sweep in the same random order with the same start band, on the six phones of the demo lab
-and on fifty. Phones are the three heat capacities of their profiles, with the twin's watts for each
-case. What a lane costs besides cooling and running is left out for all.
+All rules run the same sweep in the same random order with the same start band, on the six phones of
+the demo lab and on fifty. A phone is simulated with the three heat capacities of its profile and
+the power of its twin for each case. Other overhead of a lane is left out for all rules.
 
 ours               the scheduler's own code (store, fair share) and the agent's own cooldown rule
 fixed sleep        180 s after each run (FAI-PEP) and 300 s (MLPerf Mobile)
-threshold polling  every 5 s, at most 600 s, then it runs hot (Workload Automation), in file order
-lower bound        runs, and cooling that ends with the first moment that counts as inside the band
+threshold polling  every 5 s, at most 600 s, then a hot start (Workload Automation), in file order
+lower bound        runs, and cooling that ends as soon as the phone is inside the band
 
-In the demo lab then two sweeps at once: the same one, and a second whose short runs may start warm.
-Without backfilling the second one waits until the phones have finished the first.
+The demo lab also runs two sweeps at once: the same one, and a second whose short runs may start
+warm. Without backfilling the second sweep waits until the phones have finished the first.
 
-The band is that of a condition: at most 32 °C, falling by no more than 1 °C a minute. By its true
-temperature a run began outside of it if it was more than half a degree too warm, or fell more than
+The band is that of a condition: at most 32 °C, falling by at most 1 °C per minute. A run counts as
+started outside the band if the true temperature was more than 0.5 °C too high, or fell more than
 twice as fast.
 """
 
@@ -86,7 +86,7 @@ START_S = 1_700_000_000.0
 
 @dataclass
 class Score:
-    """What a policy came to."""
+    """The result of a rule."""
 
     ends_s: list[float] = field(default_factory=list)
     runs: int = 0
@@ -95,47 +95,47 @@ class Score:
 
     @property
     def makespan_s(self) -> float:
-        """When the last phone of the lab was done."""
+        """The time at which the last phone of the lab has finished."""
         return max(self.ends_s)
 
 
 class SimPhone:
-    """A phone as physics: it works, or it rests."""
+    """A simulated phone: it works, or it rests."""
 
-    def __init__(self, model: str, serial: str, dice: random.Random) -> None:
+    def __init__(self, model: str, serial: str, rng: random.Random) -> None:
         self.model, self.serial = model, serial
-        self.dice = dice
-        self.heat = HeatNetwork(load_profile(model).heat, ROOM_C, dice.gauss(1.0, 0.03))
+        self.rng = rng
+        self.heat = HeatNetwork(load_profile(model).heat, ROOM_C, rng.gauss(1.0, 0.03))
         self.heat.temps = self.heat.steady_state(idle_w(model))
         self.t_s = 0.0
 
     @property
     def die_c(self) -> float:
-        """The hottest CPU zone, in truth."""
+        """The true temperature of the hottest CPU zone."""
         return self.heat.temps[0]
 
     def slope_c_per_min(self) -> float:
-        """How fast the die falls, in truth, if the phone rests."""
+        """Return the true slope of the die temperature while the phone rests."""
         before, temps = self.die_c, self.heat.temps
         self.heat.advance(4.0, idle_w(self.model))
         after, self.heat.temps = self.die_c, temps
         return 15.0 * (after - before)
 
     def read(self) -> tuple[float, float]:
-        """What its thermometers say."""
+        """Return the readings of the die and the body sensor."""
         die, body, _ = self.heat.temps
         return (
-            round(die + self.dice.gauss(0, SENSOR_C), 1),
-            round(body + self.dice.gauss(0, BODY_SENSOR_C), 1),
+            round(die + self.rng.gauss(0, SENSOR_C), 1),
+            round(body + self.rng.gauss(0, BODY_SENSOR_C), 1),
         )
 
     def rest(self, seconds: float) -> None:
-        """Do nothing for a while."""
+        """Rest for some seconds."""
         self.heat.advance(seconds, idle_w(self.model))
         self.t_s += seconds
 
     def work(self, case: Case, condition: Condition) -> None:
-        """Make a run."""
+        """Execute a run."""
         seconds, watts = run_of(self.model, case.workload, case.parameters["batch_size"], condition)
         self.heat.advance(seconds, watts)
         self.t_s += seconds
@@ -143,7 +143,7 @@ class SimPhone:
 
 @cache
 def idle_w(model: str) -> NodeTriple:
-    """What a phone draws at rest, at die, body and battery."""
+    """Return the power of a phone at rest, at die, body and battery."""
     bench = OfflineModel(load_profile(model), bind_workload("mlp-4", 16))
     bench.soc.detach(bench.load)
     return bench.soc.heat_watts
@@ -151,7 +151,7 @@ def idle_w(model: str) -> NodeTriple:
 
 @cache
 def run_of(model: str, workload: str, batch: int, condition: Condition) -> tuple[float, NodeTriple]:
-    """How long a run takes on a phone, and what it draws meanwhile: from its twin."""
+    """Return duration and power of a run on a phone, from its twin."""
     job = bind_workload(workload, batch)
     bench = OfflineModel(load_profile(model), job, condition.cores, condition.freq)
     launch = condition.launch
@@ -164,13 +164,13 @@ def run_of(model: str, workload: str, batch: int, condition: Condition) -> tuple
 Cool = Callable[[SimPhone, Condition], None]
 
 
-def sleep_for(seconds: float) -> Cool:
-    """Rest for a fixed time, whatever the phone is like."""
+def sleep_rule(seconds: float) -> Cool:
+    """Rest for a fixed time, independent of the temperature."""
     return lambda phone, _: phone.rest(seconds if phone.t_s else 0.0)
 
 
 def poll_threshold(phone: SimPhone, condition: Condition) -> None:
-    """Look every five seconds; after ten minutes run as it is."""
+    """Read the temperature every five seconds; start after ten minutes in any case."""
     limit = condition.start_temp_max_c or 99.0
     for _ in range(120):
         if phone.read()[0] <= limit:
@@ -178,16 +178,16 @@ def poll_threshold(phone: SimPhone, condition: Condition) -> None:
         phone.rest(5.0)
 
 
-def exactly(phone: SimPhone, condition: Condition) -> None:
-    """Rest until the very moment from which a run counts as inside the band, in truth."""
+def rest_until_inside(phone: SimPhone, condition: Condition) -> None:
+    """Rest until the true temperature is inside the band."""
     limit = (condition.start_temp_max_c or 99.0) + SLACK_C
     steepest = 2 * condition.start_slope_max_c_per_min
     while phone.die_c > limit or -phone.slope_c_per_min() > steepest:
         phone.rest(STEP_S)
 
 
-def by_our_rule(memory: CoolingHistory) -> Cool:
-    """The agent's own rule; it looks at least every five seconds, with a fit or without."""
+def agent_rule(memory: CoolingHistory) -> Cool:
+    """Return the rule of the agent; it samples at least every five seconds."""
 
     def cool(phone: SimPhone, condition: Condition) -> None:
         if condition.start_temp_max_c is None:
@@ -213,8 +213,8 @@ def by_our_rule(memory: CoolingHistory) -> Cool:
     return cool
 
 
-def make(phone: SimPhone, job: tuple[Case, Condition], cool: Cool, score: Score) -> None:
-    """One run under a rule, counted."""
+def execute_run(phone: SimPhone, job: tuple[Case, Condition], cool: Cool, score: Score) -> None:
+    """Execute one run with a rule, and count it."""
     case, condition = job
     cool(phone, condition)
     score.runs += 1
@@ -224,23 +224,23 @@ def make(phone: SimPhone, job: tuple[Case, Condition], cool: Cool, score: Score)
     phone.work(case, condition)
 
 
-def in_line(
+def run_in_order(
     lab: Sequence[tuple[str, str]], lines: dict[str, list[Trial]], rule: Cool, seed: int
 ) -> Score:
-    """Every phone makes its runs as they stand."""
+    """Execute the runs of every phone in the given order."""
     score = Score()
     for number, (model, serial) in enumerate(lab):
         phone = SimPhone(model, serial, random.Random(seed + number))
         for trial in lines[serial]:
-            make(phone, (trial.case, trial.condition), rule, score)
+            execute_run(phone, (trial.case, trial.condition), rule, score)
         score.ends_s.append(phone.t_s)
     return score
 
 
-def ours(
+def run_with_scheduler(
     lab: Sequence[tuple[str, str]], sweeps: Sequence[Sweep], seed: int, backfill: bool = True
 ) -> Score:
-    """The scheduler's own code hands out the runs."""
+    """Execute the runs that the real scheduler assigns."""
     score = Score()
     with tempfile.TemporaryDirectory() as folder:
         db = Database(f"sqlite:///{Path(folder) / 'farm.db'}")
@@ -250,7 +250,7 @@ def ours(
         for sweep in sweeps:
             trials = trials_of(sweep, lab)
             row = {"id": sweep.id, "name": sweep.name, "source": "", "seed": sweep.seed}
-            # The first sweep goes first wherever nothing has to cool.
+            # The first sweep has precedence wherever no phone has to cool.
             row |= {"owner": sweep.name, "priority": 100 if sweep is sweeps[0] else 0}
             submission.submit(db, row, trials, order_runs(sweep, trials))
         history = SchedulerHistory(db)
@@ -268,14 +268,14 @@ def ours(
             if not jobs:
                 score.ends_s.append(now_s)
                 continue
-            _carry_out(db, jobs[0][1], phone, memory, score)
+            _run_job(db, jobs[0][1], phone, memory, score)
             heapq.heappush(due, (phone.t_s, serial))
         db.close()
     return score
 
 
 def trials_of(sweep: Sweep, lab: Sequence[tuple[str, str]]) -> list[Trial]:
-    """Every cell on every phone."""
+    """Return the trials of every cell on every phone."""
     return [
         Trial(
             sweep.trial_id((cell.case_digest, cell.condition_digest), serial),
@@ -289,26 +289,26 @@ def trials_of(sweep: Sweep, lab: Sequence[tuple[str, str]]) -> list[Trial]:
 
 
 def _heartbeat(phone: SimPhone, memory: CoolingHistory) -> HostHeartbeat:
-    known = memory.posterior
+    posterior = memory.posterior
     cooling = None
-    if known.coolings:
-        cooling = CoolingEstimate(rest_c=known.rest_c, time_constant_s=known.slow_s)
-    seen = PhoneStatus(serial=phone.serial, state="idle", temp_c=phone.read()[0], cooling=cooling)
-    return HostHeartbeat(host="host-a", sent_at=datetime.now(UTC), max_parallel=60, phones=(seen,))
+    if posterior.coolings:
+        cooling = CoolingEstimate(rest_c=posterior.rest_c, time_constant_s=posterior.slow_s)
+    status = PhoneStatus(serial=phone.serial, state="idle", temp_c=phone.read()[0], cooling=cooling)
+    return HostHeartbeat(
+        host="host-a", sent_at=datetime.now(UTC), max_parallel=60, phones=(status,)
+    )
 
 
-def _carry_out(
-    db: Database, job: Job, phone: SimPhone, memory: CoolingHistory, score: Score
-) -> None:
+def _run_job(db: Database, job: Job, phone: SimPhone, memory: CoolingHistory, score: Score) -> None:
     started_at_s = phone.t_s
-    cool = by_our_rule(memory)
+    cool = agent_rule(memory)
     cooled: list[float] = []
 
-    def and_note(phone: SimPhone, condition: Condition) -> None:
+    def cool_and_record(phone: SimPhone, condition: Condition) -> None:
         cool(phone, condition)
         cooled[:] = [phone.t_s - started_at_s, phone.read()[0]]
 
-    make(phone, (job.case, job.condition), and_note, score)
+    execute_run(phone, (job.case, job.condition), cool_and_record, score)
     figures = {"step_ms": 1.0, "start_temp_c": cooled[1]}
     metrics = tuple(
         Metric(name=name, value=value, unit="", provenance=SIMULATED)
@@ -325,46 +325,46 @@ def _carry_out(
 
 
 def labs() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """The demo lab, and fifty phones of all models."""
-    yield "demo lab, 6 phones", [(model, f"P{at}") for at, model in enumerate(PROFILES)]
+    """Yield the demo lab, and fifty phones of all models."""
+    yield "demo lab, 6 phones", [(model, f"P{index}") for index, model in enumerate(PROFILES)]
     models = [name for name in profile_ids() if name != "nvidia-tx2"]
     chosen = itertools.islice(itertools.cycle(models), 50)
-    yield "50 phones", [(model, f"P{at}") for at, model in enumerate(chosen)]
+    yield "50 phones", [(model, f"P{index}") for index, model in enumerate(chosen)]
 
 
 def compare(lab: Sequence[tuple[str, str]], sweep: Sweep, seed: int) -> dict[str, Score]:
-    """Every contender on one lab."""
+    """Simulate every rule on one lab."""
     trials = trials_of(sweep, lab)
     by_id = {trial.id: trial for trial in trials}
-    drawn: dict[str, list[Trial]] = {serial: [] for _, serial in lab}
+    random_order: dict[str, list[Trial]] = {serial: [] for _, serial in lab}
     for run in order_runs(sweep, trials):
-        drawn[by_id[run.trial].phone].append(by_id[run.trial])
-    files = {
+        random_order[by_id[run.trial].phone].append(by_id[run.trial])
+    file_order = {
         serial: [trial for trial in trials if trial.phone == serial] * sweep.policy.blocks
         for _, serial in lab
     }
     return {
-        "lower bound": in_line(lab, drawn, exactly, seed),
-        "ours": ours(lab, [sweep], seed),
-        "fixed sleep 180 s": in_line(lab, drawn, sleep_for(180.0), seed),
-        "fixed sleep 300 s": in_line(lab, drawn, sleep_for(300.0), seed),
-        "threshold polling": in_line(lab, files, poll_threshold, seed),
+        "lower bound": run_in_order(lab, random_order, rest_until_inside, seed),
+        "ours": run_with_scheduler(lab, [sweep], seed),
+        "fixed sleep 180 s": run_in_order(lab, random_order, sleep_rule(180.0), seed),
+        "fixed sleep 300 s": run_in_order(lab, random_order, sleep_rule(300.0), seed),
+        "threshold polling": run_in_order(lab, file_order, poll_threshold, seed),
     }
 
 
 def compare_backfilling(
     lab: Sequence[tuple[str, str]], sweep: Sweep, seed: int
 ) -> dict[str, Score]:
-    """Two sweeps on one lab."""
+    """Simulate two sweeps on one lab, with and without backfilling."""
     sweeps = [sweep, read_sweep(WARM_SWEEP)]
     return {
-        "two sweeps, backfilled": ours(lab, sweeps, seed),
-        "two sweeps in a row": ours(lab, sweeps, seed, backfill=False),
+        "two sweeps, backfilled": run_with_scheduler(lab, sweeps, seed),
+        "two sweeps in a row": run_with_scheduler(lab, sweeps, seed, backfill=False),
     }
 
 
 def main() -> None:
-    """Print both labs."""
+    """Simulate both labs and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=2026)
     seed = parser.parse_args().seed

@@ -1,4 +1,4 @@
-"""The scheduler before a large lab: 1,000 phones of 50 hosts as it sees them, and no phone at all.
+"""The scheduler with a large lab: heartbeats of 1,000 phones on 50 hosts, without any phone.
 
     python -m benchmarks.scheduler
 
@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -57,7 +57,7 @@ repeat: 1
 
 @dataclass
 class Lane:
-    """A phone as its agent shows it."""
+    """A phone as its agent reports it."""
 
     serial: str
     host: str
@@ -65,33 +65,32 @@ class Lane:
     job: Job | None = None
 
 
-class Replayed(JobQueue):
-    """The queue to hosts that are not there: a job is sent for good, then given to its lane."""
+class ReplayedQueue(JobQueue):
+    """The queue to simulated hosts: a job is really sent, then assigned to its lane."""
 
     def __init__(self, url: str, lanes: dict[str, Lane]) -> None:
         super().__init__(url)
         self._lanes = lanes
 
     def send_jobs(self, jobs: Sequence[tuple[str, Job]], skew_s: Mapping[str, float]) -> None:
-        """Send them, and let their phones be busy."""
+        """Send jobs, and mark their phones as busy."""
         super().send_jobs(jobs, skew_s)
         for _, job in jobs:
             self._lanes[job.phone].job = job
 
 
 @dataclass
-class Stage:
-    """A lab of heartbeats, and the scheduler before it."""
+class SimulatedLab:
+    """A lab that consists of heartbeats, with its scheduler."""
 
     db: Database
     broker: CentralBroker
     raw: "redis.Redis[bytes]"
     lanes: dict[str, Lane]
     scheduler: Scheduler
-    made: list[str] = field(default_factory=list)
 
-    def beat(self) -> None:
-        """Every host shows its phones."""
+    def publish_heartbeats(self) -> None:
+        """Publish a heartbeat of every host."""
         by_host: dict[str, list[PhoneStatus]] = {}
         for lane in self.lanes.values():
             by_host.setdefault(lane.host, []).append(
@@ -100,20 +99,20 @@ class Stage:
                     state="busy" if lane.job else "idle",
                     facts_digest=lane.digest,
                     run=lane.job.run if lane.job else None,
-                    stage="run" if lane.job else "",
+                    stage="run" if lane.job else None,
                     temp_c=31.5,
                     cooling=CoolingEstimate(rest_c=28.0, time_constant_s=600.0),
                 )
             )
         for host, phones in by_host.items():
-            beat = HostHeartbeat(
+            heartbeat = HostHeartbeat(
                 host=host, sent_at=datetime.now(UTC), max_parallel=60, phones=tuple(phones)
             )
             self.raw.sadd(HOSTS_KEY, host)
-            self.raw.set(heartbeat_key(host), beat.model_dump_json())
+            self.raw.set(heartbeat_key(host), heartbeat.model_dump_json())
 
-    def end(self, count: int) -> None:
-        """Let so many runs be over, the oldest first; the queues are emptied as agents do."""
+    def end_runs(self, count: int) -> None:
+        """End `count` runs, the oldest first, and empty the queues as agents do."""
         busy = sorted(
             (lane for lane in self.lanes.values() if lane.job), key=lambda lane: lane.job.fence
         )
@@ -125,22 +124,22 @@ class Stage:
             self.raw.delete(host_queue(host))
 
 
-class Took(NamedTuple):
-    """Milliseconds that something took, by the clock on the wall and of the processor."""
+class Duration(NamedTuple):
+    """Wall-clock and CPU time of an action in milliseconds."""
 
     wall_ms: float
     cpu_ms: float
 
 
-def timed(what: Callable[[], object]) -> Took:
-    """Do something, and look at both clocks."""
+def timed(action: Callable[[], object]) -> Duration:
+    """Run an action and measure it."""
     wall, cpu = time.perf_counter(), time.process_time()
-    what()
-    return Took(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu))
+    action()
+    return Duration(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu))
 
 
-def stage(folder: Path, url: str, phones: int) -> Stage:
-    """A store that has met so many phones, and a scheduler in front of it."""
+def build_lab(folder: Path, url: str, phones: int) -> SimulatedLab:
+    """Build a store with some phones, and a scheduler."""
     db, broker = Database(f"sqlite:///{folder / f'farm-{phones}.db'}"), CentralBroker(url)
     db.migrate()
     raw = redis.Redis.from_url(url)
@@ -148,38 +147,42 @@ def stage(folder: Path, url: str, phones: int) -> Stage:
     lanes: dict[str, Lane] = {}
     for number in range(phones):
         host = f"host-{number % HOSTS:02}"
-        seen = an_announcement(a_phone(f"PH{number:04}", model=f"Model {number % 20}"), host)
-        store_parcels(db, host, [seen])
-        lanes[seen.facts.serial] = Lane(seen.facts.serial, host, seen.facts_digest)
-    queue = Replayed(url, lanes)
-    return Stage(db, broker, raw, lanes, Scheduler(db, broker, queue, lease_timeout_s=30.0))
+        announcement = an_announcement(
+            a_phone(f"PH{number:04}", model=f"Model {number % 20}"), host
+        )
+        store_parcels(db, host, [announcement])
+        lanes[announcement.facts.serial] = Lane(
+            announcement.facts.serial, host, announcement.facts_digest
+        )
+    queue = ReplayedQueue(url, lanes)
+    return SimulatedLab(db, broker, raw, lanes, Scheduler(db, broker, queue, lease_timeout_s=30.0))
 
 
-def submit(at: Stage, trials_per_phone: int) -> tuple[float, float, int]:
-    """Plan and store a sweep for every phone; answer seconds, of the processor too, and trials."""
+def submit(simulated: SimulatedLab, trials_per_phone: int) -> tuple[float, float, int]:
+    """Plan and store a sweep for every phone; return wall time, CPU time and trials."""
     sizes = ", ".join(str(number) for number in range(1, trials_per_phone // 4 + 1))
-    facts = [a_phone(serial, model=f"Model {int(serial[2:]) % 20}") for serial in at.lanes]
-    began, cpu = time.perf_counter(), time.process_time()
+    facts = [a_phone(serial, model=f"Model {int(serial[2:]) % 20}") for serial in simulated.lanes]
+    started, cpu = time.perf_counter(), time.process_time()
     sweep = read_sweep(SWEEP.format(sizes=sizes))
     trials = expand_sweep(sweep, facts).trials
     row = {"id": sweep.id, "name": sweep.name, "source": "", "seed": sweep.seed}
-    stored = submission.submit(at.db, row, trials, order_runs(sweep, trials))
-    return time.perf_counter() - began, time.process_time() - cpu, stored.new_trials
+    stored = submission.submit(simulated.db, row, trials, order_runs(sweep, trials))
+    return time.perf_counter() - started, time.process_time() - cpu, stored.new_trials
 
 
-def measure(at: Stage) -> dict[str, list[Took]]:
-    """Ticks that fill the lab, ticks of a busy lab, and ticks that follow the end of some runs."""
+def measure(simulated: SimulatedLab) -> dict[str, list[Duration]]:
+    """Time ticks that fill the lab, ticks of a busy lab, and ticks after the end of some runs."""
     filling, idle, busy = [], [], []
     freeze_gc()
-    while any(lane.job is None for lane in at.lanes.values()):
-        at.beat()
-        filling.append(timed(at.scheduler.tick))
+    while any(lane.job is None for lane in simulated.lanes.values()):
+        simulated.publish_heartbeats()
+        filling.append(timed(simulated.scheduler.tick))
     for _ in range(TICKS):
-        at.beat()
-        idle.append(timed(at.scheduler.tick))
-        at.end(max(1, round(ENDED_SHARE * len(at.lanes))))
-        at.beat()
-        busy.append(timed(at.scheduler.tick))
+        simulated.publish_heartbeats()
+        idle.append(timed(simulated.scheduler.tick))
+        simulated.end_runs(max(1, round(ENDED_SHARE * len(simulated.lanes))))
+        simulated.publish_heartbeats()
+        busy.append(timed(simulated.scheduler.tick))
     return {"busy lab": idle, "2 % just ended": busy, "filling the lab": filling}
 
 
@@ -190,30 +193,30 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-") as name:
         lab = Lab.read(Path(name) / "lab", {})
-        child = embedded_broker(lab)
-        child.start()
-        wait_for_broker(lab, child)
+        process = embedded_broker(lab)
+        process.start()
+        wait_for_broker(lab, process)
         try:
             for phones in options.phones:
-                at = stage(Path(name), lab.broker_url, phones)
-                seconds, cpu_s, trials = submit(at, 100)
+                simulated = build_lab(Path(name), lab.broker_url, phones)
+                seconds, cpu_s, trials = submit(simulated, 100)
                 used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
                 print(f"{phones} phones, {HOSTS} hosts: {trials:,} trials planned and stored")
                 print(
                     f"  in {seconds:.1f} s (processor {cpu_s:.1f}); this process at its largest:"
                     f" {used_mb:.0f} MB"
                 )
-                for what, ticks in measure(at).items():
+                for action, ticks in measure(simulated).items():
                     wall = sorted(tick.wall_ms for tick in ticks)
                     cpu_ms = statistics.median(tick.cpu_ms for tick in ticks)
-                    half = statistics.median(wall)
+                    median = statistics.median(wall)
                     print(
-                        f"  {len(ticks):3} ticks, {what:15} median {half:6.1f} ms"
+                        f"  {len(ticks):3} ticks, {action:15} median {median:6.1f} ms"
                         f" (processor {cpu_ms:5.1f}), 19 of 20 under"
                         f" {wall[int(0.95 * len(wall))]:6.1f} ms"
                     )
         finally:
-            stop_all([child])
+            stop_all([process])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast the command line answers, beside a Python that does nothing, in one run.
+"""Time of short commands, compared with a Python that does nothing, in one run.
 
 .venv/bin/python -m benchmarks.startup [--rounds 7]
 """
@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def seconds(command: list[str]) -> float:
-    """Wall time of one call that has to succeed."""
-    began = time.perf_counter()
+    """Return the wall time of one call that must succeed."""
+    started = time.perf_counter()
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def main() -> None:
-    """Take turns, and print medians."""
+    """Time all commands in turns, and print medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
@@ -41,15 +41,15 @@ def main() -> None:
         if (ROOT / ".venv" / "installed-farm").exists():
             commands["./farm --help"] = [str(ROOT / "farm"), "--help"]
         with services(lab):
-            time.sleep(3)  # until the scheduler has pinned the board; not part of any figure
-            taken: dict[str, list[float]] = {name: [] for name in commands}
+            time.sleep(3)  # until the scheduler has published its status board
+            durations: dict[str, list[float]] = {name: [] for name in commands}
             for _ in range(rounds):
                 for name, command in commands.items():
-                    taken[name].append(seconds(command))
-    base = statistics.median(taken["python -c pass"])
-    for name, times in taken.items():
-        middle = statistics.median(times)
-        print(f"{name:<16} {middle:.3f} s   {middle / base:5.1f} x python -c pass")
+                    durations[name].append(seconds(command))
+    base = statistics.median(durations["python -c pass"])
+    for name, times in durations.items():
+        median = statistics.median(times)
+        print(f"{name:<16} {median:.3f} s   {median / base:5.1f} x python -c pass")
 
 
 if __name__ == "__main__":

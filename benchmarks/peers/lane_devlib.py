@@ -1,8 +1,8 @@
-"""devlib's turns at one job: bring plan, look at heat and clocks, run on given cores, fetch, look.
+"""One job with devlib: push the plan, read sensors and clocks, run on given cores, pull, read.
 
     python lane_devlib.py ADDRESS PLAN RUNNER ROUNDS
 
-One line a job: when it began, when the run began and ended, when it was over; monotonic seconds.
+Prints one line per job: its start, start and end of the run, and its end, in monotonic seconds.
 """
 
 import logging
@@ -12,39 +12,43 @@ from typing import Any
 
 from devlib import AndroidTarget
 
-THERE = "/data/local/tmp"
-CLOCKS = [f"/sys/devices/system/cpu/cpufreq/policy{at}/stats/time_in_state" for at in (4, 7)]
-ZONES = [f"/sys/class/thermal/thermal_zone{at}/temp" for at in range(4, 8)]
+PHONE_FOLDER = "/data/local/tmp"
+CLOCKS = [
+    f"/sys/devices/system/cpu/cpufreq/policy{number}/stats/time_in_state" for number in (4, 7)
+]
+ZONES = [f"/sys/class/thermal/thermal_zone{number}/temp" for number in range(4, 8)]
 
 
-def look(target: Any, paths: list[str]) -> None:
-    """Read some nodes, as its users do."""
+def read_nodes(target: Any, paths: list[str]) -> None:
+    """Read nodes one by one, as users of devlib do."""
     for path in paths:
         target.execute(f"cat {path}")
 
 
 def run(target: Any, runner: str) -> None:
-    """The run itself: what everybody's time leaves out."""
-    words = f"taskset f0 {runner} run {THERE}/peer-plan {THERE}/peer-out --seconds 8"
-    target.execute(words, timeout=60)
+    """Execute the run, which is not part of any overhead."""
+    command = (
+        f"taskset f0 {runner} run {PHONE_FOLDER}/peer-plan {PHONE_FOLDER}/peer-out --seconds 8"
+    )
+    target.execute(command, timeout=60)
 
 
-def one_job(target: Any, plan: str, runner: str) -> list[float]:
-    """One job; its four moments."""
-    moments = [time.monotonic()]
-    target.push(plan, f"{THERE}/peer-plan")
-    target.execute(f"mkdir -p {THERE}/peer-out")
-    look(target, ZONES + CLOCKS)
-    moments.append(time.monotonic())
+def run_job(target: Any, plan: str, runner: str) -> list[float]:
+    """Run one job; return its four times."""
+    times = [time.monotonic()]
+    target.push(plan, f"{PHONE_FOLDER}/peer-plan")
+    target.execute(f"mkdir -p {PHONE_FOLDER}/peer-out")
+    read_nodes(target, ZONES + CLOCKS)
+    times.append(time.monotonic())
     run(target, runner)
-    moments.append(time.monotonic())
-    target.pull(f"{THERE}/peer-out/out.jsonl", f"{plan}.out")
-    look(target, CLOCKS)
-    return [*moments, time.monotonic()]
+    times.append(time.monotonic())
+    target.pull(f"{PHONE_FOLDER}/peer-out/out.jsonl", f"{plan}.out")
+    read_nodes(target, CLOCKS)
+    return [*times, time.monotonic()]
 
 
 def main() -> None:
-    """Take turns."""
+    """Run the requested number of jobs."""
     logging.disable(logging.CRITICAL)
     address, plan, runner, rounds = sys.argv[1:]
     target = AndroidTarget(
@@ -52,7 +56,7 @@ def main() -> None:
     )
     target.connect(timeout=60, check_boot_completed=False)
     for _ in range(int(rounds)):
-        print(*one_job(target, plan, runner), flush=True)
+        print(*run_job(target, plan, runner), flush=True)
 
 
 if __name__ == "__main__":

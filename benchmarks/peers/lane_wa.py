@@ -1,8 +1,8 @@
-"""Workload Automation's turns at the same job: a workload of its own kind, found as a plugin.
+"""The same job with Workload Automation, as a workload plugin.
 
-Its phases do what lane_devlib.py does in one go; the frame around them is WA's. Each job notes
-three moments in the file that PEER_MOMENTS names: its beginning, and those of the run. It is over
-when the frame is done with it, which is when the next one begins.
+Its phases do what lane_devlib.py does in one function; WA calls them. Each job appends three times
+to the file that PEER_MOMENTS names: its start, and start and end of the run. A job ends when WA has
+finished it, which is when the next one starts.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lane_devlib import CLOCKS, THERE, ZONES, look, run
+from lane_devlib import CLOCKS, PHONE_FOLDER, ZONES, read_nodes, run
 from wa import Workload
 
 
@@ -18,27 +18,27 @@ class FarmRun(Workload):  # type: ignore[misc]
     """One run of the runner."""
 
     name = "farmrun"
-    description = "the runner on a plan, with looks at heat and clocks around it"
+    description = "the runner on a plan, with readings of sensors and clocks around it"
 
     def setup(self, context: Any) -> None:
-        """Bring the plan and look."""
+        """Push the plan and read the nodes."""
         super().setup(context)
-        self.moments = [time.monotonic()]
-        self.target.push(os.environ["PEER_PLAN"], f"{THERE}/peer-plan")
-        self.target.execute(f"mkdir -p {THERE}/peer-out")
-        look(self.target, ZONES + CLOCKS)
+        self.times = [time.monotonic()]
+        self.target.push(os.environ["PEER_PLAN"], f"{PHONE_FOLDER}/peer-plan")
+        self.target.execute(f"mkdir -p {PHONE_FOLDER}/peer-out")
+        read_nodes(self.target, ZONES + CLOCKS)
 
     def run(self, context: Any) -> None:
-        """The run itself."""
+        """Execute the run."""
         super().run(context)
-        self.moments.append(time.monotonic())
+        self.times.append(time.monotonic())
         run(self.target, os.environ["PEER_RUNNER"])
-        self.moments.append(time.monotonic())
+        self.times.append(time.monotonic())
 
     def extract_results(self, context: Any) -> None:
-        """Fetch what it wrote, and look again."""
+        """Pull the output and read the clocks again."""
         super().extract_results(context)
-        self.target.pull(f"{THERE}/peer-out/out.jsonl", f"{os.environ['PEER_PLAN']}.wa")
-        look(self.target, CLOCKS)
-        with Path(os.environ["PEER_MOMENTS"]).open("a") as told:
-            told.write(" ".join(map(str, self.moments)) + "\n")
+        self.target.pull(f"{PHONE_FOLDER}/peer-out/out.jsonl", f"{os.environ['PEER_PLAN']}.wa")
+        read_nodes(self.target, CLOCKS)
+        with Path(os.environ["PEER_MOMENTS"]).open("a") as file:
+            file.write(" ".join(map(str, self.times)) + "\n")

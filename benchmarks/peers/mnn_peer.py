@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-import MNN.expr as F  # noqa: N812 - as all of its own examples call it
+import MNN.expr as F  # noqa: N812 - as in the examples of MNN
 import numpy as np
 from MNN import nn, optim
 from peer_protocol import (
