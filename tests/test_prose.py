@@ -1,12 +1,15 @@
 """The prose rules of CONTRIBUTING.md, checked over every text that a user can see.
 
 A user may see every string of three words or more that is not a docstring, the docstrings of
-commands and errors (they are printed), and the templates of the report page.
+commands and errors (they are printed), and the templates of the report page. In tests and
+benchmarks the names of functions, docstrings, comments and assertion messages are checked.
 """
 
 import ast
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -150,6 +153,48 @@ def problems_in(tree: ast.Module, where: str) -> list[str]:
         if problem := bad_error(text):
             found.append(f"{at}: {problem}: {text!r}")
     return found
+
+
+def developer_texts(source: str, where: str) -> Iterator[Text]:
+    """Yield the texts of a module that only developers see."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Text(f"{where}:{node.lineno}", node.name.replace("_", " "))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            yield Text(f"{where}:{getattr(node, 'lineno', 1)}", ast.get_docstring(node) or "")
+        if isinstance(node, ast.Assert) and node.msg is not None:
+            yield Text(f"{where}:{node.lineno}", joined(node.msg) or "")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield Text(f"{where}:{token.start[0]}", token.string)
+
+
+def developer_files() -> list[Path]:
+    """Return the Python files of tests and benchmarks."""
+    return sorted(path for name in ("tests", "benchmarks") for path in (ROOT / name).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", developer_files(), ids=relative)
+def test_tests_and_benchmarks_are_plain(path: Path) -> None:
+    found = [
+        f"{at}: {problem} in {text!r}"
+        for at, text in developer_texts(path.read_text(), relative(path))
+        for problem in bad_patterns(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def test_nobody_is_there() -> None:\n    pass",
+        'def f() -> None:\n    """Wait for so many runs."""',
+        "x = 1  # it is put back",
+        'assert x, "the figures of before"',
+    ],
+)
+def test_a_bad_text_of_a_test_is_found(source: str) -> None:
+    assert any(bad_patterns(text) for _, text in developer_texts(source, "x.py"))
 
 
 @pytest.mark.parametrize("package", PACKAGES)
