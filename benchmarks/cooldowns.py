@@ -105,7 +105,7 @@ def cool(phone: HeatNetwork | ChainPhone, rng: random.Random) -> list[tuple[Temp
 
 
 def true_cool_s(trace: Sequence[tuple[TempReading, float]], condition: Condition) -> float | None:
-    """When the phone really was cool and steady, by its true temperatures."""
+    """Return when the phone was cool and steady, by its true temperatures."""
     limit = condition.start_temp_max_c or math.inf
     for (first, die), (later, after) in zip(trace, trace[4:], strict=False):
         slope = 60 * (after - die) / (later.t_s - first.t_s)
@@ -117,7 +117,7 @@ def true_cool_s(trace: Sequence[tuple[TempReading, float]], condition: Condition
 def started_by_rule_s(
     trace: Sequence[tuple[TempReading, float]], condition: Condition
 ) -> float | None:
-    """When the rule lets a run start, with samples as often as it requests them."""
+    """Return when the rule starts a run, with samples at the times that it requests."""
     samples: list[TempSample] = []
     next_s = 0.0
     for row, (reading, _) in enumerate(trace):
@@ -134,7 +134,7 @@ def started_by_rule_s(
 
 
 def study(kind: str, seeds: Sequence[int] = SEEDS) -> Score:
-    """Two hundred coolings per seed."""
+    """Simulate two hundred coolings per seed."""
     score = Score()
     for seed in seeds:
         _cool_all(kind, random.Random(seed), score)

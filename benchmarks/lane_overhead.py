@@ -78,7 +78,7 @@ class Bench:
     journal: Path
 
     def services(self, since_s: float, until_s: float) -> int:
-        """The number of services opened on the phone between two moments, by its journal."""
+        """Count the services opened on the phone between two times, by its journal."""
         entries = map(json.loads, self.journal.read_text().splitlines())
         opened = (entry["host_ns"] / 1e9 for entry in entries if entry["event"] == "adb_service")
         return sum(since_s <= opened_s <= until_s for opened_s in opened)
@@ -131,7 +131,7 @@ def quiesce_permanently(phone: Phone) -> None:
 
 
 def a_job(serial: str, fence: int) -> Job:
-    """A job that changes nothing on the phone."""
+    """Build a job that changes nothing on the phone."""
     return Job(
         run=RunId(trial="tr-" + "0" * 16, repeat=0, attempt=fence),
         phone=serial,

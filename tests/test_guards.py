@@ -1,8 +1,8 @@
-"""Each safeguard is switched off once in a copy of the tree, and then its test has to fail.
+"""Disables each safeguard once in a copy of the tree, and requires that its test fails.
 
 A suite that passes without a safeguard does not test it. In the product a comment `# guard: NAME`
-marks the one line that keeps a promise; the table says how that line is weakened and which test
-notices. By default only the markers and the tests are looked up, because the copies are slow.
+marks the line of a safeguard; the table says how that line is weakened and which test fails then.
+By default only the existence of markers and tests is checked, because the copies are slow.
 """
 
 import functools
@@ -42,7 +42,7 @@ class Marker(NamedTuple):
     code: str
 
     def weakened(self, change: str | tuple[str, str]) -> str:
-        """The line without its safeguard."""
+        """Return the line without its safeguard."""
         if isinstance(change, tuple):
             return self.indent + self.code.replace(*change)
         if change == DROP:
@@ -98,8 +98,7 @@ GUARDS = (
     Guard(
         "job-never-arrived",
         ALWAYS,
-        "store/test_poison.py::"
-        "test_a_job_that_never_reached_its_host_is_not_a_crash[sqlite]",
+        "store/test_poison.py::test_a_job_that_never_reached_its_host_is_not_a_crash[sqlite]",
     ),
     Guard(
         "poison",
@@ -238,7 +237,7 @@ GUARDS = (
 
 @functools.cache
 def markers() -> dict[str, Marker]:
-    """Every marked line of the product, by the name of its guard."""
+    """Return every marked line of the product, by the name of its guard."""
     lines: dict[str, Marker] = {}
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -261,7 +260,7 @@ def test_a_guard_has_a_line_to_weaken_and_a_test(guard: Guard) -> None:
     assert f"def {name.partition('[')[0]}" in (ROOT / "tests" / file).read_text()
 
 
-def test_every_fault_names_tests_that_are_there() -> None:
+def test_every_fault_names_existing_tests() -> None:
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "tests" / "FAULTS.md").read_text())
     assert len(named) > 50
     for file, name in named:
@@ -282,9 +281,9 @@ def test_without_a_guard_its_test_fails(guard: Guard, tmp_path: Path) -> None:
     weakened = tree / marker.file
     line = f"{marker.indent}{marker.code}  # guard: {guard.name}"
     weakened.write_text(weakened.read_text().replace(line, marker.weakened(guard.change)))
-    words = ["-q", "-x", "-m", "", "-p", "no:cacheprovider", f"tests/{guard.test}"]
+    options = ["-q", "-x", "-m", "", "-p", "no:cacheprovider", f"tests/{guard.test}"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", *words],
+        [sys.executable, "-m", "pytest", *options],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,

@@ -209,7 +209,7 @@ def test_texts_are_plain(package: str) -> None:
 
 
 def other_texts() -> list[Path]:
-    """Files besides Python and Markdown whose texts a user reads."""
+    """Return other files whose texts a user reads: neither Python nor Markdown."""
     found = [path for end in ("html", "js") for path in (ROOT / "orchestrator").rglob(f"*.{end}")]
     found += [*(ROOT / "orchestrator/study").rglob("*.toml"), *(ROOT / "deploy").glob("*.*")]
     found += [path for path in (ROOT / "examples").rglob("*.*") if path.suffix in SETTINGS_FILES]
@@ -266,7 +266,7 @@ def test_a_good_text_passes(source: str) -> None:
 
 
 def shown_commands() -> list[tuple[str, click.Command]]:
-    """Every command of the help, by the words that call it."""
+    """Return every command of the help, by the words that call it."""
     root = click.Context(farm, info_name="farm")
     return [(" ".join(path), command) for path, command in walk_commands(farm, root)]
 

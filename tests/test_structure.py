@@ -160,7 +160,7 @@ def test_a_virtual_phone_shares_no_code_with_what_it_fakes() -> None:
     )
     outside = [path for path in FILES if path not in inside]
     fail_on(
-        "no other code allowed depend on virtual phones",
+        "no other code may depend on virtual phones",
         {
             relative(path): {m for m in own_imports(path) if is_in(m, "agent.virtual")}
             for path in outside
