@@ -28,9 +28,9 @@ def readings(clocks: list[int | None], limit: int = 2419200, cooler: int = 0) ->
 
 
 def observed(
-    given: Readings, span: tuple[int, int] = (0, 100), probe: RunProbe = BIG3
+    sampled: Readings, span: tuple[int, int] = (0, 100), probe: RunProbe = BIG3
 ) -> ClockObservation:
-    return observe_clocks(probe, BEFORE, BEFORE, given, given.within(span))
+    return observe_clocks(probe, BEFORE, BEFORE, sampled, sampled.within(span))
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,12 @@ def test_swapped_memory_is_counted() -> None:
 def test_the_share_of_other_processes_is_what_the_runner_did_not_use() -> None:
     """Two cores are busy for two seconds each; the runner had three of these four seconds."""
     stat = ("0:0/0 1:0/0", "0:100/100 1:100/100", "0:200/200 1:200/200")
-    given = readings(STAT, *stat)
-    given.columns[OWN_STAT] = [
+    sampled = readings(STAT, *stat)
+    sampled.columns[OWN_STAT] = [
         f"7 (an (odd) name) R 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0" for ticks in (10, 160, 310)
     ]
-    assert own_cores_shared_pct(given, (0, 1)) == pytest.approx(25.0)
-    assert own_cores_shared_pct(given, (0, 2)) is None, "core 2 was never read"
+    assert own_cores_shared_pct(sampled, (0, 1)) == pytest.approx(25.0)
+    assert own_cores_shared_pct(sampled, (0, 2)) is None, "core 2 was never read"
     nonsense = readings(STAT, *stat)
     nonsense.columns[OWN_STAT] = ["7 (short)", None, "nonsense"]
     assert own_cores_shared_pct(nonsense, (0, 1)) is None

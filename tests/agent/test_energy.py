@@ -33,22 +33,22 @@ SPAN = (0, 10 * S)
 
 def read(**columns: NodeValue) -> Readings:
     """Build readings of 10 s at 4 V and 0.5 A discharge, three per second, with a little noise."""
-    given: dict[str, NodeValue] = {
+    nodes: dict[str, NodeValue] = {
         CURRENT: -500_000,
         VOLTAGE: 4_000_000,
         STATUS: "Discharging",
         USB_ONLINE: 0,
     }
-    given |= {PATHS[name]: value for name, value in columns.items()}
+    nodes |= {PATHS[name]: value for name, value in columns.items()}
     rows = range(31)
     values: dict[str, list[NodeValue]] = {
-        path: [value for _ in rows] for path, value in given.items()
+        path: [value for _ in rows] for path, value in nodes.items()
     }
-    current = given[CURRENT]
+    current = nodes[CURRENT]
     if isinstance(current, int):
         noise = max(abs(current) // 500, 1)
         values[CURRENT] = [current + (row % 3 - 1) * noise for row in rows]
-    return Readings(paths=tuple(given), t_ns=[row * S // 3 for row in rows], columns=values)
+    return Readings(paths=tuple(nodes), t_ns=[row * S // 3 for row in rows], columns=values)
 
 
 PATHS = {
@@ -63,7 +63,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize(
-    ("given", "gauge"),
+    ("sampled", "gauge"),
     [
         (read(), GAUGE),  # negative while discharging: most vendors
         (read(current=500_000), GAUGE.model_copy(update={"discharge_sign": 1})),  # the others
@@ -71,30 +71,32 @@ PATHS = {
         (read(voltage=4000), GAUGE),  # mV instead of µV
     ],
 )
-def test_signs_and_units_of_vendors_give_the_same_energy(given: Readings, gauge: FuelGauge) -> None:
-    power = power_from_readings(given, gauge)
+def test_signs_and_units_of_vendors_give_the_same_energy(
+    sampled: Readings, gauge: FuelGauge
+) -> None:
+    power = power_from_readings(sampled, gauge)
     assert power.grade is EnergyGrade.GAUGE
     assert power.energy_j(SPAN) == pytest.approx(20.0, rel=0.01)
 
 
 def test_a_port_and_a_battery_are_added_up() -> None:
     """A USB port at its limit alone looks like a constant."""
-    given = read(online=1, usb_current=470_000, usb_voltage=5_000_000, usb_limit=480_000)
-    power = power_from_readings(given, GAUGE)
+    sampled = read(online=1, usb_current=470_000, usb_voltage=5_000_000, usb_limit=480_000)
+    power = power_from_readings(sampled, GAUGE)
     assert (power.grade, power.saturated) == (EnergyGrade.BOTH, True)
     assert power.energy_j(SPAN) == pytest.approx(20.0 + 23.5, rel=0.01)
 
 
 def test_charging_the_battery_is_not_the_phones_consumption() -> None:
-    given = read(
+    sampled = read(
         current=200_000, status="Charging", online=1, usb_current=400_000, usb_voltage=5_000_000
     )
-    power = power_from_readings(given, GAUGE)
+    power = power_from_readings(sampled, GAUGE)
     assert power.energy_j(SPAN) == pytest.approx(10 * (2.0 - 0.8), rel=0.01)
 
 
 @pytest.mark.parametrize(
-    ("given", "gauge", "grade", "code"),
+    ("sampled", "gauge", "grade", "code"),
     [
         (Readings(), GAUGE, EnergyGrade.REJECTED, ReasonCode.ENERGY_NOT_READ),
         (read(current=None), GAUGE, EnergyGrade.REJECTED, ReasonCode.ENERGY_NOT_READ),
@@ -105,9 +107,9 @@ def test_charging_the_battery_is_not_the_phones_consumption() -> None:
     ],
 )
 def test_unreliable_energy_has_a_lower_grade(
-    given: Readings, gauge: FuelGauge | None, grade: EnergyGrade, code: ReasonCode
+    sampled: Readings, gauge: FuelGauge | None, grade: EnergyGrade, code: ReasonCode
 ) -> None:
-    power = power_from_readings(given, gauge)
+    power = power_from_readings(sampled, gauge)
     assert power.grade is grade
     assert power.remark is not None
     assert power.remark.code is code
@@ -118,10 +120,13 @@ def test_a_gauge_that_is_frozen_or_slow() -> None:
     still = read()
     still.columns[CURRENT] = [-500_000] * 31
     assert power_from_readings(still, GAUGE).remark == Reason.remark(ReasonCode.ENERGY_GAUGE_FROZEN)
-    lazy = read()
-    lazy.columns[CURRENT] = [-500_000 - row // 8 for row in range(31)]
+    slow_readings = read()
+    slow_readings.columns[CURRENT] = [-500_000 - row // 8 for row in range(31)]
     slow = GAUGE.model_copy(update={"period_s": 10.0})
-    assert (power_from_readings(lazy, slow).grade, power_from_readings(lazy, slow).remark) == (
+    assert (
+        power_from_readings(slow_readings, slow).grade,
+        power_from_readings(slow_readings, slow).remark,
+    ) == (
         EnergyGrade.COARSE,
         Reason.remark(ReasonCode.ENERGY_GAUGE_SLOW, values=4),
     )

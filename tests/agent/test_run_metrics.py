@@ -64,19 +64,19 @@ def readings(
 
 
 def a_run(**changes: Any) -> RunObservation:
-    given = changes.get("readings", readings())
+    sampled = changes.get("readings", readings())
     cores = CoreSet(name="big2", cpus=(4, 5))
     facts = PROBE.facts.model_copy(update={"cpu_zones": (ZONE,)})
     fields: dict[str, Any] = {
         "provenance": ALL,
         "claimed": ClaimedWork(COST, DONE, warmup=0, source=Source.PHONE),
         "output": output_of(windows(*[10.0] * 200)),
-        "readings": given,
+        "readings": sampled,
         "probe": replace(PROBE, facts=facts, cores=cores),
         "before": replace(BEFORE, temp_c=29.5),
-        "sampled_temps_c": tuple(temp_c for _, temp_c in given.hottest_c([ZONE])),
-        "core_usage": core_usage(given),
-        "power": power_from_readings(given, GAUGE),
+        "sampled_temps_c": tuple(temp_c for _, temp_c in sampled.hottest_c([ZONE])),
+        "core_usage": core_usage(sampled),
+        "power": power_from_readings(sampled, GAUGE),
         "idle_w": 0.5,
     }
     return an_observation(**(fields | changes))
@@ -144,9 +144,9 @@ def test_each_core_has_its_metrics() -> None:
     stat = [
         f"4:{90 * row}/{100 * row} 5:{100 * row}/{100 * row} 0:0/{100 * row}" for row in range(11)
     ]
-    given = readings()
-    given.columns["/proc/stat"] = list(stat)
-    metrics = values(a_run(readings=given))
+    sampled = readings()
+    sampled.columns["/proc/stat"] = list(stat)
+    metrics = values(a_run(readings=sampled))
     assert metrics["cpu_util_pct"] == pytest.approx(95)  # the mean of the run's cores
     assert metrics["core_util_pct.4"] == pytest.approx(90)
     assert (metrics["core_idle_share.0"], metrics["core_idle_share.5"]) == (1.0, 0.0)

@@ -167,7 +167,7 @@ def test_protocols_are_never_pooled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "sentence"),
+    ("side", "expected"),
     [
         ("freq=nothing", "no trial with metrics has freq=nothing; freq is one of high, low"),
         ("speed=high", "unknown key 'speed'; use one of phone, workload, backend"),
@@ -178,9 +178,9 @@ def test_protocols_are_never_pooled() -> None:
         ("workload=mlp-4", "'workload=mlp-4' is ambiguous: it matches"),
     ],
 )
-def test_a_side_without_matches_is_refused(side: str, sentence: str) -> None:
+def test_a_side_without_matches_is_refused(side: str, expected: str) -> None:
     runs = [*two_clocks(1.5), *a_trial_of(10.0, 2, workload="mlp-3", **QUICK)]
-    with pytest.raises(InvalidRequest, match=re.escape(sentence)):
+    with pytest.raises(InvalidRequest, match=re.escape(expected)):
         compare_by_name(side, "workload=mlp-3,freq=high", runs)
 
 

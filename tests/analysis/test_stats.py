@@ -48,8 +48,8 @@ def test_an_interval_is_reproducible() -> None:
 def test_the_interval_has_about_its_nominal_coverage(runs: int, least: float, most: float) -> None:
     noise = np.random.default_rng(20240)
     # lognormal: step times are skewed, and the true median is exp(mean)
-    worlds = np.exp(noise.normal(np.log(10.0), 0.05, size=(400, runs)))
-    intervals = [median_interval(list(world)) for world in worlds]
+    samples = np.exp(noise.normal(np.log(10.0), 0.05, size=(400, runs)))
+    intervals = [median_interval(list(sample)) for sample in samples]
     covered = sum(each.low <= 10.0 <= each.high for each in intervals) / len(intervals)
     assert least <= covered <= most
 

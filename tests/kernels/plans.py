@@ -7,7 +7,7 @@ CASE = "case-1"
 
 def a_plan(body: str, **header: object) -> bytes:
     """Return a plan: a header that matches the body as far as needed, and the body."""
-    said = {
+    fields = {
         "case": CASE,
         "workload": "hand-made",
         "backend": "cpu",
@@ -22,7 +22,7 @@ def a_plan(body: str, **header: object) -> bytes:
         ],
         **header,
     }
-    head = json.dumps(said).encode() + b"\n"
+    head = json.dumps(fields).encode() + b"\n"
     return b"farmhand-plan 1 %d\n" % len(head) + head + body.encode()
 
 

@@ -21,15 +21,15 @@ LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 def test_a_layer_includes_only_allowed_headers(layer: str, allowed: tuple[str, ...]) -> None:
     files = sorted((KERNELS / layer).rglob("*.[ch]"))
     assert files
-    breaches = []
+    violations = []
     for file in files:
         for name in LOCAL_INCLUDE.findall(file.read_text()):
             target = (file.parent / name).resolve()
             assert target.is_file(), f"{file}: {name} does not exist"
             folder = target.parent.relative_to(KERNELS).as_posix()
             if not any(is_inside(folder, place) for place in allowed):
-                breaches.append(f"{file.relative_to(KERNELS)} includes {name}")
-    assert breaches == []
+                violations.append(f"{file.relative_to(KERNELS)} includes {name}")
+    assert violations == []
 
 
 def test_comments_have_the_width_of_the_code() -> None:

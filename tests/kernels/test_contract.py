@@ -120,7 +120,10 @@ class VirtualPhone:
 def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbPhone]:
     with (
         adb_host(tmp_path_factory.mktemp("adb")) as host,
-        serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (address,)),
+        serve_fleet_in_thread(FleetConfig(("meizu-16t:no_opencl",), speed=100.0)) as (
+            _,
+            (address,),
+        ),
     ):
         host.adb("connect", address.address)
         yield AdbPhone(host, address.address)

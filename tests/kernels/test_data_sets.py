@@ -131,21 +131,21 @@ def test_images_of_a_class_are_nearest_to_its_mean(tmp_path: Path) -> None:
 
 
 def test_personal_images_drift_from_a_given_sample_on(tmp_path: Path) -> None:
-    mine = LoadedStream("byte", (3, 16, 16), f"personal {CLASSES} 32 |")
-    everybody, one = loaded(tmp_path, IMAGES, mine)
-    away = np.abs(everybody - one).mean(axis=(1, 2, 3))
+    personal = LoadedStream("byte", (3, 16, 16), f"personal {CLASSES} 32 |")
+    images, personal_images = loaded(tmp_path, IMAGES, personal)
+    away = np.abs(images - personal_images).mean(axis=(1, 2, 3))
     assert away[:32].max() < away[48:].min()
 
 
 def test_batches_are_consecutive_and_wrap_around(tmp_path: Path) -> None:
-    (everything,) = loaded(tmp_path, IMAGES)
+    (all_images,) = loaded(tmp_path, IMAGES)
     (batch,) = loaded(
         tmp_path,
         LoadedStream("byte", (3, 16, 16), f"image {CLASSES} |", batch=24, first=3),
         steps=3,
     )
     places = (3 + 2 * 24 + np.arange(24)) % SAMPLES
-    assert everything[places].tolist() == batch.tolist()
+    assert all_images[places].tolist() == batch.tolist()
 
 
 def test_noise_is_normal_and_constants_are_constant(tmp_path: Path) -> None:

@@ -98,47 +98,47 @@ def test_every_operation_stays_within_its_memory(watched: Path, tmp_path: Path) 
         assert status in {0, 6}, f"{name}: {wrong}"
 
 
-def _flip_bytes(dice: random.Random, body: list[str]) -> None:
-    at = dice.randrange(len(body))
+def _flip_bytes(rng: random.Random, body: list[str]) -> None:
+    at = rng.randrange(len(body))
     line = bytearray(body[at].encode())
-    for _ in range(dice.randint(1, 4)):
+    for _ in range(rng.randint(1, 4)):
         if line:
-            line[dice.randrange(len(line))] = dice.randrange(256)
+            line[rng.randrange(len(line))] = rng.randrange(256)
     body[at] = line.decode("latin-1")
 
 
-def _change_number(dice: random.Random, body: list[str]) -> None:
-    for _ in range(dice.randint(1, 3)):
-        at = dice.randrange(len(body))
+def _change_number(rng: random.Random, body: list[str]) -> None:
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(body))
         words = body[at].split(" ")
-        words[dice.randrange(len(words))] = dice.choice(EXTREMES)
+        words[rng.randrange(len(words))] = rng.choice(EXTREMES)
         body[at] = " ".join(words)
 
 
-def _nudge_number(dice: random.Random, body: list[str]) -> None:
+def _nudge_number(rng: random.Random, body: list[str]) -> None:
     """Change a number a little: nearly valid plans reach more code than absurd ones."""
-    at = dice.randrange(len(body))
+    at = rng.randrange(len(body))
     words = body[at].split(" ")
     numbers = [i for i, word in enumerate(words) if word.lstrip("-").isdigit()]
     if numbers:
-        i = dice.choice(numbers)
+        i = rng.choice(numbers)
         value = int(words[i])
         words[i] = str(
-            dice.choice([value + 1, value - 1, value * 2, value // 2, value + 64, -value])
+            rng.choice([value + 1, value - 1, value * 2, value // 2, value + 64, -value])
         )
     body[at] = " ".join(words)
 
 
-def _move_words(dice: random.Random, body: list[str]) -> None:
-    at, other = dice.randrange(len(body)), dice.randrange(len(body))
+def _move_words(rng: random.Random, body: list[str]) -> None:
+    at, other = rng.randrange(len(body)), rng.randrange(len(body))
     words, others = body[at].split(" "), body[other].split(" ")
-    words[dice.randrange(len(words))] = dice.choice(others)
+    words[rng.randrange(len(words))] = rng.choice(others)
     body[at] = " ".join(words)
 
 
-def _move_lines(dice: random.Random, body: list[str]) -> None:
-    at, other = dice.randrange(len(body)), dice.randrange(len(body))
-    match dice.randrange(3):
+def _move_lines(rng: random.Random, body: list[str]) -> None:
+    at, other = rng.randrange(len(body)), rng.randrange(len(body))
+    match rng.randrange(3):
         case 0:
             body[at], body[other] = body[other], body[at]
         case 1:
@@ -147,8 +147,8 @@ def _move_lines(dice: random.Random, body: list[str]) -> None:
             del body[at]
 
 
-def _tear(dice: random.Random, body: list[str]) -> None:
-    del body[dice.randrange(len(body)) :]
+def _tear(rng: random.Random, body: list[str]) -> None:
+    del body[rng.randrange(len(body)) :]
 
 
 DAMAGES: tuple[Callable[[random.Random, list[str]], None], ...] = (
@@ -162,12 +162,12 @@ DAMAGES: tuple[Callable[[random.Random, list[str]], None], ...] = (
 )
 
 
-def damaged(dice: random.Random, plan: bytes) -> bytes:
+def damaged(rng: random.Random, plan: bytes) -> bytes:
     head, mark, rest = plan.partition(b"farmhand-body")
     body = (mark + rest).decode().split("\n")
-    for _ in range(dice.choice([1, 1, 1, 2, 4])):
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
         if len(body) > 1:
-            dice.choice(DAMAGES)(dice, body)
+            rng.choice(DAMAGES)(rng, body)
     return head + "\n".join(body).encode("latin-1")
 
 
@@ -175,28 +175,28 @@ def damaged(dice: random.Random, plan: bytes) -> bytes:
 def test_a_damaged_plan_gives_an_exit_code_and_a_message(
     watched: Path, tmp_path: Path, seed: int
 ) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     plans = list(seeds().items())
     for number in range(ROUNDS):
-        name, plan = dice.choice(plans)
-        hurt = damaged(dice, plan)
-        status, wrong = run(watched, tmp_path, hurt)
-        kept = tmp_path / f"hurt-{number}"
+        name, plan = rng.choice(plans)
+        damaged_plan = damaged(rng, plan)
+        status, wrong = run(watched, tmp_path, damaged_plan)
+        saved = tmp_path / f"damaged-{number}"
         if status not in EXITS:
-            kept.write_bytes(hurt)
-        assert status in EXITS, f"{name}, kept as {kept}: {wrong}"
+            saved.write_bytes(damaged_plan)
+        assert status in EXITS, f"{name}, saved as {saved}: {wrong}"
         last = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[-1])
         assert ("done" if status == 0 else "fault") == last["line"]
 
 
 def test_a_damaged_header_gives_an_exit_code_and_a_message(watched: Path, tmp_path: Path) -> None:
-    dice = random.Random(5)
+    rng = random.Random(5)
     plan = perceptron()
     for _ in range(100):
-        hurt = bytearray(plan)
-        for _ in range(dice.randint(1, 3)):
-            hurt[dice.randrange(30)] = dice.randrange(256)
-        assert run(watched, tmp_path, bytes(hurt))[0] in EXITS
+        damaged_plan = bytearray(plan)
+        for _ in range(rng.randint(1, 3)):
+            damaged_plan[rng.randrange(30)] = rng.randrange(256)
+        assert run(watched, tmp_path, bytes(damaged_plan))[0] in EXITS
 
 
 @pytest.fixture(scope="session")
@@ -217,8 +217,8 @@ def test_the_opencl_backend_stays_within_its_memory(
 def test_a_damaged_plan_for_opencl_gives_an_exit_code_and_a_message(
     watched: Path, tmp_path: Path, pocl: dict[str, str]
 ) -> None:
-    dice = random.Random(7)
+    rng = random.Random(7)
     plan = perceptron(evaluate=1).replace(b"\nbackend cpu\n", b"\nbackend opencl\n")
     for _ in range(ROUNDS // 4):
-        status, wrong = run(watched, tmp_path, damaged(dice, plan), pocl)
+        status, wrong = run(watched, tmp_path, damaged(rng, plan), pocl)
         assert status in EXITS | {11}, wrong

@@ -98,8 +98,12 @@ def test_without_an_opencl_device_the_error_is_one_line(
     tmp_path: Path, words: str, code: int
 ) -> None:
     start = [sys.executable, "-m", "orchestrator", "kernels", *words.split()]
-    nobody = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path / "nothing"), "PYTHONPATH": str(ROOT)}
-    result = subprocess.run(start, env=nobody, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "OCL_ICD_VENDORS": str(tmp_path / "nothing"),
+        "PYTHONPATH": str(ROOT),
+    }
+    result = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
     assert code == result.returncode
     assert "no OpenCL device was found" in result.stderr.splitlines()[-1]
 

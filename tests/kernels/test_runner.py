@@ -117,7 +117,7 @@ def test_a_plan_larger_than_the_memory_never_starts(runner: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new", "expected"),
     [
         ("farmhand-body 1", "farmhand-body 2", "line 1 of the plan's body: '2' is not a version"),
         ("threads 1", "threads 0", "line 4 of the plan's body: '0' is out of range"),
@@ -140,14 +140,14 @@ def test_a_plan_larger_than_the_memory_never_starts(runner: Path) -> None:
         ("end\n", "end\nmore\n", "continues after its 'end'"),
     ],
 )
-def test_a_broken_line_is_named(runner: Path, old: str, new: str, sentence: str) -> None:
+def test_a_broken_line_is_named(runner: Path, old: str, new: str, expected: str) -> None:
     plan = perceptron()
     head, _, body = plan.partition(b"farmhand-body")
     text = ("farmhand-body" + body.decode()).replace(old, new, 1)
     assert text.encode() != b"farmhand-body" + body
     status, code, text = fault_of(runner, head + text.encode())
     assert (status, code) == (3, "bad_plan")
-    assert sentence in text
+    assert expected in text
 
 
 def test_an_operation_that_the_build_lacks_is_unsupported(runner: Path) -> None:

@@ -46,8 +46,8 @@ def _seconds(candidate: MatmulCandidate) -> float:
     base = {"packed": 1.0, "direct": 1.1}.get(candidate.variant, 4.0)
     best = {"MR": 6, "NR": 16, "WIDE": 8, "PANELS": 1, "PACK_A": 0, "DEEP": 2, "GX": 1, "GY": 1}
     away = sum(numbers.get(name, value) != value for name, value in best.items())
-    spoiled = numbers.get("MR") == 8 and numbers.get("NR", 0) >= 16
-    return base * (1 + 0.15 * away) * (1.5 if spoiled else 1.0)
+    too_large = numbers.get("MR") == 8 and numbers.get("NR", 0) >= 16
+    return base * (1 + 0.15 * away) * (1.5 if too_large else 1.0)
 
 
 def _imaginary_times(
@@ -57,11 +57,11 @@ def _imaginary_times(
 
 
 def test_a_search_finds_the_best_with_a_part_of_the_candidates() -> None:
-    everyone = all_candidates(SHAPE, ROOM)
+    candidates = all_candidates(SHAPE, ROOM)
     winner, seconds, tried = search(SHAPE, ROOM, _imaginary_times)
-    assert min(map(_seconds, everyone)) == pytest.approx(seconds, rel=0.05)
+    assert min(map(_seconds, candidates)) == pytest.approx(seconds, rel=0.05)
     assert _seconds(winner) == seconds
-    assert tried < len(everyone) / 4
+    assert tried < len(candidates) / 4
 
 
 def test_a_search_without_time_returns_the_defaults() -> None:
@@ -162,7 +162,7 @@ def test_a_product_uses_the_nearest_size_of_the_same_transposes() -> None:
 
 
 def test_times_of_a_phone_count_only_with_correct_results() -> None:
-    said = (
+    output = (
         '{"line":"device","device":"x"}\n'
         '{"line":"candidate","number":0,"wall_ns":2000,"error":1e-7}\n'
         '{"line":"candidate","number":1,"wall_ns":1,"error":0.5}\n'
@@ -170,7 +170,7 @@ def test_times_of_a_phone_count_only_with_correct_results() -> None:
         '{"line":"candidate","number":9,"wall_ns":1,"error":0}\n'
         '{"line":"done","candidates":3,"t_ns":1}\n'
     )
-    assert list(parse_candidate_times(said, 3)) == [(0, 2e-6)]
+    assert list(parse_candidate_times(output, 3)) == [(0, 2e-6)]
 
 
 @pytest.mark.parametrize(

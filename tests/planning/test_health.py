@@ -46,23 +46,23 @@ def after(*reports: Report) -> HealthState:
 
 
 def test_three_faults_of_the_phone_in_a_row_make_it_suspect() -> None:
-    gone = faulty(Unreachable("the cable"))
-    assert after(gone, gone).health is Health.GOOD
-    found = after(gone, gone, gone)
-    assert found.health is Health.SUSPECT
-    assert found.strikes == 3
-    assert "the cable" in found.reason
+    fault = faulty(Unreachable("the cable"))
+    assert after(fault, fault).health is Health.GOOD
+    suspect_state = after(fault, fault, fault)
+    assert suspect_state.health is Health.SUSPECT
+    assert suspect_state.strikes == 3
+    assert "the cable" in suspect_state.reason
 
 
 def test_a_valid_run_resets_the_strikes() -> None:
-    gone = faulty(Unreachable())
-    assert after(gone, gone, a_report(JOB), gone, gone).health is Health.GOOD
+    fault = faulty(Unreachable())
+    assert after(fault, fault, a_report(JOB), fault, fault).health is Health.GOOD
 
 
 @pytest.mark.parametrize("error", [FarmTrouble(), InvalidRequest(), RunnerDied()])
 def test_faults_of_others_neither_count_nor_reset(error: FarmError) -> None:
-    gone = faulty(SensorMissing())
-    assert after(gone, faulty(error), gone, faulty(error), gone).health is Health.SUSPECT
+    fault = faulty(SensorMissing())
+    assert after(fault, faulty(error), fault, faulty(error), fault).health is Health.SUSPECT
     assert after(*[faulty(error)] * 5) == HealthState()
 
 

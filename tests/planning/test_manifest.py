@@ -89,7 +89,7 @@ def test_a_program_is_listed_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "instead", "sentence"),
+    ("written", "instead", "expected"),
     [
         ("external: 1", "external: 2", "tool.yaml:1:11: external: unknown version 2"),
         ("external: 1\n", "", "tool.yaml:1:1: the key 'external' is missing"),
@@ -122,12 +122,12 @@ def test_a_program_is_listed_once() -> None:
     ],
 )
 def test_every_mistake_in_a_manifest_has_its_location(
-    written: str, instead: str, sentence: str
+    written: str, instead: str, expected: str
 ) -> None:
     assert written in GOOD
     problems = problems_of(GOOD.replace(written, instead, 1))
     assert {(line, column) for line, column, _ in problems} == {(4, 11)}
-    assert any(sentence in text for _, _, text in problems), problems
+    assert any(expected in text for _, _, text in problems), problems
 
 
 def test_a_manifest_can_have_optional_keys() -> None:

@@ -198,7 +198,7 @@ def test_the_cpu_study_of_emdl21_has_the_expected_cells() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "sentence"),
+    ("line", "column", "expected"),
     [
         ("exclude: [{batch_size: 32}]", 11, "exclude[0]: the key 'why' is missing"),
         ("exclude: [{why: x}]", 11, "exclude[0]: names no cell"),
@@ -243,16 +243,16 @@ def test_the_cpu_study_of_emdl21_has_the_expected_cells() -> None:
         ("owner: ''", 8, "owner: a name must have 1 to 64 characters"),
     ],
 )
-def test_a_mistake_is_reported_with_its_location(line: str, column: int, sentence: str) -> None:
+def test_a_mistake_is_reported_with_its_location(line: str, column: int, expected: str) -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD + line)
     (problem,) = caught.value.problems
     assert (problem.line, problem.column) == (5, column)
-    assert problem.text.startswith(sentence)
+    assert problem.text.startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("phones", "column", "sentence"),
+    ("phones", "column", "expected"),
     [
         ("{select: rot}", 18, "phones.select: 'rot': did you mean 'root'?"),
         ("{selcet: root}", 10, "phones: unknown key 'selcet'; did you mean 'select'?"),
@@ -262,13 +262,13 @@ def test_a_mistake_is_reported_with_its_location(line: str, column: int, sentenc
     ],
 )
 def test_a_mistake_in_the_phones_is_reported_with_its_location(
-    phones: str, column: int, sentence: str
+    phones: str, column: int, expected: str
 ) -> None:
     with pytest.raises(BadSweep) as caught:
         read_sweep(GOOD.replace("all", phones))
     (problem,) = caught.value.problems
     assert (problem.line, problem.column) == (4, column)
-    assert problem.text.startswith(sentence)
+    assert problem.text.startswith(expected)
 
 
 def test_a_condition_set_by_two_axes_is_refused() -> None:

@@ -57,7 +57,7 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "sentence"),
+    ("line", "column", "expected"),
     [
         # a boolean where a clock is meant
         ("conditions: {freq: no}", 20, "conditions.freq: no is read as the boolean false"),
@@ -141,14 +141,14 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ("---\nfarm: 1", 1, "a second document begins"),
     ],
 )
-def test_a_mistake_is_reported_with_its_location(line: str, column: int, sentence: str) -> None:
+def test_a_mistake_is_reported_with_its_location(line: str, column: int, expected: str) -> None:
     problems = problems_of(GOOD + line)
     assert [problem[:2] for problem in problems] == [(5, column)]
-    assert problems[0][2].startswith(sentence)
+    assert problems[0][2].startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "line", "column", "sentence"),
+    ("before", "after", "line", "column", "expected"),
     [
         ("farm: 1", "farm: 2", 1, 7, "farm: unknown version 2; write 'farm: 1'"),
         ("farm: 1\n", "", 1, 1, "the key 'farm' is missing; begin with 'farm: 1'"),
@@ -176,11 +176,11 @@ def test_a_mistake_is_reported_with_its_location(line: str, column: int, sentenc
     ],
 )
 def test_a_mistake_in_a_required_key_is_reported_with_its_location(
-    before: str, after: str, line: int, column: int, sentence: str
+    before: str, after: str, line: int, column: int, expected: str
 ) -> None:
     problems = problems_of(GOOD.replace(before, after))
     assert [problem[:2] for problem in problems] == [(line, column)]
-    assert problems[0][2].startswith(sentence)
+    assert problems[0][2].startswith(expected)
 
 
 def test_an_unknown_workload_causes_no_errors_about_its_parameters() -> None:
@@ -199,8 +199,8 @@ def test_a_parameter_that_is_set_twice_is_refused() -> None:
 
 def test_a_condition_that_is_set_twice_is_refused() -> None:
     problems = problems_of(GOOD + "matrix: {freq: [high]}\nconditions: {freq: low}")
-    sentence = "conditions: freq is already an axis of the matrix (line 5); remove one of them"
-    assert problems == [(6, 14, sentence)]
+    expected = "conditions: freq is already an axis of the matrix (line 5); remove one of them"
+    assert problems == [(6, 14, expected)]
 
 
 def test_too_many_runs_are_refused_before_any_cell_is_built(
@@ -212,8 +212,8 @@ def test_too_many_runs_are_refused_before_any_cell_is_built(
     monkeypatch.setattr("orchestrator.sweepfile.workload_reader.bind", built)
     numbers = ", ".join(map(str, range(1, 1001)))
     text = GOOD.replace("mlp-4", "sgemm") + f"matrix: {{m: [{numbers}], n: [{numbers}]}}"
-    sentence = "3,000,000 runs per phone; a sweep may have at most 20,000"
-    assert problems_of(text) == [(5, 1, sentence)]
+    expected = "3,000,000 runs per phone; a sweep may have at most 20,000"
+    assert problems_of(text) == [(5, 1, expected)]
 
 
 def test_twenty_thousand_runs_are_allowed_and_one_more_is_not() -> None:

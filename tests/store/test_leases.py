@@ -59,21 +59,23 @@ def test_the_database_itself_refuses_two_leases_on_a_phone(store: Database) -> N
     submit(store)
     leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
     with store.read() as connection:
-        held = connection.execute(select(run).where(run.c.state == RunState.LEASED)).one()._asdict()
-    second = held | {"id": None, "repeat": 99}
+        leased = (
+            connection.execute(select(run).where(run.c.state == RunState.LEASED)).one()._asdict()
+        )
+    second = leased | {"id": None, "repeat": 99}
     with pytest.raises(IntegrityError), store.write() as connection:
         connection.execute(insert(run), [second])
 
 
 def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> None:
     submit(store, trials=1)
-    seen = []
+    attempts = []
     for _ in range(3):
         ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
-        seen.append((job.run.attempt, job.fence))
+        attempts.append((job.run.attempt, job.fence))
         leases.expire(store, time.time() + 60)
-    first = seen[0][1]
-    assert [(1, first), (2, first + 1), (3, first + 2)] == seen
+    first = attempts[0][1]
+    assert attempts == [(1, first), (2, first + 1), (3, first + 2)]
     assert first > time.time() - 60, "higher than every fence of an earlier store"
 
 
@@ -81,9 +83,9 @@ def test_a_heartbeat_renews_only_its_own_attempt(store: Database) -> None:
     submit(store, trials=1)
     ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
     older = job.run.model_copy(update={"attempt": 7})
-    held = leases.leased_runs(store)
-    assert leases.renew(store, held, {older: 9000.0}, latest=9000.0) == 0
-    assert leases.renew(store, held, {job.run: 2000.0}, latest=9000.0) == 1
+    leased = leases.leased_runs(store)
+    assert leases.renew(store, leased, {older: 9000.0}, latest=9000.0) == 0
+    assert leases.renew(store, leased, {job.run: 2000.0}, latest=9000.0) == 1
     assert leases.expire(store, 1500.0) == []
     assert [leases.ExpiredLease(job.run, "PH1", "host-a")] == leases.expire(store, 2500.0)
     assert states(store) == [RunState.QUEUED]

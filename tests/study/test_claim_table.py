@@ -29,7 +29,7 @@ from workloads.protocol.verdict import Reason, ReasonCode, Validity
 MEIZU, S8 = "Meizu 16T", "samsung Galaxy S8+"
 
 
-def seen(
+def observe(
     model: str, metric: str, *values: float, made: Provenance = MEASURED, **at: Any
 ) -> Observation:
     """Build an observation of a phone whose serial is its model."""
@@ -64,11 +64,11 @@ def a_study(*claims: Claim) -> Study:
 
 
 def step(batch: int, ms: float, model: str = MEIZU, **more: Any) -> Observation:
-    return seen(model, "step_ms", ms, batch_size=batch, **more)
+    return observe(model, "step_ms", ms, batch_size=batch, **more)
 
 
 def test_a_value_is_compared_with_the_published_one() -> None:
-    found = evidence(seen(MEIZU, "step_ms", 19.0, 20.0, 21.0))
+    found = evidence(observe(MEIZU, "step_ms", 19.0, 20.0, 21.0))
     (row,) = rows_for(found, value=10.0, unit="ms", query={"kind": "value", "metric": "step_ms"})
     assert (row.agreement, row.comparison) == (Agreement.RATIO, "2.00 × published")
     assert row.result_text.startswith("20 ms ±")
@@ -85,7 +85,7 @@ def test_a_twin_that_was_fitted_to_a_claim_replays_it() -> None:
         (HOST, MEIZU, False),
         (FITTED, S8, False),
     ):
-        found = evidence(seen(model, "step_ms", 10.0, made=made))
+        found = evidence(observe(model, "step_ms", 10.0, made=made))
         (row,) = rows_for(found, **claim)
         assert row.is_replay == replayed, (made, model)
         assert row.comparison.startswith("calibration replay, ") == replayed
@@ -99,20 +99,20 @@ def notes_of(row: ClaimRow) -> list[str]:
 
 def test_a_claim_about_one_phone_is_evaluated_on_that_phone_alone_if_there_is_one() -> None:
     query = {"kind": "value", "metric": "step_ms"}
-    both = evidence(seen(S8, "step_ms", 30.0), seen(MEIZU, "step_ms", 10.0))
+    both = evidence(observe(S8, "step_ms", 30.0), observe(MEIZU, "step_ms", 10.0))
     assert [row.model for row in rows_for(both, value=10.0, only_this_phone=True, query=query)] == [
         MEIZU
     ]
     (row,) = rows_for(
-        evidence(seen(S8, "step_ms", 30.0)), value=10.0, only_this_phone=True, query=query
+        evidence(observe(S8, "step_ms", 30.0)), value=10.0, only_this_phone=True, query=query
     )
     assert row.comparison == "another phone, 3.00 × published"
 
 
 def test_a_ratio_has_the_errors_of_both_cells() -> None:
     found = evidence(
-        seen(MEIZU, "step_ms", 40.0, made=FITTED, batch_size=64),
-        seen(MEIZU, "step_ms", 10.0, made=FITTED, batch_size=4),
+        observe(MEIZU, "step_ms", 40.0, made=FITTED, batch_size=64),
+        observe(MEIZU, "step_ms", 10.0, made=FITTED, batch_size=4),
     )
     query = {"kind": "ratio", "metric": "step_ms", "first": {"batch_size": 64}}
     (row,) = rows_for(found, value=2.0, query=query | {"second": {"batch_size": 4}})
@@ -143,8 +143,8 @@ def test_the_best_setting_on_two_axes_is_named() -> None:
     cells = [("big4", "high", 2.0, 7.0), ("big1", "low", 10.0, 6.9), ("little1", "low", 57.0, 3.0)]
     cells += [("big4", "low", 8.0, 8.0)]
     found = evidence(
-        *(seen(MEIZU, "step_ms", ms, cores=cores, freq=freq) for cores, freq, ms, _ in cells),
-        *(seen(MEIZU, "energy_j", j, cores=cores, freq=freq) for cores, freq, _, j in cells),
+        *(observe(MEIZU, "step_ms", ms, cores=cores, freq=freq) for cores, freq, ms, _ in cells),
+        *(observe(MEIZU, "energy_j", j, cores=cores, freq=freq) for cores, freq, _, j in cells),
     )
     query = {"kind": "best_setting", "metric": "step_ms", "axis": "cores freq"}
     (row,) = rows_for(found, answer="big4 high", query=query)
@@ -166,8 +166,8 @@ def test_a_lead_is_significant_if_runs_and_model_allow_it() -> None:
         (EXTRAPOLATED, 90.0, False),
     ):
         found = evidence(
-            seen(MEIZU, "step_ms", *[10.0, 10.01, 9.99, 10.0], made=made, cores="big4"),
-            seen(MEIZU, "step_ms", *[second] * 4, made=made, cores="big2"),
+            observe(MEIZU, "step_ms", *[10.0, 10.01, 9.99, 10.0], made=made, cores="big4"),
+            observe(MEIZU, "step_ms", *[second] * 4, made=made, cores="big2"),
         )
         (row,) = rows_for(found, answer="big4", query=query)
         assert row.result is not None
@@ -176,7 +176,7 @@ def test_a_lead_is_significant_if_runs_and_model_allow_it() -> None:
 
 
 def test_the_largest_batch_below_a_limit() -> None:
-    found = evidence(*(seen(MEIZU, "peak_rss_mb", 250.0 * n, batch_size=n) for n in (1, 4, 8)))
+    found = evidence(*(observe(MEIZU, "peak_rss_mb", 250.0 * n, batch_size=n) for n in (1, 4, 8)))
     query = {"kind": "largest_below", "metric": "peak_rss_mb", "axis": "batch_size", "limit": 1024}
     (row,) = rows_for(found, value=4, query=query)
     assert (row.result_text, row.comparison) == ("4 (of 1, 4, 8)", "1.00 × published")
@@ -275,10 +275,10 @@ def test_kernels_that_did_not_train_are_not_evidence() -> None:
     right = ModeResult(1, 1, 0.0, 2.0, 1.0, [0.002, 0.004, 0.003], 0.001, 0.003)
     wrong = ModeResult(1, 1, 0.5, 2.0, 1.0, [0.001], 0.001, 0.001)
     row = PerceptronResult("mlp-1", (16, 16), {"copied": right, "mapped": wrong}, {1: [0.001]})
-    seen = list(training_observations([row], []))
-    assert {each.settings.get("variant") for each in seen} == {"copied", None}
-    shares = {each.metric: each.values for each in seen if each.metric.endswith("share")}
+    observations = list(training_observations([row], []))
+    assert {each.settings.get("variant") for each in observations} == {"copied", None}
+    shares = {each.metric: each.values for each in observations if each.metric.endswith("share")}
     assert shares == {"compute_share": (0.25,), "copy_share": (0.75,)}
-    assert [each.values for each in seen if each.metric == "kernels_of_step"] == [(0.5,)]
-    assert {each.phone for each in seen} == {THIS_COMPUTER}
-    assert {str(each.provenance) for each in seen} == {"host"}
+    assert [each.values for each in observations if each.metric == "kernels_of_step"] == [(0.5,)]
+    assert {each.phone for each in observations} == {THIS_COMPUTER}
+    assert {str(each.provenance) for each in observations} == {"host"}

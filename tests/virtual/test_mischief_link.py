@@ -25,14 +25,14 @@ def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
 
 def test_unplugging_during_a_command_breaks_the_link_at_once(bench: InjectionBench) -> None:
     bench.mischief.add("unplug", at="command:sleep *", times=2)
-    began = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(EOFError):
         bench.adb_phone.run("sleep 1000")
     assert bench.state() == "offline"
     assert "offline" in bench.host.adb("-s", bench.address, "shell", "true").err
     with pytest.raises(Unreachable):
         bench.agent_phone().shell(["true"])
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - started < 8
     bench.mischief.clear()
     bench.connect()
     assert bench.adb_phone.out("echo back") == "back"
@@ -72,12 +72,12 @@ def test_a_hung_phone_stays_listed_and_only_our_deadline_detects_it(bench: Injec
     agent_phone = bench.agent_phone()
     agent_phone.shell(["true"])
     number = bench.mischief.add("hang")
-    began = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(Hung):
         agent_phone.shell(["true"], Deadline.after(0.5))
     with pytest.raises(Hung):
         agent_phone.push(b"x", f"{HOME}/x", deadline=Deadline.after(0.5))
-    assert 0.9 < time.monotonic() - began < 8
+    assert 0.9 < time.monotonic() - started < 8
     assert bench.state() == "device"
     bench.mischief.clear(number)
     assert agent_phone.shell(["echo", "thawed"]).text.strip() == "thawed"
@@ -86,9 +86,9 @@ def test_a_hung_phone_stays_listed_and_only_our_deadline_detects_it(bench: Injec
 
 def test_a_hung_phone_continues_its_work(bench: InjectionBench) -> None:
     bench.mischief.add("hang", at="command:touch *", for_host=0.5)
-    began = time.monotonic()
+    started = time.monotonic()
     assert bench.adb_phone.run(f"touch {HOME}/done").status == 0
-    assert time.monotonic() - began > 0.4
+    assert time.monotonic() - started > 0.4
     assert bench.adb_phone.run(f"ls {HOME}/done").status == 0
 
 
@@ -106,20 +106,20 @@ def test_a_partition_is_silent_and_heals(bench: InjectionBench) -> None:
 def test_keepalive_finds_a_partition_in_a_dozen_seconds(bench: InjectionBench) -> None:
     """TCP gets no answer, so adb 36 gives up by itself; a connect gets no answer either."""
     bench.mischief.add("partition")
-    began = time.monotonic()
+    started = time.monotonic()
     wait_until(lambda: bench.state() == "offline", "adb gives up", seconds=30)
-    assert 8 < time.monotonic() - began < 20
+    assert 8 < time.monotonic() - started < 20
     bench.mischief.clear()
     bench.connect()
 
 
 def test_a_slow_link_is_slow_in_both_directions(bench: InjectionBench) -> None:
     bench.mischief.add("slow", bytes_per_s=20_000, latency_s=0.02)
-    began = time.monotonic()
+    started = time.monotonic()
     bench.adb_phone.put(f"{HOME}/x", bytes(8000))
-    up = time.monotonic() - began
+    up = time.monotonic() - started
     assert len(bench.adb_phone.run(f"cat {HOME}/x").out) == 8000
-    down = time.monotonic() - began - up
+    down = time.monotonic() - started - up
     assert 0.4 < up < 8
     assert 0.4 < down < 8
     bench.mischief.add("slow", bytes_per_s=1, latency_s=0)  # one byte per second
@@ -156,9 +156,9 @@ def test_an_offline_phone_accepts_connections_and_does_not_answer(bench: Injecti
 def test_a_connect_to_a_silent_phone_fails_after_ten_seconds(bench: InjectionBench) -> None:
     bench.mischief.add("offline")
     bench.host.adb("disconnect", bench.address)
-    began = time.monotonic()
+    started = time.monotonic()
     assert "failed to connect" in bench.host.adb("connect", bench.address).out
-    assert 9 < time.monotonic() - began < 12
+    assert 9 < time.monotonic() - started < 12
     assert bench.state() == "offline"
     bench.mischief.clear()
     bench.connect()

@@ -38,10 +38,10 @@ def test_endless_output_is_limited_by_the_agent(bench: InjectionBench) -> None:
     bench.adb_phone.put(f"{HOME}/x", b"begins ")
     bench.mischief.add("endless", command=f"cat {HOME}/x")
     agent_phone = bench.agent_phone()
-    began = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(ShellFailed, match="more than"):
         agent_phone.pull(f"{HOME}/x", 5_000_000)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - started < 10
     assert agent_phone.shell(["echo", "next"]).text == "next\n"
 
 

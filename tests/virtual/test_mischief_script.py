@@ -90,7 +90,7 @@ def test_the_error_of_a_script_names_the_wrong_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "doing"),
+    ("at", "shell_command"),
     [
         ("service:shell*#2", "true"),
         (f"write:{BIG}/scaling_max_freq", f"su -c 'echo 2419200 > {BIG}/scaling_max_freq'"),
@@ -98,11 +98,11 @@ def test_the_error_of_a_script_names_the_wrong_table(tmp_path: Path) -> None:
         ("setting:low_power", "settings put global low_power 1"),
     ],
 )
-def test_a_fault_starts_at_its_trigger(bench: InjectionBench, at: str, doing: str) -> None:
+def test_a_fault_starts_at_its_trigger(bench: InjectionBench, at: str, shell_command: str) -> None:
     bench.mischief.add("disk_full", at=at)
     bench.adb_phone.run("id")
     assert not bench.started_kinds()
-    bench.adb_phone.run(doing)
+    bench.adb_phone.run(shell_command)
     assert bench.started_kinds() == ["disk_full"]
 
 
@@ -116,10 +116,10 @@ def test_a_push_is_a_trigger(bench: InjectionBench) -> None:
 
 def test_delays_and_durations_are_in_model_time(bench: InjectionBench) -> None:
     bench.mischief.add("disk_full", at="command:ls *", after=50, for_=20)
-    began = bench.adb_phone.uptime()
+    started = bench.adb_phone.uptime()
     bench.adb_phone.run("ls /")
     wait_until(lambda: bool(bench.events("mischief_stop")), "it is over")
-    assert bench.adb_phone.uptime() - began >= 70
+    assert bench.adb_phone.uptime() - started >= 70
     start, stop = bench.events("mischief_start", "mischief_stop")
     assert float(str(stop["model_s"])) - float(str(start["model_s"])) == pytest.approx(20, abs=0.01)
     bench.adb_phone.put(f"{HOME}/fits", b"again")
@@ -130,7 +130,7 @@ def test_a_repeated_fault_occurs_the_planned_number_of_times(bench: InjectionBen
     for _ in range(4):
         bench.adb_phone.run("ls /; sleep 5")
     assert len(bench.started_kinds()) == 2
-    assert [prank["state"] for prank in bench.mischief.describe_faults()] == ["done"]
+    assert [fault["state"] for fault in bench.mischief.describe_faults()] == ["done"]
 
 
 def test_the_same_seed_draws_the_same_faults(host: AdbHost, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def start_watchdog(phone: AdbPhone, timeout_s: float) -> int:
     return int(phone.root(f"{command} >{LANE}/said 2>&1 </dev/null & echo \\$!".replace("\\", "")))
 
 
-def gone(phone: AdbPhone, pid: int) -> bool:
+def has_ended(phone: AdbPhone, pid: int) -> bool:
     return phone.run(f"su -c 'kill -0 {pid}'").status == 1
 
 
@@ -44,12 +44,12 @@ def test_a_missing_heartbeat_restores_in_reverse_and_kills_the_runner(
         )
     )
     changed_at = guarded.uptime()
-    wait_until(lambda: gone(guarded, watchdog), "the watchdog ended")
+    wait_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
     assert guarded.uptime() - changed_at >= 55
     assert guarded.out(f"cat {BIG}/scaling_governor") == "schedutil"
     limits = [guarded.number(f"{BIG}/scaling_{which}_freq") for which in ("min", "max")]
     assert limits == [710400, 2419200]
-    assert gone(guarded, pid)
+    assert has_ended(guarded, pid)
     assert guarded.run(f"cat {LANE}/restore").status == 1
     assert guarded.run(f"cat {LANE}/restored").status == 0
     restored = [entry["path"] for entry in journal_events("sysfs_write")][-3:]
@@ -64,10 +64,10 @@ def test_a_heartbeat_prevents_the_restore(guarded: AdbPhone, journal_events: Jou
     for _ in range(6):
         guarded.out("sleep 15")
         guarded.out(f"cat /proc/uptime > {LANE}/heartbeat")
-        assert not gone(guarded, watchdog)
+        assert not has_ended(guarded, watchdog)
     assert guarded.number(f"{BIG}/scaling_max_freq") == 1497600
     guarded.out(f"rm {LANE}/restore")
-    wait_until(lambda: gone(guarded, watchdog), "the watchdog left")
+    wait_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
     assert not journal_events("watchdog_restore")
     assert guarded.run(f"ls {LANE}/restored").status == 1
 
@@ -84,8 +84,8 @@ def test_a_temperature_limit_restores_at_once_despite_heartbeats(guarded: AdbPho
     watchdog = start_watchdog(guarded, 100_000)
     guarded.root(f"echo 1497600 > {BIG}/scaling_max_freq")
     guarded.out("sleep 30")
-    assert not gone(guarded, watchdog)
+    assert not has_ended(guarded, watchdog)
     guarded.put(f"{LANE}/temp_limits", f"{zone}\t{guarded.number(zone) - 5000}\n".encode())
-    wait_until(lambda: gone(guarded, watchdog), "the watchdog ended")
+    wait_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
     assert guarded.number(f"{BIG}/scaling_max_freq") == 2419200
     assert guarded.run(f"cat {LANE}/restored").status == 0

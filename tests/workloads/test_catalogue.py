@@ -116,10 +116,10 @@ def test_a_plan_states_the_cost_of_a_step(name: str) -> None:
 def test_a_digest_is_that_of_its_content_and_cached() -> None:
     case = bind("emdl-mobilenetv2", {"batch_size": 3})
     first = case.digest
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(1000):
         assert Case(workload=case.workload, parameters=case.parameters).digest == first
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - started < 1
     clear_caches()
     assert case.digest == first
     assert first != bind("emdl-mobilenetv2", {"batch_size": 4}).digest
@@ -138,7 +138,7 @@ def test_digests_do_not_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "sentence"),
+    ("name", "given", "text"),
     [
         ("emdl-lenett", {}, "there is no workload 'emdl-lenett'; did you mean emdl-lenet"),
         ("thing", {}, "there is no workload 'thing'; see 'farm workload list'"),
@@ -153,8 +153,8 @@ def test_digests_do_not_change() -> None:
         ("emdl-cpuconf", {"batch_size": 1}, "has no parameter 'batch_size'; it has feed, input"),
     ],
 )
-def test_a_wrong_request_is_explained(name: str, given: dict[str, int], sentence: str) -> None:
-    with pytest.raises(InvalidRequest, match=sentence):
+def test_a_wrong_request_is_explained(name: str, given: dict[str, int], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
         bind(name, given)
 
 

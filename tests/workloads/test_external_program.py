@@ -103,7 +103,7 @@ def test_a_rate_is_the_inverse_of_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "sentence"),
+    ("out", "expected"),
     [
         ("", "no step time found in the output of tool"),
         ('{"samples_ns": []}', "no step time found"),
@@ -116,8 +116,8 @@ def test_a_rate_is_the_inverse_of_a_time() -> None:
         ('{"samples_ns": 1e30}', "a step time of 1e[+]30 ns is not plausible"),
     ],
 )
-def test_an_impossible_time_is_rejected(out: str, sentence: str) -> None:
-    with pytest.raises(BadOutput, match=sentence):
+def test_an_impossible_time_is_rejected(out: str, expected: str) -> None:
+    with pytest.raises(BadOutput, match=expected):
         parse_program_output(a_manifest(), VALUES, out)
 
 
@@ -142,7 +142,7 @@ def test_placeholders_are_replaced_and_doubled_braces_are_braces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "sentence"),
+    ("parts", "expected"),
     [
         ({"name": "a b"}, "'a b' is not a valid name"),
         ({"files": ()}, "at least 1 item"),
@@ -156,8 +156,8 @@ def test_placeholders_are_replaced_and_doubled_braces_are_braces() -> None:
         ({"training": True}, "a training needs a rule for its loss"),
     ],
 )
-def test_an_inconsistent_manifest_is_rejected(parts: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValidationError, match=sentence):
+def test_an_inconsistent_manifest_is_rejected(parts: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
         a_manifest(**parts)
 
 

@@ -88,7 +88,7 @@ def test_a_layer_knows_its_shape_and_parameters(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "sentence"),
+    ("nodes", "expected"),
     [
         (
             [Node("c", Conv2d(8, 40))],
@@ -133,11 +133,11 @@ def test_a_layer_knows_its_shape_and_parameters(
     ],
 )
 def test_a_definition_that_does_not_fit_together_is_explained(
-    nodes: list[Node], sentence: str
+    nodes: list[Node], expected: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
         _ = tried(*nodes).shapes
-    assert sentence in str(refused.value)
+    assert expected in str(refused.value)
     assert str(refused.value).startswith("tried")
 
 
