@@ -93,7 +93,7 @@ def _training(
         threads=4 if study is EMDL else None,
         study=study,
         notes=notes,
-        options=(FEED, INPUT),
+        options=(FEED, INPUT, KERNEL),
     )
 
 

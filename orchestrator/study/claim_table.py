@@ -45,6 +45,7 @@ class Agreement(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     NOT_COMPARABLE = "not_comparable"
+    OTHER_DEVICE = "other_device"
     NOTHING_PUBLISHED = "nothing_published"
 
 
@@ -58,6 +59,7 @@ _AGREEMENT_TEXTS = {
     Agreement.SAME: "the same",
     Agreement.DIFFERENT: "not the same",
     Agreement.NOT_COMPARABLE: "not comparable",
+    Agreement.OTHER_DEVICE: "a claim about phones' GPUs; this device is not one",
     Agreement.NOTHING_PUBLISHED: "no published number",
 }
 
@@ -106,7 +108,11 @@ class ClaimRow:
     @property
     def agreement(self) -> Agreement:
         """How the result compares with the published one."""
-        return _agreement(self.claim, self.result) if self.result else Agreement.UNAVAILABLE
+        if self.result is None:
+            return Agreement.UNAVAILABLE
+        if self.claim.only_gpu and self.result.provenance.source is Source.HOST:
+            return Agreement.OTHER_DEVICE
+        return _agreement(self.claim, self.result)
 
     @property
     def comparison(self) -> str:
@@ -196,12 +202,8 @@ def any_simulated(rows: Sequence[ClaimRow]) -> bool:
 
 
 def _rows(claim: Claim, evidence: StudyEvidence) -> Iterator[ClaimRow]:
-    query = claim.opencl_query if evidence.kernels else claim.query
-    if query is None:
-        text = "this claim needs phones; pass --lab DIR or --virtual"
-        missing = MissingEvidence(Gap.NEEDS_PHONES, text)
-        yield ClaimRow(claim, "", "this computer", None, missing)
-    elif query.kind is QueryKind.UNOBSERVABLE:
+    query = (claim.opencl_query or claim.query) if evidence.kernels else claim.query
+    if query.kind is QueryKind.UNOBSERVABLE:
         missing = MissingEvidence(Gap.UNOBSERVABLE, query.reason)
         yield ClaimRow(claim, "", "any phone", None, missing)
     elif query.kind in FLEET_EVALUATORS:

@@ -37,7 +37,6 @@ class Gap(StrEnum):
     """Why there is nothing to evaluate a claim with."""
 
     UNOBSERVABLE = "unobservable"
-    NEEDS_PHONES = "needs_phones"
     NOT_RUN = "not_run"
     LEFT_OUT = "left_out"
     NO_VALID_RUN = "no_valid_run"
@@ -217,6 +216,22 @@ def _reported_values(run: MeasuredRun) -> Iterator[RunValue]:
         if total > 0:
             provenance = run.metrics["energy_net_j"].provenance
             yield settings, "energy_net_per_step_mj", per_step * net / total, provenance
+    for name, value in _device_values(run):
+        yield settings, name, value, run.metrics["compute_ms"].provenance
+
+
+def _device_values(run: MeasuredRun) -> Iterator[tuple[str, float]]:
+    """Yield the speed of kernels, and the shares of computing and copying, on an OpenCL device."""
+    parts = [run.metrics.get(name) for name in ("copy_ms", "compute_ms", "step_ms")]
+    if any(part is None for part in parts):
+        return
+    copy_ms, compute_ms, step_ms = (part.value for part in parts if part is not None)
+    if copy_ms + compute_ms > 0:
+        yield "device_copy_share", copy_ms / (copy_ms + compute_ms)
+        yield "device_compute_share", compute_ms / (copy_ms + compute_ms)
+    yield "compute_share", compute_ms / step_ms
+    if (gflops := run.metrics.get("gflops")) and compute_ms > 0:
+        yield "kernel_gflops", gflops.value * step_ms / compute_ms
 
 
 def _outcome(

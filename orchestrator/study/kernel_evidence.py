@@ -55,15 +55,15 @@ def collect_kernel_evidence(study: Study, device: "Device", on_step: OnStep) -> 
 
 
 def product_observations(rows: "Sequence[MatmulRow]") -> Iterator[Observation]:
-    """Yield the speed of every kernel variant by the device's clock, and that of numpy."""
+    """Yield the speed of every kernel by the device's clock, and that of numpy."""
     for row in rows:
         n = row.shape.n
-        for variant in row.times:
-            settings: RunSettings = {"variant": variant, "n": n}
-            yield _observation(settings, "gflops", [row.executed_gflops(variant)])
-        yield _observation({"variant": "numpy", "n": n}, "gflops", [row.numpy_gflops])
-        fastest = max(row.executed_gflops(variant) for variant in row.times)
-        yield _observation({"variant": "fastest", "n": n}, "gflops", [fastest])
+        speeds = {variant: row.executed_gflops(variant) for variant in row.times}
+        speeds["tuned"] = max(speeds.values())
+        for kernel, gflops in speeds.items():
+            settings: RunSettings = {"backend": "opencl", "kernel": kernel, "n": n}
+            yield _observation(settings, "kernel_gflops", [gflops])
+        yield _observation({"backend": "cpu", "n": n}, "gflops", [row.numpy_gflops])
 
 
 def training_observations(
@@ -73,18 +73,18 @@ def training_observations(
     for model in perceptrons:
         for mode, result in model.modes.items():
             if result.passed:
-                gpu: RunSettings = {"workload": model.name, "backend": "opencl", "variant": mode}
+                gpu: RunSettings = {"workload": model.name, "backend": "opencl", "feed": mode}
                 yield _observation(gpu, "step_ms", [1e3 * turn_s for turn_s in result.turns_s])
                 busy_s = result.kernels_s + result.copies_s
-                yield _observation(gpu, "compute_share", [result.kernels_s / busy_s])
-                yield _observation(gpu, "copy_share", [result.copies_s / busy_s])
-                yield _observation(gpu, "kernels_of_step", [result.kernels_s / result.step_s])
+                yield _observation(gpu, "device_compute_share", [result.kernels_s / busy_s])
+                yield _observation(gpu, "device_copy_share", [result.copies_s / busy_s])
+                yield _observation(gpu, "compute_share", [result.kernels_s / result.step_s])
         for turns_s in model.engine_s.values():
             cpu: RunSettings = {"workload": model.name, "backend": "cpu"}
             yield _observation(cpu, "step_ms", [1e3 * turn_s for turn_s in turns_s])
     for network in networks:
         if network.passed:
-            gpu = {"workload": network.name, "backend": "opencl", "variant": "preloaded"}
+            gpu = {"workload": network.name, "backend": "opencl", "feed": "preloaded"}
             yield _observation(gpu, "step_ms", [1e3 * turn_s for turn_s in network.turns_s])
             cpu = {"workload": network.name, "backend": "cpu"}
             yield _observation(cpu, "step_ms", [1e3 * turn_s for turn_s in network.engine_s])

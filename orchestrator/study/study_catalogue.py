@@ -103,7 +103,9 @@ class Claim(WireModel):
     published_on: str = Field(description="the phone that it was published for, by model name")
     model: str = Field(default="", description="what that phone calls itself, if not the same")
     query: Query
-    opencl_query: Query | None = Field(default=None, description="the same for the OpenCL harness")
+    opencl_query: Query | None = Field(
+        default=None, description="for the OpenCL harness, if it is another one"
+    )
     value: float | None = None
     range: tuple[float, float] | None = None
     at_least: float | None = None
@@ -113,6 +115,9 @@ class Claim(WireModel):
     citation: str = Field(default="", description="if not the study's")
     fitted_twin: str = Field(default="", description="the model whose twin was fitted to the claim")
     only_this_phone: bool = Field(default=False, description="the value holds for that phone only")
+    only_gpu: bool = Field(
+        default=False, description="the value holds for phones' GPUs, not for a computer's device"
+    )
     topic: str = Field(default="", description="key of TOPICS, if its study has several")
 
     @model_validator(mode="after")

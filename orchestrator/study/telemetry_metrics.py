@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import mean, median
 
 from orchestrator.analysis.measurements import MeasuredRun
-from orchestrator.analysis.op_telemetry import op_rows
+from orchestrator.analysis.op_telemetry import OpMethod, op_rows
 from workloads.protocol.metrics import Provenance
 from workloads.protocol.telemetry import CLOCK, Telemetry
 
@@ -33,12 +33,17 @@ def _op_shares(
     """Yield the share of every kind of operation in a step's time and energy."""
     shares: dict[str, float] = {}
     joules: dict[str, float] = {}
-    for op in op_rows(telemetry):
+    ops = op_rows(telemetry)
+    if not ops:
+        return
+    for op in ops:
         shares[op.kind] = shares.get(op.kind, 0.0) + op.share
         if op.energy_mj is not None:
             joules[op.kind] = joules.get(op.kind, 0.0) + op.energy_mj
     for kind, share in shares.items():
         yield {"op_kind": kind}, "op_share", share, time
+    resolved = (OpMethod.READINGS, OpMethod.REGRESSION)
+    yield {}, "op_resolved_share", sum(op.share for op in ops if op.method in resolved), time
     total = sum(joules.values())
     for kind, part in joules.items():
         if energy is not None and total > 0:

@@ -15,7 +15,11 @@ CLOSE = 1.25  # a published number holds if ours differs by less than this facto
 
 _HOLD = (Agreement.WITHIN, Agreement.HOLDS, Agreement.SAME)
 _PARTLY = (Agreement.PARTLY_WITHIN,)
-_NOT_COMPARED = (Agreement.NOTHING_PUBLISHED, Agreement.NOT_COMPARABLE)
+_NOT_COMPARED = (
+    Agreement.NOTHING_PUBLISHED,
+    Agreement.NOT_COMPARABLE,
+    Agreement.OTHER_DEVICE,
+)
 
 
 @dataclass(frozen=True)

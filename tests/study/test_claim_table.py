@@ -276,9 +276,12 @@ def test_kernels_that_did_not_train_are_not_evidence() -> None:
     wrong = ModeResult(1, 1, 0.5, 2.0, 1.0, [0.001], 0.001, 0.001)
     row = PerceptronResult("mlp-1", (16, 16), {"copied": right, "mapped": wrong}, {1: [0.001]})
     observations = list(training_observations([row], []))
-    assert {each.settings.get("variant") for each in observations} == {"copied", None}
+    assert {each.settings.get("feed") for each in observations} == {"copied", None}
     shares = {each.metric: each.values for each in observations if each.metric.endswith("share")}
-    assert shares == {"compute_share": (0.25,), "copy_share": (0.75,)}
-    assert [each.values for each in observations if each.metric == "kernels_of_step"] == [(0.5,)]
+    assert shares == {
+        "device_compute_share": (0.25,),
+        "device_copy_share": (0.75,),
+        "compute_share": (0.5,),
+    }
     assert {each.phone for each in observations} == {THIS_COMPUTER}
     assert {str(each.provenance) for each in observations} == {"host"}

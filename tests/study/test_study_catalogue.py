@@ -36,7 +36,8 @@ TELEMETRY = {
     "settled_clock_share",
     "body_rise_c",
 }
-TELEMETRY |= {"energy_net_per_step_mj"}
+TELEMETRY |= {"energy_net_per_step_mj", "op_resolved_share"}
+TELEMETRY |= {"kernel_gflops", "compute_share", "device_compute_share", "device_copy_share"}
 
 
 def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
