@@ -54,6 +54,14 @@ class MemoryRecord(RunnerRecord):
     dataset: Count
 
 
+class InputRecord(RunnerRecord):
+    """Where the batches of a run come from, if not from memory."""
+
+    source: str = Field(max_length=64)
+    direct: bool = Field(description="whether reads bypass the page cache")
+    batch_bytes: Count
+
+
 class OpenCLRecord(RunnerRecord):
     """The OpenCL device that computes, and the cost of preparing it."""
 
@@ -164,6 +172,7 @@ class RunnerOutput:
         self.case = case
         self.hello: HelloRecord | None = None
         self.memory: MemoryRecord | None = None
+        self.input: InputRecord | None = None
         self.device: OpenCLRecord | None = None
         self.windows: list[StepWindow] = []
         self.traces: list[TraceRecord] = []
@@ -224,6 +233,8 @@ class RunnerOutput:
         match kind:
             case "memory" if self.memory is None and not self.windows:
                 self.memory = parse_record(MemoryRecord, members)
+            case "input" if self.input is None and not self.windows:
+                self.input = parse_record(InputRecord, members)
             case "device" if self.device is None and not self.windows:
                 self.device = parse_record(OpenCLRecord, members)
             case "window" if self.sampler is None:

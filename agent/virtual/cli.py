@@ -122,7 +122,8 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 
     Prints SERIAL PROFILE ADDRESS of each phone.
 
-    A VARIANT is stock (no root), userdebug (adb root works) or native (commands run on this host).
+    A VARIANT is stock (no root), userdebug (adb root works), no_opencl (the GPU cannot compute) or
+    native (commands run on this host).
 
     \b
     Examples:

@@ -116,6 +116,9 @@ def _make_phone(spec: PhoneSpec, config: FleetConfig) -> VirtualPhone:
     if spec.userdebug:
         build = profile.build | {"ro.debuggable": "1", "ro.build.type": "userdebug"}
         profile = profile.model_copy(update={"build": build})
+    if spec.no_opencl and profile.gpu is not None:
+        gpu = profile.gpu.model_copy(update={"opencl": None})
+        profile = profile.model_copy(update={"gpu": gpu})
     native = spec.native or config.native
     if native:
         profile = profile.model_copy(update={"rooted": False, "boot_s": _NATIVE_BOOT_S})

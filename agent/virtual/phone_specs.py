@@ -10,6 +10,7 @@ A fleet file is a list of tables; every key except `profile` is optional:
     stock = true       # as sold: no su, and nodes that the shell may not read
     userdebug = true   # adb root works
     native = true      # commands run on this host; no heat, clock or battery model
+    no_opencl = true   # without the vendor's OpenCL library
 """
 
 import tomllib
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from agent.virtual.fleet_mix import make_fleet
 from agent.virtual.profiles import profile_ids
 
-_VARIANTS = ("stock", "userdebug", "native")
+_VARIANTS = ("stock", "userdebug", "native", "no_opencl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class PhoneSpec:
     stock: bool = False
     native: bool = False
     userdebug: bool = False
+    no_opencl: bool = False
     seed: int | None = None
 
 
@@ -48,6 +50,7 @@ class _FleetEntry(BaseModel):
     stock: bool = False
     native: bool = False
     userdebug: bool = False
+    no_opencl: bool = False
 
     @model_validator(mode="after")
     def _one_serial_names_one_phone(self) -> "_FleetEntry":

@@ -18,6 +18,13 @@ from agent.virtual.mischief.device_faults import (
     ThrottleNow,
 )
 from agent.virtual.mischief.fault_type import FaultType, InvalidMischief, build_fault
+from agent.virtual.mischief.gpu_faults import (
+    GpuBuildFails,
+    GpuLost,
+    GpuMemory,
+    GpuMissing,
+    GpuWrong,
+)
 from agent.virtual.mischief.link_faults import (
     Flap,
     Hang,
@@ -55,6 +62,11 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "battery_drains": BatteryDrains,
     "disk_full": DiskFull,
     "low_memory": LowMemory,
+    "gpu_missing": GpuMissing,
+    "gpu_build_fails": GpuBuildFails,
+    "gpu_memory": GpuMemory,
+    "gpu_lost": GpuLost,
+    "gpu_wrong": GpuWrong,
     "truncated": Truncated,
     "endless": Endless,
     "hostile": Hostile,

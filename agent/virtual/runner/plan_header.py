@@ -8,9 +8,12 @@ from agent.virtual.engines import EngineModel, engine_for
 from agent.virtual.physics.step_timing import SimulatedOp
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure
 
+BACKENDS = ("cpu", "opencl")
 _MAGIC = b"farmhand-plan 1 "
 _HEADER_MAX = 16 * 1024 * 1024
 _THREADS_MAX = 64
+_TIME_STEPS_MAX = 4096
+_PARTS_MAX = 200_000  # operations, each as often as it has time steps
 _MEMORY_KINDS = ("parameter", "gradient", "state", "activation", "input", "workspace", "dataset")
 
 
@@ -19,6 +22,7 @@ class PlanHeader:
     """What a virtual phone needs to know about the work."""
 
     case: str
+    backend: str
     threads: int
     training: bool
     parameter_bytes: int
@@ -26,6 +30,11 @@ class PlanHeader:
     ops: tuple[SimulatedOp, ...]
     engine: EngineModel
     memory: dict[str, int]  # bytes by kind
+
+    @property
+    def batch_bytes(self) -> int:
+        """Return the bytes that a step takes from its data set; 0: it has none."""
+        return self.memory["input"] if self.memory["dataset"] else 0
 
 
 def read_plan_header(content: bytes) -> PlanHeader:
@@ -42,6 +51,7 @@ def read_plan_header(content: bytes) -> PlanHeader:
         header = json.loads(rest[: int(size)])
         plan = PlanHeader(
             case=str(header["case"]),
+            backend=str(header.get("backend")),
             threads=_check_count(header["threads"], 1, _THREADS_MAX),
             training=bool(header.get("training", False)),
             parameter_bytes=_check_count(header["parameter_bytes"]),
@@ -53,14 +63,14 @@ def read_plan_header(content: bytes) -> PlanHeader:
         body_bytes = _check_count(header.get("body_bytes", 0))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunnerFailure(RunnerExit.BAD_PLAN, f"invalid plan header: {error}") from None
+    if sum(op.time_steps for op in plan.ops) > _PARTS_MAX:
+        raise RunnerFailure(RunnerExit.BAD_PLAN, f"a step has more than {_PARTS_MAX} parts")
     if not plan.ops:
         raise RunnerFailure(RunnerExit.BAD_PLAN, "the plan has no operations")
     if len(rest) - int(size) < body_bytes:
         raise RunnerFailure(RunnerExit.BAD_PLAN, "the plan ends inside its body; push it again")
-    if header.get("backend") != "cpu":
-        raise RunnerFailure(
-            RunnerExit.UNSUPPORTED, f"backend '{header.get('backend')}' is not built in"
-        )
+    if plan.backend not in BACKENDS:
+        raise RunnerFailure(RunnerExit.UNSUPPORTED, f"backend '{plan.backend}' is not built in")
     return plan
 
 
@@ -80,6 +90,7 @@ def _parse_op(entry: dict[str, object]) -> SimulatedOp:
         _check_count(entry["flops"]),
         _check_count(entry["read_bytes"]),
         _check_count(entry["write_bytes"]),
+        _check_count(entry.get("time_steps", 1), 1, _TIME_STEPS_MAX),
     )
 
 

@@ -1,8 +1,9 @@
 """The records that a run writes to out.jsonl, as kernels/runner/runner.h defines them."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from agent.virtual.physics.step_timing import Array, SimulatedOp
+from agent.virtual.physics.step_timing import Array, SimulatedOp, StepTiming
 from agent.virtual.process_table import Process
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.runner_contract import CONTRACT, RunnerRecord
@@ -22,7 +23,53 @@ def hello_record(phone: VirtualPhone, process: Process, plan: PlanHeader) -> Run
         "mask": f"{process.mask:x}",
         "threads": plan.threads,
         "t_ns": phone.uptime_ns(),
-        "provenance": provenance_by_family(phone.profile, plan.engine),
+        "provenance": provenance_by_family(phone.profile, plan.engine, plan.backend),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class StepShares:
+    """Which shares of a step its phases take, and the GPU's copies, queue and kernels."""
+
+    load: float
+    backward: float
+    update: float
+    gpu: tuple[float, float, float] | None  # None: the cores compute
+    ops: Array  # of each operation in the time that is not load
+
+    @classmethod
+    def of(cls, plan: PlanHeader, timing: StepTiming, op_shares: Array) -> "StepShares":
+        """Add up the operations of each phase."""
+        load = timing.load_s / timing.seconds
+        phases = [phase_index(op) for op in plan.ops]
+        backward, update = (
+            (1.0 - load) * sum(s for s, p in zip(op_shares, phases, strict=True) if p == phase)
+            for phase in (1, 2)
+        )
+        copy_s, queue_s, compute_s = timing.gpu or (0.0, 0.0, 0.0)
+        gpu = (copy_s / timing.seconds, queue_s / timing.seconds, compute_s / timing.seconds)
+        return cls(load, backward, update, gpu if timing.gpu else None, op_shares)
+
+    def text(self, length_ns: int) -> str:
+        """Return the members phases_ns and device_ns of a window."""
+        load_ns, backward_ns, update_ns = (
+            int(length_ns * share) for share in (self.load, self.backward, self.update)
+        )
+        forward_ns = length_ns - load_ns - backward_ns - update_ns
+        phases = f'"phases_ns":[{load_ns},{forward_ns},{backward_ns},{update_ns}]'
+        if self.gpu is None:
+            return phases
+        copy_ns, queue_ns, compute_ns = (int(length_ns * share) for share in self.gpu)
+        return f'{phases},"device_ns":[{copy_ns},{queue_ns},{compute_ns}]'
+
+
+def input_record(plan: PlanHeader) -> RunnerRecord:
+    """Return the record of --input storage."""
+    return {
+        "line": "input",
+        "source": "storage",
+        "direct": True,
+        "batch_bytes": plan.batch_bytes,
     }
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 
 CONTRACT = 1
 WINDOWS_MAX = 4096
@@ -21,9 +22,11 @@ class RunnerExit(IntEnum):
     BAD_PLAN = 3
     UNSUPPORTED = 4
     OUT_OF_MEMORY = 5
+    WRONG_ANSWER = 6
     STOPPED = 7
     IO = 8
     GUARD_RESTORED = 10
+    DEVICE = 11
 
 
 class RunnerFailure(Exception):
@@ -67,26 +70,46 @@ def encode_record(record: RunnerRecord) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedOptions:
+    """The options of a command, by name."""
+
+    numbers: dict[str, float]
+    texts: dict[str, str]
+
+
 def parse_options(
-    arguments: list[str], defaults: Mapping[str, float], text_options: frozenset[str] = frozenset()
-) -> dict[str, float]:
+    arguments: list[str],
+    defaults: Mapping[str, float],
+    text_options: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> ParsedOptions:
     """Parse --name value pairs over their defaults; anything else is a usage fault.
 
-    Text options are accepted and ignored: a phone that computes nothing needs no data.
+    `text_options` has the names of the options with text, each with its choices or with none.
     """
-    options = dict(defaults)
+    options = ParsedOptions(dict(defaults), {})
     remaining = list(arguments)
     while remaining:
         name = remaining.pop(0)
         if name not in {*defaults, *text_options} or not remaining:
             raise RunnerFailure(RunnerExit.USAGE, f"unknown option '{name}'; see runner.h")
         text = remaining.pop(0)
-        if name in text_options:
+        if name in defaults:
+            options.numbers[name] = _parse_number(name, text)
             continue
-        try:
-            options[name] = float(text)
-        except ValueError:
-            raise RunnerFailure(RunnerExit.USAGE, f"'{name} {text}' is not a number") from None
-        if not 0 <= options[name] < 1e9:
-            raise RunnerFailure(RunnerExit.USAGE, f"'{name} {text}' is out of range")
+        choices = text_options[name]
+        if choices and text not in choices:
+            use = ", ".join(choices)
+            raise RunnerFailure(RunnerExit.USAGE, f"'{name} {text}' is not possible; use {use}")
+        options.texts[name] = text
     return options
+
+
+def _parse_number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise RunnerFailure(RunnerExit.USAGE, f"'{name} {text}' is not a number") from None
+    if not 0 <= number < 1e9:
+        raise RunnerFailure(RunnerExit.USAGE, f"'{name} {text}' is out of range")
+    return number

@@ -9,13 +9,17 @@ from collections.abc import Callable
 
 from agent.virtual.files.file_nodes import Directory
 from agent.virtual.files.file_tree import error_text
+from agent.virtual.physics.gpu_model import FEEDS, KERNELS
 from agent.virtual.process_table import Process
+from agent.virtual.runner.gpu_session import OpenClOptions
 from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.node_sampler import NodeSampler, has_node_list, make_sampler
-from agent.virtual.runner.plan_header import read_plan_header
+from agent.virtual.runner.plan_header import BACKENDS, read_plan_header
+from agent.virtual.runner.run_preparation import RunPreparation
 from agent.virtual.runner.runner_contract import (
     CONTRACT,
     VERSION,
+    ParsedOptions,
     RunnerExit,
     RunnerFailure,
     RunSettings,
@@ -30,8 +34,17 @@ from agent.virtual.twin.simulated_provenance import provenance_by_family
 # A pushed file that contains these bytes is a runner, whatever else it contains.
 RUNNER_MARK = b"farmhand-runner"
 
-# Options of `run` with text values. A simulated phone has no OpenCL; a plan for it is refused.
-_TEXT_OPTIONS = frozenset({"--data", "--kernels", "--tuned", "--device", "--fallback"})
+_INPUTS = ("memory", "storage")
+# Options of `run` with text values, and their choices.
+_TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
+    "--data": (),  # accepted and ignored: a phone that computes nothing needs no data
+    "--input": _INPUTS,
+    "--kernels": (),
+    "--tuned": (),
+    "--fallback": ("cpu",),  # a virtual GPU lacks no operation
+    "--kernel": KERNELS,
+    "--feed": FEEDS,
+}
 
 
 async def run_runner(call: CommandCall) -> int:
@@ -52,10 +65,12 @@ async def run_runner(call: CommandCall) -> int:
                 case ["dump", _, _, *_]:
                     text = "a virtual phone computes nothing; dump tensors on a real phone"
                     raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
+                case ["tune", _, *_]:
+                    text = "a virtual phone has no kernels to tune; tune a real phone"
+                    raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
                 case _:
-                    raise RunnerFailure(
-                        RunnerExit.USAGE, "use info, run, sample, watchdog or dump; see runner.h"
-                    )
+                    text = "use info, run, sample, watchdog, dump or tune; see runner.h"
+                    raise RunnerFailure(RunnerExit.USAGE, text)
         except RunnerFailure as fault:
             call.print(encode_record(fault.record()) + "\n")
             return int(fault.exit_code)
@@ -64,15 +79,21 @@ async def run_runner(call: CommandCall) -> int:
 
 
 def _print_info(call: CommandCall) -> int:
+    opencl = call.phone.opencl
+    backends = BACKENDS if opencl.devices else BACKENDS[:1]
     line = {
         "line": "info",
         "contract": CONTRACT,
         "runner": VERSION,
         "abi": "arm64-v8a",
-        "backends": ["cpu"],
+        "backends": backends,
         "features": ["asimd"],
-        "opencl": [],
-        "provenance": provenance_by_family(call.phone.profile, None),
+        "opencl": [opencl.describe(device) for device in opencl.devices],
+        "kernels": KERNELS,
+        "feeds": FEEDS,
+        "inputs": _INPUTS,
+        # of any run: that of the backend whose error is known least
+        "provenance": provenance_by_family(call.phone.profile, None, backends[-1]),
     }
     call.print(encode_record(line) + "\n")
     return int(RunnerExit.DONE)
@@ -82,7 +103,7 @@ async def _run_plan(
     call: CommandCall, process: Process, plan_path: str, folder: str, arguments: list[str]
 ) -> int:
     defaults = RunSettings()
-    option_defaults = {
+    number_defaults = {
         "--warmup": float(defaults.warmup),
         "--steps": float(defaults.steps),
         "--seconds": defaults.seconds,
@@ -90,23 +111,42 @@ async def _run_plan(
         "--window-ms": defaults.window_ms,
         "--period-ms": defaults.period_ms,
         "--trace-steps": float(defaults.trace_steps),
+        "--device": 0.0,
     }
-    options = parse_options(arguments, option_defaults, _TEXT_OPTIONS)
-    settings = RunSettings(
-        int(options["--warmup"]),
-        int(options["--steps"]),
-        options["--seconds"],
-        options["--max-seconds"],
-        options["--window-ms"],
-        options["--period-ms"],
-        int(options["--trace-steps"]),
-    )
+    options = parse_options(arguments, number_defaults, _TEXT_OPTIONS)
     output = JsonlFile(call.phone, f"{folder}/out.jsonl", process.uid)
     try:
-        return await _start_run(call, process, plan_path, folder, settings, output)
+        return await _start_run(call, process, plan_path, folder, options, output)
     except RunnerFailure as fault:
         output.write(fault.record())
         raise
+
+
+def _run_settings(options: ParsedOptions) -> RunSettings:
+    numbers = options.numbers
+    return RunSettings(
+        int(numbers["--warmup"]),
+        int(numbers["--steps"]),
+        numbers["--seconds"],
+        numbers["--max-seconds"],
+        numbers["--window-ms"],
+        numbers["--period-ms"],
+        int(numbers["--trace-steps"]),
+    )
+
+
+def _opencl_options(call: CommandCall, options: ParsedOptions) -> OpenClOptions:
+    texts, defaults = options.texts, OpenClOptions()
+    kernels, tuned = (
+        _absolute(call, texts[name]) if name in texts else "" for name in ("--kernels", "--tuned")
+    )
+    return OpenClOptions(
+        kernels,
+        tuned,
+        int(options.numbers["--device"]),
+        texts.get("--kernel", defaults.kernel),
+        texts.get("--feed", defaults.feed),
+    )
 
 
 async def _start_run(
@@ -114,7 +154,7 @@ async def _start_run(
     process: Process,
     plan_path: str,
     folder: str,
-    settings: RunSettings,
+    options: ParsedOptions,
     output: JsonlFile,
 ) -> int:
     try:
@@ -122,7 +162,18 @@ async def _start_run(
     except OSError as error:
         raise RunnerFailure(RunnerExit.BAD_PLAN, f"{plan_path}: {error_text(error)}") from None
     plan = read_plan_header(content)
-    run = SimulatedRun(call.phone, process, plan, settings, output)
+    settings = _run_settings(options)
+    preparation = RunPreparation(
+        call.phone,
+        process,
+        plan,
+        _absolute(call, plan_path).rpartition("/")[0] or "/",
+        folder,
+        _opencl_options(call, options),
+        reads_storage=options.texts.get("--input") == "storage",
+        has_data_file="--data" in options.texts,
+    )
+    run = SimulatedRun(call.phone, process, plan, settings, output, preparation)
     for _ in range(plan.threads - 1):
         call.phone.processes.add_thread(process, process.mask)
     if has_node_list(call.phone, folder, process.uid):
@@ -153,7 +204,7 @@ async def _start_run(
 async def _run_sampler(
     call: CommandCall, process: Process, folder: str, arguments: list[str]
 ) -> int:
-    options = parse_options(arguments, {"--period-ms": 200.0, "--seconds": 60.0})
+    options = parse_options(arguments, {"--period-ms": 200.0, "--seconds": 60.0}).numbers
     _require_directory(call, folder)
     outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -187,7 +238,7 @@ async def _run_sampler(
 async def _run_watchdog(
     call: CommandCall, process: Process, folder: str, arguments: list[str]
 ) -> int:
-    options = parse_options(arguments, {"--timeout-s": 60.0})
+    options = parse_options(arguments, {"--timeout-s": 60.0}).numbers
     _require_directory(call, folder)
     watchdog = VirtualWatchdog(call.phone, process, folder, options["--timeout-s"])
     process.on_end = watchdog.cancel

@@ -17,26 +17,21 @@ from agent.virtual.physics.memory_pressure import (
     assess_memory,
     peak_memory_kb,
 )
-from agent.virtual.physics.step_timing import (
-    Array,
-    ComputeSpeed,
-    OpTable,
-    op_time_shares,
-    time_step,
-)
+from agent.virtual.physics.step_timing import ComputeSpeed, StepTiming
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
 from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.node_sampler import NodeSampler
 from agent.virtual.runner.plan_header import PlanHeader
+from agent.virtual.runner.run_preparation import PausableDelay, PreparedRun, RunPreparation
 from agent.virtual.runner.run_records import (
+    StepShares,
     done_record,
     hello_record,
-    phase_index,
-    trace_records,
 )
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunSettings
 from agent.virtual.runner.step_noise import StepNoise
+from agent.virtual.runner.window_writer import ClosedWindow, WindowWriter
 from agent.virtual.virtual_phone import VirtualPhone
 
 _KILLED_AFTER_S = 2.5  # memory and swap fill up before the kernel kills the largest process
@@ -52,24 +47,26 @@ class SimulatedRun:
         plan: PlanHeader,
         settings: RunSettings,
         output: JsonlFile,
+        preparation: RunPreparation,
     ) -> None:
         self.phone = phone
         self.process = process
         self.plan = plan
         self.settings = settings
+        self._preparation = preparation
+        self._prepared: PreparedRun | None = None  # None: before the first step
         self.outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.sampler: NodeSampler | None = None
         self._output = output
         self._window_s = settings.window_s
-        self._table = OpTable(plan.ops, plan.engine)
-        self._load = CoreLoad(process.mask, plan.threads, plan.engine, self._on_speed_change)
+        threads = plan.threads if plan.backend == "cpu" else 1
+        self._load = CoreLoad(process.mask, threads, plan.engine, self._on_speed_change)
         process.cpu_s = self._cpu_s
         self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(process.mask))
         self._is_warmup = settings.warmup > 0
         self._stop_requested = False
         self._is_paused = False
-        self._measured_steps = 0  # in closed windows
-        self._measured_ns = 0
+        self._windows = WindowWriter(output, settings)
         self._measuring_since = 0.0
         self._step_s = 1.0  # at the present speed, without the noise of the window
         self._step_s_range = (1.0, 1.0)  # within this window
@@ -81,11 +78,11 @@ class SimulatedRun:
         self._window_opened_ns = 0
         self._window_event: ScheduledAction | None = None
         self._kill_event: ScheduledAction | None = None
+        self._first_step: PausableDelay | None = None  # while kernels are built
         self._pressure = MemoryPressure(PressureOutcome.FITS)
         self._speed: ComputeSpeed | None = None
-        self._op_shares: Array | None = None  # time of each operation at the present speed
-        self._phase_shares = (0.0, 0.0)  # backward and update; forward is the rest
-        self._trace_count = 0
+        self._timing: StepTiming | None = None
+        self._shares: StepShares | None = None  # at the present speed
 
     # -- called by the runner program
 
@@ -94,9 +91,37 @@ class SimulatedRun:
         self._allocate()
         self.process.state = "R"
         self._output.write(hello_record(self.phone, self.process, self.plan))
+        prepared = self._preparation.prepare()
+        if prepared.seconds == 0:
+            self._start_steps(prepared)
+            return
+
+        def start_steps() -> None:
+            self._first_step = None
+            try:
+                self._start_steps(prepared)
+            except RunnerFailure as failure:
+                self.fail(failure)
+
+        self._first_step = PausableDelay(self.phone.model_clock, prepared.seconds, start_steps)
+        self._first_step.start()
+        self.phone.soc.attach(self._load)  # building kernels and copying keep the cores busy
+
+    def _start_steps(self, prepared: PreparedRun) -> None:
+        if self._stop_requested:
+            raise RunnerFailure(RunnerExit.STOPPED, "stopped by SIGTERM before the first step")
         self._output.write({"line": "memory", **self.plan.memory})
+        for record in prepared.records:
+            self._output.write(record)
         self._progress_at = self._measuring_since = self.phone.model_clock.now
-        self.phone.soc.attach(self._load)
+        self._prepared = prepared
+        if prepared.uses_gpu:
+            self._load.gpu_busy = 1.0
+            self.phone.opencl.runs[self] = self._lose_device
+        if self._load in self.phone.soc.loads:
+            self.phone.soc.change(lambda: None)
+        else:
+            self.phone.soc.attach(self._load)
         self._open_window()
         self._schedule_window_end()
         settings = self.settings
@@ -114,8 +139,9 @@ class SimulatedRun:
         """Stop at the end of the current step, as SIGTERM asks for."""
         if not self._stop_requested:
             self._stop_requested = True
-            self._update_progress()
-            self._schedule_window_end()
+            if self._prepared is not None:
+                self._update_progress()
+                self._schedule_window_end()
 
     def set_mask(self, mask: int) -> None:
         """Move the run to other cores."""
@@ -129,10 +155,15 @@ class SimulatedRun:
         if not stop:
             self._progress_at = self.phone.model_clock.now
             self.phone.soc.attach(self._load)
+            if self._first_step is not None:
+                self._first_step.start()
             if self.sampler is not None:
                 self.sampler.sample()
             return
-        self._update_progress()
+        if self._first_step is not None:
+            self._first_step.stop()
+        else:
+            self._update_progress()
         self._cancel_window_event()
         if self.sampler is not None:
             self.sampler.stop()
@@ -150,10 +181,13 @@ class SimulatedRun:
     def release(self, reason: str = "killed") -> None:
         """Release cores and memory; nothing is written afterwards."""
         is_running = self._load in self.phone.soc.loads or self._window_event is not None
-        if self._is_paused or is_running:
+        if self._prepared is not None and (self._is_paused or is_running):
             self._is_paused = False
             self.phone.journal.write(JournalEvent.RUN_STOP, pid=self.process.pid, reason=reason)
+        if self._first_step is not None:
+            self._first_step.stop()
         self._cancel_window_event()
+        self.phone.opencl.runs.pop(self, None)
         if self._kill_event is not None:
             self._kill_event.cancel()
         if self.sampler is not None:
@@ -188,12 +222,21 @@ class SimulatedRun:
         self.phone.soc.update_counters()
         return self._load.cpu_s
 
+    def _lose_device(self) -> None:
+        text = "clFinish failed with OpenCL error -36: the device was lost"
+        self.fail(RunnerFailure(RunnerExit.DEVICE, text))
+
     def _on_speed_change(self, speed: ComputeSpeed) -> None:
+        if self._prepared is None:
+            return
         self._update_progress()
-        timing = time_step(self._table, speed)
-        self._speed, self._op_shares = speed, None
+        timing = self._prepared.model.time(speed)
+        if self._prepared.read_s:
+            timing = timing.after_reading(self._prepared.read_s)
+        self._speed, self._shares = speed, None
         if self._pressure.extra_s:
             timing = timing.slowed_down(1.0 + self._pressure.extra_s / timing.seconds)
+        self._timing = timing
         self._load.apply_timing(timing)
         self._step_s = timing.seconds * self._noise.run_factor
         self._step_s_range = (
@@ -239,7 +282,7 @@ class SimulatedRun:
     def _remaining_window_s(self) -> float:
         """Return how long this window may stay open: until it is full or enough is measured."""
         settings = self.settings
-        missing_steps = settings.steps - self._measured_steps - self._progress
+        missing_steps = settings.steps - self._windows.steps - self._progress
         enough_s = max(
             missing_steps * self._noisy_step_s(),
             self._measuring_since + settings.seconds - self._progress_at,
@@ -287,10 +330,10 @@ class SimulatedRun:
     def _has_measured_enough(self) -> bool:
         elapsed_s = self.phone.model_clock.now - self._measuring_since + 1e-9
         settings = self.settings
-        if self._measured_steps == 0:
+        if self._windows.steps == 0:
             return False
         return elapsed_s >= settings.max_seconds or (
-            self._measured_steps >= settings.steps and elapsed_s >= settings.seconds
+            self._windows.steps >= settings.steps and elapsed_s >= settings.seconds
         )
 
     # -- output
@@ -298,20 +341,9 @@ class SimulatedRun:
     def _write_window(self) -> None:
         steps = self._window_steps
         length_ns = self.phone.uptime_ns() - self._window_opened_ns
-        mean_ns = length_ns / steps
-        min_ns, max_ns = self._step_extremes(steps, mean_ns)
-        op_shares = self._current_op_shares()
-        backward_ns, update_ns = (int(length_ns * share) for share in self._phase_shares)
-        # Formatted by hand because a long run writes thousands of these.
-        self._output.write_text(
-            f'{{"line":"window","first":{self._measured_steps},"n":{steps},'
-            f'"t_ns":{self._window_opened_ns},'
-            f'"ns":{length_ns},"ns_min":{min_ns},"ns_max":{max_ns},'
-            f'"phases_ns":[0,{length_ns - backward_ns - update_ns},{backward_ns},{update_ns}]}}'
-        )
-        self._write_traces(op_shares, steps, mean_ns)
-        self._measured_steps += steps
-        self._measured_ns += length_ns
+        extremes = self._step_extremes(steps, length_ns / steps)
+        window = ClosedWindow(steps, self._window_opened_ns, length_ns, *extremes)
+        self._windows.write(window, self._current_shares(), self._step_s)
 
     def _step_extremes(self, steps: int, mean_ns: float) -> tuple[int, int]:
         """Return the expected fastest and slowest of some steps with normal noise."""
@@ -324,43 +356,23 @@ class SimulatedRun:
         slowest *= 1 + spread + self._noise.interruption_steps
         return round(fastest), round(slowest)
 
-    def _current_op_shares(self) -> Array:
-        """Return the share of each operation in a step, computed once per speed."""
-        if self._op_shares is None:
+    def _current_shares(self) -> StepShares:
+        """Return the shares of phases and operations in a step, computed once per speed."""
+        if self._shares is None:
             assert self._speed is not None
-            self._op_shares = op_time_shares(self._table, self._speed)
-            phases = [phase_index(op) for op in self.plan.ops]
-            shares = list(zip(self._op_shares, phases, strict=True))
-            self._phase_shares = (
-                sum(share for share, phase in shares if phase == 1),
-                sum(share for share, phase in shares if phase == 2),
-            )
-        return self._op_shares
-
-    def _write_traces(self, op_shares: Array, steps: int, step_ns: float) -> None:
-        """Write when the operations of this window's traced steps ended."""
-        settings = self.settings
-        while self._trace_count < settings.trace_steps:
-            expected_s = min(settings.seconds, settings.max_seconds)
-            expected_steps = max(settings.steps, int(expected_s / self._step_s))
-            distance = max(1, expected_steps // settings.trace_steps)
-            step = self._trace_count * distance
-            if step >= self._measured_steps + steps:
-                return
-            offset = max(step - self._measured_steps, 0)
-            started_ns = self._window_opened_ns + round(offset * step_ns)
-            for record in trace_records(
-                self._measured_steps + offset, started_ns, op_shares * step_ns
-            ):
-                self._output.write(record)
-            self._trace_count += 1
+            assert self._timing is not None
+            assert self._prepared is not None
+            op_shares = self._prepared.model.op_shares(self._speed)
+            self._shares = StepShares.of(self.plan, self._timing, op_shares)
+        return self._shares
 
     def _finish(self) -> None:
         if self.sampler is not None:
             self._output.write(self.sampler.cost_record())
+        if self._prepared and self._prepared.uses_gpu and self.phone.opencl.computes_nonsense:
+            text = f"the loss is not finite after {self._windows.steps} steps"
+            raise RunnerFailure(RunnerExit.WRONG_ANSWER, text)
         now_ns, peak_rss_kb = self.phone.uptime_ns(), self.process.rss_kb
-        self._output.write(
-            done_record(self._measured_steps, self._measured_ns, now_ns, peak_rss_kb)
-        )
+        self._output.write(done_record(self._windows.steps, self._windows.ns, now_ns, peak_rss_kb))
         self.release("done")
         self.outcome.set_result(int(RunnerExit.DONE))
