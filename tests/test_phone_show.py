@@ -8,7 +8,7 @@ from orchestrator.tui.phone_detail import describe_phone
 from tests.builders import a_phone
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneState, PhoneStatus
-from workloads.protocol.phone_facts import FuelGauge, Gpu
+from workloads.protocol.phone_facts import FuelGauge, Gpu, OpenCLDevice
 
 
 def a_known_phone(serial: str = "PH1", **facts: object) -> KnownPhone:
@@ -31,6 +31,15 @@ def test_clocks_gpu_and_gauge_are_described() -> None:
     assert "policy7: cpu 7; 3 clocks, 825 to 2841 MHz; capacity 1024" in lines
     assert "GPU: Adreno 640; 2 clocks, 257 to 585 MHz" in lines
     assert "gauge: negative while discharging, in µA, every 0.5 s" in lines
+
+
+def test_the_opencl_device_is_described_or_missing() -> None:
+    device = OpenCLDevice(
+        name="Adreno", version="OpenCL 2.0", driver="1", units=2, memory_mb=2757, max_alloc_mb=1024
+    )
+    able = describe_phone(a_known_phone(backends=("cpu", "opencl"), opencl=device))
+    assert "OpenCL: Adreno, OpenCL 2.0; 2757 MB, 1024 MB per buffer" in able
+    assert "OpenCL: no device was found" in describe_phone(a_known_phone(backends=("cpu",)))
 
 
 def test_a_phone_is_found_by_a_unique_prefix_of_its_serial() -> None:

@@ -56,12 +56,14 @@ from workloads.text import safe_text
 POLL_EVERY_S = 5.0  # phone seconds between two polls of a run
 POLLS_PER_RUN = 20
 
+DEVICE_FAULT = "device"
 _FAULT_CLASSES: dict[str, type[FarmError]] = {
     "unsupported": InvalidRequest,
     "no_runner": InvalidRequest,
     "stopped": Interrupted,
     "io": PhoneTrouble,
     "out_of_memory": NeverStarts,
+    DEVICE_FAULT: NeverStarts,
 }
 
 
@@ -131,14 +133,20 @@ def watch_runner(
             stop_runner(phone, watcher.pid)
         raise
     if output.fault is not None:
-        raise_runner_fault(output.fault)
+        raise_runner_fault(output.fault, has_measured=bool(output.windows))
     return output
 
 
-def raise_runner_fault(fault: FaultRecord) -> NoReturn:
-    """Raise the error for a fault record; a code outside the contract is the runner's fault."""
-    text = safe_text(fault.text, 400)
-    raise _FAULT_CLASSES.get(fault.code, RunnerFailed)(f"{safe_text(fault.code, 40)}: {text}")
+def raise_runner_fault(fault: FaultRecord, has_measured: bool = False) -> NoReturn:
+    """Raise the error for a fault record; a code outside the contract is the runner's fault.
+
+    A GPU that has computed some steps and then fails is the phone's fault, and may work again; one
+    that never started will fail again: its compiler rejects a kernel.
+    """
+    kind = _FAULT_CLASSES.get(fault.code, RunnerFailed)
+    if fault.code == DEVICE_FAULT and has_measured:
+        kind = PhoneTrouble
+    raise kind(f"{safe_text(fault.code, 40)}: {safe_text(fault.text, 400)}")
 
 
 def stop_runner(phone: Phone, pid: int | None) -> None:

@@ -118,6 +118,8 @@ def probe(
         uncontrolled=control.uncontrolled,
         runner=build.digest,
         runner_error=info if isinstance(info, str) else None,
+        backends=() if isinstance(info, str) else info.backends,
+        opencl=None if isinstance(info, str) else info.device,
         provenance=None if isinstance(info, str) else info.provenance,
     )
     return phone.facts

@@ -2,7 +2,7 @@
 
 import json
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from agent.deadline import Deadline
 from agent.phone.phone_driver import Phone
@@ -12,7 +12,35 @@ from kernels.runner_builds import RunnerBuild
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import BadOutput
 from workloads.protocol.metrics import Provenances
+from workloads.protocol.phone_facts import OpenCLDevice
 from workloads.text import safe_text
+
+MIB = 2**20
+NAME_MAX = 128
+
+
+class OpenCLInfo(WireModel):
+    """An OpenCL device in `runner info`; members that are not needed here are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    device: str
+    version: str
+    driver: str
+    units: int = Field(ge=0, le=2**31)
+    global_bytes: int = Field(ge=0, le=2**63)
+    max_alloc_bytes: int = Field(ge=0, le=2**63)
+
+    def as_fact(self) -> OpenCLDevice:
+        """The device without control characters, in MB."""
+        return OpenCLDevice(
+            name=safe_text(self.device, NAME_MAX),
+            version=safe_text(self.version, NAME_MAX),
+            driver=safe_text(self.driver, NAME_MAX),
+            units=self.units,
+            memory_mb=self.global_bytes // MIB,
+            max_alloc_mb=self.max_alloc_bytes // MIB,
+        )
 
 
 class RunnerInfo(WireModel):
@@ -22,7 +50,13 @@ class RunnerInfo(WireModel):
     runner: str
     abi: str
     backends: tuple[str, ...]
+    opencl: tuple[OpenCLInfo, ...]
     provenance: Provenances
+
+    @property
+    def device(self) -> OpenCLDevice | None:
+        """The device that a run uses by default: the first."""
+        return self.opencl[0].as_fact() if self.opencl else None
 
 
 def runner_path(build: RunnerBuild) -> str:

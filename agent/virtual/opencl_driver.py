@@ -5,12 +5,12 @@ Faults set its fields; the runner reads them.
 
 from collections.abc import Callable
 
-from agent.virtual.profiles import GpuProfile, OpenClProfile
+from agent.virtual.profiles import GpuProfile, OpenCLProfile
 
 _MIB = 1 << 20
 
 
-class OpenClDriver:
+class OpenCLDriver:
     """What a program finds when it loads the library."""
 
     def __init__(self, gpu: GpuProfile | None) -> None:
@@ -28,7 +28,7 @@ class OpenClDriver:
         return self._opencl is not None and not self.library_missing
 
     @property
-    def devices(self) -> tuple[OpenClProfile, ...]:
+    def devices(self) -> tuple[OpenCLProfile, ...]:
         """Return the devices that the library lists."""
         opencl = self._opencl
         if opencl is None or self.library_missing or self.devices_missing or not opencl.has_device:
@@ -44,7 +44,7 @@ class OpenClDriver:
         for end_run in list(self.runs.values()):
             end_run()
 
-    def describe(self, device: OpenClProfile) -> dict[str, object]:
+    def describe(self, device: OpenCLProfile) -> dict[str, object]:
         """Return a device as `runner info` lists it."""
         return {
             **device_names(device),
@@ -58,7 +58,7 @@ class OpenClDriver:
         }
 
 
-def device_names(device: OpenClProfile) -> dict[str, object]:
+def device_names(device: OpenCLProfile) -> dict[str, object]:
     """Return the names of a device, as records have them."""
     return {
         "platform": device.platform,

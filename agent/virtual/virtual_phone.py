@@ -32,7 +32,7 @@ from agent.virtual.files.thermal_nodes import add_thermal_nodes
 from agent.virtual.logcat_buffer import LogcatBuffer
 from agent.virtual.model_clock import ModelClock
 from agent.virtual.native.native_folder import NativeFolder, host_properties
-from agent.virtual.opencl_driver import OpenClDriver
+from agent.virtual.opencl_driver import OpenCLDriver
 from agent.virtual.physics.soc import Soc
 from agent.virtual.process_table import Process, ProcessTable
 from agent.virtual.profiles import PhoneProfile
@@ -75,7 +75,7 @@ class VirtualPhone:
             speed_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.006),
             heat_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.03),
         )
-        self.opencl = OpenClDriver(profile.gpu)
+        self.opencl = OpenCLDriver(profile.gpu)
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"
         )

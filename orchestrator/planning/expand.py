@@ -11,11 +11,13 @@ from typing import NamedTuple
 from orchestrator.planning.trials import Trial
 from orchestrator.sweepfile.cells import Cell, CellRule
 from orchestrator.sweepfile.sweep_file import Sweep
-from workloads.catalogue import workload_of
+from workloads.catalogue import Case, workload_of
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.phone_facts import PhoneFacts, choose_clock, choose_cores
 from workloads.text import safe_text
+
+BACKEND_NAMES = {"cpu": "CPU", "opencl": "OpenCL"}
 
 
 class SkipCode(StrEnum):
@@ -26,6 +28,7 @@ class SkipCode(StrEnum):
     EXCLUDED = "excluded"  # by a rule under `exclude`
     NOT_INCLUDED = "not_included"  # the rule under `include` is for other phones
     NO_RUNNER = "no_runner"
+    NO_BACKEND = "no_backend"  # its GPU cannot compute
     CORES_UNKNOWN = "cores_unknown"
     NO_CPU_TEMP = "no_cpu_temp"
     CLOCKS_UNKNOWN = "clocks_unknown"
@@ -105,7 +108,7 @@ def _phone_trials(
         if reason is None and workload_of(cell.case).on_phone:
             if cell.condition_digest not in impossible:
                 impossible[cell.condition_digest] = _why_impossible(facts, cell.condition)
-            reason = impossible[cell.condition_digest]
+            reason = impossible[cell.condition_digest] or _missing_backend(facts, cell.case)
         if reason is None:
             trial = sweep.trial_id(cell.key, facts.serial)
             trials.append(Trial(trial, cell.case, cell.condition, facts.serial))
@@ -153,6 +156,14 @@ def _why_impossible(facts: PhoneFacts, condition: Condition) -> SkipReason | Non
     except InvalidRequest as refused:
         return SkipReason(SkipCode.CONDITION_IMPOSSIBLE, safe_text(refused))
     return None
+
+
+def _missing_backend(facts: PhoneFacts, case: Case) -> SkipReason | None:
+    """Return what keeps a phone from the processor that a case needs; None when nothing does."""
+    if facts.offers(case.backend):
+        return None
+    text = f"its runner found no {BACKEND_NAMES[case.backend]} device; use backend: cpu"
+    return SkipReason(SkipCode.NO_BACKEND, text)
 
 
 def _skipped_phones(

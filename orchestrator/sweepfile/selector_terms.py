@@ -80,6 +80,7 @@ FACTS = {
 FLAGS: dict[str, Callable[[PhoneFacts], bool]] = {
     "root": lambda facts: facts.rooted,
     "simulated": lambda facts: _source(facts) == Source.SIMULATED,
+    "opencl": lambda facts: facts.opencl is not None,
 }
 TAG = "tag"
 NAMES = (*FACTS, *FLAGS, TAG)

@@ -140,6 +140,13 @@ def describe_phone(phone: KnownPhone) -> list[str]:
         lines.append(f"policy{cluster.policy}: cpu {cpus}; {clocks}; capacity {cluster.capacity}")
     if facts.gpu is not None:
         lines.append(f"GPU: {facts.gpu.name}; {_ladder(facts.gpu.ladder_khz)}")
+    if facts.opencl is not None:
+        lines.append(
+            f"OpenCL: {facts.opencl.name}, {facts.opencl.version}; {facts.opencl.memory_mb} MB, "
+            f"{facts.opencl.max_alloc_mb} MB per buffer"
+        )
+    elif facts.backends:
+        lines.append("OpenCL: no device was found")
     lines.append(
         f"CPU temperature: {', '.join(zone.type for zone in facts.cpu_zones) or 'no zone'}"
     )

@@ -17,9 +17,7 @@ from tests.agent.virtual_phones import open_phone
 from tests.kernels.pocl import need_pocl
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
-from workloads.protocol.faults import Blame
 from workloads.protocol.metrics import Source
-from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import ReasonCode
 
 
@@ -51,19 +49,3 @@ def test_a_native_phone_computes_on_the_hosts_opencl(
     assert 0 < parts < 3 * total  # a mean beside a median
     assert report.verdict is not None
     assert ReasonCode.ANSWER_WRONG not in {reason.code for reason in report.verdict.reasons}
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
-def test_a_phone_without_opencl_is_reported(
-    adb: AdbServer, context: LaneContext, tmp_path: Path
-) -> None:
-    plan = FleetConfig(("meizu-16t",), journal=tmp_path / "journals", speed=50.0)
-    with serve_fleet_in_process(plan) as (address,):
-        phone = open_phone(adb, address.address)
-        case = bind("mlp-1", {}, backend="opencl")
-        job = a_job(phone.facts.serial).model_copy(update={"case": case})
-        report = run_attempt(job, phone, context).report
-        phone.close()
-        adb.disconnect(address.address)
-    assert report.fault is not None
-    assert (report.fault.blame, report.fault.stage) == (Blame.REQUEST, Stage.RUN)

@@ -135,6 +135,7 @@ def test_broken_output_is_an_error(content: bytes) -> None:
         ("usage", RunnerFailed),
         ("stopped", Interrupted),
         ("io", PhoneTrouble),
+        ("device", NeverStarts),
         ("of a later contract", RunnerFailed),
     ],
 )

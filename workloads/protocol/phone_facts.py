@@ -49,6 +49,17 @@ class Gpu(WireModel):
     writable: bool = False
 
 
+class OpenCLDevice(WireModel):
+    """The device that runs OpenCL plans, as the vendor's library describes it."""
+
+    name: str
+    version: str
+    driver: str
+    units: int
+    memory_mb: int
+    max_alloc_mb: int = Field(description="largest buffer")
+
+
 class ChargingSwitch(WireModel):
     """A kernel node that switches charging off and on."""
 
@@ -95,12 +106,20 @@ class PhoneFacts(WireModel):
     uncontrolled: tuple[str, ...] = Field(default=(), description="what cannot, and why")
     runner: str = Field(description="digest of the runner on the phone")
     runner_error: str | None = Field(default=None, description="why the runner cannot run")
+    backends: tuple[str, ...] = Field(
+        default=(), description="processors that the runner can use; empty: unknown"
+    )
+    opencl: OpenCLDevice | None = Field(default=None, description="None: no device was found")
     provenance: Provenances | None = None
 
     @property
     def cores(self) -> int:
         """The number of CPU cores."""
         return sum(len(cluster.cpus) for cluster in self.clusters)
+
+    def offers(self, backend: str) -> bool:
+        """Whether the runner can use a backend; every runner can use the CPU."""
+        return backend == "cpu" or not self.backends or backend in self.backends
 
 
 class CoreSet(WireModel):

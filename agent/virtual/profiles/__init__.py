@@ -113,7 +113,7 @@ class BatteryProfile(_ProfilePart):
     charging_switch: Literal["input_suspend", "charging_enabled", "none"] = "none"
 
 
-class OpenClProfile(_ProfilePart):
+class OpenCLProfile(_ProfilePart):
     """What the vendor's OpenCL library says about the GPU, and how fast its compiler is."""
 
     platform: str
@@ -146,7 +146,7 @@ class GpuProfile(_ProfilePart):
     launch_us: float  # for an engine to queue a kernel, wait for it and map its result
     enqueue_us: float  # to queue a kernel without waiting, on the fastest core
     bandwidth_gbs: float  # that kernels reach in main memory
-    opencl: OpenClProfile | None = None  # None: the phone has no OpenCL library
+    opencl: OpenCLProfile | None = None  # None: the phone has no OpenCL library
 
 
 class FittedBlock(_ProfilePart):
@@ -205,7 +205,7 @@ class PhoneProfile(_ProfilePart):
         return sum(len(cluster.cpus) for cluster in self.cluster)
 
     @property
-    def opencl(self) -> OpenClProfile | None:
+    def opencl(self) -> OpenCLProfile | None:
         """Return what the phone's OpenCL library shows; None: the phone has no usable GPU."""
         opencl = self.gpu.opencl if self.gpu else None
         return opencl if opencl is not None and opencl.has_device else None

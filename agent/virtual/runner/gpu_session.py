@@ -6,9 +6,9 @@ Nothing is built or copied; how long that would take follows from the profile.
 from dataclasses import dataclass
 
 from agent.virtual.files.file_tree import FileTree, error_text
-from agent.virtual.opencl_driver import OpenClDriver, device_names
+from agent.virtual.opencl_driver import OpenCLDriver, device_names
 from agent.virtual.physics.gpu_model import GpuSettings
-from agent.virtual.profiles import GpuProfile, OpenClProfile
+from agent.virtual.profiles import GpuProfile, OpenCLProfile
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunnerRecord
 
@@ -20,7 +20,7 @@ _TRANSPOSITIONS = 3  # of a product, in training; each is a program of its own
 
 
 @dataclass(frozen=True, slots=True)
-class OpenClOptions:
+class OpenCLOptions:
     """The OPENCL options of `run`."""
 
     kernels: str = ""  # empty: the folder of the plan
@@ -34,7 +34,7 @@ class OpenClOptions:
 class GpuSession:
     """A device that is ready to run a plan."""
 
-    device: OpenClProfile
+    device: OpenCLProfile
     settings: GpuSettings
     build_s: float
     copy_s: float
@@ -55,13 +55,13 @@ class GpuSession:
 class SessionOpener:
     """What a session needs of its phone."""
 
-    def __init__(self, driver: OpenClDriver, gpu: GpuProfile | None, tree: FileTree) -> None:
+    def __init__(self, driver: OpenCLDriver, gpu: GpuProfile | None, tree: FileTree) -> None:
         self._driver = driver
         self._gpu = gpu
         self._tree = tree
 
     def open(
-        self, plan: PlanHeader, options: OpenClOptions, uid: int, plan_folder: str
+        self, plan: PlanHeader, options: OpenCLOptions, uid: int, plan_folder: str
     ) -> GpuSession:
         """Open the device, or fail as the runner would."""
         device = self._find_device(options.device)
@@ -86,7 +86,7 @@ class SessionOpener:
             tuned=kinds.count("matmul") if uses_records else 0,
         )
 
-    def _find_device(self, number: int) -> OpenClProfile:
+    def _find_device(self, number: int) -> OpenCLProfile:
         if not self._driver.has_library:
             text = "no OpenCL library was found; use the CPU backend"
             raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
@@ -96,7 +96,7 @@ class SessionOpener:
             raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
         return devices[number]
 
-    def _tuned_records(self, device: OpenClProfile, path: str, uid: int) -> int:
+    def _tuned_records(self, device: OpenCLProfile, path: str, uid: int) -> int:
         """Check a tuning file; return how many products it has."""
 
         def refuse(line: int, problem: str) -> RunnerFailure:
@@ -122,7 +122,7 @@ class SessionOpener:
                 raise refuse(number, "this is not a record of a matrix product")
         return len(records)
 
-    def _check_memory(self, device: OpenClProfile, plan: PlanHeader, feed: str) -> None:
+    def _check_memory(self, device: OpenCLProfile, plan: PlanHeader, feed: str) -> None:
         buffers = [plan.memory[kind] for kind in _BUFFERS]
         buffers += [plan.memory["dataset"]] if feed == "preloaded" else []
         largest, limit = max(buffers), self._driver.max_alloc_bytes

@@ -11,7 +11,7 @@ from agent.virtual.model_clock import ModelClock, ScheduledAction
 from agent.virtual.physics.step_model import CpuStepModel, GpuStepModel, StepModel
 from agent.virtual.physics.step_timing import OpTable
 from agent.virtual.process_table import Process
-from agent.virtual.runner.gpu_session import OpenClOptions, SessionOpener
+from agent.virtual.runner.gpu_session import OpenCLOptions, SessionOpener
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.run_records import input_record
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunnerRecord
@@ -41,7 +41,7 @@ class RunPreparation:
     plan: PlanHeader
     plan_folder: str
     folder: str
-    options: OpenClOptions
+    options: OpenCLOptions
     reads_storage: bool
     has_data_file: bool
 

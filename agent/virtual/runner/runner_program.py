@@ -11,7 +11,7 @@ from agent.virtual.files.file_nodes import Directory
 from agent.virtual.files.file_tree import error_text
 from agent.virtual.physics.gpu_model import FEEDS, KERNELS
 from agent.virtual.process_table import Process
-from agent.virtual.runner.gpu_session import OpenClOptions
+from agent.virtual.runner.gpu_session import OpenCLOptions
 from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.node_sampler import NodeSampler, has_node_list, make_sampler
 from agent.virtual.runner.plan_header import BACKENDS, read_plan_header
@@ -135,12 +135,12 @@ def _run_settings(options: ParsedOptions) -> RunSettings:
     )
 
 
-def _opencl_options(call: CommandCall, options: ParsedOptions) -> OpenClOptions:
-    texts, defaults = options.texts, OpenClOptions()
+def _opencl_options(call: CommandCall, options: ParsedOptions) -> OpenCLOptions:
+    texts, defaults = options.texts, OpenCLOptions()
     kernels, tuned = (
         _absolute(call, texts[name]) if name in texts else "" for name in ("--kernels", "--tuned")
     )
-    return OpenClOptions(
+    return OpenCLOptions(
         kernels,
         tuned,
         int(options.numbers["--device"]),
