@@ -392,14 +392,15 @@ def _solve(shares: Array, rates: Array, weights: Array) -> GroupFit | None:
     normal, moment = matrix.T @ matrix, matrix.T @ target
     # Rates of operations scatter around that of the step; how far, and how noisy the readings are,
     # is estimated from the readings. What they do not determine stays at the mean of the step.
-    penalty = 1e-9 * float(np.trace(normal)) / count
+    penalty = penalty_min = 1e-9 * float(np.trace(normal)) / count
     for _ in range(FIT_ROUNDS):
         inverse = np.linalg.inv(normal + penalty * np.eye(count))
         solution = inverse @ moment
         residual = target - matrix @ solution
         variance = float(residual @ residual) / max(len(target) - count, 1)
         scatter = float(np.mean(solution**2 + np.diag(inverse) * variance))
-        penalty = variance / max(scatter, (SCATTER_MIN * mean) ** 2, 1e-300)
+        # Readings without any noise, such as the load of a simulated GPU, would need none.
+        penalty = max(variance / max(scatter, (SCATTER_MIN * mean) ** 2, 1e-300), penalty_min)
     constant = float(target @ target) / max(len(target) - 1, 1)
     if variance > DISTINCT * constant:
         # The readings do not depend on the operation: all are alike, or the sensor averages over
