@@ -19,7 +19,7 @@ def test_a_phone_is_controlled_over_the_queue(farm: Farm) -> None:
     assert farm.command("phone", "check", "UNKNOWN").returncode == 2
 
 
-def test_a_phone_without_opencl_cannot_be_tuned(farm: Farm) -> None:
+def test_a_virtual_phone_cannot_be_tuned(farm: Farm) -> None:
     serial = farm.idle_phones()[0]
     tuned = farm.command("kernels", "tune", "--sizes", "64", "--phone", serial)
     assert (tuned.returncode, tuned.stdout) == (5, "")
