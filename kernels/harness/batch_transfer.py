@@ -3,6 +3,9 @@
 `copied` is what the study measured: every operation copies its operands to the device and its
 results back. The other modes keep everything on the device, so that two operations can share a
 launch, and differ only in how a batch gets there.
+
+The names are those of the option `feed` (workloads/run_options.py), which the runner takes as well,
+and HARNESS_ONLY: `buffered` needs a second queue, which the runner does not have.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +20,7 @@ from kernels.harness.device_perceptron import (
 )
 from kernels.harness.opencl_device import Device
 
+HARNESS_ONLY = ("buffered",)
 EnqueueStep = Callable[[int, "StepEvents"], None]  # enqueue the step of this number
 
 

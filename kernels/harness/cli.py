@@ -53,7 +53,7 @@ def list_kernels(as_json: bool) -> None:
     _require_opencl()
     from dataclasses import asdict
 
-    from kernels.harness.matmul_variants import VARIANTS
+    from kernels.harness.matmul_variants import TUNER_ONLY, VARIANTS
     from kernels.harness.opencl_device import NO_DEVICE, all_devices
 
     devices = [device.facts for device in all_devices()]
@@ -66,7 +66,8 @@ def list_kernels(as_json: bool) -> None:
     if not devices:
         click.echo(NO_DEVICE, err=True)
     for name, variant in VARIANTS.items():
-        click.echo(f"sgemm {name:<13} {variant.text}")
+        note = " (tuner only)" if name in TUNER_ONLY else ""
+        click.echo(f"sgemm {name:<13} {variant.text}{note}")
 
 
 @kernels.command()
@@ -116,17 +117,31 @@ def _run_checks(
 ) -> list[tuple[str, str, float, bool]]:
     """Return name, label, error and success of every launch."""
     from kernels.harness.kernel_check import TOLERANCE, run_check
-    from kernels.harness.matmul_check import check_matmul, check_shapes, variants_for
+    from kernels.harness.matmul_check import (
+        BATCH_SHAPES,
+        check_batch,
+        check_matmul,
+        check_shapes,
+        variants_for,
+    )
     from kernels.harness.training_checks import training_checks
 
     shapes = list(check_shapes(seed, random_shapes))
-    products = [(variant, shape) for variant in variants_for(device) for shape in shapes]
+    variants = variants_for(device)
+    products = [(check_matmul, variant, shape) for variant in variants for shape in shapes]
+    products += [
+        (check_batch, variant, shape)
+        for variant in variants
+        for shape in BATCH_SHAPES
+        if variant.batched
+    ]
     checks = list(training_checks(seed))
     results = []
     total = len(products) + len(checks)
     with click.progressbar(length=total, label="checking", file=sys.stderr) as bar:
-        for variant, shape in products:
-            result, name = check_matmul(device, variant, shape, seed), f"sgemm {variant.name}"
+        for check_product, variant, shape in products:
+            result = check_product(device, variant, shape, seed)
+            name = f"sgemm {result.variant}"
             results.append((name, f"{name} {shape.label}", result.error, result.passed))
             bar.update(1)
         for one in checks:

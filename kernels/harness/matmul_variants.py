@@ -1,8 +1,12 @@
-"""The variants of the matrix product: each kernel of sgemm.cl with the launches that it needs."""
+"""The variants of the matrix product: each kernel of sgemm.cl with the launches that it needs.
+
+A sweep and the runner's --kernel name those of workloads/run_options.py. The others (TUNER_ONLY)
+are for tuning files: the tuner chooses among them, and a sweep says `tuned`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +15,7 @@ from kernels.harness.opencl_device import Device, Floats, KernelLaunch, KernelPr
 from workloads.protocol.faults import InvalidRequest
 
 NEEDS_LOCAL = ("tiled", "tiled_vector")  # variants with tiles in local memory
+TUNER_ONLY = ("direct", "dots", "image", "half")
 GROUP_PARAMS = ("GX", "GY")  # the shape of a work group: a property of the launch, not the program
 Launches = Sequence[KernelLaunch]  # of one product, in order
 
@@ -24,7 +29,23 @@ class MatmulVariant:
     prepare: Callable[["MatmulSetup"], Launches]
     params: Mapping[str, int] = field(default_factory=dict)
     needs_images: bool = False
+    batched: bool = True  # computes many products in one launch as well
     tolerance: float = 1e-5  # error relative to the sum of the absolute terms
+
+
+class MatmulBatch(NamedTuple):
+    """Many products of one shape: their number, and where the matrices of each begin.
+
+    A place is (first, outer, step): matrix i begins at first + i // inner * outer + i % inner *
+    step, in floats.
+    """
+
+    products: int
+    inner: int
+    strides: tuple[int, int, int]  # the row lengths of A, B and C
+    a: tuple[int, int, int]
+    b: tuple[int, int, int]
+    c: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -37,18 +58,40 @@ class MatmulSetup:
     a: Any
     b: Any
     c: Any
+    batch: MatmulBatch | None = None
 
     def program(self) -> KernelProgram:
         """Build the kernels for the transposes of this shape and the parameters of this variant."""
         defines = {"TA": int(self.shape.transposed_a), "TB": int(self.shape.transposed_b)}
+        defines |= {"BATCHED": 1} if self.batch else {}
         params = self.variant.params.items()
         defines |= {name: value for name, value in params if name not in GROUP_PARAMS}
         options = [f"-D{name}={value}" for name, value in defines.items()]
         return self.device.program(SOURCE_FILE, options)
 
+    def bind(
+        self,
+        entry: str,
+        size: tuple[int, int],
+        group: tuple[int, int] | None,
+        arguments: Sequence[object],
+        matrices: str,
+    ) -> KernelLaunch:
+        """Bind a kernel; of a batch, with the places of these matrices."""
+        if self.batch is None:
+            return self.program().bind(entry, size, group, *arguments)
+        places = [
+            np.array([*getattr(self.batch, name), self.batch.inner], np.int32) for name in matrices
+        ]
+        items = (*size, self.batch.products)
+        groups = None if group is None else (*group, 1)
+        return self.program().bind(entry, items, groups, *arguments, *places)
+
     @property
     def strides(self) -> tuple[int, int, int]:
         """The row lengths of A, B and C."""
+        if self.batch is not None:
+            return self.batch.strides
         shape = self.shape
         return (
             shape.m if shape.transposed_a else shape.k,
@@ -100,7 +143,7 @@ def _plain(entry: str, columns: int = 1, tiled: bool = False) -> Callable[[Matmu
             side = setup.variant.params["TILE"]
             group = (side // columns, side)
             across, down = _round_up(across, group[0]), _round_up(down, group[1])
-        return [setup.program().bind(entry, (across, down), group, *_matrices(setup))]
+        return [setup.bind(entry, (across, down), group, _matrices(setup), "abc")]
 
     return prepare
 
@@ -111,7 +154,7 @@ def _register_tile(entry: str, columns: str) -> Callable[[MatmulSetup], Launches
     def prepare(setup: MatmulSetup) -> Launches:
         shape, params = setup.shape, setup.variant.params
         size = (_div_up(shape.n, params[columns]), _div_up(shape.m, params["MR"]))
-        return [setup.program().bind(entry, *_grouped(size, params), *_matrices(setup))]
+        return [setup.bind(entry, *_grouped(size, params), _matrices(setup), "abc")]
 
     return prepare
 
@@ -124,17 +167,20 @@ def _matrices(setup: MatmulSetup) -> tuple[object, ...]:
 
 def _packed(setup: MatmulSetup) -> Launches:
     m, n, k = setup.shape.m, setup.shape.n, setup.shape.k
-    (lda, ldb, ldc), params, program = setup.strides, setup.variant.params, setup.program()
+    (lda, ldb, ldc), params = setup.strides, setup.variant.params
     row_panels, column_panels = _div_up(m, params["MR"]), _div_up(n, params["NR"])
-    packed_b = setup.device.empty(4 * column_panels * params["NR"] * k)
-    launches = [program.bind("pack_b", (k, column_panels), None, n, k, setup.b, ldb, packed_b)]
+    products = setup.batch.products if setup.batch else 1
+    packed_b = setup.device.empty(4 * column_panels * params["NR"] * k * products)
+    arguments: tuple[object, ...] = (n, k, setup.b, ldb, packed_b)
+    launches = [setup.bind("pack_b", (k, column_panels), None, arguments, "b")]
     a = setup.a
     if params["PACK_A"]:
-        a = setup.device.empty(4 * row_panels * params["MR"] * k)
-        launches.append(program.bind("pack_a", (k, row_panels), None, m, k, setup.a, lda, a))
+        a = setup.device.empty(4 * row_panels * params["MR"] * k * products)
+        arguments = (m, k, setup.a, lda, a)
+        launches.append(setup.bind("pack_a", (k, row_panels), None, arguments, "a"))
     size = (_div_up(row_panels, params["PANELS"]), column_panels)
     arguments = (m, n, k, a, lda, packed_b, setup.c, ldc)
-    return [*launches, program.bind("sgemm_packed", *_grouped(size, params), *arguments)]
+    return [*launches, setup.bind("sgemm_packed", *_grouped(size, params), arguments, "ac")]
 
 
 def _half(setup: MatmulSetup) -> Launches:
@@ -221,12 +267,14 @@ VARIANTS: dict[str, MatmulVariant] = {
             _image,
             {"MR": 8, "GX": 8, "GY": 1},
             needs_images=True,
+            batched=False,
         ),
         MatmulVariant(
             "half",
             "panels stored as half, summed as float: for Adreno",
             _half,
             {"MR": 6, "NR": 16},
+            batched=False,
             tolerance=2e-3,
         ),
     )

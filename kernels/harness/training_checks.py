@@ -4,7 +4,7 @@ A check draws operands, names the kernel to launch, and has the expected results
 precision.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import erf
 
 import numpy as np
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from kernels.harness.device_perceptron import GRAD_ROWS, MR, tile_grid
 from kernels.harness.kernel_check import GROUP, Array, KernelCheck, draw
-from kernels.harness.opencl_device import Floats
+from kernels.harness.loss_checks import loss_checks
+from kernels.harness.norm_checks import norm_checks
+from kernels.harness.sequence_checks import sequence_checks
 from kernels.harness.window_checks import conv_checks, pooling_checks
 
 
 def training_checks(seed: int) -> Iterator[KernelCheck]:
     """Yield checks of every training kernel, with shapes that are not multiples of a tile."""
     generator = np.random.default_rng(seed)
-    families = (_activations, _losses, _updates, _reductions, _shape_ops, _dense)
-    for family in (*families, conv_checks, pooling_checks, _norms):
+    own = (_activations, _updates, _reductions, _shape_ops, _loads, _dense)
+    for family in (*own, loss_checks, conv_checks, pooling_checks, norm_checks, sequence_checks):
         yield from family(generator)
 
 
@@ -80,33 +82,15 @@ def _activations(generator: np.random.Generator) -> Iterator[KernelCheck]:
     )
 
 
-def _losses(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    x, labels = 4 * draw(generator, 13, 10), generator.integers(0, 10, 13).astype(np.int32)
-    powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-    probs = powers / powers.sum(1, keepdims=True)
-    one_hot = np.eye(10)[labels]
-    loss = -np.log((probs * one_hot).sum(1))
-    yield KernelCheck(
-        "losses.cl", "softmax_cross_entropy", (13,), (13, 10), (x, labels), (probs, loss)
-    )
-    yield KernelCheck(
-        "losses.cl",
-        "softmax_cross_entropy_gradient",
-        (13, 10),
-        (13, 10),
-        (probs.astype(np.float32), labels),
-        ((probs - one_hot) / 13,),
-    )
-    target = draw(generator, 13, 10)
-    difference = x.astype(np.float64) - target
-    yield KernelCheck("losses.cl", "squared_error", (130,), (130,), (x, target), (difference**2,))
-    yield KernelCheck(
-        "losses.cl", "squared_error_gradient", (130,), (130,), (x, target), (2 * difference / 130,)
-    )
-    rows = loss.astype(np.float32)
-    yield KernelCheck("losses.cl", "mean_loss", (1,), (13,), (rows,), (np.array([loss.mean()]),))
-    accuracy = np.array([(x.argmax(1) == labels).mean()])
-    yield KernelCheck("losses.cl", "accuracy", (1,), (13, 10), (x, labels), (accuracy,))
+def _loads(generator: np.random.Generator) -> Iterator[KernelCheck]:
+    """Yield checks of a batch of 5 of 7 samples that begins at sample 4 and wraps around."""
+    pixels = generator.integers(0, 256, (7, 11)).astype(np.uint8)
+    rows, order, size = draw(generator, 7, 11), [4, 5, 6, 0, 1], (55,)
+    scaled = pixels[order].astype(np.float64) / 128 - 1
+    scalars = (55, 11, 7, 4)
+    scaling = (1 / 128, -1.0)
+    yield KernelCheck("load.cl", "load_bytes", size, (*scalars, *scaling), (pixels,), (scaled,))
+    yield KernelCheck("load.cl", "load_words", size, scalars, (rows,), (rows[order],))
 
 
 def _updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
@@ -164,6 +148,14 @@ def _shape_ops(generator: np.random.Generator) -> Iterator[KernelCheck]:
         yield KernelCheck(
             file, "accumulate", size, (x.size, accumulates), (x, z), (sum_,), in_place=(1,)
         )
+    yield KernelCheck(file, "fill", size, (x.size, 0.5), (), (np.full(x.shape, 0.5),))
+    yield KernelCheck(file, "copy_scaled", size, (x.size, 0.5), (x,), (x * 0.5,))
+    large = x.repeat(3, 1).repeat(3, 2)  # x as 5 x 7 rows of 11 pixels
+    scalars: tuple[int, ...] = (large.size, 11, 3)
+    yield KernelCheck(file, "upsample_forward", (large.size,), scalars, (x,), (large,))
+    wide = draw(generator, *large.shape)
+    sums = wide.astype(np.float64).reshape(5, 7, 3, 11, 3).sum((2, 4))
+    yield KernelCheck(file, "upsample_gradient", size, (x.size, 11, 3), (wide,), (sums,))
     biased = x + bias[:, None]
     yield KernelCheck(file, "add_bias", size, (x.size, 7, 11), (bias, x), (biased,), in_place=(1,))
     joined = draw(generator, 5, 20, 11)  # x is its piece from channel 4 on
@@ -177,9 +169,9 @@ def _shape_ops(generator: np.random.Generator) -> Iterator[KernelCheck]:
     shift = np.arange(x.size, dtype=np.uint64) % 4 * 16
     kept = ((bits >> shift) & np.uint64(0xFFFF) >= threshold).reshape(x.shape)
     inputs = (x, np.zeros_like(x), np.zeros(x.shape, np.uint8))
-    scalars = (x.size, 4 / 3, threshold, key)
+    dropping = (x.size, 4 / 3, threshold, key)
     yield KernelCheck(
-        file, "dropout_forward", size, scalars, inputs, (x * kept * 4 / 3,), in_place=(1,)
+        file, "dropout_forward", size, dropping, inputs, (x * kept * 4 / 3,), in_place=(1,)
     )
 
 
@@ -228,52 +220,3 @@ def _dense(generator: np.random.Generator) -> Iterator[KernelCheck]:
         loss = -np.log((probs * one_hot).sum(1))
         grad = (probs - one_hot) / rows
         yield KernelCheck(file, "dense_loss", (rows,), (rows, out, 2), (z, labels), (grad, loss))
-
-
-def _norms(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    x, dy = 2 + draw(generator, 3, 5, 7, 9), draw(generator, 3, 5, 7, 9)
-    scale, shift, rmean = (draw(generator, 5) for _ in range(3))
-    rvar = np.abs(draw(generator, 5))
-    x64 = x.astype(np.float64)
-    mean, var, count = x64.mean((0, 2, 3)), x64.var((0, 2, 3)), 3 * 7 * 9
-    rstd = 1 / np.sqrt(var + 1e-5)
-
-    def wide(row: Sequence[float] | Array | Floats) -> Array:
-        return np.asarray(row, np.float64)[:, None, None]
-
-    value = (x64 - wide(mean)) * wide(rstd)
-    dscale, dshift = (dy * value).sum((0, 2, 3)), dy.sum((0, 2, 3), dtype=np.float64)
-    dx = wide(scale * rstd) * (dy - wide(dshift) / count - value * wide(dscale) / count)
-    running_mean = 0.9 * rmean + 0.1 * mean
-    running_var = 0.9 * rvar + 0.1 * var * count / (count - 1)
-    zeros = [np.zeros(5, np.float32) for _ in range(2)]
-    shape = (3, 5, 63)
-    y = value * wide(scale) + wide(shift)
-    yield KernelCheck(
-        "norms.cl",
-        "batch_norm_forward",
-        (5 * GROUP,),
-        (*shape, 0.9, 1e-5),
-        (x, scale, shift, np.zeros_like(x), *zeros, rmean, rvar),
-        (y, mean, rstd, running_mean, running_var),
-        (GROUP,),
-        in_place=(3, 4, 5, 6, 7),
-    )
-    yield KernelCheck(
-        "norms.cl",
-        "batch_norm_gradient",
-        (5 * GROUP,),
-        shape,
-        (x, dy, scale, shift, mean.astype(np.float32), rstd.astype(np.float32)),
-        (dscale, dshift, dx),
-        (GROUP,),
-    )
-    normalised = (x64 - wide(rmean)) / np.sqrt(wide(rvar) + 1e-5) * wide(scale) + wide(shift)
-    yield KernelCheck(
-        "norms.cl",
-        "batch_norm_inference",
-        (x.size,),
-        (x.size, 5, 63, 1e-5),
-        (x, scale, shift, rmean, rvar),
-        (normalised,),
-    )

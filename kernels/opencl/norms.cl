@@ -1,9 +1,10 @@
-/* norms.cl - batch normalisation of images (images, channels, pixels) and its gradient.
+/* norms.cl - batch normalisation of images (images, channels, pixels), layer normalisation of rows,
+ * and their gradients.
  *
- * One work group of GROUP items per channel: each item sums a part, then the group adds the parts
- * in a tree. The mean is computed before the squared distances: in one pass, the difference of two
- * large sums would cancel most digits. An activation may be fused: -D ACTIVATION=1 is ReLU, 2 is
- * ReLU6. */
+ * One work group of GROUP items per channel or row: each item sums a part, then the group adds the
+ * parts in a tree. The mean is computed before the squared distances: in one pass, the difference
+ * of two large sums would cancel most digits. An activation may be fused: -D ACTIVATION=1 is ReLU,
+ * 2 is ReLU6. */
 #ifndef GROUP
 #define GROUP 64
 #endif
@@ -113,6 +114,46 @@ batch_norm_gradient(int images, int channels, int pixels, global const float *x,
     }
 }
 
+/* The two parts of that gradient alone, without a fused activation: where the images have no
+ * gradient, and where dscale and dshift are known. */
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+batch_norm_weight_gradient(int images, int channels, int pixels, global const float *x,
+                           global const float *dy, global const float *mean,
+                           global const float *rstd, global float *dscale, global float *dshift) {
+    local float part[GROUP];
+    int channel = (int)get_group_id(0), item = (int)get_local_id(0);
+    float dscale_sum = 0.0f, dshift_sum = 0.0f;
+    for (int image = 0; image < images; ++image) {
+        for (int i = item; i < pixels; i += GROUP) {
+            size_t at = ((size_t)image * channels + channel) * pixels + i;
+            dscale_sum = dy[at] * (x[at] - mean[channel]) * rstd[channel] + dscale_sum;
+            dshift_sum += dy[at];
+        }
+    }
+    dscale_sum = group_sum(dscale_sum, part);
+    dshift_sum = group_sum(dshift_sum, part);
+    if (item == 0) {
+        dscale[channel] = dscale_sum;
+        dshift[channel] = dshift_sum;
+    }
+}
+
+kernel void batch_norm_input_gradient(int count, int channels, int pixels, int images,
+                                      global const float *x, global const float *dy,
+                                      global const float *scale, global const float *mean,
+                                      global const float *rstd, global const float *dscale,
+                                      global const float *dshift, global float *dx) {
+    int i = (int)get_global_id(0);
+    if (i >= count) {
+        return;
+    }
+    int channel = i / pixels % channels;
+    float values = (float)images * (float)pixels;
+    float value = (x[i] - mean[channel]) * rstd[channel];
+    dx[i] = scale[channel] * rstd[channel] *
+            (dy[i] - dshift[channel] / values - value * dscale[channel] / values);
+}
+
 kernel void batch_norm_inference(int count, int channels, int pixels, float epsilon,
                                  global const float *x, global const float *scale,
                                  global const float *shift, global const float *rmean,
@@ -124,4 +165,73 @@ kernel void batch_norm_inference(int count, int channels, int pixels, float epsi
     int channel = i / pixels % channels;
     y[i] = activate((x[i] - rmean[channel]) * rsqrt(rvar[channel] + epsilon) * scale[channel] +
                     shift[channel]);
+}
+
+/* ---- layer normalisation: one work group per row of `length` values ---- */
+
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+layer_norm_forward(int length, float epsilon, global const float *x, global const float *scale,
+                   global const float *shift, global float *y, global float *mean,
+                   global float *rstd) {
+    local float part[GROUP];
+    int row = (int)get_group_id(0), item = (int)get_local_id(0);
+    global const float *from = x + (size_t)row * length;
+    float sum = 0.0f, squares = 0.0f;
+    for (int i = item; i < length; i += GROUP) {
+        sum += from[i];
+    }
+    float row_mean = group_sum(sum, part) / (float)length;
+    for (int i = item; i < length; i += GROUP) {
+        float distance = from[i] - row_mean;
+        squares = distance * distance + squares;
+    }
+    float row_rstd = rsqrt(group_sum(squares, part) / (float)length + epsilon);
+    for (int i = item; i < length; i += GROUP) {
+        y[(size_t)row * length + i] = (from[i] - row_mean) * row_rstd * scale[i] + shift[i];
+    }
+    if (item == 0) {
+        mean[row] = row_mean;
+        rstd[row] = row_rstd;
+    }
+}
+
+/* One work item per column, so that neighbours read adjacent values. */
+kernel void layer_norm_weight_gradient(int rows, int length, global const float *x,
+                                       global const float *dy, global const float *mean,
+                                       global const float *rstd, global float *dscale,
+                                       global float *dshift) {
+    int i = (int)get_global_id(0);
+    if (i >= length) {
+        return;
+    }
+    float sum = 0.0f, weighted_sum = 0.0f;
+    for (int row = 0; row < rows; ++row) {
+        size_t at = (size_t)row * length + i;
+        sum += dy[at];
+        weighted_sum = dy[at] * ((x[at] - mean[row]) * rstd[row]) + weighted_sum;
+    }
+    dscale[i] = weighted_sum;
+    dshift[i] = sum;
+}
+
+/* dx may be dy. */
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+layer_norm_input_gradient(int length, global const float *x, global const float *dy,
+                          global const float *scale, global const float *mean,
+                          global const float *rstd, global float *dx) {
+    local float part[GROUP];
+    int row = (int)get_group_id(0), item = (int)get_local_id(0);
+    size_t first = (size_t)row * length;
+    float row_mean = mean[row], row_rstd = rstd[row], sum = 0.0f, weighted_sum = 0.0f;
+    for (int i = item; i < length; i += GROUP) {
+        float grad = dy[first + i] * scale[i];
+        sum += grad;
+        weighted_sum = grad * (x[first + i] - row_mean) + weighted_sum;
+    }
+    float mean_grad = group_sum(sum, part) / (float)length;
+    float projection = group_sum(weighted_sum, part) / (float)length * row_rstd * row_rstd;
+    for (int i = item; i < length; i += GROUP) {
+        float grad = dy[first + i] * scale[i];
+        dx[first + i] = (grad - mean_grad - (x[first + i] - row_mean) * projection) * row_rstd;
+    }
 }

@@ -9,7 +9,11 @@
  * with -D TA=1 where A is given transposed (K rows of M), and -D TB=1 likewise. Products are
  * written a * b + c, never fma() or mad(), and vectors are loaded through pointers, never by
  * vloadN(): PoCL 3.0 calls a function for those, at a tenth of the speed; no other driver is slower
- * for it. */
+ * for it.
+ *
+ * With -D BATCHED=1 one launch computes many products of the same size, such as those of all heads
+ * of an attention: the third index of a work item is the number of its product, and `place_x` says
+ * where the matrices of X begin. */
 #ifndef TA
 #define TA 0
 #endif
@@ -32,6 +36,9 @@
 #ifndef DEEP
 #define DEEP 1 /* by how much the loop over the depth is unrolled */
 #endif
+#ifndef BATCHED
+#define BATCHED 0
+#endif
 
 #define JOIN(left, right) left##right
 #define JOINED(left, right) JOIN(left, right)
@@ -49,13 +56,36 @@ typedef union {
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL_BY(count) PRAGMA(unroll count)
 
+/* Matrix number i of a batch begins at FIRST + i / INNER * OUTER + i % INNER * STEP, in floats; a
+ * place is (FIRST, OUTER, STEP, INNER). */
+#if BATCHED
+#define PLACE(x) , int4 place_##x
+#define MOVE_TO_PRODUCT(x) x += product_place(place_##x)
+#define MOVE_TO_PACKED(packed, count) packed += get_global_id(2) * (size_t)(count)
+size_t product_place(int4 place) {
+    int product = (int)get_global_id(2);
+    return (size_t)place.s0 + (size_t)(product / place.s3) * (size_t)place.s1 +
+           (size_t)(product % place.s3) * (size_t)place.s2;
+}
+#else
+#define PLACE(x)
+#define MOVE_TO_PRODUCT(x)
+#define MOVE_TO_PACKED(packed, count)
+#endif
+#define PLACES PLACE(a) PLACE(b) PLACE(c)
+#define MOVE_TO_PRODUCTS                                                                           \
+    MOVE_TO_PRODUCT(a);                                                                            \
+    MOVE_TO_PRODUCT(b);                                                                            \
+    MOVE_TO_PRODUCT(c)
+
 #define A_AT(row, k) a[TA ? (size_t)(k) * lda + (row) : (size_t)(row) * lda + (k)]
 #define B_AT(k, column) b[TB ? (size_t)(column) * ldb + (k) : (size_t)(k) * ldb + (column)]
 
 /* One value of C per work item. Every value of A and B is loaded again and again. */
 kernel void sgemm_naive(int m, int n, int k, global const float *restrict a, int lda,
                         global const float *restrict b, int ldb, global float *restrict c,
-                        int ldc) {
+                        int ldc PLACES) {
+    MOVE_TO_PRODUCTS;
     int column = (int)get_global_id(0), row = (int)get_global_id(1);
     if (row >= m || column >= n) {
         return;
@@ -70,7 +100,8 @@ kernel void sgemm_naive(int m, int n, int k, global const float *restrict a, int
 /* Four adjacent values of a row per work item: a value of A is loaded once for four products. */
 kernel void sgemm_vector(int m, int n, int k, global const float *restrict a, int lda,
                          global const float *restrict b, int ldb, global float *restrict c,
-                         int ldc) {
+                         int ldc PLACES) {
+    MOVE_TO_PRODUCTS;
     int column = 4 * (int)get_global_id(0), row = (int)get_global_id(1);
     if (row >= m || column >= n) {
         return;
@@ -101,9 +132,10 @@ kernel void sgemm_vector(int m, int n, int k, global const float *restrict a, in
  * value TILE times. Values outside the matrices are zero. */
 kernel __attribute__((reqd_work_group_size(TILE, TILE, 1))) void
 sgemm_tiled(int m, int n, int k, global const float *restrict a, int lda,
-            global const float *restrict b, int ldb, global float *restrict c, int ldc) {
+            global const float *restrict b, int ldb, global float *restrict c, int ldc PLACES) {
     local float tile_a[TILE][TILE];
     local float tile_b[TILE][TILE];
+    MOVE_TO_PRODUCTS;
     int x = (int)get_local_id(0), y = (int)get_local_id(1);
     int column = TILE * (int)get_group_id(0) + x, row = TILE * (int)get_group_id(1) + y;
     float sum = 0.0f;
@@ -125,9 +157,11 @@ sgemm_tiled(int m, int n, int k, global const float *restrict a, int lda,
  * tiles at an edge check every value. */
 kernel __attribute__((reqd_work_group_size(TILE / 4, TILE, 1))) void
 sgemm_tiled_vector(int m, int n, int k, global const float *restrict a, int lda,
-                   global const float *restrict b, int ldb, global float *restrict c, int ldc) {
+                   global const float *restrict b, int ldb, global float *restrict c,
+                   int ldc PLACES) {
     local float4 tile_a[TILE][TILE / 4];
     local float4 tile_b[TILE][TILE / 4];
+    MOVE_TO_PRODUCTS;
     int x = (int)get_local_id(0), y = (int)get_local_id(1);
     int column = TILE * (int)get_group_id(0) + 4 * x, row = TILE * (int)get_group_id(1) + y;
     bool inside = TILE * ((int)get_group_id(0) + 1) <= n && TILE * ((int)get_group_id(1) + 1) <= m;
@@ -232,7 +266,8 @@ INLINE void store_tile(wide sum[MR][NR / WIDE], global float *c, int ldc, int ro
  * repeat the last one and are not stored. */
 kernel void sgemm_direct(int m, int n, int k, global const float *restrict a, int lda,
                          global const float *restrict b, int ldb, global float *restrict c,
-                         int ldc) {
+                         int ldc PLACES) {
+    MOVE_TO_PRODUCTS;
     int column = NR * (int)get_global_id(0), row = MR * (int)get_global_id(1);
     if (row >= m || column >= n) {
         return;
@@ -291,7 +326,9 @@ kernel void sgemm_direct(int m, int n, int k, global const float *restrict a, in
 #define NC 4
 #endif
 kernel void sgemm_dots(int m, int n, int k, global const float *restrict a, int lda,
-                       global const float *restrict b, int ldb, global float *restrict c, int ldc) {
+                       global const float *restrict b, int ldb, global float *restrict c,
+                       int ldc PLACES) {
+    MOVE_TO_PRODUCTS;
     int column = NC * (int)get_global_id(0), row = MR * (int)get_global_id(1);
     if (row >= m || column >= n) {
         return;
@@ -351,7 +388,9 @@ kernel void sgemm_dots(int m, int n, int k, global const float *restrict a, int 
  * product reads them, padded with zeros. Packing handles transposes and ragged sizes; sgemm_packed
  * need not. */
 kernel void pack_a(int m, int k, global const float *restrict a, int lda,
-                   global float *restrict packed) {
+                   global float *restrict packed PLACE(a)) {
+    MOVE_TO_PRODUCT(a);
+    MOVE_TO_PACKED(packed, (m + MR - 1) / MR * MR * k);
     int i = (int)get_global_id(0), panel = (int)get_global_id(1);
     if (i >= k || panel * MR >= m) {
         return;
@@ -364,7 +403,9 @@ kernel void pack_a(int m, int k, global const float *restrict a, int lda,
 }
 
 kernel void pack_b(int n, int k, global const float *restrict b, int ldb,
-                   global float *restrict packed) {
+                   global float *restrict packed PLACE(b)) {
+    MOVE_TO_PRODUCT(b);
+    MOVE_TO_PACKED(packed, (n + NR - 1) / NR * NR * k);
     int i = (int)get_global_id(0), panel = (int)get_global_id(1);
     if (i >= k || panel * NR >= n) {
         return;
@@ -393,7 +434,15 @@ kernel void pack_b(int n, int k, global const float *restrict b, int ldb,
 #define PACK_A 1
 #endif
 kernel void sgemm_packed(int m, int n, int k, global const float *restrict a, int lda,
-                         global const float *restrict packed_b, global float *restrict c, int ldc) {
+                         global const float *restrict packed_b, global float *restrict c,
+                         int ldc PLACE(a) PLACE(c)) {
+    MOVE_TO_PRODUCT(c);
+    MOVE_TO_PACKED(packed_b, (n + NR - 1) / NR * NR * k);
+    if (PACK_A) {
+        MOVE_TO_PACKED(a, (m + MR - 1) / MR * MR * k);
+    } else {
+        MOVE_TO_PRODUCT(a);
+    }
     int column_panel = (int)get_global_id(1);
     for (int turn = 0; turn < PANELS; ++turn) {
         int row_panel = PANELS * (int)get_global_id(0) + turn;

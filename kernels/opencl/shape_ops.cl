@@ -1,4 +1,5 @@
-/* shape_ops.cl - add, bias, concat, split and dropout: one work item per value.
+/* shape_ops.cl - add, bias, concat, split, dropout and others that move values: one work item per
+ * value.
  *
  * These kernels are bound by memory bandwidth. */
 
@@ -14,6 +15,20 @@ kernel void accumulate(int count, int accumulates, global const float *x, global
     int i = (int)get_global_id(0);
     if (i < count) {
         y[i] = accumulates ? y[i] + x[i] : x[i];
+    }
+}
+
+kernel void fill(int count, float value, global float *y) {
+    int i = (int)get_global_id(0);
+    if (i < count) {
+        y[i] = value;
+    }
+}
+
+kernel void copy_scaled(int count, float scale, global const float *x, global float *y) {
+    int i = (int)get_global_id(0);
+    if (i < count) {
+        y[i] = x[i] * scale;
     }
 }
 
@@ -42,6 +57,57 @@ kernel void split_piece(int count, int run, int row, int offset, global const fl
     if (i < count) {
         piece[i] = joined[(size_t)(i / run) * row + offset + i % run];
     }
+}
+
+/* y is (samples, steps, values): x (samples, values) at every time step. */
+kernel void repeat_moment(int count, int steps, int values, global const float *x,
+                          global float *y) {
+    int i = (int)get_global_id(0);
+    if (i < count) {
+        y[i] = x[(size_t)(i / values / steps) * values + i % values];
+    }
+}
+
+/* dx is (samples, values): the sum of dy over the time steps. */
+kernel void repeat_moment_gradient(int count, int steps, int values, global const float *dy,
+                                   global float *dx) {
+    int i = (int)get_global_id(0);
+    if (i >= count) {
+        return;
+    }
+    global const float *from = dy + (size_t)(i / values) * steps * values + i % values;
+    float sum = 0.0f;
+    for (int t = 0; t < steps; ++t) {
+        sum += from[(size_t)t * values];
+    }
+    dx[i] = sum;
+}
+
+/* Each pixel of rows of `width` becomes factor x factor pixels. */
+kernel void upsample_forward(int count, int width, int factor, global const float *x,
+                             global float *y) {
+    int i = (int)get_global_id(0);
+    if (i < count) {
+        int row = i / (width * factor) / factor, column = i % (width * factor) / factor;
+        y[i] = x[(size_t)row * width + column];
+    }
+}
+
+kernel void upsample_gradient(int count, int width, int factor, global const float *dy,
+                              global float *dx) {
+    int i = (int)get_global_id(0);
+    if (i >= count) {
+        return;
+    }
+    size_t row = (size_t)width * factor;
+    global const float *from = dy + (size_t)(i / width) * factor * row + i % width * factor;
+    float sum = 0.0f;
+    for (int y = 0; y < factor; ++y) {
+        for (int x = 0; x < factor; ++x) {
+            sum += from[y * row + x];
+        }
+    }
+    dx[i] = sum;
 }
 
 /* The hash of kernels/engine/random.h: each input bit flips about half of the output bits. */

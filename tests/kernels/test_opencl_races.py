@@ -29,7 +29,7 @@ device.finish()
 """
 _ALL = """
 from dataclasses import replace
-from kernels.harness.matmul_check import check_matmul, variants_for
+from kernels.harness.matmul_check import check_batch, check_matmul, variants_for
 from kernels.harness.opencl_device import choose_device
 from kernels.harness.training_checks import training_checks
 from kernels.harness.kernel_check import TOLERANCE, run_check
@@ -41,6 +41,9 @@ for shape in (MatmulShape(9, 17, 11), MatmulShape(7, 18, 9, True, True)):
     for variant in variants:
         one = check_matmul(device, replace(variant, params=small), shape, seed=1)
         assert one.passed, one
+        if variant.batched:
+            many = check_batch(device, replace(variant, params=small), shape, seed=1)
+            assert many.passed, many
 for check in training_checks(seed=1):
     error = run_check(device, check)
     assert error <= TOLERANCE, (check.name, error)
