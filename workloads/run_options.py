@@ -1,7 +1,7 @@
 """Options of a run that have names instead of numbers: kernel, feed and input.
 
-The runner (kernels/runner/runner.h) and the harness (kernels/harness) take the same names; a test
-compares all three.
+The runner (kernels/runner/runner.h) and the harness (kernels/harness) take the same names;
+tests/kernels/test_run_options.py compares all three.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from workloads.step_cost import Backend
 
 # Kernels of the matrix product, from the slowest to the fastest of the Cambridge study's family.
-# The harness has further ones (direct, dots, image, half, buffered); the tuner chooses among them.
+# The tuner has further ones to choose from (direct, dots, image, half), for which `tuned` stands.
 KERNELS = ("naive", "vector", "tiled", "tiled_vector", "packed", "tuned")
 FEEDS = ("copied", "mapped", "resident", "preloaded")
 INPUTS = ("memory", "storage")

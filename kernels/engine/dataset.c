@@ -1,42 +1,38 @@
-/* dataset.c - generates the streams of a plan sample by sample, or reads them from a data file.
+/* dataset.c - makes the streams of a plan, or reads them from a data file; keeps them in memory, or
+ * in storage; see dataset.h.
  *
- * The one rule: a sample depends on the seed, its number and its stream only. Pictures, points and
- * texts are easy on purpose (a small model learns them within about twenty steps), because a loss
- * that does not fall must mean that training is broken. */
+ * The one rule: a data file is hostile until its head, its length and its indices were checked. */
 #define _GNU_SOURCE
 #include "dataset.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "random.h"
+#include "generators.h"
+#include "os.h"
+#include "storage.h"
 #include "text.h"
 
-enum { HEAD_BYTES = 4096, COLUMNS_MAX = 16, GRID = 6, CHANNELS_FOR_ALL = 1 << 20 };
+enum { HEAD_BYTES = 4096, COLUMNS_MAX = 16 };
+enum { PIECE_BYTES = 1 << 20 }; /* generated at once for a file, unless one sample is larger */
 
 static const int64_t BYTES_MAX = INT64_C(1) << 40;
 
-/* What random numbers are drawn for; sample noise adds the number of its stream. */
-enum purpose {
-    FOR_CLASS = RANDOM_DATA,
-    FOR_PICTURE,
-    FOR_PERSON,
-    FOR_POINT,
-    FOR_SUCCESSORS,
-    FOR_FAVOURITES,
-    FOR_TEXT,
-    FOR_NOISE
-};
-
 struct dataset {
     int count;
-    size_t bytes;
     uint64_t seed;
     struct stream stream[STREAMS_MAX];
-    uint8_t *samples[STREAMS_MAX];
+    uint8_t *memory; /* of all streams or, in storage, of the batch that was read last */
+    size_t bytes;
+    uint8_t *samples[STREAMS_MAX]; /* in memory */
+    bool stored;
+    struct stored_file generated, given; /* the file that was written, and the data file */
+    int64_t place[STREAMS_MAX];          /* in its file */
+    struct fault fault;                  /* of a batch that cannot be read */
 };
 
 /* ---- streams ---- */
@@ -141,234 +137,6 @@ const char *stream_check(const struct stream *stream) {
     }
     const char *fault = check_shape(stream->type, stream->rank, stream->dim, stream->count);
     return fault ? fault : check_params(stream);
-}
-
-/* ---- pictures ---- */
-
-static int32_t class_of(uint64_t seed, int64_t sample, int64_t classes) {
-    return (int32_t)(random_bits(seed, FOR_CLASS, (uint64_t)sample) % (uint64_t)classes);
-}
-
-/* A picture is a coarse grid of light and dark, interpolated smoothly over the pixels, plus a tint
- * per channel, so that models that average over pixels have something to learn as well. */
-struct picture {
-    float grid[GRID][GRID];
-    float tint;
-};
-
-static void draw_picture(struct picture *picture, uint64_t key, int32_t class, int64_t channel) {
-    uint64_t first = ((uint64_t)class * CHANNELS_FOR_ALL + (uint64_t)channel) * (GRID * GRID + 1);
-    for (uint64_t cell = 0; cell < GRID * GRID; cell++) {
-        picture->grid[cell / GRID][cell % GRID] = random_uniform(key, first + cell, 55.0f);
-    }
-    picture->tint = random_uniform(key, first + GRID * GRID, 45.0f);
-}
-
-static void blend_pictures(struct picture *picture, const struct picture *other, float weight) {
-    for (int cell = 0; cell < GRID * GRID; cell++) {
-        float *value = &picture->grid[cell / GRID][cell % GRID];
-        *value += weight * (other->grid[cell / GRID][cell % GRID] - *value);
-    }
-    picture->tint += weight * (other->tint - picture->tint);
-}
-
-/* The cell of the periodic grid that a pixel lies in, and how far into the cell (0 to 1). */
-static int grid_cell(int64_t pixel, float cells_per_pixel, float offset, float *fraction) {
-    float position = ((float)pixel + 0.5f) * cells_per_pixel + offset;
-    int cell = (int)position;
-    *fraction = position - (float)cell;
-    return cell < GRID ? cell : GRID;
-}
-
-static uint8_t byte_of(float value) {
-    return value < 0.0f ? 0 : value > 255.0f ? 255 : (uint8_t)value;
-}
-
-/* The sum of two bytes around zero: -32..32, most often near 0. */
-static float noise_of(uint64_t bits) {
-    return (float)((int)(bits & 255) + (int)(bits >> 8 & 255) - 255) * 0.125f;
-}
-
-static void paint(uint8_t *pixels, const struct picture *picture, int64_t height, int64_t width,
-                  float across, float down, uint64_t noise) {
-    float cells_across = (float)GRID / (float)width, cells_down = (float)GRID / (float)height;
-    uint64_t bits = 0;
-    for (int64_t y = 0; y < height; y++) {
-        float row[GRID + 2], below; /* the first two cells are repeated after the last */
-        int top = grid_cell(y, cells_down, down, &below);
-        for (int x = 0; x < GRID + 2; x++) {
-            float upper = picture->grid[top % GRID][x % GRID];
-            float lower = picture->grid[(top + 1) % GRID][x % GRID];
-            row[x] = 128.0f + picture->tint + upper + below * (lower - upper);
-        }
-        for (int64_t x = 0; x < width; x++) {
-            float right;
-            int left = grid_cell(x, cells_across, across, &right);
-            float value = row[left] + right * (row[left + 1] - row[left]);
-            int64_t at = y * width + x;
-            bits = at % 4 == 0 ? random_at(noise, (uint64_t)at / 4) : bits >> 16;
-            pixels[at] = byte_of(value + noise_of(bits));
-        }
-    }
-}
-
-/* How far a sample has drifted from the common pictures (0) to one person's pictures (1). */
-static float drift_of(const struct stream *stream, int64_t sample) {
-    if (stream->generator != GENERATOR_PERSONAL || sample < stream->i[1]) {
-        return 0.0f;
-    }
-    return (float)(sample - stream->i[1] + 1) / (float)(stream->count - stream->i[1]);
-}
-
-static void make_images(const struct stream *stream, uint64_t seed, uint64_t noise, uint8_t *out) {
-    int64_t channels = stream->dim[0], height = stream->dim[1], width = stream->dim[2];
-    uint64_t common = random_key(seed, FOR_PICTURE), person = random_key(seed, FOR_PERSON);
-    for (int64_t sample = 0; sample < stream->count; sample++) {
-        int32_t class = class_of(seed, sample, stream->i[0]);
-        float drift = drift_of(stream, sample);
-        uint64_t sample_key = random_at(noise, (uint64_t)sample);
-        float across = 0.4f * random_unit(random_at(sample_key, 0));
-        float down = 0.4f * random_unit(random_at(sample_key, 1));
-        for (int64_t channel = 0; channel < channels; channel++) {
-            struct picture picture, other;
-            draw_picture(&picture, common, class, channel);
-            if (drift > 0.0f) {
-                draw_picture(&other, person, class, channel);
-                blend_pictures(&picture, &other, drift);
-            }
-            paint(out, &picture, height, width, across, down,
-                  random_at(sample_key, 2 + (uint64_t)channel));
-            out += height * width;
-        }
-    }
-}
-
-/* ---- rows, labels and texts ---- */
-
-static void make_rows(const struct stream *stream, uint64_t seed, uint64_t noise, float *out) {
-    uint64_t points = random_key(seed, FOR_POINT);
-    int64_t values = stream_values(stream);
-    for (int64_t sample = 0; sample < stream->count; sample++) {
-        uint64_t point = random_at(points, (uint64_t)class_of(seed, sample, stream->i[0]));
-        uint64_t sample_key = random_at(noise, (uint64_t)sample);
-        for (uint64_t n = 0; n < (uint64_t)values; n++) {
-            *out++ = random_uniform(point, n, 1.5f) + random_uniform(sample_key, n, 0.8f);
-        }
-    }
-}
-
-static void make_labels(const struct stream *stream, uint64_t seed, int32_t *out) {
-    for (int64_t sample = 0; sample < stream->count; sample++) {
-        out[sample] = class_of(seed, sample, stream->i[0]);
-    }
-}
-
-static void make_one_hot(const struct stream *stream, uint64_t seed, float *out) {
-    int64_t classes = stream->i[0];
-    memset(out, 0, stream_bytes(stream));
-    for (int64_t sample = 0; sample < stream->count; sample++) {
-        out[sample * classes + class_of(seed, sample, classes)] = 1.0f;
-    }
-}
-
-/* Some symbols are far more frequent than others, as in real text. */
-static int32_t skewed_symbol(uint64_t bits, int64_t symbols) {
-    float unit = random_unit(bits);
-    return (int32_t)(unit * unit * (float)symbols) % (int32_t)symbols;
-}
-
-/* Each symbol has three likely successors (6, 2 and 1 of 10 cases), else any symbol follows. */
-static int32_t successor(uint64_t successors, int32_t symbol, uint64_t bits, int64_t symbols) {
-    int case_of_ten = (int)(bits % 10);
-    if (case_of_ten == 9) {
-        return skewed_symbol(bits, symbols);
-    }
-    uint64_t choice = case_of_ten < 6 ? 0 : case_of_ten < 8 ? 1 : 2;
-    return skewed_symbol(random_at(successors, (uint64_t)symbol * 3 + choice), symbols);
-}
-
-/* The text of a sample, without its first `skip` symbols. */
-static void make_tokens(const struct stream *stream, uint64_t seed, int skip, int32_t *out) {
-    uint64_t successors = random_key(seed, FOR_SUCCESSORS), texts = random_key(seed, FOR_TEXT);
-    int64_t length = stream->dim[0], symbols = stream->i[0];
-    for (int64_t sample = 0; sample < stream->count; sample++, out += length) {
-        uint64_t text = random_at(texts, (uint64_t)sample);
-        int32_t symbol = skewed_symbol(random_at(text, 0), symbols);
-        for (int64_t n = 0; n < length + skip; n++) {
-            if (n >= skip) {
-                out[n - skip] = symbol;
-            }
-            symbol = successor(successors, symbol, random_at(text, (uint64_t)n + 1), symbols);
-        }
-    }
-}
-
-/* About every second symbol is one of the eight favourites of the class. */
-static void make_token_class(const struct stream *stream, uint64_t seed, int32_t *out) {
-    uint64_t favourites = random_key(seed, FOR_FAVOURITES), texts = random_key(seed, FOR_TEXT);
-    int64_t length = stream->dim[0], symbols = stream->i[0];
-    for (int64_t sample = 0; sample < stream->count; sample++) {
-        uint64_t class = (uint64_t)class_of(seed, sample, stream->i[1]);
-        uint64_t text = random_at(texts, (uint64_t)sample);
-        for (int64_t n = 0; n < length; n++) {
-            uint64_t bits = random_at(text, (uint64_t)n);
-            uint64_t favourite = random_at(favourites, class * 8 + (bits >> 1 & 7));
-            *out++ =
-                bits & 1 ? (int32_t)(favourite % (uint64_t)symbols) : skewed_symbol(bits, symbols);
-        }
-    }
-}
-
-static void make_normal(const struct stream *stream, uint64_t noise, float *out) {
-    int64_t values = stream_values(stream) * stream->count;
-    for (int64_t n = 0; n < values; n++) {
-        out[n] = random_normal(noise, (uint64_t)n);
-    }
-}
-
-static void make_constant(const struct stream *stream, float *out) {
-    int64_t values = stream_values(stream) * stream->count;
-    for (int64_t n = 0; n < values; n++) {
-        out[n] = stream->f[0];
-    }
-}
-
-static void make_stream(struct dataset *dataset, int number) {
-    const struct stream *stream = &dataset->stream[number];
-    void *out = dataset->samples[number];
-    uint64_t seed = dataset->seed, noise = random_key(seed, FOR_NOISE + (uint64_t)number);
-    switch (stream->generator) {
-    case GENERATOR_IMAGE:
-    case GENERATOR_PERSONAL:
-        make_images(stream, seed, noise, out);
-        break;
-    case GENERATOR_ROWS:
-        make_rows(stream, seed, noise, out);
-        break;
-    case GENERATOR_LABEL:
-        make_labels(stream, seed, out);
-        break;
-    case GENERATOR_ONE_HOT:
-        make_one_hot(stream, seed, out);
-        break;
-    case GENERATOR_TOKENS:
-        make_tokens(stream, seed, 0, out);
-        break;
-    case GENERATOR_NEXT_TOKENS:
-        make_tokens(stream, seed, 1, out);
-        break;
-    case GENERATOR_TOKEN_CLASS:
-        make_token_class(stream, seed, out);
-        break;
-    case GENERATOR_NORMAL:
-        make_normal(stream, noise, out);
-        break;
-    case GENERATOR_CONSTANT:
-        make_constant(stream, out);
-        break;
-    default:
-        break; /* GENERATOR_FILE: read_streams() fills it */
-    }
 }
 
 /* ---- the data file ---- */
@@ -508,29 +276,60 @@ static bool column_fits(const struct column *column, const struct stream *stream
     return true;
 }
 
-static const char *read_column(const struct data_file *file, const struct stream *stream,
-                               void *out) {
-    if (stream->i[0] >= file->columns || !column_fits(&file->column[stream->i[0]], stream)) {
-        return "has no column with the type, shape and length that the plan reads";
+static bool are_indices(const int32_t *index, int64_t count, int64_t limit) {
+    for (int64_t n = 0; n < count; n++) {
+        if (index[n] < 0 || index[n] >= limit) {
+            return false;
+        }
     }
-    if (!read_fully(file->descriptor, out, (int64_t)stream_bytes(stream),
-                    file->column[stream->i[0]].offset)) {
-        return "cannot be read";
-    }
-    if (stream->type != TYPE_INDEX) {
-        return NULL;
-    }
-    const int32_t *index = out;
-    int64_t values = stream_values(stream) * stream->count;
-    for (int64_t n = 0; n < values; n++) {
-        if (index[n] < 0 || index[n] >= stream->i[1]) {
+    return true;
+}
+
+/* Checks the indices of a column that stays in its file, piece by piece. */
+static const char *check_indices(const struct data_file *file, const struct stream *stream,
+                                 int64_t offset) {
+    static int32_t piece[1 << 14];
+    int64_t left = stream_values(stream) * stream->count;
+    while (left > 0) {
+        int64_t count = left < (1 << 14) ? left : 1 << 14;
+        if (!read_fully(file->descriptor, piece, count * 4, offset)) {
+            return "cannot be read";
+        }
+        if (!are_indices(piece, count, stream->i[1])) {
             return "has an index outside the limit of the plan";
         }
+        left -= count;
+        offset += count * 4;
     }
     return NULL;
 }
 
-/* Reads all columns that streams need; returns part of a sentence where that fails. */
+static const char *read_column(const struct data_file *file, struct dataset *dataset, int number) {
+    const struct stream *stream = &dataset->stream[number];
+    void *out = dataset->samples[number];
+    if (stream->i[0] >= file->columns || !column_fits(&file->column[stream->i[0]], stream)) {
+        return "has no column with the type, shape and length that the plan reads";
+    }
+    int64_t offset = dataset->place[number] = file->column[stream->i[0]].offset;
+    if (dataset->stored) {
+        return stream->type == TYPE_INDEX ? check_indices(file, stream, offset) : NULL;
+    }
+    if (!read_fully(file->descriptor, out, (int64_t)stream_bytes(stream), offset)) {
+        return "cannot be read";
+    }
+    if (stream->type == TYPE_INDEX &&
+        !are_indices(out, stream_values(stream) * stream->count, stream->i[1])) {
+        return "has an index outside the limit of the plan";
+    }
+    return NULL;
+}
+
+static bool is_file_stream(const struct dataset *dataset, int number) {
+    return dataset->stream[number].generator == GENERATOR_FILE;
+}
+
+/* Reads all columns that streams need, or finds out where they are; returns part of a sentence
+ * where that fails. */
 static const char *read_streams(struct dataset *dataset, const char *path) {
     struct data_file file = {.descriptor = open(path, O_RDONLY | O_CLOEXEC)};
     if (file.descriptor < 0) {
@@ -538,35 +337,102 @@ static const char *read_streams(struct dataset *dataset, const char *path) {
     }
     const char *fault = read_head(&file);
     for (int n = 0; n < dataset->count && !fault; n++) {
-        if (dataset->stream[n].generator == GENERATOR_FILE) {
-            fault = read_column(&file, &dataset->stream[n], dataset->samples[n]);
+        if (is_file_stream(dataset, n)) {
+            fault = read_column(&file, dataset, n);
         }
     }
     close(file.descriptor);
+    if (!fault && dataset->stored && !storage_open(&dataset->given, path)) {
+        fault = "cannot be opened";
+    }
     return fault;
+}
+
+/* ---- the file of generated streams ---- */
+
+static int64_t sample_bytes(const struct stream *stream) {
+    return stream_values(stream) * (int64_t)type_bytes(stream->type);
+}
+
+/* Gives every generated stream a place; returns the size of the largest piece of one. */
+static size_t place_streams(struct dataset *dataset) {
+    int64_t place = 0, largest = PIECE_BYTES;
+    for (int n = 0; n < dataset->count; n++) {
+        const struct stream *stream = &dataset->stream[n];
+        int64_t sample = sample_bytes(stream);
+        if (!is_file_stream(dataset, n)) {
+            dataset->place[n] = place;
+            place += (int64_t)stream_bytes(stream) + STORAGE_BLOCK - 1;
+            place -= place % STORAGE_BLOCK;
+            largest = sample > largest ? sample : largest;
+        }
+    }
+    return (size_t)largest;
+}
+
+static bool write_stream(struct dataset *dataset, int number, uint8_t *piece) {
+    const struct stream *stream = &dataset->stream[number];
+    int64_t sample = sample_bytes(stream);
+    int64_t most = PIECE_BYTES / sample > 0 ? PIECE_BYTES / sample : 1;
+    for (int64_t first = 0; first < stream->count; first += most) {
+        int64_t last = first + most < stream->count ? first + most : stream->count;
+        generate_samples(stream, number, dataset->seed, first, last, piece);
+        if (!storage_write(&dataset->generated, piece, (size_t)((last - first) * sample),
+                           dataset->place[number] + first * sample)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *map_memory(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static bool refuse_for_memory(struct fault *fault) {
+    return fault_set(fault, STATUS_OUT_OF_MEMORY,
+                     "the data set is not usable: it does not fit in memory");
+}
+
+static bool write_streams(struct dataset *dataset, const char *folder, struct fault *fault) {
+    char path[PATH_BYTES];
+    size_t largest = place_streams(dataset);
+    uint8_t *piece = map_memory(largest);
+    if (piece == NULL) {
+        return refuse_for_memory(fault);
+    }
+    bool fine = join_path(path, folder, "dataset") && storage_create(&dataset->generated, path);
+    bool created = fine;
+    for (int n = 0; n < dataset->count && fine; n++) {
+        fine = is_file_stream(dataset, n) || write_stream(dataset, n, piece);
+    }
+    fine = fine && storage_finish(&dataset->generated, path);
+    if (!fine) {
+        fault_set(fault, STATUS_IO, "cannot write the data set %.200s: %s; free space on the phone",
+                  path, os_error_text());
+    }
+    if (created) {
+        unlink(path);
+    }
+    munmap(piece, largest);
+    return fine;
 }
 
 /* ---- data sets ---- */
 
-static struct dataset *allocate(const struct stream *streams, int count, uint64_t seed) {
-    size_t place[STREAMS_MAX], bytes = (size_t)aligned((int64_t)sizeof(struct dataset));
-    for (int n = 0; n < count; n++) {
-        place[n] = bytes;
-        bytes += (size_t)aligned((int64_t)stream_bytes(&streams[n]));
+/* Gives every stream its place in memory. */
+static bool allocate_streams(struct dataset *dataset) {
+    size_t place[STREAMS_MAX];
+    for (int n = 0; n < dataset->count; n++) {
+        place[n] = dataset->bytes;
+        dataset->bytes += (size_t)aligned((int64_t)stream_bytes(&dataset->stream[n]));
     }
-    uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return NULL;
+    dataset->memory = dataset->bytes == 0 ? NULL : map_memory(dataset->bytes);
+    for (int n = 0; n < dataset->count; n++) {
+        dataset->samples[n] = dataset->memory + place[n];
     }
-    struct dataset *dataset = (struct dataset *)memory;
-    dataset->count = count;
-    dataset->bytes = bytes;
-    dataset->seed = seed;
-    for (int n = 0; n < count; n++) {
-        dataset->stream[n] = streams[n];
-        dataset->samples[n] = memory + place[n];
-    }
-    return dataset;
+    return dataset->bytes == 0 || dataset->memory != NULL;
 }
 
 /* Why a stream is invalid, and the number of that stream. */
@@ -584,49 +450,69 @@ static const char *check_streams(const struct stream *streams, int count, const 
     return NULL;
 }
 
-enum dataset_result dataset_open(const struct stream *streams, int count, uint64_t seed,
-                                 const char *file, struct dataset **dataset,
-                                 char fault[DATA_FAULT_BYTES]) {
-    int number = 0;
-    bool reads = false;
-    *dataset = NULL;
+/* Makes the generated streams, in memory or in storage; *others: how many streams are not. */
+static bool make_streams(struct dataset *dataset, const char *storage, int *others,
+                         struct fault *fault) {
+    *others = 0;
+    for (int n = 0; n < dataset->count; n++) {
+        *others += is_file_stream(dataset, n);
+    }
+    if (dataset->stored) {
+        return *others == dataset->count || write_streams(dataset, storage, fault);
+    }
+    if (!allocate_streams(dataset)) {
+        return refuse_for_memory(fault);
+    }
+    for (int n = 0; n < dataset->count; n++) {
+        if (!is_file_stream(dataset, n)) {
+            generate_samples(&dataset->stream[n], n, dataset->seed, 0, dataset->stream[n].count,
+                             dataset->samples[n]);
+        }
+    }
+    return true;
+}
+
+struct dataset *dataset_open(const struct stream *streams, int count, uint64_t seed,
+                             const struct dataset_settings *settings, struct fault *fault) {
+    int number = 0, from_file = 0;
     const char *reason = count < 0 || count > STREAMS_MAX
                              ? "exceeds the limit of 16 streams"
-                             : check_streams(streams, count, file, &number);
+                             : check_streams(streams, count, settings->file, &number);
     if (reason) {
-        format_text(fault, DATA_FAULT_BYTES, "stream %d %s", number, reason);
-        return DATASET_REFUSED;
+        fault_set(fault, STATUS_BAD_PLAN, "the data set is not usable: stream %d %s", number,
+                  reason);
+        return NULL;
     }
-    struct dataset *made = allocate(streams, count, seed);
-    if (made == NULL) {
-        format_text(fault, DATA_FAULT_BYTES, "the data set does not fit in memory");
-        return DATASET_NO_MEMORY;
+    struct dataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL) {
+        refuse_for_memory(fault);
+        return NULL;
     }
-    for (int n = 0; n < count; n++) {
-        make_stream(made, n);
-        reads |= streams[n].generator == GENERATOR_FILE;
+    dataset->count = count;
+    dataset->seed = seed;
+    dataset->stored = settings->storage != NULL;
+    memcpy(dataset->stream, streams, (size_t)count * sizeof *streams);
+    if (dataset->stored && count > 0) {
+        dataset->bytes = storage_buffer_bytes(settings->read_bytes);
+        dataset->memory = map_memory(dataset->bytes);
+        if (dataset->memory == NULL) {
+            refuse_for_memory(fault);
+            return NULL;
+        }
+        memset(dataset->memory, 0, dataset->bytes); /* so that every page is present */
     }
-    reason = reads ? read_streams(made, file) : NULL;
+    if (!make_streams(dataset, settings->storage, &from_file, fault)) {
+        return NULL;
+    }
+    reason = from_file > 0 ? read_streams(dataset, settings->file) : NULL;
     if (reason) {
-        format_text(fault, DATA_FAULT_BYTES, "the data file %s", reason);
-        dataset_close(made);
-        return DATASET_UNREADABLE;
+        fault_set(fault, STATUS_IO, "the data set is not usable: the data file %s", reason);
+        return NULL;
     }
-    *dataset = made;
-    return DATASET_OPEN;
+    return dataset;
 }
 
-void dataset_close(struct dataset *dataset) {
-    if (dataset) {
-        munmap(dataset, dataset->bytes);
-    }
-}
-
-size_t dataset_bytes(const struct dataset *dataset) {
-    return dataset->bytes - (size_t)aligned((int64_t)sizeof(struct dataset));
-}
-
-int dataset_streams(const struct dataset *dataset) { return dataset->count; }
+size_t dataset_bytes(const struct dataset *dataset) { return dataset->bytes; }
 
 const struct stream *dataset_stream(const struct dataset *dataset, int number) {
     return &dataset->stream[number];
@@ -634,4 +520,34 @@ const struct stream *dataset_stream(const struct dataset *dataset, int number) {
 
 const void *dataset_samples(const struct dataset *dataset, int number) {
     return dataset->samples[number];
+}
+
+const uint8_t *dataset_batch(struct dataset *dataset, int number, int64_t first, int64_t count) {
+    const struct stream *stream = &dataset->stream[number];
+    int64_t sample = sample_bytes(stream);
+    if (!dataset->stored) {
+        return dataset->samples[number] + first * sample;
+    }
+    const uint8_t *batch =
+        storage_read(is_file_stream(dataset, number) ? &dataset->given : &dataset->generated,
+                     dataset->memory, dataset->place[number] + first * sample, count * sample);
+    if (batch == NULL) {
+        fault_set(&dataset->fault, STATUS_IO, "cannot read the data set: %s; check the storage",
+                  os_error_text());
+    }
+    return batch;
+}
+
+bool dataset_check(const struct dataset *dataset, struct fault *fault) {
+    return dataset->fault.status == STATUS_DONE ||
+           fault_set(fault, dataset->fault.status, "%s", dataset->fault.text);
+}
+
+bool dataset_is_direct(const struct dataset *dataset) {
+    bool direct = dataset->count > 0;
+    for (int n = 0; n < dataset->count; n++) {
+        direct = direct &&
+                 (is_file_stream(dataset, n) ? dataset->given.direct : dataset->generated.direct);
+    }
+    return direct;
 }

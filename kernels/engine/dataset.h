@@ -1,9 +1,14 @@
-/* dataset.h - data sets: generated on the phone from a seed, or read from a file; kept in memory.
+/* dataset.h - data sets: generated on the phone from a seed, or read from a file; in memory, or in
+ * storage.
  *
  * A stream is one column of a data set (the images, or their labels). Streams of one plan agree
  * sample by sample: the class of sample s is hash(seed, s), whichever stream is read. Data sets are
  * made before the first step; the operation "load" then copies one batch per step, which is what
- * the timed phase "load" measures.
+ * the timed phase "load" measures. A data set in storage (--input storage) is not in memory: a
+ * batch is read from the data file or, for generated streams, from the file "dataset" in a folder
+ * that the runner may write to. That file holds the streams as they would be in memory, each from a
+ * multiple of 4096 bytes on; it is removed as soon as it is open, so that nothing is left behind by
+ * a run that is killed.
  *
  *   GENERATOR INTS | FLOATS  (the bar is always there, also where one side of it is empty)
  *   image CLASSES |          byte (C,H,W): a smooth picture of the class, with noise
@@ -37,8 +42,9 @@
 #define FARMHAND_DATASET_H
 
 #include "engine.h"
+#include "fault.h"
 
-enum { STREAMS_MAX = 16, STREAM_INTS_MAX = 4, STREAM_FLOATS_MAX = 4, DATA_FAULT_BYTES = 160 };
+enum { STREAMS_MAX = 16, STREAM_INTS_MAX = 4, STREAM_FLOATS_MAX = 4 };
 
 enum generator {
     GENERATOR_IMAGE,
@@ -80,19 +86,35 @@ size_t stream_bytes(const struct stream *stream);
  * not know the streams, so the reader of a plan calls this as well. */
 const char *load_check(const struct op *op, const struct stream *streams, int count);
 
-/* DATASET_REFUSED: the plan is wrong. DATASET_UNREADABLE: the data file is. */
-enum dataset_result { DATASET_OPEN, DATASET_REFUSED, DATASET_UNREADABLE, DATASET_NO_MEMORY };
+/* The first sample of the batch that a load operation copies in a step. */
+int64_t load_first_sample(const struct op *op, const struct stream *stream, uint64_t step);
 
-/* Generates or reads every stream; file may be NULL where no stream reads one. On any result but
- * DATASET_OPEN, fault holds part of a sentence and *dataset is NULL. */
-enum dataset_result dataset_open(const struct stream *streams, int count, uint64_t seed,
-                                 const char *file, struct dataset **dataset,
-                                 char fault[DATA_FAULT_BYTES]);
-void dataset_close(struct dataset *dataset);
-/* Bytes of all streams, each rounded up to ALIGNMENT; the lowering predicts the same number. */
+/* Where samples come from, and where they are kept. */
+struct dataset_settings {
+    const char *file;    /* the data file; NULL: no stream reads one */
+    const char *storage; /* the folder for a data set in storage; NULL: in memory */
+    int64_t read_bytes;  /* of the largest batch, for a data set in storage */
+};
+
+/* Generates or reads every stream. NULL: fault. */
+struct dataset *dataset_open(const struct stream *streams, int count, uint64_t seed,
+                             const struct dataset_settings *settings, struct fault *fault);
+/* Bytes in memory: all streams, each rounded up to ALIGNMENT, as the lowering predicts it; for a
+ * data set in storage, the buffer that batches are read into. */
 size_t dataset_bytes(const struct dataset *dataset);
-int dataset_streams(const struct dataset *dataset);
 const struct stream *dataset_stream(const struct dataset *dataset, int number);
+
+/* All samples of a stream of a data set in memory. */
 const void *dataset_samples(const struct dataset *dataset, int number);
+
+/* Samples [first, first + count) of a stream, which it has; those of a data set in storage are read
+ * now, and are valid until the next call. NULL: they cannot be read, see dataset_check(). */
+const uint8_t *dataset_batch(struct dataset *dataset, int number, int64_t first, int64_t count);
+
+/* Whether all batches were read so far; false: fault. */
+bool dataset_check(const struct dataset *dataset, struct fault *fault);
+
+/* Whether all files of a data set in storage are read past the page cache. */
+bool dataset_is_direct(const struct dataset *dataset);
 
 #endif

@@ -120,7 +120,7 @@ struct exec_context {
     void *workspace; /* as many bytes as its kind requested, aligned to ALIGNMENT, not zeroed */
     uint64_t step;   /* from 0, warm-up included */
     uint64_t seed;
-    const struct dataset *dataset;
+    struct dataset *dataset;
 };
 
 /* One operation of one backend. */

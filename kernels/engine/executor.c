@@ -85,7 +85,9 @@ static bool refuse_for_memory(struct fault *fault, uint64_t needed, uint64_t ava
                      (unsigned long long)(needed / 1024), (unsigned long long)(available / 1024));
 }
 
-static bool allocate_memory(struct executor *executor, struct fault *fault) {
+/* Memory of the host is touched before the first step only where a step uses it. */
+static bool allocate_memory(struct executor *executor, const struct dataset_settings *data,
+                            bool touch, struct fault *fault) {
     struct plan *plan = executor->plan;
     executor->workspace_bytes = workspace_of(plan);
     uint64_t needed = executor->workspace_bytes, available = bytes_available();
@@ -95,7 +97,7 @@ static bool allocate_memory(struct executor *executor, struct fault *fault) {
     for (int arena = 0; arena < ARENAS; arena++) {
         needed += plan->arena[arena];
     }
-    for (int stream = 0; stream < plan->streams; stream++) {
+    for (int stream = 0; stream < plan->streams && data->storage == NULL; stream++) {
         needed += stream_bytes(&plan->stream[stream]);
     }
     /* An allocation beyond this makes the kernel kill other processes first, and this one later. */
@@ -104,7 +106,7 @@ static bool allocate_memory(struct executor *executor, struct fault *fault) {
     }
     char *arena[ARENAS];
     for (int i = 0; i < ARENAS; i++) {
-        arena[i] = map_zeroed(padded(plan->arena[i]), !plan->opencl);
+        arena[i] = map_zeroed(padded(plan->arena[i]), touch);
         if (arena[i] == NULL) {
             return refuse_for_memory(fault, needed, available);
         }
@@ -120,21 +122,28 @@ static bool allocate_memory(struct executor *executor, struct fault *fault) {
     return true;
 }
 
-static bool make_data(struct executor *executor, const char *data_file, struct fault *fault) {
-    static const enum status exits[] = {
-        [DATASET_REFUSED] = STATUS_BAD_PLAN,
-        [DATASET_UNREADABLE] = STATUS_IO,
-        [DATASET_NO_MEMORY] = STATUS_OUT_OF_MEMORY,
-    };
+/* Bytes of the data set that a load operation copies. */
+static int64_t loaded_bytes(const struct plan *plan, const struct op *op) {
+    const struct stream *stream = &plan->stream[op->i[0]];
+    return op->out[0]->count * (int64_t)type_bytes(stream->type);
+}
+
+static bool make_data(struct executor *executor, const struct dataset_settings *data,
+                      struct fault *fault) {
     struct plan *plan = executor->plan;
-    char why[DATA_FAULT_BYTES] = "";
-    enum dataset_result result =
-        dataset_open(plan->stream, plan->streams, plan->seed, data_file, &executor->dataset, why);
-    if (result != DATASET_OPEN) {
-        return fault_set(fault, exits[result], "the data set is not usable: %s", why);
+    struct dataset_settings settings = *data;
+    for (int i = 0; i < plan->ops; i++) {
+        const struct op *op = &plan->op[i];
+        if (op_is(op, "load")) {
+            int64_t bytes = loaded_bytes(plan, op);
+            int64_t all = (int64_t)stream_bytes(&plan->stream[op->i[0]]);
+            executor->load_bytes += op->phase == PHASE_LOAD ? bytes : 0;
+            settings.read_bytes = max_i64(settings.read_bytes, min_i64(bytes, all));
+        }
     }
+    executor->dataset = dataset_open(plan->stream, plan->streams, plan->seed, &settings, fault);
     executor->exec.dataset = executor->dataset;
-    return true;
+    return executor->dataset != NULL;
 }
 
 /* ---- initial values ---- */
@@ -168,7 +177,9 @@ static void set_initial_values(struct executor *executor) {
     for (int i = 0; i < plan->tensors; i++) {
         const struct tensor *tensor = &plan->tensor[i];
         if (tensor->init == INIT_ZERO) {
-            memset(tensor->data, 0, tensor_bytes(tensor));
+            if (!plan->opencl) { /* there the memory of host and device is zero and untouched */
+                memset(tensor->data, 0, tensor_bytes(tensor));
+            }
         } else if (tensor->init != INIT_NONE) {
             struct fill fill = {tensor, random_key(plan->seed, RANDOM_INITIAL + (uint64_t)i)};
             int parts = tensor->count < 4096 ? 1 : plan->threads;
@@ -313,12 +324,14 @@ static bool compute_totals(struct executor *executor, struct fault *fault) {
 
 /* ---- open and run ---- */
 
-bool executor_open(struct executor *executor, struct plan *plan, const char *data_file,
-                   const struct device_settings *settings, uint64_t mask, struct fault *fault) {
+bool executor_open(struct executor *executor, struct plan *plan,
+                   const struct dataset_settings *data, const struct device_settings *settings,
+                   uint64_t mask, struct fault *fault) {
     *executor = (struct executor){.plan = plan};
     executor->exec.seed = plan->seed;
-    if (!compute_totals(executor, fault) || !allocate_memory(executor, fault) ||
-        !make_data(executor, data_file, fault)) {
+    bool touch = !plan->opencl || settings->feed == FEED_COPIED;
+    if (!compute_totals(executor, fault) || !allocate_memory(executor, data, touch, fault) ||
+        !make_data(executor, data, fault)) {
         return false;
     }
     executor->pool = thread_pool_open(plan->threads, mask);
@@ -330,7 +343,7 @@ bool executor_open(struct executor *executor, struct plan *plan, const char *dat
     for (int i = 0; i < executor->learned_count; i++) {
         executor->learned[i].initial_hash = hash_of(executor->learned[i].tensor);
     }
-    executor->device = plan->opencl ? device_open(plan, settings, fault) : NULL;
+    executor->device = plan->opencl ? device_open(plan, executor->dataset, settings, fault) : NULL;
     return !plan->opencl || executor->device != NULL;
 }
 
@@ -352,6 +365,11 @@ void executor_wait(struct executor *executor, bool step_ends) {
     if (executor->device != NULL) {
         device_wait(executor->device, step_ends);
     }
+}
+
+bool executor_check(const struct executor *executor, struct fault *fault) {
+    return (executor->device == NULL || device_check(executor->device, fault)) &&
+           dataset_check(executor->dataset, fault);
 }
 
 void executor_fetch(const struct executor *executor, const struct tensor *tensor) {

@@ -33,12 +33,15 @@ struct executor {
     int64_t parameters; /* values of the parameter arena that a step reads */
     int64_t macs;       /* multiply-adds of the forward operations of a step */
     int64_t epoch;      /* steps until the data set starts over */
+    int64_t load_bytes; /* of the data set that a step loads */
 };
 
 /* Allocates all memory, makes the data set, sets initial values and starts the threads; for an
- * OpenCL plan, also opens the device with these settings. False: fault. */
-bool executor_open(struct executor *executor, struct plan *plan, const char *data_file,
-                   const struct device_settings *settings, uint64_t mask, struct fault *fault);
+ * OpenCL plan, also opens the device with these settings. False: fault. `data` may leave read_bytes
+ * out. */
+bool executor_open(struct executor *executor, struct plan *plan,
+                   const struct dataset_settings *data, const struct device_settings *settings,
+                   uint64_t mask, struct fault *fault);
 
 /* Runs the operations [first, last) in order. A device may still be running them on return. */
 void executor_run(struct executor *executor, int first, int last);
@@ -46,6 +49,9 @@ void executor_run(struct executor *executor, int first, int last);
 /* Waits for a device, and copies the loss to the host at the end of a step. The CPU backend never
  * has anything outstanding. */
 void executor_wait(struct executor *executor, bool step_ends);
+
+/* Whether the device and the data set worked so far; false: fault. */
+bool executor_check(const struct executor *executor, struct fault *fault);
 
 /* Copies a tensor to where the host can read it. */
 void executor_fetch(const struct executor *executor, const struct tensor *tensor);

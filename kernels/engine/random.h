@@ -16,7 +16,7 @@
 enum {
     RANDOM_INITIAL = 1 << 24, /* + number of the tensor */
     RANDOM_DROPOUT = 2 << 24, /* + number of the operation */
-    RANDOM_DATA = 3 << 24     /* + purpose, as listed in dataset.c */
+    RANDOM_DATA = 3 << 24     /* + purpose, as listed in generators.c */
 };
 
 static inline uint64_t random_mix(uint64_t x) {

@@ -9,10 +9,15 @@
 #include "../engine/plan.h"
 #include "jsonl.h"
 
+/* Where batches come from (runner.h, --input). */
+enum input { INPUT_MEMORY, INPUT_STORAGE, INPUTS };
+extern const char *const INPUT_NAMES[INPUTS + 1];
+
 struct run_settings {
     const char *plan, *folder, *data;
     int64_t warmup, steps, trace_steps;
     double seconds, max_seconds, window_ms, period_ms;
+    enum input input;
     struct device_settings device;
 };
 

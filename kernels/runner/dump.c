@@ -29,7 +29,7 @@ static bool write_tensors(int file, const struct executor *executor, uint64_t nu
         executor_fetch(executor, tensor);
         fine = write_bytes(file, tensor->data, tensor_bytes(tensor), fault);
     }
-    return fine && (executor->device == NULL || device_check(executor->device, fault));
+    return fine && executor_check(executor, fault);
 }
 
 static bool dump_steps(struct executor *executor, int file, int64_t steps, struct fault *fault) {
@@ -48,9 +48,10 @@ static bool dump_steps(struct executor *executor, int file, int64_t steps, struc
 static bool dump_plan(const struct run_settings *settings, struct fault *fault) {
     char path[PATH_BYTES];
     struct executor executor;
+    const struct dataset_settings data = {.file = settings->data};
     struct plan *plan = processor_is_supported(fault) ? open_plan(settings->plan, fault) : NULL;
-    if (plan == NULL || !executor_open(&executor, plan, settings->data, &settings->device,
-                                       affinity_mask(), fault)) {
+    if (plan == NULL ||
+        !executor_open(&executor, plan, &data, &settings->device, affinity_mask(), fault)) {
         return false;
     }
     if (!join_path(path, settings->folder, "dump.bin")) {

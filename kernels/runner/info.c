@@ -203,6 +203,15 @@ static void list_devices(char list[DEVICES_BYTES_MAX]) {
     close(ends[0]);
 }
 
+/* The names that an option takes; the list ends with NULL. */
+static void write_names(struct jsonl_writer *out, const char *option, const char *const *names) {
+    json_open(out, option, '[');
+    for (; *names != NULL; names++) {
+        json_string(out, NULL, *names);
+    }
+    json_close(out, ']');
+}
+
 int info_main(void) {
     static char devices[DEVICES_BYTES_MAX];
     struct feature features[LIST_MAX] = {{NULL, false}};
@@ -224,6 +233,9 @@ int info_main(void) {
     }
     json_close(&out, ']');
     json_raw(&out, "opencl", devices);
+    write_names(&out, "kernels", KERNEL_NAMES);
+    write_names(&out, "feeds", FEED_NAMES);
+    write_names(&out, "inputs", INPUT_NAMES);
     json_raw(&out, "provenance", provenance());
     json_end(&out);
     return jsonl_flush(&out) ? STATUS_DONE : (int)fault.status;

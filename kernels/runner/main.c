@@ -8,13 +8,28 @@
 #include "../engine/os.h"
 #include "commands.h"
 
+const char *const INPUT_NAMES[INPUTS + 1] = {
+    [INPUT_MEMORY] = "memory",
+    [INPUT_STORAGE] = "storage",
+};
+
 /* An option: its name, and where its value is stored; one of the pointers is set. */
 struct option {
     const char *name;
     double *real;
     int64_t *integer;
     const char **text;
+    const char *const *names; /* the only texts that it takes, NULL at the end; NULL: any text */
 };
+
+/* The number of a word in a list of names, which ends with NULL; -1: it is not there. */
+static int number_of(const char *word, const char *const *names) {
+    int number = 0;
+    while (names[number] != NULL && strcmp(names[number], word) != 0) {
+        number++;
+    }
+    return names[number] != NULL ? number : -1;
+}
 
 static bool parse_number_option(const char *name, const char *word, bool integer, double *number,
                                 struct fault *fault) {
@@ -42,6 +57,11 @@ static bool parse_options(char **word, const struct option *options, struct faul
                 "'%.40s' is not an option of this command, or has no value; see runner.h", *word);
         }
         double number = 0;
+        if (option->names != NULL && number_of(word[1], option->names) < 0) {
+            return fault_set(fault, STATUS_USAGE,
+                             "'%.20s %.40s' is not a name of this option; `runner info` lists them",
+                             *word, word[1]);
+        }
         if (option->text != NULL) {
             *option->text = word[1];
         } else if (!parse_number_option(*word, word[1], option->integer != NULL, &number, fault)) {
@@ -55,18 +75,34 @@ static bool parse_options(char **word, const struct option *options, struct faul
     return true;
 }
 
+/* Options whose values are names. */
+struct names {
+    const char *feed, *input;
+};
+
+static const struct names DEFAULT_NAMES = {"resident", "memory"};
+
 /* The options of every command that may use a device. */
-#define OPENCL_OPTIONS(device)                                                                     \
+#define OPENCL_OPTIONS(device, feed_name)                                                          \
     {"--kernels", .text = &(device).kernels}, {"--tuned", .text = &(device).tuned},                \
-        {"--device", .integer = &(device).number}, {                                               \
-        "--fallback", .text = &(device).fallback                                                   \
+        {"--device", .integer = &(device).number}, {"--fallback", .text = &(device).fallback},     \
+        {"--kernel", .text = &(device).kernel, .names = KERNEL_NAMES}, {                           \
+        "--feed", .text = &(feed_name), .names = FEED_NAMES                                        \
     }
 
-/* Sets the default of --kernels, the folder of the plan, and checks --fallback. */
-static bool finish_device_settings(const char *plan, struct device_settings *device,
-                                   struct fault *fault) {
+/* Sets the default of --kernels, the folder of the plan, and checks what depends on two options. */
+static bool finish_device_settings(const char *plan, const struct names *names,
+                                   struct device_settings *device, struct fault *fault) {
     static char folder[PATH_BYTES];
     const char *slash = strrchr(plan, '/');
+    device->feed = (enum feed)number_of(names->feed, FEED_NAMES);
+    if (device->feed == FEED_PRELOADED && strcmp(names->input, "storage") == 0) {
+        return fault_set(fault, STATUS_USAGE,
+                         "--feed preloaded reads no batch from storage; use --feed resident");
+    }
+    if (device->kernel != NULL && strcmp(device->kernel, "tuned") == 0) {
+        device->kernel = NULL;
+    }
     if (device->fallback != NULL && strcmp(device->fallback, "cpu") != 0) {
         return fault_set(fault, STATUS_USAGE,
                          "'--fallback %.40s' is not supported; use --fallback cpu",
@@ -89,6 +125,7 @@ static int run_command(char **word, struct fault *fault) {
                                     .max_seconds = 600,
                                     .window_ms = 50,
                                     .period_ms = 200};
+    struct names names = DEFAULT_NAMES;
     const struct option options[] = {
         {"--warmup", .integer = &settings.warmup},
         {"--steps", .integer = &settings.steps},
@@ -98,40 +135,45 @@ static int run_command(char **word, struct fault *fault) {
         {"--period-ms", .real = &settings.period_ms},
         {"--trace-steps", .integer = &settings.trace_steps},
         {"--data", .text = &settings.data},
-        OPENCL_OPTIONS(settings.device),
+        {"--input", .text = &names.input, .names = INPUT_NAMES},
+        OPENCL_OPTIONS(settings.device, names.feed),
         {.name = NULL},
     };
-    return parse_options(word + 2, options, fault) &&
-                   finish_device_settings(word[0], &settings.device, fault)
-               ? run_main(&settings)
-               : report_fault(NULL, fault);
+    if (!parse_options(word + 2, options, fault) ||
+        !finish_device_settings(word[0], &names, &settings.device, fault)) {
+        return report_fault(NULL, fault);
+    }
+    settings.input = (enum input)number_of(names.input, INPUT_NAMES);
+    return run_main(&settings);
 }
 
 static int dump_command(char **word, struct fault *fault) {
     struct run_settings settings = {.plan = word[0], .folder = word[1], .steps = 1};
+    struct names names = DEFAULT_NAMES;
     const struct option options[] = {
         {"--steps", .integer = &settings.steps},
         {"--data", .text = &settings.data},
-        OPENCL_OPTIONS(settings.device),
+        OPENCL_OPTIONS(settings.device, names.feed),
         {.name = NULL},
     };
     return parse_options(word + 2, options, fault) &&
-                   finish_device_settings(word[0], &settings.device, fault)
+                   finish_device_settings(word[0], &names, &settings.device, fault)
                ? dump_main(&settings)
                : report_fault(NULL, fault);
 }
 
 static int tune_command(char **word, struct fault *fault) {
     struct tune_settings settings = {.folder = word[0], .launches = 5, .rounds = 3};
+    struct names names = DEFAULT_NAMES;
     const struct option options[] = {
         {"--launches", .integer = &settings.launches},
         {"--rounds", .integer = &settings.rounds},
-        OPENCL_OPTIONS(settings.device),
+        OPENCL_OPTIONS(settings.device, names.feed),
         {.name = NULL},
     };
     settings.device.kernels = word[0];
     return parse_options(word + 1, options, fault) &&
-                   finish_device_settings(word[0], &settings.device, fault)
+                   finish_device_settings(word[0], &names, &settings.device, fault)
                ? tune_main(&settings)
                : report_fault(NULL, fault);
 }

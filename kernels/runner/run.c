@@ -108,6 +108,14 @@ static void write_memory(struct run_state *state) {
     json_end(&state->out);
 }
 
+static void write_input(struct run_state *state) {
+    json_begin(&state->out, "input");
+    json_string(&state->out, "source", INPUT_NAMES[INPUT_STORAGE]);
+    json_bool(&state->out, "direct", dataset_is_direct(state->executor.dataset));
+    json_int(&state->out, "batch_bytes", state->executor.load_bytes);
+    json_end(&state->out);
+}
+
 void write_device(struct jsonl_writer *out, const struct device_facts *facts) {
     json_begin(out, "device");
     json_string(out, "platform", facts->device.platform);
@@ -294,7 +302,7 @@ static bool record_loss(struct run_state *state) {
     struct losses *losses = &state->losses;
     const struct tensor *loss = state->executor.plan->loss;
     state->executor.exec.step++;
-    if (state->executor.device != NULL && !device_check(state->executor.device, &state->fault)) {
+    if (!executor_check(&state->executor, &state->fault)) {
         return false;
     }
     if (loss == NULL) {
@@ -382,6 +390,7 @@ static bool evaluation_is_due(const struct run_state *state) {
 
 static void evaluate(struct run_state *state) {
     const struct executor *executor = &state->executor;
+    struct device_times unused; /* the time of an evaluation belongs to no window */
     double right = 0;
     int checks = 0;
     int64_t start = now_ns();
@@ -397,6 +406,9 @@ static void evaluate(struct run_state *state) {
     }
     executor_wait(&state->executor, false);
     int64_t end = now_ns();
+    if (executor->device != NULL) {
+        device_collect_times(executor->device, &unused);
+    }
     json_begin(&state->out, "evaluation");
     json_int(&state->out, "step", state->measured);
     json_int(&state->out, "t_ns", start);
@@ -513,15 +525,23 @@ static bool open_run(struct run_state *state) {
         return false;
     }
     uint64_t mask = affinity_mask();
+    bool stored = state->settings->input == INPUT_STORAGE;
+    const struct dataset_settings data = {
+        .file = state->settings->data,
+        .storage = stored ? state->settings->folder : NULL,
+    };
     state->executor.plan = plan;
     write_hello(state, mask);
     if (!jsonl_flush(&state->out) ||
-        !executor_open(&state->executor, plan, state->settings->data, &state->settings->device,
-                       mask, &state->fault) ||
+        !executor_open(&state->executor, plan, &data, &state->settings->device, mask,
+                       &state->fault) ||
         !allocate_buffers(state)) {
         return false;
     }
     write_memory(state);
+    if (stored) {
+        write_input(state);
+    }
     if (state->executor.device != NULL) {
         write_device(&state->out, device_facts(state->executor.device));
     }

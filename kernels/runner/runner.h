@@ -82,7 +82,8 @@
  *     --input NAME     memory (default): the data set is in memory before the first step.
  *                      storage: every batch is read from a file when its step needs it, past the
  *                      page cache where the file system allows it. A generated data set is written
- *                      to DIR/dataset before the first step. The time is part of LOAD.
+ *                      to DIR/dataset before the first step, and removed once it is open. The time
+ *                      of reading is part of LOAD. Not with --feed preloaded: "usage".
  *   Affinity is not an argument: the agent sets the mask before exec (taskset), all threads inherit
  *   it, and the runner reports the mask that it finds, so that the report shows what really was the
  *   case. If DIR/nodes exists, the same process samples those nodes during the run, as `sample`
@@ -177,8 +178,10 @@
  *     --kernels DIR    the folder to which kernels/opencl/ was pushed (default: that of the PLAN)
  *     --tuned FILE     parameters of matrix products for this device (default: none)
  *     --device N       the number of the device, as in info (default 0)
- *     --kernel NAME    the matrix products of the plan: naive, vector, tiled, tiled_vector, packed,
- *                      or tuned (default): the parameters of --tuned, else a rule of thumb
+ *     --kernel NAME    the matrix products of the plan, those of LSTM and attention included:
+ *                      naive, vector, tiled, tiled_vector, packed, or tuned (default): the
+ *                      parameters of --tuned, else a rule of thumb. Convolutions have kernels of
+ *                      their own.
  *     --feed NAME      copied: the operands of every operation are copied to the device before it
  *                      and its results to the host after it, as some engines do. mapped: a step
  *                      writes its batch into mapped memory. resident (default): a step copies its
@@ -191,10 +194,10 @@
  *     device NAME<TAB>VERSION<TAB>DRIVER            as in info; on another device: "unsupported"
  *     kernels DIGEST                                of sgemm.cl; the runner does not check it
  *     sgemm M N K TA TB VARIANT [NAME=VALUE ...]    the fastest for op(A) op(B) of this size
- *   VARIANT is vector, tiled_vector, direct, dots, packed, image or half; the names are definitions
- *   that sgemm.cl is built with (MR, NR, TILE ...), and GX and GY, the shape of a work group. A
- *   product uses the record with the same transposes that is nearest in size, and a rule of thumb
- *   where there is none.
+ *   VARIANT is naive, vector, tiled, tiled_vector, direct, dots, packed, image or half; the names
+ *   are definitions that sgemm.cl is built with (MR, NR, TILE ...), and GX and GY, the shape of a
+ *   work group. A product uses the record with the same transposes that is nearest in size, and a
+ *   rule of thumb where there is none.
  *
  * tune DIR
  *   Times variants of the matrix product on the device. DIR/candidates has one per line: M N K TA

@@ -12,7 +12,7 @@
 
 int tune_main(const struct tune_settings *settings) {
     struct fault fault = {STATUS_DONE, ""};
-    device_open(NULL, &settings->device, &fault); /* sets the fault */
+    device_open(NULL, NULL, &settings->device, &fault); /* sets the fault */
     return report_fault(NULL, &fault);
 }
 
@@ -72,7 +72,7 @@ static bool allocate_matrices(struct tuning_bench *bench, const struct tuned *sp
         tensor->dim[0] = sides[i][transposed];
         tensor->dim[1] = sides[i][!transposed];
         tensor->data = calloc((size_t)tensor->count, 4);
-        bench->memory[i] = session_buffer(&bench->session, (size_t)tensor->count * 4, fault);
+        bench->memory[i] = session_buffer(&bench->session, (size_t)tensor->count * 4, false, fault);
         if (tensor->data == NULL || bench->memory[i] == NULL) {
             return fault_set(fault, STATUS_OUT_OF_MEMORY,
                              "not enough memory for a product of %d x %d x %d; use smaller sizes",

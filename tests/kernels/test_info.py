@@ -68,6 +68,8 @@ OTHERS = [
     "EnqueueNDRangeKernel",
     "EnqueueWriteBuffer",
     "EnqueueReadBuffer",
+    "EnqueueMapBuffer",
+    "EnqueueUnmapMemObject",
     "EnqueueFillBuffer",
     "Flush",
     "Finish",

@@ -200,15 +200,16 @@ def test_missing_operations_are_refused_or_counted_with_their_copies(
 ) -> None:
     lists = (
         "tensor 0 float input 0 2 8 6 uniform 1\n"
-        "tensor 1 float activation 0 2 8 6 none\n"
-        "tensor 2 float activation 512 2 8 6 none\n"
-        "op forward 0 softmax_forward 0 : 1 : 8 6 1 :\n"
-        "op forward 0 relu_forward 1 : 2 : :\n"
+        "tensor 1 float parameter 0 1 6 uniform 1\n"
+        "tensor 2 float activation 0 2 8 6 none\n"
+        "tensor 3 float activation 512 2 8 6 none\n"
+        "op forward 0 channel_bias 0 1 : 2 : :\n"  # the device does it in place only
+        "op forward 0 relu_forward 2 : 3 : :\n"
     )
     plan = on_opencl(a_plan(a_body(lists)))
     fault = fault_of(plan, tmp_path, pocl, "--kernels", KERNELS)
     assert (fault["status"], fault["code"]) == (4, "unsupported")
-    assert "cannot run 'softmax_forward'" in fault["text"]
+    assert "cannot run 'channel_bias'" in fault["text"]
     records = run(plan, tmp_path, pocl, "--fallback", "cpu", "--steps", 5)
     windows = [line for line in records if line["line"] == "window"]
     assert (records[-1]["line"], records[-1]["fallbacks"]) == ("done", 1)

@@ -1,15 +1,17 @@
-/* load.c - the operation load: copies the next batch of a data set to where the model reads it. */
+/* load.c - the operation load: copies the next batch of a data set to where the model reads it,
+ * from memory or from storage. */
 #include "../dataset.h"
 #include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
 
+/* Consecutive samples of a stream. */
 struct batch {
-    const struct stream *stream;
+    enum type type;
     const uint8_t *samples;
     uint8_t *out;
-    int64_t first, count, values; /* first, count: samples; values: per sample */
+    int64_t count, values; /* count: samples; values: per sample */
     float scale, shift;
 };
 
@@ -31,14 +33,13 @@ static void bytes_to_floats(const uint8_t *from, float *to, int64_t count, float
 static void load_part(void *context, int part, int parts, int worker) {
     (void)worker;
     const struct batch *batch = context;
-    size_t size = type_bytes(batch->stream->type);
+    size_t size = type_bytes(batch->type);
     int64_t n, last;
     split_range(batch->count, part, parts, &n, &last);
     for (; n < last; n++) {
-        int64_t sample = (batch->first + n) % batch->stream->count;
-        const uint8_t *from = batch->samples + (size_t)(sample * batch->values) * size;
+        const uint8_t *from = batch->samples + (size_t)(n * batch->values) * size;
         uint8_t *to = batch->out + (size_t)(n * batch->values) * 4;
-        if (batch->stream->type == TYPE_BYTE) {
+        if (batch->type == TYPE_BYTE) {
             bytes_to_floats(from, (float *)to, batch->values, batch->scale, batch->shift);
         } else {
             memcpy(to, from, (size_t)batch->values * 4);
@@ -46,22 +47,35 @@ static void load_part(void *context, int part, int parts, int worker) {
     }
 }
 
+int64_t load_first_sample(const struct op *op, const struct stream *stream, uint64_t step) {
+    uint64_t samples = (uint64_t)stream->count;
+    uint64_t count = (uint64_t)(op->out[0]->count / stream_values(stream));
+    return (int64_t)(((uint64_t)op->i[1] + step % samples * (count % samples)) % samples);
+}
+
+/* After the last sample follows the first one, so that a batch may have several pieces. */
 static void load_run(const struct op *op, struct exec_context *exec) {
     int number = (int)op->i[0];
     const struct tensor *out = op->out[0];
     const struct stream *stream = dataset_stream(exec->dataset, number);
-    int64_t values = stream_values(stream), count = out->count / values;
-    uint64_t samples = (uint64_t)stream->count;
-    uint64_t first = ((uint64_t)op->i[1] + exec->step % samples * ((uint64_t)count % samples));
-    struct batch batch = {.stream = stream,
-                          .samples = dataset_samples(exec->dataset, number),
+    int64_t values = stream_values(stream), left = out->count / values;
+    int64_t first = load_first_sample(op, stream, exec->step);
+    struct batch piece = {.type = stream->type,
                           .out = out->data,
-                          .first = (int64_t)(first % samples),
-                          .count = count,
                           .values = values,
                           .scale = op->f[0],
                           .shift = op->f[1]};
-    parallel_for(exec, count, out->count, load_part, &batch);
+    while (left > 0) {
+        piece.count = left < stream->count - first ? left : stream->count - first;
+        piece.samples = dataset_batch(exec->dataset, number, first, piece.count);
+        if (piece.samples == NULL) {
+            return; /* the run ends with this step */
+        }
+        parallel_for(exec, piece.count, piece.count * values, load_part, &piece);
+        piece.out += (size_t)(piece.count * values) * 4;
+        left -= piece.count;
+        first = 0;
+    }
 }
 
 static const char *check_load(const struct op *op) {

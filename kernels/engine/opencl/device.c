@@ -3,12 +3,23 @@
 
 #include <string.h>
 
+const char *const FEED_NAMES[FEEDS + 1] = {
+    [FEED_COPIED] = "copied",
+    [FEED_MAPPED] = "mapped",
+    [FEED_RESIDENT] = "resident",
+    [FEED_PRELOADED] = "preloaded",
+};
+
+const char *const KERNEL_NAMES[] = {"naive",  "vector", "tiled", "tiled_vector",
+                                    "packed", "tuned",  NULL};
+
 #ifdef RUNNER_STATIC
 
 /* A static executable cannot load the library of a vendor, so a plan for OpenCL ends here. */
-struct device *device_open(const struct plan *plan, const struct device_settings *settings,
-                           struct fault *fault) {
+struct device *device_open(const struct plan *plan, const struct dataset *dataset,
+                           const struct device_settings *settings, struct fault *fault) {
     (void)plan;
+    (void)dataset;
     (void)settings;
     fault_set(fault, STATUS_UNSUPPORTED,
               "this build is static and cannot load an OpenCL library; use the CPU backend");
@@ -50,6 +61,7 @@ struct device {
     cl_handle *memory; /* of every tensor: a sub-buffer of its arena */
     int *first;        /* the first launch of every operation, and the end of the list */
     bool *falls_back;
+    enum feed feed;
     /* The host overwrites within a step what it copies to the device, so it waits for every
      * copy. */
     bool waits_for_copies;
@@ -65,7 +77,8 @@ static bool allocate_memory(struct device *device, struct fault *fault) {
     const struct plan *plan = device->plan;
     size_t align = (size_t)session->facts.device.align_bits / 8;
     for (int arena = 0; arena < ARENAS; arena++) {
-        device->arena[arena] = session_buffer(session, plan->arena[arena], fault);
+        bool mappable = device->feed == FEED_MAPPED && arena == ARENA_INPUT;
+        device->arena[arena] = session_buffer(session, plan->arena[arena], mappable, fault);
         if (device->arena[arena] == NULL) {
             return false;
         }
@@ -105,14 +118,31 @@ static bool allocate_memory(struct device *device, struct fault *fault) {
 
 static bool is_load(const struct op *op) { return op_is(op, "load"); }
 
+/* Copies all streams of a data set to the device. */
+static bool preload(struct device *device, const struct dataset *dataset, struct fault *fault) {
+    struct session *session = &device->session;
+    int64_t start = now_ns();
+    for (int i = 0; i < device->plan->streams; i++) {
+        size_t bytes = stream_bytes(&device->plan->stream[i]);
+        session->stream_memory[i] = session_buffer(session, bytes, false, fault);
+        if (session->stream_memory[i] == NULL) {
+            return false;
+        }
+        session_copy(session, session->stream_memory[i], (void *)dataset_samples(dataset, i), bytes,
+                     true, true, PHASE_LOAD);
+    }
+    session->facts.copy_ns += now_ns() - start;
+    return device_check(device, fault);
+}
+
 static bool add_launches(struct device *device, bool fallback, struct fault *fault) {
     struct session *session = &device->session;
     for (int i = 0; i < device->plan->ops; i++) {
         const struct op *op = &device->plan->op[i];
         bool lacking = false;
         device->first[i] = session->launches;
-        if (is_load(op)) {
-            continue;
+        if (is_load(op) && device->feed != FEED_PRELOADED) {
+            continue; /* the host makes the batch */
         }
         if (!session_add_op(session, op, &lacking, fault)) {
             return false;
@@ -151,23 +181,25 @@ static bool allocate_timestamps(struct device *device, struct fault *fault) {
     int room = session->launches + 8;
     for (int i = 0; i < device->plan->ops; i++) {
         const struct op *op = &device->plan->op[i];
-        room += is_load(op) || device->falls_back[i] ? op->ins + op->outs : 0;
+        bool copies = is_load(op) || device->falls_back[i] || device->feed == FEED_COPIED;
+        room += copies ? op->ins + op->outs + 1 : 0; /* a mapping has two commands */
     }
     session->timed = calloc((size_t)room, sizeof *session->timed);
     session->timed_room = session->timed == NULL ? 0 : room;
-    device->waits_for_copies = session->facts.fallbacks > 0 || loads_overlap(device->plan);
+    device->waits_for_copies =
+        session->facts.fallbacks > 0 || device->feed == FEED_COPIED || loads_overlap(device->plan);
     return session->timed != NULL ||
            fault_set(fault, STATUS_OUT_OF_MEMORY,
                      "not enough memory for %d timestamps; close other programs", room);
 }
 
-/* Copies the tensors that have initial values. */
+/* Copies the tensors that have initial values other than zero. */
 static bool copy_initial_values(struct device *device, struct fault *fault) {
     struct session *session = &device->session;
     int64_t start = now_ns();
     for (int i = 0; i < device->plan->tensors; i++) {
         const struct tensor *tensor = &device->plan->tensor[i];
-        if (tensor->init != INIT_NONE) {
+        if (tensor->init != INIT_NONE && tensor->init != INIT_ZERO) {
             session_copy(session, device->memory[i], tensor->data, tensor_bytes(tensor), true, true,
                          PHASE_LOAD);
             struct device_times unused;
@@ -175,12 +207,12 @@ static bool copy_initial_values(struct device *device, struct fault *fault) {
         }
     }
     session_wait(session);
-    session->facts.copy_ns = now_ns() - start;
+    session->facts.copy_ns += now_ns() - start;
     return device_check(device, fault);
 }
 
-struct device *device_open(const struct plan *plan, const struct device_settings *settings,
-                           struct fault *fault) {
+struct device *device_open(const struct plan *plan, const struct dataset *dataset,
+                           const struct device_settings *settings, struct fault *fault) {
     struct device *device = calloc(1, sizeof *device);
     size_t ops = (size_t)plan->ops + 1;
     if (device == NULL ||
@@ -194,7 +226,10 @@ struct device *device_open(const struct plan *plan, const struct device_settings
     device->plan = plan;
     device->session.owner = device;
     device->session.memory_of = memory_of;
+    device->session.stream = plan->stream;
+    device->feed = settings->feed;
     bool fine = session_open(&device->session, settings, fault) && allocate_memory(device, fault) &&
+                (device->feed != FEED_PRELOADED || preload(device, dataset, fault)) &&
                 add_launches(device, settings->fallback != NULL, fault) &&
                 allocate_timestamps(device, fault) && copy_initial_values(device, fault);
     return fine ? device : NULL;
@@ -215,23 +250,49 @@ static void copy_operands(struct device *device, const struct tensor *const *ope
     }
 }
 
+/* Makes a batch in the memory of the device. */
+static void load_mapped(struct device *device, const struct op *op, struct exec_context *exec) {
+    struct tensor batch = *op->out[0];
+    struct op load = *op;
+    cl_handle memory = memory_of(device, op->out[0]);
+    batch.data = session_map(&device->session, memory, tensor_bytes(&batch), op->phase);
+    load.out[0] = &batch;
+    if (batch.data != NULL) {
+        op->kind->run(&load, exec);
+        session_unmap(&device->session, memory, batch.data, op->phase);
+    }
+}
+
+/* Runs an operation on the host, with the copies that it needs. */
+static void run_on_host(struct device *device, const struct op *op, struct exec_context *exec) {
+    bool copies = device->feed != FEED_COPIED;
+    copy_operands(device, op->in, copies ? op->ins : 0, false, op->phase);
+    op->kind->run(op, exec);
+    copy_operands(device, op->out, copies ? op->outs : 0, true, op->phase);
+}
+
 void device_run(struct device *device, const struct op *op, struct exec_context *exec) {
     struct session *session = &device->session;
-    if (is_load(op) || device->falls_back[op->number]) {
-        copy_operands(device, op->in, op->ins, false, op->phase);
-        op->kind->run(op, exec);
-        copy_operands(device, op->out, op->outs, true, op->phase);
+    bool copied = device->feed == FEED_COPIED;
+    if (is_load(op) && device->feed == FEED_MAPPED) {
+        load_mapped(device, op, exec);
         return;
     }
+    if ((is_load(op) && device->feed != FEED_PRELOADED) || device->falls_back[op->number]) {
+        run_on_host(device, op, exec);
+        return;
+    }
+    copy_operands(device, op->in, copied ? op->ins : 0, true, op->phase);
     for (int i = device->first[op->number]; i < device->first[op->number + 1]; i++) {
         session_launch(session, &session->launch[i], op, exec);
     }
+    copy_operands(device, op->out, copied ? op->outs : 0, false, op->phase);
 }
 
 void device_flush(struct device *device) { device->session.cl.Flush(device->session.queue); }
 
 void device_wait(struct device *device, bool loss) {
-    if (loss && device->plan->loss != NULL) {
+    if (loss && device->plan->loss != NULL && device->feed != FEED_COPIED) {
         copy_operands(device, &device->plan->loss, 1, false, PHASE_LOAD);
     }
     session_wait(&device->session);
@@ -239,8 +300,10 @@ void device_wait(struct device *device, bool loss) {
 
 void device_fetch(struct device *device, const struct tensor *tensor) {
     struct device_times unused;
-    copy_operands(device, &tensor, 1, false, PHASE_LOAD);
-    session_collect_times(&device->session, &unused);
+    if (device->feed != FEED_COPIED) {
+        copy_operands(device, &tensor, 1, false, PHASE_LOAD);
+        session_collect_times(&device->session, &unused);
+    }
 }
 
 void device_collect_times(struct device *device, struct device_times *times) {

@@ -2,7 +2,8 @@
  *
  * device_open() allocates all memory, builds all programs, and prepares the kernels of every
  * operation with their arguments. A step then only enqueues. Tensors have a place on the host too,
- * at tensor->data: memory that is not touched until a value is copied there. */
+ * at tensor->data: memory that is not touched until a value is copied there. With FEED_COPIED the
+ * values on the host are those that count, and an operation borrows the memory of the device. */
 #ifndef FARMHAND_DEVICE_H
 #define FARMHAND_DEVICE_H
 
@@ -11,11 +12,20 @@
 
 struct device;
 
+/* How data reach the device (runner.h, --feed). */
+enum feed { FEED_COPIED, FEED_MAPPED, FEED_RESIDENT, FEED_PRELOADED, FEEDS };
+extern const char *const FEED_NAMES[FEEDS + 1];
+
+/* What --kernel takes, NULL at the end: variants of launch_matmul.c, and "tuned", the last one. */
+extern const char *const KERNEL_NAMES[];
+
 struct device_settings {
     const char *kernels;  /* the folder of the .cl files */
     const char *tuned;    /* a tuning file, or NULL */
     int64_t number;       /* of the device */
     const char *fallback; /* "cpu": runs the operations that the device lacks; NULL: not allowed */
+    const char *kernel;   /* the variant of every matrix product; NULL: tuned */
+    enum feed feed;
 };
 
 /* What was opened, and what that cost. */
@@ -33,9 +43,10 @@ struct device_times {
     int64_t phase_ns[PHASES]; /* of the commands of a phase, waiting included; not for load */
 };
 
-/* Opens a device for a plan and copies initial values there. NULL: fault. */
-struct device *device_open(const struct plan *plan, const struct device_settings *settings,
-                           struct fault *fault);
+/* Opens a device for a plan and copies initial values there, with FEED_PRELOADED also the data
+ * set. NULL: fault. */
+struct device *device_open(const struct plan *plan, const struct dataset *dataset,
+                           const struct device_settings *settings, struct fault *fault);
 const struct device_facts *device_facts(const struct device *device);
 
 /* Enqueues one operation, or runs it on the host: load, and operations that fall back to the

@@ -117,6 +117,8 @@ static bool set_arg(struct launcher *to, struct launch *launch, const char *entr
                              (long long)arg->integer);
         }
         return set_bytes(to, launch, number, sizeof narrow, &narrow);
+    case ARG_INT4:
+        return set_bytes(to, launch, number, 4 * sizeof narrow, arg->four);
     case ARG_UINT:
         return set_bytes(to, launch, number, sizeof unsigned_narrow, &unsigned_narrow);
     case ARG_FLOAT:
@@ -130,10 +132,12 @@ static bool set_arg(struct launcher *to, struct launch *launch, const char *entr
     case ARG_SCRATCH: /* set by session_allocate_scratch(), when all sizes are known */
         launch->scratch[arg->integer] = number;
         return true;
-    case ARG_IMAGE:
-        return set_bytes(to, launch, number, sizeof arg->image, &arg->image);
+    case ARG_HANDLE:
+        return set_bytes(to, launch, number, sizeof arg->handle, &arg->handle);
+    case ARG_FIRST_SAMPLE:
     case ARG_DROPOUT_KEY:
-        launch->per_step = PER_STEP_DROPOUT_KEY;
+        launch->per_step =
+            arg->kind == ARG_DROPOUT_KEY ? PER_STEP_DROPOUT_KEY : PER_STEP_FIRST_SAMPLE;
         launch->per_step_arg = number;
         return true;
     default: /* ARG_BIAS_CORRECTION: two in a row, of which the first is noted */
@@ -214,7 +218,7 @@ static bool check_group(struct launcher *to, const struct launch *launch, const 
     if ((limit > 0 && items > limit) || local > device->local_bytes) {
         return fault_set(to->fault, STATUS_UNSUPPORTED,
                          "%s needs work groups of %llu items and %llu bytes of local memory, and "
-                         "%.60s has %llu and %llu; tune for this device",
+                         "%.60s has %llu and %llu; choose another kernel",
                          entry, (unsigned long long)items, (unsigned long long)local, device->name,
                          (unsigned long long)limit, (unsigned long long)device->local_bytes);
     }
@@ -236,7 +240,7 @@ static struct launch *next_launch(struct launcher *to) {
         session->launch_room = room;
     }
     struct launch *launch = &session->launch[session->launches];
-    *launch = (struct launch){.scratch = {-1, -1}};
+    *launch = (struct launch){.scratch = {-1, -1, -1, -1}};
     return launch;
 }
 
@@ -290,8 +294,8 @@ int64_t values_from_axis(const struct tensor *tensor, int64_t axis) {
 
 static const struct launch_entry *find_launch(const char *name) {
     static const struct launch_entry *const families[] = {
-        elementwise_launches, matmul_launches, conv_launches,
-        pooling_launches,     norm_launches,   training_launches,
+        elementwise_launches, matmul_launches,   conv_launches,     pooling_launches,
+        norm_launches,        training_launches, sequence_launches, load_launches,
     };
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         for (const struct launch_entry *entry = families[i]; *entry->name != '\0'; entry++) {

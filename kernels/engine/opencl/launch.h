@@ -20,8 +20,9 @@
  *   GRID       grid1(x), grid2(x, y) or grid3(x, y, z) work items, or in_groups(GRID, x, y, z) for
  *              a chosen shape of a work group. Sizes are rounded up to whole groups, so a kernel
  *              must ignore items beyond its data. A size of 0 launches nothing.
- *   ARGUMENT   INT, UINT, FLOAT, BUFFER (a tensor; NULL becomes a null pointer), SCRATCH, IMAGE;
- *              and DROPOUT_KEY and BIAS_CORRECTION, which the session sets in every step.
+ *   ARGUMENT   INT, INT4, UINT, FLOAT, BUFFER (a tensor; NULL becomes a null pointer), SCRATCH,
+ *              HANDLE (an image, or memory that is no tensor); and FIRST_SAMPLE, DROPOUT_KEY and
+ *              BIAS_CORRECTION, which the session sets in every step.
  *   define(to, "NAME", value)
  *              passes -DNAME=value to the build of the files launched after it in this operation.
  *   scratch(to, SLOT, floats)
@@ -48,11 +49,13 @@ struct launcher {
 
 enum arg_kind {
     ARG_INT,
+    ARG_INT4,
     ARG_UINT,
     ARG_FLOAT,
     ARG_BUFFER,
     ARG_SCRATCH,
-    ARG_IMAGE,
+    ARG_HANDLE,
+    ARG_FIRST_SAMPLE,
     ARG_DROPOUT_KEY,
     ARG_BIAS_CORRECTION
 };
@@ -62,17 +65,21 @@ struct arg {
     float real;
     union {
         int64_t integer;
+        const void *four; /* integers */
         const struct tensor *tensor;
-        cl_handle image;
+        cl_handle handle;
     };
 };
 
 #define INT(value) ((struct arg){.kind = ARG_INT, .integer = (value)})
+#define INT4(value) ((struct arg){.kind = ARG_INT4, .four = (value)})
 #define UINT(value) ((struct arg){.kind = ARG_UINT, .integer = (value)})
 #define FLOAT(value) ((struct arg){.kind = ARG_FLOAT, .real = (value)})
 #define BUFFER(value) ((struct arg){.kind = ARG_BUFFER, .tensor = (value)})
 #define SCRATCH(slot) ((struct arg){.kind = ARG_SCRATCH, .integer = (slot)})
-#define IMAGE(value) ((struct arg){.kind = ARG_IMAGE, .image = (value)})
+#define HANDLE(value) ((struct arg){.kind = ARG_HANDLE, .handle = (value)})
+/* int: the first sample of this step's batch, for the operation load. */
+#define FIRST_SAMPLE ((struct arg){.kind = ARG_FIRST_SAMPLE})
 /* ulong: the key of this step's random numbers. */
 #define DROPOUT_KEY ((struct arg){.kind = ARG_DROPOUT_KEY})
 /* Two floats: 1 / (1 - beta^step) for both moments of Adam. */
@@ -98,7 +105,8 @@ bool add_launch(struct launcher *to, const char *file, const char *entry, struct
 void define(struct launcher *to, const char *name, int64_t value);
 void clear_defines(struct launcher *to);
 
-enum { SLOT_A, SLOT_B };
+/* Products may use SLOT_A and SLOT_B. */
+enum { SLOT_A, SLOT_B, SLOT_C, SLOT_D };
 bool scratch(struct launcher *to, int slot, int64_t floats);
 
 /* Always false. */
@@ -122,17 +130,39 @@ extern const struct launch_entry conv_launches[];
 extern const struct launch_entry pooling_launches[];
 extern const struct launch_entry norm_launches[];
 extern const struct launch_entry training_launches[];
+extern const struct launch_entry sequence_launches[];
+extern const struct launch_entry load_launches[];
+
+/* y = x or, with `accumulates`, y += x. */
+bool launch_accumulate(struct launcher *to, const struct tensor *x, const struct tensor *y,
+                       bool accumulates);
+bool launch_fill(struct launcher *to, const struct tensor *y, float value);
+/* y += bias, per channel; y in place. */
+bool launch_bias(struct launcher *to, const struct tensor *bias, const struct tensor *y,
+                 int64_t channels, int64_t pixels);
+/* db = the sum over the rows of dy. */
+bool launch_row_sum(struct launcher *to, const struct tensor *dy, int64_t columns,
+                    const struct tensor *db);
 
 /* Values from axis `axis` on; axis 2 of an image: pixels per channel. */
 int64_t values_from_axis(const struct tensor *tensor, int64_t axis);
 
 /* ---- matrix products ---- */
 
-/* c (m, n) = op(a) op(b), of depth k; lda, ldb and ldc are the row lengths in memory. */
+/* Where the matrices of a batch of products begin: that of product i at first + i / inner * outer +
+ * i % inner * step, in floats. In the order of sgemm.cl. */
+struct placement {
+    int32_t first, outer, step, inner;
+};
+
+/* c (m, n) = op(a) op(b), of depth k; lda, ldb and ldc are the row lengths in memory. a, b and c
+ * are BUFFER or SCRATCH. */
 struct matmul {
-    const struct tensor *a, *b, *c;
+    struct arg a, b, c;
     int32_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b;
+    int32_t batch; /* 0: one product, whose matrices begin where their buffers do */
+    struct placement at_a, at_b, at_c;
 };
 
 /* Fills in the sizes; false: fault, a matrix is too large for 32-bit sizes. */
@@ -141,8 +171,12 @@ bool matmul_of(struct matmul *matmul, const struct tensor *a, bool transpose_a,
                struct fault *fault);
 
 /* Launches a product by the named variant with these parameters ("NAME=VALUE ..."); variant NULL:
- * by the tuning file, or by a rule of thumb. */
+ * by the option --kernel, by the tuning file, or by a rule of thumb. */
 bool launch_matmul(struct launcher *to, const struct matmul *matmul, const char *variant,
                    const char *params);
+
+/* c = op(a) op(b) for whole tensors. */
+bool launch_product(struct launcher *to, const struct tensor *a, bool transpose_a,
+                    const struct tensor *b, bool transpose_b, const struct tensor *c);
 
 #endif

@@ -1,4 +1,5 @@
-/* launch_elementwise.c - activations, dropout, and operations that only move or add values. */
+/* launch_elementwise.c - activations, softmax, dropout, and operations that only move or add
+ * values. */
 #include "launch.h"
 
 #ifndef RUNNER_STATIC
@@ -38,11 +39,26 @@ static bool dropout_gradient(struct launcher *to, const struct op *op) {
                   FLOAT(dropout_scale(op)), BUFFER(op->in[0]), BUFFER(op->in[1]), BUFFER(dx));
 }
 
-/* y = x or, with accumulate, y += x. */
-static bool accumulate(struct launcher *to, const struct tensor *x, const struct tensor *y,
-                       bool accumulate) {
-    return LAUNCH(to, SHAPE_OPS, "accumulate", grid1(y->count), INT(y->count), INT(accumulate),
+/* Of (outer, length, inner); see cpu/ops.h. */
+static bool softmax_forward(struct launcher *to, const struct op *op) {
+    return LAUNCH(to, "softmax.cl", "softmax_forward", grid1(op->i[0] * op->i[2]), INT(op->i[0]),
+                  INT(op->i[1]), INT(op->i[2]), BUFFER(op->in[0]), BUFFER(op->out[0]));
+}
+
+static bool softmax_gradient(struct launcher *to, const struct op *op) {
+    return LAUNCH(to, "softmax.cl", "softmax_gradient", grid1(op->i[0] * op->i[2]), INT(op->i[0]),
+                  INT(op->i[1]), INT(op->i[2]), BUFFER(op->in[0]), BUFFER(op->in[1]),
+                  BUFFER(op->out[0]));
+}
+
+bool launch_accumulate(struct launcher *to, const struct tensor *x, const struct tensor *y,
+                       bool accumulates) {
+    return LAUNCH(to, SHAPE_OPS, "accumulate", grid1(y->count), INT(y->count), INT(accumulates),
                   BUFFER(x), BUFFER(y));
+}
+
+bool launch_fill(struct launcher *to, const struct tensor *y, float value) {
+    return LAUNCH(to, SHAPE_OPS, "fill", grid1(y->count), INT(y->count), FLOAT(value), BUFFER(y));
 }
 
 static bool add(struct launcher *to, const struct op *op) {
@@ -53,13 +69,19 @@ static bool add(struct launcher *to, const struct op *op) {
     }
     bool launched = true;
     for (int n = 0; n < op->ins && launched; n++) {
-        launched = accumulate(to, op->in[n], y, n > 0);
+        launched = launch_accumulate(to, op->in[n], y, n > 0);
     }
     return launched;
 }
 
 static bool copy(struct launcher *to, const struct op *op) {
-    return accumulate(to, op->in[0], op->out[0], false);
+    return launch_accumulate(to, op->in[0], op->out[0], false);
+}
+
+static bool copy_scaled(struct launcher *to, const struct op *op) {
+    const struct tensor *y = op->out[0];
+    return LAUNCH(to, SHAPE_OPS, "copy_scaled", grid1(y->count), INT(y->count), FLOAT(op->f[0]),
+                  BUFFER(op->in[0]), BUFFER(y));
 }
 
 /* One launch per piece of the joined tensor; op->i[0] is the axis. */
@@ -87,6 +109,18 @@ static bool split(struct launcher *to, const struct op *op) {
     return copy_pieces(to, op, "split_piece", op->in[0], op->out, op->outs, true);
 }
 
+static bool upsample(struct launcher *to, const struct op *op) {
+    const struct tensor *x = op->in[0], *y = op->out[0];
+    return LAUNCH(to, SHAPE_OPS, "upsample_forward", grid1(y->count), INT(y->count), INT(x->dim[3]),
+                  INT(op->i[0]), BUFFER(x), BUFFER(y));
+}
+
+static bool upsample_gradient(struct launcher *to, const struct op *op) {
+    const struct tensor *dy = op->in[0], *dx = op->out[0];
+    return LAUNCH(to, SHAPE_OPS, "upsample_gradient", grid1(dx->count), INT(dx->count),
+                  INT(dx->dim[3]), INT(op->i[0]), BUFFER(dy), BUFFER(dx));
+}
+
 const struct launch_entry elementwise_launches[] = {
     {"relu_forward", activation_forward, RELU},
     {"relu_gradient", activation_gradient, RELU},
@@ -102,10 +136,15 @@ const struct launch_entry elementwise_launches[] = {
     {"gelu_gradient", activation_gradient, GELU},
     {"dropout_forward", dropout_forward, 0},
     {"dropout_gradient", dropout_gradient, 0},
+    {"softmax_forward", softmax_forward, 0},
+    {"softmax_gradient", softmax_gradient, 0},
     {"add", add, 0},
     {"copy", copy, 0},
+    {"copy_scaled", copy_scaled, 0},
     {"concat", concat, 0},
     {"split", split, 0},
+    {"upsample", upsample, 0},
+    {"upsample_gradient", upsample_gradient, 0},
     {"", NULL, 0},
 };
 

@@ -78,37 +78,68 @@ static void define_others(struct launcher *to, const char *params) {
 
 /* ---- variants ---- */
 
-/* Arguments of the kernels that read A and B where they are. */
-#define MATRICES(p)                                                                                \
-    INT((p)->m), INT((p)->n), INT((p)->k), BUFFER((p)->a), INT((p)->lda), BUFFER((p)->b),          \
-        INT((p)->ldb), BUFFER((p)->c), INT((p)->ldc)
+/* Launches a kernel of a product: these arguments and, of a batch, the places of its matrices. */
+static bool launch_kernel(struct launcher *to, const struct matmul *p, const char *entry,
+                          struct grid grid, const struct arg *args, int count,
+                          const char *matrices) {
+    struct arg all[16];
+    memcpy(all, args, (size_t)count * sizeof *args);
+    for (; p->batch > 0 && *matrices != '\0'; matrices++) {
+        all[count++] = INT4(*matrices == 'a' ? &p->at_a : *matrices == 'b' ? &p->at_b : &p->at_c);
+    }
+    if (p->batch > 0) {
+        grid.dims = 3;
+        grid.size[2] = p->batch;
+    }
+    return add_launch(to, SGEMM, entry, grid, all, count);
+}
+
+#define LAUNCH_KERNEL(to, p, entry, grid, matrices, ...)                                           \
+    launch_kernel(to, p, entry, grid, (const struct arg[]){__VA_ARGS__},                           \
+                  (int)(sizeof((const struct arg[]){__VA_ARGS__}) / sizeof(struct arg)), matrices)
+
+/* A kernel that reads A and B where they are. */
+static bool launch_in_place(struct launcher *to, const struct matmul *p, const char *entry,
+                            struct grid grid) {
+    return LAUNCH_KERNEL(to, p, entry, grid, "abc", INT(p->m), INT(p->n), INT(p->k), p->a,
+                         INT(p->lda), p->b, INT(p->ldb), p->c, INT(p->ldc));
+}
+
+static bool naive_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    define_others(to, params);
+    return launch_in_place(to, p, "sgemm_naive", grid2(p->n, p->m));
+}
 
 static bool vector_variant(struct launcher *to, const struct matmul *p, const char *params) {
     define_others(to, params);
-    return LAUNCH(to, SGEMM, "sgemm_vector", grid2(div_up(p->n, 4), p->m), MATRICES(p));
+    return launch_in_place(to, p, "sgemm_vector", grid2(div_up(p->n, 4), p->m));
+}
+
+static bool tiled_variant(struct launcher *to, const struct matmul *p, const char *params) {
+    int64_t tile = size_param(to, params, "TILE", 16);
+    define_others(to, params);
+    return launch_in_place(to, p, "sgemm_tiled", in_groups(grid2(p->n, p->m), tile, tile, 1));
 }
 
 static bool tiled_vector_variant(struct launcher *to, const struct matmul *p, const char *params) {
     int64_t tile = size_param(to, params, "TILE", 16);
     define_others(to, params);
-    return LAUNCH(to, SGEMM, "sgemm_tiled_vector",
-                  in_groups(grid2(div_up(p->n, 4), p->m), div_up(tile, 4), tile, 1), MATRICES(p));
+    return launch_in_place(to, p, "sgemm_tiled_vector",
+                           in_groups(grid2(div_up(p->n, 4), p->m), div_up(tile, 4), tile, 1));
 }
 
 static bool direct_variant(struct launcher *to, const struct matmul *p, const char *params) {
     int64_t mr = size_param(to, params, "MR", 4), nr = size_param(to, params, "NR", 16);
+    struct grid grid = grid2(div_up(p->n, nr), div_up(p->m, mr));
     define_others(to, params);
-    return LAUNCH(to, SGEMM, "sgemm_direct",
-                  in_param_groups(grid2(div_up(p->n, nr), div_up(p->m, mr)), params, 1, 1),
-                  MATRICES(p));
+    return launch_in_place(to, p, "sgemm_direct", in_param_groups(grid, params, 1, 1));
 }
 
 static bool dots_variant(struct launcher *to, const struct matmul *p, const char *params) {
     int64_t mr = size_param(to, params, "MR", 3), nc = size_param(to, params, "NC", 4);
+    struct grid grid = grid2(div_up(p->n, nc), div_up(p->m, mr));
     define_others(to, params);
-    return LAUNCH(to, SGEMM, "sgemm_dots",
-                  in_param_groups(grid2(div_up(p->n, nc), div_up(p->m, mr)), params, 1, 1),
-                  MATRICES(p));
+    return launch_in_place(to, p, "sgemm_dots", in_param_groups(grid, params, 1, 1));
 }
 
 static bool packed_variant(struct launcher *to, const struct matmul *p, const char *params) {
@@ -116,21 +147,23 @@ static bool packed_variant(struct launcher *to, const struct matmul *p, const ch
     int64_t panels_per_item = size_param(to, params, "PANELS", 4);
     bool packs_a = param(to, params, "PACK_A", 1) != 0;
     int64_t row_panels = div_up(p->m, mr), column_panels = div_up(p->n, nr);
+    int64_t products = max_i64(p->batch, 1);
     define_others(to, params);
-    if (!scratch(to, SLOT_B, mul_saturated(column_panels * nr, p->k)) ||
-        (packs_a && !scratch(to, SLOT_A, mul_saturated(row_panels * mr, p->k)))) {
+    if (!scratch(to, SLOT_B, mul_saturated(mul_saturated(column_panels * nr, p->k), products)) ||
+        (packs_a &&
+         !scratch(to, SLOT_A, mul_saturated(mul_saturated(row_panels * mr, p->k), products)))) {
         return false;
     }
-    if (packs_a && !LAUNCH(to, SGEMM, "pack_a", grid2(p->k, row_panels), INT(p->m), INT(p->k),
-                           BUFFER(p->a), INT(p->lda), SCRATCH(SLOT_A))) {
+    if (packs_a && !LAUNCH_KERNEL(to, p, "pack_a", grid2(p->k, row_panels), "a", INT(p->m),
+                                  INT(p->k), p->a, INT(p->lda), SCRATCH(SLOT_A))) {
         return false;
     }
-    struct arg a = packs_a ? SCRATCH(SLOT_A) : BUFFER(p->a);
     struct grid grid = grid2(div_up(row_panels, panels_per_item), column_panels);
-    return LAUNCH(to, SGEMM, "pack_b", grid2(p->k, column_panels), INT(p->n), INT(p->k),
-                  BUFFER(p->b), INT(p->ldb), SCRATCH(SLOT_B)) &&
-           LAUNCH(to, SGEMM, "sgemm_packed", in_param_groups(grid, params, 1, 1), INT(p->m),
-                  INT(p->n), INT(p->k), a, INT(p->lda), SCRATCH(SLOT_B), BUFFER(p->c), INT(p->ldc));
+    return LAUNCH_KERNEL(to, p, "pack_b", grid2(p->k, column_panels), "b", INT(p->n), INT(p->k),
+                         p->b, INT(p->ldb), SCRATCH(SLOT_B)) &&
+           LAUNCH_KERNEL(to, p, "sgemm_packed", in_param_groups(grid, params, 1, 1), "ac",
+                         INT(p->m), INT(p->n), INT(p->k), packs_a ? SCRATCH(SLOT_A) : p->a,
+                         INT(p->lda), SCRATCH(SLOT_B), p->c, INT(p->ldc));
 }
 
 static bool half_variant(struct launcher *to, const struct matmul *p, const char *params) {
@@ -139,14 +172,13 @@ static bool half_variant(struct launcher *to, const struct matmul *p, const char
     define_others(to, params);
     return scratch(to, SLOT_A, div_up(mul_saturated(row_panels * mr, p->k), 2)) &&
            scratch(to, SLOT_B, div_up(mul_saturated(column_panels * nr, p->k), 2)) &&
-           LAUNCH(to, SGEMM, "pack_a_half", grid2(p->k, row_panels), INT(p->m), INT(p->k),
-                  BUFFER(p->a), INT(p->lda), SCRATCH(SLOT_A)) &&
-           LAUNCH(to, SGEMM, "pack_b_half", grid2(p->k, column_panels), INT(p->n), INT(p->k),
-                  BUFFER(p->b), INT(p->ldb), SCRATCH(SLOT_B)) &&
+           LAUNCH(to, SGEMM, "pack_a_half", grid2(p->k, row_panels), INT(p->m), INT(p->k), p->a,
+                  INT(p->lda), SCRATCH(SLOT_A)) &&
+           LAUNCH(to, SGEMM, "pack_b_half", grid2(p->k, column_panels), INT(p->n), INT(p->k), p->b,
+                  INT(p->ldb), SCRATCH(SLOT_B)) &&
            LAUNCH(to, SGEMM, "sgemm_half",
                   in_param_groups(grid2(row_panels, column_panels), params, 1, 1), INT(p->m),
-                  INT(p->n), INT(p->k), SCRATCH(SLOT_A), SCRATCH(SLOT_B), BUFFER(p->c),
-                  INT(p->ldc));
+                  INT(p->n), INT(p->k), SCRATCH(SLOT_A), SCRATCH(SLOT_B), p->c, INT(p->ldc));
 }
 
 static bool image_variant(struct launcher *to, const struct matmul *p, const char *params) {
@@ -164,30 +196,34 @@ static bool image_variant(struct launcher *to, const struct matmul *p, const cha
                          "%s has no image of %lld x %d pixels (OpenCL error %d); tune again",
                          session->facts.device.name, (long long)width, p->k, (int)status);
     }
-    return LAUNCH(to, SGEMM, "image_of_b", grid2(width, p->k), INT(p->n), INT(p->k), BUFFER(p->b),
-                  INT(p->ldb), IMAGE(image)) &&
+    return LAUNCH(to, SGEMM, "image_of_b", grid2(width, p->k), INT(p->n), INT(p->k), p->b,
+                  INT(p->ldb), HANDLE(image)) &&
            LAUNCH(to, SGEMM, "sgemm_image",
                   in_param_groups(grid2(width, div_up(p->m, mr)), params, 8, 1), INT(p->m),
-                  INT(p->n), INT(p->k), BUFFER(p->a), INT(p->lda), IMAGE(image), BUFFER(p->c),
-                  INT(p->ldc));
+                  INT(p->n), INT(p->k), p->a, INT(p->lda), HANDLE(image), p->c, INT(p->ldc));
 }
 
 typedef bool variant_function(struct launcher *to, const struct matmul *p, const char *params);
 
-static const struct {
+struct variant {
     char name[16];
     variant_function *launch;
-} VARIANTS[] = {
-    {"vector", vector_variant}, {"tiled_vector", tiled_vector_variant},
-    {"direct", direct_variant}, {"dots", dots_variant},
-    {"packed", packed_variant}, {"half", half_variant},
-    {"image", image_variant},
+    bool batched; /* computes a batch of products as well */
 };
 
-static variant_function *find_variant(const char *name) {
+/* Of these, --kernel takes those that KERNEL_NAMES lists (device.h); tuning files take all. */
+static const struct variant VARIANTS[] = {
+    {"naive", naive_variant, true},   {"vector", vector_variant, true},
+    {"tiled", tiled_variant, true},   {"tiled_vector", tiled_vector_variant, true},
+    {"direct", direct_variant, true}, {"dots", dots_variant, true},
+    {"packed", packed_variant, true}, {"half", half_variant, false},
+    {"image", image_variant, false},
+};
+
+static const struct variant *find_variant(const char *name) {
     for (size_t i = 0; i < sizeof VARIANTS / sizeof *VARIANTS; i++) {
         if (strcmp(VARIANTS[i].name, name) == 0) {
-            return VARIANTS[i].launch;
+            return &VARIANTS[i];
         }
     }
     return NULL;
@@ -196,15 +232,15 @@ static variant_function *find_variant(const char *name) {
 bool matmul_variant_exists(const char *name) { return find_variant(name) != NULL; }
 
 /* A rule of thumb where nothing was tuned: register tiles for CPUs, local memory tiles for other
- * devices that have room for them. */
+ * devices that have room for them. The products of a batch are small. */
 static const char *usual_variant(const struct session *session, const struct matmul *p) {
     const struct opencl_device *device = &session->facts.device;
     if (device->type & CL_DEVICE_TYPE_CPU) {
         int64_t macs = (int64_t)p->m * p->n * p->k;
         if (!p->transpose_b) {
-            return macs <= 192 * 192 * 192 ? "direct" : "packed";
+            return macs <= 192 * 192 * 192 || p->batch > 0 ? "direct" : "packed";
         }
-        bool small = p->m <= 128 || p->n <= 128;
+        bool small = p->m <= 128 || p->n <= 128 || p->batch > 0;
         return small && !p->transpose_a ? "dots" : "packed";
     }
     return device->max_group >= 64 && device->local_bytes >= 2048 ? "tiled_vector" : "vector";
@@ -212,8 +248,9 @@ static const char *usual_variant(const struct session *session, const struct mat
 
 bool launch_matmul(struct launcher *to, const struct matmul *matmul, const char *variant,
                    const char *params) {
+    variant = variant == NULL ? to->session->kernel : variant;
     const struct tuned *tuned = variant == NULL ? tuned_for(to->session, matmul) : NULL;
-    if (tuned != NULL) {
+    if (tuned != NULL && (matmul->batch == 0 || find_variant(tuned->variant)->batched)) {
         variant = tuned->variant;
         params = tuned->params;
         to->session->facts.tuned++;
@@ -223,7 +260,10 @@ bool launch_matmul(struct launcher *to, const struct matmul *matmul, const char 
     }
     define(to, "TA", matmul->transpose_a);
     define(to, "TB", matmul->transpose_b);
-    bool launched = find_variant(variant)(to, matmul, params);
+    if (matmul->batch > 0) {
+        define(to, "BATCHED", 1);
+    }
+    bool launched = find_variant(variant)->launch(to, matmul, params);
     clear_defines(to);
     return launched;
 }
@@ -241,9 +281,9 @@ bool matmul_of(struct matmul *matmul, const struct tensor *a, bool transpose_a,
     }
     int64_t lda = columns_of(a), ldc = columns_of(c);
     *matmul = (struct matmul){
-        .a = a,
-        .b = b,
-        .c = c,
+        .a = BUFFER(a),
+        .b = BUFFER(b),
+        .c = BUFFER(c),
         .m = (int32_t)(c->count / ldc),
         .n = (int32_t)ldc,
         .k = (int32_t)(transpose_a ? a->count / lda : lda),
@@ -256,47 +296,50 @@ bool matmul_of(struct matmul *matmul, const struct tensor *a, bool transpose_a,
     return true;
 }
 
-static bool multiply(struct launcher *to, const struct tensor *a, bool transpose_a,
-                     const struct tensor *b, bool transpose_b, const struct tensor *c) {
+bool launch_product(struct launcher *to, const struct tensor *a, bool transpose_a,
+                    const struct tensor *b, bool transpose_b, const struct tensor *c) {
     struct matmul matmul;
     return matmul_of(&matmul, a, transpose_a, b, transpose_b, c, to->fault) &&
            launch_matmul(to, &matmul, NULL, "");
 }
 
 static bool sgemm(struct launcher *to, const struct op *op) {
-    return multiply(to, op->in[0], op->i[0] != 0, op->in[1], op->i[1] != 0, op->out[0]);
+    return launch_product(to, op->in[0], op->i[0] != 0, op->in[1], op->i[1] != 0, op->out[0]);
 }
 
-static bool add_bias(struct launcher *to, const struct tensor *bias, const struct tensor *y,
-                     int64_t channels, int64_t pixels) {
+bool launch_bias(struct launcher *to, const struct tensor *bias, const struct tensor *y,
+                 int64_t channels, int64_t pixels) {
     return LAUNCH(to, "shape_ops.cl", "add_bias", grid1(y->count), INT(y->count), INT(channels),
                   INT(pixels), BUFFER(bias), BUFFER(y));
 }
 
 static bool linear_forward(struct launcher *to, const struct op *op) {
     const struct tensor *y = op->out[0], *bias = op->ins > 2 ? op->in[2] : NULL;
-    return multiply(to, op->in[0], false, op->in[1], true, y) &&
-           (bias == NULL || add_bias(to, bias, y, columns_of(y), 1));
+    return launch_product(to, op->in[0], false, op->in[1], true, y) &&
+           (bias == NULL || launch_bias(to, bias, y, columns_of(y), 1));
 }
 
 static bool linear_weight_gradient(struct launcher *to, const struct op *op) {
-    return multiply(to, op->in[1], true, op->in[0], false, op->out[0]);
+    return launch_product(to, op->in[1], true, op->in[0], false, op->out[0]);
 }
 
 static bool linear_input_gradient(struct launcher *to, const struct op *op) {
-    return multiply(to, op->in[1], false, op->in[0], false, op->out[0]);
+    return launch_product(to, op->in[1], false, op->in[0], false, op->out[0]);
+}
+
+bool launch_row_sum(struct launcher *to, const struct tensor *dy, int64_t columns,
+                    const struct tensor *db) {
+    return LAUNCH(to, "reductions.cl", "row_bias_gradient", grid1(columns),
+                  INT(dy->count / columns), INT(columns), BUFFER(dy), BUFFER(db));
 }
 
 static bool row_bias_gradient(struct launcher *to, const struct op *op) {
-    const struct tensor *dy = op->in[0];
-    int64_t columns = columns_of(dy);
-    return LAUNCH(to, "reductions.cl", "row_bias_gradient", grid1(columns),
-                  INT(dy->count / columns), INT(columns), BUFFER(dy), BUFFER(op->out[0]));
+    return launch_row_sum(to, op->in[0], columns_of(op->in[0]), op->out[0]);
 }
 
 static bool channel_bias(struct launcher *to, const struct op *op) {
     const struct tensor *y = op->out[0];
-    return in_place(op->in[0], y) ? add_bias(to, op->in[1], y, y->dim[1], values_from_axis(y, 2))
+    return in_place(op->in[0], y) ? launch_bias(to, op->in[1], y, y->dim[1], values_from_axis(y, 2))
                                   : lacks(to);
 }
 

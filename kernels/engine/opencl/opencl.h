@@ -29,6 +29,8 @@ enum {
     CL_DRIVER_VERSION = 0x102d,
     CL_DEVICE_VERSION = 0x102f,
     CL_MEM_READ_WRITE = 1,
+    CL_MEM_ALLOC_HOST_PTR = 16,
+    CL_MAP_WRITE_INVALIDATE_REGION = 4,
     CL_MEM_OBJECT_IMAGE2D = 0x10f1,
     CL_BUFFER_CREATE_TYPE_REGION = 0x1220,
     CL_RGBA = 0x10b5,
@@ -91,6 +93,11 @@ struct cl_image_desc {
     F(int32_t, EnqueueReadBuffer,                                                                  \
       (cl_handle, cl_handle, uint32_t, size_t, size_t, void *, uint32_t, const cl_handle *,        \
        cl_handle *))                                                                               \
+    F(void *, EnqueueMapBuffer,                                                                    \
+      (cl_handle, cl_handle, uint32_t, uint64_t, size_t, size_t, uint32_t, const cl_handle *,      \
+       cl_handle *, int32_t *))                                                                    \
+    F(int32_t, EnqueueUnmapMemObject,                                                              \
+      (cl_handle, cl_handle, void *, uint32_t, const cl_handle *, cl_handle *))                    \
     F(int32_t, EnqueueFillBuffer,                                                                  \
       (cl_handle, cl_handle, const void *, size_t, size_t, size_t, uint32_t, const cl_handle *,    \
        cl_handle *))                                                                               \

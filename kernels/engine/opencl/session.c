@@ -37,6 +37,7 @@ bool session_open(struct session *session, const struct device_settings *setting
     struct opencl_device *device = &session->facts.device;
     *device = devices[settings->number];
     session->kernels = settings->kernels;
+    session->kernel = settings->kernel;
     session->context = session->cl.CreateContext(NULL, 1, &device->id, NULL, NULL, &status);
     if (session->context == NULL) {
         return session_fault(session, "clCreateContext", status, fault);
@@ -49,14 +50,15 @@ bool session_open(struct session *session, const struct device_settings *setting
     return settings->tuned == NULL || tuned_read(session, settings->tuned, fault);
 }
 
-cl_handle session_buffer(struct session *session, size_t bytes, struct fault *fault) {
+cl_handle session_buffer(struct session *session, size_t bytes, bool mappable,
+                         struct fault *fault) {
+    uint64_t flags = CL_MEM_READ_WRITE | (mappable ? CL_MEM_ALLOC_HOST_PTR : 0);
     const struct opencl_device *device = &session->facts.device;
     int32_t status = 0;
     bytes = bytes < ALIGNMENT ? ALIGNMENT : bytes;
     cl_handle memory = NULL;
     if (bytes <= device->max_alloc_bytes) {
-        memory =
-            session->cl.CreateBuffer(session->context, CL_MEM_READ_WRITE, bytes, NULL, &status);
+        memory = session->cl.CreateBuffer(session->context, flags, bytes, NULL, &status);
     }
     if (memory == NULL) {
         fault_set(fault, STATUS_OUT_OF_MEMORY,
@@ -71,7 +73,7 @@ bool session_allocate_scratch(struct session *session, struct fault *fault) {
     for (int slot = 0; slot < SCRATCH_SLOTS; slot++) {
         size_t bytes = session->scratch_bytes[slot];
         if (session->scratch[slot] == NULL || bytes > session->scratch_allocated[slot]) {
-            session->scratch[slot] = session_buffer(session, bytes, fault);
+            session->scratch[slot] = session_buffer(session, bytes, false, fault);
             session->scratch_allocated[slot] = bytes;
         }
         if (session->scratch[slot] == NULL) {
@@ -116,6 +118,11 @@ static float bias_correction(double base, uint64_t exponent) {
 static void set_per_step_args(struct session *session, const struct launch *launch,
                               const struct op *op, const struct exec_context *exec) {
     uint32_t at = (uint32_t)launch->per_step_arg;
+    if (launch->per_step == PER_STEP_FIRST_SAMPLE) {
+        int32_t first = (int32_t)load_first_sample(op, &session->stream[op->i[0]], exec->step);
+        check_call(session, "clSetKernelArg",
+                   session->cl.SetKernelArg(launch->kernel, at, sizeof first, &first));
+    }
     if (launch->per_step == PER_STEP_DROPOUT_KEY) {
         uint64_t key =
             random_key(random_bits(exec->seed, RANDOM_DROPOUT, (uint64_t)op->number), exec->step);
@@ -150,6 +157,21 @@ void session_copy(struct session *session, cl_handle memory, void *host, size_t 
                                : session->cl.EnqueueReadBuffer(session->queue, memory, wait, 0,
                                                                bytes, host, 0, NULL, event);
     check_call(session, to_device ? "clEnqueueWriteBuffer" : "clEnqueueReadBuffer", status);
+}
+
+void *session_map(struct session *session, cl_handle memory, size_t bytes, enum phase phase) {
+    int32_t status = 0;
+    void *mapped =
+        session->cl.EnqueueMapBuffer(session->queue, memory, true, CL_MAP_WRITE_INVALIDATE_REGION,
+                                     0, bytes, 0, NULL, next_event(session, phase, true), &status);
+    check_call(session, "clEnqueueMapBuffer", status);
+    return status == CL_SUCCESS ? mapped : NULL;
+}
+
+void session_unmap(struct session *session, cl_handle memory, void *mapped, enum phase phase) {
+    int32_t status = session->cl.EnqueueUnmapMemObject(session->queue, memory, mapped, 0, NULL,
+                                                       next_event(session, phase, true));
+    check_call(session, "clEnqueueUnmapMemObject", status);
 }
 
 void session_wait(struct session *session) {

@@ -7,11 +7,16 @@
 
 #include "device.h"
 
-enum { SCRATCH_SLOTS = 2, DIMS = 3, FILE_BYTES = 32, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
+enum { SCRATCH_SLOTS = 4, DIMS = 3, FILE_BYTES = 32, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
 enum { PARAM_NAME_BYTES = 16 };
 
 /* Arguments that change in every step. */
-enum per_step { PER_STEP_NONE, PER_STEP_DROPOUT_KEY, PER_STEP_BIAS_CORRECTION };
+enum per_step {
+    PER_STEP_NONE,
+    PER_STEP_FIRST_SAMPLE,
+    PER_STEP_DROPOUT_KEY,
+    PER_STEP_BIAS_CORRECTION
+};
 
 /* A kernel with its arguments set, ready to be enqueued. */
 struct launch {
@@ -47,6 +52,9 @@ struct session {
     struct device_facts facts;
     cl_handle context, queue;
     const char *kernels; /* the folder of the .cl files */
+    const char *kernel;  /* the variant of every matrix product; NULL: tuned */
+    const struct stream *stream;
+    cl_handle stream_memory[STREAMS_MAX]; /* of a preloaded data set */
     struct program program[PROGRAMS_MAX];
     struct launch *launch;
     int launches, launch_room;
@@ -70,8 +78,8 @@ bool session_open(struct session *session, const struct device_settings *setting
 bool session_fault(const struct session *session, const char *call, int32_t status,
                    struct fault *fault);
 
-/* Allocates a buffer on the device; NULL: fault. */
-cl_handle session_buffer(struct session *session, size_t bytes, struct fault *fault);
+/* Allocates a buffer on the device, if `mappable` where the host reaches it; NULL: fault. */
+cl_handle session_buffer(struct session *session, size_t bytes, bool mappable, struct fault *fault);
 
 /* Appends the launches of an operation; false: fault. *lacking: the backend cannot run it. */
 bool session_add_op(struct session *session, const struct op *op, bool *lacking,
@@ -92,6 +100,10 @@ void session_launch(struct session *session, struct launch *launch, const struct
 /* Enqueues a copy to the device or from it, and waits for it if `wait`. */
 void session_copy(struct session *session, cl_handle memory, void *host, size_t bytes,
                   bool to_device, bool wait, enum phase phase);
+
+/* Waits for the queue and maps a buffer for writing; NULL: failed. */
+void *session_map(struct session *session, cl_handle memory, size_t bytes, enum phase phase);
+void session_unmap(struct session *session, cl_handle memory, void *mapped, enum phase phase);
 
 void session_wait(struct session *session);
 /* Sums the timestamps of all commands since the last call. */
