@@ -8,7 +8,7 @@ from orchestrator.tui.phone_detail import describe_phone
 from tests.builders import a_phone
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneState, PhoneStatus
-from workloads.protocol.phone_facts import FuelGauge, Gpu, OpenCLDevice
+from workloads.protocol.phone_facts import FuelGauge, Gpu, OpenCLFacts
 
 
 def a_known_phone(serial: str = "PH1", **facts: object) -> KnownPhone:
@@ -34,7 +34,7 @@ def test_clocks_gpu_and_gauge_are_described() -> None:
 
 
 def test_the_opencl_device_is_described_or_missing() -> None:
-    device = OpenCLDevice(
+    device = OpenCLFacts(
         name="Adreno", version="OpenCL 2.0", driver="1", units=2, memory_mb=2757, max_alloc_mb=1024
     )
     able = describe_phone(a_known_phone(backends=("cpu", "opencl"), opencl=device))

@@ -1,6 +1,7 @@
 """Find the GPU and its clock steps in kernel nodes: Adreno by kgsl, others by devfreq. Pure.
 
-Steps are in Hz, in ascending or descending order depending on the vendor.
+Steps are in Hz, in ascending or descending order depending on the vendor. The GPUs of Jetson boards
+have the names gp10b, gv11b, ga10b or gpu, and show their utilisation in tenths of a per cent.
 """
 
 import re
@@ -15,10 +16,12 @@ DEVFREQ = "/sys/class/devfreq"
 _STEPS = "available_frequencies"
 _LADDER = re.compile(rf"({KGSL}/devfreq|{DEVFREQ}/[A-Za-z0-9_.,@-]{{1,64}})/{_STEPS}")
 _NAMES = (f"{KGSL}/gpu_model", "/sys/class/misc/mali0/device/gpuinfo")
+_DRIVERS = ("mali", "kgsl", "gp10b", "gv11b", "ga10b", "gpu")
+JETSON_LOAD = "device/load"
 GPU_NODES = (
     *_NAMES,
     f"{KGSL}/devfreq/{_STEPS}",
-    *(f"{DEVFREQ}/*{driver}*/{_STEPS}" for driver in ("mali", "kgsl", "gp10b", "gpu")),
+    *(f"{DEVFREQ}/*{driver}*/{name}" for driver in _DRIVERS for name in (_STEPS, JETSON_LOAD)),
 )
 
 
@@ -30,7 +33,13 @@ def parse_gpu(nodes: Mapping[str, str]) -> Gpu | None:
         steps = sorted({hertz // 1000 for hertz in all_numbers(ladders[path])} - {0})[:STEPS_MAX]
         if steps:
             folder = path.removesuffix(f"/{_STEPS}")
-            return Gpu(name=_name(nodes, folder), folder=folder, ladder_khz=tuple(steps))
+            load = f"{folder}/{JETSON_LOAD}"
+            return Gpu(
+                name=_name(nodes, folder),
+                folder=folder,
+                ladder_khz=tuple(steps),
+                load_node=load if load in nodes else "",
+            )
     return None
 
 

@@ -10,19 +10,23 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 CPU = "/sys/devices/system/cpu"
 THERMAL = "/sys/class/thermal"
 SUPPLY = "/sys/class/power_supply"
+# A Raspberry Pi lowers its clocks below what cpufreq shows; only its firmware knows.
+FIRMWARE_THROTTLING = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
 
-# More than any phone has; longer lists are cut.
-STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 16, 256
+# More than any phone has; longer lists are cut. A computer may have a policy per core.
+STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 64, 256
 _NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
 _TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
 # Values that sensors give when they measure nothing, in any unit.
 _SENTINELS = {-40000, -40, -400, 0, 125, 1250, 125000, 65535, -273, -273150}
 # Vendors' names for sensors at the CPU; the others are at the modem, charger, camera and so on.
-_CPU_ZONE = re.compile(r"cpu|^soc|tsens|cluster|^apc|\bbig\b|\blittle\b|\bmid\b|gold|silver|prime")
+_CPU_ZONE = re.compile(
+    r"cpu|^soc|tsens|cluster|^apc|\bbig\b|\blittle\b|\bmid\b|gold|silver|prime|^x86_pkg"
+)
 _NOT_CPU_ZONE = re.compile(r"gpu|step$|pmic|batt|skin|modem|camera|chg|usb|wlan|ddr|virtual")
-# Zones that show the temperature of the body, the best first.
-_BODY_ZONES = ("skin", "shell", "back", "quiet", "batt")
+# Zones that show the temperature of the body, the best first; boards have a sensor on the board.
+_BODY_ZONES = ("skin", "shell", "back", "quiet", "batt", "tboard")
 
 
 def first_number(text: str) -> int | None:
@@ -169,15 +173,29 @@ def hottest_c(zones: tuple[ThermalZone, ...], nodes: Mapping[str, str]) -> float
 
 
 def parse_cpu_coolers(nodes: Mapping[str, str]) -> dict[str, str]:
-    """The cooling devices that limit the CPUs: the path of their state, and their type."""
+    """What limits the CPUs while they are hot: the path of its state, and its name."""
     coolers = {}
     for path, text in nodes.items():
         match = _NODE.fullmatch(path)
         if match and match[1] == f"{THERMAL}/cooling_device" and match[3] == "type":
-            name = text.lower()
-            if "cpu" in name and not re.search(r"hotplug|isolate|idle", name):
+            name = text.strip().lower()
+            limits_cpu = "cpu" in name or name == "processor"  # the latter is ACPI's name
+            if limits_cpu and not re.search(r"hotplug|isolate|idle", name):
                 coolers[path.removesuffix("type") + "cur_state"] = safe_text(text, 64)
+        if path == FIRMWARE_THROTTLING:
+            coolers[path] = "the firmware's throttling"
     return coolers
+
+
+def is_cooler_active(path: str, value: int | str | None) -> bool:
+    """Whether a cooling device limits the CPUs, by the value of its state."""
+    text = "" if value is None else str(value)
+    if path != FIRMWARE_THROTTLING:
+        return bool(first_number(text))
+    # Hexadecimal. The lowest bits are the present: too little voltage, clock capped, throttled,
+    # soft temperature limit. Higher bits mean that it happened since the boot.
+    digits = text.strip().lower().removeprefix("0x")
+    return re.fullmatch(r"[0-9a-f]{1,8}", digits) is not None and bool(int(digits, 16) & 0xF)
 
 
 def parse_level_pct(text: str) -> int | None:

@@ -119,7 +119,7 @@ def probe(
         runner=build.digest,
         runner_error=info if isinstance(info, str) else None,
         backends=() if isinstance(info, str) else info.backends,
-        opencl=None if isinstance(info, str) else info.device,
+        opencl=None if isinstance(info, str) else info.opencl_facts,
         provenance=None if isinstance(info, str) else info.provenance,
     )
     return phone.facts

@@ -12,7 +12,7 @@ from kernels.runner_builds import RunnerBuild
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import BadOutput
 from workloads.protocol.metrics import Provenances
-from workloads.protocol.phone_facts import OpenCLDevice
+from workloads.protocol.phone_facts import OpenCLFacts
 from workloads.text import safe_text
 
 MIB = 2**20
@@ -31,9 +31,9 @@ class OpenCLInfo(WireModel):
     global_bytes: int = Field(ge=0, le=2**63)
     max_alloc_bytes: int = Field(ge=0, le=2**63)
 
-    def as_fact(self) -> OpenCLDevice:
+    def as_fact(self) -> OpenCLFacts:
         """The device without control characters, in MB."""
-        return OpenCLDevice(
+        return OpenCLFacts(
             name=safe_text(self.device, NAME_MAX),
             version=safe_text(self.version, NAME_MAX),
             driver=safe_text(self.driver, NAME_MAX),
@@ -54,7 +54,7 @@ class RunnerInfo(WireModel):
     provenance: Provenances
 
     @property
-    def device(self) -> OpenCLDevice | None:
+    def opencl_facts(self) -> OpenCLFacts | None:
         """The device that a run uses by default: the first."""
         return self.opencl[0].as_fact() if self.opencl else None
 

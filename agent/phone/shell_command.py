@@ -15,8 +15,11 @@ from workloads.protocol.faults import PhoneTrouble
 from workloads.text import safe_text
 
 _WRITABLE = re.compile(r"/(sys|proc/sys|dev/cpuset)/[A-Za-z0-9_./:,@-]+")
-# Kernel paths contain no colon, except in the folders of industrial I/O: iio:device0.
-_NODE_LINE = re.compile(r"(/(?:[^:]|:(?=device\d))*):(.*)", re.DOTALL)
+# Kernel paths contain no colon, except in some folders: iio:device0, intel-rapl:0:1, soc:firmware.
+_NODE_LINE = re.compile(
+    r"(/(?:[^:]|:(?=device\d|firmware/)|(?<=intel-rapl):|(?<=intel-rapl:\d):(?=\d/))*):(.*)",
+    re.DOTALL,
+)
 _UPTIME_LINE = re.compile(rf"^{UPTIME}:\d+\.\d\d \d+\.\d\d$", re.MULTILINE | re.ASCII)
 
 

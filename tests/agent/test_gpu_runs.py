@@ -15,7 +15,7 @@ from workloads.catalogue import bind
 from workloads.protocol.faults import Blame, FaultKind
 from workloads.protocol.messages import Report
 from workloads.protocol.metrics import SimulationModel, Source
-from workloads.protocol.phone_facts import OpenCLDevice
+from workloads.protocol.phone_facts import OpenCLFacts
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity
 
@@ -39,7 +39,7 @@ def values(report: Report) -> dict[str, float]:
 def test_the_probe_finds_the_gpu(lane_harness: LaneHarness) -> None:
     facts = lane_harness.phone.facts
     assert facts.backends == ("cpu", "opencl")
-    assert facts.opencl == OpenCLDevice(
+    assert facts.opencl == OpenCLFacts(
         name="QUALCOMM Adreno(TM)",
         version="OpenCL 2.0 Adreno(TM) 640",
         driver="OpenCL 2.0 QUALCOMM build: virtual",

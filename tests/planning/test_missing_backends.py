@@ -6,9 +6,9 @@ from orchestrator.planning.expand import SkipCode, expand_sweep
 from orchestrator.planning.twin_estimate import to_request
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.analysis.builders import phone
-from workloads.protocol.phone_facts import OpenCLDevice
+from workloads.protocol.phone_facts import OpenCLFacts
 
-ADRENO = OpenCLDevice(
+ADRENO = OpenCLFacts(
     name="Adreno",
     version="OpenCL 2.0",
     driver="1",

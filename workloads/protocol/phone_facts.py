@@ -30,6 +30,14 @@ class Cluster(WireModel):
     cpus: tuple[int, ...]
     capacity: int
     ladder_khz: tuple[int, ...] = Field(description="ascending")
+    clock_shown: bool = Field(
+        default=False, description="whether the present clock can be read without a ladder"
+    )
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether the present clock can be read."""
+        return bool(self.ladder_khz) or self.clock_shown
 
 
 class ThermalZone(WireModel):
@@ -47,9 +55,10 @@ class Gpu(WireModel):
     folder: str = Field(description="devfreq folder; its clocks are in Hz")
     ladder_khz: tuple[int, ...] = Field(description="ascending")
     writable: bool = False
+    load_node: str = Field(default="", description="path of its utilisation; empty: the default")
 
 
-class OpenCLDevice(WireModel):
+class OpenCLFacts(WireModel):
     """The device that runs OpenCL plans, as the vendor's library describes it."""
 
     name: str
@@ -93,6 +102,9 @@ class PhoneFacts(WireModel):
     charging: ChargingSwitch | None = None
     gauge: FuelGauge | None = Field(default=None, description="None until the first run")
     shell_cpus: tuple[int, ...] = Field(default=(), description="cores in the cpuset of the shell")
+    second_threads: tuple[int, ...] = Field(
+        default=(), description="cores that share their execution units with a lower number (SMT)"
+    )
     fixed_performance: bool = Field(
         default=False, description="whether Android offers a fixed-performance mode"
     )
@@ -109,7 +121,7 @@ class PhoneFacts(WireModel):
     backends: tuple[str, ...] = Field(
         default=(), description="processors that the runner can use; empty: unknown"
     )
-    opencl: OpenCLDevice | None = Field(default=None, description="None: no device was found")
+    opencl: OpenCLFacts | None = Field(default=None, description="None: no device was found")
     provenance: Provenances | None = None
 
     @property
@@ -166,6 +178,7 @@ def choose_cores(facts: PhoneFacts, name: str) -> CoreSet:
 
     `bigN` counts every core that is not little, the more numerous kind first, so that a small set
     does not mix different cores: big3 on a 4+3+1 SoC is the three gold cores, big4 is mask f0.
+    Second threads of a core (SMT) come last.
     """
     match = _CORES.fullmatch(check_cores_name(name))
     assert match is not None
@@ -189,6 +202,7 @@ def choose_cores(facts: PhoneFacts, name: str) -> CoreSet:
             raise InvalidRequest(f"{facts.model} has no prime core")
         return CoreSet(name=name, cpus=fastest.cpus)
     pool = {"big": big, "little": little, "all": big[::-1] + little}[kind]
+    pool.sort(key=lambda cpu: cpu in facts.second_threads)
     if int(count) > len(pool):
         what = "cores" if kind == "all" else f"{kind} cores"
         raise InvalidRequest(f"{facts.model} has {len(pool)} {what}; {name} needs {count}")
