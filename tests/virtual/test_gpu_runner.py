@@ -10,7 +10,7 @@ import pytest
 
 from agent.collect.runner_output import RunnerOutput
 from tests.virtual.adb_host import AdbPhone, wait_until
-from tests.virtual.conftest import StartPhone
+from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 from workloads.catalogue import bind, lower
 
@@ -152,6 +152,7 @@ def fault_of(phone: AdbPhone, options: str, plan: str = "plan") -> tuple[int, st
         ("--input tape", 2, "usage"),
         ("--fallback gpu", 2, "usage"),
         ("--device one", 2, "usage"),
+        ("--feed preloaded --input storage", 2, "usage"),
         ("--kernel", 2, "usage"),
         ("--kernels dir", 3, "bad_plan"),
         ("--kernels nowhere", 3, "bad_plan"),
@@ -251,7 +252,9 @@ def test_the_core_that_feeds_the_gpu_is_partly_busy(ready: AdbPhone) -> None:
     assert (used[1] - used[0]) / 100 / seconds == pytest.approx(shares[3], abs=0.02)
 
 
-def test_batches_from_storage_take_time_to_load(ready: AdbPhone) -> None:
+def test_batches_from_storage_take_time_to_load(
+    ready: AdbPhone, journal_events: JournalReader
+) -> None:
     ready.put(f"{HOME}/plan", lower(bind("lenet", {"batch_size": 32}), 4))
     memory, storage = run(ready), run(ready, "--input storage")
     record = storage[2]
@@ -261,8 +264,9 @@ def test_batches_from_storage_take_time_to_load(ready: AdbPhone) -> None:
     assert mean_ms(memory, "phases_ns", 0) == 0
     assert load_ms > record["batch_bytes"] / 400e6 * 1e3
     assert mean_ms(storage) == pytest.approx(mean_ms(memory) + load_ms, rel=0.1)
-    size = int(ready.out(f"stat -c %s {HOME}/dir/dataset"))
-    assert size == storage[1]["dataset"] > 0
+    assert storage[1]["dataset"] > 0
+    (written,) = [e for e in journal_events("file_remove") if "/dir/dataset" in str(e["path"])]
+    assert written["path"] == f"{HOME}/dir/dataset"
     ready.put(f"{HOME}/plan", lower(bind("lenet", {"batch_size": 32}, backend="opencl"), 4))
     kinds = [line["line"] for line in run(ready, "--input storage")]
     assert kinds[:5] == ["hello", "memory", "input", "device", "window"]

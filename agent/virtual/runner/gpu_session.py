@@ -14,7 +14,9 @@ from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, Runn
 
 _MIB = 1 << 20
 _TUNED_MAGIC = "farmhand-tuned 2"
-_TUNED_VARIANTS = ("vector", "tiled_vector", "direct", "dots", "packed", "image", "half")
+_TUNED_VARIANTS = (
+    *("naive", "vector", "tiled", "tiled_vector", "direct", "dots", "packed", "image", "half"),
+)
 _BUFFERS = ("parameter", "gradient", "state", "activation", "input")
 _TRANSPOSITIONS = 3  # of a product, in training; each is a program of its own
 

@@ -67,12 +67,13 @@ class RunPreparation:
         return PreparedRun(model, True, read_s, seconds, tuple(records))
 
     def _write_dataset(self) -> int:
-        """Write the generated data set to DIR/dataset; return its size."""
+        """Write the generated data set to DIR/dataset and unlink it; return its size."""
         size = 0 if self.has_data_file else self.plan.memory["dataset"]
         path = f"{self.folder}/dataset"
         try:
             if size:
                 self.phone.tree.write(path, bytes(size), self.process.uid)
+                self.phone.tree.remove(path, self.process.uid)
         except OSError as error:
             raise RunnerFailure(
                 RunnerExit.IO, f"cannot write {path}: {error_text(error)}"

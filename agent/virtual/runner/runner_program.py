@@ -114,6 +114,9 @@ async def _run_plan(
         "--device": 0.0,
     }
     options = parse_options(arguments, number_defaults, _TEXT_OPTIONS)
+    if (options.texts.get("--feed"), options.texts.get("--input")) == ("preloaded", "storage"):
+        text = "--feed preloaded cannot be combined with --input storage"
+        raise RunnerFailure(RunnerExit.USAGE, text)
     output = JsonlFile(call.phone, f"{folder}/out.jsonl", process.uid)
     try:
         return await _start_run(call, process, plan_path, folder, options, output)
