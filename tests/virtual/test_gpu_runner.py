@@ -264,7 +264,7 @@ def test_batches_from_storage_take_time_to_load(
     assert mean_ms(memory, "phases_ns", 0) == 0
     assert load_ms > record["batch_bytes"] / 400e6 * 1e3
     assert mean_ms(storage) == pytest.approx(mean_ms(memory) + load_ms, rel=0.1)
-    assert storage[1]["dataset"] > 0
+    assert 0 < storage[1]["dataset"] - record["batch_bytes"] < 10000  # one batch is in memory
     (written,) = [e for e in journal_events("file_remove") if "/dir/dataset" in str(e["path"])]
     assert written["path"] == f"{HOME}/dir/dataset"
     ready.put(f"{HOME}/plan", lower(bind("lenet", {"batch_size": 32}, backend="opencl"), 4))

@@ -33,8 +33,17 @@ class PlanHeader:
 
     @property
     def batch_bytes(self) -> int:
-        """Return the bytes that a step takes from its data set; 0: it has none."""
+        """Return the size of a batch in memory; 0: the plan reads no data set."""
         return self.memory["input"] if self.memory["dataset"] else 0
+
+    @property
+    def stored_batch_bytes(self) -> int:
+        """Return the size of a batch in a file, at most.
+
+        Samples may be stored in fewer bytes than they take in memory; the header does not say how
+        many are in the data set.
+        """
+        return min(self.batch_bytes, self.memory["dataset"])
 
 
 def read_plan_header(content: bytes) -> PlanHeader:

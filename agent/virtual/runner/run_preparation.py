@@ -18,6 +18,7 @@ from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, Runn
 from agent.virtual.virtual_phone import VirtualPhone
 
 _READ_LATENCY_S = 150e-6  # invented: of one read past the page cache
+_BLOCK_BYTES = 4096  # in memory, before and after a batch
 _WRITE_SHARE = 0.5  # invented: speed of writing relative to reading
 
 
@@ -29,7 +30,7 @@ class PreparedRun:
     uses_gpu: bool
     read_s: float  # per step, from storage
     seconds: float  # until the first step
-    records: tuple[RunnerRecord, ...]
+    records: tuple[RunnerRecord, ...]  # before the first window
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,12 @@ class RunPreparation:
         """Check everything, or fail as the runner would."""
         plan, phone = self.plan, self.phone
         table = OpTable(plan.ops, plan.engine)
-        records: list[RunnerRecord] = []
+        records: list[RunnerRecord] = [self._memory_record()]
         read_s = seconds = 0.0
         if self.reads_storage:
             storage_bps = phone.profile.storage_mbs * 1e6
-            read_s = plan.batch_bytes / storage_bps + _READ_LATENCY_S if plan.batch_bytes else 0.0
+            batch_bytes = plan.stored_batch_bytes
+            read_s = batch_bytes / storage_bps + _READ_LATENCY_S if batch_bytes else 0.0
             seconds += self._write_dataset() / (storage_bps * _WRITE_SHARE)
             records.append(input_record(plan))
         if plan.backend == "cpu":
@@ -65,6 +67,12 @@ class RunPreparation:
         model = GpuStepModel(table, phone.soc.gpu, session.settings)
         seconds += session.build_s + session.copy_s
         return PreparedRun(model, True, read_s, seconds, tuple(records))
+
+    def _memory_record(self) -> RunnerRecord:
+        memory = dict(self.plan.memory)
+        if self.reads_storage:
+            memory["dataset"] = self.plan.stored_batch_bytes + 2 * _BLOCK_BYTES
+        return {"line": "memory", **memory}
 
     def _write_dataset(self) -> int:
         """Write the generated data set to DIR/dataset and unlink it; return its size."""

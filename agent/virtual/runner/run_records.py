@@ -69,7 +69,7 @@ def input_record(plan: PlanHeader) -> RunnerRecord:
         "line": "input",
         "source": "storage",
         "direct": True,
-        "batch_bytes": plan.batch_bytes,
+        "batch_bytes": plan.stored_batch_bytes,
     }
 
 

@@ -110,7 +110,6 @@ class SimulatedRun:
     def _start_steps(self, prepared: PreparedRun) -> None:
         if self._stop_requested:
             raise RunnerFailure(RunnerExit.STOPPED, "stopped by SIGTERM before the first step")
-        self._output.write({"line": "memory", **self.plan.memory})
         for record in prepared.records:
             self._output.write(record)
         self._progress_at = self._measuring_since = self.phone.model_clock.now
