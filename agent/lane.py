@@ -7,7 +7,6 @@ restored.
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from agent.collect.energy import POWER_NODES
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput
@@ -117,7 +116,7 @@ class _Lane:
         return probe, prepare_launch(self.phone, self.job, runner, probe, *folders)
 
     def _cool_down(self, probe: RunProbe) -> None:
-        nodes = (probe.coolers.keys(), POWER_NODES)
+        nodes = (probe.coolers.keys(), probe.power_nodes)
         show = self.context.status.show_snapshot
         cool_down(self.phone, self.job.condition, self.stages.sleep, show, *nodes)
 
@@ -145,10 +144,12 @@ class _Lane:
         job, phone = self.job, self.phone
         nodes, readings = fetch_readings(phone, probe.snapshot_command(), job.fence)
         snapshots = (before, probe.parse_snapshot(nodes))
-        idle, idle_w = readings_from_snapshots(phone.idle_samples), phone.memory.idle_w
-        agent = AgentObservations(self.affinity, self.canary, idle, idle_w)
+        idle = readings_from_snapshots(phone.idle_samples)
+        remembered = {phone.memory.idle_meter: phone.memory.idle_w}
+        agent = AgentObservations(self.affinity, self.canary, idle, remembered)
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
-        phone.remember_power(observation.gauge, observation.idle_w)
+        meter = observation.power.grade.meter
+        phone.remember_power(observation.gauge, observation.idle_w, meter)
         return evaluate_run(observation)
 
     def _restore(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agent.collect.readings import NodeValue, Readings
-from agent.phone.gpu_probe import KGSL
+from agent.phone.gpu_probe import JETSON_LOAD, KGSL
 from agent.phone.kernel_nodes import first_number
 from workloads.protocol.phone_facts import Gpu
 from workloads.protocol.telemetry import CumulativeSeries
@@ -37,6 +37,8 @@ def gpu_load_node(gpu: Gpu | None) -> str | None:
     """The node that shows how busy the GPU is."""
     if gpu is None:
         return None
+    if gpu.load_node:
+        return gpu.load_node
     return f"{KGSL}/gpu_busy_percentage" if gpu.folder.startswith(KGSL) else f"{gpu.folder}/load"
 
 
@@ -117,7 +119,12 @@ def gpu_load_pct(readings: Readings, node: str | None) -> list[tuple[int, int]]:
         return []
     pairs = zip(readings.t_ns, readings.column(node), strict=False)
     numbers = [(t_ns, first_number(str(value))) for t_ns, value in pairs if value is not None]
-    return [(t_ns, pct) for t_ns, pct in numbers if pct is not None and 0 <= pct <= 100]
+    per_pct = 10 if node.endswith(JETSON_LOAD) else 1
+    return [
+        (t_ns, round(number / per_pct))
+        for t_ns, number in numbers
+        if number is not None and 0 <= number <= 100 * per_pct
+    ]
 
 
 def gpu_util_pct(readings: Readings, node: str | None) -> float | None:

@@ -1,7 +1,8 @@
 """Power and energy of the whole phone from its gauges, with a grade of trust. Pure.
 
 A phone on a cable draws from two sources, and either one alone is not its power: a USB port at its
-limit delivers a constant, and the battery supplies the rest.
+limit delivers a constant, and the battery supplies the rest. Boards and computers without such a
+battery have other meters: the input rail of a board, or the energy counter of a processor.
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,18 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean, median
 
+from agent.collect.power_rails import counted_energy, power_points
 from agent.collect.readings import Readings, Span
 from agent.phone.fuel_gauge import calibrate_gauge
 from agent.phone.kernel_nodes import SUPPLY
+from agent.phone.power_meters import INPUT_RAILS, RailMeter
 from workloads.protocol.metrics import COARSE_GRADE
 from workloads.protocol.phone_facts import FuelGauge
-from workloads.protocol.telemetry import integrate
+from workloads.protocol.telemetry import CumulativeSeries, Series, integrate, sampled
 from workloads.protocol.verdict import Reason, ReasonCode
 
 CURRENT = f"{SUPPLY}/battery/current_now"
+POWER = f"{SUPPLY}/battery/power_now"  # laptops whose battery counts energy and not charge
 VOLTAGE = f"{SUPPLY}/battery/voltage_now"
 STATUS = f"{SUPPLY}/battery/status"
 USB_ONLINE = f"{SUPPLY}/usb/online"
@@ -30,10 +34,10 @@ POWER_NODES = (CURRENT, VOLTAGE, STATUS, USB_ONLINE, *USB_CURRENTS, USB_VOLTAGE,
 CHANGES_MIN = 8  # distinct successive values that a gauge has to give within a run
 READ_SHARE_MIN = 0.9
 PORT_LIMIT_SHARE = 0.97
-POWER_MAX_W = 25.0
+POWER_MAX_W, COMPUTER_POWER_MAX_W = 25.0, 500.0
 FROZEN_READINGS = 20
 IDLE_READINGS_MIN = 3
-CHARGING = "Charging"
+CHARGING, DISCHARGING = "Charging", "Discharging"
 
 Points = list[tuple[int, float]]
 
@@ -43,8 +47,15 @@ class EnergyGrade(StrEnum):
 
     GAUGE = "gauge"  # the battery alone: charging is stopped and the gauge calibrated
     BOTH = "usb+battery"  # the sum of two gauges
+    RAIL = "rail"  # the input rail of a board
+    RAPL = "rapl"  # the processor package only, not the whole board
     COARSE = COARSE_GRADE  # a slow gauge, or one whose sign and unit are guessed
     REJECTED = "rejected"  # not usable for a metric
+
+    @property
+    def meter(self) -> str:
+        """What was read: powers of different meters are never subtracted from each other."""
+        return self.value if self in {EnergyGrade.RAIL, EnergyGrade.RAPL} else "battery"
 
 
 @dataclass(frozen=True)
@@ -55,13 +66,22 @@ class PowerObservation:
     grade: EnergyGrade
     remark: Reason | None = None
     saturated: bool = False  # the USB port delivered its maximum
+    counted: CumulativeSeries | None = None  # of a meter that counts energy
 
     def energy_j(self, span: Span) -> float | None:
-        """Energy within a span, by trapezoids over the real time stamps."""
+        """Energy within a span: counted, or by trapezoids over the real time stamps."""
         points = [point for point in self.points if span[0] <= point[0] <= span[1]]
         if self.grade is EnergyGrade.REJECTED or len(points) < 3:
             return None
+        if self.counted is not None:
+            start, end = max(span[0], self.counted.t_ns[0]), min(span[1], self.counted.t_ns[-1])
+            return self.counted.between(start, end)
         return integrate(points).total[-1]
+
+    @property
+    def series(self) -> Series:
+        """The energy over the run."""
+        return self.counted if self.counted is not None else sampled(self.points)
 
 
 NO_POWER = PowerObservation([], EnergyGrade.REJECTED, Reason.remark(ReasonCode.ENERGY_NOT_READ))
@@ -75,11 +95,66 @@ def gauge_for_run(calibrated: FuelGauge | None, idle: Readings, load: Readings) 
     return calibrate_gauge(resting, [(t_ns / 1e9, raw) for t_ns, raw in load.series(CURRENT)])
 
 
-def power_from_readings(readings: Readings, gauge: FuelGauge | None) -> PowerObservation:
-    """The power of a phone, from the best source that it has."""
+def observe_power(
+    readings: Readings,
+    gauge: FuelGauge | None,
+    meters: Sequence[RailMeter] = (),
+    power_max_w: float = POWER_MAX_W,
+) -> PowerObservation:
+    """The power of a phone or a computer, from the best source that it has."""
+    battery = power_from_readings(readings, gauge, power_max_w)
+    if battery.grade in {EnergyGrade.GAUGE, EnergyGrade.BOTH}:
+        return battery
+    candidates = (_rail_power(readings, meters, power_max_w), _package_power(readings, meters))
+    others = [power for power in candidates if power is not None]
+    usable = [power for power in (*others, battery) if power.grade is not EnergyGrade.REJECTED]
+    return [*usable, *others, battery][0]
+
+
+def energy_meters(meters: Sequence[RailMeter]) -> list[RailMeter]:
+    """The meters that may be the source of a run's energy."""
+    return [meter for meter in meters if meter.rail in INPUT_RAILS or meter.is_package]
+
+
+def _rail_power(
+    readings: Readings, meters: Sequence[RailMeter], power_max_w: float
+) -> PowerObservation | None:
+    """The power of the board's input rail."""
+    for meter in meters:
+        points = power_points(readings, meter) if meter.rail in INPUT_RAILS else []
+        if len(points) < max(2, READ_SHARE_MIN * len(readings.t_ns)):
+            continue
+        mean_w = fmean(watts for _, watts in points)
+        if not 0 < mean_w <= power_max_w:
+            return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+        return PowerObservation(points, EnergyGrade.RAIL)
+    return None
+
+
+def _package_power(readings: Readings, meters: Sequence[RailMeter]) -> PowerObservation | None:
+    """The power of all processor packages together."""
+    packages = [counted_energy(readings, meter) for meter in meters if meter.is_package]
+    if not packages or any(len(package.t_ns) < 2 for package in packages):
+        return None
+    start, end = max(p.t_ns[0] for p in packages), min(p.t_ns[-1] for p in packages)
+    moments = [t_ns for t_ns in packages[0].t_ns if start <= t_ns <= end]
+    total_j = [sum(package.value_at(t_ns) or 0.0 for package in packages) for t_ns in moments]
+    steps = pairwise(zip(moments, total_j, strict=True))
+    points = [(later, (b - a) * 1e9 / (later - sooner)) for (sooner, a), (later, b) in steps]
+    if not points or total_j[-1] <= total_j[0]:
+        return _rejected(ReasonCode.ENERGY_GAUGE_FROZEN)
+    remark = Reason.remark(ReasonCode.ENERGY_PACKAGE_ONLY)
+    counted = CumulativeSeries(moments, total_j)
+    return PowerObservation(points, EnergyGrade.RAPL, remark, counted=counted)
+
+
+def power_from_readings(
+    readings: Readings, gauge: FuelGauge | None, power_max_w: float = POWER_MAX_W
+) -> PowerObservation:
+    """The power of a phone, from battery and USB port."""
     raws = [raw for _, raw in readings.series(CURRENT)]
     if len(raws) < READ_SHARE_MIN * max(len(readings.t_ns), 1) or len(raws) < 2:
-        return _rejected(ReasonCode.ENERGY_NOT_READ)
+        return _power_of_energy_gauge(readings, power_max_w)
     if len(raws) >= FROZEN_READINGS and len(set(raws)) == 1 and gauge and gauge.period_s < 5:
         return _rejected(ReasonCode.ENERGY_GAUGE_FROZEN)
     usb_w = _usb_power(readings)
@@ -88,7 +163,7 @@ def power_from_readings(readings: Readings, gauge: FuelGauge | None) -> PowerObs
     battery = _battery_points(readings, gauge, raws)
     points = [(t_ns, watts + usb_w.get(t_ns, 0.0)) for t_ns, watts in battery]
     mean_w = fmean(watts for _, watts in points) if points else 0.0
-    if not 0 < mean_w <= POWER_MAX_W:
+    if not 0 < mean_w <= power_max_w:
         return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
     saturated = _is_port_saturated(readings)
     if gauge is None:
@@ -103,11 +178,42 @@ def power_from_readings(readings: Readings, gauge: FuelGauge | None) -> PowerObs
     return PowerObservation(points, grade, None, saturated)
 
 
-def resting_power_w(idle: Readings, gauge: FuelGauge | None) -> float | None:
-    """The power of the phone at rest in the same state; None with too few readings."""
-    if len(idle.t_ns) < IDLE_READINGS_MIN or gauge is None:
+def _power_of_energy_gauge(readings: Readings, power_max_w: float) -> PowerObservation:
+    """The power of a battery that reports it in µW, as ACPI does; on mains it is not that power."""
+    raws = [raw for _, raw in readings.series(POWER)]
+    if len(raws) < READ_SHARE_MIN * max(len(readings.t_ns), 1) or len(raws) < 2:
+        return _rejected(ReasonCode.ENERGY_NOT_READ)
+    if any(status != DISCHARGING for status in readings.column(STATUS)):
+        return _rejected(ReasonCode.ENERGY_CHARGER_NOT_READ)
+    points = [(t_ns, abs(raw) * 1e-6) for t_ns, raw in readings.series(POWER)]
+    mean_w = fmean(watts for _, watts in points)
+    if not 0 < mean_w <= power_max_w:
+        return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+    changes = 1 + sum(before != after for before, after in pairwise(raws))
+    if changes < CHANGES_MIN:
+        slow = Reason.remark(ReasonCode.ENERGY_GAUGE_SLOW, values=changes)
+        return PowerObservation(points, EnergyGrade.COARSE, slow)
+    return PowerObservation(points, EnergyGrade.GAUGE)
+
+
+def resting_power_w(
+    idle: Readings,
+    gauge: FuelGauge | None,
+    meters: Sequence[RailMeter] = (),
+    meter: str = EnergyGrade.GAUGE.meter,
+) -> float | None:
+    """The power of the phone at rest by the same meter; None with too few readings."""
+    if len(idle.t_ns) < IDLE_READINGS_MIN:
         return None
-    power = power_from_readings(idle, gauge)
+    if meter != EnergyGrade.GAUGE.meter:
+        power = observe_power(idle, None, meters, COMPUTER_POWER_MAX_W)
+        return _median_w(power) if power.grade.meter == meter else None
+    if gauge is None and not any(raw for _, raw in idle.series(POWER)):
+        return None
+    return _median_w(power_from_readings(idle, gauge, COMPUTER_POWER_MAX_W))
+
+
+def _median_w(power: PowerObservation) -> float | None:
     return median(watts for _, watts in power.points) if power.points else None
 
 

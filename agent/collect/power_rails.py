@@ -1,72 +1,75 @@
-"""Power rails: on-board meters that show what parts of a phone draw, where it has them. Pure.
+"""Power rails: what the meters of a phone or a computer show over a run, as energy. Pure."""
 
-Two kinds are known. Pixels count energy (ODPM: one node with several lines, micro-watt-seconds
-since boot); Tegra boards give power (INA3221: one node per rail, milliwatts).
-"""
-
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from agent.collect.cpu_usage import WHOLE_MARK
 from agent.collect.readings import Readings, Span
+from agent.phone.power_meters import METERS_MAX, ODPM_CHANNEL, RailMeter
 from workloads.protocol.telemetry import RAIL, CumulativeSeries, Series, sampled
-from workloads.text import safe_text
 
-RAIL_NODES = (
-    "/sys/bus/iio/devices/*/energy_value",
-    "/sys/bus/i2c/drivers/ina3221x/*/*/rail_name_*",
-)
-RAILS_MAX = 24
-_CHANNEL = re.compile(r"CH\d+\(T=\d+\)\[([A-Za-z0-9_]{1,40})\],\s*(\d{1,18})")
-_NAME = re.compile(r"[A-Za-z0-9_]{1,40}")
+PART_POWER_MAX_W = 2000.0
+Points = list[tuple[int, float]]
 
 
-@dataclass(frozen=True)
-class RailMeter:
-    """A node to sample; without a rail's name it lists several rails."""
-
-    path: str
-    rail: str = ""
-
-    @property
-    def sampled_node(self) -> str:
-        """The entry in the runner's list of nodes."""
-        return self.path if self.rail else f"{self.path}{WHOLE_MARK}"
-
-
-def find_rail_meters(nodes: Mapping[str, str]) -> tuple[RailMeter, ...]:
-    """Find the meters among nodes that were read."""
-    meters = []
-    for path, text in sorted(nodes.items()):
-        if path.endswith("/energy_value") and _CHANNEL.search(text):
-            meters.append(RailMeter(path))
-        folder, mark, number = path.rpartition("/rail_name_")
-        if mark and number.isdecimal() and _NAME.fullmatch(name := safe_text(text, 41).strip()):
-            meters.append(RailMeter(f"{folder}/in_power{number}_input", name))
-    return tuple(meters[:RAILS_MAX])
+def sampled_meter_nodes(meter: RailMeter) -> tuple[str, ...]:
+    """The entries of a meter in the runner's list of nodes."""
+    if not meter.rail:
+        return (f"{meter.path}{WHOLE_MARK}",)
+    return (meter.path, meter.current_path) if meter.current_path else (meter.path,)
 
 
 def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, Series]:
     """The energy of every rail in joules: counted, or samples of its power."""
-    counted_j: dict[str, list[tuple[int, float]]] = {}
-    power_w: dict[str, list[tuple[int, float]]] = {}
+    series: dict[str, Series] = {}
     for meter in meters:
-        for t_ns, value in zip(readings.t_ns, readings.column(meter.path), strict=False):
-            if type(value) is int and meter.rail:
-                power_w.setdefault(meter.rail, []).append((t_ns, value / 1e3))
-            elif isinstance(value, str) and not meter.rail:
-                for rail, micro in _CHANNEL.findall(value):
-                    counted_j.setdefault(rail, []).append((t_ns, int(micro) / 1e6))
-    series: dict[str, Series] = {rail: sampled(points) for rail, points in power_w.items()}
-    series |= {
+        if not meter.rail:
+            series |= _listed_series(readings, meter)
+        elif meter.restarts_at_uj:
+            series[meter.rail] = counted_energy(readings, meter)
+        else:
+            series[meter.rail] = sampled(power_points(readings, meter))
+    usable = {rail: values for rail, values in series.items() if len(values.t_ns) > 1}
+    return {f"{RAIL}{rail}": values for rail, values in sorted(usable.items())[:METERS_MAX]}
+
+
+def counted_energy(readings: Readings, meter: RailMeter) -> CumulativeSeries:
+    """The energy of a counter since its first reading, in joules; it may start anew in between.
+
+    A counter that was reset is not used: the step would be the power of a whole data centre.
+    """
+    counts = readings.series(meter.path)
+    total_j = [0.0] if counts else []
+    for (start_ns, before), (end_ns, after) in pairwise(counts):
+        step_uj = after - before if after >= before else after - before + meter.restarts_at_uj
+        if not 0 <= step_uj * 1e3 <= PART_POWER_MAX_W * (end_ns - start_ns):
+            return CumulativeSeries([], [])
+        total_j.append(total_j[-1] + step_uj / 1e6)
+    return CumulativeSeries([t_ns for t_ns, _ in counts], total_j)
+
+
+def _listed_series(readings: Readings, meter: RailMeter) -> dict[str, Series]:
+    """The rails of a node that lists several; a counter that goes back is not used."""
+    counted_j: dict[str, Points] = {}
+    for t_ns, value in zip(readings.t_ns, readings.column(meter.path), strict=False):
+        for rail, micro in ODPM_CHANNEL.findall(value) if isinstance(value, str) else ():
+            counted_j.setdefault(rail, []).append((t_ns, int(micro) / 1e6))
+    return {
         rail: CumulativeSeries([t_ns for t_ns, _ in points], [joules for _, joules in points])
         for rail, points in counted_j.items()
         if all(later >= sooner for (_, sooner), (_, later) in pairwise(points))
     }
-    usable = {rail: values for rail, values in series.items() if len(values.t_ns) > 1}
-    return {f"{RAIL}{rail}": values for rail, values in sorted(usable.items())[:RAILS_MAX]}
+
+
+def power_points(readings: Readings, meter: RailMeter) -> Points:
+    """The watts of a rail, from its power in mW, or from mV and mA."""
+    if not meter.current_path:
+        return [(t_ns, milliwatts / 1e3) for t_ns, milliwatts in readings.series(meter.path)]
+    volts, amperes = readings.numbers(meter.path), readings.numbers(meter.current_path)
+    rows: Sequence[tuple[int, int | None, int | None]] = list(
+        zip(readings.t_ns, volts, amperes, strict=False)
+    )
+    return [(t, mv * ma / 1e6) for t, mv, ma in rows if mv is not None and ma is not None]
 
 
 def mean_rail_power_w(series: Mapping[str, Series], span: Span) -> dict[str, float]:

@@ -13,9 +13,10 @@ from agent.collect.cpu_usage import (
     parse_meminfo,
     swap_used_kb,
 )
-from agent.collect.energy import POWER_NODES
-from agent.collect.power_rails import RAIL_NODES, RailMeter, find_rail_meters
+from agent.collect.energy import POWER, POWER_NODES, energy_meters
+from agent.collect.power_rails import sampled_meter_nodes
 from agent.phone.kernel_nodes import (
+    FIRMWARE_THROTTLING,
     SUPPLY,
     THERMAL,
     first_number,
@@ -26,6 +27,7 @@ from agent.phone.kernel_nodes import (
 )
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import BOOT_ID, UPTIME
+from agent.phone.power_meters import METER_NODES, RailMeter, find_rail_meters
 from agent.phone.shell_command import ShellCommand, read_nodes_command
 from agent.phone.thermalservice import STATUS as THERMAL_STATUS
 from agent.phone.thermalservice import is_thermalservice
@@ -34,6 +36,8 @@ from workloads.protocol.phone_facts import CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
 FULL_CHARGE = f"{SUPPLY}/battery/charge_full_design"
+# The name of the folder contains a colon, which no pattern may have.
+FIRMWARE_PATTERN = FIRMWARE_THROTTLING.replace("soc:firmware", "soc*")
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class RunProbe:
     coolers: Mapping[str, str]  # state node of each CPU cooling device -> its type
     rails: tuple[RailMeter, ...] = ()
     requested_gpu_khz: int | None = None
+    battery_nodes: tuple[str, ...] = POWER_NODES
 
     @property
     def sampled_nodes(self) -> list[str]:
@@ -66,13 +71,13 @@ class RunProbe:
         nodes += [facts.body_zone.path] if facts.body_zone else []
         for clock in self.clock_nodes:
             nodes += [clock, clock.replace("scaling_cur_freq", "scaling_max_freq")]
-        nodes += [*self.coolers, *POWER_NODES]
+        nodes += [*self.coolers, *self.battery_nodes]
         if not facts.clocks_writable:
             nodes += [f"{residency_node(policy)}{WHOLE_MARK}" for policy in self.requested_khz]
         nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
         nodes += [gpu_load, self.gpu_clock_node] if gpu_load else []
-        nodes += [meter.sampled_node for meter in self.rails]
+        nodes += [node for meter in self.rails for node in sampled_meter_nodes(meter)]
         return [path for path in nodes if not is_thermalservice(path)]
 
     @property
@@ -82,7 +87,16 @@ class RunProbe:
         return [
             policy_node(cluster.policy, "scaling_cur_freq")
             for cluster in clusters
-            if cluster.ladder_khz
+            if cluster.has_clock
+        ]
+
+    @property
+    def power_nodes(self) -> list[str]:
+        """The nodes that show how much the phone draws at rest."""
+        meters = energy_meters(self.rails)
+        return [
+            *self.battery_nodes,
+            *(node for meter in meters for node in sampled_meter_nodes(meter)),
         ]
 
     @property
@@ -124,13 +138,21 @@ def build_run_probe(
     phone: Phone, cores: CoreSet, applied: AppliedCondition, boot_id: str
 ) -> RunProbe:
     """Find the nodes of this phone that will show what happens in a run."""
-    nodes = phone.find_boot_nodes([f"{THERMAL}/cooling_device*/type", *RAIL_NODES], boot_id)
+    patterns = (f"{THERMAL}/cooling_device*/type", FIRMWARE_PATTERN, POWER, *METER_NODES)
+    nodes = phone.find_boot_nodes(patterns, boot_id)
     if any(is_thermalservice(zone.path) for zone in phone.facts.cpu_zones):
         coolers = {THERMAL_STATUS: "the framework's thermal status"}
     else:
         coolers = parse_cpu_coolers(nodes)
-    rails = find_rail_meters(nodes)
-    return RunProbe(phone.facts, cores, applied.clocks_khz, coolers, rails, applied.gpu_khz)
+    return RunProbe(
+        facts=phone.facts,
+        cores=cores,
+        requested_khz=applied.clocks_khz,
+        coolers=coolers,
+        rails=find_rail_meters(nodes),
+        requested_gpu_khz=applied.gpu_khz,
+        battery_nodes=(*POWER_NODES, POWER) if POWER in nodes else POWER_NODES,
+    )
 
 
 def residency_node(policy: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
-from agent.phone.kernel_nodes import policy_node, ticks_between
+from agent.phone.kernel_nodes import is_cooler_active, policy_node, ticks_between
 
 READINGS_MIN = 5
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it is not conclusive
@@ -124,6 +124,8 @@ def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:
 
 def _active_coolers(probe: RunProbe, readings: Readings) -> tuple[str, ...]:
     active = {
-        name for path, name in probe.coolers.items() if any(filter(None, readings.numbers(path)))
+        name
+        for path, name in probe.coolers.items()
+        if any(is_cooler_active(path, value) for value in readings.column(path))
     }
     return tuple(sorted(active))

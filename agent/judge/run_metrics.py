@@ -10,7 +10,7 @@ from math import isfinite
 from statistics import correlation, pstdev
 
 from agent.collect.cpu_usage import gpu_load_node, gpu_util_pct
-from agent.collect.energy import VOLTAGE, volts_per_unit
+from agent.collect.energy import VOLTAGE, EnergyGrade, volts_per_unit
 from agent.collect.power_rails import mean_rail_power_w
 from agent.collect.readings import Readings
 from agent.collect.runner_output import StepWindow, median_step_ms, span_ns
@@ -242,7 +242,7 @@ def _energy(run: RunObservation) -> Values:
         yield "energy_per_sample_mj", 1000 * step_j / samples
     yield "power_w", energy_j / seconds
     volts, charge_uah = mean_volts(run.readings), run.before.full_charge_uah
-    if charge_uah and volts and step_j > 0:
+    if charge_uah and volts and step_j > 0 and run.power.grade.meter == EnergyGrade.GAUGE.meter:
         yield "steps_per_charge", charge_uah * 1e-6 * 3600 * volts / step_j
 
 

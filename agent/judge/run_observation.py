@@ -18,16 +18,18 @@ from agent.collect.cpu_usage import (
     swapped_mb,
 )
 from agent.collect.energy import (
+    COMPUTER_POWER_MAX_W,
     NO_POWER,
+    POWER_MAX_W,
     PowerObservation,
     gauge_for_run,
-    power_from_readings,
+    observe_power,
     resting_power_w,
 )
 from agent.collect.power_rails import rail_series
 from agent.collect.readings import Readings, Span
 from agent.collect.run_probe import ProbeSnapshot, RunProbe
-from agent.collect.runner_output import RunnerOutput, StepWindow, span_ns
+from agent.collect.runner_output import HelloRecord, RunnerOutput, StepWindow, span_ns
 from agent.collect.thread_affinity import ThreadAffinity, stray_threads
 from agent.judge.clock_checks import ClockObservation, observe_clocks
 from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
@@ -38,8 +40,8 @@ from agent.phone.kernel_nodes import policy_node, used_clusters
 from workloads.catalogue import Case, cost_of, launch_for
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
-from workloads.protocol.metrics import Provenances
-from workloads.protocol.phone_facts import FuelGauge
+from workloads.protocol.metrics import Provenances, Source
+from workloads.protocol.phone_facts import FuelGauge, PhoneFacts
 from workloads.protocol.telemetry import (
     BUSY,
     CLOCK,
@@ -60,7 +62,8 @@ class AgentObservations:
     affinity: ThreadAffinity | None = None
     canary: CanaryTimes = NO_CANARY
     idle: Readings = field(default_factory=Readings)
-    remembered_idle_w: float | None = None  # used if this wait was too short to measure it
+    # By meter; used if this wait was too short to measure it.
+    remembered_idle_w: Mapping[str, float | None] = field(default_factory=dict)
 
 
 NO_AGENT_OBSERVATIONS = AgentObservations()
@@ -147,7 +150,7 @@ def observe(
     if output.hello is None or output.done is None or not output.windows:
         raise RunnerFailed("the runner finished without measuring anything")
     before, after = snapshots
-    provenance = output.hello.provenance or probe.facts.provenance
+    provenance = _run_provenance(output.hello, probe.facts)
     time = provenance.time if provenance is not None else None
     warmup = launch_for(case, condition.launch).warmup
     source = time.source if time else None
@@ -170,6 +173,21 @@ def observe(
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)
+
+
+def _run_provenance(hello: HelloRecord, facts: PhoneFacts) -> Provenances | None:
+    """The sources of a run's metrics: the runner's, and on a computer also those of its sensors."""
+    own = hello.provenance
+    if own is None or facts.provenance is None:
+        return own or facts.provenance
+    if own.time is None or own.time.source is not Source.HOST:
+        return own
+    return own.model_copy(
+        update={
+            family: own.for_family(family) or facts.provenance.for_family(family)
+            for family in ("clock", "heat", "energy")
+        }
+    )
 
 
 def _observe_timed_part(run: RunObservation, is_external: bool) -> RunObservation:
@@ -207,12 +225,16 @@ def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservat
     """Add power, energy and everything else that accumulates during a run."""
     timed = run.readings.within(run.span)
     gauge = gauge_for_run(run.probe.facts.gauge, agent.idle, timed)
-    power = power_from_readings(timed, gauge)
+    is_computer = run.claimed.source is Source.HOST
+    limit_w = COMPUTER_POWER_MAX_W if is_computer else POWER_MAX_W
+    power = observe_power(timed, gauge, run.probe.rails, limit_w)
+    meter = power.grade.meter
+    idle_w = resting_power_w(agent.idle, gauge, run.probe.rails, meter)
     return replace(
         run,
         gauge=gauge,
         power=power,
-        idle_w=resting_power_w(agent.idle, gauge) or agent.remembered_idle_w,
+        idle_w=idle_w or agent.remembered_idle_w.get(meter),
         series=_series(run.probe, run.readings, run.provenance, power),
     )
 
@@ -241,7 +263,7 @@ def _series(
             clocks = readings.series(probe.gpu_clock_node)
             series[GPU_CLOCK] = sampled([(t_ns, hz / 1e3) for t_ns, hz in clocks])
     if provenance.energy is not None:
-        series[ENERGY] = sampled(power.points)
+        series[ENERGY] = power.series
         series |= rail_series(readings, probe.rails)
     return {name: values for name, values in series.items() if values and len(values.t_ns) > 1}
 

@@ -84,7 +84,14 @@ def check_start_temperature(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_sensors(run: RunObservation) -> Iterator[Reason]:
-    """The thermometer reacted to the load, and was sampled without long gaps."""
+    """The thermometer reacted to the load, and was sampled without long gaps.
+
+    A computer that shows no clocks or no thermometer gets a remark.
+    """
+    if run.provenance is not None and run.provenance.clock is None:
+        yield Reason.remark(ReasonCode.CLOCKS_NOT_SHOWN)
+    if run.provenance is not None and run.provenance.heat is None:
+        yield Reason.remark(ReasonCode.TEMP_NOT_SHOWN)
     if run.temps_c and _is_frozen(run):
         yield Reason.suspect(ReasonCode.SENSOR_FROZEN, temp_c=run.temps_c[0])
     if run.sampling_gap_s > max(GAP_S, GAP_SHARE * run.span_s):
@@ -153,7 +160,10 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
 
 def check_energy(run: RunObservation) -> Iterator[Reason]:
     """The energy can be trusted; if not, that is remarked and the times still count."""
-    if run.provenance is None or run.provenance.energy is None:
+    if run.provenance is None:
+        return
+    if run.provenance.energy is None:
+        yield Reason.remark(ReasonCode.ENERGY_NOT_READ)
         return
     if run.power.remark is not None:
         yield run.power.remark

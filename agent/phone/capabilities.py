@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agent.phone.power_meters import INPUT_RAILS, RailMeter
 from agent.phone.thermalservice import is_thermalservice
 from workloads.protocol.phone_facts import ChargingSwitch, ControlLevel, Gpu, ThermalZone
 
@@ -21,6 +22,18 @@ class Capabilities:
     charging: ChargingSwitch | None = None
     gauge_readable: bool = False
     fixed_performance: bool = False
+    meters: tuple[RailMeter, ...] = ()
+    counter_denied: bool = False  # the processor's energy counter exists, and cannot be read
+    is_computer: bool = False
+    clocks_shown: bool = True
+    has_battery: bool = True
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether the energy of a run can be measured."""
+        return self.gauge_readable or any(
+            meter.rail in INPUT_RAILS or meter.is_package for meter in self.meters
+        )
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ def summarize_control(capabilities: Capabilities) -> ControlSummary:
         _temperature(capabilities),
         _cores(capabilities),
     ]
-    checks += [_gpu(capabilities), _charging(capabilities), _gauge(capabilities)]
+    checks += [_gpu(capabilities), *_charging(capabilities), *_energy(capabilities)]
     controlled = tuple(text for good, text in checks if good)
     uncontrolled = tuple(text for good, text in checks if not good)
     if (
@@ -62,6 +75,8 @@ def summarize_control(capabilities: Capabilities) -> ControlSummary:
 def _root(capabilities: Capabilities) -> tuple[bool, str]:
     if capabilities.root:
         return True, "daemons that change the clocks can be stopped"
+    if capabilities.is_computer:
+        return False, "daemons that change the clocks (thermald, tuned, nvpmodel) keep running"
     return False, "the shell is not root"
 
 
@@ -70,7 +85,11 @@ def _clocks(capabilities: Capabilities) -> tuple[bool, str]:
         return True, "CPU clocks are set, read back and verified over the run"
     if capabilities.fixed_performance:
         return False, f"{_CLOCKS_READ_ONLY}; freq: fixed uses the fixed-performance mode"
-    return False, _CLOCKS_READ_ONLY
+    if not capabilities.is_computer:
+        return False, _CLOCKS_READ_ONLY
+    if not capabilities.clocks_shown:
+        return False, "the kernel shows no CPU clocks"
+    return False, f"{_CLOCKS_READ_ONLY}: that needs root"
 
 
 def _temperature(capabilities: Capabilities) -> tuple[bool, str]:
@@ -100,16 +119,36 @@ def _gpu(capabilities: Capabilities) -> tuple[bool, str]:
     return True, f"the clock of the {capabilities.gpu.name} can be set"
 
 
-def _charging(capabilities: Capabilities) -> tuple[bool, str]:
-    if capabilities.charging is None:
-        return False, "charging cannot be stopped: this kernel has no switch for it"
-    return True, f"charging is stopped by {capabilities.charging.path.rpartition('/')[2]}"
+def _charging(capabilities: Capabilities) -> list[tuple[bool, str]]:
+    if capabilities.charging is not None:
+        name = capabilities.charging.path.rpartition("/")[2]
+        return [(True, f"charging is stopped by {name}")]
+    if capabilities.is_computer and not capabilities.has_battery:
+        return []
+    return [(False, "charging cannot be stopped: this kernel has no switch for it")]
 
 
-def _gauge(capabilities: Capabilities) -> tuple[bool, str]:
-    if not capabilities.gauge_readable:
-        return False, "no energy: the battery's current cannot be read"
-    return True, "energy comes from the battery's fuel gauge"
+def _energy(capabilities: Capabilities) -> list[tuple[bool, str]]:
+    checks = []
+    if capabilities.gauge_readable:
+        checks.append((True, "energy comes from the battery's fuel gauge"))
+    for meter in capabilities.meters:
+        if meter.rail in INPUT_RAILS:
+            checks.append((True, f"energy comes from the board's input rail {meter.rail}"))
+        if meter.is_package:
+            text = "energy of the processor alone, not of the computer, comes from RAPL"
+            checks.append((True, f"{text} ({meter.rail})"))
+    if capabilities.counter_denied:
+        checks.append((False, "only root may read the processor's energy counter (RAPL)"))
+    if not capabilities.has_energy:
+        checks.append((False, _why_no_energy(capabilities)))
+    return checks
+
+
+def _why_no_energy(capabilities: Capabilities) -> str:
+    if capabilities.is_computer and not capabilities.has_battery:
+        return "no energy: there is no battery gauge, input rail or energy counter to read"
+    return "no energy: the battery's current cannot be read"
 
 
 def _has_zone_nodes(capabilities: Capabilities) -> bool:

@@ -102,9 +102,10 @@ class Phone:
         self._memory = memory
         self.cooling.posterior = memory.cooling
 
-    def remember_power(self, gauge: FuelGauge | None, idle_w: float | None) -> None:
-        """Keep the calibration of the fuel gauge, and the idle power."""
-        self._memory = self._memory.model_copy(update={"gauge": gauge, "idle_w": idle_w})
+    def remember_power(self, gauge: FuelGauge | None, idle_w: float | None, meter: str) -> None:
+        """Keep the calibration of the fuel gauge, and the idle power with its meter."""
+        changes = {"gauge": gauge, "idle_w": idle_w, "idle_meter": meter}
+        self._memory = self._memory.model_copy(update=changes)
         self.facts = self.facts.model_copy(update={"gauge": gauge})
 
     def remember_canary(self, key: str, record_ms: float) -> None:

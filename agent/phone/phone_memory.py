@@ -29,6 +29,7 @@ class PhoneMemory(WireModel):
     cooling: CoolingPosterior = PRIOR
     gauge: FuelGauge | None = None
     idle_w: float | None = Field(default=None, ge=0)
+    idle_meter: str = Field(default="battery", description="the meter that showed the idle power")
     canary_ms: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
 
 

@@ -7,8 +7,8 @@ from agent.deadline import Deadline
 from agent.phone.kernel_nodes import (
     SUPPLY,
     dumpsys_battery_level_pct,
-    first_number,
     hottest_c,
+    is_cooler_active,
     parse_level_pct,
 )
 from agent.phone.phone_driver import Phone
@@ -48,7 +48,7 @@ def take_snapshot(
     if power_nodes:
         idle = {path: nodes[path] for path in power_nodes if path in nodes}
         phone.idle_samples = [*phone.idle_samples[-IDLE_SAMPLES_MAX:], (t_s, idle)]
-    capped = any(first_number(nodes.get(path, "")) for path in coolers)
+    capped = any(is_cooler_active(path, nodes.get(path)) for path in coolers)
     return PhoneSnapshot(t_s, temp_c, parse_level_pct(nodes.get(BATTERY_LEVEL, "")), capped)
 
 

@@ -27,7 +27,8 @@ METER_NODES = (
 METERS_MAX = 24
 # The input of the whole board, by the names of Jetson boards. Others only have rails of parts.
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN")
-PACKAGE = "package_"  # the name of a RAPL counter of a whole package begins with it
+_PACKAGE = "package_"
+# A rail's name and its energy in a line of ODPM.
 ODPM_CHANNEL = re.compile(r"CH\d+\(T=\d+\)\[([A-Za-z0-9_]{1,40})\],\s*(\d{1,18})")
 _RAIL = re.compile(r"[A-Za-z0-9_]{1,40}")
 _INA3221 = re.compile(rf"({_HWMON}/hwmon\d{{1,3}})/in([1-3])_label")
@@ -45,8 +46,9 @@ class RailMeter:
 
     @property
     def is_package(self) -> bool:
-        """Whether it counts the energy of a whole processor package."""
-        return bool(self.restarts_at_uj) and self.rail.startswith(PACKAGE) and self.rail.count("_") < 2
+        """Whether it counts the energy of a whole processor package, and not of a part of it."""
+        is_zone = bool(self.restarts_at_uj) and self.path.count(":") == 1
+        return is_zone and self.rail.startswith(_PACKAGE)
 
 
 def find_rail_meters(nodes: Mapping[str, str]) -> tuple[RailMeter, ...]:
@@ -79,7 +81,7 @@ def _hwmon_meter(nodes: Mapping[str, str], folder: str, number: str, label: str)
 
 
 def _rapl_meter(nodes: Mapping[str, str], folder: str) -> list[RailMeter]:
-    """The counter of a package (package_0), of a part of it (package_0_core), or of the platform."""
+    """The counter of a package (package_0), of a part of it (package_0_core), or of the board."""
     parent, colon, _ = folder.removeprefix(f"{POWERCAP}/intel-rapl:").partition(":")
     above = [nodes.get(f"{POWERCAP}/intel-rapl:{parent}/name", "")] if colon else []
     parts = [*above, nodes.get(f"{folder}/name", "")]

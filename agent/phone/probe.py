@@ -8,6 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agent.deadline import Deadline
 from agent.phone.capabilities import Capabilities, summarize_control
+from agent.phone.computer_nodes import (
+    COMPUTER_NODES,
+    adapt_clusters,
+    parse_hwmon_zones,
+    parse_second_threads,
+)
 from agent.phone.gpu_probe import GPU_NODES, parse_gpu
 from agent.phone.kernel_nodes import (
     CPU,
@@ -25,17 +31,20 @@ from agent.phone.kernel_nodes import (
 )
 from agent.phone.phone_driver import Phone, measure_clock_ratio
 from agent.phone.phone_paths import UPTIME
+from agent.phone.power_meters import METER_NODES, POWERCAP, find_rail_meters
 from agent.phone.runner_install import install_working_runner
 from agent.phone.shell_command import ShellCommand
 from agent.phone.thermalservice import thermalservice_zones
 from agent.phone.vendor_daemons import find_perf_daemons
 from kernels.runner_builds import RunnerBuild
 from workloads.protocol.faults import PhoneTrouble
+from workloads.protocol.metrics import Provenances, Source
 from workloads.protocol.phone_facts import ChargingSwitch, Cluster, Gpu, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
 SDK_FIXED_PERFORMANCE = 30
 _BATTERY = f"{SUPPLY}/battery"
+_GAUGES = (f"{_BATTERY}/current_now", f"{_BATTERY}/power_now")
 # Vendors' switches that stop charging while the cable stays connected, the most reliable first.
 CHARGING_SWITCHES = (
     ChargingSwitch(path=f"{_BATTERY}/input_suspend", off="1", on="0"),
@@ -72,10 +81,13 @@ _NODES = (
     f"{THERMAL}/thermal_zone*/temp",
     f"{_BATTERY}/capacity",
     f"{_BATTERY}/temp",
-    f"{_BATTERY}/current_now",
+    *_GAUGES,
     "/proc/self/status",
     *GPU_NODES,
+    *METER_NODES,
+    *COMPUTER_NODES,
 )
+_ENERGY_COUNTER = f"{POWERCAP}/intel-rapl:0/energy_uj"
 
 
 def probe(
@@ -88,12 +100,13 @@ def probe(
     clusters = parse_clusters(nodes) or parse_cores(nodes)
     if not clusters:
         raise PhoneTrouble(f"{phone.address} shows no cores under {CPU}")
-    capabilities, zones, body_zone = _find_capabilities(
-        phone, properties, nodes, clusters, deadline
-    )
-    control = summarize_control(capabilities)
     first = runner_for(properties["ro.product.cpu.abi"])
     build, info = install_working_runner(phone, first, deadline)
+    provenance = None if isinstance(info, str) else info.provenance
+    capabilities, zones, body_zone = _find_capabilities(
+        phone, properties, nodes, clusters, provenance, deadline
+    )
+    control = summarize_control(capabilities)
     measure_clock_ratio(phone, deadline)
     phone.facts = PhoneFacts(
         serial=parse_serial(properties, phone.address),
@@ -102,13 +115,14 @@ def probe(
         abi=properties["ro.product.cpu.abi"],
         android=properties["ro.build.version.release"] or "unknown",
         ram_mb=(first_number(memory_total_kb(nodes)) or 0) // 1024,
-        clusters=clusters,
+        clusters=adapt_clusters(clusters, nodes, capabilities.clocks_writable),
         cpu_zones=capabilities.cpu_zones,
         body_zone=body_zone,
         zones=zones,
         gpu=capabilities.gpu,
         charging=capabilities.charging,
         shell_cpus=capabilities.shell_cpus,
+        second_threads=parse_second_threads(nodes),
         fixed_performance=capabilities.fixed_performance,
         perf_daemons=find_perf_daemons(phone.shell(["getprop"], deadline).text),
         rooted=capabilities.root,
@@ -120,7 +134,7 @@ def probe(
         runner_error=info if isinstance(info, str) else None,
         backends=() if isinstance(info, str) else info.backends,
         opencl=None if isinstance(info, str) else info.opencl_facts,
-        provenance=None if isinstance(info, str) else info.provenance,
+        provenance=provenance and _add_sensors(provenance, capabilities),
     )
     return phone.facts
 
@@ -130,11 +144,13 @@ def _find_capabilities(
     properties: Mapping[str, str],
     nodes: Mapping[str, str],
     clusters: Sequence[Cluster],
+    provenance: Provenances | None,
     deadline: Deadline,
 ) -> tuple[Capabilities, tuple[ThermalZone, ...], ThermalZone | None]:
     """What can be read and written, every thermal zone, and the zone of the body."""
     zones = parse_zones(nodes)
-    cpu_zones, body_zone = choose_cpu_zones(zones), choose_body_zone(zones)
+    cpu_zones = choose_cpu_zones(zones) or parse_hwmon_zones(nodes)
+    body_zone = choose_body_zone(zones)
     if not cpu_zones:
         cpu_zones, body_zone = _hidden_zones(phone, nodes, deadline)
     limits = [f"{CPUFREQ}/policy{cluster.policy}/scaling_max_freq" for cluster in clusters]
@@ -149,10 +165,46 @@ def _find_capabilities(
         shell_cpus=_shell_cpus(nodes),
         gpu=gpu,
         charging=next((switch for switch in CHARGING_SWITCHES if switch.path in writable), None),
-        gauge_readable=bool(nodes.get(f"{_BATTERY}/current_now", "").strip()),
+        gauge_readable=any(nodes.get(path, "").strip() for path in _GAUGES),
         fixed_performance=_offers_fixed_performance(phone, properties, deadline),
+        meters=find_rail_meters(nodes),
+        counter_denied=_is_counter_denied(phone, nodes, deadline),
+        is_computer=_is_computer(provenance),
+        clocks_shown=any(
+            f"{CPUFREQ}/policy{at.policy}/scaling_cur_freq" in nodes for at in clusters
+        ),
+        has_battery=f"{_BATTERY}/capacity" in nodes,
     )
     return capabilities, zones, body_zone
+
+
+def _is_computer(provenance: Provenances | None) -> bool:
+    time = provenance.time if provenance else None
+    return time is not None and time.source is Source.HOST
+
+
+def _add_sensors(provenance: Provenances, capabilities: Capabilities) -> Provenances:
+    """Add the sensors of a computer, of which its runner knows nothing, with the same source."""
+    if not capabilities.is_computer:
+        return provenance
+    shown = {
+        "clock": capabilities.clocks_shown,
+        "heat": bool(capabilities.cpu_zones),
+        "energy": capabilities.has_energy or bool(capabilities.meters),
+    }
+    return provenance.model_copy(
+        update={
+            family: provenance.for_family(family) or (provenance.time if is_shown else None)
+            for family, is_shown in shown.items()
+        }
+    )
+
+
+def _is_counter_denied(phone: Phone, nodes: Mapping[str, str], deadline: Deadline) -> bool:
+    """Whether the processor counts its energy, but only for root (since CVE-2020-8694)."""
+    if _ENERGY_COUNTER in nodes:
+        return False
+    return phone.shell(["test", "-e", _ENERGY_COUNTER], deadline).status == 0
 
 
 def read_properties(phone: Phone, deadline: Deadline) -> dict[str, str]:

@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from agent.phone.kernel_nodes import CPU, first_number, policy_node, used_clusters
+from agent.phone.kernel_nodes import (
+    CPU,
+    first_number,
+    is_cooler_active,
+    policy_node,
+    used_clusters,
+)
 from agent.phone.phone_driver import Phone
 from agent.phone.shell_command import ShellCommand, write_node_command
 from agent.restore.restore_journal import RestoreJournal
@@ -128,7 +134,7 @@ def pin_clocks(
     """Pin each policy to its clock; ClockSlipped if one does not accept it."""
     _switch_on_cores(phone, cores, journal)
     states = read_policy_states(phone, clocks)
-    if any(first_number(text) for text in phone.read_nodes(coolers).values()):
+    if any(is_cooler_active(path, text) for path, text in phone.read_nodes(coolers).items()):
         clusters = {cluster.policy: cluster for cluster in phone.facts.clusters}
         states = {
             policy: state.without_thermal_cap(clusters[policy]) for policy, state in states.items()

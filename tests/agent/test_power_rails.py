@@ -2,11 +2,12 @@
 
 import pytest
 
-from agent.collect.power_rails import RailMeter, find_rail_meters, mean_rail_power_w, rail_series
+from agent.collect.power_rails import mean_rail_power_w, rail_series, sampled_meter_nodes
 from agent.collect.readings import Readings
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
+from agent.phone.power_meters import RailMeter, find_rail_meters
 from agent.phone.shell_command import parse_nodes
 from orchestrator.analysis.op_telemetry import op_rows
 from tests.agent.conftest import StartPhone
@@ -28,7 +29,8 @@ def test_meters_are_found_where_the_kernel_keeps_them() -> None:
     assert nodes["/sys/x/type"] == "cpu:0"
     meters = find_rail_meters(nodes)
     assert meters == (RailMeter(f"{INA}/in_power0_input", "VDD_IN"), RailMeter(ODPM))
-    assert [meter.sampled_node for meter in meters] == [f"{INA}/in_power0_input", f"{ODPM}\twhole"]
+    sampled = [node for meter in meters for node in sampled_meter_nodes(meter)]
+    assert sampled == [f"{INA}/in_power0_input", f"{ODPM}\twhole"]
     assert find_rail_meters({}) == ()
 
 

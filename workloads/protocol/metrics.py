@@ -270,8 +270,10 @@ METRICS: dict[str, MetricKind] = {
     "peak_temp_c": MetricKind("°C", "heat", "hottest CPU zone during the run", "maximum reading"),
     "energy_j": _energy(
         "J",
-        "energy of the whole phone during the run, from battery and charging port",
-        "trapezoidal sum of battery current * voltage + port current * voltage",
+        "energy of the whole phone during the run, from battery and charging port; "
+        "of a board, from its input rail; with grade rapl, of the processor package alone",
+        "trapezoidal sum of battery current * voltage + port current * voltage; "
+        "or of the input rail's power; or the increase of the package's counter",
     ),
     "energy_net_j": _energy(
         "J", "energy_j minus the energy of the idle phone", "energy - idle power * T"

@@ -47,6 +47,7 @@ class ReasonCode(StrEnum):
     START_TEMP_UNKNOWN = "start_temp_unknown"
     START_TOO_WARM = "start_too_warm"
     NO_TEMP_READINGS = "no_temp_readings"
+    TEMP_NOT_SHOWN = "temp_not_shown"
     SENSOR_FROZEN = "sensor_frozen"
     SAMPLING_GAP = "sampling_gap"
     BODY_WARMED = "body_warmed"
@@ -66,6 +67,7 @@ class ReasonCode(StrEnum):
     CLOCKS_UNVERIFIED = "clocks_unverified"
     CLOCKS_NOT_PINNED = "clocks_not_pinned"
     CLOCKS_ONLY_SAMPLED = "clocks_only_sampled"
+    CLOCKS_NOT_SHOWN = "clocks_not_shown"
     CLOCK_CAPPED = "clock_capped"
     COOLING_DEVICE_ACTIVE = "cooling_device_active"
     FIXED_CLOCK_UNSTEADY = "fixed_clock_unsteady"
@@ -78,6 +80,7 @@ class ReasonCode(StrEnum):
     ENERGY_IMPLAUSIBLE = "energy_implausible"
     ENERGY_GAUGE_GUESSED = "energy_gauge_guessed"
     ENERGY_GAUGE_SLOW = "energy_gauge_slow"
+    ENERGY_PACKAGE_ONLY = "energy_package_only"
     USB_PORT_SATURATED = "usb_port_saturated"
 
 
@@ -110,6 +113,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
     ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
     ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
+    ReasonCode.TEMP_NOT_SHOWN: "no temperature: this computer shows no CPU thermometer",
     ReasonCode.SENSOR_FROZEN: "the CPU temperature stayed at {temp_c:.1f} °C under load",
     ReasonCode.SAMPLING_GAP: "no sensor was read for {gap_s:.1f} s of the run",
     ReasonCode.BODY_WARMED: "the phone's body warmed by {rise_c:.1f} °C during a cold run",
@@ -134,6 +138,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.CLOCKS_ONLY_SAMPLED: (
         "the CPU clocks were only sampled: the kernel has no time_in_state"
     ),
+    ReasonCode.CLOCKS_NOT_SHOWN: "no clocks: this computer shows none",
     ReasonCode.CLOCK_CAPPED: (
         "policy{policy} was capped at {khz} kHz; {requested_khz} kHz were requested"
     ),
@@ -145,12 +150,17 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.GPU_CLOCK_NOT_PINNED: (
         "the GPU clock was as requested for only {share:.1%} of the run"
     ),
-    ReasonCode.ENERGY_NOT_READ: "no energy: the battery current was not read",
+    ReasonCode.ENERGY_NOT_READ: (
+        "no energy: neither a battery gauge nor another power meter was read"
+    ),
     ReasonCode.ENERGY_GAUGE_FROZEN: "no energy: the battery gauge did not change",
     ReasonCode.ENERGY_CHARGER_NOT_READ: "no energy: the charger's current could not be read",
     ReasonCode.ENERGY_IMPLAUSIBLE: "no energy: a mean of {power_w:.2f} W is implausible",
     ReasonCode.ENERGY_GAUGE_GUESSED: "coarse energy: sign and unit of the gauge are guessed",
     ReasonCode.ENERGY_GAUGE_SLOW: "coarse energy: the gauge gave {values} values during the run",
+    ReasonCode.ENERGY_PACKAGE_ONLY: (
+        "the energy is that of the processor package (RAPL), not of the whole computer"
+    ),
     ReasonCode.USB_PORT_SATURATED: (
         "the USB port delivered its maximum; the battery supplied the rest"
     ),
