@@ -1,6 +1,8 @@
 """Android's own commands on a native phone: one shell script with many names.
 
-They store properties and settings; they know nothing about heat, clocks and charge.
+They store properties and settings; they know nothing about heat, clocks and charge. `mv` is among
+them because the agent pushes lists of nodes (kernels/runner/runner.h), which a runner on this host
+has to find below the phone's directory.
 """
 
 STUB_NAMES = (
@@ -12,6 +14,7 @@ STUB_NAMES = (
     "input",
     "log",
     "logcat",
+    "mv",
     "pm",
     "reboot",
     "setprop",
@@ -51,6 +54,13 @@ dumpsys)
     *) echo "Can't find service: $1" ;;
     esac ;;
 getenforce) echo Permissive ;;
+mv)
+    case "$#$3" in
+    3*/nodes | 3*/restore)
+        sed "s|^/sys/|$ROOT/sys/|" "$2" > "$2.host" && PATH=/usr/bin:/bin mv -f "$2.host" "$3" &&
+            rm -f "$2" ;;
+    *) PATH=/usr/bin:/bin exec mv "$@" ;;
+    esac ;;
 su) echo "$name: inaccessible or not found" >&2; exit 127 ;;
 setprop | start | stop) echo "$name: must be root" >&2; exit 1 ;;
 reboot) echo "$name: use adb reboot" >&2; exit 1 ;;

@@ -1,8 +1,8 @@
 """The private directory of a native phone, and the user and processes in it.
 
-Paths of the phone become paths below the directory. Programs never run as root: if this process is
-root, they run as nobody. Everything that was started ends with the phone, detached or not; it is
-found by a variable in its environment.
+Paths of the phone become paths below the directory; its /sys shows nodes of this computer. Programs
+never run as root: if this process is root, they run as nobody. Everything that was started ends
+with the phone, detached or not; it is found by a variable in its environment.
 """
 
 import os
@@ -20,6 +20,8 @@ from pathlib import Path
 
 from agent.virtual.files.cpu_nodes import format_cpu_list
 from agent.virtual.native.android_stubs import STUB, STUB_NAMES
+from agent.virtual.native.host_nodes import board_name, board_processor, sysfs_root
+from agent.virtual.native.node_view import NodeView
 from agent.virtual.native.opencl_library import opencl_environment
 
 _NOBODY = 65534
@@ -39,18 +41,19 @@ def host_cpus() -> list[int]:
 
 
 def host_properties() -> dict[str, str]:
-    """Return the properties of a phone that is this host, so that no maker's name appears over its
+    """Return the properties of a phone that is this host, so that no phone's name appears over its
     figures.
     """
+    sysfs = sysfs_root()
     return {
         "ro.product.cpu.abi": host_abi(),
         "ro.product.cpu.abilist": host_abi(),
         "ro.product.manufacturer": "Native",
         "ro.product.brand": "native",
-        "ro.product.model": platform.machine(),
+        "ro.product.model": board_name(sysfs) or platform.machine(),
         "ro.product.marketname": "",
         "ro.config.marketing_name": "",
-        "ro.soc.model": _processor_name(),
+        "ro.soc.model": board_processor(sysfs) or _processor_name(),
     }
 
 
@@ -79,7 +82,7 @@ class NativeFolder:
         self.root.chmod(0o755)
         for folder in ("data/local/tmp", "sdcard/Download", "storage", "system/bin", "vendor"):
             (self.root / folder).mkdir(parents=True)
-        self._add_cores()
+        self.nodes = NodeView(self.root / "sys", sysfs_root(), self.uid)
         stub = self.root / "system" / "bin" / "stub"
         stub.write_text(STUB.replace("@ROOT@", str(self.root)))
         stub.chmod(0o755)
@@ -90,8 +93,10 @@ class NativeFolder:
             self.give_to_phone_user(self.root / folder)
 
     def boot(self, boot_id: str) -> None:
-        """Reset as after power-on: a new boot id, new properties, no processes."""
+        """Reset as after power-on: a new boot id, new properties and nodes, no processes."""
         self.kill_all()
+        self.nodes.build()
+        self._add_cores()
         (self.root / "system" / "boot_id").write_text(f"{boot_id}\n")
         rows = [f"{key}={value}\n" for key, value in sorted(self._properties().items())]
         (self.root / "system" / "build.prop").write_text("".join(rows))
@@ -103,8 +108,9 @@ class NativeFolder:
         return self.root / "data" / "settings"
 
     def close(self) -> None:
-        """Kill all processes and delete all files."""
+        """Kill all processes, restore all nodes and delete all files."""
         self.kill_all()
+        self.nodes.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def give_to_phone_user(self, path: Path) -> None:
@@ -120,10 +126,17 @@ class NativeFolder:
         text = text.replace(_BOOT_ID, root + b"/system/boot_id")
         return _PHONE_PATH.sub(root + b"/", text)
 
-    def to_phone_paths(self, text: bytes) -> bytes:
-        """Replace host paths in output by the phone's paths."""
+    def to_phone_paths(self, text: bytes) -> tuple[bytes, bytes]:
+        """Replace host paths in output by the phone's paths; return the text and its rest.
+
+        The rest may be the beginning of a host path: it belongs before the next piece of output.
+        """
         root = str(self.root).encode()
-        return text.replace(root, b"") if root in text else text
+        text = text.replace(root, b"") if root in text else text
+        for length in range(min(len(root) - 1, len(text)), 0, -1):
+            if text.endswith(root[:length]):
+                return text[:-length], text[-length:]
+        return text, b""
 
     def host_path(self, path: str) -> Path:
         """Return the host path of a phone's path; it never lies outside the directory."""
@@ -157,16 +170,15 @@ class NativeFolder:
                     os.kill(int(folder.name), signal.SIGKILL)
 
     def _add_cores(self) -> None:
-        """Add the cores without their clocks: a computer's clocks are not a phone's."""
+        """Add the cores that programs of the phone may use."""
         cpu = self.root / "sys" / "devices" / "system" / "cpu"
-        cpu.mkdir(parents=True)
         cores = host_cpus()
+        for number in cores:
+            (cpu / f"cpu{number}").mkdir(parents=True, exist_ok=True)
         for name in ("online", "possible", "present"):
             (cpu / name).write_text(format_cpu_list(cores) + "\n")
-        for number in cores:
-            (cpu / f"cpu{number}").mkdir()
         for name in ("thermal", "power_supply"):
-            (self.root / "sys" / "class" / name).mkdir(parents=True)
+            (self.root / "sys" / "class" / name).mkdir(parents=True, exist_ok=True)
 
 
 def mode_bits(mode: int) -> int:

@@ -1,17 +1,23 @@
 """The shell services of a native phone: a real sh per stream, in its own process group.
 
 When a stream ends, its process group is killed; processes that called setsid live until the phone
-ends.
+ends. The shell has no privileges: a line that writes a listed kernel node is executed by this
+process, in its turn between the other lines.
 """
 
 import asyncio
 import os
+import secrets
+import shlex
 import signal
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from agent.virtual.adb.adb_stream import AdbStream, StreamClosed
 from agent.virtual.event_journal import JournalEvent
+from agent.virtual.files.file_nodes import ROOT
 from agent.virtual.native.native_folder import NativeFolder
 from agent.virtual.virtual_phone import VirtualPhone
 
@@ -26,10 +32,12 @@ async def serve_native_shell(
     phone: VirtualPhone, native_folder: NativeFolder, stream: AdbStream, command: str, is_v2: bool
 ) -> None:
     """Run until the shell ends or the host is gone."""
-    script = command.encode("utf-8", "surrogateescape")
-    argv: list[bytes | str] = (
-        ["/bin/sh", "-c", native_folder.to_host_paths(script)] if command else ["/bin/sh"]
+    loop = asyncio.get_running_loop()
+    _connect_nodes(phone, native_folder, loop)
+    script = native_folder.to_host_paths(
+        _without_write(native_folder, command.encode("utf-8", "surrogateescape"))
     )
+    argv: list[bytes | str] = ["/bin/sh", "-c", script] if command else ["/bin/sh"]
     stderr = asyncio.subprocess.PIPE if is_v2 else asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(
         *argv,
@@ -47,7 +55,6 @@ async def serve_native_shell(
         JournalEvent.PROCESS_START, pid=process.pid, argv=["sh", "-c", command], native=True
     )
     session = _NativeSession(native_folder, stream, process, is_v2, bool(command))
-    loop = asyncio.get_running_loop()
     output_task = loop.create_task(session.send_output())
     input_task = loop.create_task(session.forward_input())
     closed_task = loop.create_task(stream.closed.wait())
@@ -67,6 +74,33 @@ async def serve_native_shell(
         phone.journal.write(
             JournalEvent.PROCESS_STOP, pid=process.pid, status=process.returncode, native=True
         )
+
+
+def _connect_nodes(
+    phone: VirtualPhone, native_folder: NativeFolder, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Keep the copies of nodes fresh, and write changes of nodes to the phone's journal."""
+
+    def record_write(path: str, old: str, value: str, error: str) -> None:
+        facts = {"error": error} if error else {}
+        phone.journal.write(
+            JournalEvent.SYSFS_WRITE, path=path, old=old, new=value, text=value, uid=ROOT, **facts
+        )
+
+    native_folder.nodes.on_write = record_write
+    native_folder.nodes.keep_fresh(loop)
+
+
+def _without_write(native_folder: NativeFolder, line: bytes) -> bytes:
+    """Write a node if the line does that, and return a line with its result; else the line."""
+    request = native_folder.nodes.parse_write(line)
+    if request is None:
+        return line
+    path, value = request
+    error = native_folder.nodes.write(path, value)
+    if not error:
+        return b"true\n"
+    return f"(echo {shlex.quote(f'sh: {path}: {error}')}; exit 1)\n".encode()
 
 
 async def _end_group(process: asyncio.subprocess.Process, delay_s: float = 0.0) -> None:
@@ -110,8 +144,14 @@ class _NativeSession:
         await self._stream.wait_flushed()
 
     async def _forward(self, source: asyncio.StreamReader, stream_id: int) -> None:
+        rest = b""
         while chunk := await source.read(_CHUNK):
-            content = self._folder.to_phone_paths(chunk)
+            content, rest = self._folder.to_phone_paths(rest + chunk)
+            await self._send_packet(stream_id, content)
+        await self._send_packet(stream_id, rest)
+
+    async def _send_packet(self, stream_id: int, content: bytes) -> None:
+        if content:
             async with self._sending:
                 header = _PACKET.pack(stream_id, len(content)) if self._is_v2 else b""
                 await self._stream.write(header + content)
@@ -127,7 +167,7 @@ class _NativeSession:
                     # Whole lines only, so that no path is split.
                     pending += chunk
                     lines, newline, pending = pending.rpartition(b"\n")
-                    chunk = self._folder.to_host_paths(lines + newline)
+                    chunk = await self._write_nodes(stdin, lines + newline)
                 stdin.write(chunk)
                 await stdin.drain()
             stdin.write(self._folder.to_host_paths(pending))
@@ -137,6 +177,21 @@ class _NativeSession:
             with suppress(OSError):
                 stdin.close()
 
+    async def _write_nodes(self, stdin: asyncio.StreamWriter, lines: bytes) -> bytes:
+        """Execute the lines that write nodes, each after the lines before it; return the others."""
+        ready: list[bytes] = []
+        for line in lines.splitlines(keepends=True):
+            if self._folder.nodes.parse_write(line) is not None:
+                with _barrier(self._folder) as (barrier, reached):
+                    ready.append(f"echo >{barrier}\n".encode())
+                    stdin.write(b"".join(ready))
+                    await stdin.drain()
+                    await reached.wait()
+                ready = [_without_write(self._folder, line)]
+            else:
+                ready.append(self._folder.to_host_paths(line))
+        return b"".join(ready)
+
     async def _next_input(self) -> bytes | None:
         if not self._is_v2:
             return await self._stream.read() or None
@@ -145,3 +200,20 @@ class _NativeSession:
         if stream_id == _CLOSE_STDIN:
             return None
         return content if stream_id == _STDIN else b""
+
+
+@contextmanager
+def _barrier(native_folder: NativeFolder) -> Iterator[tuple[Path, asyncio.Event]]:
+    """Make a pipe that the shell writes to when it has come to this line."""
+    path = native_folder.root / "system" / f"barrier-{secrets.token_hex(8)}"
+    os.mkfifo(path, 0o600)
+    native_folder.give_to_phone_user(path)
+    file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    loop, reached = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(file, reached.set)
+    try:
+        yield path, reached
+    finally:
+        loop.remove_reader(file)
+        os.close(file)
+        path.unlink(missing_ok=True)
