@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.analysis.op_telemetry import op_rows
 from orchestrator.store.results import measured_runs, telemetry_blob
 from orchestrator.supervisor.virtual_phones import NATIVE
 from tests.farm.conftest import start_farm_on_one_host
 from tests.kernels.pocl import need_pocl
 from workloads.lab_settings import Lab
-from workloads.protocol.telemetry import op_rows, read_telemetry
+from workloads.protocol.telemetry import read_telemetry
 from workloads.protocol.verdict import Validity
 
 GPU_SWEEP = """\
