@@ -141,6 +141,8 @@ class VirtualPhone:
         def reset() -> None:
             for cluster in self.soc.clusters:
                 cluster.reset(self.profile.kernel.governor)
+            if self.soc.gpu is not None:
+                self.soc.gpu.reset()
             self.soc.battery.charging_allowed = True
 
         self.soc.change(reset)

@@ -121,7 +121,8 @@ def test_feeds_and_kernels_are_compared(gpu_farm: Farm, tmp_path: Path) -> None:
         assert copied["gpu_util_pct"] < resident["gpu_util_pct"]
         naive = rows[phone, "resident", "naive"]
         assert naive["compute_ms"] > 1.5 * resident["compute_ms"]
-        assert naive["step_ms"] > resident["step_ms"]
+        if phone != BOARD:  # whose fast GPU waits for its CPU with either kernel
+            assert naive["step_ms"] > 1.1 * resident["step_ms"]
     # Cambridge: with copies around every operation, kernels are 9 % of a step on a OnePlus 6.
     copied = rows[ONEPLUS, "copied", "tuned"]
     assert copied["compute_ms"] / copied["step_ms"] == pytest.approx(0.09, abs=0.02)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.collect.runner_output import RunnerOutput
+from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbPhone, wait_until
 from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
@@ -219,6 +220,18 @@ def test_the_load_and_clock_of_an_adreno_are_on_its_nodes(ready: AdbPhone) -> No
     assert min(large[busy]) > 90
     assert max(large[temp]) > idle_mc + 5000
     wait_until(lambda: ready.number(clock) == idle_hz, "the GPU is idle again")
+
+
+def test_a_reboot_resets_the_limits_of_the_gpu(still_phone: VirtualPhone) -> None:
+    gpu = still_phone.soc.gpu
+    assert gpu is not None
+    tree = still_phone.tree
+    node = tree.open_for_writing(f"{KGSL}/devfreq/max_freq", 0)
+    tree.append(node, b"257000000\n", 0)
+    assert gpu.max_khz == 257000
+    still_phone.reboot()
+    still_phone.finish_reboot()
+    assert gpu.max_khz == 585000
 
 
 def test_a_board_shows_the_power_of_its_gpu_on_its_rail(start_phone: StartPhone) -> None:
