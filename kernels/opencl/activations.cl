@@ -45,11 +45,12 @@ float tanh_approx(float x) {
     return size > 0.625f ? (x < 0.0f ? -far : far) : near;
 }
 
+/* NaN stays NaN, as on the CPU, and ends a run; fmax() would make it 0. */
 float activate(float x, float slope) {
 #if ACTIVATION == RELU
-    return fmax(x, 0.0f);
+    return x < 0.0f ? 0.0f : x;
 #elif ACTIVATION == RELU6
-    return fmin(fmax(x, 0.0f), 6.0f);
+    return x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x;
 #elif ACTIVATION == LEAKY
     return x > 0.0f ? x : slope * x;
 #elif ACTIVATION == TANH

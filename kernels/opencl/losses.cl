@@ -43,8 +43,8 @@ kernel void softmax_cross_entropy_gradient(int rows, int classes, global const f
     dx[i] = (probs[i] - (c == labels[row] ? 1.0f : 0.0f)) / (float)rows;
 }
 
-/* The logarithm of a probability stays finite. */
-float clamp_probability(float p) { return fmax(p, 1e-12f); }
+/* The logarithm of a probability stays finite; fmax() would hide NaN, which has to end a run. */
+float clamp_probability(float p) { return p < 1e-12f ? 1e-12f : p; }
 
 /* The loss -log(x[label]) of every row of probabilities. */
 kernel void cross_entropy(int rows, int classes, global const float *x, global const int *labels,

@@ -12,10 +12,9 @@
 #define ACTIVATION 0
 #endif
 
+/* NaN stays NaN. */
 float activate(float value) {
-    return ACTIVATION == 0   ? value
-           : ACTIVATION == 1 ? fmax(value, 0.0f)
-                             : fmin(fmax(value, 0.0f), 6.0f);
+    return ACTIVATION != 0 && value < 0.0f ? 0.0f : ACTIVATION == 2 && value > 6.0f ? 6.0f : value;
 }
 
 /* The gradient with respect to the input `value` of the fused activation. */
