@@ -24,6 +24,7 @@ from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
 from kernels.runner_builds import runner_for
 from tests.kernels.plans import CASE, a_plan, perceptron
 from tests.virtual.adb_host import AdbPhone, CommandResult, adb_host, wait_until
+from workloads.run_options import RUN_OPTIONS
 
 Line = dict[str, Any]
 KERNELS = Path(__file__).parents[2] / "kernels"
@@ -335,6 +336,11 @@ def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
         ("run plan dir --steps", 2, "usage"),
         ("run plan dir --steps -1", 2, "usage"),
         ("run plan dir --kernels", 2, "usage"),
+        ("run plan dir --kernel fastest", 2, "usage"),
+        ("run plan dir --kernel direct", 2, "usage"),
+        ("run plan dir --feed buffered", 2, "usage"),
+        ("run plan dir --input disk", 2, "usage"),
+        ("run plan dir --feed preloaded --input storage", 2, "usage"),
         ("info please", 2, "usage"),
         ("run none dir", 3, "bad_plan"),
         ("run torn dir", 3, "bad_plan"),
@@ -360,6 +366,30 @@ def test_every_fault_has_its_status_and_its_code(
     assert fault["text"]
     if status in (3, 4):
         assert fault == lines(ready)[-1]
+
+
+def test_info_lists_the_names_that_options_take(ready: RunnerHome) -> None:
+    info = json.loads(ready.sh("./runner info").out)
+    assert tuple(info["kernels"]) == RUN_OPTIONS["kernel"].choices
+    assert tuple(info["feeds"]) == RUN_OPTIONS["feed"].choices
+    assert tuple(info["inputs"]) == RUN_OPTIONS["input"].choices
+
+
+def test_options_of_opencl_do_not_change_a_plan_for_the_cpu(ready: RunnerHome) -> None:
+    assert ready.sh("./runner run plan dir --steps 5 --kernel naive --feed copied").status == 0
+    assert kinds(lines(ready)) == ["hello", "memory", "window", "done"]
+
+
+def test_batches_from_storage_are_announced_and_leave_nothing_behind(ready: RunnerHome) -> None:
+    assert ready.sh("./runner run plan dir --steps 20 --input storage").status == 0
+    records = lines(ready)
+    assert kinds(records) == ["hello", "memory", "input", "window", "done"]
+    assert records[2]["source"] == "storage"
+    assert isinstance(records[2]["direct"], bool)
+    assert isinstance(records[2]["batch_bytes"], int)
+    assert ready.sh("ls dir").out.split() == ["out.jsonl"]
+    assert ready.sh("./runner run plan dir --steps 20 --input memory").status == 0
+    assert "input" not in kinds(lines(ready))
 
 
 def test_sigterm_stops_at_a_step_boundary(ready: RunnerHome) -> None:
