@@ -25,6 +25,7 @@ _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = struct.Struct("<BI")
 _CHUNK = 64 * 1024
 _GRACE_S = 0.2
+_BARRIER_TIMEOUT_S = 10.0
 _end_tasks: set["asyncio.Task[None]"] = set()
 
 
@@ -182,15 +183,23 @@ class _NativeSession:
         ready: list[bytes] = []
         for line in lines.splitlines(keepends=True):
             if self._folder.nodes.parse_write(line) is not None:
-                with _barrier(self._folder) as (barrier, reached):
-                    ready.append(f"echo >{barrier}\n".encode())
-                    stdin.write(b"".join(ready))
-                    await stdin.drain()
-                    await reached.wait()
-                ready = [_without_write(self._folder, line)]
+                is_reached = await self._reach_barrier(stdin, ready)
+                ready = [_without_write(self._folder, line) if is_reached else line]
             else:
                 ready.append(self._folder.to_host_paths(line))
         return b"".join(ready)
+
+    async def _reach_barrier(self, stdin: asyncio.StreamWriter, lines: list[bytes]) -> bool:
+        """Let the shell execute some lines; return whether it has come to their end.
+
+        A shell does not execute the lines of an unfinished compound command.
+        """
+        with _barrier(self._folder) as (barrier, reached):
+            stdin.write(b"".join(lines) + f"echo >{barrier}\n".encode())
+            await stdin.drain()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reached.wait(), _BARRIER_TIMEOUT_S)
+            return reached.is_set()
 
     async def _next_input(self) -> bytes | None:
         if not self._is_v2:
