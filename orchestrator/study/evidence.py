@@ -216,11 +216,11 @@ def _reported_values(run: MeasuredRun) -> Iterator[RunValue]:
         if total > 0:
             provenance = run.metrics["energy_net_j"].provenance
             yield settings, "energy_net_per_step_mj", per_step * net / total, provenance
-    for name, value in _device_values(run):
+    for name, value in _opencl_values(run):
         yield settings, name, value, run.metrics["compute_ms"].provenance
 
 
-def _device_values(run: MeasuredRun) -> Iterator[tuple[str, float]]:
+def _opencl_values(run: MeasuredRun) -> Iterator[tuple[str, float]]:
     """Yield the speed of kernels, and the shares of computing and copying, on an OpenCL device."""
     parts = [run.metrics.get(name) for name in ("copy_ms", "compute_ms", "step_ms")]
     if any(part is None for part in parts):
