@@ -92,6 +92,7 @@ class VirtualPhone:
         self.on_reboot: Callable[[str], None] | None = None
         self.on_adbd_restart: Callable[[], None] | None = None
         self.battery_overrides: dict[str, str] = {}
+        self.current_op: Callable[[], str] = str  # name of the operation that a run executes now
         self._booted_at = -self._rng("boot").uniform(900.0, 40_000.0)
         self._add_files()
         self._boot()

@@ -36,7 +36,7 @@ from agent.virtual.mischief.link_faults import (
     VersionClash,
 )
 from agent.virtual.mischief.output_faults import Endless, Hostile, HostileNames, Truncated
-from agent.virtual.mischief.sysfs_faults import ClockIgnored, ClockReset, Sensor
+from agent.virtual.mischief.sysfs_faults import ClockIgnored, ClockReset, OpPower, Sensor
 
 FAULT_TYPES: dict[str, type[FaultType]] = {
     "unplug": Unplug,
@@ -58,6 +58,7 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "sleep": Sleep,
     "throttle": ThrottleNow,
     "sensor": Sensor,
+    "op_power": OpPower,
     "never_cools": NeverCools,
     "battery_drains": BatteryDrains,
     "disk_full": DiskFull,

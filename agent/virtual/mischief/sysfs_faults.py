@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import NamedTuple
 
 from agent.virtual.event_journal import JournalEvent
@@ -182,6 +183,37 @@ class Sensor(_NodeFault):
             shown = str(round(float(shown) * per_degree))
         node.read = lambda: f"{shown}\n"
         node.number = (lambda: int(shown)) if _NUMBER.fullmatch(shown) else None
+
+
+@dataclass(eq=False)
+class OpPower(_NodeFault):
+    """Power meters read `watts` more while an operation runs whose name matches `op` (a glob)."""
+
+    op: str = "*"
+    watts: float = 1.0
+    node: str = "/sys/bus/i2c/drivers/ina3221x/*/*/in_power*_input"
+
+    def start(self, target: InjectionTarget) -> None:
+        nodes = find_live_nodes(target.phone.tree, self.node)
+        if not nodes:
+            raise InvalidMischief(f"no node matches '{self.node}'", "node")
+        for node in nodes:
+            self.save(node)
+            number = partial(self._milliwatts, target, node.number or _zero)
+            node.number = number
+            node.read = partial(_line_of, number)
+
+    def _milliwatts(self, target: InjectionTarget, original: Callable[[], int]) -> int:
+        is_running = fnmatchcase(target.phone.current_op(), self.op)
+        return original() + (round(1000 * self.watts) if is_running else 0)
+
+
+def _zero() -> int:
+    return 0
+
+
+def _line_of(number: Callable[[], int]) -> str:
+    return f"{number()}\n"
 
 
 def _raise_missing() -> str:

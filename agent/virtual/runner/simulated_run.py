@@ -9,6 +9,8 @@ import signal
 from contextlib import suppress
 from math import ceil
 
+import numpy as np
+
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.model_clock import ScheduledAction
 from agent.virtual.physics.memory_pressure import (
@@ -123,6 +125,7 @@ class SimulatedRun:
             self.phone.soc.attach(self._load)
         self._open_window()
         self._schedule_window_end()
+        self.phone.current_op = self.current_op
         settings = self.settings
         steps_s = (settings.warmup + settings.steps) * self._step_s
         self.phone.journal.write(
@@ -133,6 +136,16 @@ class SimulatedRun:
             threads=self.plan.threads,
             expected_s=round(min(max(steps_s, settings.seconds), settings.max_seconds), 3),
         )
+
+    def current_op(self) -> str:
+        """Return the name of the operation that is executed now; empty while a batch is loaded."""
+        now, shares = self.phone.model_clock.now, self._current_shares()
+        steps = self._progress + (now - self._progress_at) / self._noisy_step_s()
+        fraction = (steps % 1.0 - shares.load) / max(1.0 - shares.load, 1e-9)
+        if fraction < 0:
+            return ""
+        index = int(np.searchsorted(np.cumsum(shares.ops), fraction))
+        return self.plan.ops[min(index, len(self.plan.ops) - 1)].name
 
     def request_stop(self) -> None:
         """Stop at the end of the current step, as SIGTERM asks for."""
@@ -191,6 +204,7 @@ class SimulatedRun:
             self._kill_event.cancel()
         if self.sampler is not None:
             self.sampler.stop()
+        self.phone.current_op = str
         self.phone.soc.detach(self._load)
 
     # -- memory and speed
