@@ -39,6 +39,7 @@ class Board:
         self.sysfs = sysfs
         self.policies: list[Policy] = []
         self.thermometers: list[str] = []  # nodes in thousandths of a degree
+        self.gpus: list[str] = []  # folders in devfreq
         self.meters: list[Callable[[float, float], None]] = []  # called with watts and seconds
         self._files: dict[str, int] = {}
 
@@ -103,7 +104,7 @@ class Board:
             self.thermometers.append(f"{target}/temp")
 
     def add_power_node(self, path: str, share: float, milli: Callable[[float], float]) -> None:
-        """Add a node that shows a share of the board's power, in a unit of its own."""
+        """Add a node that shows a share of the board's power, in its own unit."""
         self.add(path, 0, 0o444)
         self.meters.append(lambda watts, _: self.set(path, round(milli(share * watts))))
 
@@ -133,6 +134,8 @@ class SmallKernel(threading.Thread):
 
     def step(self, seconds: float, rounds: int) -> None:
         pinned = [self._follow_limits(policy, seconds) for policy in self._board.policies]
+        for folder in self._board.gpus:
+            self._board.set(f"{folder}/cur_freq", int(self._board.read(f"{folder}/min_freq")))
         target_c = REST_C + PINNED_RISE_C * any(pinned)
         self._temp_c += (target_c - self._temp_c) * min(1.0, seconds / WARMING_S)
         noise_c = 0.1 * (rounds % 2)
@@ -229,6 +232,7 @@ def _add_jetson_gpu(board: Board, folder: str, steps_hz: Sequence[int]) -> None:
     board.add(f"{folder}/max_freq", steps_hz[-1])
     board.add(f"{folder}/cur_freq", steps_hz[0], 0o444)
     board.add(f"{folder}/device/load", 250, 0o444)
+    board.gpus.append(folder)
 
 
 def raspberry_pi_4(board: Board) -> None:

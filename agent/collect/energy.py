@@ -33,6 +33,7 @@ POWER_NODES = (CURRENT, VOLTAGE, STATUS, USB_ONLINE, *USB_CURRENTS, USB_VOLTAGE,
 
 CHANGES_MIN = 8  # distinct successive values that a gauge has to give within a run
 READ_SHARE_MIN = 0.9
+METERED_SHARE_MIN = 0.8  # of a span that lies between readings of a meter
 PORT_LIMIT_SHARE = 0.97
 POWER_MAX_W, COMPUTER_POWER_MAX_W = 25.0, 500.0
 FROZEN_READINGS = 20
@@ -66,17 +67,21 @@ class PowerObservation:
     grade: EnergyGrade
     remark: Reason | None = None
     saturated: bool = False  # the USB port delivered its maximum
-    counted: CumulativeSeries | None = None  # of a meter that counts energy
+    counted: CumulativeSeries | None = None  # of a meter: the energy since its first reading
 
     def energy_j(self, span: Span) -> float | None:
         """Energy within a span: counted, or by trapezoids over the real time stamps."""
         points = [point for point in self.points if span[0] <= point[0] <= span[1]]
         if self.grade is EnergyGrade.REJECTED or len(points) < 3:
             return None
-        if self.counted is not None:
-            start, end = max(span[0], self.counted.t_ns[0]), min(span[1], self.counted.t_ns[-1])
-            return self.counted.between(start, end)
-        return integrate(points).total[-1]
+        return integrate(points).total[-1] if self.counted is None else self._metered_j(span)
+
+    def _metered_j(self, span: Span) -> float | None:
+        """Energy of a meter; the moments before its first and after its last reading are added."""
+        assert self.counted is not None
+        start, end = max(span[0], self.counted.t_ns[0]), min(span[1], self.counted.t_ns[-1])
+        read_j, share = self.counted.between(start, end), (end - start) / (span[1] - span[0])
+        return read_j / share if read_j is not None and share >= METERED_SHARE_MIN else None
 
     @property
     def series(self) -> Series:
@@ -97,12 +102,16 @@ def gauge_for_run(calibrated: FuelGauge | None, idle: Readings, load: Readings) 
 
 def observe_power(
     readings: Readings,
+    span: Span,
     gauge: FuelGauge | None,
     meters: Sequence[RailMeter] = (),
     power_max_w: float = POWER_MAX_W,
 ) -> PowerObservation:
-    """The power of a phone or a computer, from the best source that it has."""
-    battery = power_from_readings(readings, gauge, power_max_w)
+    """The power of a phone or a computer in a span, from the best source that it has.
+
+    Meters are also read before and after the span, so that its edges can be interpolated.
+    """
+    battery = power_from_readings(readings.within(span), gauge, power_max_w)
     if battery.grade in {EnergyGrade.GAUGE, EnergyGrade.BOTH}:
         return battery
     candidates = (_rail_power(readings, meters, power_max_w), _package_power(readings, meters))
@@ -127,7 +136,7 @@ def _rail_power(
         mean_w = fmean(watts for _, watts in points)
         if not 0 < mean_w <= power_max_w:
             return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
-        return PowerObservation(points, EnergyGrade.RAIL)
+        return PowerObservation(points, EnergyGrade.RAIL, counted=integrate(points))
     return None
 
 
@@ -206,7 +215,8 @@ def resting_power_w(
     if len(idle.t_ns) < IDLE_READINGS_MIN:
         return None
     if meter != EnergyGrade.GAUGE.meter:
-        power = observe_power(idle, None, meters, COMPUTER_POWER_MAX_W)
+        span = (idle.t_ns[0], idle.t_ns[-1])
+        power = observe_power(idle, span, None, meters, COMPUTER_POWER_MAX_W)
         return _median_w(power) if power.grade.meter == meter else None
     if gauge is None and not any(raw for _, raw in idle.series(POWER)):
         return None

@@ -227,7 +227,7 @@ def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservat
     gauge = gauge_for_run(run.probe.facts.gauge, agent.idle, timed)
     is_computer = run.claimed.source is Source.HOST
     limit_w = COMPUTER_POWER_MAX_W if is_computer else POWER_MAX_W
-    power = observe_power(timed, gauge, run.probe.rails, limit_w)
+    power = observe_power(run.readings, run.span, gauge, run.probe.rails, limit_w)
     meter = power.grade.meter
     idle_w = resting_power_w(agent.idle, gauge, run.probe.rails, meter)
     return replace(

@@ -100,7 +100,8 @@ def _temperature(capabilities: Capabilities) -> tuple[bool, str]:
             False,
             "thermal zones cannot be read: temperatures come from the framework, not in runs",
         )
-    return True, f"CPU temperature is read from {len(capabilities.cpu_zones)} zones"
+    count = len(capabilities.cpu_zones)
+    return True, f"CPU temperature is read from {count} zone{'s' * (count != 1)}"
 
 
 def _cores(capabilities: Capabilities) -> tuple[bool, str]:
@@ -131,7 +132,8 @@ def _charging(capabilities: Capabilities) -> list[tuple[bool, str]]:
 def _energy(capabilities: Capabilities) -> list[tuple[bool, str]]:
     checks = []
     if capabilities.gauge_readable:
-        checks.append((True, "energy comes from the battery's fuel gauge"))
+        on_mains = ", unless the computer is on mains" * capabilities.is_computer
+        checks.append((True, f"energy comes from the battery's fuel gauge{on_mains}"))
     for meter in capabilities.meters:
         if meter.rail in INPUT_RAILS:
             checks.append((True, f"energy comes from the board's input rail {meter.rail}"))

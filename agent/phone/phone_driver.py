@@ -152,7 +152,7 @@ class Phone:
         self, patterns: Iterable[str], deadline: Deadline | None = None
     ) -> dict[str, str]:
         """Read every kernel node whose path matches a pattern with stars, in one round trip."""
-        wanted = list(patterns)
+        wanted = dict.fromkeys(patterns)  # a pattern that is given twice would print twice
         for pattern in wanted:
             if _PATTERN.fullmatch(pattern) is None:
                 raise PhoneTrouble(f"'{safe_text(pattern)}' is not a pattern of kernel nodes")

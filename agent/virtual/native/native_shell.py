@@ -137,12 +137,13 @@ class _NativeSession:
         readers = [self._forward(process.stdout, _STDOUT)]
         if process.stderr is not None:
             readers.append(self._forward(process.stderr, _STDERR))
-        await asyncio.gather(*readers)
-        status = await process.wait()
-        if self._is_v2:
-            code = status if status >= 0 else 128 - status
-            await self._stream.write(_PACKET.pack(_EXIT, 1) + bytes([code & 255]))
-        await self._stream.wait_flushed()
+        with suppress(StreamClosed):
+            await asyncio.gather(*readers)
+            status = await process.wait()
+            if self._is_v2:
+                code = status if status >= 0 else 128 - status
+                await self._stream.write(_PACKET.pack(_EXIT, 1) + bytes([code & 255]))
+            await self._stream.wait_flushed()
 
     async def _forward(self, source: asyncio.StreamReader, stream_id: int) -> None:
         rest = b""
