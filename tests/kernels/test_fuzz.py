@@ -10,7 +10,7 @@ import platform
 import random
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.kernels.plans import a_plan, perceptron, product
 from tests.kernels.pocl import pocl_in
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.lowering import lower_step
+from workloads.run_options import FEEDS
 from workloads.training import SGD, Adam, training_step
 
 GCC = shutil.which("gcc")
@@ -76,13 +77,17 @@ def seeds() -> dict[str, bytes]:
 
 
 def run(
-    runner: Path, folder: Path, plan: bytes, opencl: Mapping[str, str] | None = None
+    runner: Path,
+    folder: Path,
+    plan: bytes,
+    opencl: Mapping[str, str] | None = None,
+    extra: Sequence[str] = (),
 ) -> tuple[int, str]:
     (folder / "plan").write_bytes(plan)
     words = ["--warmup", "0", "--steps", "2", "--max-seconds", "3", "--trace-steps", "1"]
     words += ["--kernels", str(HERE / "opencl"), "--fallback", "cpu"] if opencl else []
     done = subprocess.run(
-        [runner, "run", "plan", ".", *words],
+        [runner, "run", "plan", ".", *words, *extra],
         cwd=folder,
         env={**os.environ, **SANITIZERS, **(opencl or {})},
         capture_output=True,
@@ -96,6 +101,22 @@ def test_every_operation_stays_within_its_memory(watched: Path, tmp_path: Path) 
     for name, plan in seeds().items():
         status, wrong = run(watched, tmp_path, plan)
         assert status in {0, 6}, f"{name}: {wrong}"
+
+
+def test_batches_from_storage_stay_within_their_memory(watched: Path, tmp_path: Path) -> None:
+    for name, plan in seeds().items():
+        status, wrong = run(watched, tmp_path, plan, extra=("--input", "storage"))
+        assert status in {0, 6}, f"{name}: {wrong}"
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_every_feed_stays_within_its_memory(watched: Path, tmp_path: Path, feed: str) -> None:
+    pocl = pocl_in(tmp_path)
+    for name in ("linear", "lstm", "attention", "cross-entropy", "embedding"):
+        step = training_step(MODELS[name], BATCH, SGD(0.1))
+        plan = a_plan(lower_step(step, backend="opencl").text("case-1", 2))
+        status, wrong = run(watched, tmp_path, plan, pocl, ("--feed", feed))
+        assert status == 0, f"{name}: {wrong}"
 
 
 def _flip_bytes(rng: random.Random, body: list[str]) -> None:
