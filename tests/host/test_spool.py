@@ -71,7 +71,7 @@ from workloads.protocol.faults import FarmTrouble
 
 spool = Spool(Path(sys.argv[1]))
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 stored = 0
 try:
     while stored < 10_000:
@@ -91,8 +91,8 @@ print("all there")
 
 
 def test_a_full_disk_is_an_error_and_no_parcel_is_lost(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", FULL_DISK, str(tmp_path / "spool.db")]
-    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "spool.db")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.stdout.splitlines() == ["full", "still full", "all there"], run.stderr
 
 
