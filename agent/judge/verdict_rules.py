@@ -29,8 +29,9 @@ FROZEN_READINGS = 10
 
 
 def judge(run: RunObservation) -> Verdict:
-    """Valid, suspect or void, with every reason."""
-    reasons = tuple(reason for rule in RULES for reason in rule(run))
+    """Valid, suspect or void, with every reason; remarks come last."""
+    found = [reason for rule in RULES for reason in rule(run)]
+    reasons = tuple(sorted(found, key=lambda reason: reason.validity is Validity.VALID))
     validities = {reason.validity for reason in reasons}
     for worst in (Validity.VOID, Validity.SUSPECT):
         if worst in validities:

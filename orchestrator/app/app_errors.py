@@ -3,6 +3,7 @@
 The command line turns kinds into exit codes.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 
 from workloads.protocol.faults import (
@@ -17,6 +18,10 @@ from workloads.protocol.faults import (
 
 class NoPhoneMatches(InvalidRequest):
     """no phone matches"""
+
+    def __init__(self, text: str = "", skipped: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.skipped = dict(skipped or {})  # reason by phone
 
 
 class InvalidState(InvalidRequest):

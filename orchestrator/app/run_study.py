@@ -88,6 +88,7 @@ def submit_study(
             submission = submit_sweep(lab, text, fetch)
         except NoPhoneMatches as error:
             refused = error
+            skipped |= error.skipped
             continue
         submitted.append(submission.sweep.id)
         skipped |= skipped_phones(submission.expansion)

@@ -59,11 +59,11 @@ def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:
         return
     reasons = [f"  {item.phone}: {item.reason}" for item in expansion.skipped if not item.cells]
     details = "\n".join(reasons) if reasons else "  the lab does not know any phone yet"
+    skipped = {item.phone: item.reason for item in expansion.skipped}
     if required == 1:
-        raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{details}")
-    raise NoPhoneMatches(
-        f"{count} phones can run '{sweep.name}', but it requires at least {required}:\n{details}"
-    )
+        raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{details}", skipped)
+    text = f"{count} phones can run '{sweep.name}', but it requires at least {required}:\n{details}"
+    raise NoPhoneMatches(text, skipped)
 
 
 def _policy_columns(policy: Policy, user: str) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from orchestrator.planning.trials import Trial
 from orchestrator.sweepfile.cells import Cell, CellRule
 from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.catalogue import Case, workload_of
-from workloads.protocol.condition import Condition
+from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import InvalidRequest
-from workloads.protocol.phone_facts import PhoneFacts, choose_clock, choose_cores
+from workloads.protocol.phone_facts import FIXED, FREE, PhoneFacts, choose_clock, choose_cores
 from workloads.text import safe_text
 
 BACKEND_NAMES = {"cpu": "CPU", "opencl": "OpenCL"}
@@ -145,14 +145,20 @@ def _why_impossible(facts: PhoneFacts, condition: Condition) -> SkipReason | Non
     if not facts.cpu_zones and condition.start_temp_max_c is not None:
         text = "it reports no CPU temperature; write start_temp_max_c: any"
         return SkipReason(SkipCode.NO_CPU_TEMP, text)
+    if not facts.cpu_zones and condition.protocol is Protocol.SOAKED:
+        text = "it reports no CPU temperature; protocol: soaked cannot see when it is steady"
+        return SkipReason(SkipCode.NO_CPU_TEMP, text)
     try:
         chosen = set(choose_cores(facts, condition.cores).cpus)
         for cluster in facts.clusters:
             if not chosen.isdisjoint(cluster.cpus):
-                if not cluster.ladder_khz and condition.freq != "free":
+                if not cluster.ladder_khz and condition.freq != FREE:
                     text = f"policy{cluster.policy} lists no clocks; write freq: free"
                     return SkipReason(SkipCode.CLOCKS_UNKNOWN, text)
                 choose_clock(cluster, condition.freq)
+        if not facts.clocks_writable and condition.freq not in {FREE, FIXED, "high"}:
+            text = "its clocks cannot be set; write freq: free, or high"
+            return SkipReason(SkipCode.CONDITION_IMPOSSIBLE, text)
     except InvalidRequest as refused:
         return SkipReason(SkipCode.CONDITION_IMPOSSIBLE, safe_text(refused))
     return None

@@ -134,7 +134,7 @@ def test_different_sources_are_refused_unless_mixing_is_requested(changes: Any, 
 def test_energies_of_different_grades_are_refused() -> None:
     runs = [
         *a_trial_of(None, 5, **QUICK, energy_j=10.0, grade="gauge"),
-        *a_trial_of(None, 5, **SLOW, energy_j=20.0, grade="meter"),
+        *a_trial_of(None, 5, **SLOW, energy_j=20.0, grade="rapl"),
     ]
     with pytest.raises(IncompatibleSources, match="energy grades differ"):
         compare_by_name("freq=high", "freq=low", runs, metric="energy_j")

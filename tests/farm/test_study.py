@@ -52,7 +52,10 @@ def test_impossible_requests_are_refused(farm: Farm, tmp_path: Path) -> None:
         (2, "compares no other engine", ("run", SHORT, "--virtual", "--external", external)),
         (4, "is not up: its broker does not answer", ("run", SHORT, "--lab", tmp_path / "none")),
         (6, "has not run emdl-thermal", ("report", "emdl-thermal", "--lab", farm.lab.root)),
-        (7, "emdl-thermal cannot run on this computer", ("run", "emdl-thermal", "--native")),
+        (
+            *(7, "emdl-model-affinity cannot run on this computer"),
+            ("run", "emdl-model-affinity", "--native"),
+        ),
     ):
         exit_code, _, err = run_in_process("study", *map(str, words))
         assert (exit_code, text in err) == (code, True), err
