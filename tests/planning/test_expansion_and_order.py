@@ -73,6 +73,18 @@ def test_the_id_of_a_trial_does_not_depend_on_other_phones() -> None:
             "policy4 has no clock of 123 kHz; see 'farm phone show'",
         ),
         (
+            phone("a", clocks_writable=False),
+            GOOD + "conditions: {freq: mid}",
+            SkipCode.CONDITION_IMPOSSIBLE,
+            "its clocks cannot be set; write freq: free, or high",
+        ),
+        (
+            phone("a", cpu_zones=()),
+            GOOD + "conditions: {protocol: soaked, start_temp_max_c: any}",
+            SkipCode.NO_CPU_TEMP,
+            "it reports no CPU temperature; protocol: soaked cannot see when it is steady",
+        ),
+        (
             phone("a", clusters=(SAME_LITTLE, GOLD, PRIME)),
             GOOD + "conditions: {cores: little2}",
             SkipCode.CLOCKS_UNKNOWN,
