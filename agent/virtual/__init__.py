@@ -21,7 +21,7 @@ How the folder is organised, from the outside in:
     physics/            step times, clocks, power, heat, throttling, memory pressure, battery
     runner/             the runner: obeys kernels/runner/runner.h in model time, computes nothing
     profiles/, engines/ figures of phones and of training engines, one TOML file each
-    native/             a phone whose commands really run on this host, without physics
+    native/             a phone whose commands really run on this host, with the host's sensors
     mischief/           fault injection: scripts, triggers, one class per kind of fault
     twin/               the model without a phone: predictions, run durations, calibration against
                         measurements

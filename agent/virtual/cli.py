@@ -68,7 +68,7 @@ def list_profiles() -> None:
     help="Number of phones per profile.",
 )
 @click.option("--stock", is_flag=True, help="Run all phones unrooted, as sold.")
-@click.option("--native", is_flag=True, help="Run all commands on this host, without physics.")
+@click.option("--native", is_flag=True, help="Run all commands on this host, with its sensors.")
 @click.option(
     "--speed",
     default=1.0,

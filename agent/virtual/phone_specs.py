@@ -9,7 +9,7 @@ A fleet file is a list of tables; every key except `profile` is optional:
     speed = 100.0      # model seconds per second; default: the command line's
     stock = true       # as sold: no su, and nodes that the shell may not read
     userdebug = true   # adb root works
-    native = true      # commands run on this host; no heat, clock or battery model
+    native = true      # commands run on this host, with its own sensors
     no_opencl = true   # without the vendor's OpenCL library
 """
 

@@ -59,7 +59,8 @@ def up(
 
     Phones on USB are found automatically. Everything that must survive a restart is in the lab
     folder. With --native, training really runs on this computer and its numbers have the source
-    `host`; it has no clocks, temperatures or energy.
+    `host`; clocks, temperatures and energy are used as far as the computer shows them. Clocks can
+    be pinned if the lab runs as root.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""A phone whose commands really run on this host, in a private directory and without physics."""
+"""A phone whose commands really run on this host, in a private directory, with its sensors."""

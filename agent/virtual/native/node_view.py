@@ -155,11 +155,10 @@ class NodeView:
 
     def _add_copy(self, node: HostNode, file: Path, can_write: bool) -> None:
         host_file = os.open(node.path, os.O_RDONLY | os.O_CLOEXEC)
-        mode = 0o644 if can_write else 0o444
-        phone_file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
-        os.fchmod(phone_file, mode)
-        if can_write and self._uid is not None:
-            os.fchown(phone_file, self._uid, self._uid)
+        phone_file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if self._uid is not None:  # other users may not read what only root may read
+            os.fchown(phone_file, self._uid if can_write else -1, self._uid)
+        os.fchmod(phone_file, 0o640 if can_write else 0o440)
         path = f"/sys/{node.shown_as}"
         self._copies[path] = NodeCopy(node.path, path, can_write, host_file, phone_file)
 
