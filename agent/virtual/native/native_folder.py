@@ -53,6 +53,7 @@ def host_properties() -> dict[str, str]:
         "ro.product.model": board_name(sysfs) or platform.machine(),
         "ro.product.marketname": "",
         "ro.config.marketing_name": "",
+        "ro.build.version.release": "",  # a computer has no version of Android
         "ro.soc.model": board_processor(sysfs) or _processor_name(),
     }
 
