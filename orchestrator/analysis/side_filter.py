@@ -86,7 +86,8 @@ def _identity(trial: TrialSeries) -> dict[str, Any]:
     split = {"parameters", "options"}
     case = trial.case.model_dump(mode="json", exclude=split, exclude_none=True)
     condition = trial.condition.model_dump(mode="json")
-    return {**case, **trial.case.settings, **condition, "phone": trial.phone}
+    settings = {**trial.case.parameters, **trial.case.options}
+    return {**case, **settings, **condition, "phone": trial.phone}
 
 
 def _has_value(trial: TrialSeries, key: str, pattern: str) -> bool:

@@ -157,7 +157,7 @@ def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> 
     "--hours",
     type=click.FloatRange(0, 24 * 365),
     default=0.0,
-    help="End of the reservation. Default: none.",
+    help="Length of the reservation in hours. Default: until it is unreserved.",
 )
 @reason_option
 @dry_run_option
