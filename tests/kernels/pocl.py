@@ -21,3 +21,10 @@ def need_pocl() -> dict[str, str]:
 def pocl_in(cache: Path) -> dict[str, str]:
     """Return a complete environment, with a cache folder for built kernels."""
     return {**need_pocl(), "POCL_CACHE_DIR": str(cache), "PATH": "/usr/bin:/bin"}
+
+
+def shared_pocl(factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment whose cache all test files share, because builds take long."""
+    cache = factory.getbasetemp() / "pocl-cache"
+    cache.mkdir(exist_ok=True)
+    return pocl_in(cache)

@@ -15,7 +15,7 @@ from kernels.build import HERE
 from kernels.runner_builds import runner_for
 from tests.kernels.dumps import CASE, the_runner, worst
 from tests.kernels.plans import a_body, a_plan, perceptron
-from tests.kernels.pocl import pocl_in
+from tests.kernels.pocl import shared_pocl
 from tests.kernels.reference import Array, parse, read_dump
 from workloads.catalogue import bind, lower, step_of
 from workloads.lowering import lower_step
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return pocl_in(tmp_path_factory.mktemp("pocl"))
+    return shared_pocl(tmp_path_factory)
 
 
 def start(

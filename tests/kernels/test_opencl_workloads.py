@@ -16,7 +16,7 @@ from kernels.build import HERE
 from tests.kernels.dumps import CASE, worst
 from tests.kernels.opencl_runs import dump_tensors, run_records
 from tests.kernels.plans import perceptron
-from tests.kernels.pocl import pocl_in
+from tests.kernels.pocl import shared_pocl
 from tests.kernels.reference import Machine, parse
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.catalogue import CATALOGUE, bind, lower, step_of
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return pocl_in(tmp_path_factory.mktemp("pocl"))
+    return shared_pocl(tmp_path_factory)
 
 
 def small_parameters(name: str) -> dict[str, int]:

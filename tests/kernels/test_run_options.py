@@ -12,7 +12,7 @@ from kernels.harness.matmul_variants import TUNER_ONLY, VARIANTS
 from tests.kernels.dumps import CASE, worst
 from tests.kernels.opencl_runs import Record, dump_tensors, refusal, run_records, start_runner
 from tests.kernels.plans import perceptron
-from tests.kernels.pocl import pocl_in
+from tests.kernels.pocl import shared_pocl
 from tests.kernels.reference import Machine, parse
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.catalogue import bind, lower, step_of
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def pocl(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return pocl_in(tmp_path_factory.mktemp("pocl"))
+    return shared_pocl(tmp_path_factory)
 
 
 def on_opencl(plan: bytes) -> bytes:

@@ -16,7 +16,7 @@ from agent.collect.runner_output import RunnerOutput
 from tests.kernels.dumps import the_runner
 from tests.kernels.opencl_runs import refusal, run_records
 from tests.kernels.plans import CASE, a_body, a_plan, perceptron
-from tests.kernels.pocl import pocl_in
+from tests.kernels.pocl import shared_pocl
 from tests.kernels.test_data_sets import a_file
 from workloads.catalogue import bind, lower
 
@@ -189,7 +189,7 @@ def test_a_run_that_is_stopped_or_killed_leaves_no_data_set(
 def test_a_device_is_fed_from_storage(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, feed: str
 ) -> None:
-    pocl = pocl_in(tmp_path_factory.getbasetemp())
+    pocl = shared_pocl(tmp_path_factory)
     plan = perceptron().replace(b"\nbackend cpu\n", b"\nbackend opencl\n")
     words = ["--steps", 20, "--feed", feed]
     expected = run_records(plan, tmp_path, pocl, *words)[-1]
