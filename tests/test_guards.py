@@ -52,6 +52,22 @@ class Marker(NamedTuple):
 
 GUARDS = (
     Guard(
+        "listed-nodes",
+        ("node.may_write and ", ""),
+        "virtual/test_native_nodes.py::test_other_nodes_cannot_be_written",
+    ),
+    Guard(
+        "only-old-values",
+        ("self._is_original(self._copies[path], value)", "True"),
+        "virtual/test_native_nodes.py::test_a_program_on_the_phone_cannot_set_clocks",
+    ),
+    Guard(
+        "restorer-first",
+        DROP,
+        "virtual/test_native_nodes.py"
+        "::test_clocks_are_restored_when_the_phones_process_is_killed[False]",
+    ),
+    Guard(
         "one-lease-per-phone",
         ("True", "False"),
         "store/test_leases.py::test_the_database_itself_refuses_two_leases_on_a_phone[sqlite]",

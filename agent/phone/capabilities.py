@@ -140,6 +140,8 @@ def _energy(capabilities: Capabilities) -> list[tuple[bool, str]]:
         if meter.is_package:
             text = "energy of the processor alone, not of the computer, comes from RAPL"
             checks.append((True, f"{text} ({meter.rail})"))
+    if capabilities.meters and not capabilities.has_energy:
+        checks.append((True, f"power of {len(capabilities.meters)} rails is read"))
     if capabilities.counter_denied:
         checks.append((False, "only root may read the processor's energy counter (RAPL)"))
     if not capabilities.has_energy:

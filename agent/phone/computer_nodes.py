@@ -149,4 +149,6 @@ def parse_hwmon_zones(nodes: Mapping[str, str]) -> tuple[ThermalZone, ...]:
     # AMD's Tctl is Tdie plus an offset that serves the fan, on the models that show both.
     if "Tdie" in zones:
         zones.pop("Tctl", None)
-    return tuple(zones.values())
+    # Reading the thermometer of a core wakes this core; that of the package is at least as hot.
+    packages = [zone for label, zone in zones.items() if label.startswith("Package")]
+    return tuple(packages or zones.values())

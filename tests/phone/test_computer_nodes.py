@@ -125,7 +125,7 @@ def hwmon(chip: str, **temps: tuple[str, str]) -> dict[str, str]:
     [
         (
             hwmon("coretemp", temp1=("Package id 0", "51000"), temp2=("Core 0", "50000")),
-            ["coretemp Package id 0", "coretemp Core 0"],
+            ["coretemp Package id 0"],
         ),
         (hwmon("k10temp", temp1=("Tctl", "70000"), temp2=("Tdie", "43000")), ["k10temp Tdie"]),
         (hwmon("k10temp", temp1=("Tctl", "43000")), ["k10temp Tctl"]),

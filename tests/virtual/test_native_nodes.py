@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,9 +135,17 @@ def test_other_nodes_cannot_be_written(start_board: StartBoard, node: str) -> No
 
 def test_a_program_on_the_phone_cannot_set_clocks(start_board: StartBoard) -> None:
     board, phone = start_board(raspberry_pi_4)
-    phone.out(f"sh -c 'printf 600000 > /sys/{LIMIT}'")
-    wait_until(lambda: phone.number(f"/sys/{LIMIT}") == 1_500_000, "the copy shows the truth")
-    assert board.read(LIMIT) == "1500000"
+    for khz in (1_500_000, 900_000):  # unchanged, and changed over adb
+        phone.out(f"echo {khz} > /sys/{LIMIT}")
+        phone.out(f"sh -c 'printf 600000 > /sys/{LIMIT}'")
+        truth = board.read(LIMIT)
+        assert truth == str(khz)
+        wait_until(partial(shows, phone, truth), "the copy is right again")
+
+
+def shows(phone: AdbPhone, value: str) -> bool:
+    """Return whether the limit has a value on the phone."""
+    return phone.out(f"cat /sys/{LIMIT}") == value
 
 
 def test_a_program_on_the_phone_can_restore(start_board: StartBoard) -> None:
@@ -258,6 +267,22 @@ def test_of_several_batteries_none_is_shown(tmp_path: Path) -> None:
             board.add(f"class/power_supply/{name}/type", "Battery")
             board.add(f"class/power_supply/{name}/capacity", 50)
         assert find_host_nodes(board.sysfs) == []
+
+
+def test_disks_are_left_alone(tmp_path: Path) -> None:
+    with a_board(tmp_path) as board:
+        for number, chip in enumerate(("drivetemp", "nvme", "k10temp")):
+            board.add(f"class/hwmon/hwmon{number}/name", chip)
+            board.add(f"class/hwmon/hwmon{number}/temp1_input", 30_000)
+        shown = [node.shown_as for node in find_host_nodes(board.sysfs)]
+        assert shown == ["class/hwmon/hwmon2/name", "class/hwmon/hwmon2/temp1_input"]
+
+
+def test_throttling_by_the_firmware_is_shown_in_one_place(tmp_path: Path) -> None:
+    with a_board(tmp_path) as board:
+        board.add("devices/platform/soc@107c000000/soc@107c000000:firmware/get_throttled", 0)
+        (node,) = find_host_nodes(board.sysfs)
+        assert node.shown_as == "devices/platform/soc/soc:firmware/get_throttled"
 
 
 def test_clocks_of_old_kernels_are_shown_as_policies(tmp_path: Path) -> None:

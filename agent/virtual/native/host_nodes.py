@@ -41,16 +41,24 @@ LISTED_NODES = (
     NodeGroup(f"{_CPU}/cpufreq/policy*", _CLOCKS, _CLOCK_LIMITS),
     NodeGroup("class/thermal/thermal_zone*", ("type", "temp")),
     NodeGroup("class/thermal/cooling_device*", ("type", "cur_state")),
-    NodeGroup("class/hwmon/hwmon*", ("name", "temp*_label", "temp*_input")),
-    # INA3221, a meter of power rails: as hwmon, and as older Jetson kernels show it.
-    NodeGroup("class/hwmon/hwmon*", ("in[1-3]_label", "in[1-3]_input", "curr[1-3]_input")),
+    # INA3221, a meter of power rails, as older Jetson kernels show it.
     NodeGroup("bus/i2c/drivers/ina3221x/*/*", ("rail_name_*", "in_power*_input")),
     # RAPL, the energy counters of processors; AMD's have this name, too.
     NodeGroup("class/powercap/intel-rapl:*", ("name", "energy_uj", "max_energy_range_uj")),
     *(NodeGroup(f"class/devfreq/{gpu}", _GPU_CLOCKS, _GPU_LIMITS) for gpu in _GPUS),
-    # The firmware of a Raspberry Pi throttles below what cpufreq shows.
-    NodeGroup("devices/platform/soc/soc:firmware", ("get_throttled",)),
 )
+_HWMON = "class/hwmon/hwmon*"
+_TEMPERATURES = NodeGroup(_HWMON, ("name", "temp*_label", "temp*_input"))
+_RAILS = NodeGroup(_HWMON, ("name", "in[1-3]_label", "in[1-3]_input", "curr[1-3]_input"))
+# Chips by name. Others are left alone: reading the temperature of a disk may wake it.
+LISTED_CHIPS = {
+    **dict.fromkeys(("coretemp", "k10temp", "zenpower"), _TEMPERATURES),
+    **dict.fromkeys(("cpu_thermal", "soc_thermal"), _TEMPERATURES),
+    "ina3221": _RAILS,
+}
+# The firmware of a Raspberry Pi throttles below what cpufreq shows. Models have it elsewhere.
+_FIRMWARES = ("devices/platform/soc/soc:firmware", "devices/platform/soc@*/*firmware*")
+_FIRMWARE_NODE = "devices/platform/soc/soc:firmware/get_throttled"
 _SUPPLIES = "class/power_supply"
 _BATTERY = (
     *("type", "status", "capacity", "temp", "current_now", "voltage_now", "power_now"),
@@ -76,7 +84,7 @@ def find_host_nodes(sysfs: Path) -> list[HostNode]:
     nodes = [node for group in LISTED_NODES for node in _group_nodes(sysfs, group)]
     if not any(node.shown_as.startswith(f"{_CPU}/cpufreq/") for node in nodes):
         nodes += _clocks_without_policies(sysfs)
-    return [*nodes, *_supply_nodes(sysfs)]
+    return [*nodes, *_chip_nodes(sysfs), *_firmware_node(sysfs), *_supply_nodes(sysfs)]
 
 
 def board_name(sysfs: Path) -> str:
@@ -95,6 +103,20 @@ def _group_nodes(sysfs: Path, group: NodeGroup) -> Iterator[HostNode]:
         for pattern in patterns:
             for path in sorted(sysfs.glob(f"{group.folder}/{pattern}")):
                 yield HostNode(path, str(path.relative_to(sysfs)), may_write)
+
+
+def _chip_nodes(sysfs: Path) -> Iterator[HostNode]:
+    for folder in sorted(sysfs.glob(_HWMON)):
+        group = LISTED_CHIPS.get(_read_text(folder / "name").strip())
+        if group is not None:
+            name = str(folder.relative_to(sysfs))
+            yield from _group_nodes(sysfs, group._replace(folder=name))
+
+
+def _firmware_node(sysfs: Path) -> Iterator[HostNode]:
+    found = [path for at in _FIRMWARES for path in sorted(sysfs.glob(f"{at}/get_throttled"))]
+    if found:
+        yield HostNode(found[0], _FIRMWARE_NODE)
 
 
 def _clocks_without_policies(sysfs: Path) -> Iterator[HostNode]:

@@ -64,7 +64,7 @@ class NodeView:
         for node in find_host_nodes(self._sysfs):
             file = self._folder / node.shown_as
             file.parent.mkdir(parents=True, exist_ok=True)
-            can_write = node.may_write and os.access(node.path, os.W_OK)
+            can_write = node.may_write and os.access(node.path, os.W_OK)  # guard: listed-nodes
             if can_write or (not self._is_readable(node.path) and os.access(node.path, os.R_OK)):
                 self._add_copy(node, file, can_write)
             else:
@@ -103,8 +103,8 @@ class NodeView:
             return "Permission denied"
         old = _read(copy.host_file).decode(errors="replace").strip()
         try:
-            self._old_values.setdefault(path, old)
-            self._restorer.record_change(copy.path, self._old_values[path])
+            old_value = self._old_values.setdefault(path, old)
+            self._restorer.record_change(copy.path, old_value)  # guard: restorer-first
             copy.path.write_text(f"{value}\n", encoding="ascii")
         except OSError as error:
             self._notify(path, old, value, error.strerror or "Input/output error")
@@ -141,8 +141,9 @@ class NodeView:
                 self._show(copy, _read(copy.host_file), force=written != copy.content)
         # A program on the phone may restore; the order is that of the runner's watchdog.
         for path in [*self._old_values][::-1]:
-            if path in requested and self._is_original(self._copies[path], requested[path]):
-                self.write(path, requested[path])
+            value = requested.get(path, "")
+            if value and self._is_original(self._copies[path], value):  # guard: only-old-values
+                self.write(path, value)
 
     def _refresh_later(self, loop: asyncio.AbstractEventLoop) -> None:
         is_due = loop.time() >= self._writable_at
