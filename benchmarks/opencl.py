@@ -141,12 +141,12 @@ def _time_all(
 def _train_perceptrons(device: Device, rounds: int) -> None:
     for row in train_perceptrons(device, list(WIDTHS), rounds, (1, 2)):
         engine = {threads: f"{1e6 * min(turns):.1f}" for threads, turns in row.engine_s.items()}
-        modes = ", ".join(
-            f"{mode} {1e6 * result.step_s:.0f} us ({row.speedup(mode):.1f})"
-            for mode, result in row.modes.items()
+        feeds = ", ".join(
+            f"{feed} {1e6 * result.step_s:.0f} us ({row.speedup(feed):.1f})"
+            for feed, result in row.feeds.items()
         )
-        passed = all(result.passed for result in row.modes.values())
-        print(f"{row.name}: {modes}; CPU {engine} us; correct: {passed}; load {row.load:.1f}")
+        passed = all(result.passed for result in row.feeds.values())
+        print(f"{row.name}: {feeds}; CPU {engine} us; correct: {passed}; load {row.load:.1f}")
 
 
 def _train_networks(device: Device, rounds: int) -> None:

@@ -238,11 +238,11 @@ def bench(
     default=10,
     show_default=True,
     type=click.IntRange(2, 100),
-    help="Give every transfer mode this many turns.",
+    help="Give every feed this many turns.",
 )
 @json_option
 def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
-    """Train on the device in five transfer modes, next to the CPU.
+    """Train on the device with five feeds, next to the CPU.
 
     Exits with 5 if a model does not train like the reference.
 
@@ -275,7 +275,7 @@ def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
         click.echo(json.dumps(result_tables.training_as_json(*results)))
     else:
         click.echo("\n".join(result_tables.training_table(*results)))
-    wrong = [row.name for row in perceptrons if not all(m.passed for m in row.modes.values())]
+    wrong = [row.name for row in perceptrons if not all(m.passed for m in row.feeds.values())]
     if wrong := [*wrong, *(net.name for net in networks if not net.passed)]:
         click.echo(f"wrong: {', '.join(wrong)} did not train like the reference", err=True)
         raise click.exceptions.Exit(FAILED)

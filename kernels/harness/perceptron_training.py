@@ -1,4 +1,4 @@
-"""Trains the study's perceptrons on a device in every transfer mode, next to the CPU.
+"""Trains the study's perceptrons on a device with every feed, next to the CPU.
 
 Modes take turns, with many steps between two waits; the fastest wall time of each counts, and the
 spread over turns gives the interval of a ratio. Times of kernels and copies by the clock of the
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernels.harness.batch_transfer import TRANSFER_MODES, EnqueueStep, StepEvents
+from kernels.harness.batch_feeds import HARNESS_FEEDS, EnqueueStep, StepEvents
 from kernels.harness.device_perceptron import DevicePerceptron, make_batches, reference_steps
 from kernels.harness.engine_baseline import engine_step
 from kernels.harness.launch_timing import load_average
@@ -27,8 +27,8 @@ _RESAMPLES = 2000
 
 
 @dataclass
-class ModeResult:
-    """One transfer mode: times of a step, and whether it trained correctly."""
+class FeedResult:
+    """One feed: times of a step, and whether it trained correctly."""
 
     launches: int
     copies: int
@@ -52,21 +52,21 @@ class ModeResult:
 
 @dataclass
 class PerceptronResult:
-    """One perceptron in all transfer modes, and on the CPU."""
+    """One perceptron with all feeds, and on the CPU."""
 
     name: str
     widths: tuple[int, ...]
-    modes: dict[str, ModeResult]
+    feeds: dict[str, FeedResult]
     engine_s: dict[int, list[float]]  # seconds per step in every turn, by number of threads
     load: float = float("nan")
 
-    def speedup(self, mode: str) -> float:
-        """How many times faster a mode is than copying per operation."""
-        return self.modes["copied"].step_s / self.modes[mode].step_s
+    def speedup(self, feed: str) -> float:
+        """How many times faster a feed is than copying per operation."""
+        return self.feeds["copied"].step_s / self.feeds[feed].step_s
 
-    def over_cpu(self, mode: str, threads: int) -> tuple[float, float, float]:
+    def over_cpu(self, feed: str, threads: int) -> tuple[float, float, float]:
         """Time on the device over time on the CPU: median, with a 95 % interval."""
-        return ratio_with_interval(self.modes[mode].turns_s, self.engine_s[threads])
+        return ratio_with_interval(self.feeds[feed].turns_s, self.engine_s[threads])
 
 
 def ratio_with_interval(
@@ -97,8 +97,8 @@ def _train(
     device: Device, name: str, rounds: int, threads: Sequence[int], on_round: Callable[[], None]
 ) -> PerceptronResult:
     widths = WIDTHS[name]
-    prepared = {mode: _prepare(device, widths, mode) for mode in TRANSFER_MODES}
-    results = {mode: result for mode, (_, _, result) in prepared.items()}
+    prepared = {feed: _prepare(device, widths, feed) for feed in HARNESS_FEEDS}
+    results = {feed: result for feed, (_, _, result) in prepared.items()}
     row = PerceptronResult(name, widths, results, {})
     with ExitStack() as stack:
         engines = {count: stack.enter_context(engine_step(name, BATCH, count)) for count in threads}
@@ -116,16 +116,16 @@ def _train(
 
 
 def _prepare(
-    device: Device, widths: tuple[int, ...], mode: str
-) -> tuple[EnqueueStep, DevicePerceptron, ModeResult]:
+    device: Device, widths: tuple[int, ...], feed: str
+) -> tuple[EnqueueStep, DevicePerceptron, FeedResult]:
     """Build a perceptron, and compare its first steps with the reference."""
     batches = make_batches(widths, BATCH, BATCHES)
     net = DevicePerceptron(device, widths, BATCH)
-    step = TRANSFER_MODES[mode](net, batches)
+    step = HARNESS_FEEDS[feed](net, batches)
     events = StepEvents()
     step(0, events)
     device.finish()
-    result = ModeResult(len(events.kernels), len(events.copies), 0.0, net.loss())
+    result = FeedResult(len(events.kernels), len(events.copies), 0.0, net.loss())
     for number in range(1, _CHECKED_STEPS):
         step(number, events)
     device.finish()
@@ -145,7 +145,7 @@ def _time_turn(device: Device, step: EnqueueStep) -> float:
     return (time.perf_counter() - start) / STEPS
 
 
-def _add_device_times(device: Device, step: EnqueueStep, result: ModeResult) -> None:
+def _add_device_times(device: Device, step: EnqueueStep, result: FeedResult) -> None:
     """Run a turn again, for the times by the clock of the device."""
     events = StepEvents()
     for number in range(STEPS):
@@ -189,12 +189,12 @@ def break_even(times: Sequence[TransferTime]) -> int | None:
     return min(faster, default=None)
 
 
-def growth(rows: Mapping[str, PerceptronResult], mode: str) -> dict[str, float]:
+def growth(rows: Mapping[str, PerceptronResult], feed: str) -> dict[str, float]:
     """Return the cost of depth and width: three layers over one, 16 times the width over one."""
     pairs = {"depth, 16 wide": ("mlp-2", "mlp-1"), "width, one layer": ("mlp-3", "mlp-1")}
     pairs["width, three layers"] = ("mlp-4", "mlp-2")
     return {
-        what: rows[large].modes[mode].step_s / rows[small].modes[mode].step_s
+        what: rows[large].feeds[feed].step_s / rows[small].feeds[feed].step_s
         for what, (large, small) in pairs.items()
         if large in rows and small in rows
     }

@@ -101,10 +101,10 @@ def training_as_json(
         "study": figures["training"] | {"source": figures["source"]},
         "models": [
             asdict(row)
-            | {"speedup": {mode: row.speedup(mode) for mode in row.modes}}
+            | {"speedup": {feed: row.speedup(feed) for feed in row.feeds}}
             | {
                 "over_cpu": {
-                    threads: {mode: row.over_cpu(mode, threads) for mode in row.modes}
+                    threads: {feed: row.over_cpu(feed, threads) for feed in row.feeds}
                     for threads in row.engine_s
                 }
             }
@@ -123,9 +123,9 @@ def training_table(
     networks: Sequence[NetworkResult],
     transfers: Sequence[TransferTime],
 ) -> Iterator[str]:
-    """Yield a table of transfer modes, compared with each other and with the CPU."""
+    """Yield a table of feeds, compared with each other and with the CPU."""
     if perceptrons:
-        yield f"{'model':<7}{'mode':<11}{'us/step':>9}{'x copied':>9}{'kernels':>9}{'copies':>8}"
+        yield f"{'model':<7}{'feed':<11}{'us/step':>9}{'x copied':>9}{'kernels':>9}{'copies':>8}"
         yield f"{'':<18}{'wall':>9}{'':>9}{'us, by events':>17}   times the CPU's, 95 %   load"
     for row in perceptrons:
         yield from _perceptron_lines(row)
@@ -155,10 +155,10 @@ def training_table(
 
 
 def _perceptron_lines(row: PerceptronResult) -> Iterator[str]:
-    for mode, result in row.modes.items():
-        ratio, low, high = row.over_cpu(mode, min(row.engine_s))
+    for feed, result in row.feeds.items():
+        ratio, low, high = row.over_cpu(feed, min(row.engine_s))
         yield (
-            f"{row.name:<7}{mode:<11}{1e6 * result.step_s:>9.1f}{row.speedup(mode):>9.1f}"
+            f"{row.name:<7}{feed:<11}{1e6 * result.step_s:>9.1f}{row.speedup(feed):>9.1f}"
             f"{1e6 * result.kernels_s:>9.1f}{1e6 * result.copies_s:>8.1f}"
             f"   {ratio:>8.2f} ({low:.2f} to {high:.2f})   {row.load:.1f}"
         )

@@ -71,9 +71,9 @@ def training_observations(
 ) -> Iterator[Observation]:
     """Yield step times on the device and on the CPU, and the share of time that moves data."""
     for model in perceptrons:
-        for mode, result in model.modes.items():
+        for feed, result in model.feeds.items():
             if result.passed:
-                gpu: RunSettings = {"workload": model.name, "backend": "opencl", "feed": mode}
+                gpu: RunSettings = {"workload": model.name, "backend": "opencl", "feed": feed}
                 yield _observation(gpu, "step_ms", [1e3 * turn_s for turn_s in result.turns_s])
                 busy_s = result.kernels_s + result.copies_s
                 yield _observation(gpu, "device_compute_share", [result.kernels_s / busy_s])

@@ -1,4 +1,4 @@
-"""Perceptrons on the device train the same in every transfer mode."""
+"""Perceptrons on the device train the same with every feed."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kernels.harness.batch_transfer import TRANSFER_MODES, StepEvents
+from kernels.harness.batch_feeds import HARNESS_FEEDS, StepEvents
 from kernels.harness.cli import kernels
 from kernels.harness.device_perceptron import DevicePerceptron, make_batches, reference_steps
 from kernels.harness.opencl_device import Device
@@ -20,25 +20,25 @@ from kernels.harness.perceptron_training import (
 from kernels.harness.published_figures import published_matmuls
 
 
-@pytest.mark.parametrize("mode", TRANSFER_MODES)
-def test_a_perceptron_is_the_same_in_every_transfer_mode(device: Device, mode: str) -> None:
+@pytest.mark.parametrize("feed", HARNESS_FEEDS)
+def test_a_perceptron_is_the_same_with_every_feed(device: Device, feed: str) -> None:
     widths, steps = (21, 16, 13, 5), 5  # not multiples of the vector width
     batches = make_batches(widths, batch=7, batches=3)
     net, events = DevicePerceptron(device, widths, 7), StepEvents()
-    step = TRANSFER_MODES[mode](net, batches)
+    step = HARNESS_FEEDS[feed](net, batches)
     for number in range(steps):
         step(number, events)
     device.finish()
     pairs = zip(net.parameters(), reference_steps(widths, batches, steps), strict=True)
     assert [1 for seen, right in pairs if np.abs(seen - right).max() > TOLERANCE] == []
-    assert (9 if mode == "copied" else 7) * steps == len(events.kernels)
-    assert {"copied": 42, "preloaded": 0}.get(mode, 2) * steps == len(events.copies)
+    assert (9 if feed == "copied" else 7) * steps == len(events.kernels)
+    assert {"copied": 42, "preloaded": 0}.get(feed, 2) * steps == len(events.copies)
 
 
 def test_a_restarted_training_gives_the_same_bits(device: Device) -> None:
     batches = make_batches((16, 16), 8, 2)
     net = DevicePerceptron(device, (16, 16), 8)
-    step, learned = TRANSFER_MODES["preloaded"](net, batches), []
+    step, learned = HARNESS_FEEDS["preloaded"](net, batches), []
     for _ in range(2):
         net.reset()
         for number in range(20):
@@ -52,7 +52,7 @@ def test_training_is_reported_as_json_with_its_source(device_number: str) -> Non
     result = CliRunner().invoke(kernels, words)
     report = json.loads(result.stdout)
     assert (report["source"], [row["name"] for row in report["models"]]) == ("host", ["mlp-1"])
-    assert set(TRANSFER_MODES) == set(report["models"][0]["speedup"])
+    assert set(HARNESS_FEEDS) == set(report["models"][0]["speedup"])
     assert "does not predict a phone's GPU" in report["note"]
 
 
@@ -75,7 +75,7 @@ def test_the_break_even_of_mapped_writes_is_found() -> None:
     assert break_even([at(1, 2.0)]) is None
 
 
-def test_both_transfer_modes_are_timed(device: Device) -> None:
+def test_both_ways_to_transfer_are_timed(device: Device) -> None:
     times = time_transfers(device, rounds=1)
     assert [2**power for power in range(10, 25, 2)] == [one.size_bytes for one in times]
     assert all(one.copied_s > 0 and one.mapped_s > 0 for one in times)

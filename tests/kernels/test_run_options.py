@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.harness.batch_transfer import HARNESS_ONLY, TRANSFER_MODES
+from kernels.harness.batch_feeds import HARNESS_FEEDS, HARNESS_ONLY
 from kernels.harness.matmul_variants import TUNER_ONLY, VARIANTS
 from tests.kernels.dumps import CASE, worst
 from tests.kernels.opencl_runs import Record, dump_tensors, refusal, run_records, start_runner
@@ -42,7 +42,7 @@ def test_workloads_runner_and_harness_have_the_same_names() -> None:
     assert tuple(info["inputs"]) == INPUTS
     assert [name for name in VARIANTS if name not in TUNER_ONLY] == NAMED_KERNELS
     assert set(TUNER_ONLY) <= set(VARIANTS)
-    assert set(TRANSFER_MODES) == {*FEEDS, *HARNESS_ONLY}
+    assert set(HARNESS_FEEDS) == {*FEEDS, *HARNESS_ONLY}
 
 
 @pytest.mark.parametrize(

@@ -270,10 +270,10 @@ def test_a_rejected_energy_is_not_an_observation() -> None:
 
 
 def test_kernels_that_did_not_train_are_not_evidence() -> None:
-    from kernels.harness.perceptron_training import ModeResult, PerceptronResult
+    from kernels.harness.perceptron_training import FeedResult, PerceptronResult
 
-    right = ModeResult(1, 1, 0.0, 2.0, 1.0, [0.002, 0.004, 0.003], 0.001, 0.003)
-    wrong = ModeResult(1, 1, 0.5, 2.0, 1.0, [0.001], 0.001, 0.001)
+    right = FeedResult(1, 1, 0.0, 2.0, 1.0, [0.002, 0.004, 0.003], 0.001, 0.003)
+    wrong = FeedResult(1, 1, 0.5, 2.0, 1.0, [0.001], 0.001, 0.001)
     row = PerceptronResult("mlp-1", (16, 16), {"copied": right, "mapped": wrong}, {1: [0.001]})
     observations = list(training_observations([row], []))
     assert {each.settings.get("feed") for each in observations} == {"copied", None}

@@ -1,7 +1,7 @@
-"""How the data of a step reach the device: five transfer modes.
+"""How the data of a step reach the device: five feeds.
 
 `copied` is what the study measured: every operation copies its operands to the device and its
-results back. The other modes keep everything on the device, so that two operations can share a
+results back. The other feeds keep everything on the device, so that two operations can share a
 launch, and differ only in how a batch gets there.
 
 The names are those of the option `feed` (workloads/run_options.py), which the runner takes as well,
@@ -94,7 +94,7 @@ def preloaded(net: DevicePerceptron, batches: LabelledBatches) -> EnqueueStep:
     return step
 
 
-TRANSFER_MODES: dict[str, Callable[[DevicePerceptron, LabelledBatches], EnqueueStep]] = {
+HARNESS_FEEDS: dict[str, Callable[[DevicePerceptron, LabelledBatches], EnqueueStep]] = {
     "copied": copied,
     "resident": resident,
     "mapped": mapped,
