@@ -39,6 +39,7 @@ BODY: dict[str, dict[str, object]] = {
     "clock_reset": {"after_s": 2},
     "throttle": {},
     "sensor": {"value": "999"},
+    "op_power": {"watts": 2.0},
     "never_cools": {},
     "battery_drains": {"percent": 10},
     "disk_full": {},
