@@ -9,6 +9,7 @@ import click
 
 from workloads.lab_settings import Lab
 from workloads.logging_setup import configure_logging
+from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import FarmTrouble
 
 
@@ -29,7 +30,9 @@ def agent() -> None:
 )
 @click.option("--broker", default="", help="Use this broker URL instead of the lab's.")
 @click.option("--host", default="", help="Set the name of this host (default: its host name).")
-@click.option("--connect", multiple=True, help="Connect a phone over TCP (ADDRESS:PORT).")
+@click.option(
+    "--connect", multiple=True, help="Connect a phone over TCP: HOST[:PORT], by default port 5555."
+)
 @click.option("--adb-port", type=int, default=None, help="Use the shared adb server on this port.")
 @click.option("--private-adb", is_flag=True, help="Run a private adb server, without USB.")
 def run(
@@ -69,11 +72,18 @@ def run(
         host=name,
         broker=lab.broker_url,
         state_dir=folder,
-        connect=(*agent_settings.connect, *connect),
+        connect=(*agent_settings.connect, *map(_tcp_address, connect)),
         max_parallel=agent_settings.max_parallel,
         files=lab.files_folder,
     )
     serve(settings, server)
+
+
+def _tcp_address(text: str) -> str:
+    try:
+        return parse_phone_address(text)
+    except ValueError as error:
+        raise click.UsageError(f"--connect: {error}") from None
 
 
 def _lock_folder(folder: Path, name: str) -> None:

@@ -256,6 +256,7 @@ WORKLOADS_ROOT = {
     "lab_settings": "reads lab.toml, and opens the broker's folder where its path is too long",
     "logging_setup": "configures the log of a service",
     "memory_budget": "",
+    "phone_address": "",
     "program_output": "",
     "run_options": "",
     "redis_connection": "connects to Redis, and translates its errors",
@@ -268,7 +269,18 @@ WORKLOADS_ROOT = {
 }
 PURE_MODULES = (
     *("abc", "base64", "bisect", "collections", "contextlib", "dataclasses", "datetime"),
-    *("difflib", "enum", "functools", "gzip", "hashlib", "itertools", "json", "math", "re"),
+    *(
+        "difflib",
+        "enum",
+        "functools",
+        "gzip",
+        "hashlib",
+        "ipaddress",
+        "itertools",
+        "json",
+        "math",
+        "re",
+    ),
     *("statistics", "string", "struct", "typing", "unicodedata", "zlib", "pydantic", "workloads"),
 )
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from workloads.phone_address import TcpAddress
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import HOST_PATTERN
@@ -68,8 +69,11 @@ class AgentSettings(WireModel):
         description="name of this host; empty: the name of the machine",
     )
     adb_port: int = Field(default=5037, ge=1, le=65535, description="TCP port of the adb server")
-    connect: tuple[str, ...] = Field(
-        default=(), description="addresses of phones that adb reaches over TCP, HOST:PORT"
+    connect: tuple[TcpAddress, ...] = Field(
+        default=(),
+        max_length=300,
+        description="addresses of phones that adb reaches over TCP, HOST or HOST:PORT "
+        "(without a port: 5555), or the mDNS names of paired phones",
     )
     max_parallel: int = Field(
         default=60,
@@ -113,7 +117,8 @@ class Lab:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise BadSettings(f"{path}: {where}: {first['msg']}") from error
+            text = first["msg"].removeprefix("Value error, ")
+            raise BadSettings(f"{path}: {where}: {text}") from error
 
     @property
     def store_url(self) -> str:

@@ -19,6 +19,7 @@ from agent.restore.reversible_change import (
     ChangeKind,
     ReversibleChange,
 )
+from workloads.phone_address import is_over_network
 from workloads.protocol.faults import ShellFailed
 from workloads.text import safe_text
 
@@ -85,10 +86,9 @@ class QuietStep:
 
 
 def quiet_settings(address: str) -> tuple[QuietSetting, ...]:
-    """The settings for a phone by its adb address: host:port means over the network."""
-    return tuple(
-        setting for setting in QUIET_SETTINGS if not (setting.wired_only and ":" in address)
-    )
+    """The settings for a phone by its adb address."""
+    over_network = is_over_network(address)
+    return tuple(setting for setting in QUIET_SETTINGS if not (setting.wired_only and over_network))
 
 
 def quiesce(phone: Phone, journal: RestoreJournal) -> None:
@@ -133,7 +133,7 @@ def _mode_steps(
 ) -> Iterator[QuietStep]:
     if doze.text.strip() == "1":  # Doze throttles background work while the screen is off
         yield _mode_step("doze", OFF)
-    if ":" in phone.address and saver.text.strip().endswith("disabled"):
+    if is_over_network(phone.address) and saver.text.strip().endswith("disabled"):
         yield _mode_step("data-saver", ON)  # over Wi-Fi the radio stays on, so reduce its traffic
     if (first_number(sdk.text) or 0) >= SDK_DEXOPT_COMMAND:
         yield _mode_step("dexopt", OFF)
