@@ -162,8 +162,19 @@ class StepTimeline:
         """The start of the first and the end of the last piece."""
         return (self.starts[0], self._ends[-1]) if len(self.starts) else (0.0, 0.0)
 
+    @cached_property
+    def _known_times(self) -> dict[bytes, Array]:
+        """Results of time_until: the series of a run share their moments."""
+        return {}
+
     def time_until(self, t_ns: Array) -> Array:
         """Return the ns spent in each operation before each moment: moment x operation."""
+        moments = t_ns.tobytes()
+        if moments not in self._known_times:
+            self._known_times[moments] = self._time_until(t_ns)
+        return self._known_times[moments]
+
+    def _time_until(self, t_ns: Array) -> Array:
         index = np.clip(np.searchsorted(self.starts, t_ns, side="right") - 1, 0, None)
         inside = np.clip(t_ns - self.starts[index], 0.0, (self._ends - self.starts)[index])
         steps = inside / np.maximum(self.step_ns[index], 1.0)
@@ -322,10 +333,8 @@ def _groups(timeline: StepTimeline, resolution_ns: float) -> list[int]:
 
 def _by_group(times: Array, groups: Sequence[int]) -> Array:
     """Add the columns of the operations of each group."""
-    grouped = np.zeros((times.shape[0], max(groups) + 1))
-    for op, group in enumerate(groups):
-        grouped[:, group] += times[:, op]
-    return grouped
+    starts = np.searchsorted(groups, range(groups[-1] + 1))  # groups are consecutive operations
+    return np.asarray(np.add.reduceat(times, starts, axis=1))
 
 
 def _fit_counter(
