@@ -13,10 +13,13 @@ FILE_BYTES_MAX = 512 * 1024 * 1024
 def install_data_file(phone: Phone, digest: str, files_dir: Path) -> str:
     """Push exactly this data file unless the phone has it, and return its path."""
     path = f"{HOME}/data-{digest[:16]}"
-    installed = phone.shell(["sha256sum", path])
-    if installed.status == 0 and installed.text.split(" ")[0] == digest:
-        return path
-    phone.push(_read_from_host(digest, files_dir), path)
+
+    def content() -> bytes:
+        return _read_from_host(digest, files_dir)
+
+    installed = phone.shell_batch([phone.digest_command(path)])[0]
+    if not phone.has_printed_digest(installed, digest, content):
+        phone.push(content(), path)
     return path
 
 

@@ -160,8 +160,8 @@ def _push_once(phone: Phone, file: ProgramFile, host_path: Path) -> None:
     size = host_path.stat().st_size
     limit_s = phone.timeouts.transfer_timeout_s + size / SLOWEST_PUSH_BYTES_PER_S
     deadline = Deadline.after(limit_s)
-    installed = phone.shell(["sha256sum", path], deadline)
-    if installed.status != 0 or installed.text.split(" ")[0] != file.sha256:
+    installed = phone.shell_batch([phone.digest_command(path)], deadline)[0]
+    if not phone.has_printed_digest(installed, file.sha256, host_path.read_bytes):
         phone.push(host_path.read_bytes(), path, mode=0o755, deadline=deadline)
 
 

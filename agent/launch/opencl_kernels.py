@@ -10,10 +10,11 @@ def install_kernels(phone: Phone, sources: KernelSources) -> str:
     """Push the source files that differ, and return their folder on the phone."""
     folder = f"{HOME}/{sources.folder_name}"
     contents = {f"{folder}/{name}": content for name, content in sources.files.items()}
-    output = phone.shell(["sha256sum", *contents]).text
-    installed = {line.split(" ")[0] for line in output.splitlines()}
+    installed = phone.shell_batch([phone.digest_command(*contents)])[0]
     missing = [
-        path for path, content in contents.items() if digest_of_bytes(content) not in installed
+        path
+        for path, content in contents.items()
+        if not phone.has_printed_digest(installed, digest_of_bytes(content), content.__bytes__)
     ]
     if missing:
         phone.shell(["mkdir", "-p", folder])

@@ -82,13 +82,13 @@ def write_plan(phone: Phone, spec: LaunchSpec, allow_oversize: bool = False) -> 
     # A short list goes through the open shell: a push would open another adb service.
     words = ["printf", "%s\\n", *spec.nodes] if spec.nodes else ["true"]
     node_list = ShellCommand(words, into=lane_file(NODE_LIST))
-    digest = ShellCommand(["sha256sum", lane_file(PLAN)])
+    digest = phone.digest_command(lane_file(PLAN))
     written, memory, present = phone.shell_batch([node_list, read_nodes_command([MEMINFO]), digest])
     if written.status != 0:
         raise ShellFailed(f"{lane_file(NODE_LIST)} cannot be written: {safe_text(written.text)}")
     if not allow_oversize:
         check_fits(plan, parse_complete_nodes(memory.text).get(MEMINFO, ""))
-    if present.text.split(" ")[0] != digest_of_bytes(plan):
+    if not phone.has_printed_digest(present, digest_of_bytes(plan), lambda: plan):
         phone.push(plan, lane_file(PLAN))
 
 

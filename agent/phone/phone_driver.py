@@ -8,8 +8,8 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Iterable, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha1, sha256
 from pathlib import PurePosixPath
 
 from agent.deadline import Deadline
@@ -30,9 +30,10 @@ from workloads.text import safe_text
 UPTIME_MAX_S = 1e10
 _PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
 _DAMAGED = 76
+SHA256_TOOL, SHA1_TOOL = "sha256sum", "sha1sum"  # Android 6 and 7 have only the second one
 # A pushed part file gets its final name only if it arrived complete.
 _ADOPT_PART = (
-    'sum=$(sha256sum "$0") || exit 1; [ "${sum%% *}" = "$4" ] || exit ' + str(_DAMAGED) + "; "
+    'sum=$("$5" "$0") || exit 1; [ "${sum%% *}" = "$4" ] || exit ' + str(_DAMAGED) + "; "
     'mkdir -p "$2" && chmod "$3" "$0" && mv -f "$0" "$1"'
 )
 
@@ -66,6 +67,7 @@ class Phone:
         self.timeouts = timeouts
         self.clock_ratio = ClockRatio()
         self.cooling = CoolingHistory()
+        self.digest_tool = SHA256_TOOL
         # (uptime, power nodes) at each snapshot while the phone waited for the present run
         self.idle_samples: list[tuple[float, dict[str, str]]] = []
         self._facts: PhoneFacts | None = None
@@ -137,9 +139,14 @@ class Phone:
     def shell_batch_raw(
         self, commands: Sequence[ShellCommand], deadline: Deadline | None = None, limit: int = MIB
     ) -> tuple[ShellReply, ...]:
-        """Run commands in one round trip, and return their output as bytes."""
+        """Run commands in one round trip, and return their output as bytes.
+
+        Without a deadline every command has its own: on slow phones each call of Android's
+        framework takes seconds.
+        """
         lines = [command.line() for command in commands]
-        return self.link.exchange(lines, deadline or self._command_deadline(), limit)
+        each_s = None if deadline else self.timeouts.command_timeout_s
+        return self.link.exchange(lines, deadline or self._command_deadline(), limit, each_s)
 
     def read_nodes(self, paths: Iterable[str], deadline: Deadline | None = None) -> dict[str, str]:
         """Read kernel nodes in one round trip; nodes that cannot be read are left out."""
@@ -176,14 +183,42 @@ class Phone:
         # adb writes as its own user, so the part goes where that user may write; root moves it.
         part = f"/data/local/tmp/farmhand-{secrets.token_hex(4)}.part"
         self.link.send_file(content, part, mode, deadline)
-        folder, digest = str(PurePosixPath(path).parent), sha256(content).hexdigest()
+        folder, digest = str(PurePosixPath(path).parent), self._digest_of(content)
         words = ["sh", "-c", _ADOPT_PART, part, path, folder, f"{mode:o}", digest]
+        words.append(self.digest_tool)
         commands = [ShellCommand(words), ShellCommand(["rm", "-f", part])]
         adopted, _ = self.shell_batch(commands, deadline)
         if adopted.status == _DAMAGED:
             raise PhoneTrouble(f"{path} arrived damaged on {self.address}")
         if adopted.status != 0:
             raise ShellFailed(f"{path} on {self.address}: {safe_text(adopted.text)}")
+
+    def find_digest_tool(self, deadline: Deadline | None = None) -> None:
+        """Find out with which command this phone computes the digests of its files."""
+        for tool in (SHA256_TOOL, SHA1_TOOL):
+            if self.shell([tool, "/dev/null"], deadline).status == 0:
+                self.digest_tool = tool
+                return
+        raise ShellFailed(
+            f"{self.address} has neither {SHA256_TOOL} nor {SHA1_TOOL}; it needs Android 6 or newer"
+        )
+
+    def digest_command(self, *paths: str) -> ShellCommand:
+        """The command that prints one line per file with the file's digest."""
+        return ShellCommand([self.digest_tool, *paths])
+
+    def has_printed_digest(
+        self, result: ShellResult, sha256_digest: str, content: Callable[[], bytes]
+    ) -> bool:
+        """Whether digest_command found this content; `content` is read only for older phones."""
+        is_sha256 = self.digest_tool == SHA256_TOOL
+        digest = sha256_digest if is_sha256 else self._digest_of(content())
+        return digest in {line.split(" ")[0] for line in result.text.splitlines()}
+
+    def _digest_of(self, content: bytes) -> str:
+        if self.digest_tool == SHA256_TOOL:
+            return sha256(content).hexdigest()
+        return sha1(content, usedforsecurity=False).hexdigest()  # against damage, not attacks
 
     def pull(self, path: str, limit: int, deadline: Deadline | None = None) -> bytes:
         """Fetch a file of at most that many bytes."""

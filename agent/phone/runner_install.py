@@ -64,9 +64,9 @@ def runner_path(build: RunnerBuild) -> str:
     return f"{HOME}/{build.file_name}"
 
 
-def runner_digest_command(build: RunnerBuild) -> ShellCommand:
+def runner_digest_command(phone: Phone, build: RunnerBuild) -> ShellCommand:
     """The command that shows whether exactly this runner is on the phone."""
-    return ShellCommand(["sha256sum", runner_path(build)])
+    return phone.digest_command(runner_path(build))
 
 
 def install_runner(
@@ -80,8 +80,8 @@ def install_runner(
     `digest` is the result of runner_digest_command if the caller has it already.
     """
     path = runner_path(build)
-    installed = digest or phone.shell_batch([runner_digest_command(build)], deadline)[0]
-    if installed.status != 0 or installed.text.split(" ")[0] != build.digest:
+    installed = digest or phone.shell_batch([runner_digest_command(phone, build)], deadline)[0]
+    if not phone.has_printed_digest(installed, build.digest, lambda: build.content):
         phone.push(build.content, path, mode=0o755, deadline=deadline)
     return path
 
@@ -90,6 +90,7 @@ def install_working_runner(
     phone: Phone, build: RunnerBuild, deadline: Deadline | None = None
 ) -> tuple[RunnerBuild, RunnerInfo | str]:
     """Install a runner, or the first of its fallbacks that starts; return which, and its info."""
+    phone.find_digest_tool(deadline)
     while True:
         try:
             return build, read_runner_info(phone, install_runner(phone, build, deadline), deadline)

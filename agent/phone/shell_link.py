@@ -79,14 +79,21 @@ class ShellLink:
         self._try_su = use_root
 
     def exchange(
-        self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
+        self,
+        lines: Sequence[str],
+        deadline: Deadline,
+        limit: int = MIB,
+        each_s: float | None = None,
     ) -> tuple[ShellReply, ...]:
-        """Send lines in one round trip, and return one reply per line, in order."""
+        """Send lines in one round trip, and return one reply per line, in order.
+
+        With `each_s` every reply extends the deadline to that many seconds from then on.
+        """
         if not self._lock.acquire(timeout=deadline.remaining):
             raise Hung(f"{self.address}: another command did not finish in time")
         try:
             with self._translate_errors("the shell"):
-                return self._open_shell(deadline).exchange(lines, deadline, limit)
+                return self._open_shell(deadline).exchange(lines, deadline, limit, each_s)
         except BaseException:
             # The rest of the output would be mistaken for the next reply.
             self.close()
@@ -206,7 +213,7 @@ class _Shell:
         return _text(reply.output).split(" ")[-1]
 
     def exchange(
-        self, lines: Sequence[str], deadline: Deadline, limit: int
+        self, lines: Sequence[str], deadline: Deadline, limit: int, each_s: float | None = None
     ) -> tuple[ShellReply, ...]:
         """Send lines, each followed by an end mark, and read up to the last mark."""
         nonce = secrets.token_hex(8)
@@ -220,6 +227,7 @@ class _Shell:
             pending += self._output(deadline)
             while mark := _find_mark(pending, f"{nonce}.{len(replies)} ".encode(), searched):
                 replies.append(ShellReply(mark.status, bytes(pending[: mark.start])))
+                deadline = deadline if each_s is None else Deadline.after(each_s)
                 consumed += mark.start
                 del pending[: mark.end]
                 searched = 0

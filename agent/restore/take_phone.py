@@ -21,6 +21,6 @@ class TakenPhone(NamedTuple):
 
 def take_phone(phone: Phone, fence: int, host: str, build: RunnerBuild) -> TakenPhone:
     """Take the fence, and read the boot id, the runner's digest and what an earlier lane left."""
-    queries = (runner_digest_command(build), *LEFTOVER_QUERIES)
+    queries = (runner_digest_command(phone, build), *LEFTOVER_QUERIES)
     runner_digest, *leftovers = take_fence(phone, fence, host, queries)
     return TakenPhone(parse_boot_id(leftovers), runner_digest, leftovers)

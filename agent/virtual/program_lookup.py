@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
 _SYSTEM_FOLDERS = ("/system/bin", "/system/xbin", "/vendor/bin", "/bin")
+# Android 8, 9 and 11 brought these.
+_FIRST_SDK = {"sha256sum": 26, "diff": 26, "awk": 28, "fsync": 30}
 _ELF = b"\x7fELF"
 # Some tools push their own busybox; its applets run as the phone's commands.
 _BUSYBOX_MARK = b"BusyBox v"
@@ -56,12 +58,15 @@ class ProgramLookup:
 
 
 def _has_command(shell: "Shell", name: str) -> bool:
-    return name in COMMANDS and (name != "su" or shell.phone.profile.rooted)
+    phone = shell.phone.profile
+    return (
+        name in COMMANDS and (name != "su" or phone.rooted) and phone.sdk >= _FIRST_SDK.get(name, 0)
+    )
 
 
 def _program_at_path(shell: "Shell", name: str) -> CommandFunction:
     folder, _, leaf = name.rpartition("/")
-    if folder in _SYSTEM_FOLDERS and leaf in COMMANDS and leaf not in BUILTINS:
+    if folder in _SYSTEM_FOLDERS and _has_command(shell, leaf) and leaf not in BUILTINS:
         return COMMANDS[leaf]
     try:
         node, path = shell.phone.tree.resolve(name, shell.process.uid, shell.cwd)
@@ -90,7 +95,7 @@ def run_toybox(call: CommandCall) -> "int | Awaitable[int]":
     if not words:
         call.print(" ".join(sorted(set(COMMANDS) - set(BUILTINS))) + "\n")
         return 0
-    if words[0] not in COMMANDS or words[0] == "su":
+    if not _has_command(call.shell, words[0]) or words[0] == "su":
         return call.fail(f"Unknown command {words[0]}", 127)
     return COMMANDS[words[0]](CommandCall(words, call.shell, call.process, call.streams))
 

@@ -2,14 +2,23 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from agent.deadline import Deadline
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer, find_adb, parse_phone_states
-from agent.phone.phone_driver import Phone
-from agent.phone.shell_command import parse_complete_nodes
-from tests.agent.virtual_phones import VirtualPhone
+from agent.phone.phone_driver import SHA1_TOOL, Phone
+from agent.phone.runner_install import runner_path
+from agent.phone.shell_command import ShellCommand, parse_complete_nodes
+from agent.timeouts import DEFAULT_TIMEOUTS
+from kernels.runner_builds import runner_for
+from tests.agent.conftest import StartPhone
+from tests.agent.jobs import a_job
+from tests.agent.lane_harness import assert_valid
+from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.protocol.faults import FarmTrouble, Hung, PhoneTrouble, ShellFailed, Unreachable
 
 
@@ -134,3 +143,39 @@ def test_truncated_output_is_an_error() -> None:
     for cut in range(len(text) - 1):
         with pytest.raises(PhoneTrouble):
             parse_complete_nodes(text[:cut])
+
+
+def test_a_phone_without_sha256sum_is_used_with_sha1sum(
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
+) -> None:
+    """Android 7: pushed files, runner and plan are verified, and nothing is pushed twice."""
+    virtual_phone = start_phone("huawei-honor-8")
+    phone = open_phone(adb, virtual_phone.address)
+    assert phone.shell(["sha256sum", "/dev/null"]).status == 127
+    assert phone.digest_tool == SHA1_TOOL
+    pushes = []
+    for fence in (1, 2):
+        virtual_phone.forget()
+        assert_valid(run_attempt(a_job(phone.facts.serial, fence), phone, context).report)
+        pushes.append(sum(e["name"] == "sync:" for e in virtual_phone.events("adb_service")))
+    assert pushes[1] == pushes[0] - 1  # the plan is there already
+    runner = runner_path(runner_for(phone.facts.abi))
+    phone.shell_checked(["sh", "-c", f"echo damaged >>{runner}"])
+    virtual_phone.forget()
+    assert_valid(run_attempt(a_job(phone.facts.serial, 3), phone, context).report)
+    phone.close()
+    adb.disconnect(virtual_phone.address)
+
+
+def test_a_slow_phone_gets_a_deadline_per_command(
+    opened_phone: Phone, disposable_phone: VirtualPhone
+) -> None:
+    """Thirty commands of a second are not one command of thirty; a hanging one is given up."""
+    opened_phone.timeouts = replace(DEFAULT_TIMEOUTS, command_timeout_s=0.5)
+    opened_phone.shell(["true"])
+    slow = ShellCommand(["sleep", "25"])  # the clock of the phone runs at 100x
+    assert [result.status for result in opened_phone.shell_batch([slow] * 4)] == [0] * 4
+    with pytest.raises(Hung):
+        opened_phone.shell_batch([slow, ShellCommand(["sleep", "10000"])])
+    with pytest.raises(Hung):  # a given deadline stays one for all commands
+        opened_phone.shell_batch([slow] * 4, Deadline.after(0.5))
