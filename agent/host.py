@@ -1,4 +1,7 @@
-"""HostAgent: the agent of one host; it joins spool, outbox, phone registry and heartbeat."""
+"""HostAgent: executes jobs and commands on the phones of one host, and sends the reports.
+
+Reports are on disk before they are sent. agent/worker.py receives the messages.
+"""
 
 import fcntl
 import logging
@@ -67,7 +70,7 @@ class HostSettings:
 
 
 class HostAgent:
-    """Everything an agent does, except receiving messages."""
+    """The agent of one host: phone registry, lanes, spool, outbox and heartbeat."""
 
     def __init__(
         self,
@@ -163,8 +166,9 @@ class HostAgent:
     def _cancel(self, run: RunId) -> None:
         """Stop a run; a run that has not begun will not begin."""
         if run not in self._cancelled:  # cancels are repeated until the run has ended
-            log.info("command done command=%s run=%s", CommandKind.CANCEL, run)
-        # Before the slots are checked: a lane checks the two in the opposite order.
+            log.info("cancel requested run=%s", run)
+        # Added before the slots are read: _lane_of() sets slot.job and then reads _cancelled, so
+        # one of the two sees the other.
         self._cancelled = [*self._cancelled[-CANCELLED_MAX:], run]
         for slot in self._registry.slots():
             if slot.job is not None and slot.job.run == run:
@@ -235,7 +239,9 @@ class HostAgent:
         try:
             with lane_lock(self.settings.state_dir, job.phone):
                 slot.cancel.clear()
-                if self._stopping:  # set before every cancel, so one of the two is noticed
+                if (
+                    self._stopping
+                ):  # stop() sets it before it cancels, so a cleared cancel is noticed
                     raise Interrupted("the agent is stopping")
                 slot.job = job
                 if job.run in self._cancelled:

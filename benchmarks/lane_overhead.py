@@ -92,12 +92,16 @@ class TimedLink(ShellLink):
     waited_s = 0.0
 
     def exchange(
-        self, lines: Sequence[str], deadline: Deadline, limit: int = MIB
+        self,
+        lines: Sequence[str],
+        deadline: Deadline,
+        limit: int = MIB,
+        each_s: float | None = None,
     ) -> tuple[ShellReply, ...]:
         """Exchange lines, and add the time."""
         started = time.perf_counter()
         try:
-            return super().exchange(lines, deadline, limit)
+            return super().exchange(lines, deadline, limit, each_s)
         finally:
             if self.stage() not in NOT_OVERHEAD:
                 self.trips += 1

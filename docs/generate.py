@@ -245,7 +245,9 @@ def render_mischief() -> str:
         (
             code(name),
             (inspect.getdoc(kind) or "").splitlines()[0],
-            ", ".join(f"`{f.name}={f.default}`" for f in fields(kind) if f.init),
+            ", ".join(
+                f"`{f.name}={f.default}`".replace("\n", "\\n") for f in fields(kind) if f.init
+            ),
         )
         for name, kind in FAULT_TYPES.items()
     ]

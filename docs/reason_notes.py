@@ -43,7 +43,8 @@ REASON_NOTES = {
     "clocks_only_sampled": "Use `freq: free`, or accept that this phone proves less.",
     "clocks_not_shown": "Nothing: this is a remark. Use `freq: free` there.",
     "clock_capped": "The vendor's thermal control acted; use a lower clock or a cooler start.",
-    "cooling_device_active": "As above: use a lower clock or a cooler start.",
+    "cooling_device_active": "The vendor's thermal control acted; use a lower clock or a cooler "
+    "start.",
     "fixed_clock_unsteady": "This phone's fixed-performance mode is not steady; use `freq: free`.",
     "gpu_clock_unverified": "The GPU shows no clock; leave `gpu_freq` out.",
     "gpu_clock_not_pinned": f"{_REPEATED} If it recurs, use a lower `gpu_freq`.",

@@ -1,1 +1,1 @@
-"""What runs in the middle."""
+"""The central services of a lab (scheduler, ingest, store) and the `farm` command line."""

@@ -30,7 +30,7 @@ def test_clocks_gpu_and_gauge_are_described() -> None:
     lines = describe_phone(a_known_phone(gpu=gpu, gauge=gauge))
     assert "policy7: cpu 7; 3 clocks, 825 to 2841 MHz; capacity 1024" in lines
     assert "GPU: Adreno 640; 2 clocks, 257 to 585 MHz" in lines
-    assert "gauge: negative while discharging, in µA, every 0.5 s" in lines
+    assert "fuel gauge: current in µA, negative while discharging, every 0.5 s" in lines
 
 
 def test_the_opencl_device_is_described_or_missing() -> None:

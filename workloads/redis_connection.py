@@ -53,7 +53,7 @@ class RedisConnection:
             if any(code in str(error) for code in ("NOAUTH", "NOPERM", "DENIED")):
                 return False
             raise BrokerDown(
-                f"the broker at {without_password(self.url)} fails: {error}"
+                f"the broker at {without_password(self.url)} returned an error: {error}"
             ) from error
         finally:
             anonymous.close()

@@ -1,4 +1,4 @@
-"""RunProbe: which nodes are sampled during a run, and which are read right before and after it."""
+"""Chooses the nodes that are sampled during a run, and those read right before and after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ class RunProbe:
 
     @property
     def samples_temperature(self) -> bool:
-        """Whether the sampler can read the CPU's thermometers; the framework's it cannot."""
+        """False if only Android's thermal service, which no sampler calls, has CPU temperatures."""
         return not any(is_thermalservice(zone.path) for zone in self.facts.cpu_zones)
 
     def snapshot_command(self) -> ShellCommand:

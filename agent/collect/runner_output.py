@@ -248,7 +248,9 @@ class RunnerOutput:
             case "done":
                 self.done = parse_record(DoneRecord, members)
                 if self.done.steps != self.steps:
-                    text = f"{self.done.steps} steps are done, but {self.steps} are in windows"
+                    text = (
+                        f"the last record counts {self.done.steps} steps, the windows {self.steps}"
+                    )
                     raise BadOutput(text)
             case _:
                 raise unexpected_record(kind)

@@ -1,7 +1,7 @@
-"""Checks whether a run did the work that its workload is named after. Pure.
+"""Checks that a run computed its workload: loss, parameter updates, counts, numerical result.
 
-A simulated phone computes nothing: what it cannot know is not an error. Everything that really ran,
-on a phone or on a host, has to report its loss, its counts and its result.
+Values that a simulated phone does not report are not errors. Everything that really ran, on a phone
+or on a host, has to report them.
 """
 
 from collections.abc import Iterator

@@ -39,6 +39,7 @@ def _read_from_host(digest: str, files_dir: Path) -> bytes:
         ) from None
     if sha256(content).hexdigest() != digest:
         raise InvalidRequest(
-            f"{files_dir.name}/{digest[:12]}... does not have the digest of its name; add it again"
+            f"{files_dir.name}/{digest[:12]}... is damaged (its SHA-256 is not its name); "
+            "add it again"
         )
     return content

@@ -145,7 +145,7 @@ def _find_on_host(file: ProgramFile, files_dir: Path) -> Path:
         ) from None
     if digest != file.sha256:
         raise InvalidRequest(
-            f"{files_dir.name}/{path.name[:12]}... does not have the digest of its name; "
+            f"{files_dir.name}/{path.name[:12]}... is damaged (its SHA-256 is not its name); "
             "add it again"
         )
     if size > FILE_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""Whether a plan fits into a phone's memory: predicted before the run, and inferred after a crash.
+"""Checks whether a workload's plan fits into the phone's memory, before a run and after a crash.
 
 A plan that is predicted not to fit is refused, unless the condition asks to try it. A crash counts
 as out of memory if hardly any memory was left in the last readings before it.
@@ -36,8 +36,8 @@ def check_fits(plan: bytes, meminfo: str) -> None:
     if needed_mb > USABLE_SHARE * available_mb:
         raise TooLarge(
             f"predicted not to fit: the run needs {needed_mb:,.0f} MB, and {USABLE_SHARE:.0%} of "
-            f"the available {available_mb:,.0f} MB can be used; use a smaller batch, or write "
-            "too_large: try"
+            f"the available {available_mb:,.0f} MB can be used; use a smaller batch, or set "
+            "too_large: try to run it anyway"
         )
 
 

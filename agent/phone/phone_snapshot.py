@@ -1,4 +1,7 @@
-"""A snapshot of a phone in one round trip: clock, temperature, battery level, thermal caps."""
+"""Reads a phone's uptime, temperature, battery level and thermal caps in one adb round trip.
+
+The temperature is also added to the phone's cooling history, and the power to its idle samples.
+"""
 
 from collections.abc import Collection
 from typing import NamedTuple

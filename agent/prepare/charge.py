@@ -25,7 +25,7 @@ def is_charged(first: BatteryLevel, now: BatteryLevel, condition: Condition) -> 
     minimum = condition.battery_min_pct
     if now.pct >= min(minimum + MARGIN_PCT, 100) or (now is first and now.pct >= minimum):
         return True
-    level = f"the battery is at {now.pct} %, requested are {minimum} %"
+    level = f"the battery is at {now.pct} %, at least {minimum} % is required"
     waited_s = now.t_s - first.t_s
     if now.pct < first.pct:
         raise BatteryLow(f"{level}; the level falls although the phone is connected")
@@ -33,7 +33,7 @@ def is_charged(first: BatteryLevel, now: BatteryLevel, condition: Condition) -> 
         raise BatteryLow(f"{level}; it did not charge for {waited_s:.0f} s")
     if waited_s > condition.cool_wait_max_s:
         raise BatteryLow(
-            f"{level}; not reached after {condition.cool_wait_max_s:.0f} s of charging"
+            f"{level}; not reached within {condition.cool_wait_max_s:.0f} s (cool_wait_max)"
         )
     return False
 

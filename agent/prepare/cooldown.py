@@ -176,7 +176,7 @@ def check_battery(phone: Phone, snapshot: PhoneSnapshot, condition: Condition) -
     level_pct = read_battery_pct(phone, snapshot)
     if level_pct is not None and level_pct < condition.battery_min_pct:
         minimum = condition.battery_min_pct
-        raise BatteryLow(f"the battery is at {level_pct} %, requested are {minimum} %")
+        raise BatteryLow(f"the battery is at {level_pct} %, at least {minimum} % is required")
 
 
 def _limit_c(condition: Condition) -> float:

@@ -83,12 +83,14 @@ def check_clocks_supported(facts: PhoneFacts, freq: str) -> None:
     """Refuse a clock that this phone can neither be set to nor reach by itself."""
     if freq == FIXED and not facts.fixed_performance:
         raise InvalidRequest(
-            f"{facts.model} has no fixed-performance mode; request freq: high or free"
+            f"{facts.model} has no fixed-performance mode; use freq: free, or "
+            "freq: high, which then only checks that the clocks stay at their maximum"
         )
     if freq not in {FREE, FIXED, "high"} and not facts.clocks_writable:
         reasons = ", ".join(facts.uncontrolled)
         raise InvalidRequest(
-            f"{facts.model} cannot be pinned to '{freq}' ({reasons}); request freq: high or free"
+            f"{facts.model} cannot be pinned to '{freq}' ({reasons}); use freq: free, or "
+            "freq: high, which then only checks that the clocks stay at their maximum"
         )
 
 
@@ -201,7 +203,9 @@ def _switch_on_cores(phone: Phone, cores: CoreSet, journal: RestoreJournal) -> N
         journal.record_changes(node_changes(writes))
         phone.shell_batch([write_node_command(write.path, write.value) for write in writes])
         if still_offline := _offline_nodes(phone, cores):
-            raise ClockSlipped(f"{', '.join(still_offline)} cannot be switched on")
+            raise ClockSlipped(
+                f"cannot hold the clocks: {', '.join(still_offline)} cannot be switched on"
+            )
 
 
 def _offline_nodes(phone: Phone, cores: CoreSet) -> list[str]:

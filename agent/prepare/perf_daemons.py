@@ -65,7 +65,7 @@ def _wait_until_stopped(phone: Phone, names: Sequence[str]) -> None:
     while names:
         names = _running(names, phone.shell_batch([_state_command(name) for name in names]))
         if names and deadline.expired:
-            raise ClockSlipped(f"{', '.join(names)} did not stop and may change the clocks")
+            raise ClockSlipped(f"cannot hold the clocks: daemon {', '.join(names)} did not stop")
         if names:
             time.sleep(0.02)
 

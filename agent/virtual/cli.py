@@ -74,7 +74,7 @@ def list_profiles() -> None:
     default=1.0,
     show_default=True,
     type=click.FloatRange(0.01, 10_000),
-    help="Model seconds per second.",
+    help="How many times faster than real time the phones run.",
 )
 @click.option("--port-base", default=0, help="First TCP port; 0 selects ephemeral ports.")
 @click.option(

@@ -83,7 +83,7 @@ def check_split_half(lab: LabConnection, sweep: str, request: CompareRequest) ->
 def list_trends(lab: LabConnection, filter_text: str = "", metric: str = "") -> list[MetricHistory]:
     """Return every phone and workload over all sweeps, with its changes."""
     if filter_text and "=" not in filter_text:
-        raise InvalidRequest(f"'{filter_text}' is not KEY=VALUE; trends cover all sweeps")
+        raise InvalidRequest(f"'{filter_text}' is not KEY=VALUE; trends always cover all sweeps")
     trials = group_by_trial(metric_values(lab.store, metric))
     if filter_text:
         side = parse_side(filter_text)

@@ -1,1 +1,1 @@
-"""The commands of the middle, one file per noun: read, call one function, print."""
+"""The `farm` commands, one file per group: read the arguments, call one operation, print."""

@@ -33,7 +33,7 @@ metric_option = click.option(
     type=click.Choice(["cell", "phone", "trial"]),
     default="cell",
     show_default=True,
-    help="What one row of the table is.",
+    help="Print one row per cell, phone or trial.",
 )
 @click.option(
     "--margin",

@@ -30,7 +30,7 @@ REAL_PHONE = (
     type=click.FloatRange(1, 1000),
     default=200.0,
     show_default=True,
-    help="Clock speed of the virtual phones.",
+    help="How many times faster than real time virtual phones run.",
 )
 def demo(folder: Path | None, speed: float) -> int:
     """Run a sweep on six virtual phones and compare them, cold and hot.

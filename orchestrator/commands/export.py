@@ -27,9 +27,9 @@ TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
     "--table",
     type=click.Choice(TABLES),
     default=None,
-    help="One row per metric (figures), phone and cell (ranking), window (samples), sensor "
-    "sample (readings), operation (ops) or planned run (outcomes). Default: figures; for md and "
-    "latex: ranking.",
+    help="What one row is. figures: a metric of a run; ranking: a phone in a cell; samples: a "
+    "window of steps; readings: a reading of all sensors; ops: an operation; outcomes: a planned "
+    "run. Default: figures; for md and latex: ranking.",
 )
 @click.option("-o", "--output", default="", help="File or folder to write; - for standard output.")
 @click.option("--include-invalid", is_flag=True, help="Include suspect and void runs, marked.")

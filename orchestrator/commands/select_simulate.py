@@ -98,9 +98,9 @@ def simulate(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 ) -> None:
     """Compare the policies in a small federated training.
 
-    Clients are drawn from the sweep's phones, the same for every policy. The training is real; its
-    clock is computed from the sweep's figures. Our policy is also simulated with figures that are
-    wrong by 20 %.
+    Clients are drawn from the sweep's phones, the same for every policy. A small model is
+    really trained; the time of each round is computed from the sweep's measurements. The policy
+    frugal is also run with measurements that are wrong by 20 %.
 
     Example: farm select simulate demo --seeds 10 --clients 100
     """

@@ -97,7 +97,7 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
     type=click.FloatRange(1, 1000),
     default=SPEED,
     show_default=True,
-    help="Clock speed of the virtual phones.",
+    help="How many times faster than real time virtual phones run.",
 )
 @click.option(
     "--dir",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on",
     type=click.Choice(["slower", "faster"]),
-    help="Exit with 9 if the last change of any row is this.",
+    help="Exit with 9 if the latest change of any row is slower (or faster).",
 )
 @json_option
 def trends(

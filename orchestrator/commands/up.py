@@ -45,7 +45,7 @@ class PhoneCounter:
     "--speed",
     type=click.FloatRange(0.01, 1000),
     default=None,
-    help="Clock speed of the virtual phones.",
+    help="How many times faster than real time virtual phones run.",
 )
 def up(
     lab_folder: Path,

@@ -71,7 +71,7 @@ _BASIS_TEXTS = {
     EstimateBasis.PROFILE: "step time of this case under another condition",
     EstimateBasis.OTHER_CELLS: "other cells on this phone",
     EstimateBasis.OTHER_CELLS_SAME_MODEL: "other cells on phones of this model",
-    EstimateBasis.TWIN: "digital twin, by the phone's clock",
+    EstimateBasis.TWIN: "simulation, in simulated time",
     EstimateBasis.PROTOCOL_LENGTH: "minimum length of the protocol, without cooldown",
 }
 

@@ -157,7 +157,10 @@ def _why_impossible(facts: PhoneFacts, condition: Condition) -> SkipReason | Non
                     return SkipReason(SkipCode.CLOCKS_UNKNOWN, text)
                 choose_clock(cluster, condition.freq)
         if not facts.clocks_writable and condition.freq not in {FREE, FIXED, "high"}:
-            text = "its clocks cannot be set; write freq: free, or high"
+            text = (
+                "its clocks cannot be set; use freq: free, or freq: high, which then only checks "
+                "that the clocks stay at their maximum"
+            )
             return SkipReason(SkipCode.CONDITION_IMPOSSIBLE, text)
     except InvalidRequest as refused:
         return SkipReason(SkipCode.CONDITION_IMPOSSIBLE, safe_text(refused))

@@ -99,7 +99,8 @@ def _time_warnings(
     bases = [set(estimate.bases) for estimate in estimates]
     if any(EstimateBasis.TWIN in kinds and kinds != {EstimateBasis.TWIN} for kinds in bases):
         yield (
-            "a twin counts by the phone's clock, history by the host's; their sum is approximate"
+            "estimates by simulation are in simulated time, those from history in real time; their "
+            "sum is approximate"
         )
     longest = max((estimate.total.p50_s for estimate in estimates), default=0.0)
     wall = policy.budget.wall_s

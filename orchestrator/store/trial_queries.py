@@ -53,7 +53,7 @@ def find_trial(db: Database, prefix: str) -> str:
     if len(ids) == 1:
         return str(ids[0])
     if ids:
-        raise InvalidRequest(f"'{prefix}' is ambiguous (several trials match)")
+        raise InvalidRequest(f"'{prefix}' matches several trials; give more characters")
     raise InvalidRequest(f"there is no trial '{prefix}'; 'farm trial list SWEEP' shows all")
 
 

@@ -124,7 +124,7 @@ class Claim(WireModel):
     def _states_one_result(self) -> Self:
         results = (self.value, self.range, self.at_least, self.answer or None)
         if sum(result is not None for result in results) > 1:
-            raise ValueError("a claim has one of value, range, at_least and answer, or none")
+            raise ValueError("a claim has at most one of value, range, at_least and answer")
         if (self.query.kind is QueryKind.UNOBSERVABLE) != bool(self.query.reason):
             raise ValueError("'reason' is required for unobservable claims, and only there")
         return self

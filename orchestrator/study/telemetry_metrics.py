@@ -1,4 +1,4 @@
-"""Metrics that only telemetry contains: shares of operations, settled clock, rise of body heat."""
+"""Metrics that studies compute from telemetry: shares of operations, steady clock, body heat."""
 
 from collections.abc import Iterator
 from statistics import mean, median
@@ -51,7 +51,10 @@ def _op_shares(
 
 
 def _first_step_ratio(telemetry: Telemetry, provenance: Provenance) -> Iterator[TelemetryMetric]:
-    """Yield the first step after the warm-up over the median: 1 if the warm-up was long enough."""
+    """Yield the first window over the median window: 1 if the warm-up was long enough.
+
+    A step of 50 ms or more, as in the study, is a window by itself.
+    """
     times = [step_ms for step_ms in telemetry.windows.step_ms if step_ms is not None]
     if len(times) > 2 and (usual := median(times)) > 0:
         yield {}, "first_step_ratio", times[0] / usual, provenance

@@ -179,7 +179,7 @@ class _SelectorParser:
             raise self._error(f"this needs a comparison, for example {name} == ...")
         close = get_close_matches(name, NAMES, n=1, cutoff=0.75)
         if close and not any(wildcard in name for wildcard in "*?["):
-            raise self._error(f"did you mean '{close[0]}'? (quote it to match a literal name)")
+            raise self._error(f"did you mean '{close[0]}'? put a literal name in quotes")
 
     def _parse_comparison(self, token: _Token, name: str) -> SelectorTerm:
         operator = self._expect("an operator such as == is expected here", "operator").text

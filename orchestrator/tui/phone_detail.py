@@ -154,7 +154,8 @@ def describe_phone(phone: KnownPhone) -> list[str]:
         sign = "negative" if facts.gauge.discharge_sign < 0 else "positive"
         unit = "µA" if facts.gauge.unit_a < 1e-5 else "mA"
         lines.append(
-            f"gauge: {sign} while discharging, in {unit}, every {facts.gauge.period_s:g} s"
+            f"fuel gauge: current in {unit}, {sign} while discharging, every "
+            f"{facts.gauge.period_s:g} s"
         )
     lines.append(f"control: {facts.control.value}")
     lines += [f"yes  {text}" for text in facts.controlled]

@@ -1,4 +1,4 @@
-"""Fixtures of the kernel tests: one OpenCL device for all of them."""
+"""Fixtures for the tests of the OpenCL kernels: one shared OpenCL device."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Kernel nodes: reading returns the state of the model, writing changes it."""
+"""The sysfs of a virtual phone: reads show the simulated state, writes change it."""
 
 import re
 

@@ -1,4 +1,7 @@
-"""Losses: the last layer of a model, where the backward pass begins."""
+"""Loss layers: their shapes and costs (FLOPs, elements read and written).
+
+Nothing is computed here: the engine in kernels/engine does that.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +11,7 @@ from workloads.protocol.faults import InvalidRequest
 
 
 class Loss(Layer):
-    """One number per sample from the model's output and the target."""
+    """Reduces the output of the model and the target to one number per sample."""
 
     flops: ClassVar[int]
     gradient_flops: ClassVar[int]
@@ -86,7 +89,10 @@ class TemporalDifference(Loss):
     def output_shape(self, *inputs: Shape) -> Shape:
         values, next_values, action, reward = inputs
         if len(values) != 1 or values != next_values or action or reward:
-            raise InvalidRequest(f"needs two rows of values, an action and a reward, got {inputs}")
+            raise InvalidRequest(
+                "needs two rows of Q values of one length, a scalar action and a scalar reward, "
+                f"got {inputs}"
+            )
         return ()
 
     def forward_costs(self, shapes: LayerShapes) -> OpCosts:

@@ -21,7 +21,9 @@ class Concat(Layer):
         if not 0 <= axis < len(inputs[0]):
             raise InvalidRequest(f"the shape {inputs[0]} has no axis {axis}")
         if len({(*shape[:axis], *shape[axis + 1 :]) for shape in inputs}) != 1:
-            raise InvalidRequest(f"{_listed(inputs)} differ in more than axis {axis}")
+            raise InvalidRequest(
+                f"cannot join {_listed(inputs)} along axis {axis}: other axes differ"
+            )
         return (*inputs[0][:axis], sum(shape[axis] for shape in inputs), *inputs[0][axis + 1 :])
 
     def forward_costs(self, shapes: LayerShapes) -> OpCosts:

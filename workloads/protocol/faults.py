@@ -4,7 +4,7 @@ FarmError
 ├─ InvalidRequest  REQUEST    the request is wrong               never repeated
 │    BadFile · TooLarge
 ├─ PhoneTrouble    PHONE      the phone or its cable             repeated on this phone, bounded
-│    Unreachable · Hung · Restarted · ShellFailed
+│    Unreachable · Hung · Restarted · ProcessesKilled · ShellFailed
 ├─ ConditionUnmet  CONDITION  healthy, but not as requested      repeated later, bounded
 │    TooHot · SensorMissing · ClockSlipped · BatteryLow
 ├─ RunnerFailed    RUNNER     our program or the workload        never repeated: it is a finding
@@ -47,6 +47,7 @@ class FaultKind(StrEnum):
     UNREACHABLE = "unreachable"
     HUNG = "hung"
     RESTARTED = "restarted"
+    PROCESSES_KILLED = "processes_killed"
     SHELL_FAILED = "shell_failed"
     CONDITION_UNMET = "condition_unmet"
     TOO_HOT = "too_hot"
@@ -141,6 +142,13 @@ class Restarted(PhoneTrouble):
     kind = FaultKind.RESTARTED
 
 
+class ProcessesKilled(PhoneTrouble):
+    """the phone killed runner and watchdog together, as some phones do when adb restarts; check the
+    cable, or root the phone so that both survive"""
+
+    kind = FaultKind.PROCESSES_KILLED
+
+
 class ShellFailed(PhoneTrouble):
     """a command failed on the phone"""
 
@@ -167,7 +175,7 @@ class SensorMissing(ConditionUnmet):
 
 
 class ClockSlipped(ConditionUnmet):
-    """the CPU did not accept the requested clock; try another, or 'freq: free'"""
+    """the requested CPU clocks could not be set or held; try others, or 'freq: free'"""
 
     kind = FaultKind.CLOCK_SLIPPED
 

@@ -199,7 +199,7 @@ METRICS: dict[str, MetricKind] = {
     "time_prediction_error": _time(
         "",
         "relative error of the run's time, predicted from its first 10 steps",
-        "|N * mean of the first steps / sum of t - 1|, if the run has at least 5 times as many",
+        "abs(N * mean of the first steps / sum of t - 1), if N is at least 5 times as many",
     ),
     "load_share": _time("", "share of a step that waits for its batch", "load_ms / mean of t"),
     "cpu_gpu_correlation": _time(
@@ -292,7 +292,7 @@ METRICS: dict[str, MetricKind] = {
     "energy_prediction_error": _energy(
         "",
         "relative error of the run's energy, predicted from its first 10 steps",
-        "|N * energy per step of the first steps / energy - 1|",
+        "abs(N * energy per step of the first steps / energy - 1)",
     ),
     "power_w": _energy("W", "mean power of the run", "energy / T"),
     "rail_power_w": _energy(

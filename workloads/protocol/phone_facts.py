@@ -1,7 +1,7 @@
 """What a phone is and can do, and how names such as `big4` or `mid` select its cores and clocks.
 
-Clusters and capacities are the kernel's; that the first four cores are the little ones is never
-assumed.
+Clusters and core capacities are read from the Linux kernel. The code does not assume that the first
+cores are the little ones.
 """
 
 import re

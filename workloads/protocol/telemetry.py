@@ -1,7 +1,7 @@
 """The telemetry of a run: traced operations and sampled sensors, on one clock.
 
-Sensors become series of quantities that accumulate (energy, busy time, clock integrated over time):
-a counter of the total, or samples of the rate. orchestrator/analysis/op_telemetry.py joins them
+Each sensor becomes a time series of a quantity that accumulates (energy, busy time, clock cycles):
+either its running total or its rate. orchestrator/analysis/op_telemetry.py joins them
 with the operations.
 
 The telemetry of a run travels as one blob of compressed JSON, in chunks.

@@ -1,4 +1,4 @@
-"""Add, concat, split, copy, repeat and upsample."""
+"""NumPy references of the operations that move, join, repeat or pick elements."""
 
 import numpy as np
 
