@@ -52,6 +52,11 @@ class Marker(NamedTuple):
 
 GUARDS = (
     Guard(
+        "adbd-kills-children",
+        NEVER,
+        "agent/test_mischief_in_the_lane.py::test_a_phone_that_kills_the_children_of_adbd",
+    ),
+    Guard(
         "listed-nodes",
         ("node.may_write and ", ""),
         "virtual/test_native_nodes.py::test_other_nodes_cannot_be_written",

@@ -19,6 +19,7 @@ from agent.phone.kernel_nodes import first_number
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import (
     BOOT_ID,
+    LANE_DIR,
     NODE_LIST,
     OUTPUT,
     PLAN,
@@ -46,6 +47,7 @@ from workloads.protocol.faults import (
     Killed,
     NeverStarts,
     PhoneTrouble,
+    ProcessesKilled,
     Restarted,
     RunnerFailed,
     ShellFailed,
@@ -269,9 +271,12 @@ class _RunWatcher:
                 f"no agent heartbeat for {timeout_s:g} s; the on-phone watchdog stopped the run"
             )
         self._check_disk()
-        raise self._kind_of_exit()(
-            f"the runner exited without a final record: {self._stderr_tail()}"
-        )
+        kind = self._kind_of_exit()
+        # The watchdog does not end with a runner that crashes.
+        watchdog = self._phone.shell(["pgrep", "-f", f"watchdog {LANE_DIR}"])
+        if kind is not Killed and watchdog.status == 1:  # guard: adbd-kills-children
+            raise ProcessesKilled
+        raise kind(f"the runner exited without a final record: {self._stderr_tail()}")
 
     def _kind_of_exit(self) -> type[FarmError]:
         """Why the runner exited: out of memory, before the first step, or in the middle."""

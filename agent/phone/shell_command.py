@@ -20,6 +20,16 @@ _NODE_LINE = re.compile(
     r"(/(?:[^:]|:(?=device\d|firmware/)|(?<=intel-rapl):|(?<=intel-rapl:\d):(?=\d/))*):(.*)",
     re.DOTALL,
 )
+# When init stops adbd, as several phones do when the cable is pulled, it kills everything in adbd's
+# cgroup, whatever its session. Only root may leave the group, so elsewhere this has no effect; on a
+# computer the groups have other names. 0 is the process that writes.
+_LEAVE_ADBD_GROUP = (
+    "while read -r group; do case $group in "
+    "*:cpuacct:/uid_*) echo 0 >/acct/cgroup.procs;; "
+    "*:memory:*/uid_*) echo 0 >/dev/memcg/cgroup.procs;; "
+    "0::/uid_*) echo 0 >/sys/fs/cgroup/cgroup.procs;; "
+    "esac; done </proc/self/cgroup 2>/dev/null; "
+)
 _UPTIME_LINE = re.compile(rf"^{UPTIME}:\d+\.\d\d \d+\.\d\d$", re.MULTILINE | re.ASCII)
 
 
@@ -42,7 +52,7 @@ class ShellCommand:
         """The shell line; stdin is closed so that the command cannot read the next line."""
         into = f" >{shlex.quote(self.into)}" if self.into is not None else ""
         line = f"{shlex.join(self.words)} </dev/null{into} 2>&1"
-        return f"{line} &\necho $!" if self.detached else line
+        return f"{{ {_LEAVE_ADBD_GROUP}exec {line}; }} &\necho $!" if self.detached else line
 
 
 def read_nodes_command(paths: Iterable[str]) -> ShellCommand:

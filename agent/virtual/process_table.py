@@ -47,6 +47,7 @@ class Process:
     pending_signals: list[int] = field(default_factory=list)
     nice: int = 0
     cpuset: str = "/"
+    cgroup: str = "/"  # init kills a service with all processes of its group
 
     @property
     def name(self) -> str:
@@ -96,6 +97,7 @@ class ProcessTable:
             process = Process(
                 pid, adbd, pid, SHELL if uid is None else uid, self.all_cores, argv, self._now()
             )
+            process.cgroup = f"/uid_{SHELL}/pid_{adbd}"
         else:
             process = Process(
                 pid,
@@ -108,6 +110,7 @@ class ProcessTable:
                 ignores_sighup=parent.ignores_sighup,
                 nice=parent.nice,
                 cpuset=parent.cpuset,
+                cgroup=parent.cgroup,
             )
         self.on_change(JournalEvent.PROCESS_START, process)
         return self._add(process)
@@ -204,6 +207,14 @@ class ProcessTable:
         for process in list(self._running.values()):
             if process.session == session:
                 self.kill(process, signal.SIGHUP)
+
+    def kill_group_of(self, service: str) -> None:
+        """Kill every process in the cgroup of a service, as init does when it stops the service."""
+        pids = {process.pid for process in self._running.values() if process.name == service}
+        groups = {f"pid_{pid}" for pid in pids}
+        for process in list(self._running.values()):
+            if process.cgroup.rpartition("/")[2] in groups:
+                self.kill(process, signal.SIGKILL)
 
     def kill_all(self) -> None:
         """Kill everything, as a power-off does."""

@@ -26,6 +26,7 @@ STAGES = {
 LINK: dict[str, dict[str, object]] = {
     "unplug": {},
     "flap": {"period_s": 0.4, "off_s": 0.2},
+    "adbd_restarts": {},
     "hang": {},
     "partition": {},
     "unauthorized": {},

@@ -4,10 +4,13 @@ After any fault: never two runs at once, never a valid verdict on a disturbed ru
 phone once the fault is over.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.lane_context import LaneContext
+from agent.phone.adb import AdbServer
 from tests.agent.lane_harness import (
     LAUNCH,
     LONG_AND_COOL,
@@ -16,6 +19,7 @@ from tests.agent.lane_harness import (
     assert_fault,
     assert_reason,
     assert_valid,
+    open_lane_harness,
 )
 from workloads.protocol.faults import Blame, FaultKind
 from workloads.protocol.stage import Stage
@@ -231,3 +235,24 @@ def test_an_old_adbd_is_the_phones_fault(lane_harness: LaneHarness) -> None:
     assert report.fault is not None
     assert report.fault.blame is Blame.PHONE
     lane_harness.verify_recovery()
+
+
+@pytest.mark.parametrize(
+    ("profile", "rooted"),
+    [("meizu-16t", True), ("vivo-x100", True), ("meizu-16t:stock", False)],
+)
+def test_a_phone_that_kills_the_children_of_adbd(
+    adb: AdbServer, context: LaneContext, tmp_path: Path, profile: str, rooted: bool
+) -> None:
+    """With root the run survives in another cgroup; without, the phone is blamed."""
+    with open_lane_harness(adb, context, tmp_path, profile) as harness:
+        assert harness.phone.facts.rooted is rooted
+        harness.inject("adbd_restarts", at="run@50%", for_host=0.3)
+        report = harness.run_attempt(start_temp_max_c=None)
+        assert harness.events("mischief_start")
+        if rooted:
+            assert_valid(report)
+        else:
+            assert_fault(report, Blame.PHONE, FaultKind.PROCESSES_KILLED)
+            assert report.restore_error is None
+            assert_valid(harness.run_attempt(fence=2, start_temp_max_c=None))

@@ -143,8 +143,7 @@ class Restarted(PhoneTrouble):
 
 
 class ProcessesKilled(PhoneTrouble):
-    """the phone killed runner and watchdog together, as some phones do when adb restarts; check the
-    cable, or root the phone so that both survive"""
+    """the phone killed runner and watchdog together; check the cable, or root the phone"""
 
     kind = FaultKind.PROCESSES_KILLED
 

@@ -1,6 +1,7 @@
-"""/dev/cpuset and /dev/cpuctl: cgroups that restrict cores and clamp utilisation.
+"""/dev/cpuset and /dev/cpuctl: cgroups that restrict cores and clamp utilisation; /acct.
 
-A process in a cpuset gets that set's cores; its own affinity mask can only select among them.
+A process in a cpuset gets that set's cores; its own affinity mask can only select among them. init
+gives every service a group in /acct, or since Android 12 in /sys/fs/cgroup.
 """
 
 import errno
@@ -17,8 +18,13 @@ from agent.virtual.process_table import ProcessTable
 _GROUPS = ("", "background", "foreground", "restricted", "system-background", "top-app")
 
 
+SDK_UNIFIED_CGROUP = 31
+
+
 def add_cgroup_nodes(tree: FileTree, soc: Soc, table: ProcessTable) -> None:
-    """Add both hierarchies; background groups start on the little cores."""
+    """Add all hierarchies; background groups start on the little cores."""
+    top = "/sys/fs/cgroup" if soc.profile.sdk >= SDK_UNIFIED_CGROUP else "/acct"
+    tree.add_node(f"{top}/cgroup.procs", _process_group_node(table))
     little = sum(1 << cpu for cpu in soc.clusters[0].cpus)
     for name in _GROUPS:
         group = f"/{name}"
@@ -67,6 +73,20 @@ def _cpuset_nodes(table: ProcessTable, group: str) -> dict[str, LiveNode]:
         "tasks": live_node(member_pids, move_process),
         "cgroup.procs": live_node(member_pids, move_process),
     }
+
+
+def _process_group_node(table: ProcessTable) -> LiveNode:
+    def member_pids() -> str:
+        return "".join(f"{process.pid}\n" for process in table.all() if process.cgroup == "/")
+
+    def move_process(text: str) -> None:
+        pid = int(text) if text.strip().isdigit() else -1
+        process = table.find(pid or table.current_pid)  # 0 is the process that writes
+        if process is None:
+            raise os_error(errno.ESRCH)
+        process.cgroup = "/"
+
+    return live_node(member_pids, move_process)
 
 
 def parse_cpu_list(text: str) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from agent.virtual.files.cgroup_nodes import SDK_UNIFIED_CGROUP
 from agent.virtual.files.cpu_nodes import format_cpu_list
 from agent.virtual.files.file_nodes import (
     Directory,
@@ -137,7 +138,7 @@ def _process_directory(process: Process, sources: ProcSources) -> Directory:
                 "KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n"
             )
         ),
-        "cgroup": live_node(lambda: f"1:cpuset:{process.cpuset}\n"),
+        "cgroup": live_node(lambda: _cgroup(process, sources)),
         "oom_score_adj": live_node(lambda: "-1000\n" if process.uid == 0 else "-950\n"),
         "statm": live_node(
             lambda: f"{(process.rss_kb + 9000) // 4} {process.rss_kb // 4} 0 0 0 0 0\n"
@@ -152,6 +153,12 @@ def _process_directory(process: Process, sources: ProcSources) -> Directory:
         task_directory.children[str(tid)] = thread_directory
     directory.children["task"] = task_directory
     return directory
+
+
+def _cgroup(process: Process, sources: ProcSources) -> str:
+    unified = sources.soc.profile.sdk >= SDK_UNIFIED_CGROUP
+    service = f"0::{process.cgroup}" if unified else f"2:cpuacct:{process.cgroup}"
+    return f"3:cpuset:{process.cpuset}\n{service}\n"
 
 
 def _status(process: Process, tid: int, sources: ProcSources) -> str:

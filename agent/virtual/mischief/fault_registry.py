@@ -26,6 +26,7 @@ from agent.virtual.mischief.gpu_faults import (
     GpuWrong,
 )
 from agent.virtual.mischief.link_faults import (
+    AdbdRestarts,
     Flap,
     Hang,
     Offline,
@@ -41,6 +42,7 @@ from agent.virtual.mischief.sysfs_faults import ClockIgnored, ClockReset, OpPowe
 FAULT_TYPES: dict[str, type[FaultType]] = {
     "unplug": Unplug,
     "flap": Flap,
+    "adbd_restarts": AdbdRestarts,
     "hang": Hang,
     "partition": Partition,
     "slow": Slow,

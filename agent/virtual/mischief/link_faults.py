@@ -69,6 +69,20 @@ class Flap(FaultType):
 
 
 @dataclass(eq=False)
+class AdbdRestarts(FaultType):
+    """The cable is unplugged, and the phone stops adbd with every process in adbd's cgroup."""
+
+    starts_inside_trigger = False
+
+    def start(self, target: InjectionTarget) -> None:
+        unplug(target, self)
+        target.phone.processes.kill_group_of("adbd")
+
+    def stop(self, target: InjectionTarget) -> None:
+        plug_back(target, self)
+
+
+@dataclass(eq=False)
 class Hang(FaultType):
     """The phone stops answering; TCP stays open, and what runs on the phone continues."""
 
