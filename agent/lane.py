@@ -179,7 +179,8 @@ class _Lane:
         try:
             if not is_known(self.job.case):
                 raise InvalidRequest(
-                    f"this agent does not know the workload '{self.job.case.workload}'; update it"
+                    f"the agent of this host does not know the workload '{self.job.case.workload}'; "
+                    "update it"
                 )
             if workload_of(self.job.case).on_phone:
                 self._measure()

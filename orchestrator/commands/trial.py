@@ -96,7 +96,7 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
 @_TRIAL
 @lab_option
 def logs(prefix: str, lab_folder: Path) -> None:
-    """Print the course of each attempt at a TRIAL, stage by stage.
+    """Print the stages of every attempt at a TRIAL, with their times.
 
     Example: farm trial logs tr-7e318dc5
     """

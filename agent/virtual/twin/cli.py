@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Choice(["cpu", "opencl"]),
     help="Processor that computes.",
 )
-@click.option("--kernel", default="tuned", show_default=True, help="Matrix products on the GPU.")
+@click.option("--kernel", default="tuned", show_default=True, help="Variant of the matrix product on the GPU.")
 @click.option("--feed", default="resident", show_default=True, help="How batches reach the GPU.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
