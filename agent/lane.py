@@ -179,7 +179,7 @@ class _Lane:
         try:
             if not is_known(self.job.case):
                 raise InvalidRequest(
-                    f"the agent of this host does not know the workload '{self.job.case.workload}'; "
+                    f"the workload '{self.job.case.workload}' is unknown to this host's agent; "
                     "update it"
                 )
             if workload_of(self.job.case).on_phone:
