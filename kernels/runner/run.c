@@ -40,7 +40,7 @@ struct losses {
     float *last; /* a ring of `epoch` values */
 };
 
-/* The first and last operation of an entry of the header; -1: none. */
+/* The first and last engine operation of an operation of the header; -1: none. */
 struct op_range {
     int first, last;
 };
@@ -372,7 +372,7 @@ static double progress(const struct run_state *state, int64_t now) {
     return limit > requested ? limit : requested;
 }
 
-/* One window of the limit is reserved for the steps that are being measured. */
+/* The run ends one window early: the steps of the open window still need a record. */
 static bool is_finished(const struct run_state *state, int64_t now) {
     return state->windows >= RUNNER_WINDOWS_MAX - 1 || progress(state, now) >= 1;
 }

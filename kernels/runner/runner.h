@@ -224,7 +224,8 @@
  *      "memory":{"parameter":B,"gradient":B,"state":B,"activation":B,"input":B,"dataset":B},
  *      "ops":[{"name":"fc1.forward","kind":"matmul","flops":N,"read_bytes":N,"write_bytes":N}]}
  *   ops are the operations of ONE step in the order of execution; a virtual phone computes its
- *   times from them. memory is what the arenas and streams of the body take. The grammar of the
+ *   times from them. "time_steps":N (1 where absent) is the number of parts of an operation of
+ *   which each needs the one before it, as in an LSTM. memory is what the arenas and streams of the body take. The grammar of the
  *   body is the opening comment of kernels/engine/engine.h. The engine reads only the body, a
  *   virtual phone only the header.
  *
