@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from agent.collect.energy import power_from_readings
 from agent.collect.readings import Readings, parse_readings
-from agent.phone.kernel_nodes import plausible_temp_c, policy_node
+from agent.phone.kernel_nodes import clock_node, plausible_temp_c
 from agent.phone.phone_paths import READINGS, lane_file
 from agent.phone.shell_command import ShellCommand
 from workloads.protocol.phone_facts import PhoneFacts
@@ -50,7 +50,7 @@ def _temp_c(readings: Readings, facts: PhoneFacts) -> float | None:
 
 def _clocks_khz(readings: Readings, facts: PhoneFacts) -> dict[int, int]:
     clocks = {
-        cluster.policy: _last(readings, policy_node(cluster.policy, "scaling_cur_freq"))
+        cluster.policy: _last(readings, clock_node(cluster, "scaling_cur_freq"))
         for cluster in facts.clusters
     }
     return {policy: khz for policy, khz in clocks.items() if khz is not None}

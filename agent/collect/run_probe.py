@@ -19,6 +19,7 @@ from agent.phone.kernel_nodes import (
     FIRMWARE_THROTTLING,
     SUPPLY,
     THERMAL,
+    clock_node,
     first_number,
     hottest_c,
     parse_cpu_coolers,
@@ -73,7 +74,9 @@ class RunProbe:
             nodes += [clock, clock.replace("scaling_cur_freq", "scaling_max_freq")]
         nodes += [*self.coolers, *self.battery_nodes]
         if not facts.clocks_writable:
-            nodes += [f"{residency_node(policy)}{WHOLE_MARK}" for policy in self.requested_khz]
+            nodes += [
+                f"{residency_node(facts, policy)}{WHOLE_MARK}" for policy in self.requested_khz
+            ]
         nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
         nodes += [gpu_load, self.gpu_clock_node] if gpu_load else []
@@ -85,9 +88,7 @@ class RunProbe:
         """The present clocks of the measured cores."""
         clusters = used_clusters(self.facts, self.cores)
         return [
-            policy_node(cluster.policy, "scaling_cur_freq")
-            for cluster in clusters
-            if cluster.has_clock
+            clock_node(cluster, "scaling_cur_freq") for cluster in clusters if cluster.has_clock
         ]
 
     @property
@@ -118,7 +119,7 @@ class RunProbe:
     def snapshot_command(self) -> ShellCommand:
         """The command that reads the nodes of a snapshot."""
         zones = (zone.path for zone in self.facts.cpu_zones)
-        residency = map(residency_node, self.requested_khz)
+        residency = (residency_node(self.facts, policy) for policy in self.requested_khz)
         return read_nodes_command([UPTIME, BOOT_ID, FULL_CHARGE, MEMINFO, *zones, *residency])
 
     def parse_snapshot(self, nodes: Mapping[str, str]) -> ProbeSnapshot:
@@ -127,7 +128,8 @@ class RunProbe:
             boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
             temp_c=hottest_c(self.facts.cpu_zones, nodes),
             residency={
-                policy: nodes.get(residency_node(policy), "") for policy in self.requested_khz
+                policy: nodes.get(residency_node(self.facts, policy), "")
+                for policy in self.requested_khz
             },
             full_charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
             swap_used_kb=swap_used_kb(parse_meminfo(nodes.get(MEMINFO, "").splitlines())),
@@ -155,6 +157,6 @@ def build_run_probe(
     )
 
 
-def residency_node(policy: int) -> str:
+def residency_node(facts: PhoneFacts, policy: int) -> str:
     """The node that counts the time at each clock of a policy."""
-    return policy_node(policy, "stats/time_in_state")
+    return policy_node(facts, policy, "stats/time_in_state")

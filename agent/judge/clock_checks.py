@@ -69,7 +69,9 @@ def _counted_share(
         return pinned_share(probe.requested_khz, before.residency, after.residency)
     if len(timed.t_ns) < READINGS_MIN:
         return None
-    columns = {policy: timed.column(residency_node(policy)) for policy in probe.requested_khz}
+    columns = {
+        policy: timed.column(residency_node(probe.facts, policy)) for policy in probe.requested_khz
+    }
     first, last = (
         {
             policy: str(column[row]).replace(";", "\n")
@@ -85,7 +87,7 @@ def _sampled_share(probe: RunProbe, timed: Readings) -> float | None:
     """The share of readings that show the requested clock, for the worst policy."""
     shares = []
     for policy, khz in probe.requested_khz.items():
-        clocks = timed.series(policy_node(policy, "scaling_cur_freq"))
+        clocks = timed.series(policy_node(probe.facts, policy, "scaling_cur_freq"))
         share = _share_at(khz, (clock for _, clock in clocks))
         if share is None:
             return None
@@ -115,7 +117,7 @@ def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:
     """Policies whose limit was below the requested clock: the sign of a thermal cap."""
     capped = {}
     for policy, khz in probe.requested_khz.items():
-        limits = readings.series(policy_node(policy, "scaling_max_freq"))
+        limits = readings.series(policy_node(probe.facts, policy, "scaling_max_freq"))
         lowest = min((limit for _, limit in limits), default=khz)
         if lowest < khz:
             capped[policy] = lowest

@@ -36,7 +36,7 @@ from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_dist
 from agent.judge.steady_state import steady_from_ns, throttled_after_s
 from agent.judge.work_checks import ClaimedWork
 from agent.launch.canary import NO_CANARY, CanaryTimes
-from agent.phone.kernel_nodes import policy_node, used_clusters
+from agent.phone.kernel_nodes import clock_node, used_clusters
 from workloads.catalogue import Case, cost_of, launch_for
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
@@ -257,7 +257,7 @@ def _series(
     series[MEMORY] = sampled(memory_used_mb(readings))
     if provenance.clock is not None:
         for cluster in used_clusters(facts, probe.cores):
-            clocks = readings.series(policy_node(cluster.policy, "scaling_cur_freq"))
+            clocks = readings.series(clock_node(cluster, "scaling_cur_freq"))
             series[f"{CLOCK}{cluster.policy}"] = sampled([(t, float(khz)) for t, khz in clocks])
         if facts.gpu is not None:
             clocks = readings.series(probe.gpu_clock_node)

@@ -17,6 +17,7 @@ class Capabilities:
     clocks_writable: bool
     cpu_zones: tuple[ThermalZone, ...]
     cpus: tuple[int, ...] = ()
+    offline_cpus: tuple[int, ...] = ()  # during the probe, so that their clocks are unknown
     shell_cpus: tuple[int, ...] = ()
     gpu: Gpu | None = None
     charging: ChargingSwitch | None = None
@@ -57,7 +58,12 @@ def summarize_control(capabilities: Capabilities) -> ControlSummary:
         _temperature(capabilities),
         _cores(capabilities),
     ]
-    checks += [_gpu(capabilities), *_charging(capabilities), *_energy(capabilities)]
+    checks += [
+        *_offline(capabilities),
+        _gpu(capabilities),
+        *_charging(capabilities),
+        *_energy(capabilities),
+    ]
     controlled = tuple(text for good, text in checks if good)
     uncontrolled = tuple(text for good, text in checks if not good)
     if (
@@ -110,6 +116,13 @@ def _cores(capabilities: Capabilities) -> tuple[bool, str]:
         names = ", ".join(f"cpu{cpu}" for cpu in barred)
         return False, f"the shell's cpuset excludes {names}"
     return True, "threads are bound to the requested cores, and checked"
+
+
+def _offline(capabilities: Capabilities) -> list[tuple[bool, str]]:
+    if not capabilities.offline_cpus:
+        return []
+    names = ", ".join(f"cpu{cpu}" for cpu in capabilities.offline_cpus)
+    return [(False, f"{names} were offline during the probe: their clocks are unknown")]
 
 
 def _gpu(capabilities: Capabilities) -> tuple[bool, str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from agent.phone.kernel_nodes import (
     CPU,
     CPUFREQ,
+    clock_node,
     first_number,
     parse_cpus,
     zone_scale,
@@ -78,7 +79,7 @@ def adapt_clusters(
     adapted = []
     for cluster in clusters:
         changes: dict[str, object] = {
-            "clock_shown": f"{CPUFREQ}/policy{cluster.policy}/scaling_cur_freq" in nodes
+            "clock_shown": clock_node(cluster, "scaling_cur_freq") in nodes
         }
         if is_stepless(nodes, cluster.policy):
             ladder = stepless_ladder(nodes, cluster.policy, cluster.cpus[0])

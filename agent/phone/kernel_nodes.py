@@ -18,21 +18,21 @@ FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
 STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 64, 256
 _NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
 _TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
+WHOLE_DEGREES_MAX = 90
 # Values that sensors give when they measure nothing, in any unit.
 _SENTINELS = {-40000, -40, -400, 0, 125, 1250, 125000, 65535, -273, -273150}
-# Vendors' names for sensors at the CPU; the others are at the modem, charger, camera and so on.
-_CPU_ZONE = re.compile(
-    r"cpu|^soc|tsens|cluster|^apc|\bbig\b|\blittle\b|\bmid\b|gold|silver|prime|^x86_pkg"
-)
-_NOT_CPU_ZONE = re.compile(r"gpu|step$|pmic|batt|skin|modem|camera|chg|usb|wlan|ddr|virtual")
-# Zones that show the temperature of the body, the best first; boards have a sensor on the board.
-_BODY_ZONES = ("skin", "shell", "back", "quiet", "batt", "tboard")
 
 
 def first_number(text: str) -> int | None:
     """The integer that a node begins with."""
     match = re.match(r"\s*(-?\d+)", text)
     return int(match[1]) if match and len(match[1]) < 19 else None
+
+
+def whole_number(text: str) -> int | None:
+    """The integer that a node consists of; None if there is anything else in it."""
+    match = re.fullmatch(r"\s*(-?\d{1,18})\s*", text, re.ASCII)
+    return int(match[1]) if match else None
 
 
 def all_numbers(text: str) -> list[int]:
@@ -48,12 +48,6 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         if match:
             cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(cpus))
-
-
-def parse_ladder(available: str, time_in_state: str = "") -> tuple[int, ...]:
-    """Clock steps in kHz, ascending; kernels without the list still count the time per step."""
-    steps = all_numbers(available) or list(parse_time_in_state(time_in_state))
-    return tuple(sorted(set(steps)))[:STEPS_MAX]
 
 
 def parse_time_in_state(text: str) -> dict[int, int]:
@@ -73,30 +67,15 @@ def ticks_between(before: str, after: str) -> dict[int, int]:
     return {} if any(ticks < 0 for ticks in elapsed.values()) else elapsed
 
 
-def policy_node(policy: int, name: str) -> str:
-    """The path of a node of a cpufreq policy."""
-    return f"{CPUFREQ}/policy{policy}/{name}"
+def clock_node(cluster: Cluster, name: str) -> str:
+    """The path of a cpufreq node of a cluster."""
+    return f"{cluster.folder or f'{CPUFREQ}/policy{cluster.policy}'}/{name}"
 
 
-def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
-    """Group the cores as the kernel does, with their capacity or, without one, their top clock."""
-    policies: dict[int, dict[str, str]] = {}
-    for path, text in nodes.items():
-        match = _NODE.fullmatch(path)
-        if match and match[1] == f"{CPUFREQ}/policy":
-            policies.setdefault(int(match[2]), {})[match[3]] = text
-    clusters = []
-    for policy, texts in sorted(policies.items()):
-        cpus = parse_cpus(texts.get("related_cpus", ""))
-        ladder = parse_ladder(
-            texts.get("scaling_available_frequencies", ""), texts.get("stats/time_in_state", "")
-        ) or parse_ladder(texts.get("cpuinfo_max_freq", ""))
-        if not cpus or not ladder:
-            continue
-        capacity = first_number(nodes.get(f"{CPU}/cpu{cpus[0]}/cpu_capacity", ""))
-        weight = capacity if capacity else ladder[-1] // 1000
-        clusters.append(Cluster(policy=policy, cpus=cpus, capacity=weight, ladder_khz=ladder))
-    return tuple(clusters[:CLUSTERS_MAX])
+def policy_node(facts: PhoneFacts, policy: int, name: str) -> str:
+    """The path of a cpufreq node of a phone's policy."""
+    paths = (clock_node(at, name) for at in facts.clusters if at.policy == policy)
+    return next(paths, f"{CPUFREQ}/policy{policy}/{name}")
 
 
 def used_clusters(facts: PhoneFacts, cores: CoreSet) -> tuple[Cluster, ...]:
@@ -104,23 +83,13 @@ def used_clusters(facts: PhoneFacts, cores: CoreSet) -> tuple[Cluster, ...]:
     return tuple(cluster for cluster in facts.clusters if set(cluster.cpus) & set(cores.cpus))
 
 
-def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
-    """The cores of a kernel that shows no clocks: one cluster per capacity, without a ladder."""
-    by_capacity: dict[int, list[int]] = {}
-    for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")):
-        capacity = first_number(nodes.get(f"{CPU}/cpu{cpu}/cpu_capacity", ""))
-        by_capacity.setdefault(capacity or FULL_CAPACITY, []).append(cpu)
-    return tuple(
-        Cluster(policy=cpus[0], cpus=tuple(cpus), capacity=capacity, ladder_khz=())
-        for capacity, cpus in sorted(by_capacity.items())
-    )
-
-
 def zone_scale(raw: int) -> float | None:
     """Infer the unit of a sensor from one value: thousandths, tenths or whole degrees."""
     for scale, least in ((0.001, 1000), (0.1, 150), (1.0, 1)):
         if abs(raw) >= least:
-            return scale if plausible_temp_c(raw, scale) is not None else None
+            # 91 to 149 could also be tenths; no idle phone is that hot or that cold.
+            is_clear = scale < 1 or abs(raw) <= WHOLE_DEGREES_MAX
+            return scale if is_clear and plausible_temp_c(raw, scale) is not None else None
     return None
 
 
@@ -132,43 +101,9 @@ def plausible_temp_c(raw: int | None, scale: float) -> float | None:
     return temp_c if _TEMP_MIN_C <= temp_c <= _TEMP_MAX_C else None
 
 
-def parse_zones(nodes: Mapping[str, str]) -> tuple[ThermalZone, ...]:
-    """Every zone with a type and a plausible temperature."""
-    zones = []
-    for path, text in nodes.items():
-        match = _NODE.fullmatch(path)
-        if not match or match[1] != f"{THERMAL}/thermal_zone" or match[3] != "type":
-            continue
-        temp = f"{THERMAL}/thermal_zone{match[2]}/temp"
-        raw = first_number(nodes.get(temp, ""))
-        scale = zone_scale(raw) if raw is not None else None
-        if scale is not None:
-            zones.append(ThermalZone(path=temp, type=safe_text(text, 64), scale=scale))
-    return tuple(zones[:ZONES_MAX])
-
-
-def choose_cpu_zones(zones: tuple[ThermalZone, ...]) -> tuple[ThermalZone, ...]:
-    """The zones at the CPU, by type: zone numbers change between builds and boots."""
-
-    def at_cpu(zone: ThermalZone) -> bool:
-        name = zone.type.lower()
-        return bool(_CPU_ZONE.search(name)) and not _NOT_CPU_ZONE.search(name)
-
-    return tuple(zone for zone in zones if at_cpu(zone))
-
-
-def choose_body_zone(zones: tuple[ThermalZone, ...]) -> ThermalZone | None:
-    """The zone that shows the temperature of the body: skin, or else the battery."""
-    for wanted in _BODY_ZONES:
-        for zone in zones:
-            if wanted in zone.type.lower():
-                return zone
-    return None
-
-
 def hottest_c(zones: tuple[ThermalZone, ...], nodes: Mapping[str, str]) -> float | None:
     """The highest plausible temperature of some zones; None if there is none."""
-    temps = [plausible_temp_c(first_number(nodes.get(zone.path, "")), zone.scale) for zone in zones]
+    temps = [plausible_temp_c(whole_number(nodes.get(zone.path, "")), zone.scale) for zone in zones]
     return max((temp for temp in temps if temp is not None), default=None)
 
 
@@ -206,5 +141,6 @@ def parse_level_pct(text: str) -> int | None:
 
 def dumpsys_battery_level_pct(text: str) -> int | None:
     """The level that `dumpsys battery` prints, for phones that hide the nodes from the shell."""
-    level = re.search(r"^\s+level: (\S+)", text, re.MULTILINE)
+    # Some vendors do not indent, others append a history with levels of the past.
+    level = re.search(r"^\s*level: ?(\d{1,3})\s*$", text, re.MULTILINE)
     return parse_level_pct(level[1]) if level else None

@@ -5,19 +5,33 @@ hours old: only the values from the HAL are used.
 """
 
 import re
+from typing import NamedTuple
 
-from agent.phone.kernel_nodes import ZONES_MAX
+from agent.phone.kernel_nodes import ZONES_MAX, plausible_temp_c
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.text import safe_text
 
 SERVICE = "thermalservice:"
 STATUS = f"{SERVICE}status"  # above 0: the framework throttles the phone
-_FROM_HAL = "Current temperatures from HAL"
-_STATUS = re.compile(r"^Thermal Status: (\d+)$", re.MULTILINE)
+_FROM_HAL, _NEXT_PART = "Current temperatures from HAL", "Current cooling devices from HAL"
+_STATUS = re.compile(r"^\s*Thermal Status: (\d)\s*$", re.MULTILINE)
 _TEMPERATURE = re.compile(
-    r"Temperature\{mValue=(-?\d{1,3}(?:\.\d+)?), mType=(-?\d+), mName=([A-Za-z0-9_. -]{1,64}),"
+    r"Temperature\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(-?\d{1,3}), mName=([^,{}\n]{1,64}),"
 )
 _CPU, _BATTERY, _SKIN = 0, 2, 3
+# Samsung's own service (Sdhms) numbers the types from 1 and gives their names as names of sensors.
+_TYPES_BY_NAME = {"TYPE_CPU": _CPU, "TYPE_BATTERY": _BATTERY, "TYPE_SKIN": _SKIN}
+_RANGES_C = {_CPU: (4.0, 110.0), _BATTERY: (2.0, 65.0), _SKIN: (2.0, 65.0)}
+# The estimate of the surface comes first; other sensors of this type are single thermistors.
+_BEST_SKIN = re.compile(r"(virtual-)?skin|type_skin", re.IGNORECASE)
+
+
+class ServiceTemperature(NamedTuple):
+    """One temperature of the HAL, with the type of the sensor as Android numbers it."""
+
+    name: str
+    kind: int | None
+    milli_c: int
 
 
 def is_thermalservice(path: str) -> bool:
@@ -29,21 +43,34 @@ def parse_thermalservice(text: str) -> dict[str, str]:
     """Temperatures in thousandths of a degree, and the thermal status, by path."""
     status = _STATUS.search(text)
     values = {STATUS: status[1]} if status else {}
-    for value, _, name in _temperatures(text):
-        values[f"{SERVICE}{name}"] = str(round(float(value) * 1000))
+    for row in service_temperatures(text):
+        values[f"{SERVICE}{row.name}"] = str(row.milli_c)
     return values
 
 
 def thermalservice_zones(text: str) -> tuple[tuple[ThermalZone, ...], ThermalZone | None]:
     """The zones of the CPU, and the zone of the body: skin, or else battery."""
     zones: dict[int, list[ThermalZone]] = {}
-    for _, kind, name in _temperatures(text):
-        zone = ThermalZone(path=f"{SERVICE}{name}", type=safe_text(name, 64), scale=0.001)
-        zones.setdefault(int(kind), []).append(zone)
-    body = zones.get(_SKIN, []) + zones.get(_BATTERY, [])
+    for row in service_temperatures(text):
+        low_c, high_c = _RANGES_C.get(row.kind if row.kind is not None else -1, (0.0, 0.0))
+        temp_c = plausible_temp_c(row.milli_c, 0.001)
+        if row.kind is not None and temp_c is not None and low_c <= temp_c <= high_c:
+            zone = ThermalZone(path=f"{SERVICE}{row.name}", type=row.name, scale=0.001)
+            zones.setdefault(row.kind, []).append(zone)
+    skin = sorted(zones.get(_SKIN, []), key=lambda at: _BEST_SKIN.fullmatch(at.type) is None)
+    body = [*skin, *zones.get(_BATTERY, [])]
     return tuple(zones.get(_CPU, ())), body[0] if body else None
 
 
-def _temperatures(text: str) -> list[tuple[str, str, str]]:
-    _, heading, current = text.partition(_FROM_HAL)
-    return _TEMPERATURE.findall(current)[:ZONES_MAX] if heading else []
+def service_temperatures(text: str) -> list[ServiceTemperature]:
+    """The current temperatures; of several sensors with one name none can be told apart."""
+    _, heading, rest = text.partition(_FROM_HAL)
+    current = rest.partition(_NEXT_PART)[0] if heading else ""
+    rows: dict[str, ServiceTemperature | None] = {}
+    for value, kind, raw_name in _TEMPERATURE.findall(current)[:ZONES_MAX]:
+        name = safe_text(raw_name, 64)
+        is_shifted = name.startswith("TYPE_")
+        number = _TYPES_BY_NAME.get(name) if is_shifted else int(kind)
+        row = ServiceTemperature(name, number, round(float(value) * 1000))
+        rows[name] = None if name in rows else row
+    return [row for row in rows.values() if row is not None]

@@ -1,18 +1,28 @@
 """Vendor daemons that set clocks and switch cores, recognised by their service names. Pure."""
 
 import re
+from collections.abc import Iterable
 
 PERF_DAEMONS_MAX = 32
+_HAL = r"([-_]hal)?[-_\d.]*"
 _PERFORMANCE = re.compile(
-    r"(vendor\.)?(mpdecision|perfd|perf[-_]hal[-_\d]*|perfhub|perfgenius|perfservice|miperf|fpsgo)"
+    rf"(vendor\.)?(mpdecision|perfd|perf\d?[-_]hal[-_\d]*|perfhub|(perfgenius|uniperf){_HAL}"
+    r"|perfservice|miperf|fpsgo)"
 )
-_THERMAL = re.compile(r"(vendor\.)?(mi_|nv)?thermal(d|[-_]?(engine|hal|daemon|server|core).*)")
+_THERMAL = re.compile(
+    r"(vendor\.)?(mi_|nv)?thermal(d|loadalgod|_manager|[-_]?(engine|hal|daemon|server|core).*)?"
+)
 _SERVICE = re.compile(r"^\[init\.svc\.([A-Za-z0-9_.-]{1,64})\]: \[running\]\r?$", re.MULTILINE)
 
 
-def find_perf_daemons(properties: str) -> tuple[str, ...]:
-    """The running daemons that change clocks, from the output of `getprop`."""
-    names = (name for name in _SERVICE.findall(properties) if is_perf_daemon(name, thermal=True))
+def running_services(properties: str) -> tuple[str, ...]:
+    """The running services of init, from the output of `getprop`."""
+    return tuple(sorted(set(_SERVICE.findall(properties))))
+
+
+def find_perf_daemons(services: Iterable[str]) -> tuple[str, ...]:
+    """Those of the running services that change clocks."""
+    names = (name for name in services if is_perf_daemon(name, thermal=True))
     return tuple(sorted(set(names)))[:PERF_DAEMONS_MAX]
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from agent.phone.kernel_nodes import (
     CPU,
+    CPUFREQ,
     first_number,
     is_cooler_active,
     policy_node,
@@ -36,6 +37,7 @@ class PolicyState(NamedTuple):
     governors: tuple[str, ...]
     min_khz: int
     max_khz: int
+    folder: str = ""  # of its nodes; empty: that of the policy
 
     def without_thermal_cap(self, cluster: Cluster) -> "PolicyState":
         """The state as it is without a thermal cap.
@@ -107,11 +109,12 @@ def policy_writes(policy: int, state: PolicyState, khz: int) -> list[NodeWrite]:
 
     Raising writes max first, lowering writes min first; undone in reverse, both orders stay valid.
     """
-    low = NodeWrite(policy_node(policy, "scaling_min_freq"), str(khz), str(state.min_khz))
-    high = NodeWrite(policy_node(policy, "scaling_max_freq"), str(khz), str(state.max_khz))
+    folder = state.folder or f"{CPUFREQ}/policy{policy}"
+    low = NodeWrite(f"{folder}/scaling_min_freq", str(khz), str(state.min_khz))
+    high = NodeWrite(f"{folder}/scaling_max_freq", str(khz), str(state.max_khz))
     limits = [high, low] if khz >= state.min_khz else [low, high]
     if PERFORMANCE_GOVERNOR in state.governors and state.governor != PERFORMANCE_GOVERNOR:
-        path = policy_node(policy, "scaling_governor")
+        path = f"{folder}/scaling_governor"
         return [NodeWrite(path, PERFORMANCE_GOVERNOR, state.governor), *limits]
     return limits
 
@@ -181,18 +184,18 @@ def read_policy_states(phone: Phone, policies: Iterable[int]) -> dict[int, Polic
         "scaling_min_freq",
         "scaling_max_freq",
     )
-    wanted = list(policies)
-    nodes = phone.read_nodes([policy_node(policy, name) for policy in wanted for name in names])
+    wanted = {policy: policy_node(phone.facts, policy, "") for policy in policies}
+    nodes = phone.read_nodes([f"{folder}{name}" for folder in wanted.values() for name in names])
     states = {}
-    for policy in wanted:
-        governor, available, low, high = (
-            nodes.get(policy_node(policy, name), "") for name in names
-        )
+    for policy, folder in wanted.items():
+        governor, available, low, high = (nodes.get(f"{folder}{name}", "") for name in names)
         min_khz, max_khz = first_number(low), first_number(high)
         if min_khz is None or max_khz is None:
             raise ClockSlipped(f"the limits of policy{policy} cannot be read")
         governors = tuple(safe_text(word, 32) for word in available.split())
-        states[policy] = PolicyState(safe_text(governor, 32), governors, min_khz, max_khz)
+        states[policy] = PolicyState(
+            safe_text(governor, 32), governors, min_khz, max_khz, folder[:-1]
+        )
     return states
 
 

@@ -8,13 +8,13 @@ from agent.collect.readings import NodeValue, Readings
 from agent.collect.run_probe import RunProbe
 from agent.judge.clock_checks import ClockObservation, observe_clocks, pinned_share
 from agent.judge.run_observation import longest_gap_s
-from agent.phone.kernel_nodes import policy_node
+from agent.phone.kernel_nodes import CPUFREQ
 from tests.agent.observations import BEFORE, COOLER, PROBE
 from workloads.protocol.phone_facts import CoreSet
 
 BIG3 = replace(PROBE, cores=CoreSet(name="big3", cpus=(4, 5, 6)), requested_khz={4: 2419200})
-CLOCK = policy_node(4, "scaling_cur_freq")
-LIMIT = policy_node(4, "scaling_max_freq")
+CLOCK = f"{CPUFREQ}/policy4/scaling_cur_freq"
+LIMIT = f"{CPUFREQ}/policy4/scaling_max_freq"
 
 
 def readings(clocks: list[int | None], limit: int = 2419200, cooler: int = 0) -> Readings:

@@ -6,7 +6,7 @@ from agent.collect.thread_affinity import ThreadAffinity, parse_thread_affinity,
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.phone.vendor_daemons import find_perf_daemons
+from agent.phone.vendor_daemons import find_perf_daemons, running_services
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import LaneHarness, assert_reason, assert_valid
@@ -145,12 +145,18 @@ MASKS = {9: "f0", 10: "f0", 11: "01", 12: "00000000,000000ff"}
 
 def test_daemons_that_change_clocks_are_known_by_name() -> None:
     names = ["perfd", "vendor.perf-hal-2-0", "thermal-engine", "mi_thermald", "zygote", "adbd"]
+    names += ["perfgenius-hal-1-0", "uniperf-hal-1-0", "thermalloadalgod", "thermal"]
+    names += ["thermalservice", "performanced", "power-hal-1-1"]  # do not set clocks
     properties = "".join(f"[init.svc.{name}]: [running]\n" for name in names)
     properties += "[init.svc.mpdecision]: [stopped]\n[ro.product.model]: [perfd]\n"
-    assert find_perf_daemons(properties) == (
+    assert find_perf_daemons(running_services(properties)) == (
         "mi_thermald",
         "perfd",
+        "perfgenius-hal-1-0",
+        "thermal",
         "thermal-engine",
+        "thermalloadalgod",
+        "uniperf-hal-1-0",
         "vendor.perf-hal-2-0",
     )
 

@@ -22,6 +22,7 @@ from workloads.protocol.phone_facts import ControlLevel, ThermalZone, choose_cor
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity
 
+CORE_FOLDER = "/sys/devices/system/cpu/cpu%d/cpufreq"
 ZONES = (ThermalZone(path="/sys/z", type="cpu", scale=1.0),)
 
 
@@ -42,7 +43,9 @@ def test_facts_of_a_rooted_phone(phone: Phone, virtual_phone: VirtualPhone) -> N
 def test_facts_of_a_phone_with_two_clusters(adb: AdbServer, start_phone: StartPhone) -> None:
     facts = open_phone(adb, start_phone("huawei-honor-8").address).facts
     assert [cluster.cpus for cluster in facts.clusters] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    assert [zone.type for zone in facts.cpu_zones] == ["soc_thermal", "cluster0", "cluster1"]
+    assert [zone.type for zone in facts.cpu_zones] == ["cluster0", "cluster1"]
+    assert [cluster.folder for cluster in facts.clusters] == [CORE_FOLDER % 0, CORE_FOLDER % 4]
+    assert all(cluster.ladder_khz for cluster in facts.clusters)
     assert choose_cores(facts, "big4").mask == 0xF0
 
 
@@ -169,7 +172,7 @@ def test_an_unrooted_phone_is_measured_at_its_level(
     assert (refused.blame, refused.stage) == (Blame.REQUEST, Stage.RESOLVE)
 
 
-@pytest.mark.parametrize("serial", ["", "a b", "x" * 65, "\x1b[31m"])
+@pytest.mark.parametrize("serial", ["", "a b", "x" * 65, "\x1b[31m", ".", "..", "..."])
 def test_a_phone_without_a_usable_serial_is_refused(serial: str) -> None:
     with pytest.raises(PhoneTrouble):
         parse_serial({"ro.serialno": serial, "ro.boot.serialno": ""}, "127.0.0.1:5001")

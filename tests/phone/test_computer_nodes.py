@@ -9,12 +9,12 @@ from agent.phone.computer_nodes import (
     parse_second_threads,
     stepless_ladder,
 )
+from agent.phone.cpu_clusters import parse_clusters
 from agent.phone.kernel_nodes import (
     CPU,
     CPUFREQ,
     FIRMWARE_THROTTLING,
     is_cooler_active,
-    parse_clusters,
     parse_cpu_coolers,
 )
 from tests.builders import a_phone

@@ -1,5 +1,6 @@
 """Hostile output of a phone: the result is bounded and plain, and has only allowed paths."""
 
+from agent.phone.cpu_clusters import parse_clusters
 from agent.phone.gpu_probe import parse_gpu
 from agent.phone.kernel_nodes import (
     CLUSTERS_MAX,
@@ -7,12 +8,11 @@ from agent.phone.kernel_nodes import (
     STEPS_MAX,
     THERMAL,
     ZONES_MAX,
-    parse_clusters,
-    parse_zones,
 )
-from agent.phone.probe import plain_property
+from agent.phone.phone_reading import plain_property
+from agent.phone.thermal_zones import ZoneUse, examine_zones, zones_in_use
 from agent.phone.thermalservice import parse_thermalservice
-from agent.phone.vendor_daemons import PERF_DAEMONS_MAX, find_perf_daemons
+from agent.phone.vendor_daemons import PERF_DAEMONS_MAX, find_perf_daemons, running_services
 
 MANY = 3 * ZONES_MAX
 
@@ -21,7 +21,7 @@ def test_endless_lists_of_nodes_are_truncated() -> None:
     nodes = {f"{CPUFREQ}/policy{number}/related_cpus": str(number) for number in range(MANY)}
     nodes |= {
         f"{CPUFREQ}/policy{number}/scaling_available_frequencies": " ".join(
-            map(str, range(1, MANY))
+            str(1000 * khz) for khz in range(100, 100 + MANY)
         )
         for number in range(MANY)
     }
@@ -30,7 +30,7 @@ def test_endless_lists_of_nodes_are_truncated() -> None:
     assert len(clusters[0].ladder_khz) == STEPS_MAX
     zones = {f"{THERMAL}/thermal_zone{number}/type": "cpu" for number in range(MANY)}
     zones |= {f"{THERMAL}/thermal_zone{number}/temp": "30000" for number in range(MANY)}
-    assert len(parse_zones(zones)) == ZONES_MAX
+    assert len(zones_in_use(examine_zones(zones), ZoneUse.CPU)) == ZONES_MAX
 
 
 def test_endless_lists_of_services_are_truncated() -> None:
@@ -40,7 +40,7 @@ def test_endless_lists_of_services_are_truncated() -> None:
     )
     assert len(parse_thermalservice(f"Current temperatures from HAL\n{rows}")) == ZONES_MAX
     properties = "".join(f"[init.svc.perf-hal-{number}]: [running]\n" for number in range(MANY))
-    assert len(find_perf_daemons(properties)) == PERF_DAEMONS_MAX
+    assert len(find_perf_daemons(running_services(properties))) == PERF_DAEMONS_MAX
 
 
 def test_a_gpu_is_found_only_in_its_folders() -> None:

@@ -33,6 +33,7 @@ class Cluster(WireModel):
     clock_shown: bool = Field(
         default=False, description="whether the present clock can be read without a ladder"
     )
+    folder: str = Field(default="", description="cpufreq folder; empty: that of the policy")
 
     @property
     def has_clock(self) -> bool:

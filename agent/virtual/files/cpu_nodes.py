@@ -35,19 +35,20 @@ def add_cpu_nodes(tree: FileTree, soc: Soc) -> None:
         f"{_CPU}/offline",
         live_node(lambda: format_cpu_list(sorted({*all_cpus} - {*soc.online_cpus()})) + "\n"),
     )
+    has_policies = soc.profile.kernel.cpufreq == "policies"
     for cluster in soc.clusters:
-        policy = f"policy{cluster.cpus[0]}"
+        first = cluster.cpus[0]
+        folder = f"cpufreq/policy{first}" if has_policies else f"cpu{first}/cpufreq"
         for name, node in _policy_nodes(soc, cluster).items():
-            tree.add_node(f"{_CPU}/cpufreq/{policy}/{name}", node)
+            tree.add_node(f"{_CPU}/{folder}/{name}", node)
         for cpu in cluster.cpus:
-            tree.add_node(
-                f"{_CPU}/cpu{cpu}/cpufreq",
-                SymbolicLink(stat.S_IFLNK | 0o777, target=f"../cpufreq/{policy}"),
-            )
+            if has_policies or cpu != first:
+                link = SymbolicLink(stat.S_IFLNK | 0o777, target=f"../{folder}")
+                tree.add_node(f"{_CPU}/cpu{cpu}/cpufreq", link)
             tree.add_node(f"{_CPU}/cpu{cpu}/online", _online_node(soc, cluster, cpu))
-            tree.add_node(
-                f"{_CPU}/cpu{cpu}/cpu_capacity", constant_node(f"{cluster.profile.capacity}\n")
-            )
+            if has_policies:
+                capacity = constant_node(f"{cluster.profile.capacity}\n")
+                tree.add_node(f"{_CPU}/cpu{cpu}/cpu_capacity", capacity)
             tree.add_node(f"{_CPU}/cpu{cpu}/topology/core_id", constant_node(f"{cpu}\n"))
         # core_ctl exists in Qualcomm's kernels
         if soc.profile.gpu is not None and soc.profile.gpu.driver == "kgsl":

@@ -167,6 +167,8 @@ class KernelProfile(_ProfilePart):
     governor: str
     # if scaling_max_freq is below scaling_min_freq
     limit_conflict: Literal["refuse", "clamp"] = "refuse"
+    # kernels before 4.3 have a cpufreq folder per core, and no cpu_capacity
+    cpufreq: Literal["policies", "cores"] = "policies"
 
 
 class PhoneProfile(_ProfilePart):

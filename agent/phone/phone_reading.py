@@ -1,0 +1,136 @@
+"""PhoneReading: everything that a probe reads from a phone, as the phone printed it.
+
+The probe interprets it; a capture writes it to a file, and such a file is read back into one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.deadline import Deadline
+from agent.phone.computer_nodes import COMPUTER_NODES
+from agent.phone.cpu_clusters import CLUSTER_NODES, parse_clusters
+from agent.phone.gpu_probe import GPU_NODES, parse_gpu
+from agent.phone.kernel_nodes import SUPPLY, clock_node, first_number
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import UPTIME
+from agent.phone.power_meters import METER_NODES, POWERCAP
+from agent.phone.shell_command import ShellCommand
+from agent.phone.thermal_zones import ZONE_NODES, ZoneUse, examine_zones
+from agent.phone.vendor_daemons import running_services
+from workloads.protocol.phone_facts import ChargingSwitch, Gpu
+from workloads.text import safe_text
+
+SDK_FIXED_PERFORMANCE = 30
+BATTERY = f"{SUPPLY}/battery"
+GAUGES = (f"{BATTERY}/current_now", f"{BATTERY}/power_now")
+# Vendors' switches that stop charging while the cable stays connected, the most reliable first.
+CHARGING_SWITCHES = (
+    ChargingSwitch(path=f"{BATTERY}/input_suspend", off="1", on="0"),
+    ChargingSwitch(path=f"{BATTERY}/charge_disable", off="1", on="0"),
+    ChargingSwitch(path=f"{BATTERY}/batt_slate_mode", off="1", on="0"),
+    ChargingSwitch(path=f"{BATTERY}/charging_enabled", off="0", on="1"),
+    ChargingSwitch(path=f"{BATTERY}/battery_charging_enabled", off="0", on="1"),
+)
+SERIAL_PROPERTIES = ("ro.serialno", "ro.boot.serialno")
+PROPERTIES = (
+    "ro.product.manufacturer",
+    "ro.product.model",
+    "ro.product.marketname",
+    "ro.config.marketing_name",
+    "ro.soc.model",
+    "ro.chipname",
+    "ro.hardware.chipname",
+    "ro.mediatek.platform",
+    "ro.board.platform",
+    "ro.hardware",
+    "ro.product.cpu.abi",
+    "ro.build.version.release",
+    "ro.build.version.sdk",
+)
+PROBE_NODES = (
+    "/proc/meminfo",
+    UPTIME,
+    *CLUSTER_NODES,
+    *ZONE_NODES,
+    f"{BATTERY}/capacity",
+    f"{BATTERY}/temp",
+    *GAUGES,
+    "/proc/self/status",
+    *GPU_NODES,
+    *METER_NODES,
+    *COMPUTER_NODES,
+)
+_ENERGY_COUNTER = f"{POWERCAP}/intel-rapl:0/energy_uj"
+_PROPERTY = re.compile(r"^\[([A-Za-z0-9_.:-]{1,128})\]: \[(.*)\]\r?$", re.MULTILINE)
+_UNUSUAL = re.compile(r"[^\w .,:()/+'-]")
+_FIXED_PERFORMANCE = "set-fixed-performance-mode-enabled"
+
+
+@dataclass(frozen=True)
+class PhoneReading:
+    """What a phone printed, and which of its nodes can be written."""
+
+    properties: Mapping[str, str]
+    nodes: Mapping[str, str]
+    services: tuple[str, ...] = ()  # of init, those that run
+    thermalservice: str = ""  # read only if the zones are hidden, or for a capture
+    writable: frozenset[str] = frozenset()
+    root: bool = False
+    fixed_performance: bool = False
+    counter_denied: bool = False  # the processor counts its energy, but only for root
+
+    def property(self, name: str) -> str:
+        """A property; empty if it is not set."""
+        return self.properties.get(name, "")
+
+
+def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> PhoneReading:
+    """Read a phone; the framework's temperatures only if nothing else shows them."""
+    listing = phone.shell(["getprop"], deadline).text
+    properties = parse_properties(listing)
+    nodes = phone.find_nodes(PROBE_NODES, deadline)
+    hidden = not any(at.use is ZoneUse.CPU for at in examine_zones(nodes))
+    sdk = first_number(properties.get("ro.build.version.sdk", "")) or 0
+    usage = sdk >= SDK_FIXED_PERFORMANCE and phone.shell(["cmd", "power", "help"], deadline).text
+    dump = phone.shell(["dumpsys", "thermalservice"], deadline).text if hidden | everything else ""
+    denied = _ENERGY_COUNTER not in nodes and (
+        phone.shell(["test", "-e", _ENERGY_COUNTER], deadline).status == 0
+    )
+    return PhoneReading(
+        properties=properties,
+        nodes=nodes,
+        services=running_services(listing),
+        thermalservice=dump,
+        writable=_writable_nodes(phone, nodes, deadline),
+        root=phone.link.root,
+        fixed_performance=_FIXED_PERFORMANCE in (usage or ""),
+        counter_denied=denied,
+    )
+
+
+def parse_properties(listing: str) -> dict[str, str]:
+    """The properties that identify a phone, from the output of `getprop`."""
+    wanted = {*PROPERTIES, *SERIAL_PROPERTIES}
+    found = {name: plain_property(value) for name, value in _PROPERTY.findall(listing)}
+    return {name: value for name, value in found.items() if name in wanted}
+
+
+def plain_property(text: str) -> str:
+    """A property reduced to letters, digits and the punctuation that names contain."""
+    return _UNUSUAL.sub("?", safe_text(text, 64))
+
+
+def gpu_limits(gpu: Gpu | None) -> list[str]:
+    """The nodes that have to be writable for the clock of a GPU to be set."""
+    return [f"{gpu.folder}/{name}" for name in ("min_freq", "max_freq")] if gpu else []
+
+
+def _writable_nodes(phone: Phone, nodes: Mapping[str, str], deadline: Deadline) -> frozenset[str]:
+    limits = [clock_node(cluster, "scaling_max_freq") for cluster in parse_clusters(nodes)]
+    switches = [switch.path for switch in CHARGING_SWITCHES]
+    paths = [*limits, *gpu_limits(parse_gpu(nodes)), *switches]
+    results = phone.shell_batch([ShellCommand(["test", "-w", path]) for path in paths], deadline)
+    return frozenset(
+        path for path, result in zip(paths, results, strict=True) if result.status == 0
+    )

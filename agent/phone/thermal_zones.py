@@ -1,0 +1,194 @@
+"""Thermal zones: which sensor is where, by a table of vendors' names and by its value. Pure.
+
+A name that the table does not know is never used as a temperature. Zone numbers change between
+builds and boots, so they say nothing.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+from typing import NamedTuple
+
+from agent.phone.kernel_nodes import THERMAL, ZONES_MAX, plausible_temp_c, whole_number, zone_scale
+from workloads.protocol.phone_facts import ThermalZone
+from workloads.text import safe_text
+
+# Old Qualcomm kernels number their sensors and list here which of them are at a core.
+SENSOR_INFO = "/sys/module/msm_thermal/sensor_info"
+ZONE_NODES = (f"{THERMAL}/thermal_zone*/type", f"{THERMAL}/thermal_zone*/temp", SENSOR_INFO)
+
+
+class ZonePlace(StrEnum):
+    """Where a sensor is, in the order in which a sensor of the body is chosen."""
+
+    SKIN = "skin"  # the surface, or the vendor's estimate of it
+    SHELL = "shell"  # the cover or the frame
+    QUIET = "quiet"  # a part of the board that no chip heats
+    BOARD = "board"
+    BATTERY = "battery"
+    CPU = "cpu"
+    DIE = "die"  # on the SoC, not at a certain core
+
+
+class ZoneUse(StrEnum):
+    """What the probe makes of a zone."""
+
+    CPU = "cpu"
+    BODY = "body"
+    OTHER = "other"  # another part, or another sensor of the body
+    NO_VALUE = "no_value"  # empty, or not a number
+    IMPLAUSIBLE = "implausible"  # no running phone has this temperature there
+    DEFAULT_VALUE = "default_value"  # several sensors show the same: they are not connected
+    OUTLIER = "outlier"  # far from the other sensors of the same place
+    NOT_TEMPERATURE = "not_temperature"  # a level, a voltage, a current, an alarm
+    UNKNOWN_NAME = "unknown_name"
+
+
+_END = r"(-(usr|therm|thermal|thmzone|zone|tz|temp|ntc|adc|sensor|monitor|tegra))*"
+# Names in lower case, without numbers, their words joined by '-'. The first match counts.
+_NOT_TEMPERATURE = re.compile(
+    # Qualcomm and Google: battery depletion in per cent; a thermal governor reads it like a zone
+    r"socd?(-usr)?|bcl.*|.*-bcl(-.*)?|.*-(ibat|vbat|vph)(-.*)?|vbat|ibat"
+    r"|lmh-dcvs|.*-step|zeroc.*|backup-charge|battery-cycle"  # limits, copies, alarms
+    r"|v?droop|soft-ocp.*|ocp.*|smpl.*|batoilo.*|uvlo.*|pmic-c|.*-emergency|.*-hotplug"  # Tensor
+    r"|test.*|.*-emul|.*-limits?"
+)
+_PLACES = {
+    ZonePlace.CPU: (
+        # Qualcomm: cpu-0-0-usr, cpu1-gold-usr, cpuss-0-usr, apc1-cpu0-usr, cpu-1-0-1
+        r"cpu(s|ss|llc|top)?(-(silver|gold|prime|titanium|little|medium|mid|big|core|cluster|dsu"
+        r"|top|bottom|max|l))*"
+        r"|apc(-(cpu|l|c))?|kryo-l|(silver|gold|prime)(-cpu)?|cluster(-(cpu|max|l))?"
+        r"|big|little|midh?|midl|mngs|apollo|atlas|eagle|kfc|ananke|prometheus"  # Exynos, Tensor
+        r"|mtktscpu|tzcpu|mtk-cpu"  # MediaTek; the newer cpu-big-core1, cpu_little1 as above
+        r"|apcpu|lit|ank|sprd-cpu|big-?core|little-?core"  # Unisoc, Rockchip
+        r"|[bm]cpu|x-pkg|coretemp"  # Tegra, Intel
+    ),
+    ZonePlace.DIE: (
+        r"tsens(-tz)?|soc-(max|dts|top|bot|bottom)|soc-th(ermal|erm|mzone)|exynos|mtkts|tzts"
+        r"|samsung-tmu|tmu|s-p-tmu|ap-tmu|sprd-soc"
+    ),
+    ZonePlace.SKIN: r"((virtual|sec|back|front|msm)-)?(skin|surface)(-(back|front|frame|msm|max))*",
+    ZonePlace.SHELL: (
+        r"(shell|case|cover|frame)(-(back|front|frame|max))*|(back|front|rear)(-(cover|case|shell))?"
+    ),
+    ZonePlace.QUIET: r"quiet|neutral",
+    ZonePlace.BOARD: r"(msm|sdm|sm|mb|ap|board|pcb|tboard|sprd-board|mtktsap|tzbtsap|system-h)",
+    ZonePlace.BATTERY: (
+        r"((qcom|sec|main|li-ion|mtk|pm|hw)-)?(battery|batt?)(-(skin|pack|cell))?"
+        r"|mtktsbattery|tzbatt(ery)?|maxfg|bms|(sec-)?fuelgauge"
+    ),
+}
+_TABLE = {place: re.compile(rf"({names}){_END}") for place, names in _PLACES.items()}
+# Plausible when a phone is probed: °C at the processor, and at every other part.
+_DIE_RANGE_C, _BODY_RANGE_C = (4.0, 110.0), (2.0, 65.0)
+_DEFAULT_RAWS, _DEFAULT_SHARED_BY = {25000, 27000, 25, 27, 250, 270}, 3
+_OUTLIERS_AMONG, _OUTLIER_K = 3, 45.0
+_ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/type")
+_SENSOR = re.compile(r"^tsens:(tsens_tz_sensor\d{1,3}):([A-Za-z0-9_]*):\d+\s*$", re.MULTILINE)
+
+
+class ExaminedZone(NamedTuple):
+    """A zone with what was made of it; without a temperature, `use` says why."""
+
+    zone: ThermalZone
+    place: ZonePlace | None
+    temp_c: float | None
+    use: ZoneUse
+
+
+def zone_place(name: str) -> ZonePlace | None:
+    """Where a sensor of this name is; None: unknown, or not a temperature."""
+    plain = _plain_name(name)
+    if _NOT_TEMPERATURE.fullmatch(plain):
+        return None
+    return next((place for place, names in _TABLE.items() if names.fullmatch(plain)), None)
+
+
+def examine_zones(nodes: Mapping[str, str]) -> tuple[ExaminedZone, ...]:
+    """Every zone of a phone, with the reason if it is not used, in the order of their numbers."""
+    found = {int(match[1]): nodes[match[0]] for path in nodes if (match := _ZONE.fullmatch(path))}
+    zones = [_examine(nodes, number, name) for number, name in sorted(found.items())[:ZONES_MAX]]
+    zones = _without_default_values(nodes, zones)
+    cpu = _choose_cpu(nodes, zones)
+    body = _choose_body(zones)
+    return tuple(
+        zone._replace(use=ZoneUse.BODY)
+        if zone is body
+        else zone._replace(use=cpu.get(zone.zone.path, zone.use))
+        for zone in zones
+    )
+
+
+def zones_in_use(zones: Sequence[ExaminedZone], use: ZoneUse) -> tuple[ThermalZone, ...]:
+    """The zones that were chosen for a purpose."""
+    return tuple(at.zone for at in zones if at.use is use)
+
+
+def _examine(nodes: Mapping[str, str], number: int, name: str) -> ExaminedZone:
+    path = f"{THERMAL}/thermal_zone{number}/temp"
+    raw = whole_number(nodes.get(path, ""))
+    scale = zone_scale(raw) if raw is not None else None
+    zone = ThermalZone(path=path, type=safe_text(name, 64), scale=scale or 0.001)
+    temp_c = plausible_temp_c(raw, scale) if scale is not None else None
+    place = zone_place(zone.type)
+    low_c, high_c = _DIE_RANGE_C if place in {ZonePlace.CPU, ZonePlace.DIE} else _BODY_RANGE_C
+    if _NOT_TEMPERATURE.fullmatch(_plain_name(zone.type)):
+        return ExaminedZone(zone, None, None, ZoneUse.NOT_TEMPERATURE)
+    if raw is None:
+        return ExaminedZone(zone, place, None, ZoneUse.NO_VALUE)
+    if place is None:
+        return ExaminedZone(zone, None, temp_c, ZoneUse.UNKNOWN_NAME)
+    if temp_c is None or not low_c <= temp_c <= high_c:
+        return ExaminedZone(zone, place, None, ZoneUse.IMPLAUSIBLE)
+    return ExaminedZone(zone, place, temp_c, ZoneUse.OTHER)
+
+
+def _without_default_values(
+    nodes: Mapping[str, str], zones: Sequence[ExaminedZone]
+) -> list[ExaminedZone]:
+    """Mark sensors that show what their driver starts with, as several others do."""
+    raws = {at.zone.path: whole_number(nodes.get(at.zone.path, "")) for at in zones}
+    shared = Counter(raws.values())
+    defaults = {raw for raw in _DEFAULT_RAWS if shared[raw] >= _DEFAULT_SHARED_BY}
+    return [
+        at._replace(temp_c=None, use=ZoneUse.DEFAULT_VALUE)
+        if at.use is ZoneUse.OTHER and raws[at.zone.path] in defaults
+        else at
+        for at in zones
+    ]
+
+
+def _choose_cpu(nodes: Mapping[str, str], zones: Sequence[ExaminedZone]) -> dict[str, ZoneUse]:
+    """The zones at the cores; else those of the die. Old kernels list which of these are at one."""
+    usable = [at for at in zones if at.use is ZoneUse.OTHER]
+    chosen = [at for at in usable if at.place is ZonePlace.CPU]
+    if not chosen:
+        chosen = [at for at in usable if at.place is ZonePlace.DIE]
+        listed = _SENSOR.findall(nodes.get(SENSOR_INFO, ""))
+        at_core = {name for name, part in listed if part.startswith("cpu")}
+        chosen = [at for at in chosen if at.zone.type in at_core] or chosen
+    middle = median([at.temp_c or 0.0 for at in chosen]) if chosen else 0.0
+    check = len(chosen) >= _OUTLIERS_AMONG
+    return {
+        at.zone.path: ZoneUse.OUTLIER
+        if check and abs((at.temp_c or 0.0) - middle) > _OUTLIER_K
+        else ZoneUse.CPU
+        for at in chosen
+    }
+
+
+def _choose_body(zones: Sequence[ExaminedZone]) -> ExaminedZone | None:
+    for place in ZonePlace:
+        if place in {ZonePlace.CPU, ZonePlace.DIE}:
+            continue
+        for at in zones:
+            if at.place is place and at.use is ZoneUse.OTHER:
+                return at
+    return None
+
+
+def _plain_name(name: str) -> str:
+    return "-".join(re.findall(r"[a-z]+", name.lower()))

@@ -1,0 +1,134 @@
+"""Thermal zones are chosen by vendors' names and by their values; what is unknown is not used."""
+
+import pytest
+
+from agent.phone.kernel_nodes import THERMAL, hottest_c
+from agent.phone.thermal_zones import SENSOR_INFO, ZoneUse, examine_zones, zone_place, zones_in_use
+
+
+def uses(nodes: dict[str, str]) -> tuple[list[str], str | None]:
+    """Return the types of the zones of the CPU, and of the zone of the body."""
+    zones = examine_zones(nodes)
+    body = [zone.type for zone in zones_in_use(zones, ZoneUse.BODY)]
+    assert len(body) <= 1
+    return [zone.type for zone in zones_in_use(zones, ZoneUse.CPU)], next(iter(body), None)
+
+
+def valued(**raws: object) -> dict[str, str]:
+    """Zones with a value each."""
+    nodes = {}
+    for at, (name, raw) in enumerate(raws.items()):
+        nodes[f"{THERMAL}/thermal_zone{at}/type"] = name
+        nodes[f"{THERMAL}/thermal_zone{at}/temp"] = str(raw)
+    return nodes
+
+
+def _zones(*types: str, temp: str = "33000") -> dict[str, str]:
+    nodes = {}
+    for at, name in enumerate(types):
+        nodes[f"{THERMAL}/thermal_zone{at}/type"] = name
+        nodes[f"{THERMAL}/thermal_zone{at}/temp"] = temp
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("types", "chosen", "slow"),
+    [
+        # Snapdragon 855: power chips first, duplicates ending in -step
+        (
+            [
+                "pm8150_tz",
+                "cpu-0-0-usr",
+                "cpu-1-7-usr",
+                "cpu-1-7-step",
+                "gpuss-0-usr",
+                "skin-therm",
+            ],
+            ["cpu-0-0-usr", "cpu-1-7-usr"],
+            "skin-therm",
+        ),
+        # Exynos 8895
+        (["BIG", "LITTLE", "G3D", "ISP", "battery"], ["BIG", "LITTLE"], "battery"),
+        # Snapdragon 650
+        (["tsens_tz_sensor0", "pm8956_tz", "battery"], ["tsens_tz_sensor0"], "battery"),
+        # MediaTek
+        (["mtktscpu", "mtktsbattery", "mtktspmic"], ["mtktscpu"], "mtktsbattery"),
+        # nothing of use
+        (["modem-tz", "camera"], [], None),
+    ],
+)
+def test_zones_are_chosen_by_type(types: list[str], chosen: list[str], slow: str | None) -> None:
+    assert uses(_zones(*types)) == (chosen, slow)
+
+
+def test_the_hottest_plausible_zone_counts() -> None:
+    nodes = _zones("cpu-0", "cpu-1", "cpu-2")
+    zones = zones_in_use(examine_zones(nodes), ZoneUse.CPU)
+    nodes[f"{THERMAL}/thermal_zone1/temp"] = "47100"
+    nodes[f"{THERMAL}/thermal_zone2/temp"] = "125000"
+    assert hottest_c(zones, nodes) == pytest.approx(47.1)
+    assert hottest_c(zones, {}) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("soc", "socd", "soc_usr", "vbat", "pm7250b-ibat-lvl0", "pm8150b-vbat-lvl0", "bcl-cycle"),
+        *("lmh-dcvs-00", "cpu-0-0-step", "apc-0-max-step", "backup-charge", "battery_cycle"),
+        *("ocp_cpu1", "soft_ocp_cpu2", "vdroop1", "pmic_120c", "zeroc-0-step", "cpu-hotplug"),
+        *(
+            "modem-skin-usr",
+            "gpuss-0-usr",
+            "mtktspmic",
+            "mdm-core0-usr",
+            "backlight-therm",
+            "back-cam",
+        ),
+        *("rear-cam-therm", "usb_pwr_therm", "skin-charge-alarm", "backlight-therm"),
+    ],
+)
+def test_names_that_are_no_temperature_of_cpu_or_body(name: str) -> None:
+    assert zone_place(name) is None
+
+
+@pytest.mark.parametrize("level", [0, 20, 50, 99, 100])
+def test_battery_depletion_is_not_the_cpu(level: int) -> None:
+    nodes = valued(**{"cpu-0-0-usr": 41000, "socd": 100 - level, "soc": 100 - level})
+    assert uses(nodes) == (["cpu-0-0-usr"], None)
+    assert uses(valued(socd=100 - level)) == ([], None)
+
+
+def test_text_that_is_not_a_number_is_no_temperature() -> None:
+    zones = examine_zones(valued(BIG="1e30", MID="", LITTLE="41000", G3D="40000"))
+    assert [at.use for at in zones] == [
+        ZoneUse.NO_VALUE,
+        ZoneUse.NO_VALUE,
+        ZoneUse.CPU,
+        ZoneUse.UNKNOWN_NAME,
+    ]
+
+
+def test_sensors_that_are_not_connected_are_left_out() -> None:
+    dead = {f"modem-mmw{at}-usr": 27000 for at in range(3)}
+    nodes = valued(**{"cpu-0-0-usr": 39100, "skin-therm": 27000, "quiet_therm": 32794, **dead})
+    assert uses(nodes) == (["cpu-0-0-usr"], "quiet_therm")
+    alive = valued(**{"cpu-0-0-usr": 39100, "skin-therm": 27000, "quiet_therm": 32794})
+    assert uses(alive) == (["cpu-0-0-usr"], "skin-therm")
+    off = valued(**{"cpu-0-0-usr": 39100, "skin-therm": -40960, "battery": 298})
+    assert uses(off) == (["cpu-0-0-usr"], "battery")
+
+
+def test_a_sensor_far_from_all_others_is_left_out() -> None:
+    nodes = valued(**{"cpu-0-0-usr": 34000, "cpu-0-1-usr": 35000, "cpu-1-0-usr": 36000})
+    nodes |= {f"{THERMAL}/thermal_zone9/type": "cpu-1-1-usr"}
+    assert len(uses(nodes | {f"{THERMAL}/thermal_zone9/temp": "64000"})[0]) == 4
+    assert len(uses(nodes | {f"{THERMAL}/thermal_zone9/temp": "98000"})[0]) == 3
+
+
+def test_old_kernels_list_which_sensor_is_at_a_core() -> None:
+    names = ["tsens_tz_sensor0", "tsens_tz_sensor4", "tsens_tz_sensor9", "tsens_tz_sensor15"]
+    nodes = valued(**dict.fromkeys(names, 309))
+    assert uses(nodes)[0] == names
+    info = "tsens:tsens_tz_sensor0::10\ntsens:tsens_tz_sensor4:cpu4:10\n"
+    info += "tsens:tsens_tz_sensor9:cpu0:10\ntsens:tsens_tz_sensor15:gpu:10\nalarm:pm8953_tz::1000"
+    assert uses(nodes | {SENSOR_INFO: info})[0] == names[1:3]
