@@ -136,6 +136,8 @@ class ShellLink:
         self.root = shell.uid(deadline) == "0"
         if not self.root and self._try_su:
             shell = self._enter_root(shell, deadline)
+        # adbd's own mask is 0: without this everybody on the phone could write our files.
+        shell.send(b"umask 022\n", deadline)
         self._shell = shell
         return shell
 

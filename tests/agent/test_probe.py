@@ -1,5 +1,6 @@
 """The probe: what a phone is, and what can be controlled on it."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.capabilities import Capabilities, summarize_control
 from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import HOME
 from agent.phone.probe import parse_serial
 from agent.phone.runner_install import RunnerInfo, install_working_runner, read_runner_info
 from kernels.runner_builds import RunnerBuild, runner_for
@@ -167,6 +169,9 @@ def test_an_unrooted_phone_is_measured_at_its_level(
     assert report.verdict.validity is Validity.VALID, report.verdict.reasons
     metrics = {metric.name: metric.value for metric in report.metrics}
     assert 20 < metrics["start_temp_c"] <= 33
+    listing = phone.shell_checked(["ls", "-l", HOME, f"{HOME}/lane"])
+    assert "fence" in listing
+    assert re.search(r"^[-d].{7}w", listing, re.MULTILINE) is None  # nobody else may write
     refused = run_attempt(a_job(facts.serial, fence=2, freq="fixed"), phone, context).report.fault
     assert refused is not None
     assert (refused.blame, refused.stage) == (Blame.REQUEST, Stage.RESOLVE)

@@ -60,6 +60,18 @@ def export(call: CommandCall) -> int:
     return 0
 
 
+def umask(call: CommandCall) -> int:
+    """Set the mask of new files; here it is one per user, on a phone one per process."""
+    masks = call.phone.tree.umasks
+    if len(call.argv) == 1:
+        call.print(f"{masks.get(call.uid, 0):04o}\n")
+        return 0
+    if re.fullmatch(r"[0-7]{1,4}", call.argv[1]) is None:
+        return call.fail(f"{call.argv[1]}: bad number")
+    masks[call.uid] = int(call.argv[1], 8) & 0o777
+    return 0
+
+
 def unset(call: CommandCall) -> int:
     for name in call.argv[1:]:
         call.shell.variables.pop(name, None)
@@ -339,7 +351,7 @@ BUILTINS: dict[str, CommandFunction] = {
     "ulimit": true,
     "alias": true,
     "type": command,
-    "umask": true,
+    "umask": umask,
     "unset": unset,
     "wait": wait,
 }

@@ -61,6 +61,7 @@ class FileTree:
     ) -> None:
         self.root = directory_node()
         self.used_bytes = 0
+        self.umasks: dict[int, int] = {}  # by user; adbd starts shells with the mask 0
         self.capacity_bytes = capacity_bytes
         self._wall_time = wall_time
         self._catch_up = catch_up
@@ -265,7 +266,8 @@ class FileTree:
         elif self.exists(path):
             raise os_error(errno.EEXIST, path)
         parent, name = self._writable_parent(path, uid)
-        parent.children[name] = self._with_inode(directory_node(0o755, uid, uid))
+        mode = 0o777 & ~self.umasks.get(uid, 0)
+        parent.children[name] = self._with_inode(directory_node(mode, uid, uid))
         self.on_change(JournalEvent.DIRECTORY_CREATE, path=path, uid=uid)
 
     def remove(self, path: str, uid: int, cwd: str = "/", recursive: bool = False) -> None:
@@ -326,7 +328,8 @@ class FileTree:
 
     def _create(self, path: str, uid: int, cwd: str) -> RegularFile:
         parent, name = self._writable_parent(self._absolute(path, cwd), uid)
-        node = RegularFile(stat.S_IFREG | 0o644, uid, uid, self._wall_time())
+        mode = 0o666 & ~self.umasks.get(uid, 0)
+        node = RegularFile(stat.S_IFREG | mode, uid, uid, self._wall_time())
         parent.children[name] = self._with_inode(node)
         return node
 
