@@ -34,7 +34,9 @@ class LaneStatus:
         self, snapshot: PhoneSnapshot, cool_in_s: tuple[float, float, float] | None = None
     ) -> None:
         """Show the state of a waiting phone."""
-        self.temp_c, self.battery_pct = snapshot.temp_c, snapshot.battery_pct
+        self.temp_c = snapshot.temp_c
+        if snapshot.battery_pct is not None:  # a phone that hides it is asked only while idle
+            self.battery_pct = snapshot.battery_pct
         self.cool_in_s = cool_in_s
 
     def show_progress(self, progress: RunProgress) -> None:

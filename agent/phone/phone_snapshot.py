@@ -61,3 +61,8 @@ def read_battery_pct(phone: Phone, snapshot: PhoneSnapshot) -> int | None:
         return snapshot.battery_pct
     # Some phones hide the battery nodes from the shell.
     return dumpsys_battery_level_pct(phone.shell(["dumpsys", "battery"]).text)
+
+
+def with_battery_level(phone: Phone, snapshot: PhoneSnapshot) -> PhoneSnapshot:
+    """The snapshot of an idle phone, with the framework's level if the nodes are hidden."""
+    return snapshot._replace(battery_pct=read_battery_pct(phone, snapshot))
