@@ -38,6 +38,16 @@ class StoreSettings(WireModel):
         default="",
         description="URL of the database, postgresql+psycopg://...; empty: farm.db in the lab",
     )
+    keep_telemetry_days: float = Field(
+        default=0,
+        ge=0,
+        description="age at which 'farm prune' removes the telemetry of an ended sweep; 0: never",
+    )
+    keep_metrics_days: float = Field(
+        default=0,
+        ge=0,
+        description="age at which 'farm prune' removes an ended sweep with its results; 0: never",
+    )
 
 
 class BrokerSettings(WireModel):

@@ -1,7 +1,9 @@
 """Bundles: a whole sweep as one file for publication, and its import into another lab."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import BinaryIO
 
@@ -18,12 +20,15 @@ from orchestrator.export.bundle_file import (
 from orchestrator.export.table import Table
 from orchestrator.export.table_writers import csv_pieces
 from orchestrator.store import bundle_rows, sweep_queries
+from orchestrator.store.audit_log import AuditEntry
 from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.sweep_queries import SweepSummary
+from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 __all__ = ["BadBundle", "ImportResult", "import_bundle", "write_sweep_bundle"]
 
+SWEEP_ID = r"sw-[0-9a-f]{8}"
 README = """# {name}
 
 The sweep `{name}` ({id}) of a phone lab: {runs} runs, as they were reported.
@@ -56,6 +61,8 @@ def import_bundle(lab: LabConnection, stream: BinaryIO) -> ImportResult:
     """Store the sweep of a bundle, after all checksums of the bundle have been verified."""
     bundle = open_bundle(stream)
     sweep, name = str(bundle.manifest.get("sweep")), str(bundle.manifest.get("name"))
+    if re.fullmatch(SWEEP_ID, sweep) is None:
+        raise BadBundle("the id of its sweep is not valid")
     schema = bundle.manifest.get("schema")
     if schema != SCHEMA:
         raise BadBundle(f"the bundle has schema {schema}, this version has {SCHEMA}")
@@ -65,9 +72,15 @@ def import_bundle(lab: LabConnection, stream: BinaryIO) -> ImportResult:
         if sweep_queries.sweep_exists(store, sweep):
             return ImportResult(sweep, name, already_stored=True)
         parts = ((part, bundle.rows(f"rows/{part}.jsonl")) for part in bundle_rows.PARTS)
-        counts = bundle_rows.import_rows(store, parts)
+        entry = AuditEntry(
+            *(datetime.now(UTC), lab.user, "import", sweep),
+            *({}, {"name": safe_text(name, 100)}, f"farm sweep remove {sweep}"),
+        )
+        counts = bundle_rows.import_rows(store, sweep, parts, entry)
     except (KeyError, ValueError, TypeError) as error:
         raise BadBundle(safe_text(error)) from error
+    except InvalidRequest as error:
+        raise BadBundle(str(error)) from error
     finally:
         store.close()
     return ImportResult(sweep, name, False, counts["run"], counts["report"])

@@ -212,6 +212,7 @@ def check_store(lab: Lab) -> Iterator[CheckFinding]:
     try:
         database = Database(lab.store_url)
         database.check()
+        database.check_integrity()
         database.close()
     except FarmError as error:
         yield CheckFinding("store", ERROR, str(error), f"start the lab: farm up --lab {lab.root}")

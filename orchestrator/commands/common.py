@@ -75,12 +75,12 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def current_user() -> str:
-    """The name of the user who runs the command, for the audit log."""
-    import getpass
+    """The name of the user who runs the command, for the audit log; never a variable's value."""
+    import pwd
 
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user may have no name
         return f"user {os.getuid()}"
 
 

@@ -18,6 +18,7 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES
+from orchestrator.commands.maintenance import remove_phone_
 from orchestrator.decisions.health import Health
 from workloads.text import safe_text
 
@@ -30,6 +31,9 @@ _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone
 @click.group()
 def phone() -> None:
     """List, inspect, check, tag, reserve and restore phones."""
+
+
+phone.add_command(remove_phone_)
 
 
 @phone.command("list")

@@ -83,7 +83,7 @@ class Bundle:
         for line in _lines(self.archive, name):
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise BadBundle(f"{safe_text(name)} in the bundle has a line that is not a row")
@@ -97,7 +97,10 @@ def open_bundle(stream: BinaryIO) -> Bundle:
         manifest = json.loads(_content(archive, MANIFEST))
         files = {str(name): dict(file) for name, file in manifest["files"].items()}
         version = int(manifest["format"])
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError) as error:
+    except (
+        *(zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError),
+        *(OverflowError, RecursionError, NotImplementedError, EOFError),
+    ) as error:
         raise BadBundle("not a Farmhand bundle, or truncated") from error
     if version != FORMAT:
         raise BadBundle(f"the bundle has format {version}; this version reads format {FORMAT}")

@@ -1,47 +1,46 @@
 """The rows of one sweep, exported to a bundle and imported again bit for bit.
 
 Values of the lab (health, fences, leases) are left out: exporting an imported bundle gives the same
-bundle.
+bundle. Metrics are left out as well: an import computes them from the reports.
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from time import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import DateTime, LargeBinary, Select, Table, select
+from sqlalchemy import Select, Table, select
 
-from orchestrator.decisions.states import RunState
+from orchestrator.store.audit_log import AuditEntry, record_audit
+from orchestrator.store.bundle_checks import PHONE_COLUMNS, BundleChecker, Row
 from orchestrator.store.database import Database
 from orchestrator.store.tables import chunk, metric, phone, report, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
 
 # In the order in which rows may be inserted.
-PARTS: dict[str, Table] = {
-    table.name: table for table in (phone, sweep, trial, run, report, metric, chunk)
-}
+PARTS: dict[str, Table] = {table.name: table for table in (phone, sweep, trial, run, report, chunk)}
 BATCH = 500
-_PHONE_COLUMNS = ["serial", "host", "facts", "facts_digest"]
-_ROW_NUMBER = "id"  # of a run or a report: every store numbers them itself
-_NO_LEASE = {"lease_until": 0.0, "not_before": 0.0}
-Row = dict[str, Any]
+_NOT_EXPORTED = {
+    "run": {"id", "lease_until", "not_before"},  # every store numbers its rows itself
+    "report": {"id"},
+    "sweep": {"pinned"},
+}
 
 
 def export_rows(db: Database, sweep_id: str, part: str) -> Iterator[Row]:
     """Yield the rows of a part, in an order that does not depend on the store."""
-    names = _columns(PARTS[part])
+    names = columns_of(part)
     with db.read() as connection:
         query = _query(part, sweep_id)
         for row in connection.execution_options(yield_per=BATCH).execute(query):
-            yield {name: _to_json(getattr(row, name)) for name in names}
+            yield {name: to_json(getattr(row, name)) for name in names}
 
 
-def _columns(table: Table) -> list[str]:
-    if table is phone:
-        return _PHONE_COLUMNS
-    numbered = {_ROW_NUMBER} if table in (run, report) else set()
-    return sorted({column.name for column in table.columns} - numbered - set(_NO_LEASE))
+def columns_of(part: str) -> list[str]:
+    """Return the columns of a part, sorted by name."""
+    if part == phone.name:
+        return PHONE_COLUMNS
+    return sorted({column.name for column in PARTS[part].columns} - _NOT_EXPORTED.get(part, set()))
 
 
 def _query(part: str, sweep_id: str) -> Select[Any]:
@@ -57,14 +56,14 @@ def _query(part: str, sweep_id: str) -> Select[Any]:
             report.c.trial.in_(trials),
             [report.c.trial, report.c.repeat, report.c.attempt],
         ),
-        "metric": (metric.c.trial.in_(trials), [metric.c.trial, metric.c.repeat, metric.c.name]),
         "chunk": (chunk.c.digest.in_(blobs), [chunk.c.digest, chunk.c.part]),
     }
     where, order = selections[part]
     return select(PARTS[part]).where(where).order_by(*order)
 
 
-def _to_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
+    """Return the value of a column as JSON has it."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
@@ -72,42 +71,35 @@ def _to_json(value: Any) -> Any:
     return value
 
 
-def import_rows(db: Database, parts: Iterable[tuple[str, Iterable[Row]]]) -> dict[str, int]:
+def import_rows(
+    db: Database, sweep_id: str, parts: Iterable[tuple[str, Iterable[Row]]], entry: AuditEntry
+) -> dict[str, int]:
     """Insert the rows of a bundle, all or none; return how many each part has."""
-    counts: dict[str, int] = {}
+    checker = BundleChecker(sweep_id)
     with db.write() as connection:
+        counts = dict.fromkeys(PARTS, 0)
         for part, rows in parts:
-            batch: list[Row] = []
-            counts[part] = 0
-            for row in rows:
-                batch.append(_from_json(part, row))
-                counts[part] += 1
-                if len(batch) >= BATCH:
+            for batch in _batches(checker, part, rows):
+                counts[part] += len(batch)
+                if part != trial.name:
                     db.insert_new(connection, PARTS[part], batch)
-                    batch = []
-            db.insert_new(connection, PARTS[part], batch)
+                elif db.insert_and_count(connection, trial, batch) != len(batch):
+                    raise InvalidRequest("a trial of the bundle belongs to another sweep here")
+                db.insert_new(connection, metric, checker.take_metrics())
+        if counts["sweep"] != 1:
+            raise InvalidRequest(f"the bundle has {counts['sweep']} sweeps instead of one")
+        record_audit(connection, entry)
     return counts
 
 
-def _from_json(part: str, row: Mapping[str, Any]) -> Row:
-    table = PARTS[part]
-    if set(row) != set(_columns(table)):
-        raise InvalidRequest(f"the columns of part '{part}' differ from those of this version")
-    values = {name: _column_value(table, name, value) for name, value in row.items()}
-    if table is phone:
-        never = datetime.fromtimestamp(0, UTC)
-        return values | {"last_seen_at": never, "fence": int(time())}
-    if table is run:
-        if row["state"] in (RunState.QUEUED, RunState.LEASED):
-            raise InvalidRequest("the bundle has an unfinished run, which would start here")
-        return values | _NO_LEASE
-    return values
-
-
-def _column_value(table: Table, name: str, value: Any) -> Any:
-    kind = table.columns[name].type
-    if isinstance(kind, LargeBinary):
-        return base64.b64decode(value, validate=True)
-    if isinstance(kind, DateTime):
-        return datetime.fromisoformat(value)
-    return value
+def _batches(checker: BundleChecker, part: str, rows: Iterable[Row]) -> Iterator[list[Row]]:
+    names, batch = set(columns_of(part)), list[Row]()
+    for row in rows:
+        if set(row) != names:
+            raise InvalidRequest(f"the columns of part '{part}' differ from those of this version")
+        batch.append(checker.check(PARTS[part], row))
+        if len(batch) >= BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
     InterfaceError,
     OperationalError,
-    ProgrammingError,
 )
 
 from workloads.protocol.faults import InvalidRequest, StoreDown
@@ -24,8 +23,20 @@ from workloads.protocol.faults import InvalidRequest, StoreDown
 Rows = Sequence[dict[str, Any]]
 PlainRow = tuple[str | int | float | None, ...]
 CACHE = "cache_size=-65536"  # 64 MiB: inserting 100,000 rows with random keys stays in memory
+CONNECT_TIMEOUT_S = 10
+# A server that vanishes is noticed after 25 s, a statement that hangs ends after a minute;
+# options in the URL replace these.
+POSTGRES_OPTIONS = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "options": "-c statement_timeout=60s -c lock_timeout=30s",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+MIGRATION_LOCK = 0x6661726D  # "farm"
 MIGRATIONS = Path(__file__).parent / "migrations"
-SCHEMA = "0001"  # the newest revision in migrations/versions
+SCHEMA = "0002"  # the newest revision in migrations/versions
 
 
 class Database:
@@ -79,37 +90,81 @@ class Database:
             connection.exec_driver_sql(text, list(rows))
 
     def migrate(self) -> None:
-        """Create the tables, or bring them to the current version."""
+        """Create the tables, or bring them to the current version; refuse a damaged file."""
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self.check_integrity()
+        with self.write() as connection:
+            self.upgrade(connection, SCHEMA)
+
+    def upgrade(self, connection: Connection, schema: str) -> None:
+        """Bring the tables to a schema, in a transaction that excludes other migrations.
+
+        The transaction of SQLite has the only write lock; PostgreSQL has an advisory lock, because
+        two upgrades would both see a store without tables.
+        """
         from alembic import command
         from alembic.config import Config
 
-        if self.url.startswith("sqlite:///"):
-            Path(self.url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql("SET LOCAL lock_timeout = '10min'")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        version = schema_version(connection)
+        if version is not None and version > SCHEMA:
+            raise InvalidRequest(
+                f"the store has schema {version}, this version needs {SCHEMA}; "
+                "install the version of Farmhand that wrote it"
+            )
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-        with self.write() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        config.attributes["connection"] = connection
+        command.upgrade(config, schema)
 
     def check(self) -> None:
         """Refuse a store that is missing or has another schema version."""
-        path = Path(self.url.removeprefix("sqlite:///"))
-        if self.url.startswith("sqlite:///") and not path.exists():
-            raise StoreDown(f"there is no store at {path}; start the lab with 'farm up'")
-        query = "SELECT version_num FROM alembic_version"
-        try:
-            with self.read() as connection:
-                version = connection.exec_driver_sql(query).scalar()
-        except ProgrammingError as error:
-            raise StoreDown("the store has no tables yet; start the lab with 'farm up'") from error
+        version = self.schema()
+        if version is None:
+            raise StoreDown("the store has no tables yet; start the lab with 'farm up'")
         if version != SCHEMA:
             raise InvalidRequest(
-                f"the store has schema {version}, this version needs {SCHEMA}; run 'farm up'"
+                f"the store has schema {version}, this version needs {SCHEMA}; run 'farm migrate'"
             )
+
+    def schema(self) -> str | None:
+        """Return the schema version; None without tables. A missing file is StoreDown."""
+        if self._file is not None and not self._file.exists():
+            raise StoreDown(f"there is no store at {self._file}; start the lab with 'farm up'")
+        with self.read() as connection:
+            return schema_version(connection)
+
+    def check_integrity(self) -> None:
+        """Refuse a damaged SQLite file; PostgreSQL checks its own files."""
+        if self._file is None or not self._file.exists():
+            return
+        with self.read() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if found != "ok":
+            raise StoreDown(
+                f"the store {self._file} is damaged ({found}); restore a backup with 'farm restore'"
+            )
+
+    @property
+    def _file(self) -> Path | None:
+        prefix = "sqlite:///"
+        return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
 
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+
+def schema_version(connection: Connection) -> str | None:
+    """Return the schema version of a store; None if it has no tables."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return None if version is None else str(version)
 
 
 def as_utc(moment: datetime) -> datetime:
@@ -125,7 +180,11 @@ def _insert_new(connection: Connection, table: Table) -> postgresql.Insert | sql
 
 def _create_engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
+        given = make_url(url).query
+        options = {name: value for name, value in POSTGRES_OPTIONS.items() if name not in given}
+        return create_engine(
+            url, pool_pre_ping=True, pool_timeout=CONNECT_TIMEOUT_S, connect_args=options
+        )
     engine = create_engine(url, connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")
@@ -156,6 +215,4 @@ def _translate_errors(url: str) -> Iterator[None]:
 
 
 def _without_password(url: str) -> str:
-    from sqlalchemy import make_url
-
     return make_url(url).render_as_string(hide_password=True)

@@ -163,13 +163,13 @@ class _ReportBatch:
             decision = decide_retry(report, row.tries, policy_of[row.sweep].retry)
         status = _status(report, decision)
         self.statuses[status] += 1
-        self._report_rows.append(_report_row(report, status))
+        self._report_rows.append(report_row(report, status))
         self.events.append(_event(report, row, status, decision))
         if row is None or decision is None:
             return
         self._current.append(report)
         if status == ReportStatus.ACCEPTED:
-            self._metric_rows += _metric_rows(report)
+            self._metric_rows += metric_rows(report)
             self._accepted.append(row)
         if decision.action is RetryAction.ACCEPT:
             self._done.append({"run_id": row.id})
@@ -247,7 +247,8 @@ def _set_next_state(connection: Connection, row: Row[Any], decision: RetryDecisi
     connection.execute(update(run).where(run.c.id == row.id).values(**changes))
 
 
-def _report_row(report: Report, status: ReportStatus) -> dict[str, object]:
+def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
+    """Return the row of a report with this status."""
     return {
         "trial": report.run.trial,
         "repeat": report.run.repeat,
@@ -265,7 +266,8 @@ def _report_row(report: Report, status: ReportStatus) -> dict[str, object]:
     }
 
 
-def _metric_rows(report: Report) -> list[dict[str, object]]:
+def metric_rows(report: Report) -> list[dict[str, object]]:
+    """Return the rows of the metrics of a report."""
     return [
         {
             "trial": report.run.trial,

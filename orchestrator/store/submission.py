@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, select, update
 from orchestrator.decisions.states import RunState
 from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import tables
+from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database, PlainRow
 from orchestrator.store.tables import run, trial
 
@@ -28,10 +29,15 @@ def submit(
     sweep: Mapping[str, object],
     trials: Sequence[Trial],
     planned: Sequence[PlannedRun],
+    actor: str = "",
 ) -> SubmissionCounts:
-    """Store a sweep, its trials and its runs, except those that are stored already."""
+    """Store a sweep, its trials and its runs, except those that are stored already.
+
+    A submission by an actor that adds anything is recorded in the audit log.
+    """
     phone_of = {item.id: item.phone for item in trials}
-    row = {**sweep, "created_at": datetime.now(UTC)}
+    now = datetime.now(UTC)
+    row = {**sweep, "created_at": now}
     name = str(row["id"])
     with db.write() as connection:
         db.insert_new(connection, tables.sweep, [row])
@@ -42,6 +48,10 @@ def submit(
         runs = [_run_row(name, phone_of[item.trial], last_rank, item) for item in planned]
         db.bulk_insert_new(connection, run, _RUN, runs)
         after = _counts(connection, name)
+        if actor and before != after:
+            was, now_is = ({"trials": each[0], "runs": each[1]} for each in (before, after))
+            undo = f"farm sweep cancel {name}"
+            record_audit(connection, AuditEntry(now, actor, "submit", name, was, now_is, undo))
     return SubmissionCounts(name, after[0] - before[0], after[1] - before[1], len(planned))
 
 

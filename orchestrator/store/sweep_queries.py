@@ -33,6 +33,7 @@ class SweepSummary:
     wall_s: float | None = None  # limits of its budget: this and the next two
     failures_max: int | None = None
     failures_share_max: float | None = None
+    pinned: bool = False  # kept by 'farm prune'
 
     @property
     def total(self) -> int:
@@ -105,6 +106,7 @@ def _summary(row: Any, trials: int, runs: dict[RunState, int]) -> SweepSummary:
         wall_s=budget.get("wall_s"),
         failures_max=budget.get("failures"),
         failures_share_max=budget.get("failures_share"),
+        pinned=row.pinned,
     )
 
 

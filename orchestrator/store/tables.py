@@ -66,6 +66,7 @@ class SweepRow(SQLModel, table=True):
     priority: int = 50
     deadline: float | None = None
     started_at_s: float | None = None  # epoch seconds; when its first run was leased
+    pinned: bool = False  # kept by `farm prune`, and not removed
 
 
 class TrialRow(SQLModel, table=True):
@@ -225,10 +226,23 @@ class AuditRow(SQLModel, table=True):
     undo: str | None
 
 
+class TokenRow(SQLModel, table=True):
+    """A token of the API; of the secret itself only the digest is kept."""
+
+    __tablename__ = "token"
+    id: str = Field(primary_key=True)
+    digest: str = Field(unique=True)
+    person: str
+    role: str
+    created_at: datetime = Field(sa_column=_utc())
+    expires_at: datetime = Field(sa_column=_utc())
+    revoked: bool = False
+
+
 # Statements are written on the tables themselves: building row objects costs 25 times the insert.
 _tables = SQLModel.metadata.tables
 phone, sweep, trial, run = (_tables[name] for name in ("phone", "sweep", "trial", "run"))
 report, metric, chunk = (_tables[name] for name in ("report", "metric", "chunk"))
-command_result, crash, host, audit = (
-    _tables[name] for name in ("command_result", "crash", "host", "audit")
+command_result, crash, host, audit, token = (
+    _tables[name] for name in ("command_result", "crash", "host", "audit", "token")
 )

@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import os
+import pwd
 import re
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
+from orchestrator.export.bundle_file import BundleContents, write_bundle
 from orchestrator.export.table import Table, TableBlock, make_columns
 from orchestrator.export.table_writers import WRITERS
 from orchestrator.store.database import Database
@@ -189,7 +193,7 @@ def changed(content: bytes, name: str, new: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("tamper", "text"),
     [
-        (lambda content: changed(content, "rows/metric.jsonl", b"{}\n"), "checksum mismatch"),
+        (lambda content: changed(content, "rows/report.jsonl", b"{}\n"), "checksum mismatch"),
         (lambda content: changed(content, "sweep.yaml", b"farm: 1\n"), "checksum mismatch"),
         (lambda content: changed(content, "manifest.json", b"{}"), "not a Farmhand bundle"),
         (lambda content: content[: len(content) // 2], "not a Farmhand bundle"),
@@ -206,6 +210,119 @@ def test_a_bundle_that_was_tampered_with_is_refused(
     assert text in str(result.exception)
     assert exit_code(result.exception) == 3
     assert not (tmp_path / "elsewhere").exists(), "a lab was created"
+
+
+def rewritten(content: bytes, part: str, change: Any) -> bytes:
+    """Return a bundle with rows changed, and with the digests of what it has now."""
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    rows = [json.loads(line) for line in files[f"rows/{part}.jsonl"].splitlines()]
+    change(rows)
+    files[f"rows/{part}.jsonl"] = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    manifest = json.loads(files.pop("manifest.json"))
+    del manifest["files"]
+    stream = io.BytesIO()
+    lines = {name: partial(list, [data]) for name, data in files.items()}
+    write_bundle(BundleContents(manifest, lines), stream)
+    return stream.getvalue()
+
+
+def of_first(**values: Any) -> Any:
+    """Change the first row."""
+    return lambda rows: rows[0].update(values)
+
+
+def forged_payload(rows: list[dict[str, Any]]) -> None:
+    """Give the first report a faster step time, and another run."""
+    payload = json.loads(rows[0]["payload"])
+    payload["run"]["repeat"] = 99
+    rows[0]["payload"] = json.dumps(payload)
+
+
+HOSTILE_ROWS = [
+    ("sweep", of_first(policy=[1]), "part 'sweep' has a row that is not valid"),
+    ("sweep", of_first(policy={"priority": "high"}), "priority"),
+    ("sweep", of_first(id="sw-00000000"), "its id is not that of the manifest"),
+    ("sweep", of_first(state="running"), "running"),
+    ("sweep", of_first(priority=True), "priority is not of its type"),
+    ("sweep", of_first(seed=2**70), "seed is not of its type"),
+    ("sweep", of_first(created_at="2026-01-01T00:00:00"), "without its zone"),
+    ("sweep", of_first(source="a\0b"), "source is not of its type"),
+    ("sweep", of_first(source="\ud800"), "surrogates"),
+    ("sweep", lambda rows: rows.append({**rows[0]}), "2 sweeps instead of one"),
+    ("sweep", lambda rows: rows.clear(), "not in the bundle|0 sweeps"),
+    ("phone", of_first(host="../x"), "host"),
+    ("phone", of_first(facts=[[[]]]), "facts"),
+    ("phone", of_first(serial="other"), "those of another phone"),
+    ("trial", of_first(sweep="sw-00000001"), "not in the bundle"),
+    ("trial", of_first(phone="nobody"), "not in the bundle"),
+    ("trial", of_first(case_digest="0" * 64), "digests are wrong"),
+    ("trial", of_first(case={}), "part 'trial'"),
+    ("run", of_first(trial="tr-0000000000000000"), "not in the bundle"),
+    ("run", of_first(state="queued"), "unfinished"),
+    ("run", of_first(tries=[1]), "its tries"),
+    ("run", of_first(block=1e400), "block is not of its type"),
+    ("report", of_first(status="accepted", payload="{}"), "part 'report'"),
+    ("report", of_first(payload="[" * 100_000), "part 'report'"),
+    ("report", of_first(validity="excellent"), "another validity"),
+    ("report", of_first(started_at_s=1.0), "another started_at_s"),
+    ("report", forged_payload, "not in the bundle"),
+    ("chunk", of_first(digest="f" * 64), "not in the bundle"),
+    ("chunk", of_first(part=-1), "its number"),
+    ("chunk", of_first(data="%%%"), "part 'chunk'"),
+]
+
+
+def test_bundles_with_foreign_or_senseless_rows_are_refused(
+    lab_with_sweep: Path, tmp_path: Path
+) -> None:
+    bundle, elsewhere = tmp_path / "hostile.zip", tmp_path / "elsewhere"
+    content = exported(lab_with_sweep, "--format", "bundle")
+    for part, change, text in HOSTILE_ROWS:
+        bundle.write_bytes(rewritten(content, part, change))
+        result = run("import", bundle, "--lab", elsewhere)
+        assert isinstance(result.exception, FarmError), (part, text, result.exception)
+        assert exit_code(result.exception) == 3
+        assert re.search(text, str(result.exception)), (part, text, result.exception)
+        assert "\n" not in str(result.exception)
+    assert json.loads(run("sweep", "list", "--lab", elsewhere, "--json").stdout) == []
+
+
+def test_a_bundle_cannot_take_a_trial_of_another_sweep(
+    lab_with_sweep: Path, store: Database, tmp_path: Path
+) -> None:
+    content = exported(lab_with_sweep, "--format", "bundle")
+
+    def rename(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["id" if "seed" in row else "sweep"] = "sw-0badc0de"
+
+    for part in ("sweep", "trial", "run"):
+        content = rewritten(content, part, rename)
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        manifest = json.loads(old.read("manifest.json")) | {"sweep": "sw-0badc0de"}
+    bundle = tmp_path / "stolen.zip"
+    bundle.write_bytes(changed(content, "manifest.json", json.dumps(manifest).encode()))
+    before = run("sweep", "list", "--lab", lab_with_sweep, "--json").stdout
+    result = run("import", bundle, "--lab", lab_with_sweep)
+    assert "belongs to another sweep here" in str(result.exception)
+    assert run("sweep", "list", "--lab", lab_with_sweep, "--json").stdout == before
+
+
+def test_imports_and_removals_are_recorded(lab_with_sweep: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "small.zip"
+    bundle.write_bytes(exported(lab_with_sweep, "--format", "bundle"))
+    elsewhere = tmp_path / "elsewhere"
+    run("import", bundle, "--lab", elsewhere)
+    removed = run("sweep", "remove", "small", "--lab", elsewhere)
+    assert "removed with 5 runs and 5 reports" in removed.stdout
+    run("import", bundle, "--lab", elsewhere)
+    assert exported(elsewhere, "--format", "bundle") == bundle.read_bytes()
+    entries = json.loads(run("audit", "--json", "--lab", elsewhere).stdout)
+    assert [entry["action"] for entry in entries] == ["import", "remove", "import"]
+    me = pwd.getpwuid(os.getuid()).pw_name
+    assert {entry["actor"] for entry in entries} == {me}
+    assert entries[0]["undo"] == f"farm sweep remove {entries[0]['target']}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""Maintains the store: removal, retention, backup and restoration, migration."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import BinaryIO
+
+from orchestrator.app.app_errors import InvalidState
+from orchestrator.app.control_phones import find_phone
+from orchestrator.app.control_sweeps import find_sweep, publish_change
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.export.bundle_file import (
+    BadBundle,
+    BundleContents,
+    json_line,
+    open_bundle,
+    write_bundle,
+)
+from orchestrator.store import backup, removal
+from orchestrator.store.database import SCHEMA, Database
+from orchestrator.store.operator_change import OperatorChange
+from orchestrator.store.removal import PrunedData
+from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown, InvalidRequest
+
+__all__ = [
+    "SCHEMA",
+    "BadBundle",
+    "OperatorChange",
+    "PrunedData",
+    "pin_sweep",
+    "prune_store",
+    "remove_phone",
+    "remove_sweep",
+    "restore_store",
+    "stored_schema",
+    "unpin_sweep",
+    "write_backup",
+]
+
+
+@operation(Role.OPERATOR)
+def pin_sweep(lab: LabConnection, name: str, dry_run: bool = False) -> OperatorChange:
+    """Protect a sweep from being pruned or removed."""
+    return removal.set_pinned(lab.store, find_sweep(lab, name).id, True, lab.actor(dry_run))
+
+
+@operation(Role.OPERATOR)
+def unpin_sweep(lab: LabConnection, name: str, dry_run: bool = False) -> OperatorChange:
+    """End the protection of a sweep."""
+    return removal.set_pinned(lab.store, find_sweep(lab, name).id, False, lab.actor(dry_run))
+
+
+@operation(Role.ADMIN)
+def remove_sweep(lab: LabConnection, name: str, dry_run: bool = False) -> OperatorChange:
+    """Remove a sweep that has ended, with all its results."""
+    return removal.remove_sweep(lab.store, find_sweep(lab, name).id, lab.actor(dry_run))
+
+
+@operation(Role.ADMIN)
+def remove_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
+    """Remove a phone that has no trials."""
+    serial = find_phone(lab, serial).serial
+    return publish_change(lab, removal.remove_phone(lab.store, serial, lab.actor(dry_run)))
+
+
+@operation(Role.ADMIN)
+def prune_store(lab: LabConnection, dry_run: bool = False) -> PrunedData:
+    """Remove what is older than the lab's settings say; pinned and unfinished sweeps are kept."""
+    days = lab.lab.settings.store
+    return removal.prune(
+        *(lab.store, days.keep_telemetry_days, days.keep_metrics_days),
+        *(lab.actor(dry_run), datetime.now(UTC)),
+    )
+
+
+def stored_schema(lab: Lab) -> str | None:
+    """Return the schema version of the store; None if it has no tables yet."""
+    store = Database(lab.store_url)
+    try:
+        store.check_integrity()
+        return store.schema()
+    finally:
+        store.close()
+
+
+def write_backup(lab: Lab, stream: BinaryIO) -> None:
+    """Write all rows of the store, as of one moment; the lab may be running."""
+    with LabConnection(lab) as connection, backup.snapshot(connection.store) as copy:
+
+        def lines(name: str) -> Callable[[], Iterable[bytes]]:
+            return lambda: map(json_line, copy.rows(name))
+
+        files = {f"{name}.jsonl": lines(name) for name in copy.tables}
+        write_bundle(BundleContents({"backup": True, "schema": copy.schema}, files), stream)
+
+
+def restore_store(lab: Lab, stream: BinaryIO, replace: bool) -> dict[str, int]:
+    """Fill the store of a lab that is not running from a backup; return the rows per table."""
+    bundle = open_bundle(stream)
+    schema = bundle.manifest.get("schema")
+    if not bundle.manifest.get("backup") or not isinstance(schema, str):
+        raise BadBundle("this is not a backup; 'farm import' reads bundles of sweeps")
+    _refuse_running(lab)
+    files = bundle.manifest["files"]
+
+    def rows_of(table: str) -> Iterable[dict[str, object]]:
+        return bundle.rows(f"{table}.jsonl") if f"{table}.jsonl" in files else ()
+
+    store = Database(lab.store_url)
+    try:
+        if lab.has_embedded_store:
+            lab.root.mkdir(parents=True, exist_ok=True)
+        return backup.restore_rows(store, schema, rows_of, replace)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InvalidRequest(f"the backup has rows that are not valid: {error}") from error
+    finally:
+        store.close()
+
+
+def _refuse_running(lab: Lab) -> None:
+    """Refuse a lab whose scheduler runs, here or on another host."""
+    broker = CentralBroker(lab.broker_url)
+    try:
+        running = broker.status() is not None
+    except BrokerDown:
+        running = False
+    finally:
+        broker.close()
+    if running:
+        raise InvalidState("the lab is running; stop it before its store is replaced")

@@ -1,0 +1,200 @@
+"""`farm migrate|backup|restore|prune` and the commands that remove sweeps and phones."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from orchestrator.commands.common import (
+    connect,
+    dry_run_option,
+    json_option,
+    lab_option,
+    print_change,
+    print_json,
+    read_lab,
+)
+from orchestrator.commands.completion import complete_phone, complete_sweep
+from workloads.protocol.faults import BadFile
+from workloads.text import safe_text
+from workloads.units import format_bytes
+
+_SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
+_YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def _confirm(question: str, skip: bool) -> None:
+    if not skip and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Change nothing; exit with 5 if it is necessary.")
+@lab_option
+def migrate(check: bool, lab_folder: Path) -> int:
+    """Bring the store to the schema of this version; 'farm up' does so by itself.
+
+    Make a backup first. Only one migration runs at a time; others wait for it.
+
+    \b
+    Examples:
+      farm migrate --check
+      farm migrate
+    """
+    from orchestrator.app.maintain_store import SCHEMA, stored_schema
+    from orchestrator.app.run_service import migrate_store
+    from orchestrator.commands.exit_codes import FAILURES
+    from workloads.protocol.faults import StoreDown
+
+    lab = read_lab(lab_folder)
+    try:
+        before = stored_schema(lab)
+    except StoreDown:
+        if check or not lab.has_embedded_store or lab.store_file.exists():
+            raise
+        before = None
+    if check:
+        click.echo(f"the store has schema {before or 'none'}; this version needs {SCHEMA}")
+        return 0 if before == SCHEMA else FAILURES
+    migrate_store(lab)
+    click.echo(f"the store has schema {SCHEMA}; before: {before or 'none'}")
+    return 0
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@lab_option
+def backup(file: Path, lab_folder: Path) -> None:
+    """Write the whole store to FILE, as of one moment; the lab may be running.
+
+    The file does not depend on the database: a backup of SQLite can be restored into PostgreSQL.
+
+    Example: farm backup lab-backup.zip
+    """
+    from orchestrator.app.maintain_store import write_backup
+    from orchestrator.commands.output_file import open_output
+
+    with open_output(str(file), "backup.zip", False) as stream:
+        write_backup(read_lab(lab_folder), stream)
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Remove everything that the store has.")
+@lab_option
+def restore(file: Path, replace: bool, lab_folder: Path) -> None:
+    """Fill the store of a lab that is not running from the backup in FILE.
+
+    All checksums are verified first. The store must be empty, unless --replace is given. A backup
+    of an older version is migrated; one of a newer version is refused.
+
+    Example: farm restore lab-backup.zip --lab new-lab
+    """
+    from orchestrator.app.maintain_store import BadBundle, restore_store
+    from orchestrator.supervisor.services import lab_lock
+
+    lab = read_lab(lab_folder)
+    try:
+        with file.open("rb") as stream, lab_lock(lab):
+            counts = restore_store(lab, stream, replace)
+    except OSError as error:
+        raise BadFile(f"{file} cannot be read: {error.strerror}") from error
+    except BadBundle as error:
+        raise BadFile(f"{file}: {safe_text(error)}; nothing was restored") from error
+    click.echo(f"{counts.get('sweep', 0)} sweeps, {counts.get('report', 0)} reports restored")
+
+
+@click.command()
+@dry_run_option
+@lab_option
+@json_option
+def prune(dry_run: bool, lab_folder: Path, as_json: bool) -> None:
+    """Remove results and telemetry that are older than lab.toml says.
+
+    `store.keep_metrics_days` is the age at which an ended sweep is removed with its results,
+    `store.keep_telemetry_days` the age at which only its telemetry is. Pinned sweeps are kept.
+
+    \b
+    Examples:
+      farm prune --dry-run
+      farm prune
+    """
+    from orchestrator.app.maintain_store import prune_store
+
+    pruned = prune_store(connect(lab_folder), dry_run)
+    if as_json:
+        print_json(vars(pruned) | {"dry_run": dry_run})
+        return
+    prefix = "dry run: " if dry_run else ""
+    size = format_bytes(pruned.blob_bytes)
+    counts = f"{len(pruned.sweeps)} sweeps, telemetry of {pruned.blobs} other runs ({size})"
+    click.echo(f"{prefix}{counts} removed")
+    for sweep in pruned.sweeps:
+        click.echo(f"  {safe_text(sweep)}")
+
+
+@click.command()
+@_SWEEP
+@_YES
+@dry_run_option
+@lab_option
+def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
+    """Remove a SWEEP that has ended, with all its results.
+
+    It cannot be undone; 'farm export --format bundle' keeps a copy.
+
+    Example: farm sweep remove smoke --dry-run
+    """
+    from orchestrator.app.maintain_store import remove_sweep
+
+    _confirm(f"Remove {name} and all its results?", yes or dry_run)
+    print_change(remove_sweep(connect(lab_folder), name, dry_run))
+
+
+@click.command()
+@_SWEEP
+@dry_run_option
+@lab_option
+def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
+    """Protect a SWEEP from 'farm prune' and from being removed.
+
+    Example: farm sweep pin smoke
+    """
+    from orchestrator.app.maintain_store import pin_sweep
+
+    print_change(pin_sweep(connect(lab_folder), name, dry_run))
+
+
+@click.command()
+@_SWEEP
+@dry_run_option
+@lab_option
+def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
+    """End the protection of a SWEEP.
+
+    Example: farm sweep unpin smoke
+    """
+    from orchestrator.app.maintain_store import unpin_sweep
+
+    print_change(unpin_sweep(connect(lab_folder), name, dry_run))
+
+
+@click.command("remove")
+@click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
+@_YES
+@dry_run_option
+@lab_option
+def remove_phone_(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
+    """Remove a PHONE that has no trials.
+
+    A phone that is still connected is announced again by its host.
+
+    Example: farm phone remove VMI90001 --dry-run
+    """
+    from orchestrator.app.maintain_store import remove_phone
+
+    _confirm(f"Remove {serial}?", yes or dry_run)
+    print_change(remove_phone(connect(lab_folder), serial, dry_run))
+
+
+STORE_COMMANDS = (remove, pin, unpin)

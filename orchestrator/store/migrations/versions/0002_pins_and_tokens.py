@@ -1,0 +1,27 @@
+"""Pinned sweeps, and the tokens of the API."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column(
+        "sweep", sa.Column("pinned", sa.Boolean(), nullable=False, server_default=sa.false())
+    )
+    op.create_table(
+        "token",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("digest", sa.String(), nullable=False),
+        sa.Column("person", sa.String(), nullable=False),
+        sa.Column("role", sa.String(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("revoked", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("digest"),
+    )

@@ -1,0 +1,228 @@
+"""Removal, retention, backup, restoration and migration, on SQLite and on PostgreSQL."""
+
+import io
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from orchestrator.app.maintain_store import restore_store, write_backup
+from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
+from orchestrator.store.backup import restore_rows, snapshot
+from orchestrator.store.database import SCHEMA, Database
+from orchestrator.store.operator_change import Actor
+from orchestrator.store.tables import chunk, metric, report, run, sweep, trial
+from tests.analysis.builders import measured
+from tests.conftest import new_database
+from tests.export.telemetry_blob import a_blob
+from tests.store import three_phones
+from tests.stored_runs import store_runs
+from workloads.lab_settings import Lab, LabSettings, StoreSettings
+from workloads.protocol.faults import InvalidRequest, StoreDown
+
+ANNA = Actor("anna")
+LATER = datetime.now(UTC) + timedelta(days=100)
+
+
+def store_two_sweeps(db: Database) -> tuple[str, str]:
+    """Store two sweeps with telemetry; the first run of both has the same blob."""
+    sweeps = []
+    for name in ("old", "kept"):
+        runs = [measured(name, repeat=repeat) for repeat in range(2)]
+        blobs = {(each.trial, each.repeat): a_blob() for each in runs}
+        sweeps.append(store_runs(db, runs, name, blobs))
+    return sweeps[0], sweeps[1]
+
+
+def count(db: Database, table: Any) -> int:
+    with db.read() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def dump(db: Database) -> dict[str, list[dict[str, Any]]]:
+    with snapshot(db) as copy:
+        return {name: list(copy.rows(name)) for name in copy.tables}
+
+
+def test_a_removed_sweep_leaves_nothing_and_other_sweeps_alone(store: Database) -> None:
+    old, kept = store_two_sweeps(store)
+    before = results.measured_runs(store, kept)
+    change = removal.remove_sweep(store, old, ANNA)
+    assert change.lines[0] == f"{old}: removed with 2 runs and 2 reports"
+    assert not sweep_queries.sweep_exists(store, old)
+    assert results.measured_runs(store, kept) == before
+    assert [count(store, table) for table in (run, report)] == [2, 2]
+    assert all(results.telemetry_blob(store, each.telemetry or "") for each in before)
+    assert audit_log.audit_entries(store, old)[0].actor == "anna"
+    assert removal.remove_sweep(store, kept, ANNA).changed
+    assert [count(store, table) for table in (run, report, metric, chunk)] == [0, 0, 0, 0]
+    assert removal.remove_phone(store, before[0].phone, ANNA).changed
+    assert [phone.serial for phone in phone_queries.known_phones(store)] == ["old"]
+
+
+def test_what_is_pinned_unfinished_or_in_use_is_not_removed(store: Database) -> None:
+    three_phones.announce_phones(store)
+    three_phones.submit(store, repeat=1)
+    name = str(three_phones.SWEEP["id"])
+    with pytest.raises(InvalidRequest, match="3 runs left; first: farm sweep cancel"):
+        removal.remove_sweep(store, name, ANNA)
+    with pytest.raises(InvalidRequest, match=f"PH1 has trials of {name}"):
+        removal.remove_phone(store, "PH1", ANNA)
+    with store.write() as connection:
+        connection.execute(update(run).values(state="cancelled"))
+    removal.set_pinned(store, name, True, ANNA)
+    with pytest.raises(InvalidRequest, match="is pinned; first: farm sweep unpin"):
+        removal.remove_sweep(store, name, ANNA)
+    assert removal.prune(store, 1, 1, ANNA, LATER).sweeps == ()
+    removal.set_pinned(store, name, False, ANNA)
+    assert removal.prune(store, 1, 1, Actor("anna", dry_run=True), LATER).sweeps == (name,)
+    assert sweep_queries.sweep_exists(store, name), "a dry run removed it"
+    assert removal.prune(store, 1, 1, ANNA, LATER).sweeps == (name,)
+    assert not sweep_queries.sweep_exists(store, name)
+
+
+def test_pruning_removes_only_what_is_old(store: Database) -> None:
+    old, kept = store_two_sweeps(store)
+    now = datetime.now(UTC)
+    assert removal.prune(store, 1, 1, ANNA, now) == removal.PrunedData((), 0, 0)
+    with store.write() as connection:
+        long_ago = now - timedelta(days=10)
+        trials = select(trial.c.id).where(trial.c.sweep == old)
+        connection.execute(update(sweep).where(sweep.c.id == old).values(created_at=long_ago))
+        of_old = update(report).where(report.c.trial.in_(trials))
+        connection.execute(of_old.values(received_at=long_ago))
+    assert removal.prune(store, 0, 0, ANNA, now).sweeps == (), "0 days mean: keep"
+    assert removal.prune(store, 5, 20, ANNA, now) == removal.PrunedData((), 0, 0), "shared blob"
+    assert removal.prune(store, 0, 5, ANNA, now).sweeps == (old,)
+    pruned = removal.prune(store, 5, 0, ANNA, LATER)
+    assert (pruned.sweeps, pruned.blobs) == ((), 1)
+    assert count(store, chunk) == 0
+    assert len(results.measured_runs(store, kept)) == 2
+    entries = audit_log.audit_entries(store, "store")
+    assert [entry.action for entry in entries] == ["prune", "prune"]
+    assert entries[1].before["sweeps"] == [old]
+
+
+@pytest.fixture
+def other(store: Database, postgres: str, tmp_path: Path) -> str:
+    """The URL of an empty database of the other kind."""
+    if store.url.startswith("sqlite"):
+        return new_database(postgres, f"{tmp_path.name}_other")
+    return f"sqlite:///{tmp_path / 'other.db'}"
+
+
+def test_a_backup_is_restored_into_the_other_database(
+    store: Database, other: str, tmp_path: Path
+) -> None:
+    _, kept = store_two_sweeps(store)
+    removal.set_pinned(store, kept, True, ANNA)
+    file = io.BytesIO()
+    write_backup(a_lab(tmp_path, store.url), file)
+    lab = a_lab(tmp_path, other)
+    assert restore_store(lab, file, replace=False)["report"] == 4
+    with pytest.raises(InvalidRequest, match="not empty; '--replace'"):
+        restore_store(lab, file, replace=False)
+    assert restore_store(lab, file, replace=True)["report"] == 4
+    restored = Database(other)
+    restored.check()
+    assert dump(restored) == dump(store)
+    store_runs(restored, [measured("new")], "new")  # numbers of new rows do not collide
+    assert count(restored, report) == 5
+    restored.close()
+
+
+def a_lab(root: Path, url: str) -> Lab:
+    return Lab(root, LabSettings(store=StoreSettings(url=url)))
+
+
+def test_a_backup_of_a_newer_version_or_a_bundle_is_refused(store: Database) -> None:
+    with pytest.raises(InvalidRequest, match="schema 9999, this version has"):
+        restore_rows(store, "9999", lambda _: (), replace=True)
+    store.check()
+
+
+def test_a_restoration_that_fails_changes_nothing(store: Database) -> None:
+    store_two_sweeps(store)
+    before = dump(store)
+
+    def rows_of(table: str) -> list[dict[str, Any]]:
+        return [{"serial": "A"}] if table == "phone" else []
+
+    with pytest.raises(Exception, match="(?i)null"):
+        restore_rows(store, SCHEMA, rows_of, replace=True)
+    assert dump(store) == before
+
+
+def test_data_of_the_first_schema_is_migrated(store: Database, other: str) -> None:
+    store_two_sweeps(store)
+    rows = dump(store)
+    newer = {"sweep": "pinned"}  # columns and tables that came after the first schema
+    first = {
+        table: [
+            {key: value for key, value in row.items() if key != newer.get(table)} for row in found
+        ]
+        for table, found in rows.items()
+        if table != "token"
+    }
+    migrated = Database(other)
+    restore_rows(migrated, "0001", lambda table: first.get(table, []), replace=False)
+    migrated.check()
+    assert dump(migrated) == rows
+    migrated.close()
+
+
+def test_two_centres_may_migrate_an_empty_store_at_once(other: str) -> None:
+    databases = [Database(other) for _ in range(4)]
+    errors: list[Exception] = []
+
+    def migrate(database: Database) -> None:
+        try:
+            database.migrate()
+        except Exception as error:  # noqa: BLE001 - every error fails the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=migrate, args=(each,)) for each in databases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    for database in databases:
+        database.check()
+        database.close()
+
+
+def test_a_newer_store_is_not_migrated(store: Database) -> None:
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(InvalidRequest, match="schema 9999.*install the version"):
+        store.migrate()
+
+
+def test_a_damaged_file_is_refused_at_start(tmp_path: Path) -> None:
+    file = tmp_path / "farm.db"
+    store = Database(f"sqlite:///{file}")
+    store.migrate()
+    store_two_sweeps(store)
+    store.close()
+    content = bytearray(file.read_bytes())
+    content[8 * 4096 : 40 * 4096] = b"\x5a" * (32 * 4096)
+    file.write_bytes(content)
+    damaged = Database(f"sqlite:///{file}")
+    with pytest.raises(StoreDown, match="damaged|malformed"):
+        damaged.migrate()
+    damaged.close()
+
+
+def test_a_statement_that_hangs_ends(postgres: str) -> None:
+    store = Database(postgres)
+    with store.read() as connection:
+        shown = connection.exec_driver_sql("SHOW statement_timeout").scalar()
+    assert shown == "1min"
+    short = "SET LOCAL statement_timeout = 50; SELECT pg_sleep(5)"
+    with pytest.raises(StoreDown, match="timeout"), store.read() as connection:
+        connection.exec_driver_sql(short)
+    store.close()
