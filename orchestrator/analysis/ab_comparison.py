@@ -1,4 +1,4 @@
-"""Compares two sides (A/B): ratios of medians with intervals, and a verdict for each row.
+"""Compares two sides (A/B): ratios with intervals, and a verdict for each row.
 
 A side is called faster or slower only if the whole interval lies on one side of 1, the difference
 is larger than the margin, and the p-value stays significant after correction for the number of
@@ -10,22 +10,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from orchestrator.analysis.bootstrap import (
+from orchestrator.analysis.log_ratio import (
     LogRatioEstimate,
-    ResampledLevel,
     RunPair,
+    UnitLevel,
     estimate_log_ratio,
 )
 from orchestrator.analysis.measurements import Exclusion, weakest_provenance
 from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
-from orchestrator.analysis.stats import LEVEL, geometric_mean, holm_correction, median
+from orchestrator.analysis.stats import (
+    LEVEL,
+    MODEL_FREEDOM,
+    OCCASION_GAP,
+    Instability,
+    geometric_mean,
+    holm_correction,
+    median,
+    model_deviation,
+)
 from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
 from workloads.protocol.metrics import METRICS, Provenance, SimulationModel
 
 MARGIN = 0.02
 ALPHA = 1 - LEVEL
-# A model states its mean absolute error; the standard deviation of its errors is this much larger.
-DEVIATION_PER_MEAN_ERROR = math.sqrt(math.pi / 2)
 
 
 class ComparisonVerdict(StrEnum):
@@ -46,6 +53,9 @@ class UnclearReason(StrEnum):
     INTERVAL_CONTAINS_ONE = "interval_contains_one"
     WITHIN_MARGIN = "within_margin"
     NOT_SIGNIFICANT = "not_significant"
+    SERIAL_CORRELATION = "serial_correlation"
+    DRIFT = "drift"
+    TWO_MODES = "two_modes"
 
     @property
     def text(self) -> str:
@@ -60,7 +70,17 @@ _UNCLEAR_TEXTS = {
     UnclearReason.INTERVAL_CONTAINS_ONE: "the interval contains 1, so either side may be faster",
     UnclearReason.WITHIN_MARGIN: "significant, but the difference is not larger than the margin",
     UnclearReason.NOT_SIGNIFICANT: "not significant after Holm correction",
+    UnclearReason.SERIAL_CORRELATION: "each run resembles the one before it",
+    UnclearReason.DRIFT: "the runs drift, and the difference is not larger than the drift",
+    UnclearReason.TWO_MODES: "the runs have two modes, and the difference is not larger",
 }
+
+
+class ComparisonScope(StrEnum):
+    """Which phones a row speaks of."""
+
+    THESE_PHONES = "these phones only"
+    SUCH_PHONES = "phones like these"
 
 
 class GroupBy(StrEnum):
@@ -86,7 +106,9 @@ class Comparison:
     high: float | None
     p: float | None  # of this row alone; p_holm is corrected for the number of rows
     p_holm: float | None
-    level: ResampledLevel | None
+    level: UnitLevel | None
+    scope: ComparisonScope
+    unstable: Instability | None
     verdict: ComparisonVerdict
     reason: UnclearReason | None  # set when the verdict is unclear
     worst: tuple[str, float]
@@ -167,6 +189,10 @@ def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
         p=estimate.p_value() if estimate else None,
         p_holm=None,
         level=estimate.level if estimate else None,
+        scope=ComparisonScope.SUCH_PHONES
+        if estimate and estimate.level is UnitLevel.PHONES
+        else ComparisonScope.THESE_PHONES,
+        unstable=estimate.unclear if estimate else None,
         verdict=ComparisonVerdict.UNCLEAR,
         reason=None,
         worst=(pairs[worst].label, ratios[worst]),
@@ -176,25 +202,26 @@ def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
 
 def _estimate(pairs: Sequence[TrialPair]) -> LogRatioEstimate | None:
     """Estimate the log ratio; its error includes the model's, which more runs do not reduce."""
-    estimate = estimate_log_ratio(
-        [RunPair(p.phone, p.base.values, p.candidate.values) for p in pairs]
-    )
-    model_errors = [
-        math.hypot(*(_model_error(side.provenance) for side in (pair.base, pair.candidate)))
+    estimate = estimate_log_ratio([_run_pair(pair) for pair in pairs])
+    model_error = max(
+        math.hypot(*(model_deviation(side.provenance) for side in (pair.base, pair.candidate)))
         for pair in pairs
-    ]
-    if estimate is None or not max(model_errors):
+    )
+    if estimate is None or not model_error:
         return estimate
-    sampling = estimate.standard_error
-    total = math.hypot(sampling, max(model_errors))
-    # Welch-Satterthwaite: a model error without sampling noise adds degrees of freedom.
-    freedom = estimate.degrees_of_freedom * (total / sampling) ** 4 if sampling else math.inf
-    return replace(estimate, standard_error=total, degrees_of_freedom=min(freedom, 1e6))
+    return estimate.with_error(model_error, MODEL_FREEDOM)
 
 
-def _model_error(provenance: Provenance | None) -> float:
-    stated = provenance.error_rel if provenance else None
-    return DEVIATION_PER_MEAN_ERROR * (stated or 0.0)
+def _run_pair(pair: TrialPair) -> RunPair:
+    """Return the runs of both sides; runs of one phone and sweep share their blocks."""
+    base, candidate = pair.base, pair.candidate
+    same = (base.sweep, base.phone) == (candidate.sweep, candidate.phone)
+    ordered = sorted((min(side.times), max(side.times)) for side in (base, candidate))
+    return RunPair(
+        *(pair.phone, base.values, candidate.values),
+        blocks=(base.blocks, candidate.blocks) if same else None,
+        same_occasion=same or ordered[1][0] - ordered[0][1] <= OCCASION_GAP,
+    )
 
 
 def higher_is_better(metric: str) -> bool:
@@ -217,10 +244,12 @@ def _judge(row: Comparison, margin: float) -> tuple[ComparisonVerdict, UnclearRe
         return ComparisonVerdict.UNCLEAR, UnclearReason.MODEL_ERROR_UNKNOWN
     if row.low is None or row.high is None or row.p_holm is None:
         return ComparisonVerdict.UNCLEAR, UnclearReason.SINGLE_RUN
-    if row.level is ResampledLevel.RUNS and min(row.runs) < CLAIM_RUNS_MIN:
+    if row.level in (UnitLevel.BLOCKS, UnitLevel.RUNS) and min(row.runs) < CLAIM_RUNS_MIN:
         return ComparisonVerdict.UNCLEAR, UnclearReason.TOO_FEW_RUNS
     if row.low >= 1 - margin and row.high <= 1 + margin:
         return ComparisonVerdict.SAME, None
+    if row.low <= 1 <= row.high and row.unstable:
+        return ComparisonVerdict.UNCLEAR, UnclearReason(row.unstable.value)
     if row.low <= 1 <= row.high:
         return ComparisonVerdict.UNCLEAR, UnclearReason.INTERVAL_CONTAINS_ONE
     if abs(row.ratio - 1) <= margin:

@@ -94,20 +94,22 @@ def _cell_key(group: FleetGroup) -> CellKey:
 
 
 def _mean(rows: Sequence[FleetRow], keys: Sequence[CellKey]) -> FleetMean:
-    lows = [row.interval.low for row in rows]
+    intervals = [row.interval for row in rows]
+    lows = [interval.low for interval in intervals]
+    value = geometric_mean([row.median for row in rows])
     interval = Interval(
         # A model error above 100 % makes the lower end negative.
         geometric_mean(lows) if min(lows) > 0 else 0.0,
-        geometric_mean([row.interval.high for row in rows]),
+        value,
+        geometric_mean([interval.high for interval in intervals]),
         min(row.n for row in rows),
-        IntervalKind.BOOTSTRAP
-        if all(row.interval.kind is IntervalKind.BOOTSTRAP for row in rows)
-        else IntervalKind.RANGE,
+        max((interval.kind for interval in intervals), key=list(IntervalKind)[::-1].index),
+        next((interval.unclear for interval in intervals if interval.unclear), None),
     )
     return FleetMean(
         phone=rows[0].phone,
         model=rows[0].model,
-        value=geometric_mean([row.median for row in rows]),
+        value=value,
         interval=interval,
         provenance=weakest_provenance(row.provenance for row in rows),
         cells=dict(zip(keys, (row.median for row in rows), strict=True)),

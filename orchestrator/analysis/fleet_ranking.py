@@ -16,7 +16,7 @@ from orchestrator.analysis.measurements import (
     weakest_provenance,
 )
 from orchestrator.analysis.rank_statement import RankStatement, rank_statement
-from orchestrator.analysis.stats import Interval, median, median_interval
+from orchestrator.analysis.stats import Interval, interval_over_occasions, widen_by_model
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
@@ -163,12 +163,13 @@ def _summarize(
     provenance = weakest_provenance(run.metrics[metric].provenance for run in counted)
     suspect, void = _excluded_counts(runs)
     facts = counted[-1].facts
+    interval = interval_over_occasions(values, [run.started_at for run in counted])
     return PhoneSummary(
         phone=counted[0].phone,
         model=facts.model,
         soc=facts.soc,
-        median=median(values),
-        interval=median_interval(values).widen(provenance.error_rel or 0.0),
+        median=interval.middle,
+        interval=widen_by_model(interval, provenance),
         suspect=suspect,
         void=void,
         provenance=provenance,

@@ -1,9 +1,8 @@
 """Decides what a fleet ranking may claim about a phone, and renders it as a short text.
 
-"Fastest" and "slower" need four runs on both sides, intervals that do not overlap, and values whose
-error is known. Why four: chance separates three runs each of two equal phones once in ten times,
-four runs each once in thirty-five times. The interval of a simulated value already contains its
-model's error, so the noise that a simulation adds does not strengthen a claim.
+"Fastest" and "slower" need four runs on both sides, medians that differ by more than both intervals
+allow together, and values whose error is known. The interval of a simulated value already contains
+its model's error, so the noise that a simulation adds does not strengthen a claim.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from orchestrator.analysis.stats import Interval
+from orchestrator.analysis.stats import Instability, Interval
 from workloads.protocol.metrics import METRICS, Provenance, SimulationModel, Source
 
 CLAIM_RUNS_MIN = 4
@@ -25,6 +24,7 @@ class RankClaim(StrEnum):
     ONLY_PHONE = "only_phone"
     TOO_FEW_RUNS = "too_few_runs"
     NOT_DISTINGUISHABLE = "not_distinguishable"
+    UNSTABLE = "unstable"
     RIVAL_UNKNOWN = "rival_unknown"
     ERROR_UNKNOWN = "error_unknown"
 
@@ -37,6 +37,7 @@ class RankStatement:
     provenance: Provenance
     runs: int
     is_time: bool  # times have a fastest phone, other metrics a best one
+    unstable: Instability | None = None  # of the claim UNSTABLE: why
 
     @property
     def text(self) -> str:
@@ -55,6 +56,8 @@ class RankStatement:
                 return "slower" if self.is_time else "behind"
             case RankClaim.TOO_FEW_RUNS:
                 return f"too few runs (n = {self.runs})"
+            case RankClaim.UNSTABLE:
+                return f"unclear: {self.unstable.text if self.unstable else 'unknown'}"
             case _:
                 return _TEXTS[self.claim]
 
@@ -84,7 +87,14 @@ def rank_statement(row: RankedPhone, ordered: Sequence[RankedPhone], metric: str
     rivals = [other for other in ordered if other.phone != row.phone] if leads else ordered[:1]
     claim = _claim(row, rivals, RankClaim.LEADS if leads else RankClaim.BEHIND)
     is_time = METRICS[metric].family == "time"
-    return RankStatement(claim, row.provenance, row.interval.n, is_time)
+    unstable = None
+    if claim is RankClaim.NOT_DISTINGUISHABLE:
+        close = [row, *(rival for rival in rivals if not are_distinguishable(row, rival))]
+        unstable = next((one.interval.unclear for one in close if one.interval.unclear), None)
+    return RankStatement(
+        RankClaim.UNSTABLE if unstable else claim,
+        *(row.provenance, row.interval.n, is_time, unstable),
+    )
 
 
 def provenance_prefix(provenance: Provenance) -> str:
@@ -98,7 +108,7 @@ def provenance_prefix(provenance: Provenance) -> str:
 
 def are_distinguishable(one: RankedPhone, other: RankedPhone) -> bool:
     """Return whether the order of two phones is more than chance and model error."""
-    return is_judgeable(one) and is_judgeable(other) and not one.interval.overlaps(other.interval)
+    return is_judgeable(one) and is_judgeable(other) and one.interval.differs_from(other.interval)
 
 
 def is_judgeable(row: RankedPhone) -> bool:

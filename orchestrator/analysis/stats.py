@@ -1,4 +1,4 @@
-"""Basic statistics behind every comparison: medians, their intervals, and corrections.
+"""Basic statistics behind every comparison: the error of models, corrections, means.
 
 The statistical unit is the run, never the sample: steps inside one run share its temperature and
 its disturbances, so a thousand of them predict the next run no better than one does.
@@ -6,57 +6,89 @@ its disturbances, so a thousand of them predict the next run no better than one 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 
-LEVEL = 0.95
-INTERVAL_RUNS_MIN = 3
+from orchestrator.decisions.median_interval import (
+    INTERVAL_RUNS_MIN,
+    LEVEL,
+    Instability,
+    Interval,
+    IntervalKind,
+    median,
+    median_interval,
+)
+from workloads.protocol.metrics import Provenance
+
+__all__ = [
+    "INTERVAL_RUNS_MIN",
+    "LEVEL",
+    "Instability",
+    "Interval",
+    "IntervalKind",
+    "geometric_mean",
+    "holm_correction",
+    "interval_over_occasions",
+    "kendall_tau",
+    "median",
+    "median_interval",
+    "model_deviation",
+    "split_occasions",
+    "widen_by_model",
+]
+
+# A model states its mean absolute error; the standard deviation of its errors is this much larger.
+DEVIATION_PER_MEAN_ERROR = math.sqrt(math.pi / 2)
+# That mean comes from few conditions: Student's t with ten degrees of freedom, 95 %.
+MODEL_FREEDOM, MODEL_QUANTILE = 10, 2.228
+# Another day, a restart or another place changes a phone's speed by about this standard deviation.
+# It is an assumption, used only while fewer than four occasions show what it really is.
+OCCASION_DEVIATION = 0.01
+OCCASIONS_MIN = 4
+OCCASION_GAP, OCCASION_LENGTH = timedelta(hours=4), timedelta(hours=24)
 
 
-class IntervalKind(StrEnum):
-    """How the two ends of an interval were obtained."""
-
-    RANGE = "range"
-    BOOTSTRAP = "bootstrap"
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The interval of a median; with fewer than three runs, the range of those runs."""
-
-    low: float
-    high: float
-    n: int
-    kind: IntervalKind
-
-    def widen(self, error_rel: float) -> "Interval":
-        """Add a model's relative error on both sides."""
-        low = self.low - error_rel * abs(self.low)
-        high = self.high + error_rel * abs(self.high)
-        return Interval(low, high, self.n, self.kind)
-
-    def overlaps(self, other: "Interval") -> bool:
-        """Return whether some value lies in both."""
-        return self.low <= other.high and other.low <= self.high
+def model_deviation(provenance: Provenance | None) -> float:
+    """Return the standard deviation of a model's relative error; 0 for measured values."""
+    stated = provenance.error_rel if provenance else None
+    return DEVIATION_PER_MEAN_ERROR * (stated or 0.0)
 
 
-def median(values: Sequence[float]) -> float:
-    """Return the median; for the few runs of a cell, sorting is the fastest algorithm."""
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+def widen_by_model(interval: Interval, provenance: Provenance) -> Interval:
+    """Add the error of the model behind the values of an interval."""
+    return interval.widen(MODEL_QUANTILE * model_deviation(provenance))
 
 
-def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """Return the 95 % interval of the median over runs, by bootstrap over the runs."""
-    from orchestrator.analysis.bootstrap import half_width_of_median
+def split_occasions(times: Sequence[datetime]) -> list[int]:
+    """Return the occasion of each run, in the order of time: a pause or a day begins a new one."""
+    occasions: list[int] = []
+    for index, time in enumerate(times):
+        if index == 0:
+            occasion, started = 0, time
+        elif time - times[index - 1] > OCCASION_GAP or time - started > OCCASION_LENGTH:
+            occasion, started = occasion + 1, time
+        occasions.append(occasion)
+    return occasions
 
-    n = len(values)
-    if n < INTERVAL_RUNS_MIN:
-        return Interval(min(values), max(values), n, IntervalKind.RANGE)
-    middle, half = median(values), half_width_of_median(values, 1 - LEVEL, seed)
-    return Interval(middle - half, middle + half, n, IntervalKind.BOOTSTRAP)
+
+def interval_over_occasions(values: Sequence[float], times: Sequence[datetime]) -> Interval:
+    """Return the interval of the median; runs of several occasions show how occasions differ."""
+    occasions = split_occasions(times)
+    count = occasions[-1] + 1
+    interval = median_interval(values)
+    if count == 1:
+        return interval
+    members: list[list[float]] = [[] for _ in range(count)]
+    for occasion, value in zip(occasions, values, strict=True):
+        members[occasion].append(value)
+    medians = [median(member) for member in members]
+    if count >= OCCASIONS_MIN:
+        found = median_interval(medians)
+        return replace(found, n=len(values))
+    deviation = max(OCCASION_DEVIATION, float(np.std(medians, ddof=1)) / abs(interval.middle or 1))
+    return interval.widen(2 * deviation / math.sqrt(count))
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:

@@ -12,7 +12,7 @@ from datetime import datetime
 import numpy as np
 
 from orchestrator.analysis.ab_comparison import ALPHA, MARGIN, ComparisonVerdict, higher_is_better
-from orchestrator.analysis.bootstrap import RunPair, estimate_log_ratio
+from orchestrator.analysis.log_ratio import RunPair, estimate_log_ratio
 from orchestrator.analysis.measurements import MeasurementKind, TrialSeries
 from orchestrator.analysis.stats import median
 from workloads.text import natural_sort_key

@@ -124,7 +124,10 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
     """Print the rows, the overall result, and what was left out."""
     from orchestrator.app.compare_results import exclusions_text
 
-    headings = ("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS", "VERDICT")
+    headings = (
+        *("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS"),
+        *("VERDICT", "HOLDS FOR"),
+    )
     print_table(headings, [_cells(row) for row in (*table.rows, *table.overall)])
     reasons = Counter(row.reason for row in table.rows if row.reason is not None)
     notes = [
@@ -163,6 +166,7 @@ def _cells(row: "Comparison") -> list[str]:
         "-" if row.p_holm is None else f"{row.p_holm:.3f}" if row.p_holm >= 0.001 else "<0.001",
         f"{row.runs[0]}+{row.runs[1]}",
         str(row.verdict),
+        str(row.scope),
     ]
 
 

@@ -3,19 +3,17 @@
 The same values always give the same decision: each look of the grid uses only the first runs, so a
 report that arrives late or twice changes nothing.
 
-The interval lies between order statistics, which assumes nothing about the shape of the noise
-except that runs are independent; between two order statistics it is interpolated after
-Hettmansperger and Sheather (1986). Repeated looks inflate the error rate, so each look uses a
-stricter level than the requested one.
+The interval is the one that tables and reports show. A trial whose runs drift does not stop because
+it is narrow: its median depends on when the runs were made.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 
-from orchestrator.sweepfile.policy import StopRule, look_confidence
+from orchestrator.decisions.median_interval import Instability, median_interval
+from orchestrator.sweepfile.policy import StopRule
 
 
 class StopCause(StrEnum):
@@ -36,6 +34,7 @@ class StopDecision:
     median: float = math.nan
     high: float = math.inf
     next_look: int | None = None  # number of runs at the next look
+    unclear: Instability | None = None
 
     @property
     def half_width_rel(self) -> float:
@@ -48,7 +47,8 @@ class StopDecision:
         """The median with its interval, as text."""
         if not math.isfinite(self.half_width_rel):
             return f"no interval yet after {self.n} runs"
-        return f"{self.median:.4g} ± {self.half_width_rel:.1%} after {self.n} runs"
+        reason = f", unclear: {self.unclear.text}" if self.unclear else ""
+        return f"{self.median:.4g} ± {self.half_width_rel:.1%} after {self.n} runs{reason}"
 
 
 def decide_stop(values: Sequence[float], rule: StopRule) -> StopDecision:
@@ -57,46 +57,12 @@ def decide_stop(values: Sequence[float], rule: StopRule) -> StopDecision:
     for index, look in enumerate(rule.grid):
         if look > len(values):
             return latest
-        at_end = index in {0, len(rule.grid) - 1}
-        confidence = look_confidence(rule.confidence, at_end)
-        low, median, high = order_statistic_interval(values[:look], confidence)
+        found = median_interval(values[:look], rule.confidence)
         next_look = rule.grid[index + 1] if index + 1 < len(rule.grid) else None
-        latest = StopDecision(None, look, low, median, high, next_look)
-        if latest.half_width_rel <= rule.half_width_rel:
-            return StopDecision(StopCause.WIDTH, look, low, median, high)
-    return StopDecision(StopCause.N_MAX, latest.n, latest.low, latest.median, latest.high)
-
-
-def order_statistic_interval(
-    values: Sequence[float], confidence: float
-) -> tuple[float, float, float]:
-    """Return low, median and high; the ends are infinite if the runs are too few."""
-    ordered = sorted(values)
-    n = len(ordered)
-    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    depth, inward = _depth(n, confidence)
-    if depth == 0:
-        return -math.inf, middle, math.inf
-    low = (1 - inward) * ordered[depth - 1] + inward * ordered[depth]
-    high = (1 - inward) * ordered[n - depth] + inward * ordered[n - depth - 1]
-    return low, middle, high
-
-
-@lru_cache(maxsize=1024)
-def _depth(n: int, confidence: float) -> tuple[int, float]:
-    """Return the rank at which the interval begins, and the fraction towards the next rank.
-
-    Depth 0 means that n runs cannot reach the confidence.
-    """
-    covered = 1.0  # confidence of the interval between the order statistics of this depth
-    for depth in range(1, n // 2 + 1):
-        outer, covered = covered, covered - 2 * math.comb(n, depth - 1) / 2**n
-        if covered < confidence:
-            break
-    else:
-        depth, outer, covered = n // 2 + 1, covered, 0.0
-    if depth == 1:
-        return 0, 0.0
-    depth -= 1  # the last that reaches the confidence
-    share = (outer - confidence) / (outer - covered)
-    return depth, (n - depth) * share / (depth + (n - 2 * depth) * share)
+        latest = StopDecision(
+            None, look, found.low, found.middle, found.high, next_look, found.unclear
+        )
+        is_narrow = latest.half_width_rel <= rule.half_width_rel
+        if is_narrow and found.unclear is not Instability.DRIFT:
+            return replace(latest, cause=StopCause.WIDTH, next_look=None)
+    return replace(latest, cause=StopCause.N_MAX, next_look=None)

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import weakest_provenance
-from orchestrator.analysis.stats import INTERVAL_RUNS_MIN, LEVEL, median, median_interval
+from orchestrator.analysis.stats import (
+    INTERVAL_RUNS_MIN,
+    LEVEL,
+    Interval,
+    IntervalKind,
+    median,
+    median_interval,
+    widen_by_model,
+)
 from workloads.protocol.metrics import Metric, Provenance, SimulationModel
 
 # The error of a model without calibration data is unknown, and so is the spread of runs in a sweep
@@ -68,16 +76,14 @@ def estimate_from(
     if not values:
         return None
     provenance = weakest_provenance(metric.provenance for metric in metrics)
-    error = (
-        UNKNOWN_ERROR
-        if provenance.model is SimulationModel.EXTRAPOLATED
-        else provenance.error_rel or 0.0
-    )
     middle, n = median(values), len(values)
     if n < INTERVAL_RUNS_MIN:
         half = middle * spread.half_width(n)
-        low, high = middle - half, middle + half
+        interval = Interval(middle - half, middle, middle + half, n, IntervalKind.RANGE)
     else:
         interval = median_interval(values)
-        low, high = interval.low, interval.high
-    return Estimate(middle, max(0.0, low * (1 - error)), high * (1 + error), n, provenance)
+    if provenance.model is SimulationModel.EXTRAPOLATED:
+        interval = interval.widen(UNKNOWN_ERROR)
+    else:
+        interval = widen_by_model(interval, provenance)
+    return Estimate(middle, max(0.0, interval.low), interval.high, n, provenance)

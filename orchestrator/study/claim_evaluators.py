@@ -11,7 +11,13 @@ from itertools import combinations
 
 from orchestrator.analysis.measurements import weakest_provenance
 from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
-from orchestrator.analysis.stats import geometric_mean, kendall_tau, median, median_interval
+from orchestrator.analysis.stats import (
+    geometric_mean,
+    kendall_tau,
+    median,
+    median_interval,
+    widen_by_model,
+)
 from orchestrator.study.evidence import (
     Gap,
     NoEvidence,
@@ -296,10 +302,8 @@ def _mean(medians: Sequence[float]) -> float:
 
 
 def _half_rel(observation: Observation) -> float:
-    error_rel = observation.provenance.error_rel or 0.0
-    interval = median_interval(observation.values).widen(error_rel)
-    middle = median(observation.values)
-    return (interval.high - interval.low) / (2 * abs(middle)) if middle else 0.0
+    interval = widen_by_model(median_interval(observation.values), observation.provenance)
+    return interval.half_width_rel if interval.middle else 0.0
 
 
 def _ratio(first: _Estimate, second: _Estimate) -> ClaimResult:

@@ -12,12 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.decisions.stop_rule import (
-    StopCause,
-    StopDecision,
-    decide_stop,
-    order_statistic_interval,
-)
+from orchestrator.decisions.median_interval import median_interval
+from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
 from orchestrator.sweepfile.policy import StopRule
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -96,9 +92,7 @@ def _fixed_runs(noise: Noise, rule: StopRule) -> int:
     """Return the runs that reach the requested width in half of all cases, with one look."""
     sample = noise.runs(101, rule.n_max, np.random.default_rng(6))
     for runs in range(rule.n_min, rule.n_max):
-        ends = [order_statistic_interval(row, rule.confidence) for row in sample[:, :runs].tolist()]
-        if np.median([(high - low) / 2 / middle for low, middle, high in ends]) <= (
-            rule.half_width_rel
-        ):
+        found = [median_interval(row, rule.confidence) for row in sample[:, :runs].tolist()]
+        if np.median([each.half_width_rel for each in found]) <= rule.half_width_rel:
             return runs
     return rule.n_max

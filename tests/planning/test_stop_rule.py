@@ -1,17 +1,11 @@
 """The stop rule: its interval covers the median at the stated rate, and it saves runs."""
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.decisions.stop_rule import (
-    StopCause,
-    StopDecision,
-    decide_stop,
-    order_statistic_interval,
-)
+from orchestrator.decisions.median_interval import Instability, median_interval
+from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
 from orchestrator.sweepfile.policy import StopRule, runs_needed
 from tests.planning.run_noise import PINNED, UNPINNED, Noise, coverage, saving, stopped
 
@@ -54,19 +48,23 @@ def test_more_runs_never_change_a_decision(values: list[float], data: st.DataObj
 
 
 @pytest.mark.parametrize(("confidence", "expected"), [(0.95, 6), (0.99, 8), (0.9, 5), (0.5, 3)])
-def test_the_minimum_number_of_runs_gives_an_interval_and_one_less_does_not(
+def test_the_minimum_number_of_runs_has_its_interval_within_its_range(
     confidence: float, expected: int
 ) -> None:
     assert runs_needed(confidence) == expected
-    required = 1 - 0.85 * (1 - confidence)
-    widths = [order_statistic_interval(list(range(n)), required) for n in (expected - 1, expected)]
-    assert [math.isfinite(high) for _, _, high in widths] == [False, True]
+    for runs, is_within in ((expected - 1, False), (expected, True)):
+        values = [float(each % 2 * 10 + each) for each in range(runs)]  # neither drift nor modes
+        found = median_interval(values, confidence)
+        assert (min(values) <= found.low) == (is_within or runs < 3)
 
 
-def test_the_interval_equals_the_order_statistics() -> None:
-    values = [float(each) for each in range(1, 11)]
-    exactly = 1 - 2 * (1 + 10) / 2**10  # between the second and the ninth of ten
-    assert order_statistic_interval(values, exactly) == (2.0, 5.5, 9.0)
+def test_a_drift_does_not_stop_however_narrow_it_is() -> None:
+    drift = [100.0, 100.12, 100.19, 100.31, 100.42, 100.48, 100.61, 100.68, 100.83]
+    decision = decide_stop(drift, TWO_PERCENT)
+    assert (decision.cause, decision.n, decision.unclear) == (None, 9, Instability.DRIFT)
+    assert decision.half_width_rel < TWO_PERCENT.half_width_rel
+    assert decision.text.endswith("after 9 runs, unclear: runs drift")
+    assert decide_stop(drift, StopRule(half_width_rel=0.02, n_max=9)).cause is StopCause.N_MAX
 
 
 @pytest.mark.parametrize(("noise", "rule"), SOME, ids=str)

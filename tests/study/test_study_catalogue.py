@@ -114,7 +114,7 @@ def test_an_unknown_study_is_refused_with_the_closest_name() -> None:
 def test_a_contradictory_claim_is_refused() -> None:
     claim = {"text": "twice", "published_on": "x", "value": 1.0, "answer": "one"}
     claim["query"] = {"kind": "value"}
-    with pytest.raises(ValueError, match="a claim has one of value"):
+    with pytest.raises(ValueError, match="a claim has at most one of value"):
         Claim.model_validate(claim)
     with pytest.raises(ValueError, match="'reason' is required for unobservable"):
         Claim.model_validate(claim | {"answer": "", "query": {"kind": "unobservable"}})

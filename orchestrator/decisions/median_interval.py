@@ -1,0 +1,213 @@
+"""The interval of a median over runs: one for stopping, tables, reports and comparisons. Pure.
+
+It lies between order statistics, which assumes nothing about the shape of the noise; between two of
+them it is interpolated after Hettmansperger and Sheather (1986), and where so few runs cannot reach
+the confidence, it extends beyond them. Runs that depend on each other tell less than their number
+promises, so their interval is wider. Where a median says little (the runs drift, or have two
+modes), the interval spans all runs and names the reason. Runs are given in the order of time.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+
+from orchestrator.sweepfile.policy import look_confidence
+
+LEVEL = 0.95
+INTERVAL_RUNS_MIN = 3
+# How far an interval extends beyond its runs, relative to what uniform noise needs. Found by
+# simulation (benchmarks/coverage.py): right for normal noise, within 93 and 97 % for uniform,
+# double exponential and recorded noise.
+OUTWARD = 0.6
+SERIAL_LIMIT = 1.15  # in standard deviations of the lag-1 correlation of independent runs
+DRIFT_LIMIT = 2.0  # in standard deviations of Spearman's correlation with time
+MODES_LIMIT = 40.0  # gap between modes times runs, in standard deviations within the modes
+MODES_RUNS_MIN = 6
+
+
+class Instability(StrEnum):
+    """Why a median over runs says less than its interval promises."""
+
+    SERIAL_CORRELATION = "serial_correlation"
+    DRIFT = "drift"
+    TWO_MODES = "two_modes"
+
+    @property
+    def text(self) -> str:
+        """The reason in a few words."""
+        return _INSTABILITY_TEXTS[self]
+
+
+_INSTABILITY_TEXTS = {
+    Instability.SERIAL_CORRELATION: "runs depend on each other",
+    Instability.DRIFT: "runs drift",
+    Instability.TWO_MODES: "two modes",
+}
+
+
+class IntervalKind(StrEnum):
+    """What the two ends of an interval are."""
+
+    RANGE = "range"  # of fewer than three runs
+    CONFIDENCE = "confidence"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The interval of a median; with fewer than three runs, the range of those runs."""
+
+    low: float
+    middle: float
+    high: float
+    n: int
+    kind: IntervalKind
+    unclear: Instability | None = None
+
+    @property
+    def half_width_rel(self) -> float:
+        """Half the interval's width, relative to the median."""
+        half = (self.high - self.low) / 2
+        return half / abs(self.middle) if self.middle else math.inf
+
+    def widen(self, half_rel: float) -> "Interval":
+        """Add an independent error, given as half the width of its own interval, relative."""
+        extra = half_rel * abs(self.middle)
+        low = self.middle - math.hypot(self.middle - self.low, extra)
+        return replace(self, low=low, high=self.middle + math.hypot(self.high - self.middle, extra))
+
+    def differs_from(self, other: "Interval") -> bool:
+        """Return whether two medians differ by more than both intervals allow together.
+
+        The intervals are combined after Zou and Donner (2008): the distances from each median to
+        the end that faces the other are added like independent errors.
+        """
+        lower, upper = sorted((self, other), key=lambda interval: interval.middle)
+        allowed = math.hypot(lower.high - lower.middle, upper.middle - upper.low)
+        return upper.middle - lower.middle > allowed
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median; for the few runs of a cell, sorting is the fastest algorithm."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def median_interval(values: Sequence[float], confidence: float = LEVEL) -> Interval:
+    """Return the interval of the median over runs."""
+    n, middle, first, last = len(values), median(values), min(values), max(values)
+    if n < INTERVAL_RUNS_MIN:
+        return Interval(first, middle, last, n, IntervalKind.RANGE)
+    unclear = find_instability(values)
+    if unclear in (Instability.DRIFT, Instability.TWO_MODES):
+        low, high = _order_statistic_ends(values, confidence)
+        low, high = min(low, first), max(high, last)
+    else:
+        factor = dependence_factor(values)
+        low, high = (
+            middle + factor * (end - middle) for end in _order_statistic_ends(values, confidence)
+        )
+    return Interval(low, middle, high, n, IntervalKind.CONFIDENCE, unclear)
+
+
+def find_instability(values: Sequence[float]) -> Instability | None:
+    """Return what is wrong with runs, given in the order of time; the gravest comes first."""
+    if len(values) < INTERVAL_RUNS_MIN + 1 or min(values) == max(values):
+        return None
+    if abs(_trend_score(values)) > DRIFT_LIMIT:
+        return Instability.DRIFT
+    if _has_two_modes(values):
+        return Instability.TWO_MODES
+    if _serial_score(values) > SERIAL_LIMIT:
+        return Instability.SERIAL_CORRELATION
+    return None
+
+
+def dependence_factor(*series: Sequence[float]) -> float:
+    """Return how much wider an interval must be, because each run resembles the one before it.
+
+    The fewer the runs, the less their correlation proves, and the more of it is taken for real.
+    Several series are judged together.
+    """
+    known = [
+        values for values in series if len(values) > INTERVAL_RUNS_MIN and min(values) < max(values)
+    ]
+    if not known:
+        return 1.0
+    score = sum(map(_serial_score, known)) / len(known)
+    runs = sum(map(len, known)) / len(known)
+    return 1 + min(0.6, 4.5 / runs) * min(max(score, 0.0), 2.0)
+
+
+def _serial_score(values: Sequence[float]) -> float:
+    """Return the lag-1 correlation in its standard deviations, if runs were independent (Moran)."""
+    n = len(values)
+    mean = math.fsum(values) / n
+    off = [value - mean for value in values]
+    correlation = sum(map(float.__mul__, off[:-1], off[1:])) / sum(item * item for item in off)
+    return (correlation + 1 / n) * n * math.sqrt(n - 1) / (n - 2)
+
+
+def _trend_score(values: Sequence[float]) -> float:
+    """Return Spearman's correlation of the values with time, in its standard deviations."""
+    n, middle = len(values), (len(values) - 1) / 2
+    total = 0.0
+    start = 0
+    order = sorted(range(n), key=values.__getitem__)
+    while start < n:  # equal values share their mean rank
+        end = start + 1
+        while end < n and values[order[end]] == values[order[start]]:
+            end += 1
+        rank = (start + end - 1) / 2 - middle
+        total += rank * sum(index - middle for index in order[start:end])
+        start = end
+    return total * 12 / (n * (n * n - 1)) * math.sqrt(n - 1)
+
+
+def _has_two_modes(values: Sequence[float]) -> bool:
+    """Return whether a wide gap divides the runs, with several runs on both sides."""
+    ordered, n = sorted(values), len(values)
+    if n < MODES_RUNS_MIN:
+        return False
+    side = max(2, n // 5)
+    cut = max(range(side, n - side + 1), key=lambda index: ordered[index] - ordered[index - 1])
+    within = _squares(ordered[:cut]) + _squares(ordered[cut:])
+    gap = ordered[cut] - ordered[cut - 1]
+    return gap > MODES_LIMIT / n * math.sqrt(within / (n - 2))
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values)
+
+
+def _order_statistic_ends(values: Sequence[float], confidence: float) -> tuple[float, float]:
+    ordered, n = sorted(values), len(values)
+    depth, share = _depth(n, look_confidence(confidence))
+    if depth == 0:  # `share` of the range is added on both sides
+        extent = share * (ordered[-1] - ordered[0])
+        return ordered[0] - extent, ordered[-1] + extent
+    low = (1 - share) * ordered[depth - 1] + share * ordered[depth]
+    high = (1 - share) * ordered[n - depth] + share * ordered[n - depth - 1]
+    return low, high
+
+
+@lru_cache(maxsize=1024)
+def _depth(n: int, confidence: float) -> tuple[int, float]:
+    """Return the rank at which the interval begins, and the fraction towards the next rank.
+
+    Depth 0 means that the range of n runs covers too rarely: the fraction of it that is missing.
+    """
+    covered = 1.0  # confidence of the interval between the order statistics of this depth
+    for depth in range(1, n // 2 + 1):
+        outer, covered = covered, covered - 2 * math.comb(n, depth - 1) / 2**n
+        if covered < confidence:
+            break
+    else:
+        depth, outer, covered = n // 2 + 1, covered, 0.0
+    if depth == 1:
+        return 0, OUTWARD * (((1 - confidence) * 2 ** (n - 1)) ** (-1 / (n - 1)) - 1)
+    depth -= 1  # the last that reaches the confidence
+    share = (outer - confidence) / (outer - covered)
+    return depth, (n - depth) * share / (depth + (n - 2 * depth) * share)
