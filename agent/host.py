@@ -299,6 +299,7 @@ class HostAgent:
             sent_at=datetime.now(UTC),
             max_parallel=self.settings.max_parallel,
             phones=tuple(slot.phone_status() for slot in slots),
+            unusable=tuple([] if self._stopping else self._registry.unusable()),
         )
 
 

@@ -4,39 +4,61 @@ adb's list of phones is only a hint: a phone is here when it has answered a prob
 stops answering, whatever adb says.
 """
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.lane_status import LaneStatus
-from agent.phone.adb import READY, AdbServer
+from agent.phone.adb import ABSENT, AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import load_phone_memory
 from agent.phone.phone_snapshot import take_snapshot
 from agent.phone.probe import probe
+from agent.phone.shell_command import ShellCommand, ShellResult
+from agent.phone_problems import PhoneProblems
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
+from workloads.phone_address import is_over_network, parse_phone_address
 from workloads.protocol.base import digest_of
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import CoolingEstimate, Job, PhoneState, PhoneStatus
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.protocol.unusable_phone import (
+    READY,
+    PhoneProblem,
+    UnusablePhone,
+    problem_of_state,
+)
+from workloads.text import safe_text
 
 log = logging.getLogger("farm.phones")
 
 FLAP_WINDOW_S = 600.0
 PROBES_AT_ONCE = 16
+GONE = "adb does not list it any more; check its cable and power"
+
+
+class PhoneIdentity(NamedTuple):
+    """What two transports of one phone have in common: serial numbers and the present boot."""
+
+    serials: tuple[str, str]
+    boot_id: str
 
 
 class PhoneSlot:
     """A phone of this host: its lane, the job in it, and what the heartbeat shows."""
 
-    def __init__(self, phone: Phone, facts: PhoneFacts) -> None:
+    def __init__(self, phone: Phone, facts: PhoneFacts, identity: "PhoneIdentity") -> None:
         self.phone = phone
+        self.identity = identity
         self.facts = facts
         self.facts_digest = digest_of(facts.model_dump(mode="json"))
         self.here = True
@@ -80,6 +102,7 @@ class PhoneSlot:
         state = PhoneState.IDLE if self.here else PhoneState.AWAY
         return PhoneStatus(
             serial=self.facts.serial,
+            address=safe_text(self.phone.address, 120),
             state=PhoneState.BUSY if self.job else state,
             reason=self.away_reason,
             facts_digest=self.facts_digest,
@@ -119,8 +142,10 @@ class PhoneRegistry:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._server = server
-        self._connect = tuple(connect)
         self._state_dir = state_dir
+        self._added_file = state_dir / "addresses.json"
+        self._added = _read_addresses(self._added_file)
+        self._connect = {*connect, *self._added}
         self._on_admitted = on_admitted
         self._timeouts = timeouts
         self._stop = threading.Event()
@@ -128,9 +153,10 @@ class PhoneRegistry:
         self._slots: dict[str, PhoneSlot] = {}  # by serial
         self._serial_at: dict[str, str] = {}  # address -> serial of the phone that is here
         self._last_serial_at: dict[str, str] = {}
-        self._duplicates: set[str] = set()  # addresses of phones that are here under another one
+        self._second_at: dict[str, str] = {}  # further addresses of phones that are here
         self._states: dict[str, str] = {}
         self._busy: set[str] = set()
+        self._problems = PhoneProblems(timeouts.registry_poll_interval_s)
         self._pool = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="phones")
         self._threads = [
             threading.Thread(target=target, name=target.__name__, daemon=True)
@@ -159,34 +185,78 @@ class PhoneRegistry:
         with self._lock:
             return self._slots.get(serial)
 
+    def unusable(self) -> list[UnusablePhone]:
+        """The phones that never had a slot and cannot be used; others show why they are away."""
+        problems = self._problems.list()
+        with self._lock:
+            return [found for at, found in problems.items() if at not in self._last_serial_at]
+
+    def add_address(self, address: str) -> str | None:
+        """Connect a phone over the network now and after every start; return its serial.
+
+        None means that it cannot be used; `unusable` says why.
+        """
+        self._connect.add(address)
+        self._added = {*self._added, address}
+        self._added_file.parent.mkdir(parents=True, exist_ok=True)
+        self._added_file.write_text(json.dumps(sorted(self._added)))
+        self._problems.clear(address)
+        self._reconnect(address)
+        deadline = Deadline.after(self._timeouts.probe_timeout_s)
+        while self.problem_at(address) is None and not deadline.expired:
+            with self._lock:
+                serial = self._serial_at.get(address) or self._second_at.get(address)
+            if serial is not None:
+                return serial
+            time.sleep(0.05)
+        return None
+
+    def problem_at(self, address: str) -> UnusablePhone | None:
+        """Why the phone at an address cannot be used."""
+        return self._problems.list().get(address)
+
     def _track(self) -> None:
         """Follow adb's list of phones."""
         for states in self._server.track(self._stop):
             with self._lock:
-                self._states = states
-                self._duplicates &= states.keys()
+                before, self._states = self._states, states
                 gone = [address for address in self._serial_at if states.get(address) != READY]
-            for address in gone:
-                self._mark_away(address, f"adb says {states.get(address, 'it is gone')}")
+                for address in [at for at in self._second_at if states.get(at) != READY]:
+                    del self._second_at[address]
+            self._problems.keep_only({*states, *self._connect})
             for address, state in states.items():
-                if state == READY and address not in {*self._serial_at, *self._duplicates}:
-                    self._in_background(address, self.admit)
+                problem = problem_of_state(state)
+                if problem is not None:
+                    self._note(address, problem)
+                elif before.get(address) != READY:
+                    self._problems.clear(address)
+            for address in gone:
+                problem = problem_of_state(states.get(address, "")) or PhoneProblem.OFFLINE
+                listed = address in states
+                reason = UnusablePhone(address="", problem=problem).advice if listed else GONE
+                self._mark_away(address, reason)
+            self._admit_new_phones(states)
 
     def _maintain(self) -> None:
         """Reconnect TCP phones, retry failed admissions, and check that idle phones answer."""
         while not self._stop.is_set():
             with self._lock:
                 states, serial_at = dict(self._states), dict(self._serial_at)
-            for address in self._connect:
+            for address in tuple(self._connect):
                 if states.get(address) != READY:
                     self._in_background(address, self._reconnect)
-            for address, state in states.items():
-                if state == READY and address not in {*serial_at, *self._duplicates}:
-                    self._in_background(address, self.admit)
+            self._admit_new_phones(states)
             for address, serial in serial_at.items():
                 if self._is_snapshot_due(serial):
                     self._in_background(address, self._check_idle_phone)
             self._stop.wait(self._timeouts.registry_poll_interval_s)
+
+    def _admit_new_phones(self, states: dict[str, str]) -> None:
+        with self._lock:
+            known = {*self._serial_at, *self._second_at}
+        for address, state in states.items():
+            if state == READY and address not in known and self._problems.is_due(address):
+                self._in_background(address, self._try_to_admit)
 
     def _is_snapshot_due(self, serial: str) -> bool:
         slot = self.slot(serial)
@@ -213,48 +283,97 @@ class PhoneRegistry:
         self._pool.submit(act)
 
     def _reconnect(self, address: str) -> None:
-        self._server.connect(address, Deadline.after(self._timeouts.adb_connect_timeout_s))
+        state = self._server.connect(address, Deadline.after(self._timeouts.adb_connect_timeout_s))
+        if state == READY:
+            return
+        problem = problem_of_state(state) if state != ABSENT else PhoneProblem.UNREACHABLE
+        self._note(address, problem or PhoneProblem.UNREACHABLE)
+
+    def _note(self, address: str, problem: PhoneProblem, text: str = "") -> None:
+        """Show why a phone cannot be used: in its slot if it ever had one."""
+        unusable = self._problems.note(address, problem, text)
+        with self._lock:
+            slot = self._slots.get(self._last_serial_at.get(address, ""))
+            if slot is not None and not slot.here:
+                slot.away_reason = unusable.advice
+
+    def _try_to_admit(self, address: str) -> None:
+        """Admit a phone; one that fails is shown, and tried again ever more rarely."""
+        try:
+            self.admit(address)
+        except FarmError as error:
+            self._problems.postpone(address)
+            self._note(address, PhoneProblem.PROBE_FAILED, str(error))
 
     def admit(self, address: str) -> None:
         """Probe a phone, restore what a dead lane left changed, and give the phone its slot.
 
         If its lane is still at work, the phone was only gone for a moment and keeps its slot.
         """
-        with self._lock:
-            before = self._slots.get(self._last_serial_at.get(address, ""))
-            if before is not None and before.job is not None:
-                before.here, before.away_reason = True, ""
-                self._serial_at[address] = before.facts.serial
-                return
         phone = Phone(self._server.open(address), self._timeouts)
+        identity = read_identity(phone)
+        if self._is_known_phone(address, identity):
+            phone.close()
+            self._problems.clear(address)
+            return
         facts = probe(phone, runner_for)
         phone.memory = load_phone_memory(self._state_dir, facts.serial)
         facts = phone.facts = facts.model_copy(update={"gauge": phone.memory.gauge})
-        with self._lock:
-            duplicate = self._is_duplicate(address, facts.serial)
+        if self._is_duplicate(address, facts.serial):
+            phone.close()
+            return
         # The journal of a serial must not be applied to another phone that claims the serial.
-        if not duplicate and restore_leftovers(phone, self._state_dir):
+        if restore_leftovers(phone, self._state_dir):
             log.info("restored after an interrupted run phone=%s", facts.serial)
         with self._lock:
-            if self._is_duplicate(address, facts.serial):
+            if facts.serial in self._serial_at.values():  # it came in between on another address
                 phone.close()
                 return
-            slot = PhoneSlot(phone, facts)
+            slot = PhoneSlot(phone, facts, identity)
             slot.inherit_losses(self._slots.get(facts.serial))
             self._slots[facts.serial] = slot
             self._serial_at[address] = self._last_serial_at[address] = facts.serial
+        self._problems.clear(address)
         self._take_snapshot(slot)
         log.info("phone is here phone=%s model=%r address=%s", facts.serial, facts.model, address)
         self._on_admitted(slot)
 
+    def _is_known_phone(self, address: str, identity: PhoneIdentity) -> bool:
+        """Whether a phone is here on another transport, or its lane waits for it."""
+        with self._lock:
+            slot = next((at for at in self._slots.values() if at.identity == identity), None)
+            last = self._slots.get(self._last_serial_at.get(address, ""))
+            if slot is None and last is not None and last.identity.serials == identity.serials:
+                slot = last if last.job is not None else None  # it restarted during its run
+            if slot is None or not (slot.here or slot.job):
+                return False
+            serial = slot.facts.serial
+            if slot.here and self._serial_at.get(address) != serial:
+                self._second_at[address] = self._last_serial_at[address] = serial
+                text = "second connection of a phone phone=%s address=%s first_address=%s"
+                log.info(text, serial, address, slot.phone.address)
+                return True
+            slot.identity = identity
+            self._use(slot, address)
+            return True
+
+    def _use(self, slot: PhoneSlot, address: str) -> None:
+        """Reach a phone by this address from now on; the caller holds the lock."""
+        slot.phone.move_to(address)
+        slot.here, slot.away_reason = True, ""
+        self._serial_at[address] = self._last_serial_at[address] = slot.facts.serial
+        self._second_at.pop(address, None)
+
     def _is_duplicate(self, address: str, serial: str) -> bool:
-        addresses = (other for other, name in self._serial_at.items() if name == serial)
-        first = next(addresses, address)
-        if first != address and address not in self._duplicates:
-            self._duplicates.add(address)
-            text = "ignored a second phone with this serial phone=%s address=%s first_address=%s"
-            log.error(text, serial, address, first)
-        return first != address
+        """Whether another phone, which is here, has this serial number."""
+        with self._lock:
+            addresses = (other for other, name in self._serial_at.items() if name == serial)
+            first = next(addresses, address)
+        if first == address:
+            return False
+        self._problems.postpone(address)
+        self._note(address, PhoneProblem.SAME_SERIAL, f"{serial} is at {first} already")
+        return True
 
     def _check_idle_phone(self, address: str) -> None:
         """Check that an idle phone still answers; one that does not is connected again."""
@@ -263,13 +382,26 @@ class PhoneRegistry:
         if slot is None or not slot.lane.acquire(blocking=False):
             return
         try:
+            self._prefer_cable(slot, address)
             self._take_snapshot(slot)
         except FarmError as error:
-            self._mark_away(address, str(error))
+            self._mark_away(slot.phone.address, str(error))
             if address in self._connect:
                 self._server.disconnect(address)
         finally:
             slot.lane.release()
+
+    def _prefer_cable(self, slot: PhoneSlot, address: str) -> None:
+        """Use the cable of an idle phone that is connected over Wi-Fi too."""
+        if not is_over_network(address):
+            return
+        with self._lock:
+            seconds = [at for at, name in self._second_at.items() if name == slot.facts.serial]
+            wired = next((at for at in seconds if not is_over_network(at)), None)
+            if wired is not None:
+                del self._serial_at[address]
+                self._second_at[address] = slot.facts.serial
+                self._use(slot, wired)
 
     def _take_snapshot(self, slot: PhoneSlot) -> None:
         deadline = Deadline.after(self._timeouts.idle_snapshot_timeout_s)
@@ -279,8 +411,34 @@ class PhoneRegistry:
     def _mark_away(self, address: str, reason: str) -> None:
         with self._lock:
             slot = self._slots.get(self._serial_at.pop(address, ""))
-            self._duplicates.clear()  # one of them may be the same phone on its other cable
-        if slot is not None:
-            log.warning("phone is away: %s phone=%s", reason, slot.facts.serial)
-            slot.mark_away(reason)
-            slot.phone.close()  # a lane that is still at work opens it again
+            if slot is None:
+                return
+            serial = slot.facts.serial
+            second = next((at for at, name in self._second_at.items() if name == serial), None)
+            if second is not None:
+                self._use(slot, second)
+        if second is not None:
+            text = "connection lost, using another one phone=%s lost_address=%s address=%s"
+            log.warning(text, serial, address, second)
+            return
+        log.warning("phone is away: %s phone=%s", reason, serial)
+        slot.mark_away(reason)
+        slot.phone.close()  # a lane that is still at work opens it again
+
+
+def read_identity(phone: Phone) -> PhoneIdentity:
+    """Read what tells two transports of one phone from two phones with one serial number."""
+    names = ("ro.serialno", "ro.boot.serialno")
+    results = phone.shell_batch([ShellCommand(["getprop", name]) for name in names])
+    return PhoneIdentity((_word(results[0]), _word(results[1])), phone.boot_id())
+
+
+def _word(result: ShellResult) -> str:
+    return safe_text(result.text.strip(), 64)
+
+
+def _read_addresses(file: Path) -> set[str]:
+    """Read the addresses that were added with `farm phone connect`; damaged ones are dropped."""
+    with suppress(OSError, ValueError, TypeError):
+        return {parse_phone_address(str(address)) for address in json.loads(file.read_text())}
+    return set()

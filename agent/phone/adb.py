@@ -28,10 +28,11 @@ from agent.deadline import Deadline
 from agent.phone.shell_link import AdbDown, ShellLink
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from workloads.protocol.faults import FarmError, FarmTrouble, Hung, PhoneTrouble, Unreachable
+from workloads.protocol.unusable_phone import READY
 from workloads.text import safe_text
 
 SHARED_PORT = 5037
-READY = "device"  # the state in which a phone accepts commands
+ABSENT = "absent"  # adb does not list the phone
 NO_ADB = (
     "adb was not found on this host; install it (Debian: apt install adb; others: Android SDK "
     "platform-tools) or set ADBUTILS_ADB_PATH to its path"
@@ -164,7 +165,7 @@ class AdbServer:
     def connect(self, address: str, deadline: Deadline) -> str:
         """Connect a phone over TCP and return its state; what adb prints is not reliable."""
         self._addresses.add(address)
-        state = self.list().get(address, "absent")
+        state = self.list().get(address, ABSENT)
         if state == READY:
             return state
         with translate_adb_errors(f"connecting {address}"):
@@ -173,7 +174,7 @@ class AdbServer:
             self._request(f"host:connect:{address}", deadline)
         # adb prints 'failed to authenticate' 10 ms before the phone is ready.
         settled = deadline.within(0.5)
-        while (state := self.list().get(address, "absent")) != READY and not settled.expired:
+        while (state := self.list().get(address, ABSENT)) != READY and not settled.expired:
             time.sleep(0.02)
         return state
 

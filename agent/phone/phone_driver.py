@@ -248,6 +248,12 @@ class Phone:
         """Read the id of the present boot: it changes exactly when the phone restarts."""
         return safe_text(self.read_nodes([BOOT_ID], deadline).get(BOOT_ID, ""), 64)
 
+    def move_to(self, address: str) -> None:
+        """Reach the phone by another address, with the next command."""
+        if address != self.link.address:
+            self.link.close()
+            self.link.address = address
+
     def close(self) -> None:
         """Close the link; the next command opens it again."""
         self.link.close()

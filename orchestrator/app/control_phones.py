@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
 from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_status import read_lab_status
+from orchestrator.app.lab_status import ReportedProblem, read_lab_status
 from orchestrator.app.operation import Role, operation
 from orchestrator.store import phone_actions, phone_health
 from orchestrator.store.database import Database
@@ -30,6 +30,7 @@ __all__ = [
     "check_phone",
     "find_phone",
     "list_phones",
+    "list_unusable_phones",
     "match_serial",
     "quarantine_phone",
     "read_tuning_file",
@@ -62,6 +63,12 @@ def list_phones(lab: LabConnection, selector: str = "") -> list[KnownPhone]:
             f"no phone matches '{safe_text(selector)}'; 'farm phone list' shows all"
         )
     return matching
+
+
+@operation(Role.VIEWER)
+def list_unusable_phones(lab: LabConnection) -> tuple[ReportedProblem, ...]:
+    """List the phones that hosts see and cannot use, with what to do."""
+    return read_lab_status(lab).problems
 
 
 @operation(Role.VIEWER)

@@ -23,6 +23,7 @@ from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
 from workloads.protocol.messages import HostHeartbeat
+from workloads.protocol.unusable_phone import PhoneProblem
 
 __all__ = [
     "CellProgress",
@@ -30,6 +31,7 @@ __all__ = [
     "LabPoller",
     "LabView",
     "Lease",
+    "ReportedProblem",
     "RemainingTime",
     "SweepSummary",
     "join_heartbeats",
@@ -45,6 +47,16 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
+class ReportedProblem:
+    """A phone that a host sees and cannot use; it is known by its adb address."""
+
+    host: str
+    address: str
+    problem: PhoneProblem
+    text: str  # what is wrong; what to do
+
+
+@dataclass(frozen=True)
 class LabView:
     """The state of the lab at one moment; the sweep that is followed is the first one."""
 
@@ -55,6 +67,7 @@ class LabView:
     others: int = 0  # further sweeps that have runs left
     cells: tuple[CellProgress, ...] = ()
     rest: RemainingTime | None = None
+    problems: tuple[ReportedProblem, ...] = ()
 
 
 class RateLimited(Generic[Answer]):
@@ -93,7 +106,8 @@ class LabPoller:
         phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
-        view = LabView(datetime.now(UTC), hosts, phones, sweeps, others)
+        problems = reported_problems(phones, heartbeats)
+        view = LabView(datetime.now(UTC), hosts, phones, sweeps, others, problems=problems)
         if not sweeps:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
@@ -160,7 +174,16 @@ def join_heartbeats(
         for status in heartbeat.phones
     }
 
+    # On USB the address of a phone is its serial number.
+    unusable = {
+        item.address: (heartbeat, item) for heartbeat in heartbeats for item in heartbeat.unusable
+    }
+
     def join(phone: KnownPhone) -> KnownPhone:
+        if phone.serial not in reported and phone.serial in unusable:
+            heartbeat, item = unusable[phone.serial]
+            status = phone.status.model_copy(update={"reason": item.advice})
+            return replace(phone, host=heartbeat.host, status=status)
         if phone.serial not in reported:
             return phone
         heartbeat, status = reported[phone.serial]
@@ -173,3 +196,16 @@ def join_heartbeats(
         )
 
     return tuple(join(phone) for phone in known)
+
+
+def reported_problems(
+    known: Sequence[KnownPhone], heartbeats: Sequence[HostHeartbeat]
+) -> tuple[ReportedProblem, ...]:
+    """The phones that hosts cannot use; a known phone shows its problem itself."""
+    serials = {phone.serial for phone in known}
+    return tuple(
+        ReportedProblem(heartbeat.host, item.address, item.problem, item.advice)
+        for heartbeat in heartbeats
+        for item in heartbeat.unusable
+        if item.address not in serials
+    )

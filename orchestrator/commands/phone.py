@@ -18,7 +18,6 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES
-from orchestrator.commands.maintenance import remove_phone_
 from orchestrator.decisions.health import Health
 from workloads.text import safe_text
 
@@ -33,9 +32,6 @@ def phone() -> None:
     """List, inspect, check, tag, reserve and restore phones."""
 
 
-phone.add_command(remove_phone_)
-
-
 @phone.command("list")
 @click.option(
     "--select", "selector", default="", help="List only these; see 'farm help selectors'."
@@ -45,19 +41,26 @@ phone.add_command(remove_phone_)
 def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
     """List all known phones and their current state.
 
+    Phones that a host sees and cannot use follow, with what to do.
+
     \b
     Examples:
       farm phone list
       farm phone list --select "root and ram_mb >= 6000"
     """
-    from orchestrator.app.control_phones import list_phones
+    from orchestrator.app.control_phones import list_phones, list_unusable_phones
 
-    phones = list_phones(connect(lab_folder), selector)
+    lab = connect(lab_folder)
+    phones = list_phones(lab, selector)
+    problems = () if selector else list_unusable_phones(lab)
     if as_json:
-        print_json([asdict(item) for item in phones])
+        unusable = [{"serial": item.address, "facts": None, **asdict(item)} for item in problems]
+        print_json([*(asdict(item) for item in phones), *unusable])
         return
     headings = ("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "SOURCE")
     print_table((*headings, "TAGS"), [_row(item) for item in phones])
+    for item in problems:
+        click.echo(safe_text(f"{item.address} on {item.host} cannot be used: {item.text}", 500))
 
 
 @phone.command()

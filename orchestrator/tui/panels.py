@@ -15,7 +15,7 @@ from orchestrator.tui.header import header
 from orchestrator.tui.matrix import heat_map
 from orchestrator.tui.phone_detail import PANE_LINES, phone_page, phone_pane
 from orchestrator.tui.phone_state_text import BADGES, activity_text, display_names, state_badge
-from orchestrator.tui.phone_table import heading_of, phone_table
+from orchestrator.tui.phone_table import heading_of, phone_table, problem_line
 from orchestrator.tui.sorting import position_of, visible_phones
 from orchestrator.tui.text_cells import Piece, between, line, rule, safe_cell
 from orchestrator.tui.ui_state import LabSnapshot, Mode, Ui
@@ -46,6 +46,7 @@ HELP = (
     ("SUSPECT", "the phone failed repeatedly and is checked before it gets runs again"),
     ("QUARANT.", "the phone gets no runs until an operator releases it (Q)"),
     ("AWAY", "no host reports the phone: check cable, USB debugging and host"),
+    ("UNUSABLE", "a host sees the phone and cannot use it; the line says what to do"),
     ("2.84L", "CPU clock in GHz; L: locked to this value; !: locked to another value"),
     ("34.5↑", "highest CPU temperature; ↑ rising, ↓ falling"),
     ("void", "a requested condition was not met; the run is repeated"),
@@ -88,7 +89,7 @@ def screen(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
     if ui.mode is Mode.HELP:
         return _fill(_help(ui), ui)
     phones = visible_phones(snapshot.view.phones, ui, now)
-    plan = layout(ui, len(phones))
+    plan = layout(ui, len(phones) + len(snapshot.view.problems))
     lines = header(snapshot, ui, now)[: plan.head]
     lines += [line(ui.width)] * (plan.head - len(lines))
     position = position_of(phones, ui.selected)
@@ -115,7 +116,7 @@ def _body(
     if not plan.rows:
         return []
     left = ui.with_(width=plan.left)
-    lines = [heading_of(len(phones), len(snapshot.view.phones), left)]
+    lines = [heading_of(len(phones), snapshot.view, left)]
     lines += phone_table(phones, snapshot, left, now, plan.rows, position)
     if plan.pane:
         lines += phone_pane(selected, snapshot, plan.left, now)
@@ -143,7 +144,7 @@ def _right_column(snapshot: LabSnapshot, width: int, height: int, now: datetime)
 
 def _problems(snapshot: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
     """List all problems: phones that get no runs, then runs that failed or are void."""
-    lines: list[Text] = []
+    lines = [problem_line(problem, width) for problem in snapshot.view.problems]
     names = display_names(snapshot.view.phones)
     for phone in snapshot.view.phones:
         badge = state_badge(phone, now)

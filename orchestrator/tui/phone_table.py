@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from orchestrator.app.lab_status import KnownPhone
+from orchestrator.app.lab_status import KnownPhone, LabView, ReportedProblem
 from orchestrator.tui.phone_state_text import (
     activity_text,
     clock_text,
@@ -95,9 +95,11 @@ AFTER = (
 )
 
 
-def heading_of(shown: int, every: int, ui: Ui) -> Text:
+def heading_of(shown: int, view: LabView, ui: Ui) -> Text:
     """Render the line above the phones: their number, sort order and filter."""
+    every = len(view.phones)
     total = f"phones {shown}" if shown == every else f"phones {shown} of {every}"
+    total += f" and {len(view.problems)} unusable" if view.problems else ""
     filter_text = f"filter: {safe_cell(ui.filter, 40)}" if ui.filter else "filter: none"
     return rule(ui.width, total, f"sort: {ui.sort.value}", filter_text)
 
@@ -133,10 +135,19 @@ def phone_table(
         if selected:
             row.stylize("reverse", 0, 2 + name_cells)
         lines.append(row)
-    if not phones:
+    free = rows + 1 - len(lines)
+    problems = snapshot.view.problems[:free] if not ui.filter else ()
+    lines += [problem_line(problem, ui.width) for problem in problems]
+    if not phones and not problems:
         empty = "no phone matches; esc shows all" if ui.filter else "no phone yet"
         lines.append(line(ui.width, (f"  {empty}", "dim")))
     return lines + [line(ui.width)] * (rows + 1 - len(lines))
+
+
+def problem_line(problem: ReportedProblem, width: int) -> Text:
+    """Render a phone that its host cannot use: address, host, and what to do."""
+    where = f" {safe_cell(problem.address, 60)} on {safe_cell(problem.host, 63)}: "
+    return line(width, ("  ! UNUSABLE", "yellow"), (where + safe_cell(problem.text, 300), ""))
 
 
 def _piece(column: PhoneColumn, phone: KnownPhone, trace: PhoneTrace, now: datetime) -> Piece:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.app.lab_status import join_heartbeats
+from orchestrator.app.lab_status import ReportedProblem, join_heartbeats, reported_problems
 from orchestrator.decisions.states import RunState, SweepState
 from orchestrator.store.phone_queries import Lease
 from orchestrator.store.sweep_queries import SweepSummary
@@ -28,6 +28,7 @@ from tests.tui.sample_screens import (
 )
 from workloads.protocol.messages import EventKind, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
+from workloads.protocol.unusable_phone import ADVICE, PhoneProblem, UnusablePhone
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -189,6 +190,26 @@ def test_heartbeats_are_joined_with_the_phones_of_the_store() -> None:
     first, second = join_heartbeats(known, [heartbeat], {"PH1": lease})
     assert (first.host, first.status, first.lease) == ("host-a", status, lease)
     assert second.status.state is PhoneState.AWAY
+
+
+def test_a_phone_that_its_host_cannot_use_is_shown_with_what_to_do() -> None:
+    """A known phone shows its problem in its own row."""
+    unusable = (
+        UnusablePhone(address="PH2", problem=PhoneProblem.OFFLINE),
+        UnusablePhone(address="NEW", problem=PhoneProblem.UNAUTHORIZED),
+    )
+    known = [a_known_phone("PH1", "away"), a_known_phone("PH2", "away")]
+    heartbeat = HostHeartbeat(host="host-a", sent_at=NOW, max_parallel=4, unusable=unusable)
+    first, second = join_heartbeats(known, [heartbeat], {})
+    assert (first.status.reason, second.status.reason) == ("", unusable[0].advice)
+    (problem,) = reported_problems(known, [heartbeat])
+    advice = ADVICE[PhoneProblem.UNAUTHORIZED]
+    assert problem == ReportedProblem("host-a", "NEW", PhoneProblem.UNAUTHORIZED, advice)
+    view = replace(a_snapshot(first, second).view, problems=(problem,))
+    for width, height in ((200, 60), (100, 24)):
+        lines = screen_lines(replace(a_snapshot(), view=view), width=width, height=height)
+        assert any("UNUSABLE NEW on host-a: " in line and "tap Allow" in line for line in lines)
+        assert {cell_len(line) for line in lines} == {width}
 
 
 def test_a_pipe_gets_plain_lines() -> None:

@@ -31,6 +31,7 @@ from workloads.protocol.limits import CHUNK_BYTES_MAX
 from workloads.protocol.metrics import Metric
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.stage import Stage
+from workloads.protocol.unusable_phone import UnusablePhone
 from workloads.protocol.verdict import Verdict
 
 # Names of Celery tasks: each side sends by name and imports no function of the other.
@@ -242,6 +243,7 @@ class PhoneStatus(WireModel):
     """The current state of a phone as its agent sees it."""
 
     serial: Serial
+    address: str = Field(default="", max_length=120, description="how adb reaches it")
     state: PhoneState
     reason: str = Field(default="", description="why it is away")
     facts_digest: Digest | None = None
@@ -272,6 +274,9 @@ class HostHeartbeat(WireModel):
 
     version: Literal[1] = 1
     host: HostName
+    unusable: tuple[UnusablePhone, ...] = Field(
+        default=(), max_length=300, description="phones that it sees and cannot use"
+    )
     sent_at: datetime
     max_parallel: int
     phones: tuple[PhoneStatus, ...] = ()
