@@ -21,6 +21,7 @@ from workloads.protocol.telemetry import (
     ENERGY,
     GPU_BUSY,
     MEMORY,
+    SampledSeries,
     copy_share,
     op_spans,
     part_rates,
@@ -189,8 +190,10 @@ def first_windows(windows: Sequence[StepWindow], steps: int) -> Sequence[StepWin
 
 def _cpu_gpu_correlation(run: RunObservation) -> float | None:
     busy, gpu = run.series.get(BUSY), run.series.get(GPU_BUSY)
-    if busy is None or gpu is None:
+    if busy is None or not isinstance(gpu, SampledSeries):
         return None
+    if max(gpu.rate) - min(gpu.rate) < LOAD_SPREAD_MIN:
+        return None  # a GPU without work, in most runs: skipped, because of the time it takes
     start, end = run.measured_span
     moments = [t_ns for t_ns in busy.t_ns if start <= t_ns <= end]
     pairs = [
