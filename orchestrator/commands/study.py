@@ -73,10 +73,14 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
         click.echo(f"{shown.name}: {shown.title} ({', '.join(shown.covers)})")
         click.echo(f"{shown.question}\n{shown.caveat}\n")
         rows = [
-            (claim.text, claim.published, claim.published_on, shown.citation_of(claim))
+            (
+                *(claim.text, claim.published, claim.form or "", claim.published_on),
+                *(shown.place_of(claim), shown.citation_of(claim)),
+            )
             for claim in shown.claims
         ]
-        print_table(("CLAIM", "PUBLISHED", "PUBLISHED ON", "CITATION"), rows)
+        headings = ("CLAIM", "PUBLISHED", "FORM", "PUBLISHED ON", "PLACE", "CITATION")
+        print_table(headings, rows)
 
 
 @study.command()

@@ -144,6 +144,8 @@ class ClaimRow:
             "published": self.claim.published,
             "published_on": self.claim.published_on,
             "citation": study.citation_of(self.claim),
+            "place": study.place_of(self.claim),
+            "form": self.claim.form,
             "phone": self.phone,
             "model": self.model,
             "result": self.result_text,
@@ -181,6 +183,10 @@ def table_notes(study: Study, rows: Sequence[ClaimRow], kernels: bool) -> list[s
     sources = ", ".join(sorted({row.source for row in rows if row.source}))
     citations = "; ".join(dict.fromkeys(study.citation_of(row.claim) for row in rows))
     notes = [study.caveat, f"Published: {citations}. Results: {sources}; medians over runs."]
+    if any(row.claim.average for row in rows):
+        notes.append(
+            "'on average': the study gives a mean, which slow steps raise above the median."
+        )
     if any(row.result and row.result.half_rel for row in rows):
         notes.append(
             "± is half of the 95 % interval, including the model's error where it is known; of "
@@ -261,6 +267,9 @@ def _agreement(claim: Claim, result: ClaimResult) -> Agreement:
         return _range_agreement(claim.range, result.range or (result.value or 0.0,) * 2)
     if claim.at_least is not None and result.value is not None:
         holds = result.value >= claim.at_least
+        return Agreement.HOLDS if holds else Agreement.DOES_NOT_HOLD
+    if claim.at_most is not None and result.value is not None:
+        holds = result.value <= claim.at_most
         return Agreement.HOLDS if holds else Agreement.DOES_NOT_HOLD
     if claim.answer and result.label:
         names = {name.casefold() for name in (claim.answer, *claim.same_as)}

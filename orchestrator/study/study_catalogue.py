@@ -21,6 +21,7 @@ from workloads.protocol.faults import BadFile, InvalidRequest
 
 STUDIES_FOLDER = files("orchestrator.study") / "studies"
 NATIVE, OPENCL = "native", "opencl"
+NOT_PUBLISHED = "not in the study"
 # What the three studies measured: M the TX2 study, E EMDL'21, G Cambridge.
 TOPICS = {
     "M1": "utilisation of each CPU core",
@@ -75,6 +76,14 @@ class QueryKind(StrEnum):
     UNOBSERVABLE = "unobservable"
 
 
+class ClaimForm(StrEnum):
+    """What a published result is."""
+
+    VALUE = "value"
+    BOUND = "bound"
+    AVERAGE = "average"
+
+
 class Query(WireModel):
     """Which observations answer a claim, and how they are combined."""
 
@@ -109,6 +118,9 @@ class Claim(WireModel):
     value: float | None = None
     range: tuple[float, float] | None = None
     at_least: float | None = None
+    at_most: float | None = None
+    average: bool = Field(default=False, description="the published number is a mean")
+    place: str = Field(default="", description="where it stands, if not in the study's place")
     answer: str = ""
     same_as: tuple[str, ...] = Field(default=(), description="other names of the answer here")
     unit: str = ""
@@ -122,9 +134,9 @@ class Claim(WireModel):
 
     @model_validator(mode="after")
     def _states_one_result(self) -> Self:
-        results = (self.value, self.range, self.at_least, self.answer or None)
+        results = (self.value, self.range, self.at_least, self.at_most, self.answer or None)
         if sum(result is not None for result in results) > 1:
-            raise ValueError("a claim has at most one of value, range, at_least and answer")
+            raise ValueError("a claim has at most one of value, range, bound and answer")
         if (self.query.kind is QueryKind.UNOBSERVABLE) != bool(self.query.reason):
             raise ValueError("'reason' is required for unobservable claims, and only there")
         return self
@@ -137,19 +149,31 @@ class Claim(WireModel):
     @property
     def states_result(self) -> bool:
         """Whether the claim has a result that can be compared."""
-        numbers = (self.value, self.range, self.at_least)
+        numbers = (self.value, self.range, self.at_least, self.at_most)
         return bool(self.answer) or any(part is not None for part in numbers)
+
+    @property
+    def form(self) -> ClaimForm | None:
+        """What the published result is; None if there is none."""
+        if not self.states_result:
+            return None
+        if self.value is None and not self.answer:
+            return ClaimForm.BOUND
+        return ClaimForm.AVERAGE if self.average else ClaimForm.VALUE
 
     @property
     def published(self) -> str:
         """The published result, for a table."""
         if self.value is not None:
-            return format_with_unit(self.value, self.unit)
+            average = " on average" if self.average else ""
+            return f"{format_with_unit(self.value, self.unit)}{average}"
         if self.range is not None:
             low, high = self.range
             return f"{format_number(low)} to {format_with_unit(high, self.unit)}"
         if self.at_least is not None:
             return f"{format_with_unit(self.at_least, self.unit)} or more"
+        if self.at_most is not None:
+            return f"up to {format_with_unit(self.at_most, self.unit)}"
         return self.answer or "no number"
 
 
@@ -160,6 +184,7 @@ class Study(WireModel):
     title: str
     question: str
     citation: str
+    place: str = Field(description="where its claims stand: section, table, figure or file")
     covers: tuple[str, ...]
     claims: tuple[Claim, ...] = Field(min_length=1)
     caveat: str = Field(description="what to know before comparing with the published results")
@@ -185,6 +210,10 @@ class Study(WireModel):
     def citation_of(self, claim: Claim) -> str:
         """Return where a claim was published."""
         return claim.citation or self.citation
+
+    def place_of(self, claim: Claim) -> str:
+        """Return where a claim stands in its publication; empty for claims of ours."""
+        return (claim.place or self.place) if claim.published_on != NOT_PUBLISHED else ""
 
     def metrics(self, topic: str) -> list[str]:
         """List the metrics that its claims of a topic use."""

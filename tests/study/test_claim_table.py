@@ -16,7 +16,7 @@ from orchestrator.study.evidence import (
     collect_evidence,
 )
 from orchestrator.study.kernel_evidence import THIS_COMPUTER, training_observations
-from orchestrator.study.study_catalogue import Claim, Study
+from orchestrator.study.study_catalogue import Claim, ClaimForm, Study
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, MEASURED, measured, phone
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
@@ -57,6 +57,7 @@ def a_study(*claims: Claim) -> Study:
         title="One",
         question="What?",
         citation="a paper, somewhere",
+        place="table 1",
         covers=("E1",),
         claims=claims,
         caveat="Mind the gap.",
@@ -137,6 +138,29 @@ def test_ratios_along_an_axis_are_a_range() -> None:
         (row,) = rows_for(found, range=within, unit="times", query=query)
         assert row.result_text == "4 to 6 times (a to b, n = 2)"
         assert row.agreement is agreement
+
+
+def test_a_bound_holds_on_its_own_side() -> None:
+    query = {"kind": "value", "metric": "power_w"}
+    found = evidence(observe(MEIZU, "power_w", 2.0))
+    for bound, agreement, text in (
+        ({"at_most": 2.5}, Agreement.HOLDS, "up to 2.5 W"),
+        ({"at_most": 1.5}, Agreement.DOES_NOT_HOLD, "up to 1.5 W"),
+        ({"at_least": 2.5}, Agreement.DOES_NOT_HOLD, "2.5 W or more"),
+    ):
+        (row,) = rows_for(found, unit="W", query=query, **bound)
+        assert (row.agreement, row.claim.published) == (agreement, text)
+        assert row.claim.form is ClaimForm.BOUND
+
+
+def test_a_mean_is_marked_and_its_place_is_known() -> None:
+    query = {"kind": "value", "metric": "step_ms"}
+    found = evidence(observe(MEIZU, "step_ms", 20.0))
+    (row,) = rows_for(found, value=10.0, unit="ms", average=True, query=query)
+    assert row.claim.published == "10 ms on average"
+    assert any("'on average'" in note for note in notes_of(row))
+    document = row.as_json(a_study(row.claim))
+    assert (document["form"], document["place"]) == (ClaimForm.AVERAGE, "table 1")
 
 
 def test_the_best_setting_on_two_axes_is_named() -> None:

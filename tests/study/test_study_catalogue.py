@@ -8,6 +8,7 @@ import pytest
 from orchestrator.study.claim_evaluators import FLEET_EVALUATORS, PHONE_EVALUATORS
 from orchestrator.study.evidence import run_settings
 from orchestrator.study.study_catalogue import (
+    NOT_PUBLISHED,
     STUDIES_FOLDER,
     TOPICS,
     Claim,
@@ -61,6 +62,9 @@ def test_the_queries_of_a_study_match_its_sweeps(name: str) -> None:
         assert sweep.runs_per_phone <= 63
     for claim in study.claims:
         assert len(study.citation_of(claim)) > 10, claim.text
+        is_ours = claim.published_on == NOT_PUBLISHED
+        assert bool(study.place_of(claim)) != is_ours, claim.text
+        assert not (is_ours and claim.states_result), claim.text
         assert len(claim.text) > 8
         check_query(claim, on_phones)
 
@@ -104,6 +108,13 @@ def test_claims_that_the_twin_was_fitted_to_are_those_of_its_measurements() -> N
 
 def _text(folder: Path) -> str:
     return " ".join(file.read_text() for file in sorted(folder.glob("*.toml")))
+
+
+def test_nothing_about_phones_gpus_is_refuted_by_a_processor() -> None:
+    for name in ("cambridge-gemm", "cambridge-backprop", "cambridge-copy-share"):
+        for claim in find_study(name).claims:
+            is_value = claim.value is not None and claim.only_this_phone
+            assert claim.only_gpu or is_value or not claim.states_result, claim.text
 
 
 def test_an_unknown_study_is_refused_with_the_closest_name() -> None:

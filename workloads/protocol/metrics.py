@@ -204,7 +204,7 @@ METRICS: dict[str, MetricKind] = {
     "load_share": _time("", "share of a step that waits for its batch", "load_ms / mean of t"),
     "cpu_gpu_correlation": _time(
         "",
-        "correlation of the load of the run's cores with the load of the GPU",
+        "correlation of the load of cores and GPU; depends on the sampling interval",
         "Pearson's r over the intervals between readings",
     ),
     "cpu_util_pct": _time(
@@ -214,7 +214,10 @@ METRICS: dict[str, MetricKind] = {
         "%", "utilisation of a core", "100 * busy ticks / all ticks", per="core"
     ),
     "core_idle_share": _time(
-        "", "share of time in which a core is completely idle", "time at 0 % / T", per="core"
+        "",
+        "share of time in which a core is completely idle; depends on the sampling interval",
+        "intervals between readings at 0 % / all intervals",
+        per="core",
     ),
     "gpu_util_pct": _time("%", "mean utilisation of the GPU", "mean over time of its busy %"),
     "sampler_share": _time(
