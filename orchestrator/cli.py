@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 # groups that have commands in another package as well
-EXTENSIONS = {"agent": "agent.cli:agent"}
+EXTENSIONS = {"agent": "agent.cli:agent", "phone": "agent.phone.capture_cli:phone"}
 
 
 class _LazyGroup(click.Group):

@@ -30,6 +30,8 @@ def boot_properties(profile: PhoneProfile, serial: str) -> dict[str, str]:
         "persist.sys.timezone": "UTC",
         **profile.build,
     }
+    if not profile.soc:  # Android has this property since version 12
+        properties.pop("ro.soc.model", None)
     properties |= {f"init.svc.{service}": "running" for service in profile.services}
     maker, device = properties["ro.product.brand"], properties["ro.product.device"]
     properties["ro.build.fingerprint"] = (

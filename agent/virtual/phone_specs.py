@@ -3,7 +3,7 @@
 A fleet file is a list of tables; every key except `profile` is optional:
 
     [[phone]]
-    profile = "meizu-16t"
+    profile = "meizu-16t"  # or the path of a facts file that `farm phone capture` wrote
     count = 3          # units of this model; the first is nominal, the others differ slightly
     serial = "LAB01"   # only if count is 1
     speed = 100.0      # model seconds per second; default: the command line's
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from agent.virtual.fleet_mix import make_fleet
 from agent.virtual.profiles import profile_ids
 
+FACTS_SUFFIX = ".toml"  # of a file that `farm phone capture` wrote
 _VARIANTS = ("stock", "userdebug", "native", "no_opencl")
 
 
@@ -107,7 +108,9 @@ def draw_mixed_phones(count: int, seed: int) -> tuple[PhoneSpec, ...]:
 
 
 def check_profile(name: str) -> str:
-    """Return the name if a profile has it."""
+    """Return the name if a profile has it, or if it is the path of a facts file."""
+    if name.endswith(FACTS_SUFFIX):
+        return name
     if name not in profile_ids():
         raise ValueError(f"unknown profile '{name}'; use one of {', '.join(profile_ids())}")
     return name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.virtual.boot_state import boot_properties, boot_settings
 from agent.virtual.event_journal import EventJournal, JournalEvent
+from agent.virtual.facts_layout import apply_layout
 from agent.virtual.files.cgroup_nodes import add_cgroup_nodes
 from agent.virtual.files.cpu_nodes import add_cpu_nodes
 from agent.virtual.files.file_nodes import (
@@ -200,6 +201,9 @@ class VirtualPhone:
         self.log.clear()
         self.log.write("I", "init", "Boot completed")
         self.processes.boot(self.profile.services)
+        if self.profile.layout is not None:
+            for cluster in self.soc.clusters:
+                cluster.online -= {*self.profile.layout.offline}
         if self.native is not None:
             self.properties |= host_properties()
             self.native.boot(self.boot_id)
@@ -225,7 +229,9 @@ class VirtualPhone:
         )
         add_proc_nodes(tree, sources)
         add_cgroup_nodes(tree, self.soc, self.processes)
-        if not self.profile.rooted:
+        if self.profile.layout is not None:
+            apply_layout(tree, self.profile.layout)
+        elif not self.profile.rooted:
             deny_to_shell(tree)
 
     def _journal_process(self, event: JournalEvent, process: Process) -> None:

@@ -4,12 +4,15 @@ overridden.
 
 from agent.virtual.files.power_nodes import battery_status, battery_tenths_c
 from agent.virtual.files.thermal_nodes import cooling_state
+from agent.virtual.profiles import ServiceProfile, ServiceRowProfile
 from agent.virtual.shell.command_call import CommandCall
 from agent.virtual.virtual_phone import VirtualPhone
 
 _STATUS = {"Charging": 2, "Discharging": 3, "Not charging": 4, "Full": 5}
 # Temperature types of the thermal HAL.
 _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
+
+_NO_SERVICE = "Can't find service: thermalservice\n"
 
 # Services with a fixed output, reduced to the lines that tools look for.
 _FIXED_OUTPUT = {
@@ -34,7 +37,7 @@ def dumpsys(call: CommandCall) -> int:
             call.print(_battery_text(call.phone))
         case ["deviceidle", verb, *_]:
             call.print(_handle_deviceidle(call.phone, verb))
-        case ["thermalservice"] if call.phone.profile.sdk >= 29:
+        case ["thermalservice"]:
             call.print(_thermal_text(call.phone))
         case ["-l"]:
             names = sorted({*_FIXED_OUTPUT, "battery"})
@@ -87,6 +90,10 @@ def _battery_text(phone: VirtualPhone) -> str:
 
 def _thermal_text(phone: VirtualPhone) -> str:
     soc = phone.soc
+    if phone.profile.layout is not None:
+        return _captured_thermal_text(phone, phone.profile.layout.service)
+    if phone.profile.sdk < 29:
+        return _NO_SERVICE
     rows = []
     for zone in soc.zones:
         hal_type = _CPU if zone.profile.cluster else _hal_type(zone.profile.type)
@@ -104,6 +111,36 @@ def _thermal_text(phone: VirtualPhone) -> str:
         f"{''.join(rows)}HAL Ready: true\nHAL connection:\n\tThermalHAL 2.0 connected: yes\n"
         f"Current temperatures from HAL:\n{''.join(rows)}"
         f"Current cooling devices from HAL:\n{''.join(cooling_rows)}"
+    )
+
+
+def _captured_thermal_text(phone: VirtualPhone, service: ServiceProfile | None) -> str:
+    """The rows of a captured phone, with the temperatures of the model."""
+    if service is None:
+        return _NO_SERVICE
+    heat = phone.soc.heat
+    phone.soc.update()
+    model = {_CPU: heat.node("die"), _BATTERY: heat.node("battery"), _SKIN: heat.node("body")}
+
+    def rows(temperatures: tuple[ServiceRowProfile, ...]) -> str:
+        lines = []
+        for row in temperatures:
+            # Samsung's Sdhms numbers the types from 1.
+            kind = row.type - row.name.startswith("TYPE_")
+            is_live = 10.0 < row.value < 100.0
+            value = model.get(kind, row.value) if is_live else row.value
+            facts = f"mValue={value:.1f}, mType={row.type}, mName={row.name}, mStatus=0"
+            lines.append(f"\tTemperature{{{facts}}}\n")
+        return "".join(lines)
+
+    head = f"IsStatusOverride: false\nThermal Status: {service.status}\n"
+    head += f"Cached temperatures:\n{rows(service.cached)}"
+    if not service.connection:
+        return f"{head}HAL Ready: false\nHAL connection:\n"
+    return (
+        f"{head}HAL Ready: true\nHAL connection:\n\t{service.connection} connected: yes\n"
+        f"Current temperatures from HAL:\n{rows(service.current)}"
+        "Current cooling devices from HAL:\n"
     )
 
 

@@ -40,13 +40,15 @@ def add_cpu_nodes(tree: FileTree, soc: Soc) -> None:
         first = cluster.cpus[0]
         folder = f"cpufreq/policy{first}" if has_policies else f"cpu{first}/cpufreq"
         for name, node in _policy_nodes(soc, cluster).items():
-            tree.add_node(f"{_CPU}/{folder}/{name}", node)
+            tree.add_node(
+                f"{_CPU}/{folder}/{name}", node if has_policies else _vanishing(cluster, node)
+            )
         for cpu in cluster.cpus:
             if has_policies or cpu != first:
                 link = SymbolicLink(stat.S_IFLNK | 0o777, target=f"../{folder}")
                 tree.add_node(f"{_CPU}/cpu{cpu}/cpufreq", link)
             tree.add_node(f"{_CPU}/cpu{cpu}/online", _online_node(soc, cluster, cpu))
-            if has_policies:
+            if soc.profile.kernel.shows_capacity:
                 capacity = constant_node(f"{cluster.profile.capacity}\n")
                 tree.add_node(f"{_CPU}/cpu{cpu}/cpu_capacity", capacity)
             tree.add_node(f"{_CPU}/cpu{cpu}/topology/core_id", constant_node(f"{cpu}\n"))
@@ -153,6 +155,20 @@ def _online_node(soc: Soc, cluster: CpuCluster, cpu: int) -> LiveNode:
         soc.change(lambda: change(cpu))
 
     return live_node(lambda: f"{int(cpu in cluster.online)}\n", write)
+
+
+def _vanishing(cluster: CpuCluster, node: LiveNode) -> LiveNode:
+    """Make a node vanish while all cores of its cluster are offline."""
+    read, number = node.read, node.number
+
+    def read_if_online() -> str:
+        if not cluster.online:
+            raise os_error(errno.ENOENT)
+        return read()
+
+    node.read = read_if_online
+    node.number = None if number is None else (lambda: int(read_if_online()))
+    return node
 
 
 def _require_online(cluster: CpuCluster) -> None:

@@ -24,8 +24,9 @@ _THERMAL = "/sys/devices/virtual/thermal"
 
 def add_thermal_nodes(tree: FileTree, soc: Soc) -> None:
     """Add zones and cooling devices to the tree."""
-    for number, zone in enumerate(soc.zones):
-        name = f"thermal_zone{number}"
+    for position, zone in enumerate(soc.zones):
+        number = zone.profile.number
+        name = f"thermal_zone{position if number is None else number}"
         for leaf, node in _zone_nodes(soc, zone).items():
             tree.add_node(f"{_THERMAL}/{name}/{leaf}", node)
         _add_class_link(tree, name)

@@ -77,6 +77,7 @@ class ZoneProfile(_ProfilePart):
     per_degree: Literal[1, 10, 1000] = 1000  # what the zone reads per degree
     trip_c: float | None = None
     frozen_mc: int | None = None  # vendors leave sensors unconnected, which read a constant
+    number: int | None = None  # of thermal_zoneN; None: its place in the list
 
 
 class CoolingProfile(_ProfilePart):
@@ -167,8 +168,36 @@ class KernelProfile(_ProfilePart):
     governor: str
     # if scaling_max_freq is below scaling_min_freq
     limit_conflict: Literal["refuse", "clamp"] = "refuse"
-    # kernels before 4.3 have a cpufreq folder per core, and no cpu_capacity
+    # kernels before 4.3 have a cpufreq folder per core, which vanishes while its cores are offline
     cpufreq: Literal["policies", "cores"] = "policies"
+    shows_capacity: bool = True  # cpu_capacity came with energy-aware scheduling
+
+
+class ServiceRowProfile(_ProfilePart):
+    """One temperature of the thermal HAL; the type is numbered as the phone does it."""
+
+    name: str
+    type: int
+    value: float
+
+
+class ServiceProfile(_ProfilePart):
+    """What `dumpsys thermalservice` shows; without a connection only cached values."""
+
+    connection: str = ""
+    status: int = 0
+    current: tuple[ServiceRowProfile, ...] = ()
+    cached: tuple[ServiceRowProfile, ...] = ()
+
+
+class LayoutProfile(_ProfilePart):
+    """The nodes of a captured phone."""
+
+    offline: tuple[int, ...] = ()  # cores that are switched off after boot
+    texts: dict[str, str] = {}  # of nodes that no model has
+    dead: tuple[str, ...] = ()  # nodes whose text replaces the value of the model
+    unreadable: tuple[str, ...] = ()
+    service: ServiceProfile | None = None
 
 
 class PhoneProfile(_ProfilePart):
@@ -201,6 +230,7 @@ class PhoneProfile(_ProfilePart):
     tier: Literal["low", "mid", "high", "board"]
     scalar_ipc: float = 1.0  # scalar work per cycle of the fastest core; 1 is a Cortex-A76
     fitted: FittedBlock | None = None
+    layout: LayoutProfile | None = None  # of a captured phone
 
     @property
     def cores(self) -> int:

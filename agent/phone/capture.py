@@ -1,0 +1,176 @@
+"""Capture: read everything that a probe could want from a phone, without what identifies it.
+
+Only listed properties and nodes are read. Serial numbers, accounts and addresses are not among
+them; should one appear in a text all the same, it is replaced.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.deadline import Deadline
+from agent.phone.cpu_clusters import CPUINFO
+from agent.phone.facts_file import (
+    SCHEMA,
+    FactsFile,
+    ServiceFacts,
+    ServiceRow,
+    ZoneFacts,
+    as_paths,
+    group_clocks,
+)
+from agent.phone.kernel_nodes import CPU, SUPPLY, THERMAL
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import UPTIME
+from agent.phone.phone_reading import (
+    BATTERY,
+    PROBE_NODES,
+    PROPERTIES,
+    SERIAL_PROPERTIES,
+    PhoneReading,
+    read_phone,
+)
+from workloads.text import safe_text
+
+REMOVED = "removed"
+_MORE_NODES = (
+    f"{THERMAL}/cooling_device*/type",
+    f"{SUPPLY}/*/type",
+    f"{BATTERY}/voltage_now",
+    f"{BATTERY}/charge_full",
+    f"{BATTERY}/charge_counter",
+    f"{BATTERY}/status",
+    f"{CPU}/cpu*/cpufreq/scaling_governor",
+    f"{CPU}/cpu*/cpufreq/scaling_driver",
+    f"{CPU}/cpu*/cpufreq/scaling_cur_freq",
+    f"{CPU}/cpu*/cpufreq/cpuinfo_min_freq",
+)
+_CLOCK = re.compile(rf"{CPU}/((?:cpufreq/policy|cpu)\d{{1,3}}(?:/cpufreq)?)/([a-z_]+(?:/[a-z_]+)?)")
+_FOLDER = re.compile(r"cpufreq/policy\d+|cpu\d+/cpufreq")
+_ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/(type|temp)")
+_CPUINFO_LINES = re.compile(r"(processor|CPU (implementer|part|architecture)|Hardware)\s*:")
+_STATUS_LINES = re.compile(r"Cpus_allowed_list:")
+_ROW = re.compile(
+    r"Temperature\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(-?\d{1,3}), mName=([^,{}\n]{1,64}),"
+)
+_CONNECTION = re.compile(r"^\s*(\S[^\n]{0,40}?)\s+connected: yes\s*$", re.MULTILINE)
+_BATTERY_ROW = re.compile(r"^\s*([A-Za-z][A-Za-z ]{1,40}): ([A-Za-z0-9.-]{1,20})\s*$", re.MULTILINE)
+# Hardware addresses, e-mail addresses, internet addresses, and numbers as long as an IMEI.
+_TEXTS = ("name", "services", "properties", "nodes", "zone", "thermalservice", "battery")
+_PRIVATE = re.compile(
+    r"(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|[\w.+-]+@[\w-]+\.[\w.]+"
+    r"|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])|(?<!\d)\d{15}(?!\d)"
+)
+
+
+def capture_phone(phone: Phone, deadline: Deadline) -> FactsFile:
+    """Read a phone into facts; a phone that is lost midway raises, and there is no file."""
+    reading = read_phone(phone, deadline, everything=True)
+    more = phone.find_nodes(_MORE_NODES, deadline)
+    battery = phone.shell(["dumpsys", "battery"], deadline).text
+    unreadable = _unreadable_nodes(phone, {**reading.nodes, **more}, deadline)
+    serials = [reading.property(name) for name in SERIAL_PROPERTIES]
+    facts = facts_of(reading, {**more, **reading.nodes}, battery, unreadable)
+    return remove_private(facts, [serial for serial in serials if serial])
+
+
+def facts_of(
+    reading: PhoneReading,
+    nodes: Mapping[str, str],
+    battery: str,
+    unreadable: tuple[str, ...] = (),
+) -> FactsFile:
+    """Arrange what was read as a facts file."""
+    clocks: dict[str, dict[str, str]] = {}
+    zones: dict[int, dict[str, str]] = {}
+    others: dict[str, str] = {}
+    for path, text in nodes.items():
+        clock, zone = _CLOCK.fullmatch(path), _ZONE.fullmatch(path)
+        if clock and _FOLDER.fullmatch(clock[1]):
+            clocks.setdefault(clock[1], {})[clock[2]] = text
+        elif zone:
+            zones.setdefault(int(zone[1]), {})[zone[2]] = text
+        elif path != UPTIME:
+            others[path] = _without_needless_lines(path, text)
+    if any(folder.startswith("cpufreq/") for folder in clocks):
+        clocks = {name: texts for name, texts in clocks.items() if name.startswith("cpufreq/")}
+    maker = reading.property("ro.product.manufacturer")
+    model = reading.property("ro.product.marketname") or reading.property("ro.product.model")
+    return FactsFile(
+        schema=SCHEMA,
+        name=f"{maker} {model}".strip() or "unknown",
+        sources=("farm phone capture",),
+        root="su" if reading.root else "none",
+        fixed_performance=reading.fixed_performance,
+        services=reading.services,
+        writable=tuple(sorted(reading.writable)),
+        unreadable=unreadable,
+        properties={name: reading.property(name) for name in PROPERTIES if reading.property(name)},
+        clock=group_clocks(clocks),
+        nodes=others,
+        zone=tuple(
+            ZoneFacts(number=number, type=texts["type"], temp=texts.get("temp"))
+            for number, texts in sorted(zones.items())
+            if "type" in texts
+        ),
+        thermalservice=service_facts(reading.thermalservice),
+        battery=dict(_BATTERY_ROW.findall(battery)[:30]),
+    )
+
+
+def service_facts(text: str) -> ServiceFacts | None:
+    """The facts of `dumpsys thermalservice`; None if the phone has no such service."""
+    if "Thermal Status" not in text:
+        return None
+    cached, _, current = text.partition("Current temperatures from HAL")
+    connection = _CONNECTION.search(cached)
+    status = re.search(r"Thermal Status: (\d)", text)
+    return ServiceFacts(
+        connection=safe_text(connection[1], 40) if connection else "",
+        status=int(status[1]) if status else 0,
+        current=_rows(current.partition("Current cooling devices")[0]),
+        cached=_rows(cached),
+    )
+
+
+def remove_private(facts: FactsFile, serials: list[str]) -> FactsFile:
+    """Replace serials and addresses in every text that a phone printed."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            for serial in serials:
+                value = value.replace(serial, REMOVED) if len(serial) > 3 else value
+            return _PRIVATE.sub(REMOVED, value)
+        if isinstance(value, dict):
+            return {key: clean(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [clean(item) for item in value]
+        return value
+
+    content = facts.model_dump(mode="json", by_alias=True)
+    return FactsFile.model_validate(content | {key: clean(content[key]) for key in _TEXTS})
+
+
+def _rows(text: str) -> tuple[ServiceRow, ...]:
+    return tuple(
+        ServiceRow(name=safe_text(name, 64), type=int(kind), value=float(value))
+        for value, kind, name in _ROW.findall(text)[:256]
+    )
+
+
+def _without_needless_lines(path: str, text: str) -> str:
+    """The lines that a probe uses: /proc/cpuinfo may contain the serial of the processor."""
+    keep = {CPUINFO: _CPUINFO_LINES, "/proc/self/status": _STATUS_LINES}.get(path)
+    if keep is None:
+        return text
+    return "\n".join(line for line in text.splitlines() if keep.match(line))
+
+
+def _unreadable_nodes(
+    phone: Phone, nodes: Mapping[str, str], deadline: Deadline
+) -> tuple[str, ...]:
+    """Nodes that exist, and of which nothing was read."""
+    patterns = " ".join((*PROBE_NODES, *_MORE_NODES))
+    line = f"for node in {patterns}; do [ -e $node ] && [ ! -r $node ] && echo $node; done"
+    listing = phone.shell(["sh", "-c", line], deadline).text
+    return tuple(path for path in as_paths(listing.splitlines()) if path not in nodes)[:2000]

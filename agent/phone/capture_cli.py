@@ -1,0 +1,178 @@
+"""`farm phone capture` and `farm phone probe`: what a phone shows, and what a probe makes of it."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from workloads.protocol.faults import InvalidRequest, PhoneTrouble
+from workloads.text import safe_text
+
+if TYPE_CHECKING:
+    from agent.deadline import Deadline
+    from agent.phone.adb import AdbServer
+    from agent.phone.phone_reading import PhoneReading
+    from agent.phone.thermal_zones import ExaminedZone
+    from workloads.protocol.phone_facts import PhoneFacts
+
+_CAPTURE_S = 120.0
+_USES = {
+    "other": "not needed",
+    "no_value": "its node is empty or not a whole number",
+    "implausible": "its value is no temperature of a running phone",
+    "default_value": "several sensors show this value: they are not connected",
+    "outlier": "it is far from the other sensors of the CPU",
+    "not_temperature": "not a temperature: a level, a voltage, a limit or an alarm",
+    "unknown_name": "its name is not in the table of sensors of CPU and body",
+}
+
+
+@click.group()
+def phone() -> None:
+    """Capture phones, and probe captured ones."""
+
+
+@phone.command()
+@click.argument("serial", metavar="PHONE")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write this file (default: the model's name, with .toml).",
+)
+@click.option("--adb-port", type=int, default=None, help="Use the adb server on this port.")
+def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
+    """Write what a phone shows to a facts file, for a bug report or a virtual phone.
+
+    PHONE is a serial number, or the address of a phone on the network. Serial numbers, accounts and
+    addresses are left out. The phone is only read; capture no phone while a run is on it.
+
+    \b
+    Examples:
+      farm phone capture R58M123ABC
+      farm phone capture 192.168.0.7:5555 -o pixel8.toml
+    """
+    from agent.deadline import Deadline
+    from agent.phone.adb import AdbServer
+    from agent.phone.capture import capture_phone
+    from agent.phone.facts_file import format_facts
+    from agent.phone.phone_driver import Phone
+
+    deadline = Deadline.after(_CAPTURE_S)
+    with AdbServer(Path(), private=False, port=adb_port or 0) as server:
+        reached = Phone(server.open(find_address(server, serial, deadline)))
+        try:
+            facts = capture_phone(reached, deadline)
+        finally:
+            reached.close()
+    name = re.sub(r"[^a-z0-9]+", "-", facts.name.lower()).strip("-") or "phone"
+    path = output or Path(f"{name}.toml")
+    write_new_file(path, format_facts(facts))
+    zones = f"{len(facts.zone)} zones, {len(facts.unreadable)} unreadable nodes"
+    click.echo(f"{path}: {safe_text(facts.name)}, {len(facts.nodes)} nodes, {zones}")
+    click.echo(f"run it as a virtual phone: farm virtual up {path}", err=True)
+
+
+@phone.command()
+@click.option(
+    "--from",
+    "path",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Read this facts file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def probe(path: Path, as_json: bool) -> None:
+    """Show what the agent makes of a captured phone: clusters, zones, control level.
+
+    \b
+    Example:
+      farm phone probe --from pixel8.toml
+    """
+    from agent.phone.facts_file import read_facts_file, reading_of
+    from agent.phone.probe import interpret_reading
+    from agent.phone.thermal_zones import examine_zones
+
+    reading = reading_of(read_facts_file(path))
+    facts = interpret_reading(reading, "captured", "it was not started: this is a file")
+    if not facts.clusters:
+        raise InvalidRequest(f"{path} shows no cores; capture the phone again")
+    if as_json:
+        click.echo(facts.model_dump_json(indent=1))
+        return
+    for line in describe(facts, examine_zones(reading.nodes), reading):
+        click.echo(line)
+
+
+def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
+    """The address at which adb has a phone; whatever is in the way is one sentence."""
+    from agent.phone.phone_driver import Phone
+    from workloads.protocol.unusable_phone import ADVICE, READY, PhoneProblem, problem_of_state
+
+    states = server.list()
+    if serial not in states and ":" in serial:
+        server.connect(serial, deadline)
+        states = server.list()
+    shown = safe_text(serial, 80)
+    if serial in states:
+        problem = problem_of_state(states[serial])
+        if problem is not None:
+            raise PhoneTrouble(f"{shown} cannot be captured: {ADVICE[problem]}")
+        return serial
+    if ":" in serial:
+        raise PhoneTrouble(f"{shown} cannot be captured: {ADVICE[PhoneProblem.UNREACHABLE]}")
+    for address in (address for address, state in states.items() if state == READY):
+        reached = Phone(server.open(address))
+        try:
+            if reached.shell(["getprop", "ro.serialno"], deadline).text.strip() == serial:
+                return address
+        finally:
+            reached.close()
+    names = ", ".join(safe_text(name, 40) for name in states) or "none"
+    raise InvalidRequest(f"adb does not list {shown}; it lists: {names}")
+
+
+def write_new_file(path: Path, text: str) -> None:
+    """Write a file that does not exist yet."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InvalidRequest(f"{path} exists; name another file with --output") from None
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror}") from error
+
+
+def describe(
+    facts: "PhoneFacts", zones: "tuple[ExaminedZone, ...]", reading: "PhoneReading"
+) -> list[str]:
+    """The findings of a probe, line by line."""
+    from agent.phone.kernel_nodes import hottest_c
+
+    lines = [f"{facts.model}: {facts.soc}, Android {facts.android}, {facts.ram_mb} MB"]
+    for cluster in facts.clusters:
+        ladder = cluster.ladder_khz
+        steps = f"{len(ladder)} steps, {ladder[0]} to {ladder[-1]} kHz" if ladder else "no clock"
+        cpus = f"cpu{cluster.cpus[0]}" + (f"-{cluster.cpus[-1]}" if len(cluster.cpus) > 1 else "")
+        lines.append(f"cluster    {cpus}: {steps}, capacity {cluster.capacity}")
+    values = dict(reading.nodes) | _service_values(reading)
+    chosen = [("CPU", facts.cpu_zones), ("body", (facts.body_zone,) if facts.body_zone else ())]
+    for title, group in chosen:
+        temp_c = hottest_c(group, values)
+        shown = f", hottest {temp_c:.1f} °C" if temp_c is not None else ""
+        names = ", ".join(safe_text(zone.type, 40) for zone in group) or "none"
+        lines.append(f"{title:<10} {names}{shown}")
+    lines.append(f"daemons    {', '.join(facts.perf_daemons) or 'none'}")
+    lines.append(f"control    {facts.control.value}")
+    lines += [f"  yes      {text}" for text in facts.controlled]
+    lines += [f"  no       {text}" for text in facts.uncontrolled]
+    unused = [at for at in zones if at.use.value in _USES]
+    lines += [f"unused     {safe_text(at.zone.type, 40)}: {_USES[at.use.value]}" for at in unused]
+    return lines
+
+
+def _service_values(reading: "PhoneReading") -> dict[str, str]:
+    from agent.phone.thermalservice import parse_thermalservice
+
+    return parse_thermalservice(reading.thermalservice)
