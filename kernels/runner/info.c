@@ -2,11 +2,13 @@
  *
  * The one rule: it answers on every phone. Vendor libraries are called in a child process, so that
  * one that crashes or hangs costs the list of devices and nothing else. */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,10 +35,20 @@ static const char PHONE_PROVENANCE[] =
     "\"heat\":{\"source\":\"phone\"},\"energy\":{\"source\":\"phone\"}}";
 static const char ABI[] = "arm64-v8a";
 
+/* Until Android 6 the properties are one file; since then a folder, which only init may list. */
+static bool has_old_properties(void) {
+    struct stat area;
+    int file = open("/dev/__properties__", O_RDONLY);
+    bool regular = file >= 0 && fstat(file, &area) == 0 && S_ISREG(area.st_mode);
+    if (file >= 0) close(file);
+    return regular;
+}
+
 /* An arm64 processor is a phone if it runs Android, unless Android is emulated or a native virtual
  * phone says that it is a computer. */
 const char *provenance(void) {
-    bool android = access("/dev/__properties__", F_OK) == 0;
+    bool android =
+        access("/dev/__properties__/properties_serial", F_OK) == 0 || has_old_properties();
     bool emulated = access("/dev/goldfish_pipe", F_OK) == 0 || access("/dev/qemu_pipe", F_OK) == 0;
     bool native = getenv("FARM_NATIVE_PHONE") != NULL;
     return android && !emulated && !native ? PHONE_PROVENANCE : HOST_PROVENANCE;

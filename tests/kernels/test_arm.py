@@ -104,6 +104,8 @@ def test_numbers_have_the_source_phone_only_on_android(bionic: Start) -> None:
     assert host == sources(bionic)
     (root / "dev" / "__properties__").mkdir(parents=True)
     try:
+        assert host == sources(bionic)  # an empty folder
+        (root / "dev" / "__properties__" / "properties_serial").touch()
         assert phone == sources(bionic)
         assert host == sources(native)
         (root / "dev" / "goldfish_pipe").touch()
