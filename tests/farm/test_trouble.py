@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -84,6 +85,8 @@ def test_an_agent_killed_during_a_run(own_farm: Farm, tmp_path: Path) -> None:
     wait_for(lambda: not agent.alive, "the agent is dead")
     wait_for(lambda: not lease_of(own_farm, serial), "its lease expires")
     assert time.monotonic() - killed < 2 * LEASE_S, "the lost agent was noticed too late"
+    log = own_farm.lab.log_file("scheduler").read_text()
+    assert re.search(rf"lease expired run=\S+ phone={serial} host={host}\b", log)
     agent.start()
 
     finish(own_farm, sweep)
