@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from orchestrator.sweepfile.policy import look_confidence
-
 LEVEL = 0.95
 INTERVAL_RUNS_MIN = 3
-# How far an interval extends beyond its runs, relative to what uniform noise needs. Found by
-# simulation (benchmarks/coverage.py): right for normal noise, within 93 and 97 % for uniform,
-# double exponential and recorded noise.
-OUTWARD = 0.6
-SERIAL_LIMIT = 1.15  # in standard deviations of the lag-1 correlation of independent runs
+# The error of the order statistics alone, relative to the requested one. Widening for dependence
+# brings it back, also where `repeat: until` looks at a trial several times. Found by simulation,
+# like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
+ERROR_BEFORE_WIDENING = 1.25
+WIDENING_STARTS = -0.5  # at this serial score
+# How far an interval extends beyond its runs, relative to what uniform noise needs.
+OUTWARD = 0.5
+SERIAL_LIMIT = 1.1  # in standard deviations of the lag-1 correlation of independent runs
 DRIFT_LIMIT = 2.0  # in standard deviations of Spearman's correlation with time
-MODES_LIMIT = 40.0  # gap between modes times runs, in standard deviations within the modes
+MODES_LIMIT = 46.0  # gap between modes times runs, in standard deviations within the modes
 MODES_RUNS_MIN = 6
 
 
@@ -104,7 +105,7 @@ def median_interval(values: Sequence[float], confidence: float = LEVEL) -> Inter
         low, high = _order_statistic_ends(values, confidence)
         low, high = min(low, first), max(high, last)
     else:
-        factor = dependence_factor(values)
+        factor = dependence_factor(values, starts=WIDENING_STARTS)
         low, high = (
             middle + factor * (end - middle) for end in _order_statistic_ends(values, confidence)
         )
@@ -124,10 +125,10 @@ def find_instability(values: Sequence[float]) -> Instability | None:
     return None
 
 
-def dependence_factor(*series: Sequence[float]) -> float:
+def dependence_factor(*series: Sequence[float], starts: float = 0.0) -> float:
     """Return how much wider an interval must be, because each run resembles the one before it.
 
-    The fewer the runs, the less their correlation proves, and the more of it is taken for real.
+    The fewer the runs, the less their correlation disproves, so the more of it is taken for real.
     Several series are judged together.
     """
     known = [
@@ -137,7 +138,8 @@ def dependence_factor(*series: Sequence[float]) -> float:
         return 1.0
     score = sum(map(_serial_score, known)) / len(known)
     runs = sum(map(len, known)) / len(known)
-    return 1 + min(0.6, 4.5 / runs) * min(max(score, 0.0), 2.0)
+    strength = min(1.0, 6.5 / runs) if starts < 0 else min(0.6, 4.5 / runs)
+    return 1 + strength * min(max(score - starts, 0.0), 2.0)
 
 
 def _serial_score(values: Sequence[float]) -> float:
@@ -184,7 +186,7 @@ def _squares(values: Sequence[float]) -> float:
 
 def _order_statistic_ends(values: Sequence[float], confidence: float) -> tuple[float, float]:
     ordered, n = sorted(values), len(values)
-    depth, share = _depth(n, look_confidence(confidence))
+    depth, share = _depth(n, 1 - ERROR_BEFORE_WIDENING * (1 - confidence))
     if depth == 0:  # `share` of the range is added on both sides
         extent = share * (ordered[-1] - ordered[0])
         return ordered[0] - extent, ordered[-1] + extent

@@ -6,7 +6,7 @@ from datetime import datetime
 from statistics import NormalDist
 
 from orchestrator.planning.estimate import EstimateBasis, PhoneEstimate
-from orchestrator.sweepfile.policy import StopRule, look_confidence
+from orchestrator.sweepfile.policy import StopRule
 from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.protocol.condition import DEFAULT_REST_TEMP_C
 from workloads.protocol.metrics import Source
@@ -63,7 +63,7 @@ def _repeat_warnings(sweep: Sweep) -> Iterator[str]:
 
 def largest_tolerable_spread(rule: StopRule) -> float:
     """Return the coefficient of variation at which n_max runs just reach the requested width."""
-    z = NormalDist().inv_cdf((1 + look_confidence(rule.confidence)) / 2)
+    z = NormalDist().inv_cdf((1 + rule.confidence) / 2)
     # The standard error of a median is sqrt(pi / 2) times that of a mean.
     return rule.half_width_rel * math.sqrt(rule.n_max) / (z * math.sqrt(math.pi / 2))
 

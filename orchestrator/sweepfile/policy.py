@@ -19,20 +19,10 @@ TAG_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,31}$"
 Tag = Annotated[str, Field(pattern=TAG_PATTERN)]
 Attempts = Annotated[int, Field(ge=1, le=ATTEMPTS_MAX)]
 
-# The share of the allowed error that one interval may spend: `repeat: until` looks at a trial
-# several times, and the interval at which it stops must cover the median as often as any other.
-# Found by simulation (benchmarks/stopping.py).
-SPENT = 0.95
-
-
-def look_confidence(confidence: float) -> float:
-    """Return the confidence of a single look, so that all looks together keep the requested one."""
-    return 1 - SPENT * (1 - confidence)
-
 
 def runs_needed(confidence: float) -> int:
     """Return the minimum number of runs: with fewer, even their range misses the confidence."""
-    return 1 + math.ceil(-math.log2(1 - look_confidence(confidence)))
+    return 1 + math.ceil(-math.log2(1 - confidence))
 
 
 class StopRule(WireModel):
