@@ -7,6 +7,7 @@ restored.
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, start_rail_log
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput
@@ -67,6 +68,7 @@ class _Lane:
         self.pid: int | None = None
         self.affinity: ThreadAffinity | None = None
         self.canary = NO_CANARY
+        self.resting_rails_w: float | None = None
         self.result: RunResult | None = None
         self.verdict: Verdict | None = None
         self.restore_error: str | None = None
@@ -118,7 +120,9 @@ class _Lane:
     def _cool_down(self, probe: RunProbe) -> None:
         nodes = (probe.coolers.keys(), probe.power_nodes)
         show = self.context.status.show_snapshot
+        before = read_rails(self.phone)
         cool_down(self.phone, self.job.condition, self.stages.sleep, show, *nodes)
+        self.resting_rails_w = resting_rails_w(before, read_rails(self.phone))
 
     def _pin(self, probe: RunProbe) -> None:
         condition, journal = self.job.condition, self.session.journal
@@ -135,6 +139,8 @@ class _Lane:
         watch = watch_program if is_external else watch_runner
         self.session.runner_alive = True
         before, self.pid = launch(phone, spec, probe.snapshot_command())
+        with suppress(*LINK_LOST):  # watching the run waits for a lost link
+            start_rail_log(phone, self.pid, probe.cores, spec.launch.max_seconds)
         with blame_lease_loss(phone, self.job.fence):
             output = watch(phone, spec, self.pid, self.boot_id, sleep, self._show_progress)
         self.session.runner_alive = False
@@ -142,11 +148,12 @@ class _Lane:
 
     def _collect(self, probe: RunProbe, before: ProbeSnapshot, output: RunnerOutput) -> RunResult:
         job, phone = self.job, self.phone
+        rails = fetch_rail_log(phone), self.resting_rails_w
         nodes, readings = fetch_readings(phone, probe.snapshot_command(), job.fence)
         snapshots = (before, probe.parse_snapshot(nodes))
         idle = readings_from_snapshots(phone.idle_samples)
         remembered = {phone.memory.idle_meter: phone.memory.idle_w}
-        agent = AgentObservations(self.affinity, self.canary, idle, remembered)
+        agent = AgentObservations(self.affinity, self.canary, idle, remembered, *rails)
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
         meter = observation.power.grade.meter
         phone.remember_power(observation.gauge, observation.idle_w, meter)

@@ -55,5 +55,7 @@ REASON_NOTES = {
     "energy_gauge_guessed": "Let the phone run once on battery, so that sign and unit are learned.",
     "energy_gauge_slow": "Use longer runs: the gauge needs at least a few values.",
     "energy_package_only": "Compare it only with energies of the same grade.",
+    "energy_rails_only": "Compare it only with energies of the same grade.",
+    "energy_rails_rounded": "Restart the phone, which resets the totals, or use longer runs.",
     "usb_port_saturated": _REMARK,
 }

@@ -16,6 +16,7 @@ from agent.collect.readings import Readings, Span
 from agent.phone.fuel_gauge import calibrate_gauge
 from agent.phone.kernel_nodes import SUPPLY
 from agent.phone.power_meters import INPUT_RAILS, RailMeter
+from agent.phone.power_stats import ROUNDING_SHARE_MAX, RailTotals, add_up_rails
 from workloads.protocol.metrics import COARSE_GRADE
 from workloads.protocol.phone_facts import FuelGauge
 from workloads.protocol.telemetry import CumulativeSeries, Series, integrate, sampled
@@ -38,6 +39,7 @@ PORT_LIMIT_SHARE = 0.97
 POWER_MAX_W, COMPUTER_POWER_MAX_W = 25.0, 500.0
 FROZEN_READINGS = 20
 IDLE_READINGS_MIN = 3
+RAIL_READINGS_MIN = 4
 CHARGING, DISCHARGING = "Charging", "Discharging"
 
 Points = list[tuple[int, float]]
@@ -50,13 +52,15 @@ class EnergyGrade(StrEnum):
     BOTH = "usb+battery"  # the sum of two gauges
     RAIL = "rail"  # the input rail of a board
     RAPL = "rapl"  # the processor package only, not the whole board
+    RAILS = "rails"  # the sum of the phone's metered rails, from its power statistics
     COARSE = COARSE_GRADE  # a slow gauge, or one whose sign and unit are guessed
     REJECTED = "rejected"  # not usable for a metric
 
     @property
     def meter(self) -> str:
         """What was read: powers of different meters are never subtracted from each other."""
-        return self.value if self in {EnergyGrade.RAIL, EnergyGrade.RAPL} else "battery"
+        others = {EnergyGrade.RAIL, EnergyGrade.RAPL, EnergyGrade.RAILS}
+        return self.value if self in others else "battery"
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ def observe_power(
     gauge: FuelGauge | None,
     meters: Sequence[RailMeter] = (),
     power_max_w: float = POWER_MAX_W,
+    rails: Sequence[RailTotals] = (),
 ) -> PowerObservation:
     """The power of a phone or a computer in a span, from the best source that it has.
 
@@ -114,7 +119,11 @@ def observe_power(
     battery = power_from_readings(readings.within(span), gauge, power_max_w)
     if battery.grade in {EnergyGrade.GAUGE, EnergyGrade.BOTH}:
         return battery
-    candidates = (_rail_power(readings, meters, power_max_w), _package_power(readings, meters))
+    candidates = (
+        _rail_power(readings, meters, power_max_w),
+        _package_power(readings, meters),
+        _power_of_rails(rails, span, power_max_w),
+    )
     others = [power for power in candidates if power is not None]
     usable = [power for power in (*others, battery) if power.grade is not EnergyGrade.REJECTED]
     return [*usable, *others, battery][0]
@@ -155,6 +164,28 @@ def _package_power(readings: Readings, meters: Sequence[RailMeter]) -> PowerObse
     remark = Reason.remark(ReasonCode.ENERGY_PACKAGE_ONLY)
     counted = CumulativeSeries(moments, total_j)
     return PowerObservation(points, EnergyGrade.RAPL, remark, counted=counted)
+
+
+def _power_of_rails(
+    rails: Sequence[RailTotals], span: Span, power_max_w: float
+) -> PowerObservation | None:
+    """The power of all rails of the power statistics; readings outside the run mix in its rest."""
+    inside = [reading for reading in rails if span[0] <= reading.t_ns <= span[1]]
+    counted, rounding_j = add_up_rails(inside)
+    if len(counted.t_ns) < RAIL_READINGS_MIN:
+        return None
+    read_ns = counted.t_ns[-1] - counted.t_ns[0]
+    if read_ns < METERED_SHARE_MIN * (span[1] - span[0]):
+        return None
+    steps = pairwise(zip(*counted, strict=True))
+    points = [(later, (b - a) * 1e9 / (later - sooner)) for (sooner, a), (later, b) in steps]
+    mean_w = counted.total[-1] * 1e9 / read_ns
+    if not 0 < mean_w <= power_max_w:
+        return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+    if rounding_j > ROUNDING_SHARE_MAX * counted.total[-1]:
+        return _rejected(ReasonCode.ENERGY_RAILS_ROUNDED, rounding_j=rounding_j)
+    remark = Reason.remark(ReasonCode.ENERGY_RAILS_ONLY)
+    return PowerObservation(points, EnergyGrade.RAILS, remark, counted=counted)
 
 
 def power_from_readings(

@@ -6,9 +6,11 @@ from itertools import pairwise
 from agent.collect.cpu_usage import WHOLE_MARK
 from agent.collect.readings import Readings, Span
 from agent.phone.power_meters import METERS_MAX, ODPM_CHANNEL, RailMeter
+from agent.phone.power_stats import RailTotals, rail_totals_series, resolution_j
 from workloads.protocol.telemetry import RAIL, CumulativeSeries, Series, sampled
 
 PART_POWER_MAX_W = 2000.0
+RAIL_ROUNDING_MAX = 0.1  # of a rail's energy in the run
 Points = list[tuple[int, float]]
 
 
@@ -31,6 +33,17 @@ def rail_series(readings: Readings, meters: Iterable[RailMeter]) -> dict[str, Se
             series[meter.rail] = sampled(power_points(readings, meter))
     usable = {rail: values for rail, values in series.items() if len(values.t_ns) > 1}
     return {f"{RAIL}{rail}": values for rail, values in sorted(usable.items())[:METERS_MAX]}
+
+
+def reported_rail_series(totals: Sequence[RailTotals]) -> dict[str, Series]:
+    """The energy of every rail of the power statistics, without those that are rounded away."""
+    series = {
+        rail: values
+        for rail, values in rail_totals_series(totals).items()
+        if resolution_j(values.total[-1])
+        <= RAIL_ROUNDING_MAX * (values.total[-1] - values.total[0])
+    }
+    return {f"{RAIL}{rail}": values for rail, values in sorted(series.items())[:METERS_MAX]}
 
 
 def counted_energy(readings: Readings, meter: RailMeter) -> CumulativeSeries:

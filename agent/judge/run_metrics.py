@@ -15,6 +15,7 @@ from agent.collect.power_rails import mean_rail_power_w
 from agent.collect.readings import Readings
 from agent.collect.runner_output import StepWindow, median_step_ms, span_ns
 from agent.judge.run_observation import RunObservation
+from agent.phone.power_stats import rails_to_add_up
 from workloads.protocol.metrics import Metric, metric_kind
 from workloads.protocol.telemetry import (
     BUSY,
@@ -244,6 +245,10 @@ def _energy(run: RunObservation) -> Values:
     if samples:
         yield "energy_per_sample_mj", 1000 * step_j / samples
     yield "power_w", energy_j / seconds
+    rails_w = mean_rail_power_w(run.series, span)
+    if rails_w and run.power.grade in {EnergyGrade.GAUGE, EnergyGrade.BOTH}:
+        metered_w = sum(rails_w[rail] for rail in rails_to_add_up(rails_w))
+        yield "rail_energy_share", metered_w * seconds / energy_j
     volts, charge_uah = mean_volts(run.readings), run.before.full_charge_uah
     if charge_uah and volts and step_j > 0 and run.power.grade.meter == EnergyGrade.GAUGE.meter:
         yield "steps_per_charge", charge_uah * 1e-6 * 3600 * volts / step_j

@@ -21,12 +21,13 @@ from agent.collect.energy import (
     COMPUTER_POWER_MAX_W,
     NO_POWER,
     POWER_MAX_W,
+    EnergyGrade,
     PowerObservation,
     gauge_for_run,
     observe_power,
     resting_power_w,
 )
-from agent.collect.power_rails import rail_series
+from agent.collect.power_rails import rail_series, reported_rail_series
 from agent.collect.readings import Readings, Span
 from agent.collect.run_probe import ProbeSnapshot, RunProbe
 from agent.collect.runner_output import HelloRecord, RunnerOutput, StepWindow, span_ns
@@ -37,6 +38,7 @@ from agent.judge.steady_state import steady_from_ns, throttled_after_s
 from agent.judge.work_checks import ClaimedWork
 from agent.launch.canary import NO_CANARY, CanaryTimes
 from agent.phone.kernel_nodes import clock_node, used_clusters
+from agent.phone.power_stats import RailTotals
 from workloads.catalogue import Case, cost_of, launch_for
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
@@ -64,6 +66,8 @@ class AgentObservations:
     idle: Readings = field(default_factory=Readings)
     # By meter; used if this wait was too short to measure it.
     remembered_idle_w: Mapping[str, float | None] = field(default_factory=dict)
+    rails: Sequence[RailTotals] = ()  # of the power statistics, during the run
+    resting_rails_w: float | None = None
 
 
 NO_AGENT_OBSERVATIONS = AgentObservations()
@@ -227,15 +231,19 @@ def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservat
     gauge = gauge_for_run(run.probe.facts.gauge, agent.idle, timed)
     is_computer = run.claimed.source is Source.HOST
     limit_w = COMPUTER_POWER_MAX_W if is_computer else POWER_MAX_W
-    power = observe_power(run.readings, run.span, gauge, run.probe.rails, limit_w)
+    power = observe_power(
+        run.readings, run.span, gauge, run.probe.rails, limit_w, rails=agent.rails
+    )
     meter = power.grade.meter
     idle_w = resting_power_w(agent.idle, gauge, run.probe.rails, meter)
+    if power.grade is EnergyGrade.RAILS:
+        idle_w = agent.resting_rails_w
     return replace(
         run,
         gauge=gauge,
         power=power,
         idle_w=idle_w or agent.remembered_idle_w.get(meter),
-        series=_series(run.probe, run.readings, run.provenance, power),
+        series=_series(run.probe, run.readings, run.provenance, power, agent.rails),
     )
 
 
@@ -244,6 +252,7 @@ def _series(
     readings: Readings,
     provenance: Provenances | None,
     power: PowerObservation,
+    rails: Sequence[RailTotals],
 ) -> dict[str, Series]:
     """The quantities that accumulate during a run, of the families that this phone offers."""
     if provenance is None:
@@ -264,7 +273,7 @@ def _series(
             series[GPU_CLOCK] = sampled([(t_ns, hz / 1e3) for t_ns, hz in clocks])
     if provenance.energy is not None:
         series[ENERGY] = power.series
-        series |= rail_series(readings, probe.rails)
+        series |= rail_series(readings, probe.rails) | reported_rail_series(rails)
     return {name: values for name, values in series.items() if values and len(values.t_ns) > 1}
 
 

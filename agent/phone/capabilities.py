@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 from agent.phone.power_meters import INPUT_RAILS, RailMeter
 from agent.phone.thermalservice import is_thermalservice
-from workloads.protocol.phone_facts import ChargingSwitch, ControlLevel, Gpu, ThermalZone
+from workloads.protocol.phone_facts import (
+    ChargingSwitch,
+    ControlLevel,
+    Gpu,
+    ThermalZone,
+)
 
 _CLOCKS_READ_ONLY = "the CPU clocks cannot be set"
 
@@ -24,6 +29,7 @@ class Capabilities:
     gauge_readable: bool = False
     fixed_performance: bool = False
     meters: tuple[RailMeter, ...] = ()
+    rails: int = 0  # of the power statistics, which need no root
     counter_denied: bool = False  # the processor's energy counter exists, and cannot be read
     is_computer: bool = False
     clocks_shown: bool = True
@@ -32,8 +38,10 @@ class Capabilities:
     @property
     def has_energy(self) -> bool:
         """Whether the energy of a run can be measured."""
-        return self.gauge_readable or any(
-            meter.rail in INPUT_RAILS or meter.is_package for meter in self.meters
+        return (
+            self.gauge_readable
+            or self.rails > 0
+            or any(meter.rail in INPUT_RAILS or meter.is_package for meter in self.meters)
         )
 
 
@@ -153,6 +161,9 @@ def _energy(capabilities: Capabilities) -> list[tuple[bool, str]]:
         if meter.is_package:
             text = "energy of the processor alone, not of the computer, comes from RAPL"
             checks.append((True, f"{text} ({meter.rail})"))
+    if capabilities.rails:
+        text = "energy of the metered rails comes from the phone's power statistics"
+        checks.append((True, f"{text} ({capabilities.rails} rails)"))
     if capabilities.meters and not capabilities.has_energy:
         checks.append((True, f"power of {len(capabilities.meters)} rails is read"))
     if capabilities.counter_denied:

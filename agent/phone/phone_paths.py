@@ -12,6 +12,7 @@ HEARTBEAT, TEMP_LIMITS = "heartbeat", "temp_limits"
 HEARTBEAT_TIMEOUT = "heartbeat_timeout"  # read by the agent alone
 PLAN, NODE_LIST = "plan", "nodes"
 OUTPUT, READINGS, RUNNER_STDERR = "out.jsonl", "readings.jsonl", "err"
+RAIL_LOG = "rails"  # readings of the power statistics
 PROGRAM_DIR = "work"  # the folder of an external program
 PROGRAM_STDOUT, PROGRAM_STDERR = "stdout", "stderr"
 

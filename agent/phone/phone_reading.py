@@ -14,14 +14,16 @@ from agent.phone.gpu_probe import GPU_NODES, parse_gpu
 from agent.phone.kernel_nodes import SUPPLY, clock_node, first_number
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
-from agent.phone.power_meters import METER_NODES, POWERCAP
+from agent.phone.power_meters import METER_NODES, POWERCAP, find_rail_meters
+from agent.phone.power_stats import parse_power_stats, reading_script
 from agent.phone.shell_command import ShellCommand
 from agent.phone.thermal_zones import ZONE_NODES, ZoneUse, examine_zones
 from agent.phone.vendor_daemons import running_services
-from workloads.protocol.phone_facts import ChargingSwitch, Gpu
+from workloads.protocol.phone_facts import ChargingSwitch, Gpu, PowerStatsHal
 from workloads.text import safe_text
 
 SDK_FIXED_PERFORMANCE = 30
+SDK_POWER_STATS, SDK_POWER_STATS_AIDL = 28, 31  # Android 9 and 12
 BATTERY = f"{SUPPLY}/battery"
 GAUGES = (f"{BATTERY}/current_now", f"{BATTERY}/power_now")
 # Vendors' switches that stop charging while the cable stays connected, the most reliable first.
@@ -78,6 +80,8 @@ class PhoneReading:
     writable: frozenset[str] = frozenset()
     root: bool = False
     fixed_performance: bool = False
+    power_stats: PowerStatsHal | None = None  # shows the energy of this many rails
+    rails: int = 0
     counter_denied: bool = False  # the processor counts its energy, but only for root
 
     def property(self, name: str) -> str:
@@ -97,6 +101,7 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
     denied = _ENERGY_COUNTER not in nodes and (
         phone.shell(["test", "-e", _ENERGY_COUNTER], deadline).status == 0
     )
+    power_stats, rails = _find_power_stats(phone, nodes, sdk, deadline)
     return PhoneReading(
         properties=properties,
         nodes=nodes,
@@ -105,8 +110,25 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
         writable=_writable_nodes(phone, nodes, deadline),
         root=phone.link.root,
         fixed_performance=_FIXED_PERFORMANCE in (usage or ""),
+        power_stats=power_stats,
+        rails=rails,
         counter_denied=denied,
     )
+
+
+def _find_power_stats(
+    phone: Phone, nodes: Mapping[str, str], sdk: int, deadline: Deadline
+) -> tuple[PowerStatsHal | None, int]:
+    """How the energy of rails can be read without root, and of how many; nodes come first."""
+    hals = [PowerStatsHal.AIDL] if sdk >= SDK_POWER_STATS_AIDL else []
+    hals += [PowerStatsHal.HIDL] if sdk >= SDK_POWER_STATS else []
+    if find_rail_meters(nodes) or not hals:
+        return None, 0
+    commands = [ShellCommand(["sh", "-c", reading_script(hal)]) for hal in hals]
+    for hal, result in zip(hals, phone.shell_batch(commands, deadline), strict=True):
+        if rails := parse_power_stats(result.text):
+            return hal, len(rails)
+    return None, 0
 
 
 def parse_properties(listing: str) -> dict[str, str]:

@@ -95,6 +95,8 @@ class VirtualPhone:
         self.battery_overrides: dict[str, str] = {}
         self.current_op: Callable[[], str] = str  # name of the operation that a run executes now
         self._booted_at = -self._rng("boot").uniform(900.0, 40_000.0)
+        self.soc.rails_j["board"] = profile.heat.idle_w * self.uptime()
+        self.rail_baseline: tuple[float, dict[str, int]] | None = None  # of `delta` dumps
         self._add_files()
         self._boot()
 
@@ -148,6 +150,7 @@ class VirtualPhone:
             self.soc.battery.charging_allowed = True
 
         self.soc.change(reset)
+        self.soc.rails_j.clear()
         self._boot()
 
     def restart_adbd(self, as_root: bool) -> str:

@@ -274,9 +274,10 @@ METRICS: dict[str, MetricKind] = {
     "energy_j": _energy(
         "J",
         "energy of the whole phone during the run, from battery and charging port; "
-        "of a board, from its input rail; with grade rapl, of the processor package alone",
+        "of a board, from its input rail; with grade rapl, of the processor package alone; "
+        "with grade rails, of the phone's metered rails",
         "trapezoidal sum of battery current * voltage + port current * voltage; "
-        "or of the input rail's power; or the increase of the package's counter",
+        "or of the input rail's power; or the increase of the counters",
     ),
     "energy_net_j": _energy(
         "J", "energy_j minus the energy of the idle phone", "energy - idle power * T"
@@ -300,6 +301,12 @@ METRICS: dict[str, MetricKind] = {
     "power_w": _energy("W", "mean power of the run", "energy / T"),
     "rail_power_w": _energy(
         "W", "mean power of a power rail", "energy of its meter / T", per="rail"
+    ),
+    "rail_energy_share": _energy(
+        "",
+        "share of the phone's energy that its metered rails account for, where both are read",
+        "sum over rails that no other rail feeds / energy",
+        higher_is_better=True,
     ),
     "steps_per_charge": _energy(
         "",

@@ -86,6 +86,13 @@ class FuelGauge(WireModel):
     period_s: float = Field(ge=0, description="time between new values")
 
 
+class PowerStatsHal(StrEnum):
+    """The interface through which a phone shows the energy of its rails without root."""
+
+    AIDL = "aidl"  # Android 12 and newer: dumpsys
+    HIDL = "hidl"  # lshal
+
+
 class PhoneFacts(WireModel):
     """What the probe found out about a phone, keyed by its own serial, not by its adb address."""
 
@@ -108,6 +115,9 @@ class PhoneFacts(WireModel):
     )
     fixed_performance: bool = Field(
         default=False, description="whether Android offers a fixed-performance mode"
+    )
+    power_stats: PowerStatsHal | None = Field(
+        default=None, description="how the energy of its rails can be read, where no node shows it"
     )
     perf_daemons: tuple[str, ...] = Field(
         default=(), description="vendor daemons that change clocks"

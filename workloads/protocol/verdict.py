@@ -81,6 +81,8 @@ class ReasonCode(StrEnum):
     ENERGY_GAUGE_GUESSED = "energy_gauge_guessed"
     ENERGY_GAUGE_SLOW = "energy_gauge_slow"
     ENERGY_PACKAGE_ONLY = "energy_package_only"
+    ENERGY_RAILS_ONLY = "energy_rails_only"
+    ENERGY_RAILS_ROUNDED = "energy_rails_rounded"
     USB_PORT_SATURATED = "usb_port_saturated"
 
 
@@ -160,6 +162,12 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.ENERGY_GAUGE_SLOW: "coarse energy: the gauge gave {values} values during the run",
     ReasonCode.ENERGY_PACKAGE_ONLY: (
         "the energy is that of the processor package (RAPL), not of the whole computer"
+    ),
+    ReasonCode.ENERGY_RAILS_ONLY: (
+        "the energy is the sum of the phone's metered rails, not that of its battery"
+    ),
+    ReasonCode.ENERGY_RAILS_ROUNDED: (
+        "no energy: the phone rounds the totals of its rails to {rounding_j:.2f} J"
     ),
     ReasonCode.USB_PORT_SATURATED: (
         "the USB port delivered its maximum; the battery supplied the rest"

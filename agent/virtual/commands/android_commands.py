@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from zlib import crc32
 
 from agent.virtual.commands.dumpsys import dumpsys
+from agent.virtual.commands.power_stats_dump import lshal
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.shell.command_call import CommandCall, CommandFunction, encode
 
@@ -184,6 +185,7 @@ ANDROID_COMMANDS: dict[str, CommandFunction] = {
     "content": content,
     "dumpsys": dumpsys,
     "input": ignore,
+    "lshal": lshal,
     "pm": pm,
     "service": service,
     "settings": settings,

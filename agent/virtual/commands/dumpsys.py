@@ -2,6 +2,11 @@
 overridden.
 """
 
+from agent.virtual.commands.power_stats_dump import (
+    AIDL_SERVICE,
+    has_power_stats,
+    power_stats_text,
+)
 from agent.virtual.files.power_nodes import battery_status, battery_tenths_c
 from agent.virtual.files.thermal_nodes import cooling_state
 from agent.virtual.profiles import ServiceProfile, ServiceRowProfile
@@ -25,22 +30,22 @@ _FIXED_OUTPUT = {
 
 def dumpsys(call: CommandCall) -> int:
     words = call.argv[1:]
+    words = words[2:] if words[:1] == ["-t"] else words  # its timeout
     call.phone.model_clock.catch_up()
     match words:
-        case ["battery", "unplug"]:
-            call.phone.battery_overrides |= {"USB powered": "false", "status": "3"}
-        case ["battery", "set", name, value]:
-            call.phone.battery_overrides[name] = value
-        case ["battery", "reset"]:
-            call.phone.battery_overrides.clear()
-        case ["battery"]:
-            call.print(_battery_text(call.phone))
+        case ["battery", *verb]:
+            _handle_battery(call, verb)
         case ["deviceidle", verb, *_]:
             call.print(_handle_deviceidle(call.phone, verb))
         case ["thermalservice"]:
             call.print(_thermal_text(call.phone))
+        case [service, *arguments] if service == AIDL_SERVICE and has_power_stats(
+            call.phone, aidl=True
+        ):
+            call.print(power_stats_text(call.phone, arguments))
         case ["-l"]:
-            names = sorted({*_FIXED_OUTPUT, "battery"})
+            rails = [AIDL_SERVICE] if has_power_stats(call.phone, aidl=True) else []
+            names = sorted({*_FIXED_OUTPUT, "battery", *rails})
             call.print("Currently running services:\n" + "".join(f"  {name}\n" for name in names))
         case [name, *_] if name in _FIXED_OUTPUT:
             call.print(_FIXED_OUTPUT[name])
@@ -49,6 +54,19 @@ def dumpsys(call: CommandCall) -> int:
         case _:
             return 0
     return 0
+
+
+def _handle_battery(call: CommandCall, verb: list[str]) -> None:
+    overrides = call.phone.battery_overrides
+    match verb:
+        case ["unplug"]:
+            overrides |= {"USB powered": "false", "status": "3"}
+        case ["set", name, value]:
+            overrides[name] = value
+        case ["reset"]:
+            overrides.clear()
+        case []:
+            call.print(_battery_text(call.phone))
 
 
 def _handle_deviceidle(phone: VirtualPhone, verb: str) -> str:

@@ -5,13 +5,14 @@ import re
 from agent.virtual.files.file_nodes import Directory
 from agent.virtual.files.file_tree import FileTree
 
-# Thermal zones and trips, live figures of the gauge, load and scheduler internals; clocks stay
-# readable.
+# Thermal zones and trips, live figures of the gauge, power rails, load and scheduler internals;
+# clocks stay readable.
 _DENIED_PATHS = re.compile(
     r"/sys/devices/virtual/thermal/thermal_zone\d+/.*"
     r"|/sys/devices/virtual/thermal/cooling_device\d+/(?!type$).*"
     r"|/sys/.*/power_supply/battery/(current_now|voltage_now|charge_counter|input_suspend)"
     r"|/sys/.*/(gpubusy|gpu_busy_percentage|utilization)"
+    r"|/sys/bus/iio/devices/.*"
     r"|/proc/(loadavg|version)"
     r"|/dev/cpuctl/.*"
 )
