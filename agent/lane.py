@@ -11,6 +11,7 @@ from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, 
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput
+from agent.collect.shell_view import ShellView, ViewsAroundRun, look_at_phone
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
 from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
@@ -69,6 +70,7 @@ class _Lane:
         self.affinity: ThreadAffinity | None = None
         self.canary = NO_CANARY
         self.resting_rails_w: float | None = None
+        self.view_before = ShellView()
         self.result: RunResult | None = None
         self.verdict: Verdict | None = None
         self.restore_error: str | None = None
@@ -133,6 +135,7 @@ class _Lane:
     def _run(self, probe: RunProbe, spec: LaunchSpec) -> tuple[ProbeSnapshot, RunnerOutput]:
         phone, sleep = self.phone, self.stages.sleep
         self.session.check()
+        self.view_before = look_at_phone(phone)
         phone.cooling.finish_trace()
         is_external = spec.case.manifest is not None
         launch = launch_program if is_external else launch_runner
@@ -153,9 +156,13 @@ class _Lane:
         snapshots = (before, probe.parse_snapshot(nodes))
         idle = readings_from_snapshots(phone.idle_samples)
         remembered = {phone.memory.idle_meter: phone.memory.idle_w}
-        agent = AgentObservations(self.affinity, self.canary, idle, remembered, *rails)
+        views = ViewsAroundRun(self.view_before, look_at_phone(phone))
+        limits = phone.memory.limits_khz
+        around = (self.affinity, self.canary, idle, remembered)
+        agent = AgentObservations(*around, *rails, views, limits)
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
         meter = observation.power.grade.meter
+        phone.remember_limits(observation.limits_khz)
         phone.remember_power(observation.gauge, observation.idle_w, meter)
         return evaluate_run(observation)
 

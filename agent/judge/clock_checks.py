@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 
 from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
-from agent.phone.kernel_nodes import is_cooler_active, policy_node, ticks_between
+from agent.phone.kernel_nodes import (
+    clock_node,
+    is_cooler_active,
+    policy_node,
+    ticks_between,
+    used_clusters,
+)
 
 READINGS_MIN = 5
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it is not conclusive
@@ -122,6 +128,17 @@ def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:
         if lowest < khz:
             capped[policy] = lowest
     return capped
+
+
+def clock_limits_khz(probe: RunProbe, readings: Readings) -> dict[int, tuple[int, int]]:
+    """The lowest and the highest limit of each policy of the measured cores."""
+    limits = {}
+    for cluster in used_clusters(probe.facts, probe.cores):
+        series = readings.series(clock_node(cluster, "scaling_max_freq"))
+        if series:
+            values = [khz for _, khz in series]
+            limits[cluster.policy] = (min(values), max(values))
+    return limits
 
 
 def _active_coolers(probe: RunProbe, readings: Readings) -> tuple[str, ...]:

@@ -31,8 +31,9 @@ from agent.collect.power_rails import rail_series, reported_rail_series
 from agent.collect.readings import Readings, Span
 from agent.collect.run_probe import ProbeSnapshot, RunProbe
 from agent.collect.runner_output import HelloRecord, RunnerOutput, StepWindow, span_ns
+from agent.collect.shell_view import NO_VIEWS, ViewsAroundRun
 from agent.collect.thread_affinity import ThreadAffinity, stray_threads
-from agent.judge.clock_checks import ClockObservation, observe_clocks
+from agent.judge.clock_checks import ClockObservation, clock_limits_khz, observe_clocks
 from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
 from agent.judge.steady_state import steady_from_ns, throttled_after_s
 from agent.judge.work_checks import ClaimedWork
@@ -68,6 +69,8 @@ class AgentObservations:
     remembered_idle_w: Mapping[str, float | None] = field(default_factory=dict)
     rails: Sequence[RailTotals] = ()  # of the power statistics, during the run
     resting_rails_w: float | None = None
+    views: ViewsAroundRun = NO_VIEWS
+    usual_limits_khz: Mapping[int, int] = field(default_factory=dict)  # highest so far, by policy
 
 
 NO_AGENT_OBSERVATIONS = AgentObservations()
@@ -101,6 +104,9 @@ class RunObservation:
     steady_from_ns: int | None = None  # for the soaked protocol: only what follows is measured
     throttled_after_s: float | None = None
     series: Mapping[str, Series] = field(default_factory=dict)
+    views: ViewsAroundRun = NO_VIEWS
+    limits_khz: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # lowest and highest
+    usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def span(self) -> Span:
@@ -174,6 +180,9 @@ def observe(
         sampled_temps_c=tuple(temp_c for _, temp_c in readings.hottest_c(probe.facts.cpu_zones)),
         canary=agent.canary,
         swapped_mb=swapped_mb(readings, before.swap_used_kb),
+        views=agent.views,
+        limits_khz=clock_limits_khz(probe, readings),
+        usual_limits_khz=agent.usual_limits_khz,
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)

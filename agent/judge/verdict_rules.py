@@ -26,6 +26,8 @@ OWN_CORES_SHARED_PCT_MAX = 10.0  # interrupts and kernel threads stay below this
 COLD_RISE_MAX_C = 3.0
 GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
+WORK_RATE_LOSS_MAX = 0.15  # of the canary on free clocks, which vary more than held ones
+OTHER_APPS_CORES_MAX = 0.5
 
 
 def judge(run: RunObservation) -> Verdict:
@@ -209,6 +211,42 @@ def check_swapping(run: RunObservation) -> Iterator[Reason]:
         yield Reason.suspect(ReasonCode.SWAPPED, swapped_mb=swapped_mb)
 
 
+def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
+    """A phone whose clocks cannot be held was not slowed down; its work says so, no sensor."""
+    is_held = run.probe.requested_khz or run.probe.facts.clocks_writable
+    if is_held or run.condition.protocol is not Protocol.COLD:
+        return
+    changes = [change for change in (run.canary.drift, run.canary.change) if change is not None]
+    if max(changes, default=0.0) > WORK_RATE_LOSS_MAX:
+        yield Reason.suspect(ReasonCode.WORK_RATE_LOW, change=max(changes))
+    if run.condition.freq != FIXED:  # that mode lowers the limits on purpose
+        for policy, (khz, _) in run.limits_khz.items():
+            usual_khz = run.usual_limits_khz.get(policy, 0)
+            if khz < usual_khz:
+                code = ReasonCode.CLOCK_LIMIT_LOWERED
+                yield Reason.suspect(code, policy=policy, khz=khz, usual_khz=usual_khz)
+
+
+def check_vendor_limits(run: RunObservation) -> Iterator[Reason]:
+    """What the vendor says about heat explains a run, and never counts against it."""
+    views = run.views
+    if views.status:
+        yield Reason.remark(ReasonCode.THERMAL_STATUS_RAISED, status=views.status)
+    if views.headroom is not None and views.headroom >= 1:
+        yield Reason.remark(ReasonCode.HEADROOM_USED_UP, headroom=views.headroom)
+    if views.siop_level is not None and views.siop_level > 0:
+        yield Reason.remark(ReasonCode.SIOP_LEVEL_RAISED, level=views.siop_level)
+
+
+def check_other_apps(run: RunObservation) -> Iterator[Reason]:
+    """No other app worked on the phone."""
+    cores = run.views.other_cores
+    total = sum(cores.values())
+    if total > OTHER_APPS_CORES_MAX:
+        busiest = max(cores, key=lambda uid: cores[uid])
+        yield Reason.suspect(ReasonCode.OTHER_APPS_BUSY, cores=total, uid=busiest)
+
+
 RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_same_boot,
     check_claimed_work,
@@ -223,4 +261,7 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_cpu_clocks,
     check_gpu_clock,  # guard: gpu-clock-held
     check_swapping,
+    check_unheld_speed,
+    check_vendor_limits,
+    check_other_apps,
 )

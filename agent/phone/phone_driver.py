@@ -8,7 +8,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha1, sha256
 from pathlib import PurePosixPath
 
@@ -114,6 +114,14 @@ class Phone:
         """Keep how long the canary takes with these cores and clocks."""
         records = {**self._memory.canary_ms, key: record_ms}
         self._memory = self._memory.model_copy(update={"canary_ms": records})
+
+    def remember_limits(self, limits_khz: Mapping[int, tuple[int, int]]) -> None:
+        """Keep the highest limits of the CPU clocks that this phone has shown."""
+        known = self._memory.limits_khz
+        highest = {
+            policy: max(high, known.get(policy, 0)) for policy, (_, high) in limits_khz.items()
+        }
+        self._memory = self._memory.model_copy(update={"limits_khz": {**known, **highest}})
 
     def shell(self, words: Sequence[str], deadline: Deadline | None = None) -> ShellResult:
         """Run one command."""

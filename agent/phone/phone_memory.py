@@ -31,6 +31,9 @@ class PhoneMemory(WireModel):
     idle_w: float | None = Field(default=None, ge=0)
     idle_meter: str = Field(default="battery", description="the meter that showed the idle power")
     canary_ms: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
+    limits_khz: dict[int, int] = Field(
+        default_factory=dict, description="highest limit of the CPU clock so far, by policy"
+    )
 
 
 class CoolingHistory:

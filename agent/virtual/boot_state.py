@@ -33,6 +33,8 @@ def boot_properties(profile: PhoneProfile, serial: str) -> dict[str, str]:
     if not profile.soc:  # Android has this property since version 12
         properties.pop("ro.soc.model", None)
     properties |= {f"init.svc.{service}": "running" for service in profile.services}
+    if properties.get("ro.product.manufacturer") == "samsung":
+        properties["sys.siop.level"] = "-3"  # as Galaxy S8 and S9 print it at rest
     maker, device = properties["ro.product.brand"], properties["ro.product.device"]
     properties["ro.build.fingerprint"] = (
         f"{maker}/{properties['ro.product.name']}/{device}:{profile.android}/"

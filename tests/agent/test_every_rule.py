@@ -16,6 +16,7 @@ from workloads.protocol.verdict import ReasonCode, Validity
 
 STEADY: dict[str, Any] = {"cores": "big2", "freq": "low", "start_temp_max_c": None}
 HIGH = {**STEADY, "freq": "high"}
+FREE = {**STEADY, "freq": "free"}
 COLD = {**STEADY, "start_temp_max_c": 32.0}
 THROTTLE = {"kind": "throttle", "at": "run@50%"}
 GONE = {"kind": "sensor", "value": "missing", "at": "write:*/scaling_min_freq"}
@@ -95,6 +96,28 @@ DEMOS = {
         Validity.VOID,
         {"kind": "throttle", "at": "run@50%", "cluster": "gpu", "steps": 2},
         {**STEADY, "gpu_freq": "high"},
+    ),
+    "check_unheld_speed": Demo(
+        ReasonCode.WORK_RATE_LOW,
+        Validity.SUSPECT,
+        {"kind": "hidden_limit", "at": "run@10%", "share": 0.7},
+        FREE,
+        profile="samsung-s23-ultra:stock",
+        canary=True,
+    ),
+    "check_vendor_limits": Demo(
+        ReasonCode.SIOP_LEVEL_RAISED,
+        Validity.VALID,
+        {"kind": "throttle", "at": "run@50%"},
+        FREE,
+        profile="samsung-s23-ultra:stock",
+    ),
+    "check_other_apps": Demo(
+        ReasonCode.OTHER_APPS_BUSY,
+        Validity.SUSPECT,
+        {"kind": "other_work", "at": "run_start", "mask": "0f", "threads": 2},
+        FREE,
+        profile="samsung-s23-ultra:stock",
     ),
     "check_swapping": Demo(
         ReasonCode.SWAPPED, Validity.SUSPECT, {}, workload=("emdl-mobilenetv2", {"batch_size": 30})

@@ -73,6 +73,13 @@ class ReasonCode(StrEnum):
     FIXED_CLOCK_UNSTEADY = "fixed_clock_unsteady"
     GPU_CLOCK_UNVERIFIED = "gpu_clock_unverified"
     GPU_CLOCK_NOT_PINNED = "gpu_clock_not_pinned"
+    # Phones whose clocks are not held
+    WORK_RATE_LOW = "work_rate_low"
+    CLOCK_LIMIT_LOWERED = "clock_limit_lowered"
+    THERMAL_STATUS_RAISED = "thermal_status_raised"
+    HEADROOM_USED_UP = "headroom_used_up"
+    SIOP_LEVEL_RAISED = "siop_level_raised"
+    OTHER_APPS_BUSY = "other_apps_busy"
     # Energy; never counts against the times
     ENERGY_NOT_READ = "energy_not_read"
     ENERGY_GAUGE_FROZEN = "energy_gauge_frozen"
@@ -151,6 +158,18 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.GPU_CLOCK_UNVERIFIED: "the GPU clock could not be verified over the run",
     ReasonCode.GPU_CLOCK_NOT_PINNED: (
         "the GPU clock was as requested for only {share:.1%} of the run"
+    ),
+    ReasonCode.WORK_RATE_LOW: (
+        "the phone was slowed down: its canary took {change:.0%} longer, whatever its sensors say"
+    ),
+    ReasonCode.CLOCK_LIMIT_LOWERED: (
+        "policy{policy} was limited to {khz} kHz; this phone usually allows {usual_khz} kHz"
+    ),
+    ReasonCode.THERMAL_STATUS_RAISED: "Android's thermal status was {status} of 6",
+    ReasonCode.HEADROOM_USED_UP: "the thermal headroom was used up: {headroom:.2f} of 1",
+    ReasonCode.SIOP_LEVEL_RAISED: "Samsung's thermal control was active: sys.siop.level {level}",
+    ReasonCode.OTHER_APPS_BUSY: (
+        "other apps kept {cores:.1f} cores busy; user id {uid} used the most"
     ),
     ReasonCode.ENERGY_NOT_READ: (
         "no energy: neither a battery gauge nor another power meter was read"

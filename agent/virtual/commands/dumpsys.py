@@ -2,6 +2,8 @@
 overridden.
 """
 
+import math
+
 from agent.virtual.commands.power_stats_dump import (
     AIDL_SERVICE,
     has_power_stats,
@@ -16,6 +18,8 @@ from agent.virtual.virtual_phone import VirtualPhone
 _STATUS = {"Charging": 2, "Discharging": 3, "Not charging": 4, "Full": 5}
 # Temperature types of the thermal HAL.
 _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
+# Light to shutdown: of a Galaxy S26, as its `dumpsys thermalservice` prints them.
+_SKIN_THRESHOLDS_C = (38.0, 40.0, 42.0, 45.0, 47.0, 60.0)
 
 _NO_SERVICE = "Can't find service: thermalservice\n"
 
@@ -123,12 +127,16 @@ def _thermal_text(phone: VirtualPhone) -> str:
     cooling_rows = [
         f"\tCoolingDevice{{mValue={state}, mType=2, mName={name}}}\n" for name, state in states
     ]
+    maker = phone.properties.get("ro.product.manufacturer", "")
     status = min(max((state for _, state in states), default=0), 3)
+    if maker == "samsung":  # throttles by other rules than those that make this status
+        cooling_rows, status = [], 0
     return (
         f"IsStatusOverride: false\nThermal Status: {status}\nCached temperatures:\n"
         f"{''.join(rows)}HAL Ready: true\nHAL connection:\n\tThermalHAL 2.0 connected: yes\n"
         f"Current temperatures from HAL:\n{''.join(rows)}"
         f"Current cooling devices from HAL:\n{''.join(cooling_rows)}"
+        f"{_thresholds_text(phone, maker) if phone.profile.sdk >= 30 else ''}"
     )
 
 
@@ -160,6 +168,20 @@ def _captured_thermal_text(phone: VirtualPhone, service: ServiceProfile | None) 
         f"Current temperatures from HAL:\n{rows(service.current)}"
         "Current cooling devices from HAL:\n"
     )
+
+
+def _thresholds_text(phone: VirtualPhone, maker: str) -> str:
+    """Return the thresholds of the skin; those of some phones are not set."""
+    hot = [math.nan] * 7 if maker == "Xiaomi" else [math.nan, *_SKIN_THRESHOLDS_C]
+    texts = ", ".join("NaN" if math.isnan(value) else str(value) for value in hot)
+    rows = [
+        f"\tTemperatureThreshold{{mType={_SKIN}, mName={zone.profile.type}, "
+        f"mHotThrottlingThresholds=[{texts}], "
+        f"mColdThrottlingThresholds=[{', '.join(['NaN'] * 7)}]}}\n"
+        for zone in phone.soc.zones
+        if _hal_type(zone.profile.type) == _SKIN and not zone.profile.cluster
+    ]
+    return f"Temperature static thresholds from HAL:\n{''.join(rows)}"
 
 
 def _hal_type(zone_type: str) -> int | None:

@@ -169,6 +169,8 @@ def ps(call: CommandCall) -> int:
             continue
         facts = {
             "user": USERS.get(process.uid, str(process.uid)),
+            "uid": str(process.uid),
+            "time+": f"{int(process.cpu_s() // 60)}:{process.cpu_s() % 60:05.2f}",
             "pid": str(process.pid),
             "ppid": str(process.parent),
             "vsz": str(process.rss_kb + 9000),

@@ -66,6 +66,9 @@ def uptime(call: CommandCall) -> int:
 
 def getprop(call: CommandCall) -> int:
     properties = call.phone.properties
+    if "sys.siop.level" in properties:
+        state = max((cluster.throttle_state for cluster in call.phone.soc.clusters), default=0)
+        properties["sys.siop.level"] = str(min(state, 3)) if state else "-3"
     if len(call.argv) > 1:
         default = call.argv[2] if len(call.argv) > 2 else ""
         call.print(properties.get(call.argv[1], default) + "\n")

@@ -77,22 +77,34 @@ class Migrate(FaultType):
 
 @dataclass(eq=False)
 class OtherWork(FaultType):
-    """Another program keeps the cores of `mask` busy with `threads` threads."""
+    """An app with the user id `uid` keeps the cores of `mask` busy with `threads` threads."""
 
     mask: str = "0f"
     threads: int = 4
+    uid: int = 10123
     _load: CoreLoad | None = field(default=None, init=False, repr=False)
+    _process: Process | None = field(default=None, init=False, repr=False)
 
     def start(self, target: InjectionTarget) -> None:
         mask = int(self.mask, 16) & target.phone.processes.all_cores
         if not mask:
             raise InvalidMischief(f"mask={self.mask} contains no core of this phone")
-        self._load = CoreLoad(mask, self.threads, load_engine("mnn"), lambda _: None)
-        target.phone.soc.attach(self._load)
+        self._load = load = CoreLoad(mask, self.threads, load_engine("mnn"), lambda _: None)
+        soc, processes = target.phone.soc, target.phone.processes
+        soc.attach(load)
+        self._process = processes.spawn(None, ["com.example.app"], self.uid)
+
+        def cpu_s() -> float:
+            soc.update_counters()
+            return load.cpu_s
+
+        self._process.cpu_s = cpu_s
 
     def stop(self, target: InjectionTarget) -> None:
         if self._load is not None:
             target.phone.soc.detach(self._load)
+        if self._process is not None:
+            target.phone.processes.kill(self._process, signal.SIGKILL)
 
 
 @dataclass(eq=False)

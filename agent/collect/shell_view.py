@@ -1,0 +1,157 @@
+"""ShellView: what the shell of an unrooted phone sees of heat and of other work around a run.
+
+Thermal status, headroom and Samsung's siop level are what the vendor says, and some vendors say
+nothing: a Galaxy S24+ that was capped at 1.8 of 3.2 GHz had status 0, and a Xiaomi 12 gives no
+headroom. So they explain a slow run, and are never taken as proof that a run was not slowed down.
+
+Headroom is computed as Android does: 1 at the threshold of severe throttling, 0 at 30 °C below it
+(services/core/java/com/android/server/power/ThermalManagerService.java of AOSP since Android 11).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_paths import UPTIME
+from agent.phone.shell_command import ShellCommand
+from workloads.protocol.faults import PhoneTrouble
+from workloads.protocol.metrics import Source
+
+SIOP_LEVEL = "sys.siop.level"
+_COMMANDS = (
+    ShellCommand(["dumpsys", "thermalservice"]),
+    ShellCommand(["getprop", SIOP_LEVEL]),
+    ShellCommand(["ps", "-A", "-o", "UID,TIME+"]),
+    ShellCommand(["cat", UPTIME]),
+)
+_SHELL_UID = 2000
+_SEVERE, _SKIN = 3, 3  # index of a threshold; type of a temperature
+_HEADROOM_RANGE_C = 30.0
+_STATUS = re.compile(r"^Thermal Status: (\d)$", re.MULTILINE)
+_THRESHOLDS = re.compile(
+    r"mType=(\d+), mName=([^,}\n]{1,64}), mHotThrottlingThresholds=\[([^\]\n]{1,200})\]"
+)
+_TEMPERATURE = re.compile(r"\{mValue=(-?\d{1,3}(?:\.\d+)?), mType=(\d+), mName=([^,}\n]{1,64}),")
+_CURRENT = re.compile(r"Current temperatures from HAL.*", re.DOTALL)  # not the cached ones
+_SIOP = re.compile(r"-?\d{1,3}")
+_CPU_TIME = re.compile(
+    r"^ *(\d{1,10}) +((?:\d{1,6}[-:]){0,3}\d{1,6}(?:\.\d{1,2})?) *$", re.MULTILINE | re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class ShellView:
+    """One look at a phone; None where it does not tell."""
+
+    t_s: float | None = None
+    status: int | None = None
+    headroom: float | None = None
+    siop_level: int | None = None
+    cpu_s: Mapping[int, float] = field(default_factory=dict)  # by uid, of living processes
+
+
+@dataclass(frozen=True)
+class ViewsAroundRun:
+    """The views before and after a run."""
+
+    before: ShellView = ShellView()
+    after: ShellView = ShellView()
+
+    @property
+    def status(self) -> int | None:
+        """The higher thermal status; above 0 the framework says that it throttles."""
+        return _highest(self.before.status, self.after.status)
+
+    @property
+    def siop_level(self) -> int | None:
+        """The higher level of Samsung's thermal control; above 0 it limits the phone."""
+        return _highest(self.before.siop_level, self.after.siop_level)
+
+    @property
+    def headroom(self) -> float | None:
+        """The share of the way to severe throttling that was used up."""
+        known = [view.headroom for view in (self.before, self.after) if view.headroom is not None]
+        return max(known, default=None)
+
+    @property
+    def other_cores(self) -> dict[int, float]:
+        """How many cores each user but our own kept busy; processes that ended do not count."""
+        before, after = self.before, self.after
+        if not before.cpu_s or before.t_s is None or after.t_s is None or after.t_s <= before.t_s:
+            return {}
+        used_s = {uid: cpu_s - before.cpu_s.get(uid, 0.0) for uid, cpu_s in after.cpu_s.items()}
+        return {
+            uid: seconds / (after.t_s - before.t_s)
+            for uid, seconds in used_s.items()
+            if uid != _SHELL_UID and seconds > 0
+        }
+
+
+NO_VIEWS = ViewsAroundRun()
+
+
+def look_at_phone(phone: Phone) -> ShellView:
+    """Look at a phone; a rooted phone and a computer show more by their nodes."""
+    provenance = phone.facts.provenance
+    source = provenance.time.source if provenance and provenance.time else None
+    if phone.facts.rooted or source is Source.HOST:
+        return ShellView()
+    thermal, siop, processes, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
+    try:
+        t_s = phone.observe_uptime(uptime)
+    except PhoneTrouble:
+        t_s = None
+    return parse_view(thermal, siop, processes, t_s)
+
+
+def parse_view(thermal: str, siop: str, processes: str, t_s: float | None) -> ShellView:
+    """Parse what the commands printed."""
+    status, level = _STATUS.search(thermal), _SIOP.fullmatch(siop.strip())
+    cpu_s: dict[int, float] = {}
+    for uid, text in _CPU_TIME.findall(processes):
+        cpu_s[int(uid)] = cpu_s.get(int(uid), 0.0) + _seconds(text)
+    return ShellView(
+        t_s=t_s,
+        status=int(status[1]) if status else None,
+        headroom=_headroom(thermal),
+        siop_level=int(level[0]) if level else None,
+        cpu_s=cpu_s,
+    )
+
+
+def _headroom(thermal: str) -> float | None:
+    """The least headroom of all skin sensors; None without a temperature or a threshold."""
+    severe_c = {}
+    for kind, name, texts in _THRESHOLDS.findall(thermal):
+        values = texts.split(", ")
+        if int(kind) == _SKIN and len(values) > _SEVERE and values[_SEVERE] != "NaN":
+            severe_c[name] = _number(values[_SEVERE])
+    current = _CURRENT.search(thermal)
+    used = [
+        1 - (severe - float(value)) / _HEADROOM_RANGE_C
+        for value, kind, name in _TEMPERATURE.findall(current[0] if current else "")
+        if int(kind) == _SKIN and (severe := severe_c.get(name)) is not None
+    ]
+    return max(0.0, *used) if used else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 20 <= value <= 120 else None
+
+
+def _seconds(text: str) -> float:
+    """The seconds of [[days-]hours:]minutes:seconds."""
+    *larger, seconds = re.split("[-:]", text)
+    units = (60, 3600, 86400)
+    return float(seconds) + sum(
+        unit * int(part) for unit, part in zip(units, reversed(larger), strict=False)
+    )
+
+
+def _highest(*values: int | None) -> int | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,117 @@
+"""What unrooted phones say of heat and of other work, and how little it counts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.collect.shell_view import ShellView, ViewsAroundRun, parse_view
+from agent.judge.verdict_rules import judge
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
+from agent.launch.canary import CanaryTimes
+from agent.phone.adb import AdbServer
+from tests.agent.jobs import a_job
+from tests.agent.lane_harness import assert_reason, open_lane_harness
+from tests.agent.observations import UNPINNED, an_observation
+from workloads.protocol.messages import Report
+from workloads.protocol.verdict import ReasonCode, Validity
+
+FREE = {"cores": "prime", "freq": "free", "start_temp_max_c": 60}
+
+
+def thermal(skin_c: str, severe: str, status: int = 0) -> str:
+    """Build a dump with one skin sensor, as the framework prints it."""
+    row = f"\tTemperature{{mValue={skin_c}, mType=3, mName=SKIN, mStatus=0}}\n"
+    return (
+        f"Thermal Status: {status}\nCached temperatures:\n{row.replace(skin_c, '99.0')}"
+        f"Current temperatures from HAL:\n{row}Temperature static thresholds from HAL:\n"
+        f"\tTemperatureThreshold{{mType=3, mName=SKIN, mHotThrottlingThresholds=[NaN, 38.0, 40.0, "
+        f"{severe}, 45.0, 47.0, 60.0], mColdThrottlingThresholds=[NaN, NaN]}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("skin_c", "severe", "headroom"),
+    [
+        ("27.0", "42.0", 0.5),  # Android's own scale
+        ("42.0", "42.0", 1.0),
+        ("-3.0", "42.0", 0.0),
+        ("40.0", "NaN", None),  # a vendor without thresholds
+        ("40.0", "1e30", None),
+        ("40.0", "4.2", None),
+    ],
+)
+def test_headroom_is_that_of_the_present_skin(
+    skin_c: str, severe: str, headroom: float | None
+) -> None:
+    view = parse_view(thermal(skin_c, severe), "-3\n", "", 1.0)
+    assert view.headroom == (None if headroom is None else pytest.approx(headroom))
+    assert (view.status, view.siop_level) == (0, -3)
+
+
+@pytest.mark.parametrize("text", ["", "Thermal Status: x", "Can't find service: thermalservice\n"])
+def test_a_phone_that_says_nothing(text: str) -> None:
+    assert parse_view(text, "\n", text, None) == ShellView()
+
+
+def test_the_cpu_time_of_users_is_added_up() -> None:
+    processes = "UID TIME+\n    0   1:02.50\n10123  61:00.00\n 10123 1-02:00:01\n 2000 9:00.00\n"
+    view = parse_view("", "", processes, 100.0)
+    assert view.cpu_s == {0: 62.5, 10123: 3660 + 93601, 2000: 540}
+    later = replace(view, t_s=110.0, cpu_s={**view.cpu_s, 0: 63.5, 2000: 999, 10200: 5.0})
+    assert ViewsAroundRun(view, later).other_cores == pytest.approx({0: 0.1, 10200: 0.5})
+    assert ViewsAroundRun(ShellView(t_s=1.0), later).other_cores == {}
+
+
+def reasons(**changes: object) -> Mapping[ReasonCode, Validity]:
+    facts = UNPINNED.facts.model_copy(update={"clocks_writable": False})
+    observation = an_observation(probe=replace(UNPINNED, facts=facts), **changes)
+    return {reason.code: reason.validity for reason in judge(observation).reasons}
+
+
+def test_the_work_rate_counts_and_the_status_does_not() -> None:
+    hot = ViewsAroundRun(ShellView(status=3, headroom=1.2, siop_level=2), ShellView())
+    only_told = reasons(views=hot, canary=CanaryTimes(1.0, 1.01, 1.0))
+    assert {*only_told.values()} == {Validity.VALID}
+    codes = {ReasonCode.THERMAL_STATUS_RAISED, ReasonCode.SIOP_LEVEL_RAISED}
+    assert codes | {ReasonCode.HEADROOM_USED_UP} <= only_told.keys()
+    denied = ViewsAroundRun(ShellView(status=0), ShellView(status=0))
+    for canary in (CanaryTimes(1.3, 1.3, 1.0), CanaryTimes(1.0, 1.3, None)):
+        found = reasons(views=denied, canary=canary)
+        assert found[ReasonCode.WORK_RATE_LOW] is Validity.SUSPECT
+
+
+def test_a_limit_is_compared_with_the_highest_of_this_phone() -> None:
+    lowered = reasons(limits_khz={7: (1824000, 3207000)}, usual_limits_khz={7: 3207000})
+    assert lowered[ReasonCode.CLOCK_LIMIT_LOWERED] is Validity.SUSPECT
+    always = reasons(limits_khz={7: (1824000, 1824000)}, usual_limits_khz={7: 1824000})
+    assert ReasonCode.CLOCK_LIMIT_LOWERED not in always
+    first = reasons(limits_khz={7: (1824000, 1824000)})
+    assert ReasonCode.CLOCK_LIMIT_LOWERED not in first
+
+
+def test_a_samsung_that_denies_its_throttling_is_found_out(
+    adb: AdbServer, context: LaneContext, tmp_path: Path
+) -> None:
+    context.canary = True
+    with open_lane_harness(adb, context, tmp_path, "samsung-s23-ultra:stock") as harness:
+        serial = harness.phone.facts.serial
+        free = run_attempt(a_job(serial, 1, **FREE), harness.phone, context).report
+        assert not codes_of(free) & SLOWED
+        harness.inject("throttle", cluster="prime", steps=6)
+        capped = run_attempt(a_job(serial, 2, **FREE), harness.phone, context).report
+        assert_reason(capped, Validity.SUSPECT, ReasonCode.WORK_RATE_LOW)
+        assert_reason(capped, Validity.SUSPECT, ReasonCode.CLOCK_LIMIT_LOWERED)
+        assert ReasonCode.SIOP_LEVEL_RAISED in codes_of(capped)
+        assert ReasonCode.THERMAL_STATUS_RAISED not in codes_of(capped)
+        assert "Thermal Status: 0" in harness.phone.shell(["dumpsys", "thermalservice"]).text
+
+
+SLOWED = {ReasonCode.WORK_RATE_LOW, ReasonCode.CLOCK_LIMIT_LOWERED, ReasonCode.SIOP_LEVEL_RAISED}
+
+
+def codes_of(report: Report) -> set[ReasonCode]:
+    assert report.verdict is not None, report.fault
+    return {reason.code for reason in report.verdict.reasons}
