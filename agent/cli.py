@@ -28,7 +28,7 @@ def agent() -> None:
     show_default=True,
     help="Use this lab folder for settings and for the agent's state.",
 )
-@click.option("--broker", default="", help="Use this broker URL instead of the lab's.")
+@click.option("--broker", default="", help="Use this broker URL, without a password.")
 @click.option("--host", default="", help="Set the name of this host (default: its host name).")
 @click.option(
     "--connect", multiple=True, help="Connect a phone over TCP: HOST[:PORT], by default port 5555."
@@ -50,7 +50,7 @@ def run(
     \b
     Examples:
       farm agent run
-      farm agent run --broker rediss://agent:SECRET@lab:6379 --connect 192.168.0.7:5555
+      farm agent run --broker redis://127.0.0.1:6379 --connect 192.168.0.7:5555
     """
     from agent.host import HostSettings
     from agent.phone.adb import AdbServer
@@ -60,6 +60,9 @@ def run(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if broker and not broker.startswith(("redis://", "rediss://", "unix://")):
         raise click.UsageError("--broker has to begin with redis://, rediss:// or unix://")
+    if "@" in broker or "password" in broker:
+        text = "every user of this computer can see a password in --broker; set FARM_BROKER instead"
+        raise click.UsageError(text)
     lab = Lab.read(lab_folder, {**os.environ, **({"FARM_BROKER": broker} if broker else {})})
     agent_settings = lab.settings.agent
     name = lab.host_name(host)

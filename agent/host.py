@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.deadline import Deadline
 from agent.host_broker import HostBroker
 from agent.lane import case_digest, run_attempt
 from agent.lane_context import LaneContext, LaneResult
@@ -24,6 +25,7 @@ from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.spool import Spool
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
+from workloads.process_identity import new_instance, software_version
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import (
     BrokerDown,
@@ -33,8 +35,10 @@ from workloads.protocol.faults import (
     LeaseLost,
     PhoneAway,
 )
-from workloads.protocol.limits import JOB_BYTES_MAX
+from workloads.protocol.limits import HEARTBEAT_BYTES_MAX, JOB_BYTES_MAX
 from workloads.protocol.messages import (
+    COUNT_MAX,
+    NO_PHONE,
     AnyParcel,
     BadMessage,
     Chunk,
@@ -50,9 +54,12 @@ from workloads.protocol.messages import (
     split_into_chunks,
 )
 from workloads.protocol.stage import Stage
+from workloads.protocol.unusable_phone import PhoneProblem
 
 log = logging.getLogger("farm.agent")
 
+RIVAL_KEPT_S = 10.0
+UNCONFIRMED_MAX = 1000
 CANCELLED_MAX = 200  # cancels are repeated; only those of jobs that wait for a lane matter
 
 
@@ -91,6 +98,9 @@ class HostAgent:
         self._stop = threading.Event()
         self._stopping = False
         self._cancelled: list[RunId] = []
+        self._instance = new_instance()
+        self._rival = RivalWatch(self._instance)
+        self._refused, self._refusal = 0, ""
         self._changed = threading.Event()
         self._heartbeat = threading.Thread(
             target=self._send_heartbeats, name="heartbeat", daemon=True
@@ -151,6 +161,13 @@ class HostAgent:
         seconds = time.monotonic() - started
         log.info(text, job.run, job.phone, host, outcome_of(result.report), seconds)
 
+    def refuse(self, reason: str) -> None:
+        """Count a message that this agent cannot read; the heartbeat shows it to the lab."""
+        self._refused, self._refusal = self._refused + 1, reason
+        if self._refused & (self._refused - 1) == 0:  # the first, and after every doubling
+            log.warning("refused a message: %s refused=%d", reason, self._refused)
+        self._changed.set()
+
     def command(self, command: Command) -> None:
         """Execute a command; executing it twice has the same effect as once."""
         if command.kind is CommandKind.RESEND_FACTS:
@@ -160,8 +177,10 @@ class HostAgent:
         elif command.kind is CommandKind.CANCEL:
             if command.run is not None:
                 self._cancel(command.run)
+        elif command.address is not None and command.id:
+            self._send_result(command, *self._connect_phone(command, command.address))
         elif command.phone is not None and command.id:
-            self._execute_on_phone(command.phone, command)
+            self._send_result(command, command.phone, *self._result_on_phone(command))
 
     def _cancel(self, run: RunId) -> None:
         """Stop a run; a run that has not begun will not begin."""
@@ -174,9 +193,30 @@ class HostAgent:
             if slot.job is not None and slot.job.run == run:
                 slot.cancel.set()
 
-    def _execute_on_phone(self, serial: str, command: Command) -> None:
-        """Restore, test or tune a phone, and send the result; a busy phone is not disturbed."""
-        succeeded, text, file = self._result_on_phone(serial, command)
+    def _connect_phone(self, command: Command, address: str) -> tuple[str, bool, str]:
+        """Connect, disconnect or pair a phone; return its serial, success and a sentence."""
+        try:
+            if command.kind is CommandKind.DISCONNECT:
+                self._registry.remove_address(address)
+                return NO_PHONE, True, f"{address} is disconnected"
+            paired = command.kind is CommandKind.PAIR
+            if paired:
+                deadline = Deadline.after(self._timeouts.pairing_timeout_s)
+                address = self._server.pair(address, command.code, deadline)
+            serial = self._registry.add_address(address)
+        except FarmError as error:
+            return NO_PHONE, False, str(error)
+        if serial is not None:
+            return serial, True, f"{serial} is connected at {address}"
+        problem = self._registry.problem_at(address)
+        reason = problem.advice if problem else "it did not answer in time; try again"
+        if paired and problem and problem.problem is PhoneProblem.UNREACHABLE:
+            reason = "it is paired, but adb does not find it; connect it with 'farm phone connect'"
+        return NO_PHONE, False, f"{address}: {reason}"
+
+    def _send_result(
+        self, command: Command, serial: str, succeeded: bool, text: str, file: str | None = None
+    ) -> None:
         outcome = "ok" if succeeded else "failed"
         log.info("command done command=%s phone=%s outcome=%s", command.kind, serial, outcome)
         blob = (file or "").encode()
@@ -195,7 +235,9 @@ class HostAgent:
         self._spool.add_parcels(parcels)
         self._outbox.post(parcels)
 
-    def _result_on_phone(self, serial: str, command: Command) -> tuple[bool, str, str | None]:
+    def _result_on_phone(self, command: Command) -> tuple[bool, str, str | None]:
+        """Restore, test or tune a phone; a busy phone is not disturbed."""
+        serial = command.phone or NO_PHONE
         slot = self._registry.slot(serial)
         if slot is None or not slot.here:
             return False, f"{serial} is not connected to {self.settings.host} now", None
@@ -277,7 +319,8 @@ class HostAgent:
         while not self._stop.is_set():
             self._changed.clear()
             try:
-                self._broker.publish_heartbeat(self._current_heartbeat())
+                before = self._broker.publish_heartbeat(self._current_heartbeat())
+                self._rival.look(before)
                 broker_down = False
             except BrokerDown as error:
                 if not broker_down:
@@ -300,7 +343,45 @@ class HostAgent:
             max_parallel=self.settings.max_parallel,
             phones=tuple(slot.phone_status() for slot in slots),
             unusable=tuple([] if self._stopping else self._registry.unusable()),
+            software=software_version(),
+            instance=self._instance,
+            rival=self._rival.instance,
+            refused=min(self._refused, COUNT_MAX),
+            refusal=self._refusal,
+            unconfirmed=tuple(self._outbox.unconfirmed_runs()[-UNCONFIRMED_MAX:]),
         )
+
+
+class RivalWatch:
+    """Finds another agent that sends heartbeats under this host's name.
+
+    An agent that was restarted finds the last heartbeat of the one before it once, and only before
+    its own second heartbeat.
+    """
+
+    def __init__(self, instance: str) -> None:
+        self._own = instance.encode()
+        self._beats = 0
+        self._seen_at = 0.0
+        self._seen: str | None = None
+
+    def look(self, before: bytes | None) -> None:
+        """Look at the heartbeat that the newest one replaced."""
+        self._beats += 1
+        if self._beats == 1 or before is None or self._own in before:
+            return
+        try:
+            other = decode(HostHeartbeat, before, HEARTBEAT_BYTES_MAX).instance
+        except BadMessage:
+            return
+        if self.instance is None:
+            log.error("another agent with this host's name is running instance=%s", other)
+        self._seen, self._seen_at = other, time.monotonic()
+
+    @property
+    def instance(self) -> str | None:
+        """The id of the other agent, for some seconds after it was last seen."""
+        return self._seen if time.monotonic() - self._seen_at < RIVAL_KEPT_S else None
 
 
 def outcome_of(report: Report) -> str:

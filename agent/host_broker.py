@@ -14,12 +14,17 @@ class HostBroker(RedisConnection):
         super().__init__(url)
         self._host = host
 
-    def publish_heartbeat(self, heartbeat: HostHeartbeat) -> None:
-        """Show that the host is alive, and its phones; without renewal it expires."""
-        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
-            pipe.sadd(HOSTS_KEY, self._host)
-            pipe.set(heartbeat_key(self._host), heartbeat.model_dump_json(), ex=HEARTBEAT_TTL_S)
-            pipe.execute()
+    def publish_heartbeat(self, heartbeat: HostHeartbeat) -> bytes | None:
+        """Show that the host is alive, and its phones; return the heartbeat before this one.
+
+        Without renewal it expires.
+        """
+        key, text = heartbeat_key(self._host), heartbeat.model_dump_json()
+        self._repaired(HOSTS_KEY, lambda: self._redis.sadd(HOSTS_KEY, self._host))
+        before: bytes | None = self._repaired(
+            key, lambda: self._redis.set(key, text, ex=HEARTBEAT_TTL_S, get=True)
+        )
+        return before
 
     def withdraw_heartbeat(self) -> None:
         """Delete the heartbeat: the agent stops on purpose."""
@@ -31,9 +36,8 @@ class HostBroker(RedisConnection):
     def take_confirmations(self, wait_s: int) -> list[str]:
         """The ids of stored parcels; waits for the first one and takes all that are there."""
         key = confirmed_key(self._host)
-        with self._translated():
-            first = self._redis.blpop([key], timeout=wait_s)
-            if first is None:
-                return []
-            rest = self._redis.lpop(key, CONFIRMATIONS_MAX) or []
+        first = self._repaired(key, lambda: self._redis.blpop([key], timeout=wait_s))
+        if first is None:
+            return []
+        rest = self._repaired(key, lambda: self._redis.lpop(key, CONFIRMATIONS_MAX)) or []
         return [item.decode(errors="replace") for item in (first[1], *rest)]

@@ -15,7 +15,7 @@ from agent.spool import Spool
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from workloads.protocol.faults import FarmTrouble
 from workloads.protocol.limits import DELIVERY_BYTES_MAX, DELIVERY_PARCELS_MAX
-from workloads.protocol.messages import AnyParcel
+from workloads.protocol.messages import REPORT_PREFIX, AnyParcel, RunId
 
 log = logging.getLogger("farm.outbox")
 
@@ -64,6 +64,12 @@ class Outbox:
         with self._changed:
             self._due.update(dict.fromkeys([parcel.parcel_id for parcel in parcels], (0.0, 0)))
             self._changed.notify_all()
+
+    def unconfirmed_runs(self) -> list[RunId]:
+        """Return the runs whose report waits here, oldest first."""
+        with self._changed:
+            ids = [parcel_id for parcel_id in self._due if parcel_id.startswith(REPORT_PREFIX)]
+        return [RunId.parse(parcel_id.removeprefix(REPORT_PREFIX)) for parcel_id in ids]
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Wait until everything is confirmed, or the time is up."""

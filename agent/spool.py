@@ -4,6 +4,7 @@ A run is written here before it starts and its report before it is sent; both st
 confirms. Writes are committed in groups: one fsync serves every lane that wrote meanwhile.
 """
 
+import logging
 import queue
 import sqlite3
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.protocol.faults import FarmTrouble
-from workloads.protocol.messages import AnyParcel, Chunk, Report, RunId
+from workloads.protocol.messages import AnyParcel, Chunk, Report, RunId, is_parcel_id
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS started (
@@ -26,7 +27,13 @@ CREATE TABLE IF NOT EXISTS parcel (
 
 STARTED_KEPT_S = 7 * 86400  # an older message cannot be delivered any more
 
+log = logging.getLogger("farm.spool")
+
 SpoolWrite = Callable[[sqlite3.Connection], Any]
+
+
+class DamagedSpool(FarmTrouble):
+    """the spool is damaged; the agent renames it and starts with a new one"""
 
 
 class Spool:
@@ -34,13 +41,12 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._file = _open_database(path)
+        self._file = _open_or_replace(path)
         self._writes: queue.SimpleQueue[tuple[SpoolWrite, Future[Any]] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
         self._writer.start()
         self._reader = _open_database(path)  # sending does not wait for commits
         self._reading = threading.Lock()
-        self._apply(lambda connection: connection.executescript(_SCHEMA))
         oldest = (time.time() - STARTED_KEPT_S,)
         statement = "DELETE FROM started WHERE ended = 1 AND at < ?"
         self._apply(lambda connection: connection.execute(statement, oldest).rowcount)
@@ -119,14 +125,47 @@ class Spool:
         connection.close()
 
 
+def _open_or_replace(path: Path) -> sqlite3.Connection:
+    """Open the file; rename one that is damaged or no spool, so that the agent can work."""
+    try:
+        connection = _open_database(path)
+        if _is_usable(connection):
+            return connection
+        connection.close()
+    except DamagedSpool as error:
+        log.debug("%s", error)
+    aside = path.with_name(f"{path.name}.damaged-{time.time():.0f}")
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    log.error("the spool was damaged; its unconfirmed reports are lost file=%s", aside)
+    connection = _open_database(path)
+    connection.executescript(_SCHEMA)
+    return connection
+
+
+def _is_usable(connection: sqlite3.Connection) -> bool:
+    """Create missing tables; return whether everything in the file can be used."""
+    try:
+        connection.executescript(_SCHEMA)
+        intact = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+        connection.execute("SELECT run, job, ended, at FROM started LIMIT 1")
+        rows = connection.execute("SELECT id, typeof(body) FROM parcel").fetchall()
+    except sqlite3.DatabaseError:
+        return False
+    return intact and all(kind == "text" and is_parcel_id(name) for name, kind in rows)
+
+
 def _open_database(path: Path) -> sqlite3.Connection:
     """Open the file; a broken one fails here, before anything starts."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:  # no rights, no space
         raise FarmTrouble(f"the spool {path} cannot be opened: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise DamagedSpool(f"the spool {path} is damaged: {error}") from error
     return connection
 
 

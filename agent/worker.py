@@ -6,58 +6,50 @@ transports messages.
 
 import logging
 import threading
-import warnings
 from collections.abc import Sequence
 
 from celery import Celery, signals
-from celery.exceptions import SecurityWarning
-from kombu.exceptions import OperationalError
 
 from agent.host import HostAgent, HostSettings
 from agent.phone.adb import AdbServer
 from workloads.celery_setup import (
     QUIET_WORKER,
-    ReconnectingConsumer,
-    celery_settings,
+    broker_errors,
+    celery_app,
+    checked_consumer,
     no_ack_queue,
+    send_task,
 )
-from workloads.protocol.faults import BrokerDown
+from workloads.protocol.envelope import MessageDoor
 from workloads.protocol.limits import JOB_BYTES_MAX
 from workloads.protocol.messages import (
     COMMAND,
     DELIVER,
-    RESULTS_QUEUE,
     RUN,
     BadMessage,
     Command,
     Job,
     decode,
     host_queue,
+    results_queue,
 )
 
 log = logging.getLogger("farm.worker")
 
 COMMAND_THREADS = 4
 
-# Celery warns root users of pickle, which is not accepted here.
-warnings.simplefilter("ignore", SecurityWarning)
-
 
 def serve(settings: HostSettings, server: AdbServer) -> None:
     """Run the agent until the process receives a signal to stop."""
-    app = Celery("farm.agent", set_as_current=False)
-    app.conf.update(celery_settings(settings.broker, settings.host))
+    app = celery_app("farm.agent", settings.broker, settings.host)
     app.conf.task_queues = [no_ack_queue(host_queue(settings.host))]
 
     def send(parcels: Sequence[str]) -> None:
-        try:
-            args = [settings.host, list(parcels)]
-            # Without argsrepr Celery would format all parcels for its own log.
-            app.send_task(DELIVER, args=args, queue=RESULTS_QUEUE, retry=False, argsrepr="")
-        except (OperationalError, OSError) as error:
-            raise BrokerDown(f"the broker cannot be reached: {error}") from error
+        with broker_errors():
+            send_task(app, DELIVER, list(parcels), results_queue(settings.host))
 
     host = HostAgent(settings, server, send)
+    door = MessageDoor((RUN, COMMAND), lambda _, reason: host.refuse(reason))
     _register(app, host)
     # On shutdown Celery waits for its threads, so the lanes have to be cancelled first.
     stopping = threading.Thread(target=host.stop, name="stopping")
@@ -67,7 +59,7 @@ def serve(settings: HostSettings, server: AdbServer) -> None:
         concurrency=settings.max_parallel + COMMAND_THREADS,
         queues=[host_queue(settings.host)],
         hostname=f"agent@{settings.host}",
-        consumer_cls=ReconnectingConsumer,
+        consumer_cls=checked_consumer(door),
         **QUIET_WORKER,
     )
     host.start()
@@ -83,7 +75,7 @@ def _register(app: Celery, host: HostAgent) -> None:
         try:
             host.run(decode(Job, message, JOB_BYTES_MAX))
         except BadMessage as error:
-            log.warning("rejected a message: %s", error)
+            host.refuse(str(error))
         except Exception:  # a lane that fails must not stop the worker
             log.exception("a job failed outside of its lane")
 
@@ -92,4 +84,6 @@ def _register(app: Celery, host: HostAgent) -> None:
         try:
             host.command(decode(Command, message, JOB_BYTES_MAX))
         except BadMessage as error:
-            log.warning("rejected a message: %s", error)
+            host.refuse(str(error))
+        except Exception:  # nor must a command
+            log.exception("a command failed")

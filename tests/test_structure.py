@@ -258,6 +258,7 @@ WORKLOADS_ROOT = {
     "logging_setup": "configures the log of a service",
     "memory_budget": "",
     "phone_address": "",
+    "process_identity": "reads the installed version, and draws the id of a process",
     "program_output": "",
     "run_options": "",
     "redis_connection": "connects to Redis, and translates its errors",

@@ -1,4 +1,4 @@
-"""Celery settings, queues and a consumer that reconnects fast, for the scheduler and the agents.
+"""Celery settings, queues, sending, and a consumer that checks messages, for both sides.
 
 Celery is transport only: the database row is the job, and an agent resends every parcel until it is
 confirmed, so a lost message is replaced anyway. Acknowledgements and a result backend are therefore
@@ -7,13 +7,77 @@ the rest of the transport. Late acknowledgement would run a long job several tim
 prefetch, JSON only, no remote control.
 """
 
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from celery import Celery
+from celery.exceptions import SecurityWarning
 from celery.worker.consumer import Consumer
 from kombu.entity import Queue
+from kombu.exceptions import KombuError
+from kombu.transport.redis import get_redis_error_classes
+
+from workloads.protocol.envelope import MessageDoor
+from workloads.protocol.faults import BrokerDown
+
+log = logging.getLogger("farm.queue")
 
 RETRY_S, RETRY_MAX_S = 0.2, 1.0
+_CONNECTION_ERRORS, _REFUSALS = get_redis_error_classes()  # type: ignore[no-untyped-call]
+
+# Celery warns when root accepts pickle; celery_settings does not accept it.
+warnings.simplefilter("ignore", SecurityWarning)
+
+
+class FarmCelery(Celery):  # type: ignore[misc]
+    """A Celery application whose messages ask for no reply."""
+
+    thread_oid = ""
+
+
+def celery_app(name: str, broker: str, unacked: str) -> FarmCelery:
+    """Return an application with the settings of every application."""
+    app = FarmCelery(name, set_as_current=False)
+    app.conf.update(celery_settings(broker, unacked))
+    return app
+
+
+@contextmanager
+def broker_errors() -> Iterator[None]:
+    """Turn the errors of sending into BrokerDown, also a refusal of the broker."""
+    try:
+        yield
+    except (KombuError, *_CONNECTION_ERRORS, *_REFUSALS) as error:
+        raise BrokerDown(f"a message cannot be sent: {error}") from error
+
+
+def send_task(
+    app: Celery,
+    name: str,
+    argument: str | list[str],
+    queue: str,
+    expires_s: float | None = None,
+    producer: Any = None,
+) -> None:
+    """Send a message in the only form that a MessageDoor admits."""
+    expires = None if expires_s is None else datetime.now(UTC) + timedelta(seconds=expires_s)
+    app.send_task(
+        name,
+        args=[argument],
+        queue=queue,
+        expires=expires,
+        retry=False,
+        ignore_result=True,
+        declare=[],  # a queue is a list, which needs no declaration
+        argsrepr="",  # otherwise Celery formats the whole argument for its log
+        producer=producer,
+    )
 
 
 def celery_url(broker: str) -> str:
@@ -34,6 +98,7 @@ def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
         "broker_transport_options": {
             "visibility_timeout": 24 * 3600,
             "socket_keepalive": True,
+            "priority_steps": [0],  # one list per queue
             "unacked_key": f"farm.unacked.{unacked}",
             "unacked_index_key": f"farm.unacked_index.{unacked}",
             "unacked_mutex_key": f"farm.unacked_mutex.{unacked}",
@@ -43,6 +108,7 @@ def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
         "task_acks_late": False,
         "task_ignore_result": True,
         "task_create_missing_queues": True,
+        "task_default_exchange": "",  # messages go to queues by name; no bindings are kept
         "worker_disable_prefetch": True,
         "worker_enable_remote_control": False,
         "worker_hijack_root_logger": False,
@@ -69,22 +135,83 @@ def no_ack_queue(name: str) -> Queue:
     return Queue(name, routing_key=name, no_ack=True)  # type: ignore[no-untyped-call]
 
 
+def _ignore_size(queue: str) -> int:
+    return 0
+
+
 def _ignore_ack(delivery_tag: str, multiple: bool = False) -> None:
     pass
 
 
-class ReconnectingConsumer(Consumer):  # type: ignore[misc]
-    """A consumer that tries to reconnect to a lost broker every second.
+def checked_consumer(door: MessageDoor) -> type[Consumer]:
+    """Return a consumer whose messages have passed a door."""
+    return type("DoorConsumer", (CheckedConsumer,), {"door": door})
+
+
+class CheckedConsumer(Consumer):  # type: ignore[misc]
+    """A consumer that drops bad messages, and tries to reconnect to a lost broker every second.
 
     Celery's own pauses grow to half a minute, and leases of undelivered jobs expire meanwhile.
     Celery has no setting for these pauses, but kombu, which waits, has.
     """
 
+    door: MessageDoor
+
     def ensure_connected(self, conn: Any) -> Any:
-        """Connect with short pauses between attempts, and disable acknowledgements."""
+        """Connect with short pauses between attempts, and set up the channel."""
         pauses = {"interval_start": RETRY_S, "interval_step": RETRY_S, "interval_max": RETRY_MAX_S}
         conn.ensure_connection = partial(conn.ensure_connection, **pauses)
-        connected = super().ensure_connected(conn)
+        while True:
+            try:
+                connected = super().ensure_connected(conn)
+                channel = connected.default_channel
+                break
+            except _REFUSALS as error:
+                log.warning("the broker refuses this user: %s; check its rights", error)
+                time.sleep(RETRY_MAX_S)
         # Celery acknowledges even so; an acknowledgement that is not sent costs nothing.
-        connected.default_channel.basic_ack = _ignore_ack
+        channel.basic_ack = _ignore_ack
+        channel._size = _ignore_size  # nor is the length of a queue of any use
+        channel.client.parse_response = partial(
+            _read_checked, channel, channel.client.parse_response, self.door
+        )
         return connected
+
+
+def _read_checked(
+    channel: Any, read: Any, door: MessageDoor, connection: Any, command: str, **options: Any
+) -> Any:
+    """Read a reply of the broker; a message that the door drops counts as no message."""
+    try:
+        reply = read(connection, command, **options)
+    except _REFUSALS as error:
+        if command != "BRPOP":
+            raise
+        _delete_other_types(channel)
+        time.sleep(RETRY_MAX_S)
+        raise ConnectionResetError(f"the broker refuses to read the queue: {error}") from None
+    if command == "BRPOP" and reply and not door.admits(reply[0].decode(), reply[1]):
+        return None
+    return reply
+
+
+def _delete_other_types(channel: Any) -> None:
+    """Delete what stands where a queue belongs: nothing can be read from there."""
+    try:
+        with channel.conn_or_acquire() as client:
+            for queue in channel.active_queues:
+                if client.type(queue) not in (b"list", b"none"):
+                    log.warning("deleted the key %s, which is not a queue", queue)
+                    client.delete(queue)
+    except _REFUSALS as error:
+        log.warning("the broker refuses this user: %s; check its rights", error)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Log a lost connection as one line."""
+    if record.levelno < logging.ERROR:
+        record.exc_info = record.exc_text = None
+    return True
+
+
+logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)

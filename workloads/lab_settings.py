@@ -14,7 +14,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -67,6 +67,11 @@ class SchedulerSettings(WireModel):
         default=30.0,
         gt=0,
         description="seconds without a heartbeat after which a run is dispatched again",
+    )
+    hosts: tuple[Annotated[str, Field(pattern=HOST_PATTERN)], ...] = Field(
+        default=(),
+        description="names of the hosts of this lab; others are shown and get no runs; "
+        "empty: every host",
     )
 
 

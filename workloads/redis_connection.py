@@ -1,7 +1,7 @@
 """The connection to Redis, which both sides use; errors of Redis become BrokerDown."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,14 @@ TIMEOUT_S, CONNECT_TIMEOUT_S, HEALTH_CHECK_S = 10, 3, 30
 
 
 def without_password(url: str) -> str:
-    """Return a broker URL without its password, for display."""
-    return re.sub(r"//[^@/]*@", "//***@", url)
+    """Return a broker URL without user, password and options, for display.
+
+    A password may contain any character, so everything up to the last @ is left out.
+    """
+    place, _, options = url.partition("?")
+    if "@" in options:  # the question mark was part of the password
+        place, options = url, ""
+    return re.sub(r"//.*@", "//***@", place) + "?***" * bool(options)
 
 
 class RedisConnection:
@@ -43,7 +49,9 @@ class RedisConnection:
     def allows_anonymous_access(self) -> bool:
         """Whether a client without a user name and a password may use the broker."""
         anonymous = redis.Redis.from_url(
-            re.sub(r"//[^@/]*@", "//", self.url), protocol=2, socket_timeout=CONNECT_TIMEOUT_S
+            without_password(self.url).replace("***@", "").partition("?")[0],
+            protocol=2,
+            socket_timeout=CONNECT_TIMEOUT_S,
         )
         try:
             anonymous.ping()
@@ -63,10 +71,25 @@ class RedisConnection:
         """Close the connection."""
         self._redis.close()
 
+    def _repaired(self, key: str, action: Callable[[], Any]) -> Any:
+        """Run an action on a key; if the broker refuses it, delete the key and try once more.
+
+        A key that has the wrong type, or a stream that can grow no more, counts as absent.
+        """
+        with self._translated():
+            try:
+                return action()
+            except redis.ResponseError:
+                self._redis.delete(key)
+                return action()
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except redis.ResponseError as error:
+            shown = without_password(self.url)
+            raise BrokerDown(f"the broker at {shown} refuses a command: {error}") from error
         except (redis.RedisError, OSError) as error:
             shown = without_password(self.url)
             raise BrokerDown(f"the broker at {shown} cannot be reached: {error}") from error

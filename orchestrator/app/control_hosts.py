@@ -7,6 +7,9 @@ from enum import StrEnum
 from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.dispatch.central_broker import HostReading
+from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
+from orchestrator.dispatch.status_message import HostNotice
 from orchestrator.store import leases, phone_actions, phone_queries
 from orchestrator.store.operator_change import OperatorChange
 from workloads.protocol.messages import PhoneState
@@ -18,6 +21,7 @@ class HostState(StrEnum):
     UP = "up"
     DRAINED = "drained"
     AWAY = "away"
+    STOPPED = "stopped"  # it has a problem, so it gets no runs
 
 
 @dataclass(frozen=True)
@@ -30,31 +34,54 @@ class HostSummary:
     busy: int
     clock_offset_s: float | None  # how far its clock is ahead of this computer's
     drain_reason: str = ""
+    software: str = ""
+    instance: str = ""
+    problems: tuple[HostNotice, ...] = ()
 
 
 @operation(Role.VIEWER)
 def list_hosts(lab: LabConnection) -> list[HostSummary]:
     """List the hosts that send heartbeats, have phones in the store, or are drained."""
-    heartbeats = {heartbeat.host: heartbeat for heartbeat in lab.broker.heartbeats()}
+    readings = {item.host: item for item in lab.broker.host_readings()}
+    names = lab.lab.settings.scheduler.hosts
+    notices = host_notices(list(readings.values()), lab.broker.ingest_services(), names)
     drained = leases.drained_hosts(lab.store)
     known = {phone.host for phone in phone_queries.known_phones(lab.store)}
-    now = datetime.now(UTC)
-    summaries = []
-    for host in sorted({*heartbeats, *known, *drained}):
-        heartbeat = heartbeats.get(host)
-        states = [phone.state for phone in heartbeat.phones] if heartbeat else []
-        state = HostState.DRAINED if host in drained else HostState.UP
-        summaries.append(
-            HostSummary(
-                host,
-                HostState.AWAY if heartbeat is None else state,
-                sum(state is not PhoneState.AWAY for state in states),
-                sum(state is PhoneState.BUSY for state in states),
-                (heartbeat.sent_at - now).total_seconds() if heartbeat else None,
-                drained.get(host, ""),
-            )
+    heard = {item.host for item in notices}
+    return [
+        _summary(
+            host,
+            readings.get(host),
+            tuple(item for item in notices if item.host == host),
+            drained.get(host),
         )
-    return summaries
+        for host in sorted({*readings, *known, *drained, *heard})
+    ]
+
+
+def _summary(
+    host: str,
+    reading: HostReading | None,
+    notices: tuple[HostNotice, ...],
+    drain_reason: str | None,
+) -> HostSummary:
+    heartbeat = reading.heartbeat if reading else None
+    states = [phone.state for phone in heartbeat.phones] if heartbeat else []
+    state = HostState.UP if drain_reason is None else HostState.DRAINED
+    if any(item.problem in NO_RUNS for item in notices):
+        state = HostState.STOPPED
+    offset_s = (heartbeat.sent_at - datetime.now(UTC)).total_seconds() if heartbeat else None
+    return HostSummary(
+        host,
+        HostState.AWAY if reading is None else state,
+        sum(state is not PhoneState.AWAY for state in states),
+        sum(state is PhoneState.BUSY for state in states),
+        offset_s,
+        drain_reason or "",
+        heartbeat.software if heartbeat else "",
+        (heartbeat.instance or "") if heartbeat else "",
+        notices,
+    )
 
 
 @operation(Role.OPERATOR)

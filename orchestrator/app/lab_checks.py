@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.store.database import Database
 from workloads.lab_settings import SETTINGS_FILE, Lab
 from workloads.protocol.faults import FarmError
@@ -221,22 +222,31 @@ def check_store(lab: Lab) -> Iterator[CheckFinding]:
 
 
 def check_services(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether the scheduler runs, and whether every host's clock is right."""
+    """Whether the services run, and what is wrong with hosts, e.g. their clock or version."""
     broker = CentralBroker(lab.broker_url)
     try:
-        board, heartbeats = broker.status(), broker.heartbeats()
+        board, readings = broker.status(), broker.host_readings()
+        ingests = broker.ingest_services()
     except FarmError:
         return  # check_broker reports it
     finally:
         broker.close()
+    up = f"farm up --lab {lab.root}"
     if board is None:
-        yield CheckFinding("scheduler", ERROR, "not running", f"farm up --lab {lab.root}")
+        yield CheckFinding("scheduler", ERROR, "not running", up)
     else:
         yield CheckFinding("scheduler", OK, "running")
+    if ingests:
+        yield CheckFinding("ingest", OK, "running")
+    else:
+        yield CheckFinding("ingest", ERROR, "not running, so no report is stored", up)
+    for notice in host_notices(readings, ingests, lab.settings.scheduler.hosts):
+        severity = ERROR if notice.problem in NO_RUNS else WARNING
+        yield CheckFinding(f"host {notice.host}", severity, notice.text)
     now = datetime.now(UTC)
-    if not heartbeats:
+    if not readings:
         yield CheckFinding("hosts", WARNING, "no agent is running", "farm agent run")
-    for heartbeat in heartbeats:
+    for heartbeat in (item.heartbeat for item in readings if item.heartbeat is not None):
         offset_s = (heartbeat.sent_at - now).total_seconds()
         far = abs(offset_s) > lab.settings.scheduler.lease_timeout_s / 2
         level = ERROR if far else WARNING if abs(offset_s) > SKEW_WARNING_S else OK

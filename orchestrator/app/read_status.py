@@ -1,16 +1,19 @@
 """Reads what the broker alone knows: fast, and without the store."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.dispatch.status_message import LabStatus
+
+__all__ = ["LabStatus", "list_connected_phones", "read_status_board"]
 
 if TYPE_CHECKING:
     from workloads.protocol.messages import PhoneStatus
 
 
 @operation(Role.VIEWER)
-def read_status_board(lab: LabConnection) -> dict[str, Any] | None:
+def read_status_board(lab: LabConnection) -> LabStatus | None:
     """Read the summary that the scheduler publishes; None while no scheduler runs."""
     return lab.broker.status()
 

@@ -13,13 +13,17 @@ from workloads.lab_settings import Lab
 def run_scheduler(lab: LabConnection, stop: threading.Event) -> None:
     """Dispatch runs and watch leases until stopped."""
     broker = CentralBroker(lab.lab.broker_url)  # it may be down; the scheduler waits for it
-    lease_timeout_s = lab.lab.settings.scheduler.lease_timeout_s
-    Scheduler(lab.store, broker, lab.job_queue, lease_timeout_s).serve(stop)
+    settings = lab.lab.settings.scheduler
+    scheduler = Scheduler(
+        lab.store, broker, lab.job_queue, settings.lease_timeout_s, settings.hosts
+    )
+    scheduler.serve(stop)
 
 
 def run_ingest(lab: LabConnection) -> None:
     """Store reports until the process is told to end."""
-    ingest_service.serve(lab.store, CentralBroker(lab.lab.broker_url))
+    hosts = lab.lab.settings.scheduler.hosts
+    ingest_service.serve(lab.store, CentralBroker(lab.lab.broker_url), hosts)
 
 
 def migrate_store(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from orchestrator.commands.common import (
     print_table,
     reason_option,
 )
+
+if TYPE_CHECKING:
+    from orchestrator.app.control_hosts import HostSummary
 
 
 @click.group()
@@ -39,11 +43,16 @@ def list_agents(lab_folder: Path, as_json: bool) -> None:
     rows = [
         (
             *(host.host, host.state, host.phones, host.busy),
-            *(_offset(host.clock_offset_s), host.drain_reason),
+            *(_offset(host.clock_offset_s), host.software),
+            "; ".join([host.drain_reason] * bool(host.drain_reason) + _texts(host)),
         )
         for host in hosts
     ]
-    print_table(("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "REASON"), rows)
+    print_table(("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", "REASON"), rows)
+
+
+def _texts(host: "HostSummary") -> list[str]:
+    return [notice.text for notice in host.problems]
 
 
 def _offset(seconds: float | None) -> str:

@@ -39,13 +39,13 @@ def complete_sweep(
     from workloads.protocol.faults import FarmError
 
     try:
-        board = read_status_board(_connect(ctx)) or {}
+        board = read_status_board(_connect(ctx))
     except FarmError:
         return []
     return [
-        CompletionItem(name, help=f"{sweep['done']}/{sweep['total']} runs")
-        for sweep in board.get("sweeps", [])
-        for name in (sweep["id"], sweep["name"])
+        CompletionItem(name, help=f"{sweep.done}/{sweep.total} runs")
+        for sweep in (board.sweeps if board else ())
+        for name in (sweep.id, sweep.name)
         if name.startswith(prefix)
     ]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import DEFAULT_LAB, connect, lab_option
-from workloads.protocol.faults import BrokerDown
+from workloads.phone_address import parse_phone_address
+from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
@@ -28,11 +29,18 @@ class PhoneCounter:
             board = read_status_board(self._lab)
         except BrokerDown:
             return  # the supervisor is restarting it
-        phones = board["phones"] if board else {}
+        phones = board.phones if board else {}
         connected = sum(count for state, count in phones.items() if state != "away")
         if board and connected != self._printed:
             self._printed = connected
             click.echo(f"{connected} phone{'s' * (connected != 1)} connected.")
+
+
+def _tcp_address(text: str) -> str:
+    try:
+        return parse_phone_address(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--connect: {error}") from None
 
 
 @click.command()
@@ -40,6 +48,7 @@ class PhoneCounter:
 @click.option("--host", default="", help="Name of this host. Default: the computer's name.")
 @click.option("--no-agent", is_flag=True, help="Run only the central services.")
 @click.option("--virtual", is_flag=True, help="Use six virtual phones instead of attached ones.")
+@click.option("--connect", "connected", multiple=True, help="Connect a phone: HOST[:PORT].")
 @click.option("--native", is_flag=True, help="Use this computer as the phone.")
 @click.option(
     "--speed",
@@ -52,19 +61,21 @@ def up(
     host: str,
     no_agent: bool,
     virtual: bool,
+    connected: tuple[str, ...],
     native: bool,
     speed: float | None,
 ) -> None:
     """Run broker, store, scheduler, ingest and an agent on this host until Ctrl-C.
 
-    Phones on USB are found automatically. Everything that must survive a restart is in the lab
-    folder. With --native, training really runs on this computer and its numbers have the source
-    `host`; clocks, temperatures and energy are used as far as the computer shows them. Clocks can
-    be pinned if the lab runs as root.
+    Phones on USB are found automatically, phones on Wi-Fi are named with --connect. Everything that
+    must survive a restart is in the lab folder. With --native, training really runs on this
+    computer and its numbers have the source `host`; clocks, temperatures and energy are used as far
+    as the computer shows them. Clocks can be pinned if the lab runs as root.
 
     \b
     Examples:
       farm up
+      farm up --connect 192.168.1.23
       farm up --virtual --speed 50
     """
     from orchestrator.supervisor import services as lab_services
@@ -73,6 +84,10 @@ def up(
 
     if native and virtual:
         raise click.UsageError("--virtual and --native cannot be combined")
+    if connected and (no_agent or native or virtual):
+        raise click.UsageError(
+            "--connect cannot be combined with --no-agent, --virtual or --native"
+        )
     if speed is not None and not virtual:
         raise click.UsageError("--speed needs --virtual")
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
@@ -88,7 +103,8 @@ def up(
         try:
             # A private adb server keeps virtual phones out of the user's own adb.
             options = ["--private-adb"] if profiles else []
-            options += [part for address in addresses for part in ("--connect", address)]
+            named = (*addresses, *(_tcp_address(text) for text in connected))
+            options += [part for address in named for part in ("--connect", address)]
             agents = [] if no_agent else [lab_services.agent_process(lab, host, *options)]
             with lab_services.services(lab, agents) as processes:
                 click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")

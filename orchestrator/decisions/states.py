@@ -20,6 +20,7 @@ class SweepState(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
+    FINISHED = "finished"  # no run is queued or running
     CANCELLED = "cancelled"
 
 

@@ -3,17 +3,30 @@
 No key is authoritative: every key may vanish at any moment and is then written again.
 """
 
-import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX
+from orchestrator.dispatch.status_message import LabStatus
+from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX, STATUS_BYTES_MAX
+from workloads.protocol.messages import (
+    HOST_PATTERN,
+    HOSTS_KEY,
+    INGESTS_KEY,
+    BadMessage,
+    Event,
+    HostHeartbeat,
+    HostIdentity,
+    IngestHeartbeat,
+    Message,
+    confirmed_key,
+    decode,
+    heartbeat_key,
+    ingest_key,
+)
 from workloads.redis_connection import RedisConnection
 
-if TYPE_CHECKING:
-    from workloads.protocol.messages import Event, HostHeartbeat
-
-# Functions import the messages themselves: `farm status` reads only the status and must start fast.
 STATUS_KEY = "farm:status"
 EVENTS_KEY = "farm:events"
 
@@ -21,6 +34,17 @@ EVENTS_KEPT = 10_000
 CONFIRMED_KEPT = 10_000
 CONFIRMED_TTL_S = 600
 BOARD_TTL_S = 5
+INGEST_TTL_S = 5
+NAMES_MAX = 1000  # of hosts, and of ingest services
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """What a host last said: its heartbeat, or only its identity, or nothing that can be read."""
+
+    host: str
+    heartbeat: HostHeartbeat | None = None
+    identity: HostIdentity | None = None
 
 
 class CentralBroker(RedisConnection):
@@ -28,102 +52,145 @@ class CentralBroker(RedisConnection):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._last_beats: dict[str, tuple[bytes, HostHeartbeat | None]] = {}
+        self._last_beats: dict[str, tuple[bytes, HostReading]] = {}
 
-    def heartbeats(self) -> "list[HostHeartbeat]":
-        """Return the heartbeats that have not expired, without those that cannot be decoded."""
-        from workloads.protocol.messages import HOSTS_KEY, heartbeat_key
-
-        with self._translated():
-            hosts = sorted(
-                name.decode(errors="replace") for name in self._redis.smembers(HOSTS_KEY)
-            )
-            beats = self._redis.mget([heartbeat_key(host) for host in hosts]) if hosts else []
+    def host_readings(self) -> list[HostReading]:
+        """Return what every host said that is alive, also what cannot be decoded."""
+        beats = self._values(HOSTS_KEY, heartbeat_key)
         last_beats, self._last_beats = self._last_beats, {}
-        for host, beat in zip(hosts, beats, strict=True):
-            if beat:  # unchanged since the last poll as a rule: do not decode it again
-                last = last_beats.get(host)
-                if last is None or last[0] != beat:
-                    last = (beat, _decode_beat(host, beat))
-                self._last_beats[host] = last
-        return [heartbeat for _, heartbeat in self._last_beats.values() if heartbeat is not None]
+        for host, beat in beats.items():  # unchanged since the last poll as a rule
+            last = last_beats.get(host)
+            if last is None or last[0] != beat:
+                last = (beat, _read_beat(host, beat))
+            self._last_beats[host] = last
+        return [reading for _, reading in self._last_beats.values()]
 
-    def confirm(self, host: str, parcels: Sequence[str], events: "Sequence[Event]" = ()) -> None:
-        """Confirm to a host that parcels are stored, and publish events."""
-        from workloads.protocol.messages import confirmed_key
+    def heartbeats(self) -> list[HostHeartbeat]:
+        """Return the heartbeats that have not expired, without those that cannot be decoded."""
+        readings = self.host_readings()
+        return [item.heartbeat for item in readings if item.heartbeat is not None]
 
+    def live_hosts(self) -> list[str]:
+        """Return the names of the hosts that are alive, whatever they say."""
+        names = self._names(HOSTS_KEY)
         with self._translated(), self._redis.pipeline(transaction=False) as pipe:
-            if parcels:
-                pipe.rpush(confirmed_key(host), *parcels)
-                pipe.ltrim(confirmed_key(host), -CONFIRMED_KEPT, -1)
-                pipe.expire(confirmed_key(host), CONFIRMED_TTL_S)
-            for event in events:
-                pipe.xadd(
-                    EVENTS_KEY, {"e": event.model_dump_json()}, maxlen=EVENTS_KEPT, approximate=True
-                )
+            for name in names:
+                pipe.exists(heartbeat_key(name))
+            return [name for name, alive in zip(names, pipe.execute(), strict=True) if alive]
+
+    def publish_ingest(self, instance: str, heartbeat: IngestHeartbeat) -> None:
+        """Show that an ingest service is alive."""
+        self._repaired(INGESTS_KEY, lambda: self._redis.sadd(INGESTS_KEY, instance))
+        with self._translated():
+            text = heartbeat.model_dump_json()
+            self._redis.set(ingest_key(instance), text, ex=INGEST_TTL_S)
+
+    def ingest_services(self) -> list[IngestHeartbeat]:
+        """Return the heartbeats of the ingest services that are alive."""
+        beats = self._values(INGESTS_KEY, ingest_key)
+        read = (_read(IngestHeartbeat, beat, HEARTBEAT_BYTES_MAX) for beat in beats.values())
+        return [beat for beat in read if beat is not None]
+
+    def _names(self, key: str) -> list[str]:
+        """Return the members of a set of names; too many are deleted, and real ones come back."""
+        members = self._repaired(key, lambda: self._redis.srandmember(key, NAMES_MAX))
+        if len(members) == NAMES_MAX:
+            with self._translated():
+                self._redis.delete(key)
+        names = (member.decode(errors="replace") for member in members)
+        return sorted(name for name in names if re.fullmatch(HOST_PATTERN, name))
+
+    def _values(self, key: str, key_of: Callable[[str], str]) -> dict[str, bytes]:
+        """Return the values of the members of a set that have one."""
+        names = self._names(key)
+        with self._translated():
+            values = self._redis.mget([key_of(name) for name in names]) if names else []
+        return {name: value for name, value in zip(names, values, strict=True) if value}
+
+    def confirm(self, host: str, parcels: Sequence[str], events: Sequence[Event] = ()) -> None:
+        """Confirm to a host that parcels are stored, and publish events."""
+        if parcels:
+            self._repaired(confirmed_key(host), lambda: self._push_confirmed(host, parcels))
+        if events:
+            self._repaired(EVENTS_KEY, lambda: self._add_events(events))
+
+    def _push_confirmed(self, host: str, parcels: Sequence[str]) -> None:
+        with self._redis.pipeline(transaction=False) as pipe:
+            pipe.rpush(confirmed_key(host), *parcels)
+            pipe.ltrim(confirmed_key(host), -CONFIRMED_KEPT, -1)
+            pipe.expire(confirmed_key(host), CONFIRMED_TTL_S)
             pipe.execute()
 
-    def publish_status(self, board: dict[str, Any]) -> None:
+    def _add_events(self, events: Sequence[Event]) -> None:
+        with self._redis.pipeline(transaction=False) as pipe:
+            for event in events:
+                entry = {"e": event.model_dump_json()}
+                pipe.xadd(EVENTS_KEY, entry, maxlen=EVENTS_KEPT, approximate=True)
+            pipe.execute()
+
+    def publish_status(self, status: LabStatus) -> None:
         """Publish the status of the lab; it expires unless it is published again."""
         with self._translated():
-            self._redis.set(STATUS_KEY, json.dumps(board), ex=BOARD_TTL_S)
+            self._redis.set(STATUS_KEY, status.model_dump_json(), ex=BOARD_TTL_S)
 
-    def status(self) -> dict[str, Any] | None:
-        """Return the status of the lab, or None while no scheduler publishes it."""
+    def status(self) -> LabStatus | None:
+        """Return the status of the lab, or None while no scheduler publishes a readable one."""
         with self._translated():
-            text = self._redis.get(STATUS_KEY)
-        return dict(json.loads(text)) if text else None
+            (text,) = self._redis.mget([STATUS_KEY])  # unlike GET it ignores other types
+        return _read(LabStatus, text, STATUS_BYTES_MAX) if text else None
 
-    def publish_event(self, event: "Event") -> None:
+    def publish_event(self, event: Event) -> None:
         """Publish an event."""
         self.confirm("", (), (event,))
 
     def newest_cursor(self) -> str:
         """Return the cursor behind the newest event."""
-        with self._translated():
-            newest = self._redis.xrevrange(EVENTS_KEY, count=1)
+        newest = self._newest_entries(1)
         return str(newest[0][0].decode()) if newest else "0-0"
 
-    def latest_events(self, count: int) -> "tuple[str, list[Event]]":
+    def latest_events(self, count: int) -> tuple[str, list[Event]]:
         """Return the newest events, oldest first, and the cursor behind them."""
-        with self._translated():
-            entries = list(reversed(self._redis.xrevrange(EVENTS_KEY, count=count)))
+        entries = list(reversed(self._newest_entries(count)))
         return (entries[-1][0].decode() if entries else "0-0"), _events(entries)
 
-    def events(self, cursor: str, wait_s: float) -> "tuple[str, list[Event]]":
+    def _newest_entries(self, count: int) -> Any:
+        return self._repaired(EVENTS_KEY, lambda: self._redis.xrevrange(EVENTS_KEY, count=count))
+
+    def events(self, cursor: str, wait_s: float) -> tuple[str, list[Event]]:
         """Return the events after a cursor, and the new cursor; wait for events up to `wait_s`.
 
         A broker that lost its data starts with low ids again: a cursor above them is reset.
         """
-        with self._translated():
-            streams = self._redis.xread({EVENTS_KEY: cursor}, 500, max(1, int(wait_s * 1000)))
-            entries = streams[0][1] if streams else []
-            if not entries and _entry_id(self.newest_cursor()) < _entry_id(cursor):
-                cursor = "0-0"
+        wait_ms = max(1, int(wait_s * 1000))
+        streams = self._repaired(
+            EVENTS_KEY, lambda: self._redis.xread({EVENTS_KEY: cursor}, 500, wait_ms)
+        )
+        entries = streams[0][1] if streams else []
+        if not entries and _entry_id(self.newest_cursor()) < _entry_id(cursor):
+            cursor = "0-0"
         return (entries[-1][0].decode() if entries else cursor), _events(entries)
 
 
-def _decode_beat(host: str, beat: bytes) -> "HostHeartbeat | None":
-    from workloads.protocol.messages import BadMessage, HostHeartbeat, decode
-
+def _read(kind: type[Message], text: bytes, limit: int) -> Message | None:
+    """Decode what was read from Redis; what cannot be decoded is absent."""
     try:
-        heartbeat = decode(HostHeartbeat, beat, HEARTBEAT_BYTES_MAX)
+        return decode(kind, text, limit)
     except BadMessage:
         return None
-    return heartbeat if heartbeat.host == host else None
 
 
-def _events(entries: Sequence[Any]) -> "list[Event]":
+def _read_beat(host: str, beat: bytes) -> HostReading:
+    heartbeat = _read(HostHeartbeat, beat, HEARTBEAT_BYTES_MAX)
+    if heartbeat is not None and heartbeat.host == host:
+        return HostReading(host, heartbeat=heartbeat)
+    identity = _read(HostIdentity, beat, HEARTBEAT_BYTES_MAX)
+    return HostReading(host, identity=identity if identity and identity.host == host else None)
+
+
+def _events(entries: Sequence[Any]) -> list[Event]:
     """Decode the entries of the event stream, without those that cannot be decoded."""
-    from workloads.protocol.messages import BadMessage, Event, decode
-
-    events = []
-    for _, fields in entries:
-        try:
-            events.append(decode(Event, fields.get(b"e", b""), EVENT_BYTES_MAX))
-        except BadMessage:
-            continue
-    return events
+    read = (_read(Event, fields.get(b"e", b""), EVENT_BYTES_MAX) for _, fields in entries)
+    return [event for event in read if event is not None]
 
 
 def _entry_id(entry: str) -> tuple[int, ...]:

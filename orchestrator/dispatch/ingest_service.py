@@ -1,84 +1,213 @@
-"""The ingest service: stores the deliveries of the results queue, then confirms them."""
+"""The ingest service: stores the deliveries of every host's results queue, then confirms them.
+
+Deliveries that arrive while one is being stored go into the next transaction together. Whatever is
+wrong is dropped, counted, and named by the host whose queue it came out of.
+"""
 
 import logging
+import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-
-from pydantic import ValidationError
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 
 from orchestrator.decisions.states import ReportStatus
 from orchestrator.dispatch.central_broker import CentralBroker
-from orchestrator.dispatch.job_queue import serve_deliveries
+from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import IngestResult, store_parcels
+from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
+from workloads.process_identity import new_instance, software_version
+from workloads.protocol.envelope import MessageDoor
 from workloads.protocol.faults import BrokerDown, StoreDown
-from workloads.protocol.limits import (
-    CHUNK_BYTES_MAX,
-    CHUNK_ENVELOPE_BYTES_MAX,
-    DELIVERY_PARCELS_MAX,
-    REPORT_BYTES_MAX,
+from workloads.protocol.limits import DELIVERY_PARCELS_MAX
+from workloads.protocol.messages import (
+    DELIVER,
+    HOST_PATTERN,
+    RESULTS_QUEUES,
+    AnyParcel,
+    BadMessage,
+    Chunk,
+    IngestHeartbeat,
+    decode_parcel,
 )
-from workloads.protocol.messages import PARCEL_ADAPTER, AnyParcel, Chunk, Report
+from workloads.text import safe_text
 
 log = logging.getLogger("farm.ingest")
 
 RETRY_INTERVAL_S = 0.5
+HEARTBEAT_INTERVAL_S = 1.0
+WAITING_MAX = 32  # deliveries; further ones stay in the broker
+PARCELS_MAX = 2 * DELIVERY_PARCELS_MAX  # in one transaction
+LOG_INTERVAL_S = 10.0  # between lines about dropped messages of a host
 
 
-def serve(db: Database, broker: CentralBroker) -> None:
-    """Store deliveries until stopped; while the store is down, they wait in the broker."""
+def serve(db: Database, broker: CentralBroker, hosts: Collection[str] = ()) -> None:
+    """Store deliveries until stopped; while the store is down, they wait in the broker.
 
-    def deliver(host: str, texts: Sequence[str], stop: threading.Event) -> None:
-        started = time.monotonic()
-        parcels = read_parcels(host, texts)
-        stored = _store_with_retry(lambda: store_parcels(db, host, parcels), stop)
-        log.info(
-            "delivery stored host=%s parcels=%d reports=%s seconds=%.3f",
-            *(host, len(parcels), _counts(stored.reports), time.monotonic() - started),
-        )
+    `hosts` names the hosts of the lab; without names every host belongs to it.
+    """
+    service = IngestService(db, broker, hosts)
+    call_on_shutdown(service.stop)
+    service.start()
+    serve_deliveries(broker.url, service.take, service.door, service.find_hosts)
+    service.stop()
+
+
+class IngestService:
+    """Two threads beside Celery's own: one stores deliveries, one sends heartbeats."""
+
+    def __init__(self, db: Database, broker: CentralBroker, hosts: Collection[str] = ()) -> None:
+        self._db = db
+        self._broker = broker
+        self._hosts = frozenset(hosts)
+        self._instance = new_instance()
+        self._finder = CentralBroker(broker.url)  # one connection per thread
+        self._waiting: queue.Queue[tuple[str, list[str]]] = queue.Queue(WAITING_MAX)
+        self._stop = threading.Event()
+        self._dropped: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+        self._logged_at: dict[str, float] = {}
+        self.door = MessageDoor((DELIVER,), lambda name, reason: self.drop(_host_of(name), reason))
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (("store", self._store), ("heartbeat", self._send_heartbeats))
+        ]
+
+    def start(self) -> None:
+        """Begin to store."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop; agents resend what is not confirmed."""
+        self._stop.set()
+
+    def find_hosts(self) -> list[str]:
+        """Return the hosts of the lab that are alive."""
+        alive = self._finder.live_hosts()
+        return [host for host in alive if not self._hosts or host in self._hosts]
+
+    def take(self, queue_name: str, texts: list[str]) -> None:
+        """Take a delivery from Celery; wait while too many are waiting."""
+        host = _host_of(queue_name)
+        if not re.fullmatch(HOST_PATTERN, host):
+            self.drop(host, "its queue names no host")
+            return
+        while not self._stop.is_set():
+            try:
+                self._waiting.put((host, texts), timeout=RETRY_INTERVAL_S)
+                return
+            except queue.Full:
+                continue
+
+    def drop(self, host: str, reason: str) -> None:
+        """Count a message that is not stored, and log it now and then."""
+        name = host if re.fullmatch(HOST_PATTERN, host) else "unknown"
+        self._dropped[name] += 1
+        self._reasons[name] = safe_text(reason, 300)
+        now = time.monotonic()
+        if now - self._logged_at.get(name, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
+            self._logged_at[name] = now
+            text = "dropped a message of %s: %s dropped=%d"
+            log.warning(text, name, self._reasons[name], self._dropped[name])
+
+    def _store(self) -> None:
+        while not self._stop.is_set():
+            try:
+                waiting = [self._waiting.get(timeout=RETRY_INTERVAL_S)]
+            except queue.Empty:
+                continue
+            while not self._waiting.empty() and sum(len(t) for _, t in waiting) < PARCELS_MAX:
+                waiting.append(self._waiting.get())
+            started = time.monotonic()
+            deliveries = [Delivery(host, self._read(host, texts)) for host, texts in waiting]
+            self.store([item for item in deliveries if item.parcels], started)
+
+    def _read(self, host: str, texts: Sequence[str]) -> list[AnyParcel]:
+        parcels, bad = read_parcels(host, texts)
+        for reason in bad:
+            self.drop(host, reason)
+        return parcels
+
+    def store(self, deliveries: Sequence[Delivery], started: float) -> None:
+        """Store deliveries together; if that fails, each one alone."""
         try:
-            broker.confirm(host, stored.confirmed, stored.events)
-        except BrokerDown as error:  # the agent resends; the next confirmation reaches it
+            result = self._store_with_retry(deliveries)
+        except StoreDown:  # stopped while the store was down: the agents resend
+            return
+        except Exception as error:
+            if len(deliveries) > 1:
+                for delivery in deliveries:
+                    self.store([delivery], started)
+                return
+            log.exception("a delivery was not stored host=%s", deliveries[0].host)
+            self.drop(deliveries[0].host, f"it cannot be stored: {type(error).__name__}")
+            return
+        for host, reason in result.refused:
+            self.drop(host, reason)
+        text = "delivery stored host=%s parcels=%d reports=%s seconds=%.3f"
+        hosts = ",".join(sorted({delivery.host for delivery in deliveries}))
+        count = sum(len(delivery.parcels) for delivery in deliveries)
+        log.info(text, hosts, count, _counts(result.reports), time.monotonic() - started)
+        try:
+            for delivery in deliveries:
+                self._broker.confirm(delivery.host, [item.parcel_id for item in delivery.parcels])
+            self._broker.confirm("", (), result.events)
+        except BrokerDown as error:  # the agents resend; the next confirmation reaches them
             log.warning("%s", error)
 
-    serve_deliveries(broker.url, deliver)
+    def _store_with_retry(self, deliveries: Sequence[Delivery]) -> IngestResult:
+        """Store, again and again until the store answers."""
+        failing = False
+        while True:
+            try:
+                return store_deliveries(self._db, deliveries)
+            except StoreDown as error:
+                if not failing:
+                    log.warning("%s", error)
+                failing = True
+                if self._stop.wait(RETRY_INTERVAL_S):
+                    raise
+
+    def _send_heartbeats(self) -> None:
+        broker = CentralBroker(self._broker.url)
+        while not self._stop.is_set():
+            heartbeat = IngestHeartbeat(
+                sent_at=datetime.now(UTC),
+                software=software_version(),
+                dropped=dict(self._dropped),
+                reasons=dict(self._reasons),
+            )
+            try:
+                broker.publish_ingest(self._instance, heartbeat)
+            except BrokerDown as error:
+                log.info("%s", error)
+            self._stop.wait(HEARTBEAT_INTERVAL_S)
+
+
+def _host_of(queue_name: str) -> str:
+    return queue_name.removeprefix(RESULTS_QUEUES)
 
 
 def _counts(reports: Mapping[ReportStatus, int]) -> str:
-    """Reports by status, e.g. accepted:3,void:1; 0 if the delivery had no report."""
+    """Reports by status, e.g. accepted:3,void:1; 0 if the deliveries had no report."""
     return ",".join(f"{status}:{count}" for status, count in sorted(reports.items())) or "0"
 
 
-def _store_with_retry(store: Callable[[], IngestResult], stop: threading.Event) -> IngestResult:
-    """Store, again and again until the store answers; the agent resends what a stop interrupts."""
-    failing = False
-    while True:
-        try:
-            return store()
-        except StoreDown as error:
-            if not failing:
-                log.warning("%s", error)
-            failing = True
-            if stop.wait(RETRY_INTERVAL_S):
-                raise
-
-
-def read_parcels(host: str, texts: Sequence[str]) -> list[AnyParcel]:
-    """Decode the parcels of a host; drop those that are invalid or belong to another host."""
+def read_parcels(host: str, texts: Sequence[str]) -> tuple[list[AnyParcel], list[str]]:
+    """Decode the parcels of a host; return them, and why others are invalid or not its own."""
     parcels: list[AnyParcel] = []
-    for text in texts[:DELIVERY_PARCELS_MAX]:
-        if len(text) > CHUNK_BYTES_MAX + CHUNK_ENVELOPE_BYTES_MAX:
-            log.warning("%s sent a parcel of %d bytes: dropped", host, len(text))
-            continue
+    bad: list[str] = []
+    for text in texts:
         try:
-            parcel = PARCEL_ADAPTER.validate_json(text)
-        except ValidationError as error:
-            log.warning("%s sent a bad parcel: %s", host, error.errors()[0]["msg"])
+            parcel = decode_parcel(text)
+        except BadMessage as error:
+            bad.append(str(error))
             continue
-        too_long = isinstance(parcel, Report) and len(text) > REPORT_BYTES_MAX
-        if too_long or (not isinstance(parcel, Chunk) and parcel.host != host):
-            log.warning("%s sent a parcel that is too long or not its own: dropped", host)
-            continue
-        parcels.append(parcel)
-    return parcels
+        if isinstance(parcel, Chunk) or parcel.host == host:
+            parcels.append(parcel)
+        else:
+            bad.append(f"it speaks for {parcel.host}")
+    return parcels, bad

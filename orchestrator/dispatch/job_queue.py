@@ -1,48 +1,44 @@
 """The central side of Celery: sends jobs and commands, receives deliveries."""
 
 import logging
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from celery import Celery, signals
-from celery.exceptions import SecurityWarning
-from kombu.exceptions import BatchPublishError, OperationalError
+from celery import bootsteps, signals
 
 from workloads.celery_setup import (
     QUIET_WORKER,
-    ReconnectingConsumer,
-    celery_settings,
+    broker_errors,
+    celery_app,
+    checked_consumer,
     no_ack_queue,
+    send_task,
 )
-from workloads.protocol.faults import BrokerDown
+from workloads.protocol.envelope import MessageDoor
+from workloads.protocol.faults import FarmTrouble
 from workloads.protocol.messages import (
     COMMAND,
     DELIVER,
-    RESULTS_QUEUE,
+    RESULTS_QUEUES,
     RUN,
     Command,
     Job,
     host_queue,
+    results_queue,
 )
 
 log = logging.getLogger("farm.queue")
 
 COMMAND_EXPIRY_S = 60.0
-
-# Celery warns when root accepts pickle; celery_settings does not accept it.
-warnings.simplefilter("ignore", SecurityWarning)
+FOLLOW_INTERVAL_S = 0.5
 
 
 class JobQueue:
     """Sends tasks by name, so that no code of the agent is imported."""
 
     def __init__(self, broker: str) -> None:
-        self._app = Celery("farm.centre", set_as_current=False)
-        self._app.conf.update(celery_settings(broker, "centre"))
+        self._app = celery_app("farm.centre", broker, "centre")
 
     def send_jobs(self, jobs: Sequence[tuple[str, Job]], skew_s: Mapping[str, float]) -> None:
         """Send jobs to hosts, in one batch.
@@ -53,57 +49,73 @@ class JobQueue:
         with self._producer() as producer, producer.batch():
             for host, job in jobs:
                 expires_s = job.lease_timeout_s + skew_s.get(host, 0.0)
-                self._send(producer, RUN, host, job.model_dump_json(), expires_s)
+                text = job.model_dump_json()
+                send_task(self._app, RUN, text, host_queue(host), expires_s, producer)
 
     def send_command(self, host: str, command: Command, skew_s: float = 0.0) -> None:
         """Send a command."""
         with self._producer() as producer:
-            expires_s = COMMAND_EXPIRY_S + skew_s
-            self._send(producer, COMMAND, host, command.model_dump_json(), expires_s)
+            text, expires_s = command.model_dump_json(), COMMAND_EXPIRY_S + skew_s
+            send_task(self._app, COMMAND, text, host_queue(host), expires_s, producer)
 
     @contextmanager
     def _producer(self) -> Iterator[Any]:
-        try:
-            with self._app.producer_or_acquire() as producer:
-                yield producer
-        except (OperationalError, BatchPublishError, OSError) as error:
-            raise BrokerDown(f"cannot send: {error}") from error
-
-    def _send(self, producer: Any, name: str, host: str, message: str, expires_s: float) -> None:
-        self._app.send_task(
-            name,
-            args=[message],
-            queue=host_queue(host),
-            expires=datetime.now(UTC) + timedelta(seconds=expires_s),
-            retry=False,
-            argsrepr="",  # otherwise Celery formats the whole job for its log
-            producer=producer,
-        )
+        with broker_errors(), self._app.producer_or_acquire() as producer:
+            yield producer
 
 
-Deliver = Callable[[str, Sequence[str], threading.Event], None]
+Deliver = Callable[[str, list[str]], None]
 
 
-def serve_deliveries(broker: str, deliver: Deliver) -> None:
-    """Call `deliver` for one delivery after another; its event is set when the process stops."""
-    stop = threading.Event()
-    signals.worker_shutting_down.connect(lambda **_: stop.set(), weak=False)
-    app = Celery("farm.ingest", set_as_current=False)
-    app.conf.update(celery_settings(broker, "ingest"))
-    app.conf.task_queues = [no_ack_queue(RESULTS_QUEUE)]
+def serve_deliveries(
+    broker: str, deliver: Deliver, door: MessageDoor, find_hosts: Callable[[], Sequence[str]]
+) -> None:
+    """Call `deliver` for one delivery after another, of every host that `find_hosts` returns."""
+    app = celery_app("farm.ingest", broker, "ingest")
+    # A worker without any queue would take Celery's own. Nothing is accepted from this one.
+    app.conf.task_queues = [no_ack_queue(RESULTS_QUEUES)]
+    app.steps["consumer"].add(_follow_hosts(find_hosts))
 
-    @app.task(name=DELIVER)  # type: ignore[untyped-decorator]
-    def _deliver(host: str, parcels: list[str]) -> None:
-        try:
-            deliver(host, parcels, stop)
-        except Exception:  # the agent resends unconfirmed parcels; the worker must not end
-            log.exception("a delivery from %s was not stored", host)
+    @app.task(name=DELIVER, bind=True)  # type: ignore[untyped-decorator]
+    def _deliver(task: Any, parcels: list[str]) -> None:
+        # The door has compared this name with the queue that the message came out of.
+        deliver(task.request.delivery_info["routing_key"], parcels)
 
     worker = app.Worker(
         pool="solo",
-        queues=[RESULTS_QUEUE],
+        queues=[RESULTS_QUEUES],
         hostname="ingest@farm",
-        consumer_cls=ReconnectingConsumer,
+        consumer_cls=checked_consumer(door),
         **QUIET_WORKER,
     )
     worker.start()
+
+
+def call_on_shutdown(action: Callable[[], None]) -> None:
+    """Call an action when the worker of this process begins to stop."""
+    signals.worker_shutting_down.connect(lambda **_: action(), weak=False)
+
+
+def _follow_hosts(find_hosts: Callable[[], Sequence[str]]) -> type[bootsteps.StartStopStep]:
+    """Return the part of a consumer that adds the queues of hosts as they appear."""
+
+    class FollowHosts(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = ("celery.worker.consumer.tasks:Tasks",)
+
+        def start(self, consumer: Any) -> None:
+            self._timer = consumer.timer.call_repeatedly(FOLLOW_INTERVAL_S, self._add, (consumer,))
+
+        def stop(self, consumer: Any) -> None:
+            self._timer.cancel()
+
+        def _add(self, consumer: Any) -> None:
+            try:
+                with broker_errors():
+                    for queue in map(results_queue, find_hosts()):
+                        if not consumer.task_consumer.consuming_from(queue):
+                            consumer.app.amqp.queues.select_add(no_ack_queue(queue))
+                            consumer.add_task_queue(queue)
+            except FarmTrouble as error:  # the consumer itself reconnects
+                log.warning("%s", error)
+
+    return FollowHosts

@@ -6,18 +6,20 @@ at once; it also wakes up by itself, so a lost event only costs a short delay.
 
 import gc
 import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.central_broker import CentralBroker, HostReading
+from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
 from orchestrator.dispatch.status_board import build_status
-from orchestrator.store import budget_pauses, leases, phone_health, phone_queries
+from orchestrator.store import budget_pauses, finished_sweeps, leases, phone_health, phone_queries
 from orchestrator.store.database import Database
 from orchestrator.store.phone_health import health_event
 from workloads.protocol.faults import BrokerDown, StoreDown
@@ -34,6 +36,7 @@ RETRY_INTERVAL_S = 0.5
 FACTS_REQUEST_INTERVAL_S = 5.0
 SUSPECT_POLL_INTERVAL_S, CHECK_INTERVAL_S = 1.0, 60.0
 CANCEL_INTERVAL_S = 2.0
+HOLD_MAX_S = 900.0  # a report that is not stored for longer than this is not waited for
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,13 @@ class HeartbeatSummary:
 
 
 def summarize_heartbeats(
-    heartbeats: Sequence[HostHeartbeat], known: dict[str, str]
+    heartbeats: Sequence[HostHeartbeat], known: dict[str, str], stopped: Collection[str] = ()
 ) -> HeartbeatSummary:
     """Sort heartbeats: which runs are running, which phones are idle, which facts are missing.
 
     The store decides whether a phone is idle. A heartbeat that still shows the last run of a phone
     is merely late, unless the store has no report of that run yet (unconfirmed). A phone that two
-    hosts claim is not used until only one of them claims it.
+    hosts claim is not used until only one of them claims it. A stopped host gets no runs.
     """
     running: dict[RunId, str] = {}
     idle: dict[str, str] = {}
@@ -65,7 +68,7 @@ def summarize_heartbeats(
         present = [phone for phone in beat.phones if phone.state in ("idle", "busy")]
         running |= {phone.run: beat.host for phone in beat.phones if phone.run is not None}
         claims.update(phone.serial for phone in present)
-        for phone in present[: beat.max_parallel]:
+        for phone in present[: beat.max_parallel] if beat.host not in stopped else ():
             if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
                 unknown_hosts.add(beat.host)
                 continue
@@ -101,24 +104,31 @@ class Scheduler:
     """Dispatches runs to idle phones; renews and expires leases."""
 
     def __init__(
-        self, db: Database, broker: CentralBroker, queue: JobQueue, lease_timeout_s: float
+        self,
+        db: Database,
+        broker: CentralBroker,
+        queue: JobQueue,
+        lease_timeout_s: float,
+        hosts: Collection[str] = (),
     ) -> None:
         self._db = db
+        self._hosts = frozenset(hosts)  # empty: every host belongs to the lab
+        self._notices: set[tuple[str, str]] = set()
+        self._unconfirmed_at: dict[RunId, float] = {}
         self._broker = broker
         self._queue = queue
         self._lease_timeout_s = lease_timeout_s
-        self._renewed_at = 0.0
+        self._renewed_at = -math.inf
         self._facts_requested_at: dict[str, float] = {}
         self._disconnected = True
         self._summary = HeartbeatSummary({}, {}, {}, frozenset())
         self._beats: dict[str, tuple[datetime, float]] = {}
         self._named_at: dict[RunId, float] = {}
-        self._polled_at = 0.0
-        self._published_at = 0.0
+        self._polled_at = self._published_at = -math.inf  # the monotonic clock, never set back
         self._skews: dict[str, float] = {}
         self._drained: dict[str, str] = {}
         self._history = SchedulerHistory(db)
-        self._suspects_read_at = 0.0
+        self._suspects_read_at = -math.inf
         self._checked_at: dict[str, float] = {}
         self._cancelled_at: dict[RunId, float] = {}
 
@@ -149,34 +159,71 @@ class Scheduler:
 
     def tick(self) -> int:
         """Read heartbeats; renew, expire, dispatch; return the number of jobs that were sent."""
-        now = time.time()
-        heartbeats = self._broker.heartbeats()
+        # Before anything that can hang: what follows is true of this moment.
+        moment, now = time.monotonic(), time.time()
+        readings = self._broker.host_readings()
+        self._polled_at = moment
+        heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
         skews = clock_skews(heartbeats, datetime.now(UTC), self._lease_timeout_s)
         for host in skews.keys() - self._skews.keys():
             log.warning("the clock of %s is %+.0f s off; set it", host, skews[host])
         self._skews = skews
         known = phone_queries.facts_digests(self._db)
-        self._summary = summarize_heartbeats(heartbeats, known)
+        stopped = self._stopped_hosts(readings)
+        self._summary = summarize_heartbeats(heartbeats, known, stopped)
+        unconfirmed = self._unconfirmed_runs(heartbeats, moment)
+        self._note_heartbeats(heartbeats, moment)
         self._drained = leases.drained_hosts(self._db)
         self._history.update(heartbeats)
-        self._polled_at = time.monotonic()
-        self._note_heartbeats(heartbeats)
         leased = leases.leased_runs(self._db)
-        self._renew(leased, now)
-        freed = self._expire(now) if any(run.until < now for run in leased) else set()
-        self._request_facts(self._summary.unknown_hosts, now)
-        self._check_suspects(now)
-        self._cancel_runs(leased, now)
-        if now - self._published_at > STATUS_INTERVAL_S:
-            for change in budget_pauses.pause_overspent(self._db, now):
-                self._broker.publish_event(change.event)
-            self._broker.publish_status(build_status(self._db, heartbeats, known))
-            self._published_at = now
+        alive = self._alive_until(now, moment, unconfirmed)
+        self._renew(leased, alive, now, moment)
+        freed = self._expire(alive, now) if any(run.until < now for run in leased) else set()
+        self._request_facts(self._summary.unknown_hosts, moment)
+        self._check_suspects(moment)
+        self._cancel_runs(leased, moment)
+        if moment - self._published_at > STATUS_INTERVAL_S:
+            self._publish_status(readings, known, now)
+            self._published_at = moment
         busy = {run.phone for run in leased} - freed
+        busy |= leases.phones_of_unstored_reports(self._db, unconfirmed)  # guard: report-under-way
         idle = [serial for serial in self._summary.idle if serial not in busy]
         last_runs = {serial: self._summary.unconfirmed.get(serial) for serial in idle}
         unfinished = leases.unfinished_runs(self._db, {run for run in last_runs.values() if run})
         return self._dispatch(serial for serial in idle if last_runs[serial] not in unfinished)
+
+    def _publish_status(
+        self, readings: Sequence[HostReading], known: Collection[str], now: float
+    ) -> None:
+        for change in budget_pauses.pause_overspent(self._db, now):
+            self._broker.publish_event(change.event)
+        finished_sweeps.mark_finished(self._db)
+        ingests = self._broker.ingest_services()
+        status = build_status(self._db, readings, ingests, known, self._hosts)
+        self._broker.publish_status(status)
+
+    def _stopped_hosts(self, readings: Sequence[HostReading]) -> set[str]:
+        """Return the hosts that get no runs; log what is new about hosts."""
+        notices = host_notices(readings, (), self._hosts)
+        found = {(item.host, item.problem) for item in notices}
+        for item in notices:
+            if (item.host, item.problem) not in self._notices:
+                log.warning("%s: %s", item.host, item.text)
+        self._notices = found
+        return {item.host for item in notices if item.problem in NO_RUNS}
+
+    def _unconfirmed_runs(
+        self, heartbeats: Sequence[HostHeartbeat], moment: float
+    ) -> dict[RunId, str]:
+        """Return the runs whose report is on its way, with their host; not for ever."""
+        named = {run: beat.host for beat in heartbeats for run in beat.unconfirmed}
+        since = self._unconfirmed_at
+        self._unconfirmed_at = {run: since.get(run, moment) for run in named}
+        return {
+            run: host
+            for run, host in named.items()
+            if moment - self._unconfirmed_at[run] < HOLD_MAX_S
+        }
 
     def follow_up(self, freed: Collection[str]) -> int:
         """Give phones whose run has just been stored their next run, without a full tick."""
@@ -200,22 +247,29 @@ class Scheduler:
         leases.renew_all(self._db, self._lease_timeout_s)
         self._disconnected = False
 
-    def _note_heartbeats(self, heartbeats: Sequence[HostHeartbeat]) -> None:
+    def _note_heartbeats(self, heartbeats: Sequence[HostHeartbeat], seen_at: float) -> None:
         """Note when each host and each run was last seen: a heartbeat outlives its agent."""
-        seen_at = time.monotonic()
         self._named_at |= dict.fromkeys(self._summary.running, seen_at)
         for beat in heartbeats:
             if self._beats.get(beat.host, (None, 0.0))[0] != beat.sent_at:
                 self._beats[beat.host] = (beat.sent_at, seen_at)
 
-    def _alive_until(self, now: float) -> dict[RunId, float]:
+    def _alive_until(
+        self, now: float, moment: float, unconfirmed: Mapping[RunId, str]
+    ) -> dict[RunId, float]:
         """Return the end of each run's lease, counted from its host's last new heartbeat."""
-        until = now - time.monotonic() + self._lease_timeout_s
-        return {run: until + self._beats[host][1] for run, host in self._summary.running.items()}
+        until = now - moment + self._lease_timeout_s
+        running = {**unconfirmed, **self._summary.running}
+        return {run: until + self._beats[host][1] for run, host in running.items()}
 
-    def _renew(self, leased: Sequence[leases.LeasedRun], now: float) -> None:
+    def _renew(
+        self,
+        leased: Sequence[leases.LeasedRun],
+        alive: Mapping[RunId, float],
+        now: float,
+        moment: float,
+    ) -> None:
         """Renew each lease of which a quarter is used, which spreads the writes over time."""
-        moment = time.monotonic()
         if moment - self._renewed_at < self._lease_timeout_s / 32:
             return
         self._renewed_at = moment
@@ -223,11 +277,12 @@ class Scheduler:
         self._named_at = {run: seen for run, seen in self._named_at.items() if seen > recent}
         fresh, latest = now + 0.75 * self._lease_timeout_s, now + self._lease_timeout_s
         due = [run for run in leased if not fresh <= run.until <= latest]
-        leases.renew(self._db, due, self._alive_until(now), latest)
+        leases.renew(self._db, due, alive, latest)
 
-    def _expire(self, now: float) -> set[str]:
-        """Expire the leases that no heartbeat renewed; return the phones that are then free."""
-        expired_leases = leases.expire(self._db, now, self._named_at.keys())
+    def _expire(self, alive: Mapping[RunId, float], now: float) -> set[str]:
+        """Expire the leases of runs that no heartbeat names; return the phones that are free."""
+        named = {run for run, until in alive.items() if until > now}
+        expired_leases = leases.expire(self._db, now, self._named_at.keys(), named)
         for lease in expired_leases:
             run, phone = lease.run, lease.phone
             text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} expired"
@@ -239,34 +294,34 @@ class Scheduler:
                 self._broker.publish_event(event)
         return {lease.phone for lease in expired_leases}
 
-    def _cancel_runs(self, leased: Sequence[leases.LeasedRun], now: float) -> None:
+    def _cancel_runs(self, leased: Sequence[leases.LeasedRun], moment: float) -> None:
         """Tell hosts to stop cancelled runs; repeat it until they report."""
         for item in leased:
-            cancelled_at = self._cancelled_at.get(item.run, 0.0)
-            if item.cancel_requested and now - cancelled_at > CANCEL_INTERVAL_S:
-                self._cancelled_at[item.run] = now
+            cancelled_at = self._cancelled_at.get(item.run, -math.inf)
+            if item.cancel_requested and moment - cancelled_at > CANCEL_INTERVAL_S:
+                self._cancelled_at[item.run] = moment
                 self._command(item.host, Command(kind=CommandKind.CANCEL, run=item.run))
 
-    def _request_facts(self, hosts: Collection[str], now: float) -> None:
+    def _request_facts(self, hosts: Collection[str], moment: float) -> None:
         for host in hosts:
-            if now - self._facts_requested_at.get(host, 0.0) > FACTS_REQUEST_INTERVAL_S:
-                self._facts_requested_at[host] = now
+            asked_at = self._facts_requested_at.get(host, -math.inf)
+            if moment - asked_at > FACTS_REQUEST_INTERVAL_S:
+                self._facts_requested_at[host] = moment
                 self._command(host, Command(kind=CommandKind.RESEND_FACTS))
 
-    def _check_suspects(self, now: float) -> None:
+    def _check_suspects(self, moment: float) -> None:
         """Update phones by their flaps; check suspect phones as soon as they are idle."""
         idle, flaps = self._summary.idle, self._summary.flaps
         for serial, state in phone_health.update_from_flaps(self._db, flaps).items():
             self._broker.publish_event(health_event(serial, idle.get(serial, ""), state))
-        if now - self._suspects_read_at < SUSPECT_POLL_INTERVAL_S:
+        if moment - self._suspects_read_at < SUSPECT_POLL_INTERVAL_S:
             return
-        self._suspects_read_at = now
+        self._suspects_read_at = moment
         for serial in phone_health.suspect_phones(self._db) & idle.keys():
-            if now - self._checked_at.get(serial, 0.0) > CHECK_INTERVAL_S:
-                self._checked_at[serial] = now
-                command = Command(
-                    kind=CommandKind.CHECK, phone=serial, id=f"auto-{serial}-{now:.0f}"[:64]
-                )
+            if moment - self._checked_at.get(serial, -math.inf) > CHECK_INTERVAL_S:
+                self._checked_at[serial] = moment
+                command_id = f"auto-{serial}-{time.time():.0f}"[:64]
+                command = Command(kind=CommandKind.CHECK, phone=serial, id=command_id)
                 self._command(idle[serial], command)
 
 

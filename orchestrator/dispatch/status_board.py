@@ -7,42 +7,49 @@ status expires.
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from orchestrator.dispatch.central_broker import HostReading
+from orchestrator.dispatch.host_notices import host_notices
+from orchestrator.dispatch.status_message import LabStatus, SweepStatus, UnhealthyPhone
 from orchestrator.store import leases, phone_health, sweep_queries
 from orchestrator.store.database import Database
-from workloads.protocol.messages import HostHeartbeat
+from workloads.protocol.messages import IngestHeartbeat
 
 SWEEPS_SHOWN = 10
 
 
 def build_status(
-    db: Database, heartbeats: Sequence[HostHeartbeat], known: Collection[str]
-) -> dict[str, Any]:
+    db: Database,
+    readings: Sequence[HostReading],
+    ingests: Sequence[IngestHeartbeat],
+    known: Collection[str],
+    hosts: Collection[str] = (),
+) -> LabStatus:
     """Count the hosts, the phones of the heartbeats and of the store, and the runs."""
+    heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
     states = {phone.serial: phone.state for beat in heartbeats for phone in beat.phones}
     phones = Counter(states.get(serial, "away") for serial in {*known, *states})
-    unhealthy = phone_health.unhealthy_phones(db)
-    return {
-        "at": datetime.now(UTC).isoformat(),
-        "hosts": {beat.host: beat.sent_at.isoformat() for beat in heartbeats},
-        "phones": dict(sorted(phones.items())),
-        "unhealthy": [
-            {"phone": serial, "health": health, "reason": reason}
-            for serial, health, reason in unhealthy
-        ],
-        "drained": sorted(leases.drained_hosts(db)),
-        "sweeps": [
-            {
-                "id": sweep.id,
-                "name": sweep.name,
-                "state": sweep.state,
-                "reason": sweep.state_reason,
-                "total": sweep.total,
-                "done": sweep.done,
-                "failed": sweep.failed,
-                "left": sweep.left,
-            }
+    return LabStatus(
+        at=datetime.now(UTC),
+        hosts={beat.host: beat.sent_at for beat in heartbeats},
+        problems=tuple(host_notices(readings, ingests, hosts)),
+        phones=dict(sorted(phones.items())),
+        unhealthy=tuple(
+            UnhealthyPhone(phone=serial, health=health, reason=reason)
+            for serial, health, reason in phone_health.unhealthy_phones(db)
+        ),
+        drained=tuple(sorted(leases.drained_hosts(db))),
+        sweeps=tuple(
+            SweepStatus(
+                id=sweep.id,
+                name=sweep.name,
+                state=sweep.state,
+                reason=sweep.state_reason,
+                total=sweep.total,
+                done=sweep.done,
+                failed=sweep.failed,
+                left=sweep.left,
+            )
             for sweep in sweep_queries.sweep_summaries(db, limit=SWEEPS_SHOWN)
-        ],
-    }
+        ),
+    )

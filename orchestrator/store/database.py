@@ -93,6 +93,7 @@ class Database:
         """Create the tables, or bring them to the current version; refuse a damaged file."""
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.touch(mode=0o600)  # not for other users of this computer
             self.check_integrity()
         with self.write() as connection:
             self.upgrade(connection, SCHEMA)

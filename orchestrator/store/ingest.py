@@ -1,7 +1,8 @@
 """Stores what agents send: the only module that turns messages into rows.
 
-A delivery is one transaction. A parcel that is stored already changes nothing and is confirmed
-again, so agents may resend as often as they like.
+Deliveries are stored in one transaction. A parcel that is stored already changes nothing and is
+confirmed again, so agents may resend as often as they like. A host speaks only for itself: what it
+says about runs and phones of other hosts is refused.
 """
 
 from collections import Counter
@@ -9,20 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import BindParameter, Connection, Row, bindparam, func, select, tuple_, update
 
 from orchestrator.decisions.health import HealthState
+from orchestrator.decisions.metric_checks import metric_objection
 from orchestrator.decisions.poison import crash_in
 from orchestrator.decisions.retry import RetryAction, RetryDecision, decide_retry
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store import convergence, crashes, phone_health, tables
 from orchestrator.store.database import Database
+from orchestrator.store.finished_sweeps import reopen
+from orchestrator.store.next_runs import IS_LEASED
 from orchestrator.store.tables import phone, run, trial
 from orchestrator.store.trial_queries import trial_label
 from orchestrator.sweepfile.policy import Policy
 from workloads.protocol.condition import Condition
+from workloads.protocol.faults import Blame, Fault, FaultKind
 from workloads.protocol.messages import (
     AnyParcel,
     Chunk,
@@ -31,6 +36,7 @@ from workloads.protocol.messages import (
     EventKind,
     PhoneAnnouncement,
     Report,
+    RunId,
 )
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity
@@ -50,7 +56,7 @@ _RUNS = (
     .with_for_update(of=run)  # no lease and no expiry before this transaction ends
 )
 _STORED_REPORTS = select(
-    tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt
+    tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt, tables.report.c.host
 ).where(tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_REPORTED))
 _RETRY_TEXTS = {
     RetryAction.RETRY: "; will be retried",
@@ -63,34 +69,43 @@ _DONE = (
 )
 
 
+class Delivery(NamedTuple):
+    """The parcels that came out of the queue of a host."""
+
+    host: str
+    parcels: Sequence[AnyParcel]
+
+
 @dataclass
 class IngestResult:
-    """The result of a delivery: ids to confirm, events to publish, and reports by status."""
+    """What followed: ids to confirm, events to publish, reports by status, refusals by host."""
 
     confirmed: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     reports: Counter[ReportStatus] = field(default_factory=Counter)
+    refused: list[tuple[str, str]] = field(default_factory=list)
 
 
 def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> IngestResult:
-    """Store what a host sent."""
-    result = IngestResult(confirmed=[parcel.parcel_id for parcel in parcels])
+    """Store what one host sent."""
+    return store_deliveries(db, [Delivery(host, parcels)])
+
+
+def store_deliveries(db: Database, deliveries: Sequence[Delivery]) -> IngestResult:
+    """Store what hosts sent, in one transaction."""
+    sent = [(item.host, parcel) for item in deliveries for parcel in item.parcels]
+    result = IngestResult(confirmed=[parcel.parcel_id for _, parcel in sent])
     with db.write() as connection:
-        _store_chunks(db, connection, [item for item in parcels if isinstance(item, Chunk)])
-        for parcel in parcels:
+        _store_chunks(db, connection, [parcel for _, parcel in sent if isinstance(parcel, Chunk)])
+        for host, parcel in sent:
             if isinstance(parcel, PhoneAnnouncement):
-                _store_announcement(db, connection, parcel)
-        reports = {str(item.run): item for item in parcels if isinstance(item, Report)}
+                _store_announcement(db, connection, host, parcel, result)
+        reports = {(host, item.run): item for host, item in sent if isinstance(item, Report)}
         if reports:
-            batch = _ReportBatch(db, connection, host, list(reports.values()))
-            batch.store()
-            result.events += batch.events
-            result.reports = batch.statuses
-        for parcel in parcels:
+            _ReportBatch(db, connection, reports, result).store()
+        for host, parcel in sent:
             if isinstance(parcel, CommandResult):
-                changed = phone_health.store_command_result(db, connection, parcel)
-                if changed is not None:
-                    result.events.append(phone_health.health_event(parcel.phone, host, changed))
+                _store_command_result(db, connection, host, parcel, result)
     return result
 
 
@@ -103,11 +118,19 @@ def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk])
 
 
 def _store_announcement(
-    db: Database, connection: Connection, announcement: PhoneAnnouncement
+    db: Database,
+    connection: Connection,
+    host: str,
+    announcement: PhoneAnnouncement,
+    result: IngestResult,
 ) -> None:
     facts = announcement.facts
+    elsewhere = (run.c.phone == facts.serial, run.c.state == IS_LEASED, run.c.host != host)
+    if connection.execute(select(run.c.id).where(*elsewhere)).first() is not None:
+        result.refused.append((host, f"{facts.serial} is leased to another host"))
+        return
     values = {
-        "host": announcement.host,
+        "host": host,
         "facts": facts.model_dump(mode="json"),
         "facts_digest": announcement.facts_digest,
         "last_seen_at": datetime.now(UTC),
@@ -121,51 +144,77 @@ def _store_announcement(
     db.insert_new(connection, phone, [new])
 
 
+def _store_command_result(
+    db: Database, connection: Connection, host: str, command: CommandResult, result: IngestResult
+) -> None:
+    of_others = (phone.c.serial == command.phone, phone.c.host != host)
+    if connection.execute(select(phone.c.serial).where(*of_others)).first() is not None:
+        result.refused.append((host, f"{command.phone} is not one of its phones"))
+        return
+    changed = phone_health.store_command_result(db, connection, command)
+    if changed is not None:
+        result.events.append(phone_health.health_event(command.phone, host, changed))
+
+
 class _ReportBatch:
-    """The reports of one delivery, and the rows and events that they lead to."""
+    """The reports of some hosts, and the rows and events that they lead to."""
 
     def __init__(
-        self, db: Database, connection: Connection, host: str, reports: Sequence[Report]
+        self,
+        db: Database,
+        connection: Connection,
+        reports: Mapping[tuple[str, RunId], Report],
+        result: IngestResult,
     ) -> None:
         self._db = db
         self._connection = connection
-        self._host = host
         self._reports = reports
+        self._result = result
         self._report_rows: list[dict[str, object]] = []
         self._metric_rows: list[dict[str, object]] = []
         self._done: list[dict[str, int]] = []
         self._current: list[Report] = []
         self._accepted: list[Row[Any]] = []
-        self.events: list[Event] = []
-        self.statuses: Counter[ReportStatus] = Counter()
 
     def store(self) -> None:
         """Judge every new report, and store its consequences."""
         connection = self._connection
-        named = {"runs": list({(item.run.trial, item.run.repeat) for item in self._reports})}
+        named = {"runs": list({(key.trial, key.repeat) for _, key in self._reports})}
         # Locked in the same order as leases: phones, then runs.
-        health = phone_health.lock_health(connection, {item.phone for item in self._reports})
+        serials = {item.phone for item in self._reports.values()}
+        health = phone_health.lock_health(connection, serials)
+        announced = phone_health.announced_provenances(connection, health)
         rows = connection.execute(_RUNS, named).all()
         run_of = {(row.trial, row.repeat): row for row in rows}
         known = {tuple(row) for row in connection.execute(_STORED_REPORTS, named)}
         policy_of = convergence.sweep_policies(connection, {row.sweep for row in rows})
-        for report in self._reports:
-            key = report.run
-            if (key.trial, key.repeat, key.attempt) in known:  # guard: doubled-report
+        for (host, key), report in self._reports.items():
+            if (key.trial, key.repeat, key.attempt, host) in known:  # guard: doubled-report
                 continue
-            self._add(report, run_of.get((key.trial, key.repeat)), policy_of)
+            row = run_of.get((key.trial, key.repeat))
+            refusal = _refusal(row, report, host)
+            if row is None or refusal:
+                self._result.refused.append((host, refusal))
+                continue
+            objection = metric_objection(report.metrics, announced.get(report.phone))
+            if objection:
+                self._result.refused.append((host, objection))
+            kept = _without_metrics(report, objection) if objection else report
+            self._add(host, kept, row, policy_of)
         self._write(health, policy_of)
 
-    def _add(self, report: Report, row: Row[Any] | None, policy_of: Mapping[str, Policy]) -> None:
+    def _add(
+        self, host: str, report: Report, row: Row[Any], policy_of: Mapping[str, Policy]
+    ) -> None:
         """Judge one report against the row of its run."""
         decision = None
-        if row is not None and _is_current(row, report, self._host):
+        if _is_current(row, report, host):
             decision = decide_retry(report, row.tries, policy_of[row.sweep].retry)
         status = _status(report, decision)
-        self.statuses[status] += 1
+        self._result.reports[status] += 1
         self._report_rows.append(report_row(report, status))
-        self.events.append(_event(report, row, status, decision))
-        if row is None or decision is None:
+        self._result.events.append(_event(report, row, status, decision))
+        if decision is None:
             return
         self._current.append(report)
         if status == ReportStatus.ACCEPTED:
@@ -180,16 +229,17 @@ class _ReportBatch:
             poisoned = crashes.record_crash(
                 self._db, self._connection, report.run, row.case_digest, crash
             )
-            self.events += [poisoned] if poisoned is not None else []
+            self._result.events += [poisoned] if poisoned is not None else []
 
     def _write(self, health: Mapping[str, HealthState], policy_of: Mapping[str, Policy]) -> None:
         """Write all rows, with one statement per table."""
-        connection = self._connection
+        connection, events = self._connection, self._result.events
         if self._done:
             connection.execute(_DONE, self._done)
         changed = phone_health.update_from_reports(connection, health, self._current)
-        self.events += [
-            phone_health.health_event(serial, self._host, state)
+        host_of = {report.phone: report.host for report in self._current}
+        events += [
+            phone_health.health_event(serial, host_of[serial], state)
             for serial, state in changed.items()
         ]
         self._db.insert_new(connection, tables.report, self._report_rows)
@@ -197,7 +247,28 @@ class _ReportBatch:
         if self._accepted:
             succeeded = {(row.case_digest, row.phone) for row in self._accepted}
             crashes.clear_for_phone(connection, succeeded)
-            self.events += convergence.skip_converged(connection, self._accepted, policy_of)
+            events += convergence.skip_converged(connection, self._accepted, policy_of)
+
+
+def _refusal(row: Row[Any] | None, report: Report, host: str) -> str:
+    """Return why a report is not even kept, or nothing: it must be about a lease of its host.
+
+    Of an attempt before the newest one the store does not know the host any more; such a report is
+    kept as stale, under the name of the host that sent it.
+    """
+    if row is None or report.run.attempt > row.attempt:
+        return f"{report.run} was never leased"
+    if report.run.attempt == row.attempt and host != row.host:  # guard: host-reports-for-itself
+        return f"{report.run} was leased to another host"
+    return ""
+
+
+def _without_metrics(report: Report, objection: str) -> Report:
+    """Return the report as a fault: the run is tried again, and after some tries it has failed."""
+    fault = Fault(
+        blame=Blame.PHONE, kind=FaultKind.BAD_MESSAGE, stage=Stage.UNKNOWN, text=objection
+    )
+    return report.model_copy(update={"metrics": (), "verdict": None, "fault": fault})
 
 
 def _is_current(row: Row[Any], report: Report, host: str) -> bool:
@@ -209,14 +280,12 @@ def _is_current(row: Row[Any], report: Report, host: str) -> bool:
     expected = (
         row.attempt,  # guard: older-attempt
         row.phone,
-        row.host,  # guard: host-reports-for-itself
+        row.host,
         row.case_digest,
         row.condition_digest,
     )
-    reported = (report.run.attempt, report.phone, report.host, report.case_digest)
-    return bool(
-        unfinished and report.host == host and expected == (*reported, report.condition_digest)
-    )
+    reported = (report.run.attempt, report.phone, host, report.case_digest)
+    return bool(unfinished and expected == (*reported, report.condition_digest))
 
 
 def _status(report: Report, decision: RetryDecision | None) -> ReportStatus:
@@ -239,6 +308,8 @@ def _set_next_state(connection: Connection, row: Row[Any], decision: RetryDecisi
     elif decision.action is RetryAction.GIVE_UP:
         changes["state"] = RunState.FAILED
     else:
+        if row.state == RunState.BLOCKED:  # its sweep may have no other run left
+            reopen(connection, row.sweep)
         changes["state"] = RunState.QUEUED
         changes["not_before"] = time() + decision.pause_s
     if decision.action is RetryAction.RETRY_LATER and changes["state"] is RunState.QUEUED:
@@ -256,6 +327,7 @@ def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
         "status": status,
         "validity": report.verdict.validity if report.verdict else Validity.VOID,
         "phone": report.phone,
+        "host": report.host,
         "received_at": datetime.now(UTC),
         "telemetry": report.telemetry,
         "control": report.control,
@@ -285,12 +357,10 @@ def metric_rows(report: Report) -> list[dict[str, object]]:
 
 
 def _event(
-    report: Report, row: Row[Any] | None, status: ReportStatus, decision: RetryDecision | None
+    report: Report, row: Row[Any], status: ReportStatus, decision: RetryDecision | None
 ) -> Event:
-    label = trial_label(row.case, row.condition) if row else report.run.trial
-    block = row.block if row else report.run.repeat
-    text = f"{label}, block {block + 1}"
-    headline = Condition.model_validate(row.condition).headline if row else "step_ms"
+    text = f"{trial_label(row.case, row.condition)}, block {row.block + 1}"
+    headline = Condition.model_validate(row.condition).headline
     step = next((metric for metric in report.metrics if metric.name == headline), None)
     if status == ReportStatus.ACCEPTED and step is not None:
         text = f"{format_ms(step.value)} ms/step ({step.provenance}): {text}"
@@ -302,7 +372,7 @@ def _event(
         occurred_at=report.ended_at,
         kind=EventKind(status),
         text=text,
-        sweep=row.sweep if row else "",
+        sweep=row.sweep,
         phone=report.phone,
         host=report.host,
     )

@@ -242,10 +242,13 @@ class ExpiredLease:
     events: tuple[Event, ...] = ()
 
 
-def expire(db: Database, now: float, started: Collection[RunId] = ()) -> list[ExpiredLease]:
+def expire(
+    db: Database, now: float, started: Collection[RunId] = (), alive: Collection[RunId] = ()
+) -> list[ExpiredLease]:
     """Queue runs again whose lease has expired; the fence of the next attempt stops the old one.
 
-    Only an attempt that a heartbeat has named can have crashed because of its case.
+    Only an attempt that a heartbeat has named can have crashed because of its case. An attempt that
+    is alive keeps its lease, even if there was no time to renew it.
     """
     over = (_LEASED, run.c.lease_until < now)
     expired = []
@@ -261,9 +264,11 @@ def expire(db: Database, now: float, started: Collection[RunId] = ()) -> list[Ex
             # On PostgreSQL its report may have been stored since it was read: then it stays done.
             same = (run.c.id == row.id, run.c.attempt == row.attempt, *over)
             values = _values_after_expiry(row)
+            lost = RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)
+            if lost in alive:  # guard: alive-run-keeps-its-lease
+                continue
             if not connection.execute(update(run).where(*same).values(**values)).rowcount:
                 continue
-            lost = RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt)
             poisoned = None
             if lost in started:  # guard: job-never-arrived
                 crash = crash_from_expired_lease(row.phone)
@@ -283,6 +288,25 @@ def _values_after_expiry(row: Any) -> dict[str, object]:
     else:
         state, note = RunState.QUEUED, "the lease expired"
     return {"state": state, "note": note, "tries": tries, "cancel_requested": False}
+
+
+def phones_of_unstored_reports(db: Database, runs: Collection[RunId]) -> set[str]:
+    """Return the phones of those attempts whose report the store would still accept.
+
+    Until it is stored, a new attempt on the phone would make it too late.
+    """
+    if not runs:
+        return set()
+    keys = {(item.trial, item.repeat): item.attempt for item in runs}
+    columns = (run.c.trial, run.c.repeat, run.c.attempt, run.c.phone)
+    open_states = (RunState.LEASED, RunState.QUEUED, RunState.BLOCKED)
+    with db.read() as connection:
+        rows = connection.execute(
+            select(*columns).where(
+                tuple_(run.c.trial, run.c.repeat).in_(keys), run.c.state.in_(open_states)
+            )
+        ).all()
+    return {row.phone for row in rows if keys[row.trial, row.repeat] == row.attempt}
 
 
 def unfinished_runs(db: Database, runs: Collection[RunId]) -> set[RunId]:

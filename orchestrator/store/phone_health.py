@@ -17,6 +17,8 @@ from orchestrator.decisions.health import (
 from orchestrator.store.database import Database
 from orchestrator.store.tables import command_result, phone
 from workloads.protocol.messages import CommandKind, CommandResult, Event, EventKind, Report
+from workloads.protocol.metrics import Provenances
+from workloads.protocol.phone_facts import PhoneFacts
 
 _RESULT_COLUMNS = tuple(column.name for column in command_result.c)
 _HEALTH = (phone.c.health, phone.c.health_reason, phone.c.strikes)
@@ -26,12 +28,32 @@ _LOCKED = (
     .order_by(phone.c.serial)
     .with_for_update(key_share=True)
 )
+_SERIALS = phone.c.serial.in_(bindparam("serials", expanding=True))
+_FACTS_DIGESTS = select(phone.c.serial, phone.c.facts_digest).where(_SERIALS)
+_FACTS = select(phone.c.serial, phone.c.facts_digest, phone.c.facts).where(_SERIALS)
+ANNOUNCED_MAX = 10_000
+_announced: dict[tuple[str, str], Provenances | None] = {}  # by serial and digest of the facts
 
 
 def lock_health(connection: Connection, serials: Collection[str]) -> dict[str, HealthState]:
     """Read the health of phones and lock their rows until the transaction ends."""
     rows = connection.execute(_LOCKED, {"serials": sorted(serials)})
     return {row.serial: _health_state(row) for row in rows}
+
+
+def announced_provenances(
+    connection: Connection, serials: Iterable[str]
+) -> dict[str, Provenances | None]:
+    """Return which metrics phones were announced with, from memory where nothing has changed."""
+    rows = connection.execute(_FACTS_DIGESTS, {"serials": list(serials)}).all()
+    new = [row.serial for row in rows if (row.serial, row.facts_digest) not in _announced]
+    if new:
+        if len(_announced) > ANNOUNCED_MAX:
+            _announced.clear()
+        for row in connection.execute(_FACTS, {"serials": new}):
+            stated = PhoneFacts.model_validate(row.facts).provenance
+            _announced[row.serial, row.facts_digest] = stated
+    return {row.serial: _announced[row.serial, row.facts_digest] for row in rows}
 
 
 def update_from_reports(
@@ -73,8 +95,8 @@ def store_command_result(
     row = {name: getattr(result, name) for name in _RESULT_COLUMNS}
     if not db.insert_and_count(connection, command_result, [row]):
         return None
-    if result.command is CommandKind.TUNE:
-        return None  # tuning does not change a phone's health
+    if result.command not in (CommandKind.CHECK, CommandKind.RESTORE):
+        return None  # nothing else tells about a phone's health
     before = _health_of(connection, result.phone)
     # A restore that succeeded does not prove that the rest is well; one that failed is enough.
     if before is None or (result.command is CommandKind.RESTORE and result.succeeded):

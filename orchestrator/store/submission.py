@@ -11,6 +11,7 @@ from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import tables
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database, PlainRow
+from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.tables import run, trial
 
 
@@ -42,6 +43,7 @@ def submit(
     with db.write() as connection:
         db.insert_new(connection, tables.sweep, [row])
         _update_policy(connection, sweep)
+        reopen(connection, name)
         before = _counts(connection, name)
         last_rank = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
         db.bulk_insert_new(connection, trial, _TRIAL, list(_trial_rows(name, trials)))

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select, update
 from orchestrator.decisions.states import PausedBy, RunState, SweepState
 from orchestrator.store import crashes
 from orchestrator.store.database import Database
+from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.operator_change import (
     Actor,
     ChangeText,
@@ -60,6 +61,7 @@ def resume(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
         row = _sweep_row(connection, sweep_id)
         cancelled = _count(connection, sweep_id, (RunState.CANCELLED,))
         undo = "pause" if row.state == SweepState.PAUSED else "cancel"
+        state = SweepState.ACTIVE if row.state == SweepState.FINISHED else row.state
         # A sweep that its budget has paused is resumed without that budget.
         over_budget = row.paused_by == PausedBy.BUDGET
         queued = f"; {count_text(cancelled, 'cancelled run')} queued again" if cancelled else ""
@@ -78,7 +80,7 @@ def resume(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
             )
 
         return PlannedChange(
-            {"state": row.state, "cancelled": cancelled},
+            {"state": state, "cancelled": cancelled},
             {"state": SweepState.ACTIVE, "cancelled": 0},
             ChangeText(
                 f"resumed{queued}{budget}",
@@ -137,6 +139,7 @@ def retry(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
         shown = " and ".join(f"{count} {state}" for state, count in counts.items() if count)
 
         def apply() -> None:
+            reopen(connection, sweep_id)
             crashes.clear_for_sweep(connection, sweep_id)
             _requeue(connection, sweep_id, GIVEN_UP)
 

@@ -123,7 +123,7 @@ class ReportRow(SQLModel, table=True):
 
     __tablename__ = "report"
     __table_args__ = (
-        UniqueConstraint("trial", "repeat", "attempt", name="report_identity"),
+        UniqueConstraint("trial", "repeat", "attempt", "host", name="report_identity"),
         Index(
             "one_accepted_report_per_run",
             "trial",
@@ -140,6 +140,7 @@ class ReportRow(SQLModel, table=True):
     status: str
     validity: str
     phone: str
+    host: str
     received_at: datetime = Field(sa_column=_utc())
     telemetry: str | None = None  # digest of its blob
     control: str | None = None

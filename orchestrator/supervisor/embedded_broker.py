@@ -49,6 +49,7 @@ def embedded_broker(lab: Lab) -> ServiceProcess:
         "save": '""',
         "daemonize": "no",
         "maxmemory-policy": "noeviction",
+        "proto-max-bulk-len": "16mb",  # above the largest message
     }
     file = folder / "broker.conf"
     file.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))

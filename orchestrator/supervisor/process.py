@@ -35,6 +35,10 @@ def _die_with_parent() -> None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class ServiceProcess:
     """A service in its own process, with its output in a log file."""
 
@@ -55,9 +59,9 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Start the process in its own session: Ctrl-C reaches only the parent, which stops it."""
-        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        self.log_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A signal that arrives during the fork would be lost in Python's fork hooks.
-        with self.log_file.open("ab") as output, block_signals():
+        with open(self.log_file, "ab", opener=_open_private) as output, block_signals():
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._cwd,
@@ -126,4 +130,5 @@ def stop_all(processes: Sequence[ServiceProcess]) -> None:
 
 def service_command(*arguments: str | Path) -> list[str]:
     """Return the command that runs `farm` with this Python."""
-    return [sys.executable, "-m", "orchestrator", *map(str, arguments)]
+    # -P: a file of the current folder, e.g. workloads.py, must not take the place of a module.
+    return [sys.executable, "-P", "-m", "orchestrator", *map(str, arguments)]

@@ -31,7 +31,8 @@ AGENT_STOP_TIMEOUT_S = 60.0  # an agent restores every phone before it ends
 
 @contextmanager
 def lab_lock(lab: Lab) -> Iterator[None]:
-    """Lock the lab folder: only one set of services may use it."""
+    """Lock the lab folder: only one set of services may use it. What they write is private."""
+    os.umask(0o077)
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = os.open(lab.root, os.O_RDONLY)
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import redis
 
-from workloads.protocol.messages import RESULTS_QUEUE, host_queue
+from workloads.protocol.messages import host_queue, results_queue
 
 LOST = b"test:lost"
 COPIES = 5
@@ -40,7 +40,8 @@ class FaultyProxy:
     ) -> None:
         self._path = broker_url.removeprefix("unix://")
         self._broker: redis.Redis = redis.Redis.from_url(broker_url)  # type: ignore[type-arg]
-        self._queues = {name.encode() for name in (RESULTS_QUEUE, *map(host_queue, hosts))}
+        names = (*map(results_queue, hosts), *map(host_queue, hosts))
+        self._queues = {name.encode() for name in names}
         self._random = random.Random(1)
         self._seen: list[tuple[bytes, bytes]] = []
         self._writers: set[asyncio.StreamWriter] = set()

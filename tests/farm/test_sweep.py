@@ -65,9 +65,7 @@ def _check_blocks(runs: list) -> None:  # type: ignore[type-arg]
 
 
 def _check_commands(farm: Farm, sweep: str) -> None:
-    wait_for(
-        lambda: farm.broker.status()["sweeps"][0]["done"] == 24, "the status board is up to date", 5
-    )  # type: ignore[index]
+    wait_for(lambda: farm.broker.status().sweeps[0].done == 24, "the status board is up to date", 5)  # type: ignore[union-attr]
     status = json.loads(farm.command("status", "--json").stdout)
     assert set(status["hosts"]) == {"host-a", "host-b"}
     assert status["phones"] == {"idle": 6}

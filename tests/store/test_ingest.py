@@ -17,9 +17,10 @@ from orchestrator.store import (
     tables,
 )
 from orchestrator.store.database import Database
-from orchestrator.store.ingest import store_parcels
+from orchestrator.store.ingest import Delivery, store_deliveries, store_parcels
 from orchestrator.store.tables import run
 from tests.builders import (
+    SIMULATED,
     a_faulty_report,
     a_phone,
     a_report,
@@ -38,7 +39,8 @@ from workloads.protocol.faults import (
     Unreachable,
 )
 from workloads.protocol.memory_outcome import MemoryOutcome
-from workloads.protocol.messages import Job, split_into_chunks
+from workloads.protocol.messages import CommandKind, CommandResult, Job, split_into_chunks
+from workloads.protocol.metrics import Metric, Provenance, Source
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
@@ -126,15 +128,92 @@ def test_a_late_report_counts_while_no_newer_attempt_exists(store: Database, job
     assert (count(store, "accepted"), state_of(store, job)) == (1, RunState.DONE)
 
 
+def renumbered(job: Job, **changes: int) -> Job:
+    """Return a job with other numbers in its run."""
+    return job.model_copy(update={"run": job.run.model_copy(update=changes)})
+
+
 def test_a_host_cannot_report_for_another(store: Database, job: Job) -> None:
-    store_parcels(store, "host-b", [a_report(job, host="host-b")])
-    assert (count(store, "stale"), state_of(store, job)) == (1, RunState.LEASED)
+    """Neither now nor for a later attempt: the true report is stored after the forged ones."""
+    forged = [a_report(job, host="host-b"), a_report(renumbered(job, attempt=2), host="host-b")]
+    refused = store_parcels(store, "host-b", forged).refused
+    assert [host for host, _ in refused] == ["host-b", "host-b"]
+    assert (count(store, "stale"), state_of(store, job)) == (0, RunState.LEASED)
+    store_parcels(store, "host-a", [a_faulty_report(job, Unreachable())])
+    second = lease(store)
+    assert second.run.attempt == 2
+    store_parcels(store, "host-a", [a_report(second)])
+    assert (count(store, "accepted"), state_of(store, job)) == (1, RunState.DONE)
 
 
-def test_a_report_of_an_unknown_run_is_stored(store: Database, job: Job) -> None:
-    other_report = job.model_copy(update={"run": job.run.model_copy(update={"repeat": 77})})
-    store_parcels(store, "host-a", [a_report(other_report)])
-    assert count(store, "stale") == 1
+def test_a_stale_report_of_another_host_does_not_displace_the_true_one(
+    store: Database, job: Job
+) -> None:
+    leases.expire(store, 3e9)
+    newer = lease(store)
+    store_parcels(store, "host-b", [a_report(job, host="host-b")])  # of the older attempt
+    store_parcels(store, "host-a", [a_report(job), a_report(newer)])
+    assert (count(store, "stale"), count(store, "accepted")) == (2, 1)
+
+
+def test_a_report_of_a_run_that_was_never_leased_is_refused(store: Database, job: Job) -> None:
+    unknown = [renumbered(job, repeat=77), renumbered(job, attempt=9)]
+    result = store_parcels(store, "host-a", [a_report(item) for item in unknown])
+    assert [host for host, _ in result.refused] == ["host-a", "host-a"]
+    assert (count(store, "stale"), len(result.events)) == (0, 0)
+
+
+PHONE = Provenance(source=Source.PHONE)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        [Metric(name="step_ms", value=1.0, unit="ms", provenance=PHONE)],  # simulated phone
+        [Metric(name="step_ms", value=1.0, unit="s", provenance=SIMULATED)],
+        [Metric(name="speed", value=1.0, unit="ms", provenance=SIMULATED)],
+        [Metric(name="step_ms.1", value=1.0, unit="ms", provenance=SIMULATED)],
+        [Metric(name="step_ms", value=1.0, unit="ms", provenance=SIMULATED)] * 2,
+    ],
+)
+def test_a_report_with_metrics_outside_of_the_catalogue_is_a_fault(
+    store: Database, job: Job, metrics: list[Metric]
+) -> None:
+    result = store_parcels(store, "host-a", [a_report(job, metrics=tuple(metrics))])
+    assert [host for host, _ in result.refused] == ["host-a"]
+    assert (count(store, "accepted"), count(store, "fault")) == (0, 1)
+    with store.read() as connection:
+        assert connection.execute(select(func.count()).select_from(tables.metric)).scalar() == 0
+
+
+def test_a_host_cannot_change_the_phones_of_another(store: Database, job: Job) -> None:
+    stolen = an_announcement(a_phone(ram_mb=1), host="host-b")
+    checked = CommandResult(
+        host="host-b",
+        phone="PH1",
+        id="forged",
+        command=CommandKind.CHECK,
+        finished_at=datetime.now(UTC),
+        succeeded=False,
+        text="broken",
+    )
+    refused = store_parcels(store, "host-b", [stolen, checked]).refused
+    assert [host for host, _ in refused] == ["host-b", "host-b"]
+    (phone,) = phone_queries.known_phones(store)
+    assert (phone.host, phone.health) == ("host-a", "good")
+
+
+def test_deliveries_of_several_hosts_are_one_transaction(store: Database, job: Job) -> None:
+    store_parcels(store, "host-b", [an_announcement(a_phone("PH2"), host="host-b")])
+    other = a_trial(5, "PH2")
+    submission.submit(store, SWEEP | {"id": "sw-00000002"}, [other], planned_runs([other]))
+    ((_, second),) = leases.lease_next(store, {"PH2": "host-b"}, lease_timeout_s=30, now=2e9)
+    deliveries = [
+        Delivery("host-a", [a_report(job)]),
+        Delivery("host-b", [a_report(second, host="host-b"), a_report(job, host="host-b")]),
+    ]
+    result = store_deliveries(store, deliveries)
+    assert (count(store, "accepted"), len(result.events), len(result.refused)) == (2, 2, 1)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,13 @@ def test_a_heartbeat_renews_only_its_own_attempt(store: Database) -> None:
     assert states(store) == [RunState.QUEUED]
 
 
+def test_an_attempt_that_is_alive_keeps_its_lease(store: Database) -> None:
+    submit(store, trials=1)
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
+    assert leases.expire(store, 2000.0, alive={job.run}) == []
+    assert states(store) == [RunState.LEASED]
+
+
 def test_heartbeats_renew_every_lease_of_a_busy_lab(store: Database) -> None:
     submit(store, phones=2)
     idle = {"PH1": "host-a", "PH2": "host-a"}

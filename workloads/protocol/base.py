@@ -3,14 +3,33 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
+
+from workloads.text import safe_text
+
+TIME_MIN, TIME_MAX = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 # Created once: a sweep computes a hundred thousand digests.
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
+
+
+def _check_moment(moment: datetime) -> datetime:
+    if not TIME_MIN <= moment < TIME_MAX:
+        raise ValueError("the time is not between the years 2000 and 2100")
+    return moment
+
+
+# A time with its zone, within limits between which no arithmetic overflows.
+Moment = Annotated[AwareDatetime, AfterValidator(_check_moment)]
+# Text for people, from wherever: safe to display, and shortened instead of refused.
+SafeText = Annotated[
+    str, BeforeValidator(lambda text: safe_text(text, 1000) if isinstance(text, str) else text)
+]
 
 
 class WireModel(BaseModel):

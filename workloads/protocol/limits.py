@@ -12,6 +12,9 @@ CHUNK_BYTES_MAX = MIB  # the base64 text in a chunk of telemetry
 CHUNK_ENVELOPE_BYTES_MAX = KIB  # the JSON around that text
 DELIVERY_BYTES_MAX = 2 * MIB  # all parcels of one delivery
 DELIVERY_PARCELS_MAX = 100
+# A message in its envelope: JSON escapes can triple a text, and base64 adds a third.
+ENVELOPE_FACTOR, ENVELOPE_BYTES_MAX = 4, 4 * KIB
 HEARTBEAT_BYTES_MAX = MIB
+STATUS_BYTES_MAX = MIB
 EVENT_BYTES_MAX = 64 * KIB
 TELEMETRY_BYTES_MAX = 256 * MIB  # a run's telemetry, unpacked

@@ -5,46 +5,69 @@ Messages are JSON text: frozen, versioned, limited in size (limits.py), validate
 To an agent, on the Celery queue host_queue(HOST):
     farm.run      a Job, which requests exactly one run
     farm.command  a Command, which requests anything else
-From an agent, on the Celery queue farm.results:
-    farm.deliver  the host's name and a list of parcels: Report, Chunk, PhoneAnnouncement,
-                  CommandResult. The agent keeps every parcel in its spool and resends it until the
-                  central services list its parcel_id under confirmed_key(HOST), so a lost or a
-                  repeated parcel changes nothing.
+From an agent, on the Celery queue results_queue(HOST), which says who sent it:
+    farm.deliver  a list of parcels: Report, Chunk, PhoneAnnouncement, CommandResult. The agent
+                  keeps every parcel in its spool and resends it until the central services list its
+                  parcel_id under confirmed_key(HOST), so a lost or a repeated parcel changes
+                  nothing.
 In Redis:
     farm:hosts            names of hosts
     farm:heartbeat:HOST   the latest HostHeartbeat; it expires by itself
     farm:confirmed:HOST   ids of parcels that are stored
+    farm:ingest:NAME      the latest IngestHeartbeat of each ingest service, named in farm:ingests
 """
 
 import base64
-from datetime import datetime
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from workloads.catalogue import Case
-from workloads.protocol.base import WireModel
+from workloads.phone_address import TcpAddress
+from workloads.protocol.base import Moment, SafeText, WireModel
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import FarmTrouble, Fault, FaultKind
-from workloads.protocol.limits import CHUNK_BYTES_MAX
+from workloads.protocol.limits import (
+    CHUNK_BYTES_MAX,
+    CHUNK_ENVELOPE_BYTES_MAX,
+    REPORT_BYTES_MAX,
+)
 from workloads.protocol.metrics import Metric
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import UnusablePhone
 from workloads.protocol.verdict import Verdict
+from workloads.text import safe_text
 
 # Names of Celery tasks: each side sends by name and imports no function of the other.
 RUN = "farm.run"
 COMMAND = "farm.command"
 DELIVER = "farm.deliver"
-RESULTS_QUEUE = "farm.results"
+RESULTS_QUEUES = "farm.results."
 HOSTS_KEY = "farm:hosts"
+INGESTS_KEY = "farm:ingests"
+PROTOCOL = 1  # the version of every message below
+COUNT_MAX = 2**31 - 1  # of the integers in the store
+FENCE_MAX = 2**31 - 2  # the shell of a phone compares it, and the number above it means unfenced
 
 HOST_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
-Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
+SERIAL_PATTERN = r"^[A-Za-z0-9._:-]{1,64}$"
+Serial = Annotated[str, Field(pattern=SERIAL_PATTERN)]
 HostName = Annotated[str, Field(pattern=HOST_PATTERN)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+InstanceId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Software = Annotated[str, Field(pattern=r"^[0-9A-Za-z.+!-]{0,40}$")]
+Seconds = Annotated[float, Field(ge=0, le=1e8)]
+Celsius = Annotated[float, Field(ge=-100, le=300)]
+Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+Clocks = Annotated[
+    dict[Annotated[int, Field(ge=0, le=1023)], Annotated[int, Field(ge=0, le=10**9)]],
+    Field(max_length=64),
+]
 
 
 def host_queue(host: str) -> str:
@@ -52,9 +75,19 @@ def host_queue(host: str) -> str:
     return f"farm.host.{host}"
 
 
+def results_queue(host: str) -> str:
+    """Return the queue of a host's parcels; nobody else may write to it."""
+    return f"{RESULTS_QUEUES}{host}"
+
+
 def heartbeat_key(host: str) -> str:
     """Return the key of a host's heartbeat."""
     return f"farm:heartbeat:{host}"
+
+
+def ingest_key(instance: str) -> str:
+    """Return the key of the heartbeat of an ingest service."""
+    return f"farm:ingest:{instance}"
 
 
 def confirmed_key(host: str) -> str:
@@ -66,11 +99,17 @@ class RunId(WireModel):
     """Identifies a run: the trial, its repeat, and the attempt, which fences off earlier ones."""
 
     trial: str = Field(pattern=r"^tr-[0-9a-f]{16}$")
-    repeat: int = Field(ge=0)
-    attempt: int = Field(ge=1)
+    repeat: int = Field(ge=0, le=COUNT_MAX)
+    attempt: int = Field(ge=1, le=COUNT_MAX)
 
     def __str__(self) -> str:
         return f"{self.trial}.{self.repeat}.{self.attempt}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the run that a text names as `str` does."""
+        trial, repeat, attempt = text.split(".")
+        return cls(trial=trial, repeat=int(repeat), attempt=int(attempt))
 
 
 class Job(WireModel):
@@ -79,9 +118,9 @@ class Job(WireModel):
     version: Literal[1] = 1
     run: RunId
     phone: Serial
-    fence: int = Field(ge=1, description="increases with every lease of this phone")
+    fence: int = Field(ge=1, le=FENCE_MAX, description="increases with every lease of this phone")
     lease_timeout_s: float = Field(
-        gt=0, description="the lease expires after this long without a heartbeat"
+        gt=0, le=86400, description="the lease expires after this long without a heartbeat"
     )
     case: Case
     condition: Condition
@@ -96,6 +135,12 @@ class CommandKind(StrEnum):
     RESTORE = "restore"  # undo all changes on the phone `phone`
     CHECK = "check"  # test the phone `phone`
     TUNE = "tune"  # tune OpenCL kernels on the phone `phone`
+    CONNECT = "connect"  # connect the phone at `address`, now and after every start
+    DISCONNECT = "disconnect"  # undo CONNECT
+    PAIR = "pair"  # pair with the phone at `address` by `code`, and connect it
+
+
+NO_PHONE = "-"  # the phone in the result of a command that found none
 
 
 class Command(WireModel):
@@ -105,6 +150,8 @@ class Command(WireModel):
     kind: CommandKind
     run: RunId | None = None
     phone: Serial | None = None
+    address: TcpAddress | None = None
+    code: str = Field(default="", pattern=r"^[0-9]{0,8}$", description="of wireless debugging")
     id: str = Field(default="", max_length=64, description="id of the CommandResult")
     sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(), max_length=16, description="sizes of square matrix products, for TUNE"
@@ -121,6 +168,9 @@ class AppliedCondition(WireModel):
     threads: int = 0
 
 
+REPORT_PREFIX = "report:"  # of the ids of reports
+
+
 class Report(WireModel):
     """The outcome of one job: metrics with a verdict, or a fault. The store keeps it verbatim."""
 
@@ -131,14 +181,14 @@ class Report(WireModel):
     phone: Serial
     case_digest: Digest
     condition_digest: Digest
-    started_at: datetime
-    ended_at: datetime
-    stage_seconds: dict[Stage, float] = Field(default_factory=dict)
+    started_at: Moment
+    ended_at: Moment
+    stage_seconds: dict[Stage, Seconds] = Field(default_factory=dict)
     control: ControlLevel | None = None
     boot_id: str | None = None
     runner: str | None = None
     applied: AppliedCondition = AppliedCondition()
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[Metric, ...] = Field(default=(), max_length=1000)
     verdict: Verdict | None = None
     fault: Fault | None = None
     restore_error: str | None = Field(
@@ -148,12 +198,12 @@ class Report(WireModel):
         default=(), max_length=128, description="of a long run: time in s and step time in ms"
     )
     telemetry: Digest | None = Field(default=None, description="digest of the telemetry blob")
-    chunks: int = Field(default=0, description="number of chunks of that blob")
+    chunks: int = Field(default=0, ge=0, le=64, description="number of chunks of that blob")
 
     @property
     def parcel_id(self) -> str:
         """The id under which the central services confirm it."""
-        return f"report:{self.run}"
+        return f"{REPORT_PREFIX}{self.run}"
 
 
 class Chunk(WireModel):
@@ -162,7 +212,7 @@ class Chunk(WireModel):
     kind: Literal["chunk"] = "chunk"
     version: Literal[1] = 1
     digest: Digest
-    index: int = Field(ge=0)
+    index: int = Field(ge=0, le=63)
     count: int = Field(ge=1, le=64)
     data: str = Field(description="base64")
 
@@ -192,10 +242,29 @@ class PhoneAnnouncement(WireModel):
     facts: PhoneFacts
     facts_digest: Digest
 
+    @field_validator("facts")
+    @classmethod
+    def _is_storable(cls, facts: PhoneFacts) -> PhoneFacts:
+        if re.fullmatch(SERIAL_PATTERN, facts.serial) is None:
+            raise ValueError("the serial has other characters than A-Z, a-z, 0-9 and ._:-")
+        _check_integers(facts.model_dump())
+        return facts
+
     @property
     def parcel_id(self) -> str:
         """The id under which the central services confirm it."""
         return f"announcement:{self.facts.serial}:{self.facts_digest}"
+
+
+def _check_integers(value: object) -> None:
+    """Refuse integers that other languages and files cannot represent."""
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            _check_integers(item)
+    elif isinstance(value, int) and abs(value) > 2**53:
+        raise ValueError("an integer is too large")
 
 
 class CommandResult(WireModel):
@@ -207,7 +276,7 @@ class CommandResult(WireModel):
     phone: Serial
     id: str = Field(min_length=1, max_length=64)
     command: CommandKind
-    finished_at: datetime
+    finished_at: Moment
     succeeded: bool
     text: str = Field(max_length=1000)
     file: Digest | None = Field(
@@ -220,6 +289,18 @@ class CommandResult(WireModel):
         return f"command:{self.id}"
 
 
+def is_parcel_id(text: object) -> bool:
+    """Return whether a text is the id of a parcel; that of a report names its run."""
+    if not isinstance(text, str) or ":" not in text:
+        return False
+    try:
+        return not text.startswith(REPORT_PREFIX) or bool(
+            RunId.parse(text.removeprefix(REPORT_PREFIX))
+        )
+    except ValueError:
+        return False
+
+
 AnyParcel = Report | Chunk | PhoneAnnouncement | CommandResult
 Parcel = Annotated[AnyParcel, Field(discriminator="kind")]
 
@@ -227,8 +308,8 @@ Parcel = Annotated[AnyParcel, Field(discriminator="kind")]
 class CoolingEstimate(WireModel):
     """How a phone cools while it is idle."""
 
-    rest_c: float = Field(description="temperature at rest, °C")
-    time_constant_s: float = Field(gt=0, description="in seconds of the host")
+    rest_c: Celsius = Field(description="temperature at rest, °C")
+    time_constant_s: float = Field(ge=1e-3, le=1e7, description="in seconds of the host")
 
 
 class PhoneState(StrEnum):
@@ -245,28 +326,30 @@ class PhoneStatus(WireModel):
     serial: Serial
     address: str = Field(default="", max_length=120, description="how adb reaches it")
     state: PhoneState
-    reason: str = Field(default="", description="why it is away")
+    reason: SafeText = Field(default="", description="why it is away")
     facts_digest: Digest | None = None
     run: RunId | None = None
     stage: Stage | None = None
-    progress: float | None = None
-    temp_c: float | None = None
-    battery_pct: int | None = None
-    cool_in_s: tuple[float, float, float] | None = Field(
+    progress: float | None = Field(default=None, ge=-1, le=2)
+    temp_c: Celsius | None = None
+    battery_pct: int | None = Field(default=None, ge=-1000, le=1000)
+    cool_in_s: tuple[Seconds, Seconds, Seconds] | None = Field(
         default=None,
         description="until it is cool, in seconds of the host: likely, earliest, latest",
     )
     cooling: CoolingEstimate | None = None
     remaining_s: float | None = Field(
-        default=None, description="until the run ends, in seconds of the host"
+        default=None, ge=-1e8, le=1e8, description="until the run ends, in seconds of the host"
     )
-    steps: int | None = Field(default=None, description="steps done by the current run")
-    locked_khz: dict[int, int] = Field(
+    steps: int | None = Field(
+        default=None, ge=0, le=2**53, description="steps done by the current run"
+    )
+    locked_khz: Clocks = Field(
         default_factory=dict, description="pinned clocks by policy, read back"
     )
-    clocks_khz: dict[int, int] = Field(default_factory=dict, description="sampled clocks by policy")
-    power_w: float | None = None
-    flaps: int = Field(default=0, ge=0, description="how often it disconnected in the last minutes")
+    clocks_khz: Clocks = Field(default_factory=dict, description="sampled clocks by policy")
+    power_w: float | None = Field(default=None, ge=-1e6, le=1e6)
+    flaps: Count = Field(default=0, description="how often it disconnected in the last minutes")
 
 
 class HostHeartbeat(WireModel):
@@ -277,9 +360,42 @@ class HostHeartbeat(WireModel):
     unusable: tuple[UnusablePhone, ...] = Field(
         default=(), max_length=300, description="phones that it sees and cannot use"
     )
-    sent_at: datetime
-    max_parallel: int
-    phones: tuple[PhoneStatus, ...] = ()
+    sent_at: Moment
+    max_parallel: int = Field(ge=1, le=1000)
+    phones: tuple[PhoneStatus, ...] = Field(default=(), max_length=2000)
+    software: Software = Field(default="", description="version of the agent")
+    instance: InstanceId | None = Field(default=None, description="id of the agent's process")
+    rival: InstanceId | None = Field(
+        default=None, description="id of another process that sends heartbeats of this host"
+    )
+    refused: Count = Field(default=0, description="messages to this agent that it could not read")
+    refusal: SafeText = Field(default="", description="why it refused the last one")
+    unconfirmed: tuple[RunId, ...] = Field(
+        default=(), max_length=1000, description="runs whose report is not stored yet"
+    )
+
+
+class HostIdentity(WireModel):
+    """What every version of a heartbeat has: enough to name a host with another protocol."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int = Field(ge=0, le=10_000)
+    host: HostName
+    sent_at: Moment
+    software: Software = ""
+
+
+class IngestHeartbeat(WireModel):
+    """The heartbeat of an ingest service, with the messages that it dropped, by host."""
+
+    version: Literal[1] = 1
+    sent_at: Moment
+    software: Software = ""
+    dropped: dict[HostName, Count] = Field(default_factory=dict, max_length=10_000)
+    reasons: dict[HostName, SafeText] = Field(
+        default_factory=dict, max_length=10_000, description="why the last one was dropped"
+    )
 
 
 class EventKind(StrEnum):
@@ -300,12 +416,12 @@ class EventKind(StrEnum):
 class Event(WireModel):
     """Something that happened, for displays only; no program decides on it."""
 
-    occurred_at: datetime
+    occurred_at: Moment
     kind: EventKind
-    text: str
-    sweep: str = ""
-    phone: str = ""
-    host: str = ""
+    text: SafeText
+    sweep: SafeText = ""
+    phone: SafeText = ""
+    host: SafeText = ""
 
 
 PARCEL_ADAPTER: TypeAdapter[AnyParcel] = TypeAdapter(Parcel)
@@ -323,17 +439,42 @@ def decode(kind: type[Message], content: object, limit: int) -> Message:
 
     The size is checked before anything is parsed.
     """
+    text = _checked_size(kind.__name__, content, limit)
+    with bad_message(kind.__name__):
+        return kind.model_validate_json(text, strict=True)
+
+
+def decode_parcel(content: object) -> AnyParcel:
+    """Parse a parcel as `decode` parses a message."""
+    text = _checked_size("parcel", content, CHUNK_BYTES_MAX + CHUNK_ENVELOPE_BYTES_MAX)
+    with bad_message("parcel"):
+        parcel = PARCEL_ADAPTER.validate_json(text, strict=True)
+    if not isinstance(parcel, Chunk):
+        _checked_size(type(parcel).__name__, content, REPORT_BYTES_MAX)
+    return parcel
+
+
+def _checked_size(name: str, content: object, limit: int) -> bytes:
+    """Return the text of a message as bytes; no database stores a character of code 0."""
     if not isinstance(content, str | bytes):
-        raise BadMessage(f"bad {kind.__name__}: JSON text expected, got {type(content).__name__}")
-    size = len(content) if isinstance(content, bytes) else len(content.encode(errors="replace"))
-    if size > limit:
-        raise BadMessage(f"bad {kind.__name__}: {size} bytes, at most {limit} are allowed")
+        raise BadMessage(f"bad {name}: JSON text expected, got {type(content).__name__}")
+    text = content if isinstance(content, bytes) else content.encode(errors="replace")
+    if len(text) > limit:
+        raise BadMessage(f"bad {name}: {len(text)} bytes, at most {limit} are allowed")
+    if b"\\u0000" in text:
+        raise BadMessage(f"bad {name}: a text contains a character of code 0")
+    return text
+
+
+@contextmanager
+def bad_message(name: str) -> Iterator[None]:
+    """Turn the error of a model into a BadMessage with the place and the reason."""
     try:
-        return kind.model_validate_json(content)
+        yield
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise BadMessage(f"bad {kind.__name__}: {where}: {first['msg']}") from error
+        raise BadMessage(safe_text(f"bad {name}: {where}: {first['msg']}", 300)) from None
 
 
 def split_into_chunks(digest: str, blob: bytes) -> list[Chunk]:

@@ -103,6 +103,7 @@ def upgrade() -> None:
         sa.Column("status", sa.String(), nullable=False),
         sa.Column("validity", sa.String(), nullable=False),
         sa.Column("phone", sa.String(), nullable=False),
+        sa.Column("host", sa.String(), nullable=False),
         sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("telemetry", sa.String(), nullable=True),
         sa.Column("control", sa.String(), nullable=True),
@@ -111,7 +112,7 @@ def upgrade() -> None:
         sa.Column("cooldown_s", sa.Float(), nullable=False),
         sa.Column("payload", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("trial", "repeat", "attempt", name="report_identity"),
+        sa.UniqueConstraint("trial", "repeat", "attempt", "host", name="report_identity"),
     )
     op.create_index(
         "one_accepted_report_per_run",

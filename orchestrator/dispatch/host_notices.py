@@ -1,0 +1,79 @@
+"""What an operator should know about hosts: other versions, names used twice, bad messages.
+
+Everything is derived from heartbeats, so that every reader sees the same within seconds.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from enum import StrEnum
+
+from orchestrator.dispatch.central_broker import HostReading
+from orchestrator.dispatch.status_message import HostNotice
+from workloads.process_identity import software_version
+from workloads.protocol.messages import PROTOCOL, IngestHeartbeat
+
+
+class HostProblem(StrEnum):
+    """What is wrong with a host; runs are sent only with the last three."""
+
+    UNREADABLE = "unreadable"
+    OTHER_PROTOCOL = "other_protocol"
+    UNKNOWN_HOST = "unknown_host"
+    SAME_NAME = "same_name"
+    OTHER_SOFTWARE = "other_software"
+    REFUSES = "refuses"
+    DROPPED = "dropped"
+
+
+NO_RUNS = frozenset(
+    {
+        *(HostProblem.UNREADABLE, HostProblem.OTHER_PROTOCOL),
+        *(HostProblem.UNKNOWN_HOST, HostProblem.SAME_NAME),
+    }
+)
+
+
+def host_notices(
+    readings: Sequence[HostReading],
+    ingests: Sequence[IngestHeartbeat] = (),
+    hosts: Collection[str] = (),
+) -> list[HostNotice]:
+    """Return the problems of all hosts; `hosts` names those of the lab, if the lab names any."""
+    notices = []
+    for reading in readings:
+        for problem, text in _problems(reading, hosts):
+            notices.append(HostNotice(host=reading.host, problem=problem, text=text))
+    for ingest in ingests:
+        for host, count in sorted(ingest.dropped.items()):
+            reason = ingest.reasons.get(host, "")
+            text = f"ingest dropped {count} of its messages, the last one because {reason}"
+            notices.append(HostNotice(host=host, problem=HostProblem.DROPPED, text=text))
+    return notices
+
+
+def _problems(reading: HostReading, hosts: Collection[str]) -> Iterator[tuple[HostProblem, str]]:
+    own, beat = software_version(), reading.heartbeat
+    if hosts and reading.host not in hosts:
+        text = "it is not in scheduler.hosts of lab.toml, so it gets no runs"
+        yield HostProblem.UNKNOWN_HOST, text
+    if beat is None and (reading.identity is None or reading.identity.version == PROTOCOL):
+        yield HostProblem.UNREADABLE, "its heartbeat cannot be read, so it gets no runs"
+    elif beat is None and reading.identity is not None:
+        text = (
+            f"it speaks protocol {reading.identity.version} (version {reading.identity.software}), "
+            f"the lab speaks {PROTOCOL} (version {own}); install the same version"
+        )
+        yield HostProblem.OTHER_PROTOCOL, text
+    if beat is None:
+        return
+    if beat.rival is not None:
+        text = (
+            "two agents use this name, so it gets no runs; stop one, or start it with another "
+            f"--host (instances {beat.instance} and {beat.rival})"
+        )
+        yield HostProblem.SAME_NAME, text
+    if beat.software != own:
+        text = f"it runs version {beat.software or 'unknown'}, the lab runs {own}"
+        yield HostProblem.OTHER_SOFTWARE, text
+    if beat.refused:
+        text = f"it refused {beat.refused} messages, the last one because {beat.refusal}"
+        yield HostProblem.REFUSES, text
