@@ -53,6 +53,7 @@ def run_documented_commands(folder: Path) -> None:
     assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
 
 
+@pytest.mark.slow  # test_soak.py kills processes in the default suite
 def test_the_demo_completes_although_every_other_process_is_killed(tmp_path: Path) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab")
     wait_for((tmp_path / "lab" / "agents" / "host-b" / "lanes").exists, "runs are in progress")
