@@ -16,7 +16,7 @@ from tests.farm.test_trouble import MANY, finish, submit
 from workloads.lab_settings import Lab
 
 
-@pytest.mark.slow  # its faults occur one by one in test_soak.py and in the tests of leases and ingest
+@pytest.mark.slow  # test_soak.py has these faults one by one
 def test_faulty_messages_a_host_cut_off_and_a_stopped_store(
     broker_url: str, tmp_path: Path
 ) -> None:
