@@ -19,7 +19,7 @@ from agent.lane_status import LaneStatus
 from agent.phone.adb import ABSENT, AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import load_phone_memory
-from agent.phone.phone_snapshot import take_snapshot
+from agent.phone.phone_snapshot import take_snapshot, with_battery_level
 from agent.phone.probe import probe
 from agent.phone.shell_command import ShellCommand, ShellResult
 from agent.phone_problems import PhoneProblems
@@ -43,6 +43,7 @@ log = logging.getLogger("farm.phones")
 
 FLAP_WINDOW_S = 600.0
 PROBES_AT_ONCE = 16
+TRANSIENT_PROBLEMS = (PhoneProblem.OFFLINE, PhoneProblem.STARTING)  # for seconds, as a rule
 GONE = "adb does not list it any more; check its cable and power"
 
 
@@ -194,22 +195,37 @@ class PhoneRegistry:
     def add_address(self, address: str) -> str | None:
         """Connect a phone over the network now and after every start; return its serial.
 
-        None means that it cannot be used; `unusable` says why.
+        None means that it cannot be used; `problem_at` says why.
         """
         self._connect.add(address)
-        self._added = {*self._added, address}
-        self._added_file.parent.mkdir(parents=True, exist_ok=True)
-        self._added_file.write_text(json.dumps(sorted(self._added)))
+        self._save_added({*self._added, address})
         self._problems.clear(address)
         self._reconnect(address)
         deadline = Deadline.after(self._timeouts.probe_timeout_s)
-        while self.problem_at(address) is None and not deadline.expired:
+        while not deadline.expired:
             with self._lock:
                 serial = self._serial_at.get(address) or self._second_at.get(address)
-            if serial is not None:
+            problem = self.problem_at(address)
+            if serial is not None or (problem and problem.problem not in TRANSIENT_PROBLEMS):
                 return serial
+            if problem is not None:
+                deadline = deadline.within(self._timeouts.shell_open_timeout_s)
             time.sleep(0.05)
         return None
+
+    def remove_address(self, address: str) -> None:
+        """Disconnect a phone that was added."""
+        self._connect.discard(address)
+        self._save_added(self._added - {address})
+        self._server.disconnect(address)
+        self._problems.clear(address)
+
+    def _save_added(self, addresses: set[str]) -> None:
+        self._added = addresses
+        self._added_file.parent.mkdir(parents=True, exist_ok=True)
+        part = self._added_file.with_suffix(".part")
+        part.write_text(json.dumps(sorted(addresses)))
+        part.replace(self._added_file)
 
     def problem_at(self, address: str) -> UnusablePhone | None:
         """Why the phone at an address cannot be used."""
@@ -284,7 +300,7 @@ class PhoneRegistry:
 
     def _reconnect(self, address: str) -> None:
         state = self._server.connect(address, Deadline.after(self._timeouts.adb_connect_timeout_s))
-        if state == READY:
+        if state == READY or address not in self._connect:
             return
         problem = problem_of_state(state) if state != ABSENT else PhoneProblem.UNREACHABLE
         self._note(address, problem or PhoneProblem.UNREACHABLE)
@@ -405,7 +421,8 @@ class PhoneRegistry:
 
     def _take_snapshot(self, slot: PhoneSlot) -> None:
         deadline = Deadline.after(self._timeouts.idle_snapshot_timeout_s)
-        slot.status.show_snapshot(take_snapshot(slot.phone, deadline))
+        snapshot = with_battery_level(slot.phone, take_snapshot(slot.phone, deadline))
+        slot.status.show_snapshot(snapshot)
         slot.snapshot_at = time.monotonic()
 
     def _mark_away(self, address: str, reason: str) -> None:

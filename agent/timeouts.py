@@ -16,6 +16,7 @@ class Timeouts:
     adb_start_timeout_s: float = 20.0  # a server that looks for USB phones needs 3 s and more
     adb_request_timeout_s: float = 5.0
     adb_connect_timeout_s: float = 5.0
+    pairing_timeout_s: float = 30.0
     shell_open_timeout_s: float = 10.0
     shell_prompt_timeout_s: float = 1.0
     root_grant_timeout_s: float = 5.0  # a root manager may ask on the screen, where nobody answers

@@ -64,4 +64,5 @@ REASON_NOTES = {
     "energy_rails_only": "Compare it only with energies of the same grade.",
     "energy_rails_rounded": "Restart the phone, which resets the totals, or use longer runs.",
     "usb_port_saturated": _REMARK,
+    "connected_by_wifi": "Compare it with runs over the same connection, or use a cable.",
 }

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from workloads.text import safe_text
 
@@ -23,6 +23,12 @@ _SERVICE = re.compile(r"[A-Za-z0-9_-]{1,63}( \(\d+\))?\._adb(-tls-connect)?\._tc
 def is_over_network(address: str) -> bool:
     """Whether adb reaches a phone over Wi-Fi or another network, by the phone's address."""
     return ":" in address or _SERVICE.fullmatch(address) is not None
+
+
+def is_wireless(address: str) -> bool:
+    """Whether a radio of the phone carries the connection; virtual phones are on this computer."""
+    host = address.rpartition(":")[0]
+    return is_over_network(address) and not host.startswith(("127.", "localhost", "[::1]"))
 
 
 def parse_phone_address(text: str) -> str:
@@ -63,4 +69,4 @@ def _host(host: str) -> str:
     return host
 
 
-TcpAddress = Annotated[str, AfterValidator(parse_phone_address)]
+TcpAddress = Annotated[str, Field(max_length=300), AfterValidator(parse_phone_address)]

@@ -32,6 +32,7 @@ from agent.phone.power_meters import METER_NODES, RailMeter, find_rail_meters
 from agent.phone.shell_command import ShellCommand, read_nodes_command
 from agent.phone.thermalservice import STATUS as THERMAL_STATUS
 from agent.phone.thermalservice import is_thermalservice
+from workloads.phone_address import is_wireless
 from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.phone_facts import CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
@@ -63,6 +64,7 @@ class RunProbe:
     rails: tuple[RailMeter, ...] = ()
     requested_gpu_khz: int | None = None
     battery_nodes: tuple[str, ...] = POWER_NODES
+    wireless: bool = False  # a radio of the phone carried the connection when the run was prepared
 
     @property
     def sampled_nodes(self) -> list[str]:
@@ -154,6 +156,7 @@ def build_run_probe(
         rails=find_rail_meters(nodes),
         requested_gpu_khz=applied.gpu_khz,
         battery_nodes=(*POWER_NODES, POWER) if POWER in nodes else POWER_NODES,
+        wireless=is_wireless(phone.address),
     )
 
 

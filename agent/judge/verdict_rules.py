@@ -128,6 +128,8 @@ def check_steady_state(run: RunObservation) -> Iterator[Reason]:
 def check_disturbances(run: RunObservation) -> Iterator[Reason]:
     """Nothing else used the phone, suspended it, charged it or warmed it."""
     disturbances = run.disturbances
+    if run.probe.wireless:
+        yield Reason.remark(ReasonCode.CONNECTED_BY_WIFI)
     if disturbances.suspended_s > max(SUSPENDED_S, SUSPENDED_SHARE * run.span_s):
         yield Reason.void(ReasonCode.PHONE_SLEPT, seconds=disturbances.suspended_s)
     busy_pct, shared_pct = disturbances.other_cores_busy_pct, disturbances.own_cores_shared_pct

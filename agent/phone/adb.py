@@ -5,6 +5,7 @@ adbutils starts a server on the default port if it finds none; that is prevented
 
 import importlib.resources
 import os
+import re
 import shutil
 import socket
 import struct
@@ -37,6 +38,7 @@ NO_ADB = (
     "adb was not found on this host; install it (Debian: apt install adb; others: Android SDK "
     "platform-tools) or set ADBUTILS_ADB_PATH to its path"
 )
+_PAIRED = re.compile(r"\[guid=([A-Za-z0-9_-]{1,63})\]")
 # PR_SET_PDEATHSIG survives exec, so that adb dies with the agent, even after kill -9.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
@@ -177,6 +179,25 @@ class AdbServer:
         while (state := self.list().get(address, ABSENT)) != READY and not settled.expired:
             time.sleep(0.02)
         return state
+
+    def pair(self, address: str, code: str, deadline: Deadline) -> str:
+        """Pair with a phone that shows a code (Android 11); return the name of its mDNS service."""
+        with translate_adb_errors(f"pairing with {address}"):
+            connection = self._dial(deadline)
+            with closing(connection.conn):
+                connection.send_command(f"host:pair:{code}:{address}")
+                connection.check_okay()
+                length = connection.read_string(4)
+                if length in {"OKAY", "FAIL"}:  # a second status; its text says the same
+                    length = connection.read_string(4)
+                reply = connection.read_string(int(length, 16))
+        paired = _PAIRED.search(reply)
+        if paired is None:
+            raise Unreachable(
+                f"pairing with {address} failed ({safe_text(reply, 200)}); compare address and "
+                "code with the phone's screen, which shows both only while its dialog is open"
+            )
+        return f"{paired[1]}._adb-tls-connect._tcp"
 
     def disconnect(self, address: str) -> None:
         """Disconnect a TCP phone."""

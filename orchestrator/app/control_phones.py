@@ -18,6 +18,7 @@ from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.store.results import telemetry_blob
 from orchestrator.sweepfile.policy import TAG_PATTERN
 from orchestrator.sweepfile.selector import parse_selector
+from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Command, CommandKind, PhoneState
 from workloads.text import safe_text
@@ -28,10 +29,13 @@ __all__ = [
     "KnownPhone",
     "OperatorChange",
     "check_phone",
+    "connect_phone",
+    "disconnect_phone",
     "find_phone",
     "list_phones",
     "list_unusable_phones",
     "match_serial",
+    "pair_phone",
     "quarantine_phone",
     "read_tuning_file",
     "release_phone",
@@ -45,6 +49,7 @@ __all__ = [
 RESULT_POLL_S = 0.1
 CHECK_TIMEOUT_S = 90.0
 TUNING_TIMEOUT_S = 300.0
+CONNECT_TIMEOUT_S = 120.0
 TUNING_SIZES_MAX, TUNING_SIZE_MAX = 16, 4096
 
 PhoneAction = Callable[[Database, str, Actor], OperatorChange]
@@ -158,6 +163,28 @@ def check_phone(lab: LabConnection, serial: str) -> CommandOutcome:
 
 
 @operation(Role.OPERATOR)
+def connect_phone(lab: LabConnection, address: str, host: str = "") -> CommandOutcome:
+    """Have a host connect a phone over the network, now and after every start of its agent."""
+    return _ask_about_address(lab, CommandKind.CONNECT, address, host)
+
+
+@operation(Role.OPERATOR)
+def disconnect_phone(lab: LabConnection, address: str, host: str = "") -> CommandOutcome:
+    """Have a host disconnect a phone that was connected over the network."""
+    return _ask_about_address(lab, CommandKind.DISCONNECT, address, host)
+
+
+@operation(Role.OPERATOR)
+def pair_phone(lab: LabConnection, address: str, code: str, host: str = "") -> CommandOutcome:
+    """Have a host pair with a phone by the code on its screen (Android 11), and connect it."""
+    if re.fullmatch("[0-9]{6}", code) is None:
+        raise InvalidRequest("the code has six digits; the phone shows it with its pairing address")
+    if ":" not in address:
+        raise InvalidRequest("pairing has its own port; write HOST:PORT as the phone shows it")
+    return _ask_about_address(lab, CommandKind.PAIR, address, host, code)
+
+
+@operation(Role.OPERATOR)
 def restore_phone(lab: LabConnection, serial: str) -> CommandOutcome:
     """Have the host of a phone restore the settings that an interrupted run left changed."""
     return _send_command(lab, serial, CommandKind.RESTORE)
@@ -200,10 +227,31 @@ def _send_command(
     if phone.status.state not in {PhoneState.IDLE, PhoneState.BUSY}:
         raise InvalidState(f"{phone.serial} is {phone.status.state}; connect it to its host first")
     command = Command(kind=kind, phone=phone.serial, id=secrets.token_hex(8), sizes=sizes)
-    lab.job_queue.send_command(phone.host, command)
+    return _ask_host(lab, phone.host, command, timeout_s)
+
+
+def _ask_about_address(
+    lab: LabConnection, kind: CommandKind, address: str, host: str, code: str = ""
+) -> CommandOutcome:
+    """Send a command about a phone's address to a host: the named one, or the only one."""
+    try:
+        parsed = parse_phone_address(address)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    hosts = sorted(heartbeat.host for heartbeat in lab.broker.heartbeats())
+    if not hosts:
+        raise InvalidState("no agent is running; start one with 'farm up' or 'farm agent run'")
+    if host not in hosts and (host or len(hosts) > 1):
+        raise InvalidRequest(f"name one of the hosts {', '.join(hosts)} with --host")
+    command = Command(kind=kind, address=parsed, code=code, id=secrets.token_hex(8))
+    return _ask_host(lab, host or hosts[0], command, CONNECT_TIMEOUT_S)
+
+
+def _ask_host(lab: LabConnection, host: str, command: Command, timeout_s: float) -> CommandOutcome:
+    lab.job_queue.send_command(host, command)
     deadline = time.monotonic() + timeout_s
     while (outcome := phone_health.find_command_result(lab.store, command.id)) is None:
         if time.monotonic() > deadline:
-            raise TimedOut(f"{phone.host} did not answer within {timeout_s:.0f} s")
+            raise TimedOut(f"{host} did not answer within {timeout_s:.0f} s")
         time.sleep(RESULT_POLL_S)
     return outcome

@@ -18,6 +18,7 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES
+from orchestrator.commands.maintenance import remove_phone_
 from orchestrator.decisions.health import Health
 from workloads.text import safe_text
 
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
 
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
 
+_HOST = click.option("--host", default="", help="Host that connects it. Default: the only one.")
+
 
 @click.group()
 def phone() -> None:
-    """List, inspect, check, tag, reserve and restore phones."""
+    """List, connect, inspect, check, tag, reserve and restore phones."""
+
+
+phone.add_command(remove_phone_)
 
 
 @phone.command("list")
@@ -87,7 +93,7 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 @_PHONE
 @lab_option
 def check(serial: str, lab_folder: Path) -> int:
-    """Check a PHONE now.
+    """Check now that a PHONE answers, gives temperatures and accepts files.
 
     A suspect phone gets runs again if the check passes.
 
@@ -96,6 +102,59 @@ def check(serial: str, lab_folder: Path) -> int:
     from orchestrator.app.control_phones import check_phone
 
     return _print_outcome(check_phone(connect(lab_folder), serial))
+
+
+@phone.command("connect")
+@click.argument("address", metavar="HOST[:PORT]")
+@_HOST
+@lab_option
+def connect_(address: str, host: str, lab_folder: Path) -> int:
+    """Connect a phone over Wi-Fi and keep it connected.
+
+    Without a port, 5555 is used. The agent connects it again after every start, until
+    'farm phone disconnect'.
+
+    \b
+    Examples:
+      farm phone connect 192.168.1.23
+      farm phone connect 192.168.1.23:37123 --host lab-2
+    """
+    from orchestrator.app.control_phones import connect_phone
+
+    return _print_outcome(connect_phone(connect(lab_folder), address, host))
+
+
+@phone.command()
+@click.argument("address", metavar="HOST[:PORT]")
+@_HOST
+@lab_option
+def disconnect(address: str, host: str, lab_folder: Path) -> int:
+    """Disconnect a phone that was connected over Wi-Fi.
+
+    Example: farm phone disconnect 192.168.1.23
+    """
+    from orchestrator.app.control_phones import disconnect_phone
+
+    return _print_outcome(disconnect_phone(connect(lab_folder), address, host))
+
+
+@phone.command()
+@click.argument("address", metavar="HOST:PORT")
+@click.option("--code", default="", help="Code on the phone's screen. Default: ask for it.")
+@_HOST
+@lab_option
+def pair(address: str, code: str, host: str, lab_folder: Path) -> int:
+    """Pair with a phone by its code (Android 11), and connect it.
+
+    The phone shows HOST:PORT and a code under Developer options, Wireless debugging, Pair device
+    with pairing code.
+
+    Example: farm phone pair 192.168.1.23:41915 --code 482924
+    """
+    from orchestrator.app.control_phones import pair_phone
+
+    code = code or click.prompt("Code on the phone's screen")
+    return _print_outcome(pair_phone(connect(lab_folder), address, code, host))
 
 
 @phone.command()

@@ -85,7 +85,7 @@ def test_phones_that_cannot_be_used_are_shown_with_what_to_do(
 def test_two_transports_of_a_phone_are_one_phone(
     adb: AdbServer, tmp_path: Path, context: LaneContext
 ) -> None:
-    """A run goes on over the second one when the first one is lost."""
+    """A run continues over the second one when the first one is lost."""
     plan = FleetConfig(("meizu-16t", "huawei-honor-8"), speed=100)
     with serve_fleet_in_thread(plan) as (server, (phone, other)):
         port = phone.address.rpartition(":")[2]

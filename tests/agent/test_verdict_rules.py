@@ -127,6 +127,11 @@ def test_a_run_as_requested_is_valid() -> None:
         ({"canary": CanaryTimes(1.0, 1.1, 1.0)}, Validity.VOID, ReasonCode.CANARY_CHANGED),
         ({"canary": CanaryTimes(1.1, 1.1, 1.0)}, Validity.SUSPECT, ReasonCode.CANARY_DRIFTED),
         ({"swapped_mb": 300.0}, Validity.SUSPECT, ReasonCode.SWAPPED),
+        (
+            {"probe": replace(PROBE, wireless=True)},
+            Validity.VALID,
+            ReasonCode.CONNECTED_BY_WIFI,
+        ),
     ],
 )
 def test_every_reason_has_its_validity(

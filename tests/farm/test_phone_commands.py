@@ -1,6 +1,16 @@
 """`farm phone`: shows, checks, restores, quarantines and releases a phone over the job queue."""
 
+import pytest
+
+from orchestrator.app.control_phones import (
+    connect_phone,
+    disconnect_phone,
+    list_unusable_phones,
+    pair_phone,
+)
 from tests.farm.conftest import Farm, wait_for
+from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.unusable_phone import PhoneProblem
 
 
 def test_a_phone_is_controlled_over_the_queue(farm: Farm) -> None:
@@ -17,6 +27,39 @@ def test_a_phone_is_controlled_over_the_queue(farm: Farm) -> None:
     assert farm.command("phone", "release", serial).returncode == 0
     wait_for(lambda: farm.phone(serial).health == "good", "the phone is released")
     assert farm.command("phone", "check", "UNKNOWN").returncode == 2
+
+
+def test_phones_are_connected_over_the_network(farm: Farm) -> None:
+    """A second address of a phone is the same phone; one that cannot be used is listed."""
+    phone = farm.phone(next(serial for serial in farm.idle_phones()))
+    lab, host = farm.connection, phone.host
+    second = phone.status.address.replace("127.0.0.1", "localhost")
+    connected = farm.command("phone", "connect", second, "--host", host)
+    assert (connected.returncode, phone.serial in connected.stdout) == (0, True), connected.stderr
+    failed = farm.command("phone", "connect", "127.0.0.1:9", "--host", host)
+    assert (failed.returncode, "nothing answers at this address" in failed.stderr) == (5, True)
+    listed = farm.command("phone", "list").stdout
+    assert f"127.0.0.1:9 on {host} cannot be used: nothing answers" in listed
+    (unusable,) = list_unusable_phones(lab)
+    assert unusable.problem is PhoneProblem.UNREACHABLE
+    for address in (second, "127.0.0.1:9"):
+        assert disconnect_phone(lab, address, host).succeeded
+    wait_for(lambda: not list_unusable_phones(lab), "it is forgotten")
+    paired = farm.command("phone", "pair", "127.0.0.1:9", "--code", "123456", "--host", host)
+    assert (paired.returncode, "pairing with 127.0.0.1:9" in paired.stderr) == (5, True), paired
+    assert len(farm.phones()) == len({phone.serial for phone in farm.phones()})
+
+
+def test_addresses_are_checked_before_a_host_is_asked(farm: Farm) -> None:
+    lab = farm.connection
+    with pytest.raises(InvalidRequest, match="name one of the hosts host-a, host-b with --host"):
+        connect_phone(lab, "192.168.1.5")
+    with pytest.raises(InvalidRequest, match="'a b' is not an address of a phone"):
+        connect_phone(lab, "a b", "host-a")
+    with pytest.raises(InvalidRequest, match="the code has six digits"):
+        pair_phone(lab, "h:1", "12", "host-a")
+    with pytest.raises(InvalidRequest, match="pairing has its own port"):
+        pair_phone(lab, "h", "123456", "host-a")
 
 
 def test_a_virtual_phone_cannot_be_tuned(farm: Farm) -> None:

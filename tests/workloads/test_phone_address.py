@@ -6,7 +6,7 @@ import pytest
 
 from agent.prepare.quiesce import quiet_settings
 from workloads.lab_settings import BadSettings, Lab
-from workloads.phone_address import is_over_network, parse_phone_address
+from workloads.phone_address import is_over_network, is_wireless, parse_phone_address
 
 SERVICE = "adb-R5CT10XYZ1A-a1B2c3._adb-tls-connect._tcp"
 
@@ -35,7 +35,7 @@ def test_an_address_becomes_what_adb_lists(written: str, listed: str) -> None:
         *("1.2.3", "1.2.3.4.5", "[::1", "[zz]:1", "-x", "host;reboot", "host\n", "a" * 300),
     ],
 )
-def test_what_is_no_address_is_refused_with_a_reason(written: str) -> None:
+def test_other_text_is_refused_with_a_reason(written: str) -> None:
     with pytest.raises(ValueError, match="; use HOST or HOST:PORT"):
         parse_phone_address(written)
 
@@ -57,6 +57,14 @@ def test_airplane_mode_never_cuts_the_own_connection(address: str, over_network:
     assert is_over_network(address) is over_network
     names = {setting.name for setting in quiet_settings(address)}
     assert ("airplane_mode_on" in names) is not over_network
+
+
+def test_only_a_radio_is_a_condition_of_a_run() -> None:
+    """Virtual phones and Linux boards are reached over TCP on this computer."""
+    assert is_wireless(SERVICE)
+    assert is_wireless("192.168.0.7:5555")
+    addresses = ("127.0.0.1:5555", "localhost:5555", "[::1]:5555", "R5CT10XYZ1A")
+    assert not any(is_wireless(address) for address in addresses)
 
 
 def test_the_setting_is_normalised_and_checked(tmp_path: Path) -> None:

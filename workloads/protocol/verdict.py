@@ -91,6 +91,7 @@ class ReasonCode(StrEnum):
     ENERGY_RAILS_ONLY = "energy_rails_only"
     ENERGY_RAILS_ROUNDED = "energy_rails_rounded"
     USB_PORT_SATURATED = "usb_port_saturated"
+    CONNECTED_BY_WIFI = "connected_by_wifi"
 
 
 # One sentence per code; the fields in braces are the reason's values.
@@ -190,6 +191,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.USB_PORT_SATURATED: (
         "the USB port delivered its maximum; the battery supplied the rest"
+    ),
+    ReasonCode.CONNECTED_BY_WIFI: (
+        "the phone was connected over Wi-Fi: its radio was on, which adds to its power and heat"
     ),
 }
 
