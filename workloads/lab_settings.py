@@ -98,6 +98,25 @@ class AgentSettings(WireModel):
     )
 
 
+class ApiSettings(WireModel):
+    """[api]"""
+
+    listen: str = Field(
+        default="127.0.0.1:8400",
+        pattern=r"^[^\s/@]{1,200}:[0-9]{1,5}$",
+        description="address of the API, ADDRESS:PORT; beyond loopback it needs a certificate",
+    )
+    names: tuple[str, ...] = Field(
+        default=(),
+        description="names by which clients reach the API; a request for another name is refused",
+    )
+    cert_file: str = Field(default="", description="certificate of the API, with its chain (PEM)")
+    key_file: str = Field(default="", description="private key of that certificate (PEM)")
+    upload_mb_max: int = Field(
+        default=1024, ge=1, description="largest file that the API accepts, in MB"
+    )
+
+
 class LabSettings(WireModel):
     """All settings of lab.toml."""
 
@@ -105,6 +124,7 @@ class LabSettings(WireModel):
     broker: BrokerSettings = BrokerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     agent: AgentSettings = AgentSettings()
+    api: ApiSettings = ApiSettings()
 
 
 class Lab:

@@ -32,6 +32,22 @@ class TimedOut(FarmTrouble):
     """the time to wait is over"""
 
 
+class ApiDown(FarmTrouble):
+    """the API of the lab cannot be reached"""
+
+
+class NotAuthenticated(InvalidRequest):
+    """the token is missing, unknown, expired or revoked"""
+
+
+class NotPermitted(InvalidRequest):
+    """the role of the token does not allow it"""
+
+
+class TooMuchData(InvalidRequest):
+    """the request is too large"""
+
+
 class ErrorKind(Enum):
     """What kind of error an operation ended with."""
 
@@ -41,6 +57,9 @@ class ErrorKind(Enum):
     NOTHING_MATCHES = "nothing_matches"
     REFUSED = "refused"
     TIMED_OUT = "timed_out"
+    NOT_AUTHENTICATED = "not_authenticated"
+    NOT_PERMITTED = "not_permitted"
+    TOO_LARGE = "too_large"
     BUG = "bug"
 
 
@@ -59,6 +78,9 @@ def error_kind(error: FarmError) -> ErrorKind:
         ((NoPhoneMatches, NothingMatches), ErrorKind.NOTHING_MATCHES),
         ((InvalidState, IncompatibleSources, NothingToCompare), ErrorKind.REFUSED),
         ((TimedOut,), ErrorKind.TIMED_OUT),
+        ((NotAuthenticated,), ErrorKind.NOT_AUTHENTICATED),
+        ((NotPermitted,), ErrorKind.NOT_PERMITTED),
+        ((TooMuchData,), ErrorKind.TOO_LARGE),
         ((BrokerDown, StoreDown, FarmTrouble), ErrorKind.UNREACHABLE),
         ((InvalidRequest,), ErrorKind.INVALID_REQUEST),
     )

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from orchestrator.app.app_errors import InvalidState
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.operation import Role, operation
+from orchestrator.app.operation import Role, Upload, operation
 from orchestrator.export.bundle_file import (
     BadBundle,
     BundleContents,
@@ -57,7 +57,7 @@ class ImportResult:
 
 
 @operation(Role.ADMIN)
-def import_bundle(lab: LabConnection, stream: BinaryIO) -> ImportResult:
+def import_bundle(lab: LabConnection, stream: Upload) -> ImportResult:
     """Store the sweep of a bundle, after all checksums of the bundle have been verified."""
     bundle = open_bundle(stream)
     sweep, name = str(bundle.manifest.get("sweep")), str(bundle.manifest.get("name"))

@@ -1,6 +1,6 @@
 """Exports a sweep: tables, a timeline of one run, a report page, a bundle."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO
@@ -11,7 +11,7 @@ from orchestrator.app.app_errors import InvalidState
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.exchange_bundles import write_sweep_bundle
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.operation import Role, operation
+from orchestrator.app.operation import Download, Role, operation
 from orchestrator.export import table_schemas
 from orchestrator.export.perfetto_trace import write_trace
 from orchestrator.export.report.page import render_page
@@ -21,6 +21,7 @@ from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.sweep_queries import SweepSummary
 from workloads.protocol.condition import HEADLINES
+from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 from workloads.text import safe_text
 
@@ -35,12 +36,17 @@ __all__ = [
     "prepare_report",
     "recorded_runs",
     "result_files",
+    "write_export",
 ]
 
 TRACES_MAX = 200  # runs whose telemetry a report draws: one per phone and cell
 ENERGY_METRIC = "energy_per_step_mj"
 
 RecordedRun = tuple[MeasuredRun, Telemetry]
+
+
+FORMATS = (*WRITERS, "trace", "bundle")
+TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
 
 
 @dataclass(frozen=True)
@@ -52,15 +58,20 @@ class ExportRequest:
     include_invalid: bool = False
     run: str = ""  # TRIAL.REPEAT, or a prefix of it, for a timeline
 
+    def __post_init__(self) -> None:
+        for value, known in ((self.format, FORMATS), (self.table, TABLES)):
+            if value not in known:
+                shown = safe_text(value, 40)
+                raise InvalidRequest(f"'{shown}' cannot be exported; use {', '.join(known)}")
+
 
 @dataclass(frozen=True)
 class Export:
-    """An export that is ready to be written; simulated results say so in the file name."""
+    """An export that can be written; simulated results say so in the file name."""
 
     file_name: str
     simulated: bool
     incomplete: str  # which runs are missing; empty if the sweep is complete
-    write: Callable[[BinaryIO], str]  # returns a note for the user, or nothing
 
 
 @dataclass(frozen=True)
@@ -74,14 +85,16 @@ class ReportFile:
 
 @operation(Role.VIEWER)
 def prepare_export(lab: LabConnection, name: str, request: ExportRequest) -> Export:
-    """Prepare the export of a sweep."""
-    store, sweep = lab.store, find_sweep(lab, name)
+    """Return the name of an export's file, and what is missing in it."""
+    sweep = find_sweep(lab, name)
+    simulated = sweep_queries.has_simulated_metrics(lab.store, sweep.id)
+    return Export(_file_name(sweep, request), simulated, incomplete_text(sweep))
 
-    def write(stream: BinaryIO) -> str:
-        return _write(store, sweep, request, stream)
 
-    simulated = sweep_queries.has_simulated_metrics(store, sweep.id)
-    return Export(_file_name(sweep, request), simulated, incomplete_text(sweep), write)
+@operation(Role.VIEWER)
+def write_export(lab: LabConnection, name: str, request: ExportRequest, stream: Download) -> str:
+    """Write the export of a sweep; return a note for the user, or nothing."""
+    return _write(lab.store, find_sweep(lab, name), request, stream)
 
 
 @operation(Role.VIEWER)

@@ -1,13 +1,18 @@
-"""A user's connection to a lab: store, broker and job queue, each opened on first use."""
+"""A user's connection to a lab: store, broker and job queue, each opened on first use.
+
+A connection with a `remote` has none of them: its operations are calls of the lab's API.
+"""
 
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from orchestrator.app.app_errors import InvalidState
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 
 if TYPE_CHECKING:
+    from orchestrator.app.api_client import RemoteLab
     from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.dispatch.job_queue import JobQueue
     from orchestrator.store.database import Database
@@ -17,15 +22,40 @@ if TYPE_CHECKING:
 class LabConnection(AbstractContextManager["LabConnection"]):
     """A lab, and the user on whose behalf its operations run."""
 
-    def __init__(self, lab: Lab, user: str = "") -> None:
+    def __init__(self, lab: Lab, user: str = "", remote: "RemoteLab | None" = None) -> None:
         self.lab = lab
         self.user = user
+        self.remote = remote
+
+    def for_user(self, user: str) -> "LabConnection":
+        """Return a connection of another user that shares what this one has opened."""
+        other = LabConnection(self.lab, user)
+        shared = ("store", "broker", "job_queue")
+        other.__dict__ |= {name: self.__dict__[name] for name in shared if name in self.__dict__}
+        return other
+
+    def check(self) -> None:
+        """Raise BrokerDown unless the lab is up; a remote lab says so at the first call."""
+        if self.remote is None:
+            self.broker.check()
+
+    @property
+    def place(self) -> str:
+        """Where the lab is: its folder, or the URL of its API."""
+        return str(self.lab.root) if self.remote is None else self.remote.url
+
+    def _refuse_remote(self) -> None:
+        if self.remote is not None:
+            raise InvalidState(
+                "this works only on a host of the lab; unset FARM_API and select the lab with --lab"
+            )
 
     @cached_property
     def store(self) -> "Database":
         """The store, checked once."""
         from orchestrator.store.database import Database
 
+        self._refuse_remote()
         if self.lab.has_embedded_store and not self.lab.store_file.exists():
             raise StoreDown(f"the lab in {self.lab.root} has no store yet; {self._start_hint}")
         database = Database(self.lab.store_url)
@@ -37,6 +67,7 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         """The broker, checked once."""
         from orchestrator.dispatch.central_broker import CentralBroker
 
+        self._refuse_remote()
         broker = CentralBroker(self.lab.broker_url)
         try:
             broker.check()
@@ -55,6 +86,7 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         """The queue that carries jobs and commands to the hosts."""
         from orchestrator.dispatch.job_queue import JobQueue
 
+        self._refuse_remote()
         return JobQueue(self.lab.broker_url)
 
     @property
@@ -72,6 +104,8 @@ class LabConnection(AbstractContextManager["LabConnection"]):
 
     def close(self) -> None:
         """Close what was opened; the next use opens it again."""
+        if self.remote is not None:
+            self.remote.close()
         for name in ("store", "broker"):
             if name in self.__dict__:
                 self.__dict__.pop(name).close()

@@ -91,6 +91,9 @@ class LabPoller:
     """Reads the state of a lab repeatedly; what has not changed is not read again."""
 
     def __init__(self, lab: LabConnection, sweep: str | None = None) -> None:
+        self._remote = None if lab.remote is None else (lab, sweep)
+        if self._remote is not None:
+            return
         db = lab.store
         self._db = db
         self._broker = lab.broker
@@ -102,6 +105,8 @@ class LabPoller:
 
     def poll(self) -> LabView:
         """Return the current state."""
+        if self._remote is not None:
+            return read_lab_status(*self._remote)
         heartbeats = self._broker.heartbeats()
         phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}

@@ -1,11 +1,30 @@
-"""Operations and roles: which functions can be asked of a lab, and who may ask them."""
+"""Operations and roles: which functions can be asked of a lab, and who may ask them.
 
+An operation is an ordinary function on a LabConnection. Through a connection that has a `remote`, a
+call goes to the API of the lab instead; routes and client are both derived from this registry.
+"""
+
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
+
+if TYPE_CHECKING:
+    from orchestrator.app.lab_connection import LabConnection
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Transfer(StrEnum):
+    """The direction of a file that an operation reads or writes."""
+
+    UPLOAD = "upload"
+    DOWNLOAD = "download"
+
+
+Upload = Annotated[BinaryIO, Transfer.UPLOAD]  # a file that the operation reads
+Download = Annotated[BinaryIO, Transfer.DOWNLOAD]  # a file that the operation writes
 
 
 class Role(StrEnum):
@@ -14,6 +33,11 @@ class Role(StrEnum):
     VIEWER = "viewer"  # read everything
     OPERATOR = "operator"  # submit and control sweeps, phones and hosts
     ADMIN = "admin"  # change the store itself
+
+    def includes(self, other: "Role") -> bool:
+        """Return whether this role may do what needs the other one."""
+        order = list(Role)
+        return order.index(self) >= order.index(other)
 
 
 @dataclass(frozen=True)
@@ -32,7 +56,15 @@ def operation(role: Role) -> Callable[[Function], Function]:
     """Register a function as an operation; its first parameter is the LabConnection."""
 
     def register(function: Function) -> Function:
-        OPERATIONS[function.__name__] = Operation(function.__name__, role, function)
-        return function
+        registered = Operation(function.__name__, role, function)
+        OPERATIONS[function.__name__] = registered
+
+        @functools.wraps(function)
+        def call(lab: "LabConnection", *args: Any, **kwargs: Any) -> Any:
+            if lab.remote is None:
+                return function(lab, *args, **kwargs)
+            return lab.remote.call(registered, args, kwargs)
+
+        return cast(Function, call)
 
     return register

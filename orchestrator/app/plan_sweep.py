@@ -16,7 +16,7 @@ from orchestrator.planning.estimate import (
     TimingHistory,
     estimate_phone,
 )
-from orchestrator.planning.expand import Expansion, expand_sweep
+from orchestrator.planning.expand import Expansion, SkippedPhone, expand_sweep
 from orchestrator.planning.plan_warnings import plan_warnings
 from orchestrator.planning.trials import Trial
 from orchestrator.planning.twin_estimate import (
@@ -39,7 +39,9 @@ __all__ = [
     "DurationRange",
     "FetchFile",
     "PhoneEstimate",
+    "SkippedPhone",
     "Sweep",
+    "SweepName",
     "SweepPlan",
     "check_sweep",
     "fetch_no_file",
@@ -58,11 +60,19 @@ class DiskEstimate:
 
 
 @dataclass(frozen=True)
+class SweepName:
+    """The id and the name of a sweep."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
 class SweepPlan:
     """What a sweep would become on this lab."""
 
-    sweep: Sweep
-    expansion: Expansion
+    sweep: SweepName
+    skipped: tuple[SkippedPhone, ...] = ()
     estimates: tuple[PhoneEstimate, ...] = ()
     disk: DiskEstimate = DiskEstimate(None, None)
     warnings: tuple[str, ...] = ()
@@ -74,8 +84,8 @@ class SweepPlan:
         """The largest number of runs."""
         return sum(estimate.runs for estimate in self.estimates)
 
-    def as_json(self) -> dict[str, Any]:
-        """The plan as JSON."""
+    def as_json(self, sweep: Sweep) -> dict[str, Any]:
+        """The plan of a sweep as JSON."""
         rules = [
             {
                 "rule": count.rule.name,
@@ -84,18 +94,18 @@ class SweepPlan:
                 "when": str(count.rule.when) if count.rule.when else None,
                 "why": count.rule.why,
             }
-            for count in self.sweep.rules
+            for count in sweep.rules
         ]
         return {
             "sweep": self.sweep.id,
             "name": self.sweep.name,
-            "cells": {"matrix": self.sweep.matrix_cells, "kept": len(self.sweep.cells)},
+            "cells": {"matrix": sweep.matrix_cells, "kept": len(sweep.cells)},
             "rules": rules,
-            "repeats_at_most": self.sweep.repeat,
+            "repeats_at_most": sweep.repeat,
             "runs_at_most": self.runs,
             "phones": [asdict(each) for each in self.estimates],
-            "not_matched": [asdict(each) for each in self.expansion.skipped if not each.cells],
-            "cells_left_out": [asdict(each) for each in self.expansion.skipped if each.cells],
+            "not_matched": [asdict(each) for each in self.skipped if not each.cells],
+            "cells_left_out": [asdict(each) for each in self.skipped if each.cells],
             "unavailable": self.unavailable,
             "disk": asdict(self.disk),
             "warnings": list(self.warnings),
@@ -115,7 +125,8 @@ def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) 
         store = lab.store
     except FarmError as error:
         warnings = tuple(plan_warnings(sweep, (), (), datetime.now(UTC)))
-        return SweepPlan(sweep, Expansion((), ()), warnings=warnings, store_error=str(error))
+        named = SweepName(sweep.id, sweep.name)
+        return SweepPlan(named, warnings=warnings, store_error=str(error))
     return plan_on_phones(sweep, store)
 
 
@@ -128,8 +139,8 @@ def plan_on_phones(sweep: Sweep, db: Database) -> SweepPlan:
     estimates = _estimates(sweep, expansion, chosen, db)
     runs = sum(estimate.runs for estimate in estimates)
     return SweepPlan(
-        sweep,
-        expansion,
+        SweepName(sweep.id, sweep.name),
+        expansion.skipped,
         estimates,
         _disk(sweep, runs, timings.report_sizes(db)),
         tuple(plan_warnings(sweep, chosen, estimates, datetime.now(UTC))),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
 from orchestrator.app.app_errors import NoPhoneMatches
+from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.export_results import incomplete_text, recorded_runs
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
@@ -13,7 +14,6 @@ from orchestrator.app.submit_sweep import submit_sweep
 from orchestrator.decisions.states import RunState
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.study_section import study_section
-from orchestrator.planning.expand import Expansion
 from orchestrator.store import phone_queries, results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.study.claim_table import (
@@ -42,12 +42,12 @@ __all__ = [
     "StudyAnswer",
     "StudyEvidence",
     "all_studies",
+    "answer_stored_study",
     "answer_study",
     "blank_repeats",
     "collect_kernel_evidence",
     "count_steps",
     "find_study",
-    "read_study_evidence",
     "stored_study_sweeps",
     "submit_study",
     "table_notes",
@@ -91,15 +91,10 @@ def submit_study(
             skipped |= error.skipped
             continue
         submitted.append(submission.sweep.id)
-        skipped |= skipped_phones(submission.expansion)
+        skipped |= {item.phone: item.reason for item in submission.skipped}
     if not submitted and refused is not None:
         raise refused
     return submitted, skipped
-
-
-def skipped_phones(expansion: Expansion) -> dict[str, str]:
-    """The phones for which a sweep skips all cells or some, with the reason."""
-    return {item.phone: item.reason for item in expansion.skipped}
 
 
 @operation(Role.VIEWER)
@@ -117,17 +112,24 @@ def wait_for_sweeps(
 ) -> None:
     """Wait until all runs of the sweeps have ended, without output."""
     for sweep in sweeps:
-        while not sweep_queries.sweep_summaries(lab.store, sweep)[0].finished:
+        while not find_sweep(lab, sweep).finished:
             on_poll()
             time.sleep(FINISHED_POLL_S)
 
 
 @operation(Role.VIEWER)
-def read_study_evidence(
-    lab: LabConnection, sweeps: Sequence[str], skipped: Mapping[str, str]
+def answer_stored_study(
+    lab: LabConnection, name: str, sweeps: Sequence[str], skipped: Mapping[str, str]
+) -> StudyAnswer:
+    """Compare the claims of a study with what the store has of its sweeps."""
+    evidence = _read_evidence(lab.store, sweeps, skipped)
+    return answer_study(find_study(name), evidence, lab.store, sweeps)
+
+
+def _read_evidence(
+    store: Database, sweeps: Sequence[str], skipped: Mapping[str, str]
 ) -> StudyEvidence:
     """Return what the store has of some sweeps as evidence."""
-    store = lab.store
     runs = [
         run for sweep in sweeps for run in results.measured_runs(store, sweep, include_void=True)
     ]
@@ -144,7 +146,7 @@ def read_study_evidence(
 def answer_study(
     study: Study,
     evidence: StudyEvidence,
-    lab: LabConnection | None = None,
+    store: Database | None = None,
     sweeps: Sequence[str] = (),
 ) -> StudyAnswer:
     """Compare the claims of a study with evidence, and render the page."""
@@ -152,7 +154,7 @@ def answer_study(
     if not any(row.result for row in rows):
         reasons = dict.fromkeys(row.missing.text for row in rows if row.missing)
         raise NothingMatches(f"{study.name} has no evidence: {'; '.join(list(reasons)[:3])}")
-    runs, recorded = recorded_runs(lab.store, sweeps) if lab else ([], [])
+    runs, recorded = recorded_runs(store, sweeps) if store else ([], [])
     section = study_section(study, rows, evidence.kernels)
     return StudyAnswer(
         study,
@@ -160,8 +162,8 @@ def answer_study(
         evidence.kernels,
         any_simulated(rows),
         render_page(study.title, runs, recorded, first=section),
-        _incomplete(lab.store, sweeps) if lab else (),
-        _failed_runs(lab.store, sweeps) if lab else 0,
+        _incomplete(store, sweeps) if store else (),
+        _failed_runs(store, sweeps) if store else 0,
     )
 
 

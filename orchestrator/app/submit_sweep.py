@@ -8,8 +8,8 @@ from typing import Any
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.app.plan_sweep import spread_trials
-from orchestrator.planning.expand import Expansion
+from orchestrator.app.plan_sweep import SweepName, spread_trials
+from orchestrator.planning.expand import Expansion, SkippedPhone
 from orchestrator.planning.randomize import order_runs
 from orchestrator.store import phone_queries, submission
 from orchestrator.sweepfile.policy import Policy
@@ -23,10 +23,10 @@ OWNER_MAX = 64
 
 @dataclass(frozen=True)
 class Submission:
-    """A submitted sweep: its trials, the phones that were skipped, and how many runs are new."""
+    """A submitted sweep: the phones that were skipped, and how many runs are new."""
 
-    sweep: Sweep
-    expansion: Expansion
+    sweep: SweepName
+    skipped: tuple[SkippedPhone, ...]
     stored: submission.SubmissionCounts
 
 
@@ -50,7 +50,7 @@ def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file
     # The sweep is stored; a scheduler that misses the event finds it at its next poll.
     with suppress(BrokerDown):
         lab.broker.publish_event(event)
-    return Submission(sweep, expansion, stored)
+    return Submission(SweepName(sweep.id, sweep.name), expansion.skipped, stored)
 
 
 def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:

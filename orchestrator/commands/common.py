@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workloads.lab_settings import Lab
+from workloads.lab_settings import Lab, LabSettings
+from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -39,10 +40,30 @@ def read_lab(folder: Path) -> Lab:
 
 
 def connect(folder: Path) -> "LabConnection":
-    """Connect the current user to a lab; store and broker are opened on first use."""
+    """Connect the current user to a lab; store and broker are opened on first use.
+
+    With FARM_API, operations are called through the API of the lab with the token in FARM_TOKEN.
+    """
     from orchestrator.app.lab_connection import LabConnection
 
-    return LabConnection(read_lab(folder), current_user())
+    url = os.environ.get("FARM_API")
+    if not url:
+        return LabConnection(read_lab(folder), current_user())
+    from orchestrator.app.api_client import RemoteLab
+
+    remote = RemoteLab(url, _token(), os.environ.get("FARM_API_CA", ""))
+    return LabConnection(Lab(folder.absolute(), LabSettings()), current_user(), remote)
+
+
+def _token() -> str:
+    """Return the token in FARM_TOKEN, or in the file that FARM_TOKEN_FILE names."""
+    file = os.environ.get("FARM_TOKEN_FILE")
+    if not file or os.environ.get("FARM_TOKEN"):
+        return os.environ.get("FARM_TOKEN", "").strip()
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(f"FARM_TOKEN_FILE {file} cannot be read: {error}") from error
 
 
 def print_json(content: object) -> None:

@@ -43,7 +43,7 @@ def demo(folder: Path | None, speed: float) -> int:
     from orchestrator.supervisor.process import stop_on_signals
 
     stop_on_signals()
-    for name in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
+    for name in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
         os.environ.pop(name, None)  # the demo has its own broker and store
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     try:

@@ -11,12 +11,14 @@ MEANINGS = {
     1: "a bug: the file that the message names has the details",
     2: "wrong usage: the command, a name or an option",
     3: "a file is invalid: a sweep, a manifest, lab.toml",
-    4: "a service cannot be reached: broker, store, scheduler, agent",
+    4: "a service cannot be reached: broker, store, scheduler, agent, API",
     5: "finished, but something failed (watch --exit-status, a check, doctor)",
     6: "nothing matches: no phone, no trial, no run",
     7: "refused: the state of the lab or of the results does not allow it",
     8: "timed out while waiting",
     9: "a comparison or a trend exceeded its limit (--fail-on)",
+    10: "the token of the API is missing, unknown, expired or revoked",
+    11: "the role of the token does not allow it",
     130: "interrupted with Ctrl-C",
 }
 
@@ -28,6 +30,9 @@ _CODES = {
     ErrorKind.NOTHING_MATCHES: 6,
     ErrorKind.REFUSED: 7,
     ErrorKind.TIMED_OUT: 8,
+    ErrorKind.NOT_AUTHENTICATED: 10,
+    ErrorKind.NOT_PERMITTED: 11,
+    ErrorKind.TOO_LARGE: 2,
 }
 
 

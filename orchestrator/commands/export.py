@@ -58,12 +58,13 @@ def export(
       farm export smoke --table samples --format parquet
       farm export smoke --format bundle -o published/
     """
-    from orchestrator.app.export_results import ExportRequest, prepare_export
+    from orchestrator.app.export_results import ExportRequest, prepare_export, write_export
 
     default_table = "ranking" if form in ("md", "latex") else "figures"
     request = ExportRequest(form, table or default_table, include_invalid, run)
-    result = prepare_export(connect(lab_folder), name, request)
+    lab = connect(lab_folder)
+    result = prepare_export(lab, name, request)
     with open_output(output, result.file_name, result.simulated) as stream:
-        note = result.write(stream)
+        note = write_export(lab, name, request, stream)
     for line in filter(None, (note, result.incomplete)):
         click.echo(line, err=True)

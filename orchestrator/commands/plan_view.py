@@ -31,10 +31,10 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def print_plan(plan: SweepPlan, file: Path) -> None:
-    """Print a plan."""
-    click.echo(f"{file}: ok ({plan.sweep.id}). {describe_size(plan.sweep)}.")
-    for line in _rule_lines(plan.sweep):
+def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
+    """Print the plan of a sweep."""
+    click.echo(f"{file}: ok ({sweep.id}). {describe_size(sweep)}.")
+    for line in _rule_lines(sweep):
         click.echo(line)
     if not plan.store_error:
         _print_phones(plan)
@@ -65,12 +65,12 @@ def _print_phones(plan: SweepPlan) -> None:
     for phone, reason in plan.unavailable.items():
         click.echo(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}
-    for item in plan.expansion.skipped:
+    for item in plan.skipped:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
         what = f"{cells} cells skipped" if cells else "not matched"
         click.echo(f"  {what}: {', '.join(phones)}: {safe_text(reason, 300)}")
-    if not plan.estimates and not plan.expansion.skipped:
+    if not plan.estimates and not plan.skipped:
         click.echo("  the lab does not know any phone yet")
     disk = plan.disk
     if disk.bytes_at_most is not None and disk.per_run is not None:

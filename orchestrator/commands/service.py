@@ -12,7 +12,7 @@ from workloads.logging_setup import configure_logging
 
 @click.group()
 def service() -> None:
-    """Run one central service (scheduler or ingest)."""
+    """Run one central service: scheduler, ingest or api."""
     configure_logging()
 
 
@@ -41,3 +41,19 @@ def ingest(lab_folder: Path) -> None:
     from orchestrator.app.run_service import run_ingest
 
     run_ingest(connect(lab_folder))
+
+
+@service.command()
+@lab_option
+def api(lab_folder: Path) -> None:
+    """Serve the lab over HTTP to people with a token.
+
+    'farm up' runs it, too. Settings are in [api] of lab.toml.
+
+    Example: farm service api --lab lab
+    """
+    from orchestrator.api.serve import serve_api
+    from orchestrator.app.lab_connection import LabConnection
+    from orchestrator.commands.common import read_lab
+
+    serve_api(LabConnection(read_lab(lab_folder)))

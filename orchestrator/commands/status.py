@@ -33,7 +33,7 @@ def status(lab_folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(board.model_dump(mode="json"))
         return
-    for line in (*_problems(board), f"lab     {lab.lab.root}", *_lines(board)):
+    for line in (*_problems(board), f"lab     {lab.place}", *_lines(board)):
         click.echo(safe_text(line, 400))
 
 

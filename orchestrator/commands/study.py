@@ -154,8 +154,7 @@ def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     with study_targets.run_on_phones(chosen, target, external, quiet=as_json) as stored:
         if target.temporary and not output:
             output = str(stored.lab.lab.root / f"{name}.html")
-        answer = answer_study(chosen, stored.evidence, stored.lab, stored.sweeps)
-        return _finish(answer, output, as_json)
+        return _finish(stored.answer(chosen), output, as_json)
 
 
 def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int:
@@ -206,8 +205,7 @@ def report(name: str, lab_folder: Path, external: Path | None, output: str, as_j
     sweeps = run_study.stored_study_sweeps(lab, texts, fetch)
     if not sweeps:
         raise run_study.NothingMatches(f"the lab in {lab_folder} has not run {name}")
-    evidence = run_study.read_study_evidence(lab, sweeps, {})
-    return _finish(run_study.answer_study(chosen, evidence, lab, sweeps), output, as_json)
+    return _finish(run_study.answer_stored_study(lab, name, sweeps, {}), output, as_json)
 
 
 def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:

@@ -66,7 +66,13 @@ class StoredStudy:
 
     lab: "LabConnection"
     sweeps: tuple[str, ...]
-    evidence: "StudyEvidence"
+    skipped: dict[str, str]  # phones, with the reason
+
+    def answer(self, study: "Study") -> "StudyAnswer":
+        """Compare the claims of the study with the results."""
+        from orchestrator.app.run_study import answer_stored_study
+
+        return answer_stored_study(self.lab, study.name, self.sweeps, self.skipped)
 
 
 def answer_on_target(study: "Study", target: StudyTarget, external: Path | None) -> "StudyAnswer":
@@ -78,7 +84,7 @@ def answer_on_target(study: "Study", target: StudyTarget, external: Path | None)
     used = external if any(EXTERNAL_ENGINE in text for text in study.sweeps()) else None
     folder = target.folder / study.name if target.folder else None
     with run_on_phones(study, replace(target, folder=folder), used, quiet=True) as stored:
-        return answer_study(study, stored.evidence, stored.lab, stored.sweeps)
+        return stored.answer(study)
 
 
 @contextmanager
@@ -86,7 +92,7 @@ def run_on_phones(
     study: "Study", target: StudyTarget, external: Path | None, quiet: bool
 ) -> Iterator[StoredStudy]:
     """Run the sweeps of a study in a lab, and follow them to their end."""
-    from orchestrator.app.run_study import read_study_evidence, submit_study
+    from orchestrator.app.run_study import submit_study
 
     texts, fetch = with_external(study.sweeps(target.native), external)
     if target.native and not texts:
@@ -95,10 +101,10 @@ def run_on_phones(
             "that a computer does not have; use --virtual, or --lab with phones"
         )
     with _open_lab(study, target) as (lab, keep_up):
-        add_files_beside(external, lab.lab.files_folder)
+        add_files_beside(external, lab)
         sweeps, skipped = submit_study(lab, texts, fetch)
         _follow(lab, sweeps, keep_up, quiet)
-        yield StoredStudy(lab, tuple(sweeps), read_study_evidence(lab, sweeps, skipped))
+        yield StoredStudy(lab, tuple(sweeps), skipped)
 
 
 KeepUp = Callable[[], bool]
@@ -109,7 +115,7 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
     """Connect to the running lab, or start a temporary one."""
     if not target.temporary:
         lab = connect(target.lab or Path(os.environ.get("FARM_LAB") or "lab"))
-        lab.broker.check()
+        lab.check()
         yield lab, lambda: True
         return
     from orchestrator.supervisor.demo_lab import demo_lab
@@ -118,7 +124,7 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
     from workloads.lab_settings import Lab
 
     stop_on_signals()
-    for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB"):
+    for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
         os.environ.pop(variable, None)  # a temporary lab has its own broker and store
     folder = target.folder_of(study)
     phones = NATIVE if target.native else study.virtual_phones or PROFILES
@@ -161,12 +167,12 @@ def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[st
     return list(texts), lambda _: manifest.read_text(encoding="utf-8")
 
 
-def add_files_beside(manifest: Path | None, files_folder: Path) -> None:
+def add_files_beside(manifest: Path | None, lab: "LabConnection") -> None:
     """Copy the files beside a manifest into the lab, where agents find them by digest."""
     if manifest is None:
         return
-    from orchestrator.commands.workload import store_file
+    from orchestrator.commands.workload import add_to_lab
 
     for file in manifest.parent.iterdir():
         if file.is_file() and file != manifest:
-            store_file(file, files_folder)
+            add_to_lab(lab, file)

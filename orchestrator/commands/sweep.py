@@ -1,5 +1,6 @@
 """`farm sweep`: validates, plans, submits, lists, shows and controls sweeps."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -70,11 +71,13 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
 
     Example: farm sweep plan examples/smoke.yaml
     """
-    from orchestrator.app.plan_sweep import BadSweep, plan_sweep
+    from orchestrator.app.plan_sweep import BadSweep, check_sweep, plan_sweep
     from orchestrator.commands.plan_view import print_plan
 
+    text, fetch = _read_text(file), _fetch_beside(file)
     try:
-        planned = plan_sweep(connect(lab_folder), _read_text(file), _fetch_beside(file))
+        checked = check_sweep(text, fetch)
+        planned = plan_sweep(connect(lab_folder), text, fetch)
     except BadSweep as error:
         _print_problems(file, error, "")
         return INVALID_FILE
@@ -82,9 +85,9 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
         reason = safe_text(planned.store_error, 300)
         click.echo(f"The plan does not cover any phone: {reason}", err=True)
     if as_json:
-        print_json({"file": str(file)} | planned.as_json())
+        print_json({"file": str(file)} | planned.as_json(checked))
     else:
-        print_plan(planned, file)
+        print_plan(planned, checked, file)
     return 0
 
 
@@ -93,7 +96,7 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
 @lab_option
 @json_option
 def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
-    """Queue the runs of a sweep FILE.
+    """Queue the runs of a sweep FILE (-: standard input).
 
     Submitting the same sweep again queues only what is missing.
 
@@ -108,7 +111,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     except BadSweep as error:
         _print_problems(file, error, " Nothing was submitted.")
         return INVALID_FILE
-    stored, skipped = submission.stored, submission.expansion.skipped
+    stored, skipped = submission.stored, submission.skipped
     if as_json:
         print_json(asdict(stored) | {"skipped": [asdict(item) for item in skipped]})
         return 0
@@ -195,8 +198,9 @@ def _figures(run: "MeasuredRun") -> dict[str, object]:
 
 
 def _read_text(file: Path) -> str:
+    """Read a file, or standard input for "-"."""
     try:
-        return file.read_text(encoding="utf-8")
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

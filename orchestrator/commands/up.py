@@ -12,6 +12,8 @@ from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
+    from orchestrator.supervisor.process import ServiceProcess
+    from workloads.lab_settings import Lab
 
 
 class PhoneCounter:
@@ -43,6 +45,21 @@ def _tcp_address(text: str) -> str:
         raise InvalidRequest(f"--connect: {error}") from None
 
 
+def _api_service(lab: "Lab") -> "list[ServiceProcess]":
+    """Prepare the API; a lab whose port is taken runs without it."""
+    from orchestrator.app.api_port import api_url
+    from orchestrator.app.app_errors import InvalidState
+    from orchestrator.supervisor.services import api_service
+
+    try:
+        process = api_service(lab)
+    except InvalidState as error:
+        click.echo(f"The lab runs without its API: {error}", err=True)
+        return []
+    click.echo(f"The API is at {api_url(lab.settings.api)}; people need: farm token add NAME")
+    return process
+
+
 @click.command()
 @lab_option
 @click.option("--host", default="", help="Name of this host. Default: the computer's name.")
@@ -65,7 +82,7 @@ def up(
     native: bool,
     speed: float | None,
 ) -> None:
-    """Run broker, store, scheduler, ingest and an agent on this host until Ctrl-C.
+    """Run broker, store, scheduler, ingest, API and an agent on this host until Ctrl-C.
 
     Phones on USB are found automatically, phones on Wi-Fi are named with --connect. Everything that
     must survive a restart is in the lab folder. With --native, training really runs on this
@@ -106,7 +123,7 @@ def up(
             named = (*addresses, *(_tcp_address(text) for text in connected))
             options += [part for address in named for part in ("--connect", address)]
             agents = [] if no_agent else [lab_services.agent_process(lab, host, *options)]
-            with lab_services.services(lab, agents) as processes:
+            with lab_services.services(lab, [*agents, *_api_service(lab)]) as processes:
                 click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
                 if lab.root != DEFAULT_LAB.absolute():
                     click.echo(f"Other commands need: export FARM_LAB={lab.root}")

@@ -71,7 +71,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     from orchestrator.tui.watch_loop import WatchOptions, print_json_events, run_watch
 
     lab = connect(lab_folder)
-    lab.broker.check()
+    lab.check()
     sweep = find_sweep(lab, name).id if name else None
     options = WatchOptions(sweep, lab.lab.root.name, read_only, ascii_only)
     if once or svg is not None:

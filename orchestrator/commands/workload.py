@@ -2,22 +2,24 @@
 
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from orchestrator.commands.common import (
+    connect,
     json_option,
     lab_option,
     print_json,
     print_table,
-    read_lab,
 )
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
+    from orchestrator.app.lab_connection import LabConnection
     from workloads.workload import Workload
 
 
@@ -158,8 +160,8 @@ def add_file(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
 
     Example: farm workload add-file examples/external/engine.sh
     """
-    folder = read_lab(lab_folder).files_folder
-    digests = {file.name: store_file(file, folder) for file in files}
+    lab = connect(lab_folder)
+    digests = {file.name: add_to_lab(lab, file) for file in files}
     if as_json:
         print_json(digests)
         return
@@ -193,14 +195,7 @@ def add_dataset(kind: str, folder: Path, samples: int, lab_folder: Path, as_json
 
     content = data_file(kind, _read_files(kind, folder), samples)
     digest = digest_of_bytes(content)
-    files_folder = read_lab(lab_folder).files_folder
-    try:
-        files_folder.mkdir(parents=True, exist_ok=True)
-        part = files_folder / f"{digest}.part"
-        part.write_bytes(content)
-        part.replace(files_folder / digest)
-    except OSError as error:
-        raise InvalidRequest(f"{files_folder} cannot be written: {error.strerror}") from error
+    _add(connect(lab_folder), digest, BytesIO(content))
     if as_json:
         print_json({"data": digest, "bytes": len(content)})
         return
@@ -223,19 +218,20 @@ def _read_files(kind: str, folder: Path) -> dict[str, bytes]:
     return contents
 
 
-def store_file(file: Path, folder: Path) -> str:
-    """Copy a file completely or not at all; return its digest."""
-    import shutil
+def add_to_lab(lab: "LabConnection", file: Path) -> str:
+    """Copy a file into the lab, unless the lab has it; return its digest."""
     from hashlib import file_digest
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with file.open("rb") as stream:
             digest = file_digest(stream, "sha256").hexdigest()
-        if not (folder / digest).exists():
-            part = folder / f"{digest}.part"
-            shutil.copyfile(file, part)
-            part.replace(folder / digest)
+            stream.seek(0)
+            return _add(lab, digest, stream)
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be copied: {error.strerror}") from error
-    return digest
+
+
+def _add(lab: "LabConnection", digest: str, stream: BinaryIO) -> str:
+    from orchestrator.app.store_files import has_file, store_file
+
+    return digest if has_file(lab, digest) else store_file(lab, digest, stream)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from orchestrator.app.api_port import open_port
 from orchestrator.app.app_errors import InvalidState
 from orchestrator.app.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
@@ -74,6 +75,12 @@ def central_service(lab: Lab, name: str) -> ServiceProcess:
     """Prepare a central service as a child process."""
     command = service_command("service", name, "--lab", lab.root)
     return ServiceProcess(name, command, lab.log_file(name))
+
+
+def api_service(lab: Lab) -> list[ServiceProcess]:
+    """Prepare the API as a child process; InvalidState if its port is taken."""
+    open_port(lab.settings.api).close()
+    return [central_service(lab, "api")]
 
 
 def agent_process(

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabPoller, LabView
@@ -55,7 +56,7 @@ class PollerThread:
                 self._stop.wait(POLL_DISTANCE_MIN_S - since)
                 view = self._poller.poll()
                 self.snapshot = self._complete(replace(self.snapshot, view=view, outage=""))
-            except (BrokerDown, StoreDown) as error:
+            except (ApiDown, BrokerDown, StoreDown) as error:
                 self.snapshot = replace(self.snapshot, outage=_outage_text(error))
                 self._stop.wait(RETRY_DELAY_S)
             except Exception as error:  # noqa: BLE001 - the screen's thread raises it
@@ -88,5 +89,6 @@ class PollerThread:
 
 
 def _outage_text(error: FarmError) -> str:
-    name = "broker" if isinstance(error, BrokerDown) else "store"
+    names: dict[type, str] = {BrokerDown: "broker", StoreDown: "store"}
+    name = names.get(type(error), "API")
     return f"the {name} does not answer"

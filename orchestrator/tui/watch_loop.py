@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabPoller, LabView
@@ -184,7 +185,7 @@ def _follow_text(
             for event in feed.read(EVENT_WAIT_S) or ():
                 print_line(show_event(event))
             view = poller.poll()
-        except (BrokerDown, StoreDown) as error:
+        except (ApiDown, BrokerDown, StoreDown) as error:
             sys.stderr.write(f"waiting: {error}\n")
             time.sleep(RETRY_DELAY_S)
         if time.monotonic() - summarized > SUMMARY_INTERVAL_S:

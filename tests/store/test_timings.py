@@ -54,12 +54,12 @@ def test_a_plan_uses_stored_durations_and_names_unavailable_phones(store: Databa
     assert {each.cooling for each in after.estimates} == {DurationRange(60, 60)}
     size = len(report.model_dump_json())
     assert (after.disk.per_run, after.disk.bytes_at_most) == (size, 4 * size)
-    assert [(each.phone, each.reason) for each in after.expansion.skipped] == [
+    assert [(each.phone, each.reason) for each in after.skipped] == [
         ("PH3", "it matches tag == shy")
     ]
     assert after.unavailable == {"PH2": "reserved by bert"}
-    assert after.as_json()["unavailable"] == {"PH2": "reserved by bert"}
-    assert [item["phone"] for item in after.as_json()["not_matched"]] == ["PH3"]
+    assert after.as_json(sweep)["unavailable"] == {"PH2": "reserved by bert"}
+    assert [item["phone"] for item in after.as_json(sweep)["not_matched"]] == ["PH3"]
 
 
 def test_a_phone_keeps_its_trials_when_other_phones_appear(store: Database) -> None:

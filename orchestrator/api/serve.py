@@ -1,0 +1,40 @@
+"""Runs the API: opens the port, and serves until the process is told to end."""
+
+import logging
+import os
+from pathlib import Path
+
+from orchestrator.app.api_port import open_port
+from orchestrator.app.lab_connection import LabConnection
+from workloads.lab_settings import BadSettings
+
+log = logging.getLogger("farm.api")
+CONNECTIONS_MAX = 200
+IDLE_TIMEOUT_S = 30
+
+
+def serve_api(lab: LabConnection) -> None:
+    """Serve the API of a lab."""
+    settings = lab.lab.settings.api
+    for name, file in (("cert_file", settings.cert_file), ("key_file", settings.key_file)):
+        if file and not os.access(file, os.R_OK):
+            raise BadSettings(f"api.{name} '{Path(file)}' cannot be read")
+    with open_port(settings) as listener:
+        import uvicorn
+
+        from orchestrator.api.service_routes import build_app
+
+        lab.store.check()
+        config = uvicorn.Config(
+            build_app(lab),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=IDLE_TIMEOUT_S,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=settings.cert_file or None,
+            ssl_keyfile=settings.key_file or None,
+        )
+        log.info("the API listens on %s", settings.listen)
+        uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,237 @@
+"""The routes of the API, derived from the registry of operations."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from orchestrator.api.api_description import describe_api
+from orchestrator.api.request_guard import LOOPBACK_NAMES, App, RequestGuard
+from orchestrator.app.api_client import PIECE_BYTES, RESULT_HEADER
+from orchestrator.app.app_errors import ErrorKind, NotAuthenticated, TooMuchData, error_kind
+from orchestrator.app.event_feed import EventFeed
+from orchestrator.app.export_results import ExportRequest, prepare_export, write_export
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.manage_tokens import authenticate, require_role
+from orchestrator.app.operation import Operation, Role, Transfer
+from orchestrator.app.operation_types import FILES_MAX, OperationTypes, load_operations, types_of
+from workloads.protocol.faults import FarmError, InvalidRequest
+from workloads.text import safe_text
+
+BODY_BYTES_MAX = 16 * 1024**2
+EVENT_WAIT_S = 2.0
+STATUS = {
+    ErrorKind.INVALID_REQUEST: 400,
+    ErrorKind.INVALID_FILE: 422,
+    ErrorKind.UNREACHABLE: 503,
+    ErrorKind.NOTHING_MATCHES: 404,
+    ErrorKind.REFUSED: 409,
+    ErrorKind.TIMED_OUT: 504,
+    ErrorKind.NOT_AUTHENTICATED: 401,
+    ErrorKind.NOT_PERMITTED: 403,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.BUG: 500,
+}
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+TABLE_FORMATS = ("csv", "jsonl", "parquet")
+
+
+def build_app(lab: LabConnection) -> App:
+    """Return the application that serves a lab."""
+    service = _ApiService(lab)
+    routes = [
+        Route("/healthz", service.report_health),
+        Route("/openapi.json", service.describe),
+        Route("/v1/events", service.stream_events),
+        Route("/v1/sweeps/{sweep}/{table}.{form}", service.send_table),
+        *(
+            Route(f"/v1/operations/{name}", service.endpoint(called), methods=["POST"])
+            for name, called in load_operations().items()
+        ),
+    ]
+    handlers: dict[Any, Any] = {FarmError: _explain, Exception: _explain}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    names = {*LOOPBACK_NAMES, *lab.lab.settings.api.names}
+    return RequestGuard(app, names, _refusal)
+
+
+def _error(status: int, kind: ErrorKind, text: str) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"error": {"kind": kind.value, "text": text}}, status, headers)
+
+
+def _refusal(status: int, text: str) -> App:
+    return _error(status, ErrorKind.NOT_PERMITTED, text)
+
+
+async def _explain(_: Request, error: Exception) -> Response:
+    if isinstance(error, FarmError):
+        kind = error_kind(error)
+        return _error(STATUS[kind], kind, safe_text(error, 2000, lines=True))
+    text = f"this is a bug: {type(error).__name__}; the log of the API has the details"
+    return _error(500, ErrorKind.BUG, text)
+
+
+class _ApiService:
+    """The endpoints; each authenticates first, and calls one operation."""
+
+    def __init__(self, lab: LabConnection) -> None:
+        self._lab = lab
+
+    def _authorized(self, request: Request, role: Role) -> LabConnection:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if secret and scheme.lower() != "bearer":
+            raise NotAuthenticated("the request has no bearer token; set FARM_TOKEN")
+        token = authenticate(self._lab, secret.strip())
+        require_role(token, role)
+        return self._lab.for_user(token.person)
+
+    def endpoint(self, called: Operation) -> Any:
+        """Return the endpoint of an operation."""
+
+        async def answer(request: Request) -> Response:
+            lab = await run_in_threadpool(self._authorized, request, called.role)
+            types = types_of(called.function)
+            if types.transfer is not None and types.transfer[1] is Transfer.UPLOAD:
+                arguments = _arguments(types, request.query_params.get("arguments", "{}"))
+                limit = lab.lab.settings.api.upload_mb_max * 10**6
+                with tempfile.TemporaryFile() as file:
+                    await _receive(request, file, limit)
+                    arguments[types.transfer[0]] = file
+                    return await run_in_threadpool(_call, called, types, lab, arguments)
+            with tempfile.SpooledTemporaryFile(BODY_BYTES_MAX) as body:
+                await _receive(request, body, BODY_BYTES_MAX)
+                arguments = _arguments(types, body.read())
+            if types.transfer is not None:
+                return await run_in_threadpool(_send_file, called, types, lab, arguments)
+            return await run_in_threadpool(_call, called, types, lab, arguments)
+
+        return answer
+
+    def report_health(self, _: Request) -> Response:
+        """Say that the process answers; needs no token and tells nothing else."""
+        return JSONResponse({"status": "ok"})
+
+    def describe(self, request: Request) -> Response:
+        """Return the OpenAPI description."""
+        self._authorized(request, Role.VIEWER)
+        return JSONResponse(describe_api(load_operations().values()))
+
+    def stream_events(self, request: Request) -> Response:
+        """Stream the events of the lab, or of one sweep, as server-sent events."""
+        lab = self._authorized(request, Role.VIEWER)
+        feed = EventFeed(lab, request.query_params.get("sweep"))
+
+        def lines() -> Iterator[str]:
+            yield ": connected\n\n"
+            while True:
+                for event in feed.read(EVENT_WAIT_S) or ():
+                    yield f"event: {event.kind}\ndata: {event.model_dump_json()}\n\n"
+                yield ": \n\n"  # a client that has left is noticed when something is sent
+
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+
+    def send_table(self, request: Request) -> Response:
+        """Send a table of a sweep, e.g. figures.csv or figures.parquet."""
+        lab = self._authorized(request, Role.VIEWER)
+        table, form = request.path_params["table"], request.path_params["form"]
+        if form not in TABLE_FORMATS:
+            raise InvalidRequest(f"there is no table as {form}; use {', '.join(TABLE_FORMATS)}")
+        invalid = request.query_params.get("include_invalid", "") in ("1", "true")
+        sweep, asked = request.path_params["sweep"], ExportRequest(form, table, invalid)
+        export = prepare_export(lab, sweep, asked)
+        file = _written(lambda stream: write_export(lab, sweep, asked, stream))[0]
+        name = export.file_name
+        if export.simulated:
+            stem, dot, extension = name.partition(".")
+            name = f"{stem}.simulated{dot}{extension}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        media_type = MEDIA_TYPES.get(form, "application/octet-stream")
+        return StreamingResponse(_pieces(file), media_type=media_type, headers=headers)
+
+
+def _arguments(types: OperationTypes, text: str | bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("the body is not JSON; write {NAME: VALUE, ...}") from error
+    files = content.pop("files", {}) if types.fetch and isinstance(content, dict) else {}
+    arguments = types.arguments_from_json(content)
+    if types.fetch is not None:
+        arguments[types.fetch] = _fetch_from(files)
+    return arguments
+
+
+def _fetch_from(files: object) -> Any:
+    """Return a function that reads only what came with the request."""
+    if not isinstance(files, dict) or len(files) > FILES_MAX:
+        raise InvalidRequest(f"files is not an object with at most {FILES_MAX} texts by name")
+
+    def fetch(name: str) -> str:
+        text = files.get(name)
+        if not isinstance(text, str):
+            raise FileNotFoundError(2, "it did not come with the request", name)
+        return text
+
+    return fetch
+
+
+async def _receive(request: Request, file: Any, limit: int) -> None:
+    """Write the body to a file, and stop as soon as it is too large."""
+    too_large = TooMuchData(f"the request is larger than {limit} bytes; see 'api' in lab.toml")
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > limit:
+        raise too_large
+    size = 0
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > limit:
+                raise too_large
+            file.write(piece)
+    except ClientDisconnect as error:
+        raise InvalidRequest("the request ended too early") from error
+    file.seek(0)
+
+
+def _call(
+    called: Operation, types: OperationTypes, lab: LabConnection, arguments: dict[str, Any]
+) -> Response:
+    result = called.function(lab, **arguments)
+    return Response(types.result.dump_json(result), media_type="application/json")
+
+
+def _written(write: Any) -> tuple[IO[bytes], Any]:
+    """Write to a temporary file first: an error can still be reported as one."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the response closes it
+    try:
+        result = write(file)
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file, result
+
+
+def _send_file(
+    called: Operation, types: OperationTypes, lab: LabConnection, arguments: dict[str, Any]
+) -> Response:
+    assert types.transfer is not None
+    name = types.transfer[0]
+    file, result = _written(lambda stream: called.function(lab, **arguments, **{name: stream}))
+    note = json.dumps(types.result.dump_python(result, mode="json"))  # ASCII, fit for a header
+    headers = {RESULT_HEADER: note}
+    return StreamingResponse(_pieces(file), media_type="application/octet-stream", headers=headers)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece

@@ -1,0 +1,47 @@
+"""Files of external programs and data sets, stored in the lab by digest."""
+
+import hashlib
+import re
+from contextlib import suppress
+from tempfile import NamedTemporaryFile
+
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, Upload, operation
+from workloads.protocol.faults import InvalidRequest
+
+PIECE_BYTES = 1 << 20
+
+
+@operation(Role.VIEWER)
+def has_file(lab: LabConnection, digest: str) -> bool:
+    """Return whether the lab has a file."""
+    return (
+        re.fullmatch(r"[0-9a-f]{64}", digest) is not None
+        and (lab.lab.files_folder / digest).exists()
+    )
+
+
+@operation(Role.OPERATOR)
+def store_file(lab: LabConnection, digest: str, stream: Upload) -> str:
+    """Store a file completely or not at all; return its digest, which must be the given one."""
+    folder = lab.lab.files_folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
+            try:
+                found = hashlib.sha256()
+                while piece := stream.read(PIECE_BYTES):
+                    part.write(piece)
+                    found.update(piece)
+                part.close()
+                if found.hexdigest() != digest:
+                    raise InvalidRequest("the file was changed on the way; send it again")
+                file = folder / part.name
+                file.chmod(0o644)
+                file.replace(folder / digest)
+            finally:
+                with suppress(OSError):
+                    (folder / part.name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{folder} cannot be written: {error.strerror}") from error
+    return digest

@@ -1,0 +1,98 @@
+"""`farm token`: who may use the API of the lab, as what, and until when."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from orchestrator.commands.common import (
+    connect,
+    dry_run_option,
+    json_option,
+    lab_option,
+    print_change,
+    print_json,
+    print_table,
+)
+
+
+@click.group()
+def token() -> None:
+    """Add, list and revoke tokens of the API."""
+
+
+@token.command()
+@click.argument("person")
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "operator", "admin"]),
+    default="viewer",
+    show_default=True,
+    help="Viewers look; operators also submit and control; admins also change the store.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0, 3650, min_open=True),
+    default=90.0,
+    show_default=True,
+    help="Days until the token ends.",
+)
+@lab_option
+@json_option
+def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) -> None:
+    """Create a token for a PERSON and print it, once.
+
+    The person uses it with: export FARM_API=URL FARM_TOKEN=TOKEN
+
+    Example: farm token add anna --role operator --days 30
+    """
+    from orchestrator.app.manage_tokens import add_token
+    from orchestrator.app.operation import Role
+
+    added = add_token(connect(lab_folder), person, Role(role), days)
+    if as_json:
+        print_json(asdict(added.token) | {"secret": added.secret})
+        return
+    click.echo(added.secret)
+    ends = f"{added.token.expires_at:%Y-%m-%d %H:%M} UTC"
+    click.echo(f"{added.token.id}: {added.token.person}, {role}, until {ends}", err=True)
+
+
+@token.command("list")
+@lab_option
+@json_option
+def list_all(lab_folder: Path, as_json: bool) -> None:
+    """List all tokens, newest first; the secrets are not stored.
+
+    Example: farm token list
+    """
+    from orchestrator.app.manage_tokens import list_tokens
+
+    tokens = list_tokens(connect(lab_folder))
+    if as_json:
+        print_json([asdict(item) for item in tokens])
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            *(item.id, item.person, item.role, f"{item.expires_at:%Y-%m-%d %H:%M}"),
+            "revoked" if item.revoked else "valid" if item.is_valid(now) else "expired",
+        )
+        for item in tokens
+    ]
+    print_table(("TOKEN", "PERSON", "ROLE", "ENDS (UTC)", "STATE"), rows)
+
+
+@token.command()
+@click.argument("token_id", metavar="TOKEN")
+@dry_run_option
+@lab_option
+def revoke(token_id: str, dry_run: bool, lab_folder: Path) -> None:
+    """End a TOKEN at once; name it as 'farm token list' does.
+
+    Example: farm token revoke tk-1a2b3c4d
+    """
+    from orchestrator.app.manage_tokens import revoke_token
+
+    print_change(revoke_token(connect(lab_folder), token_id, dry_run))

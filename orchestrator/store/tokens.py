@@ -1,0 +1,98 @@
+"""Tokens of the API: each belongs to a person, has a role and an end; only a digest is stored."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
+
+from orchestrator.store.audit_log import AuditEntry, record_audit
+from orchestrator.store.database import Database, as_utc
+from orchestrator.store.operator_change import (
+    Actor,
+    ChangeText,
+    OperatorChange,
+    PlannedChange,
+    execute_change,
+)
+from orchestrator.store.tables import token
+from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.faults import InvalidRequest
+from workloads.text import safe_text
+
+PERSON_MAX = 64
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """A token as it may be shown."""
+
+    id: str
+    person: str
+    role: str
+    created_at: datetime
+    expires_at: datetime
+    revoked: bool
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether the token can be used."""
+        return not self.revoked and now < self.expires_at
+
+
+def add_token(
+    db: Database, person: str, role: str, expires_at: datetime, actor: Actor
+) -> tuple[TokenRecord, str]:
+    """Create a token; return it with its secret, which cannot be read again."""
+    person = safe_text(person, PERSON_MAX).strip()
+    if not person:
+        raise InvalidRequest("the name of the person is empty; a token belongs to a person")
+    secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
+    added = TokenRecord(f"tk-{secrets.token_hex(4)}", person, role, now, expires_at, False)
+    with db.write() as connection:
+        row = {**vars(added), "digest": digest_of_bytes(secret.encode())}
+        connection.execute(token.insert(), [row])
+        after = {"person": person, "role": role, "expires_at": expires_at.isoformat()}
+        undo = f"farm token revoke {added.id}"
+        entry = AuditEntry(now, actor.name, "add-token", added.id, {}, after, undo)
+        record_audit(connection, entry)
+    return added, secret
+
+
+def list_tokens(db: Database) -> list[TokenRecord]:
+    """Return all tokens, newest first."""
+    with db.read() as connection:
+        rows = connection.execute(select(token).order_by(token.c.created_at.desc())).all()
+    return [_record(row) for row in rows]
+
+
+def find_token(db: Database, secret: str) -> TokenRecord | None:
+    """Return the token with a secret."""
+    same = token.c.digest == digest_of_bytes(secret.encode(errors="replace"))
+    with db.read() as connection:
+        row = connection.execute(select(token).where(same)).first()
+    return None if row is None else _record(row)
+
+
+def revoke_token(db: Database, token_id: str, actor: Actor) -> OperatorChange:
+    """End a token at once."""
+
+    def plan(connection: Connection) -> PlannedChange:
+        same = token.c.id == token_id
+        row = connection.execute(select(token).where(same)).first()
+        if row is None:
+            shown = safe_text(token_id, 40)
+            raise InvalidRequest(f"there is no token '{shown}'; 'farm token list' shows all")
+        return PlannedChange(
+            {"revoked": bool(row.revoked)},
+            {"revoked": True},
+            ChangeText(f"the token of {row.person} is revoked", "is already revoked", None),
+            lambda: connection.execute(update(token).where(same).values(revoked=True)),
+        )
+
+    return execute_change(db, "revoke-token", token_id, actor, plan)
+
+
+def _record(row: Row[Any]) -> TokenRecord:
+    ends = as_utc(row.created_at), as_utc(row.expires_at)
+    return TokenRecord(row.id, row.person, row.role, *ends, bool(row.revoked))

@@ -1,0 +1,316 @@
+"""The API: every command works with a token alone, and requests without one are refused."""
+
+import http.client
+import io
+import json
+import re
+import socket
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from sqlalchemy import update
+
+from orchestrator.app import control_sweeps, export_results
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.manage_tokens import add_token, list_tokens
+from orchestrator.app.operation import OPERATIONS, Role
+from orchestrator.app.operation_types import load_operations
+from orchestrator.commands.exit_codes import exit_code
+from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.store.tables import token
+from tests.api.conftest import ApiLab, free_port
+from workloads.protocol.faults import FarmError
+from workloads.protocol.messages import Event, EventKind
+
+READING = [
+    ("sweep", "list"),
+    ("sweep", "list", "--json"),
+    ("sweep", "show", "small"),
+    ("sweep", "show", "small", "--json"),
+    ("trial", "list", "small"),
+    ("phone", "list", "--json"),
+    ("phone", "show", "VM16"),
+    ("agent", "list"),
+    ("audit", "--json"),
+    ("compare", "small:phone=VM16T0001", "small:phone=VMI90001", "--json"),
+    ("compare", "small", "--split-half"),
+    ("trends", "--json"),
+    ("select", "small", "-k", "1", "--workload", "mlp-4"),
+    ("export", "small", "-o", "-"),
+    ("export", "small", "--table", "samples", "--format", "jsonl", "-o", "-"),
+    ("export", "small", "--format", "trace", "-o", "-"),
+    ("export", "small", "--format", "bundle", "-o", "-"),
+    ("sweep", "plan", "examples/smoke.yaml", "--json"),
+    ("watch", "small", "--once", "--size", "100x30"),
+]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_command_prints_the_same_with_a_token(served: ApiLab, words: tuple[str, ...]) -> None:
+    here, there = served.run(*words), served.run(*words, role=Role.VIEWER)
+    assert here.exception is None, here.exception
+    assert there.exception is None, there.exception
+    pattern = rb"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\S*|lab|elsewhere|\d+ s"  # times, names of labs
+    assert here.stdout_bytes
+    assert re.sub(pattern, b"", there.stdout_bytes) == re.sub(pattern, b"", here.stdout_bytes)
+    assert not (served.lab.root / "elsewhere").exists(), "the client used a lab folder"
+
+
+def test_an_operator_submits_and_steers_and_the_audit_names_the_person(served: ApiLab) -> None:
+    text = Path("examples/smoke.yaml").read_text()
+    submitted = served.run("sweep", "submit", "-", role=Role.OPERATOR, text=text)
+    assert submitted.exception is None, submitted.exception
+    assert "runs queued" in submitted.stdout
+    for words in (("pause", "smoke"), ("priority", "smoke", "70"), ("cancel", "smoke", "--yes")):
+        changed = served.run("sweep", *words, role=Role.OPERATOR)
+        assert changed.exception is None, changed.exception
+    refused = served.run("sweep", "remove", "smoke", "--yes", role=Role.OPERATOR)
+    assert_error(refused.exception, 11, "a operator is a operator, but this needs the role admin")
+    removed = served.run("sweep", "remove", "smoke", "--yes", role=Role.ADMIN)
+    assert removed.exception is None, removed.exception
+    with served.here() as lab:
+        entries = control_sweeps.list_audit(lab, limit=5)
+    who = [(entry.action, entry.actor) for entry in entries]
+    steered = ["cancel", "set-priority", "pause", "submit"]
+    assert who == [("remove", "a admin"), *((action, "a operator") for action in steered)]
+
+
+def assert_error(error: object, code: int, text: str) -> None:
+    """Check that an error is one sentence with an exit code."""
+    assert isinstance(error, FarmError), error
+    assert exit_code(error) == code, error
+    assert re.search(text, str(error)), error
+    assert "\n" not in str(error)
+
+
+def test_a_viewer_can_look_and_cannot_touch(served: ApiLab, tmp_path: Path) -> None:
+    with served.here() as lab:
+        before = control_sweeps.list_audit(lab)
+    bundle = tmp_path / "b.zip"
+    bundle.write_bytes(b"PK")
+    for words in (
+        ("sweep", "submit", "examples/smoke.yaml"),
+        ("sweep", "pause", "small"),
+        ("sweep", "remove", "small", "--yes"),
+        ("phone", "quarantine", "VM16", "--why", "x"),
+        ("phone", "reserve", "VM16"),
+        ("agent", "drain", "bench-1"),
+        ("token", "add", "me", "--role", "admin"),
+        ("token", "list"),
+        ("prune",),
+        ("import", bundle),
+        ("workload", "add-file", bundle),
+    ):
+        refused = served.run(*words, role=Role.VIEWER)
+        assert_error(refused.exception, 11, "needs the role (operator|admin)")
+    with served.here() as lab:
+        assert control_sweeps.list_audit(lab) == before
+
+
+def test_every_operation_that_changes_something_needs_more_than_a_viewer() -> None:
+    reading = ("list_", "find_", "show_", "read_", "plan_", "compare_", "check_split", "client_")
+    reading += ("prepare_", "write_export", "all_runs", "result_files", "stored_", "answer_")
+    reading += ("has_file",)
+    for name, called in load_operations().items():
+        changes = called.role is not Role.VIEWER
+        assert changes or name.startswith(reading), f"{name} is open to viewers"
+
+
+def test_a_token_that_is_not_valid_is_refused(served: ApiLab) -> None:
+    with served.here() as lab:
+        ended = add_token(lab, "bert", Role.ADMIN, 1)
+        revoked = add_token(lab, "carl", Role.ADMIN, 1)
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        with lab.store.write() as connection:
+            same = token.c.id == ended.token.id
+            connection.execute(update(token).where(same).values(expires_at=past))
+            stored = connection.exec_driver_sql("SELECT * FROM token").all()
+        assert served.run("token", "revoke", revoked.token.id).exception is None
+        assert not any(secret in str(stored) for secret in served.tokens.values())
+        assert {item.role for item in list_tokens(lab)} == {"viewer", "operator", "admin"}
+    cases = {
+        "": "has no token; set FARM_TOKEN",
+        "wrong": "the token is unknown",
+        "ü\n": "the token is unknown|no token",
+        ended.secret: "expired at",
+        revoked.secret: "was revoked",
+    }
+    for secret, text in cases.items():
+        served.tokens[Role.VIEWER], good = secret, served.tokens[Role.VIEWER]
+        result = served.run("sweep", "list", role=Role.VIEWER)
+        served.tokens[Role.VIEWER] = good
+        assert_error(result.exception, 10, text)
+
+
+def send(
+    served: ApiLab, path: str, body: Any = b"{}", method: str = "POST", **headers: str
+) -> tuple[int, bytes]:
+    """Send a request with a viewer's token; a header may replace it."""
+    connection = http.client.HTTPConnection(*served.address, timeout=20)
+    given = {"Authorization": f"Bearer {served.tokens[Role.ADMIN]}"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        connection.request(method, path, body, given)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def test_a_web_page_cannot_use_the_api(served: ApiLab) -> None:
+    path = "/v1/operations/list_sweeps"
+    assert send(served, path)[0] == 200
+    for name in ("farm.evil.example", "127.0.0.1.evil.example:8400", "", "[", "10.0.0.1"):
+        assert send(served, path, Host=name)[0] in (400, 421), name
+    for origin in ("https://evil.example", "null", "http://127.0.0.1.evil.example", "x"):
+        status, answer = send(served, path, Origin=origin)
+        assert (status, json.loads(answer)["error"]["kind"]) == (403, "not_permitted"), origin
+    assert send(served, path, Origin=served.url)[0] == 200
+    assert send(served, path, Authorization="Basic eDp5")[0] == 401
+    assert send(served, "/openapi.json", None, "GET", Authorization="")[0] == 401
+    assert send(served, path, None, "GET")[0] == 405
+
+
+HOSTILE_BODIES = [
+    b"",
+    b"[]",
+    b"null",
+    b'"x"',
+    b"{",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"name": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    b'{"name": {"a": 1}}',
+    b'{"name": null}',
+    b'{"name": 1e999}',
+    b'{"nome": "small"}',
+    b'{"name": "small", "lab": 1}',
+    b'{"name": "\\u0000\\ud800"}',
+    b'{"name": "' + b"x" * 10**6 + b'"}',
+    b'{"text": "farm: 1", "files": [1]}',
+    b'{"name": "small", "request": {"format": "../x", "table": "figures"}}',
+    b'{"digest": "../../etc/passwd"}',
+]
+
+
+def test_hostile_bodies_are_answered_with_one_sentence(served: ApiLab) -> None:
+    for name in ("show_sweep", "pause_sweep", "plan_sweep", "write_export", "has_file"):
+        for body in HOSTILE_BODIES:
+            status, answer = send(served, f"/v1/operations/{name}", body)
+            if status != 200:
+                error = json.loads(answer)["error"]
+                assert 400 <= status < 500, (name, body[:40], error)
+                assert "\n" not in error["text"]
+    assert served.process.alive
+    assert send(served, "/v1/operations/list_sweeps")[0] == 200
+
+
+def test_a_body_that_is_too_large_is_refused(served: ApiLab) -> None:
+    path = "/v1/operations/show_sweep"
+    assert send(served, path, b"{}", Content_Length=str(10**12))[0] == 413
+
+    def endless() -> Any:
+        for _ in range(64):
+            yield b" " * 2**20
+
+    try:
+        status, _ = send(served, path, endless())
+    except (ConnectionError, http.client.HTTPException):
+        status = 413  # the server closed the connection while we were still sending
+    assert status == 413
+    upload = "/v1/operations/import_bundle"
+    assert send(served, upload, b"0" * 1_000_001)[0] == 413
+    status, answer = send(served, upload, b"0" * 999_999)
+    assert (status, json.loads(answer)["error"]["kind"]) == (400, "invalid_request")
+
+
+def test_tables_can_be_read_by_url(served: ApiLab) -> None:
+    def get(path: str) -> tuple[bytes, str]:
+        headers = {"Authorization": f"Bearer {served.tokens[Role.VIEWER]}"}
+        request = urllib.request.Request(f"{served.url}/v1/sweeps/small/{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return response.read(), response.headers["Content-Disposition"]
+
+    content, name = get("figures.csv")
+    assert content == served.run("export", "small", "-o", "-").stdout_bytes
+    assert name == 'attachment; filename="small.csv"'
+    table = pyarrow.parquet.read_table(io.BytesIO(get("figures.parquet")[0]))
+    assert table.num_rows == content.count(b"\n") - 1
+    for path in ("figures.exe", "nothing.csv/../x", "figures.trace"):
+        with pytest.raises(urllib.error.HTTPError):
+            get(path)
+
+
+def test_progress_comes_as_server_sent_events(served: ApiLab) -> None:
+    broker = CentralBroker(served.lab.broker_url)
+    with socket.create_connection(served.address, timeout=20) as link:
+        secret = served.tokens[Role.VIEWER]
+        host = f"127.0.0.1:{served.address[1]}"
+        headers = f"Host: {host}\r\nAuthorization: Bearer {secret}\r\n\r\n"
+        link.sendall(f"GET /v1/events HTTP/1.1\r\n{headers}".encode())
+        received = b""
+        while b": connected" not in received:
+            received += link.recv(4096)
+        event = Event(occurred_at=datetime.now(UTC), kind=EventKind.CONTROL, text="hello")
+        broker.publish_event(event)
+        while b"hello" not in received:
+            received += link.recv(4096)
+    assert b"content-type: text/event-stream" in received
+    assert b"event: control\ndata: {" in received
+    broker.close()
+
+
+def test_the_description_names_every_operation(served: ApiLab) -> None:
+    status, answer = send(served, "/openapi.json", None, "GET")
+    described = json.loads(answer)
+    assert status == 200
+    operations = {path.rpartition("/")[2] for path in described["paths"] if "operations" in path}
+    assert operations == set(OPERATIONS)
+    text = json.dumps(described)
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
+    assert references <= set(described["components"]["schemas"])
+
+
+def test_files_travel_by_digest(served: ApiLab, tmp_path: Path) -> None:
+    file = tmp_path / "engine.sh"
+    file.write_text("#!/bin/sh\n")
+    first = served.run("workload", "add-file", file, "--json", role=Role.OPERATOR)
+    digest = json.loads(first.stdout)["engine.sh"]
+    assert (served.lab.files_folder / digest).read_bytes() == file.read_bytes()
+    again = served.run("workload", "add-file", file, "--json", role=Role.OPERATOR)
+    assert again.stdout == first.stdout
+    path = f'/v1/operations/store_file?arguments={{"digest":"{"0" * 64}"}}'
+    assert send(served, path, b"other")[0] == 400
+    assert [item.name for item in served.lab.files_folder.iterdir()] == [digest]
+
+
+def test_an_api_that_is_away_and_a_port_that_is_taken(served: ApiLab, tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "lab.toml").write_text(f'[api]\nlisten = "{served.lab.settings.api.listen}"\n')
+    taken = served.run("service", "api", "--lab", lab)
+    assert_error(taken.exception, 7, "the port is taken; set api.listen in lab.toml")
+    (lab / "lab.toml").write_text('[api]\nlisten = "0.0.0.0:0"\n')
+    opened = served.run("service", "api", "--lab", lab)
+    assert_error(opened.exception, 3, "reachable from other computers; set api.cert_file")
+    served.url, url = f"http://127.0.0.1:{free_port()}", served.url
+    away = served.run("sweep", "list", role=Role.VIEWER)
+    served.url = "ftp://x"
+    wrong = served.run("sweep", "list", role=Role.VIEWER)
+    served.url = url
+    assert_error(away.exception, 4, "the API at .* cannot be reached: Connection refused")
+    assert_error(wrong.exception, 2, "FARM_API 'ftp://x' is not a URL")
+
+
+def test_what_needs_the_labs_own_host_says_so(served: ApiLab) -> None:
+    with served.remote() as remote, pytest.raises(FarmError, match="only on a host of the lab"):
+        _ = remote.store
+    assert isinstance(remote, LabConnection)
+    with served.remote() as remote:
+        assert export_results.all_runs(remote, "small") == export_results.all_runs(
+            served.here(), "small"
+        )
