@@ -54,7 +54,7 @@ def _query(part: str, sweep_id: str) -> Select[Any]:
         "run": (run.c.sweep == sweep_id, [run.c.trial, run.c.repeat]),
         "report": (
             report.c.trial.in_(trials),
-            [report.c.trial, report.c.repeat, report.c.attempt],
+            [report.c.trial, report.c.repeat, report.c.attempt, report.c.host],
         ),
         "chunk": (chunk.c.digest.in_(blobs), [chunk.c.digest, chunk.c.part]),
     }
