@@ -27,6 +27,7 @@ class ZonePlace(StrEnum):
     SHELL = "shell"  # the cover or the frame
     QUIET = "quiet"  # a part of the board that no chip heats
     BOARD = "board"
+    CRYSTAL = "crystal"  # of the radio: on the board, near the SoC
     BATTERY = "battery"
     CPU = "cpu"
     DIE = "die"  # on the SoC, not at a certain core
@@ -67,15 +68,16 @@ _PLACES = {
         r"|[bm]cpu|x-pkg|coretemp"  # Tegra, Intel
     ),
     ZonePlace.DIE: (
-        r"tsens(-tz)?|soc-(max|dts|top|bot|bottom)|soc-th(ermal|erm|mzone)|exynos|mtkts|tzts"
-        r"|samsung-tmu|tmu|s-p-tmu|ap-tmu|sprd-soc"
+        r"tsens(-tz)?|soc-(max|dts|top|bot|bottom|thermal|thmzone)|exynos|mtkts|tzts"
+        r"|therm-zone|samsung-tmu|tmu|s-p-tmu|ap-tmu|sprd-soc"
     ),
     ZonePlace.SKIN: r"((virtual|sec|back|front|msm)-)?(skin|surface)(-(back|front|frame|msm|max))*",
     ZonePlace.SHELL: (
         r"(shell|case|cover|frame)(-(back|front|frame|max))*|(back|front|rear)(-(cover|case|shell))?"
     ),
     ZonePlace.QUIET: r"quiet|neutral",
-    ZonePlace.BOARD: r"(msm|sdm|sm|mb|ap|board|pcb|tboard|sprd-board|mtktsap|tzbtsap|system-h)",
+    ZonePlace.BOARD: r"msm|sdm|sm|mb|bd|ap|board|pcb|tboard|sprd-board|mtktsap|tzbtsap|system-h",
+    ZonePlace.CRYSTAL: r"xo(-therm-buf)?",
     ZonePlace.BATTERY: (
         r"((qcom|sec|main|li-ion|mtk|pm|hw)-)?(battery|batt?)(-(skin|pack|cell))?"
         r"|mtktsbattery|tzbatt(ery)?|maxfg|bms|(sec-)?fuelgauge"
@@ -85,7 +87,8 @@ _TABLE = {place: re.compile(rf"({names}){_END}") for place, names in _PLACES.ite
 # Plausible when a phone is probed: °C at the processor, and at every other part.
 _DIE_RANGE_C, _BODY_RANGE_C = (4.0, 110.0), (2.0, 65.0)
 _DEFAULT_RAWS, _DEFAULT_SHARED_BY = {25000, 27000, 25, 27, 250, 270}, 3
-_OUTLIERS_AMONG, _OUTLIER_K = 3, 45.0
+_OUTLIERS_AMONG, _OUTLIER_K, _BODY_OUTLIER_K = 3, 45.0, 15.0
+_ON_DIE = {ZonePlace.CPU, ZonePlace.DIE}
 _ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/type")
 _SENSOR = re.compile(r"^tsens:(tsens_tz_sensor\d{1,3}):([A-Za-z0-9_]*):\d+\s*$", re.MULTILINE)
 
@@ -134,7 +137,7 @@ def _examine(nodes: Mapping[str, str], number: int, name: str) -> ExaminedZone:
     zone = ThermalZone(path=path, type=safe_text(name, 64), scale=scale or 0.001)
     temp_c = plausible_temp_c(raw, scale) if scale is not None else None
     place = zone_place(zone.type)
-    low_c, high_c = _DIE_RANGE_C if place in {ZonePlace.CPU, ZonePlace.DIE} else _BODY_RANGE_C
+    low_c, high_c = _DIE_RANGE_C if place in _ON_DIE else _BODY_RANGE_C
     if _NOT_TEMPERATURE.fullmatch(_plain_name(zone.type)):
         return ExaminedZone(zone, None, None, ZoneUse.NOT_TEMPERATURE)
     if raw is None:
@@ -181,13 +184,18 @@ def _choose_cpu(nodes: Mapping[str, str], zones: Sequence[ExaminedZone]) -> dict
 
 
 def _choose_body(zones: Sequence[ExaminedZone]) -> ExaminedZone | None:
-    for place in ZonePlace:
-        if place in {ZonePlace.CPU, ZonePlace.DIE}:
-            continue
-        for at in zones:
-            if at.place is place and at.use is ZoneUse.OTHER:
-                return at
-    return None
+    """The best of the zones outside of the processor that are about as warm as the others."""
+    usable = [at for at in zones if at.use is ZoneUse.OTHER and at.place not in _ON_DIE]
+    middle = median([at.temp_c or 0.0 for at in usable]) if usable else 0.0
+    near = [at for at in usable if abs((at.temp_c or 0.0) - middle) <= _BODY_OUTLIER_K]
+    order = list(ZonePlace)
+    best = near if len(usable) >= _OUTLIERS_AMONG else usable
+
+    def rank(at: ExaminedZone) -> tuple[int, bool]:
+        # The display heats the front, and the processor the back.
+        return order.index(at.place or ZonePlace.DIE), "front" in at.zone.type.lower()
+
+    return min(best, key=rank, default=None)
 
 
 def _plain_name(name: str) -> str:

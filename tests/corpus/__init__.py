@@ -1,0 +1,1 @@
+"""A corpus of phones: one facts file per phone, with what a probe has to make of it."""

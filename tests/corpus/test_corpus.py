@@ -1,0 +1,88 @@
+"""Every phone of the corpus is understood, on both sides; what cannot be told is not guessed."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from agent.phone.facts_file import FactsFile, format_facts, parse_facts, read_facts_file, reading_of
+from agent.phone.kernel_nodes import hottest_c, parse_cpus
+from agent.phone.probe import interpret_reading, soc_name
+from agent.phone.thermalservice import parse_thermalservice
+from workloads.protocol.phone_facts import PhoneFacts, ThermalZone
+
+FILES = sorted((Path(__file__).parent / "phones").glob("*.toml"))
+
+
+@cache
+def load(path: Path) -> tuple[FactsFile, PhoneFacts]:
+    """Read a phone, and probe it."""
+    file = read_facts_file(path)
+    return file, interpret_reading(reading_of(file), "captured", "not started")
+
+
+def temperature_c(file: FactsFile, *zones: ThermalZone) -> float | None:
+    reading = reading_of(file)
+    values = {**reading.nodes, **parse_thermalservice(reading.thermalservice)}
+    hottest = hottest_c(zones, values)
+    return None if hottest is None else round(hottest, 1)
+
+
+def core_list(text: str) -> tuple[int, ...]:
+    return parse_cpus(text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_probe_makes_of_it_what_is_expected(path: Path) -> None:
+    file, facts = load(path)
+    expected = file.expected
+    assert expected is not None
+    by_strength = sorted(facts.clusters, key=lambda at: (at.capacity, at.policy))
+    assert [at.cpus for at in by_strength] == [core_list(text) for text in expected.clusters]
+    assert all(list(at.ladder_khz) == sorted({*at.ladder_khz}) for at in facts.clusters)
+    offline = [cpu for at in facts.clusters if not at.ladder_khz for cpu in at.cpus]
+    if expected.offline:
+        assert tuple(offline) == core_list(expected.offline)
+        assert any("offline during the probe" in text for text in facts.uncontrolled)
+    assert [zone.type for zone in facts.cpu_zones] == list(expected.cpu_zones)
+    assert (facts.body_zone.type if facts.body_zone else "") == expected.body_zone
+    assert temperature_c(file, *facts.cpu_zones) == rounded(expected.cpu_c)
+    if facts.body_zone is not None:
+        assert temperature_c(file, facts.body_zone) == rounded(expected.body_c)
+    assert facts.control is expected.control
+    assert any("fuel gauge" in text for text in facts.controlled) == expected.gauge
+    assert facts.perf_daemons == expected.daemons
+    assert soc_name(file.properties) == facts.soc == expected.soc
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_phone_without_a_cpu_temperature_says_so(path: Path) -> None:
+    _, facts = load(path)
+    refused = any("no CPU temperature" in text for text in facts.uncontrolled)
+    assert refused is not bool(facts.cpu_zones)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_file_survives_writing_and_reading(path: Path) -> None:
+    file, _ = load(path)
+    assert parse_facts(format_facts(file), "copy") == file
+
+
+def test_the_corpus_covers_makers_releases_and_layouts() -> None:
+    phones = [load(path) for path in FILES]
+    releases = {int(re.match(r"\d+", facts.android)[0]) for _, facts in phones}  # type: ignore[index]
+    folders = {clock.folders[0].split("/")[0] for file, _ in phones for clock in file.clock}
+    connections = {
+        file.thermalservice.connection for file, _ in phones if file.thermalservice is not None
+    }
+    assert len(FILES) >= 60
+    assert len({facts.soc.lower() for _, facts in phones}) >= 30
+    assert releases == set(range(6, 17))
+    assert {"cpufreq", "cpu0"} <= folders
+    assert {"Sdhms", "ThermalHAL 2.0", ""} <= connections
+    assert all(file.sources for file, _ in phones)
