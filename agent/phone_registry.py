@@ -18,7 +18,7 @@ from agent.deadline import Deadline
 from agent.lane_status import LaneStatus
 from agent.phone.adb import ABSENT, AdbServer
 from agent.phone.phone_driver import Phone
-from agent.phone.phone_memory import load_phone_memory
+from agent.phone.phone_memory import load_phone_memory, save_phone_memory
 from agent.phone.phone_snapshot import take_snapshot, with_battery_level
 from agent.phone.probe import probe
 from agent.phone.shell_command import ShellCommand, ShellResult
@@ -334,7 +334,7 @@ class PhoneRegistry:
             return
         facts = probe(phone, runner_for)
         phone.memory = load_phone_memory(self._state_dir, facts.serial)
-        facts = phone.facts = facts.model_copy(update={"gauge": phone.memory.gauge})
+        facts = phone.facts = phone.facts.model_copy(update={"gauge": phone.memory.gauge})
         if self._is_duplicate(address, facts.serial):
             phone.close()
             return
@@ -424,6 +424,9 @@ class PhoneRegistry:
         snapshot = with_battery_level(slot.phone, take_snapshot(slot.phone, deadline))
         slot.status.show_snapshot(snapshot)
         slot.snapshot_at = time.monotonic()
+        if slot.update_facts(slot.phone.facts):  # another hour of its battery
+            save_phone_memory(self._state_dir, slot.facts.serial, slot.phone.memory)
+            self._on_admitted(slot)
 
     def _mark_away(self, address: str, reason: str) -> None:
         with self._lock:

@@ -1,14 +1,18 @@
 """The text of `farm phone show`."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.app.control_phones import match_serial
+from orchestrator.app.lab_checks import judge_batteries
+from orchestrator.decisions.health import Health
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.tui.phone_detail import describe_phone
 from tests.builders import a_phone
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneState, PhoneStatus
-from workloads.protocol.phone_facts import FuelGauge, Gpu, OpenCLFacts
+from workloads.protocol.phone_facts import BatteryCondition, FuelGauge, Gpu, OpenCLFacts
 
 
 def a_known_phone(serial: str = "PH1", **facts: object) -> KnownPhone:
@@ -49,3 +53,35 @@ def test_a_phone_is_found_by_a_unique_prefix_of_its_serial() -> None:
     for wrong in ("ABC", "X"):
         with pytest.raises(InvalidRequest):
             match_serial(phones, wrong)
+
+
+def test_the_battery_is_described_as_far_as_it_is_known() -> None:
+    worn = BatteryCondition(
+        cycles=612, capacity_share=0.78, health="good", hours=300, hours_above_90=280
+    )
+    text = "battery: 612 cycles, 78% of its capacity, health good, 280 of 300 h above 90 %"
+    assert text in describe_phone(a_known_phone(battery=worn))
+    assert "battery: health cold" in describe_phone(
+        a_known_phone(battery=BatteryCondition(health="cold"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("battery", "text", "remedy"),
+    [
+        (BatteryCondition(cycles=900, capacity_share=0.7), "70% of its capacity", "retire PH1"),
+        (BatteryCondition(health="over voltage"), "health is 'over voltage'", "retire PH1"),
+        (BatteryCondition(hours=200, hours_above_90=150), "150 of 200 h", "limit charging"),
+        (BatteryCondition(hours=50, hours_above_90=50), "", ""),  # not watched for long enough
+        (BatteryCondition(cycles=900, capacity_share=0.9, health="good"), "", ""),
+        (None, "", ""),
+    ],
+)
+def test_the_doctor_warns_of_batteries(
+    battery: BatteryCondition | None, text: str, remedy: str
+) -> None:
+    phone = a_known_phone(battery=battery)
+    findings = [*judge_batteries([phone])]
+    assert len(findings) == bool(text)
+    assert all(text in finding.text and remedy in finding.fix for finding in findings)
+    assert not [*judge_batteries([replace(phone, health=Health.RETIRED)])]

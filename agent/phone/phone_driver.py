@@ -13,6 +13,7 @@ from hashlib import sha1, sha256
 from pathlib import PurePosixPath
 
 from agent.deadline import Deadline
+from agent.phone.battery_wear import GAP_MAX_S, with_hours
 from agent.phone.phone_memory import CoolingHistory, PhoneMemory
 from agent.phone.phone_paths import BOOT_ID, UPTIME
 from agent.phone.shell_command import (
@@ -72,6 +73,7 @@ class Phone:
         self.idle_samples: list[tuple[float, dict[str, str]]] = []
         self._facts: PhoneFacts | None = None
         self._memory = PhoneMemory()
+        self._battery_seen_s: float | None = None
         self._boot_nodes: tuple[str, dict[str, str]] | None = None
 
     @property
@@ -103,6 +105,7 @@ class Phone:
     def memory(self, memory: PhoneMemory) -> None:
         self._memory = memory
         self.cooling.posterior = memory.cooling
+        self._show_battery_hours()
 
     def remember_power(self, gauge: FuelGauge | None, idle_w: float | None, meter: str) -> None:
         """Keep the calibration of the fuel gauge, and the idle power with its meter."""
@@ -114,6 +117,21 @@ class Phone:
         """Keep how long the canary takes with these cores and clocks."""
         records = {**self._memory.canary_ms, key: record_ms}
         self._memory = self._memory.model_copy(update={"canary_ms": records})
+
+    def watch_battery(self, t_s: float, level_pct: int) -> None:
+        """Count the time since the last look at the battery; long gaps were not watched."""
+        seen_s, self._battery_seen_s = self._battery_seen_s, t_s
+        if seen_s is None or not 0 <= t_s - seen_s <= GAP_MAX_S:
+            return
+        hours = self._memory.battery.after(t_s - seen_s, level_pct)
+        self._memory = self._memory.model_copy(update={"battery": hours})
+        self._show_battery_hours()
+
+    def _show_battery_hours(self) -> None:
+        if self._facts is not None and self._facts.battery is not None:
+            battery = with_hours(self._facts.battery, self._memory.battery)
+            if battery != self._facts.battery:
+                self._facts = self._facts.model_copy(update={"battery": battery})
 
     def remember_limits(self, limits_khz: Mapping[int, tuple[int, int]]) -> None:
         """Keep the highest limits of the CPU clocks that this phone has shown."""

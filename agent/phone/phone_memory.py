@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from agent.phone.battery_wear import BatteryHours
 from agent.phone.cooling_model import (
     PRIOR,
     REST_DRIFT_C,
@@ -31,6 +32,7 @@ class PhoneMemory(WireModel):
     idle_w: float | None = Field(default=None, ge=0)
     idle_meter: str = Field(default="battery", description="the meter that showed the idle power")
     canary_ms: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
+    battery: BatteryHours = BatteryHours()
     limits_khz: dict[int, int] = Field(
         default_factory=dict, description="highest limit of the CPU clock so far, by policy"
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.deadline import Deadline
+from agent.phone.battery_wear import HEALTH, WEAR_NODES
 from agent.phone.computer_nodes import COMPUTER_NODES
 from agent.phone.cpu_clusters import CLUSTER_NODES, parse_clusters
 from agent.phone.gpu_probe import GPU_NODES, parse_gpu
@@ -57,6 +58,7 @@ PROBE_NODES = (
     *ZONE_NODES,
     f"{BATTERY}/capacity",
     f"{BATTERY}/temp",
+    *WEAR_NODES,
     *GAUGES,
     "/proc/self/status",
     *GPU_NODES,
@@ -66,6 +68,7 @@ PROBE_NODES = (
 _ENERGY_COUNTER = f"{POWERCAP}/intel-rapl:0/energy_uj"
 _PROPERTY = re.compile(r"^\[([A-Za-z0-9_.:-]{1,128})\]: \[(.*)\]\r?$", re.MULTILINE)
 _UNUSUAL = re.compile(r"[^\w .,:()/+'-]")
+_DUMP_BATTERY = ("dumpsys", "battery")
 _FIXED_PERFORMANCE = "set-fixed-performance-mode-enabled"
 
 
@@ -76,6 +79,7 @@ class PhoneReading:
     properties: Mapping[str, str]
     nodes: Mapping[str, str]
     services: tuple[str, ...] = ()  # of init, those that run
+    battery: str = ""  # `dumpsys battery`, read only if the nodes are hidden
     thermalservice: str = ""  # read only if the zones are hidden, or for a capture
     writable: frozenset[str] = frozenset()
     root: bool = False
@@ -101,11 +105,13 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
     denied = _ENERGY_COUNTER not in nodes and (
         phone.shell(["test", "-e", _ENERGY_COUNTER], deadline).status == 0
     )
+    battery = "" if HEALTH in nodes or not sdk else phone.shell(_DUMP_BATTERY, deadline).text
     power_stats, rails = _find_power_stats(phone, nodes, sdk, deadline)
     return PhoneReading(
         properties=properties,
         nodes=nodes,
         services=running_services(listing),
+        battery=battery,
         thermalservice=dump,
         writable=_writable_nodes(phone, nodes, deadline),
         root=phone.link.root,

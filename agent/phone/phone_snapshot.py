@@ -52,7 +52,10 @@ def take_snapshot(
         idle = {path: nodes[path] for path in power_nodes if path in nodes}
         phone.idle_samples = [*phone.idle_samples[-IDLE_SAMPLES_MAX:], (t_s, idle)]
     capped = any(is_cooler_active(path, nodes.get(path)) for path in coolers)
-    return PhoneSnapshot(t_s, temp_c, parse_level_pct(nodes.get(BATTERY_LEVEL, "")), capped)
+    level_pct = parse_level_pct(nodes.get(BATTERY_LEVEL, ""))
+    if level_pct is not None:
+        phone.watch_battery(t_s, level_pct)
+    return PhoneSnapshot(t_s, temp_c, level_pct, capped)
 
 
 def read_battery_pct(phone: Phone, snapshot: PhoneSnapshot) -> int | None:
@@ -65,4 +68,7 @@ def read_battery_pct(phone: Phone, snapshot: PhoneSnapshot) -> int | None:
 
 def with_battery_level(phone: Phone, snapshot: PhoneSnapshot) -> PhoneSnapshot:
     """The snapshot of an idle phone, with the framework's level if the nodes are hidden."""
-    return snapshot._replace(battery_pct=read_battery_pct(phone, snapshot))
+    level_pct = read_battery_pct(phone, snapshot)
+    if level_pct is not None and snapshot.battery_pct is None:
+        phone.watch_battery(snapshot.t_s, level_pct)
+    return snapshot._replace(battery_pct=level_pct)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.deadline import Deadline
+from agent.phone.battery_wear import parse_battery_condition
 from agent.phone.capabilities import Capabilities, summarize_control
 from agent.phone.computer_nodes import adapt_clusters, parse_hwmon_zones, parse_second_threads
 from agent.phone.cpu_clusters import offline_clusters, parse_clusters, parse_cores
@@ -98,6 +99,7 @@ def interpret_reading(
         shell_cpus=capabilities.shell_cpus,
         second_threads=parse_second_threads(nodes),
         fixed_performance=capabilities.fixed_performance,
+        battery=parse_battery_condition(nodes, reading.battery),
         power_stats=reading.power_stats,
         perf_daemons=find_perf_daemons(reading.services),
         rooted=capabilities.root,

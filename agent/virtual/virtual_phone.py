@@ -76,6 +76,8 @@ class VirtualPhone:
             speed_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.006),
             heat_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.03),
         )
+        if unit > 1:
+            self.soc.battery.cycles = unit_rng.randrange(20, 700)
         self.opencl = OpenCLDriver(profile.gpu)
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"

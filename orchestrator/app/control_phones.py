@@ -41,6 +41,7 @@ __all__ = [
     "release_phone",
     "reserve_phone",
     "restore_phone",
+    "retire_phone",
     "tag_phone",
     "tune_phone",
     "unreserve_phone",
@@ -151,8 +152,20 @@ def quarantine_phone(
 
 
 @operation(Role.OPERATOR)
+def retire_phone(
+    lab: LabConnection, serial: str, reason: str, dry_run: bool = False
+) -> OperatorChange:
+    """Take a phone out of the lab permanently; its results are kept."""
+
+    def retire(store: Database, phone: str, actor: Actor) -> OperatorChange:
+        return phone_actions.retire(store, phone, actor, reason)
+
+    return _change(lab, serial, dry_run, retire)
+
+
+@operation(Role.OPERATOR)
 def release_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
-    """Let a suspect or quarantined phone work again."""
+    """Let a suspect, quarantined or retired phone work again."""
     return _change(lab, serial, dry_run, phone_actions.release)
 
 

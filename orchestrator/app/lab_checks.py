@@ -6,7 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchestrator.decisions.health import Health
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.store.database import Database
+from orchestrator.store.phone_queries import KnownPhone, known_phones
 from workloads.lab_settings import SETTINGS_FILE, Lab
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import PhoneState
@@ -26,6 +28,9 @@ from workloads.units import format_bytes
 DISK_ERROR_B, DISK_WARNING_B = 200 * 10**6, 2 * 10**9
 SKEW_WARNING_S = 2.0
 LISTENING = "0A"
+HEALTHY = ("", "good", "unknown")
+CAPACITY_SHARE_MIN = 0.8  # below it, makers call a battery worn out
+WATCHED_MIN_H = 100
 USB = Path("/sys/bus/usb/devices")
 ADB_INTERFACE = ("ff", "42", "01")
 
@@ -221,6 +226,40 @@ def check_store(lab: Lab) -> Iterator[CheckFinding]:
     yield CheckFinding("store", OK, f"answers at {without_password(lab.store_url)}")
 
 
+def check_batteries(lab: Lab) -> Iterator[CheckFinding]:
+    """Whether the batteries of the phones are worn, or kept full."""
+    try:
+        database = Database(lab.store_url)
+        phones = known_phones(database)
+        database.close()
+    except FarmError:
+        return  # check_store reports it
+    yield from judge_batteries(phones)
+
+
+def judge_batteries(phones: Iterable[KnownPhone]) -> Iterator[CheckFinding]:
+    """Yield what is wrong with the batteries of phones that are in use."""
+    for phone in phones:
+        battery = phone.facts.battery
+        if battery is None or phone.health is Health.RETIRED:
+            continue
+        worn = [
+            f"its health is '{battery.health}'" * (battery.health not in HEALTHY),
+            f"it holds {battery.capacity_share:.0%} of its capacity"
+            if (battery.capacity_share or 1.0) < CAPACITY_SHARE_MIN
+            else "",
+        ]
+        texts = [text for text in worn if text]
+        fix = f"replace the battery, or: farm phone retire {phone.serial} --why ..."
+        if battery.hours >= WATCHED_MIN_H and battery.hours_above_90 > battery.hours / 2:
+            texts.append(f"it was above 90 % for {battery.hours_above_90} of {battery.hours} h")
+            if not any(worn):
+                fix = "limit charging to 80 % in the phone's settings, or switch its port by timer"
+        if texts:
+            subject = f"battery {phone.serial}"
+            yield CheckFinding(subject, WARNING, f"{phone.facts.model}: {', '.join(texts)}", fix)
+
+
 def check_services(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the services run, and what is wrong with hosts, e.g. their clock or version."""
     broker = CentralBroker(lab.broker_url)
@@ -265,4 +304,5 @@ def check_lab(lab: Lab) -> Iterator[CheckFinding]:
     yield from check_udev()
     yield from check_broker(lab)
     yield from check_store(lab)
+    yield from check_batteries(lab)
     yield from check_services(lab)

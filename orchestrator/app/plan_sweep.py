@@ -156,7 +156,8 @@ def spread_trials(sweep: Sweep, phones: Sequence[KnownPhone], db: Database) -> E
     """Assign the trials of a sweep to phones; phones that already have trials of it keep them."""
     tags = {phone.serial: phone.tags for phone in phones}
     before = sweep_queries.phones_of_sweep(db, sweep.id)
-    return expand_sweep(sweep, [phone.facts for phone in phones], tags, before)
+    in_use = [phone.facts for phone in phones if phone.health is not Health.RETIRED]
+    return expand_sweep(sweep, in_use, tags, before)
 
 
 def _estimates(

@@ -179,21 +179,21 @@ def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
     print_change(unpin_sweep(connect(lab_folder), name, dry_run))
 
 
-@click.command("remove")
+@click.command("forget")
 @click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
 @_YES
 @dry_run_option
 @lab_option
 def remove_phone_(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
-    """Remove a PHONE that has no trials.
+    """Forget a PHONE that has no trials; a phone with trials can be retired.
 
     A phone that is still connected is announced again by its host.
 
-    Example: farm phone remove VMI90001 --dry-run
+    Example: farm phone forget VMI90001 --dry-run
     """
     from orchestrator.app.maintain_store import remove_phone
 
-    _confirm(f"Remove {serial}?", yes or dry_run)
+    _confirm(f"Forget {serial}?", yes or dry_run)
     print_change(remove_phone(connect(lab_folder), serial, dry_run))
 
 

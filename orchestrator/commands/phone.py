@@ -187,10 +187,27 @@ def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> Non
 
 @phone.command()
 @_PHONE
+@click.option("--why", "reason", required=True, help="Reason, shown to other users.")
+@dry_run_option
+@lab_option
+def retire(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
+    """Take a PHONE out of the lab permanently; its results are kept.
+
+    Its waiting runs are skipped, and new sweeps do not use it.
+
+    Example: farm phone retire VM16T --why "the battery is worn out"
+    """
+    from orchestrator.app.control_phones import retire_phone
+
+    print_change(retire_phone(connect(lab_folder), serial, reason, dry_run))
+
+
+@phone.command()
+@_PHONE
 @dry_run_option
 @lab_option
 def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
-    """Let a suspect or quarantined PHONE work again.
+    """Let a suspect, quarantined or retired PHONE work again.
 
     Example: farm phone release VM16T
     """

@@ -23,6 +23,7 @@ class Health(StrEnum):
     GOOD = "good"
     SUSPECT = "suspect"
     QUARANTINED = "quarantined"
+    RETIRED = "retired"  # permanently: neither runs nor trials of new sweeps
 
 
 @dataclass(frozen=True)

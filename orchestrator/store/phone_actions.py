@@ -156,8 +156,40 @@ def quarantine(db: Database, serial: str, actor: Actor, reason: str) -> Operator
     )
 
 
+def retire(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChange:
+    """Take a phone out of the lab permanently; results stay, waiting runs are skipped."""
+
+    def plan(connection: Connection) -> PlannedChange:
+        row = _phone_row(connection, serial)
+        waiting = (run.c.phone == serial, run.c.state.in_((RunState.QUEUED, RunState.BLOCKED)))
+        count = connection.execute(select(func.count()).select_from(run).where(*waiting))
+        runs = count.scalar_one()
+        skipped = f"; {count_text(runs, 'waiting run')} skipped" if runs else ""
+        state = HealthState(Health.RETIRED, safe_text(reason, 400))
+
+        def apply() -> None:
+            set_health(connection, serial, state)
+            note = "the phone was retired"
+            connection.execute(
+                update(run).where(*waiting).values(state=RunState.SKIPPED, note=note)
+            )
+
+        return PlannedChange(
+            {"health": row.health, "reason": row.health_reason, "waiting": runs},
+            {"health": str(state.health), "reason": state.reason, "waiting": 0},
+            ChangeText(
+                f"retired{skipped}; a running run will finish",
+                "is already retired for this reason",
+                f"farm phone release {serial}",
+            ),
+            apply,
+        )
+
+    return execute_change(db, "retire", serial, actor, plan)
+
+
 def release(db: Database, serial: str, actor: Actor) -> OperatorChange:
-    """Let a suspect or quarantined phone work again."""
+    """Let a suspect, quarantined or retired phone work again."""
     return _change_health(
         db,
         "release",
@@ -166,7 +198,7 @@ def release(db: Database, serial: str, actor: Actor) -> OperatorChange:
         HealthState(),
         ChangeText(
             "gets runs again",
-            "is not quarantined",
+            "is neither quarantined nor retired",
             f"farm phone quarantine {serial} --why ...",
         ),
     )

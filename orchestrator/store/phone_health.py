@@ -99,7 +99,9 @@ def store_command_result(
         return None  # nothing else tells about a phone's health
     before = _health_of(connection, result.phone)
     # A restore that succeeded does not prove that the rest is well; one that failed is enough.
-    if before is None or (result.command is CommandKind.RESTORE and result.succeeded):
+    if before is None or before.health is Health.RETIRED:
+        return None
+    if result.command is CommandKind.RESTORE and result.succeeded:
         return None
     if result.succeeded and before.health is Health.QUARANTINED:
         return None  # only an operator releases a quarantined phone
@@ -137,7 +139,7 @@ def unhealthy_phones(db: Database) -> list[tuple[str, str, str]]:
     with db.read() as connection:
         rows = connection.execute(
             select(phone.c.serial, phone.c.health, phone.c.health_reason)
-            .where(phone.c.health != Health.GOOD)
+            .where(phone.c.health.not_in((Health.GOOD, Health.RETIRED)))
             .order_by(phone.c.health, phone.c.serial)
         )
         return [(row.serial, row.health, row.health_reason) for row in rows]

@@ -20,6 +20,7 @@ from workloads.text import safe_text
 
 PATTERN_MAX = 100
 PHONES_MAX = 10_000
+WEAR_CLASS_CYCLES = 50
 KEYS = ("select", "take", "at_least")
 _TAKE = re.compile(r"([1-9]\d{0,3})(?: of each (model|soc))?")
 
@@ -53,7 +54,8 @@ class PhoneSelection:
     ) -> dict[str, str]:
         """Return the phones that are not taken because fewer are needed, each with the reason.
 
-        Phones that already have the sweep keep it.
+        Phones that already have the sweep keep it. Then come the least worn ones, so that wear
+        spreads over the phones of a model; among equally worn ones the seed decides.
         """
         if self.take is None:
             return {}
@@ -65,7 +67,11 @@ class PhoneSelection:
         for name, group in groups.items():
             drawn = sorted(
                 group,
-                key=lambda facts: (facts.serial not in assigned, digest_of([seed, facts.serial])),
+                key=lambda facts: (
+                    facts.serial not in assigned,
+                    wear_class(facts),
+                    digest_of([seed, facts.serial]),
+                ),
             )
             chosen = ", ".join(facts.serial for facts in drawn[: self.take])
             kind = f" of {safe_text(name, 60)}" if name else ""
@@ -73,6 +79,12 @@ class PhoneSelection:
                 reason = f"not taken: only {self.take}{kind} needed, {chosen} drawn"
                 not_taken[facts.serial] = reason
         return not_taken
+
+
+def wear_class(facts: PhoneFacts) -> int:
+    """Return how worn a phone's battery is, in classes; 0 if the phone does not tell."""
+    cycles = facts.battery.cycles if facts.battery else None
+    return (cycles or 0) // WEAR_CLASS_CYCLES
 
 
 def select_by_patterns(patterns: Sequence[str]) -> PhoneSelection:

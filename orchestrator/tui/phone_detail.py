@@ -16,6 +16,7 @@ from orchestrator.tui.phone_state_text import (
 )
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
 from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace, Ui
+from workloads.protocol.phone_facts import BatteryCondition
 from workloads.protocol.stage import Stage
 from workloads.units import format_duration
 
@@ -157,12 +158,25 @@ def describe_phone(phone: KnownPhone) -> list[str]:
             f"fuel gauge: current in {unit}, {sign} while discharging, every "
             f"{facts.gauge.period_s:g} s"
         )
+    if facts.battery is not None:
+        lines.append(f"battery: {battery_text(facts.battery)}")
     lines.append(f"control: {facts.control.value}")
     lines += [f"yes  {text}" for text in facts.controlled]
     lines += [f"no   {text}" for text in facts.uncontrolled]
     if facts.runner_error:
         lines.append(f"no   the runner does not run: {facts.runner_error}")
     return lines
+
+
+def battery_text(battery: BatteryCondition) -> str:
+    """Describe how worn a battery is; what the phone does not tell is left out."""
+    parts = [
+        "" if battery.cycles is None else f"{battery.cycles} cycles",
+        "" if battery.capacity_share is None else f"{battery.capacity_share:.0%} of its capacity",
+        f"health {battery.health}" if battery.health else "",
+        f"{battery.hours_above_90} of {battery.hours} h above 90 %" if battery.hours else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _ladder(steps_khz: tuple[int, ...]) -> str:

@@ -57,6 +57,7 @@ class StateBadge(NamedTuple):
 
 BADGES = {
     "quarantined": StateBadge("QUARANT.", "!", "bold red", 0),
+    "retired": StateBadge("retired", "-", "dim", 6),
     "suspect": StateBadge("SUSPECT", "!", "yellow", 1),
     "away": StateBadge("AWAY", "✗", "red", 2),
     "run": StateBadge("run", "▶", "green", 3),

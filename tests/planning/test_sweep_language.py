@@ -11,6 +11,7 @@ from orchestrator.sweepfile.policy import Budget, Collect, Policy, RetryLimits, 
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from tests.analysis.builders import phone
+from workloads.protocol.phone_facts import BatteryCondition
 
 BEFORE, EXAMPLES = Path(__file__).parent / "before", Path(__file__).parents[2] / "examples"
 GOOD = "farm: 1\nname: demo\nworkload: mlp-4\nphones: all\n"
@@ -144,6 +145,18 @@ def test_take_draws_phones_per_model_and_the_reason_names_them() -> None:
     others = [serial for serial in ("p0", "p1", "p2", "p3", "p4") if serial not in taken]
     again = expand_sweep(sweep, phones, assigned={others[0]}).phones
     assert others[0] in again
+
+
+def test_take_prefers_the_least_worn_phones_of_a_model() -> None:
+    sweep = read_sweep(GOOD.replace("all", "{take: 2 of each model}"))
+    worn = {"p0": 400, "p1": 20, "p2": None, "p3": 410, "p4": 700}
+    phones = [
+        phone(serial, model="Pixel 6", battery=BatteryCondition(cycles=cycles))
+        for serial, cycles in worn.items()
+    ]
+    assert set(expand_sweep(sweep, phones).phones) == {"p1", "p2"}
+    # a phone that has trials keeps them, however worn; equally worn ones are drawn
+    assert "p4" in expand_sweep(sweep, phones, assigned={"p4"}).phones
 
 
 def test_a_policy_is_read_and_does_not_change_the_id() -> None:

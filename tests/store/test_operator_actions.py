@@ -1,14 +1,17 @@
 """Operator actions on sweeps, phones and hosts: idempotent, with a dry run, audited."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import select
 
+from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import RunState, SweepState
 from orchestrator.store import (
     leases,
     phone_actions,
+    phone_health,
     phone_queries,
     submission,
     sweep_actions,
@@ -29,7 +32,7 @@ from tests.builders import (
     planned_runs,
 )
 from workloads.protocol.faults import Cancelled, InvalidRequest, RunnerFailed
-from workloads.protocol.messages import Job
+from workloads.protocol.messages import CommandKind, CommandResult, Job
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 ANNA = Actor("anna@desk")
@@ -63,6 +66,7 @@ CHANGES: dict[str, Callable[[Database, Actor], OperatorChange]] = {
     "reserve": lambda db, actor: phone_actions.reserve(db, "PH1", "bert", actor, until=3e9),
     "tag": lambda db, actor: phone_actions.tag(db, "PH1", actor, add=["shelf-2"]),
     "quarantine": lambda db, actor: phone_actions.quarantine(db, "PH1", actor, "broken glass"),
+    "retire": lambda db, actor: phone_actions.retire(db, "PH2", actor, "swollen battery"),
 }
 
 
@@ -176,3 +180,31 @@ def test_actions_on_unknown_targets_are_refused(store: Database) -> None:
     assert sweep_queries.sweep_summaries(store)[0].state == SweepState.CANCELLED
     with pytest.raises(InvalidRequest, match="first: farm sweep resume"):
         sweep_actions.retry(store, "sw-00000001", ANNA)
+
+
+def test_a_retired_phone_keeps_its_results_and_blocks_no_sweep(store: Database) -> None:
+    job = leased(store)["PH1"]
+    change = phone_actions.retire(store, "PH1", ANNA, "swollen battery")
+    assert "1 waiting run skipped; a running run will finish" in change.text.summary
+    store_parcels(store, "host-a", [a_report(job)])
+    assert states(store).count(RunState.SKIPPED) == 1
+    assert states(store).count(RunState.DONE) == 1
+    assert leased(store, 3e9) == {}  # PH2 works, PH1 gets nothing
+    retired = {phone.serial: phone.health for phone in phone_queries.known_phones(store)}
+    assert retired == {"PH1": Health.RETIRED, "PH2": Health.GOOD}
+    assert next(entry.action for entry in audit_entries(store)) == "retire"
+    # neither a check nor a failed one changes that, only an operator
+    for succeeded in (True, False):
+        result = CommandResult(
+            id=f"c{succeeded}",
+            command=CommandKind.CHECK,
+            phone="PH1",
+            host="host-a",
+            succeeded=succeeded,
+            text="checked",
+            finished_at=datetime.now(UTC),
+        )
+        store_parcels(store, "host-a", [result])
+    assert phone_queries.known_phones(store)[0].health is Health.RETIRED
+    assert phone_health.unhealthy_phones(store) == []
+    assert phone_actions.release(store, "PH1", ANNA).changed

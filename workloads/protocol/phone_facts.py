@@ -86,6 +86,16 @@ class FuelGauge(WireModel):
     period_s: float = Field(ge=0, description="time between new values")
 
 
+class BatteryCondition(WireModel):
+    """How worn a battery is, as far as its phone tells, and how long it was seen above 90 %."""
+
+    cycles: int | None = Field(default=None, description="charge cycles")
+    capacity_share: float | None = Field(default=None, description="full charge / design capacity")
+    health: str = Field(default="", max_length=24, description="in Android's words; empty: unknown")
+    hours: int = Field(default=0, ge=0, description="that an agent has watched it")
+    hours_above_90: int = Field(default=0, ge=0)
+
+
 class PowerStatsHal(StrEnum):
     """The interface through which a phone shows the energy of its rails without root."""
 
@@ -116,6 +126,7 @@ class PhoneFacts(WireModel):
     fixed_performance: bool = Field(
         default=False, description="whether Android offers a fixed-performance mode"
     )
+    battery: BatteryCondition | None = None
     power_stats: PowerStatsHal | None = Field(
         default=None, description="how the energy of its rails can be read, where no node shows it"
     )

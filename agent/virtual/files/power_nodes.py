@@ -12,6 +12,7 @@ from agent.virtual.files.file_tree import FileTree, os_error
 from agent.virtual.physics.battery_model import BatteryModel
 from agent.virtual.physics.soc import Soc
 
+_FADE = 2e-4  # of the capacity per cycle: guessed, 80 % after 1000 cycles
 _SUPPLY = "/sys/devices/platform/soc/power_supply"
 
 
@@ -77,9 +78,11 @@ def _battery_nodes(soc: Soc) -> dict[str, LiveNode]:
         "current_now": live_number_node(lambda: gauge.read_sample()[0]),
         "voltage_now": live_number_node(lambda: gauge.read_sample()[1]),
         "charge_counter": live_number_node(lambda: gauge.read_sample()[2]),
-        "charge_full": live_node(lambda: f"{battery.profile.capacity_uah}\n"),
+        "charge_full": live_node(
+            lambda: f"{round(battery.profile.capacity_uah * (1 - _FADE * battery.cycles))}\n"
+        ),
         "charge_full_design": live_node(lambda: f"{battery.profile.capacity_uah}\n"),
-        "cycle_count": live_node(lambda: "211\n"),
+        "cycle_count": live_node(lambda: f"{battery.cycles}\n"),
     }
     if battery.profile.charging_switch == "input_suspend":
         nodes["input_suspend"] = _charging_switch_node(soc, allowed_value="0")

@@ -24,6 +24,7 @@ class BatteryModel:
         self.profile = profile
         self.charge_uah = profile.capacity_uah * start_percent / 100.0
         self.charging_allowed = True
+        self.cycles = 211  # in its life so far
         self.power_w = 0.0
         self._open_circuit_v = self.open_circuit_v()
         self.usb_w = 0.0

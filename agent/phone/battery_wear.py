@@ -1,0 +1,60 @@
+"""How worn a battery is: what its phone tells, and the hours that it was seen full. Pure.
+
+A phone in a lab lives on a charger, and a lithium cell ages fastest when it is full and warm.
+"""
+
+import re
+from collections.abc import Mapping
+
+from agent.phone.kernel_nodes import SUPPLY, first_number
+from workloads.protocol.base import WireModel
+from workloads.protocol.phone_facts import BatteryCondition
+from workloads.text import safe_text
+
+_BATTERY = f"{SUPPLY}/battery"
+HEALTH, CYCLES = f"{_BATTERY}/health", f"{_BATTERY}/cycle_count"
+FULL, DESIGN = f"{_BATTERY}/charge_full", f"{_BATTERY}/charge_full_design"
+WEAR_NODES = (HEALTH, CYCLES, FULL, DESIGN)
+FULL_PCT = 90
+GAP_MAX_S = 2 * 3600.0  # of the phone's clock; a longer one was not watched
+CYCLES_MAX = 10_000
+_CAPACITY_SHARES = (0.2, 1.3)  # a gauge that learns may exceed the design a little
+# Of BatteryManager, as `dumpsys battery` prints them.
+_HEALTHS = ("unknown", "good", "overheat", "dead", "over voltage", "unspecified failure", "cold")
+_DUMPED_HEALTH = re.compile(r"^\s*health: ([1-7])$", re.MULTILINE)
+
+
+class BatteryHours(WireModel):
+    """How long a battery was watched, and how much of that time it was above 90 %."""
+
+    hours: float = 0.0
+    hours_above_90: float = 0.0
+
+    def after(self, seconds: float, level_pct: int) -> "BatteryHours":
+        """The hours after some more seconds at a level."""
+        hours = seconds / 3600
+        full = hours if level_pct > FULL_PCT else 0.0
+        return BatteryHours(hours=self.hours + hours, hours_above_90=self.hours_above_90 + full)
+
+
+def parse_battery_condition(nodes: Mapping[str, str], dump: str) -> BatteryCondition | None:
+    """Parse nodes, and `dumpsys battery` where they are hidden; None if neither tells anything."""
+    cycles = first_number(nodes.get(CYCLES, ""))
+    full, design = first_number(nodes.get(FULL, "")), first_number(nodes.get(DESIGN, ""))
+    share = full / design if full and design and design > 0 else None
+    lowest, highest = _CAPACITY_SHARES
+    dumped = _DUMPED_HEALTH.search(dump)
+    health = _HEALTHS[int(dumped[1]) - 1] if dumped else ""
+    condition = BatteryCondition(
+        # Many drivers print 0 or a negative number where they do not count.
+        cycles=cycles if cycles is not None and 0 < cycles <= CYCLES_MAX else None,
+        capacity_share=round(share, 2) if share and lowest <= share <= highest else None,
+        health=safe_text(nodes.get(HEALTH, ""), 24).strip().lower() or health,
+    )
+    return None if condition == BatteryCondition() else condition
+
+
+def with_hours(condition: BatteryCondition, hours: BatteryHours) -> BatteryCondition:
+    """The condition with whole hours, so that it rarely changes."""
+    whole = {"hours": int(hours.hours), "hours_above_90": int(hours.hours_above_90)}
+    return condition.model_copy(update=whole)
