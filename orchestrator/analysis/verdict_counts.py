@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import MeasuredRun
-from workloads.protocol.verdict import Reason, ReasonCode, Validity, reason_text
+from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict, reason_text
 
 NO_REASON = "no reason given"
 
@@ -18,6 +18,30 @@ class ReasonCount:
     code: ReasonCode | None  # None: the verdict gave no reason
     text: str
     runs: int
+
+
+@dataclass(frozen=True)
+class LeftOutRuns:
+    """The runs of a sweep that do not count, and their most frequent reason."""
+
+    suspect: int = 0
+    void: int = 0
+    reason: ReasonCode | None = None
+    reason_text: str = ""
+
+    @property
+    def counts(self) -> str:
+        """The counts as text; empty if every run counts."""
+        known = ((self.suspect, Validity.SUSPECT), (self.void, Validity.VOID))
+        return " and ".join(f"{count} {validity}" for count, validity in known if count)
+
+    @property
+    def text(self) -> str:
+        """The counts with the most frequent reason; empty if every run counts."""
+        if not self.counts:
+            return ""
+        runs = "run does" if self.suspect + self.void == 1 else "runs do"
+        return f"{self.counts} {runs} not count; most often: {self.reason_text or NO_REASON}"
 
 
 @dataclass(frozen=True)
@@ -34,18 +58,36 @@ class VerdictCounts:
         """The number of all runs."""
         return self.valid + self.suspect + self.void
 
+    @property
+    def left_out(self) -> LeftOutRuns:
+        """The runs that do not count."""
+        if not self.reasons:
+            return LeftOutRuns(self.suspect, self.void)
+        return LeftOutRuns(self.suspect, self.void, self.reasons[0].code, self.reasons[0].text)
+
 
 def count_verdicts(runs: Iterable[MeasuredRun]) -> VerdictCounts:
     """Count verdicts and the reasons behind them, the most frequent first."""
     validities: Counter[Validity] = Counter()
+    verdicts = [run.verdict for run in runs]
+    validities.update(verdict.validity for verdict in verdicts)
+    return VerdictCounts(
+        validities[Validity.VALID],
+        validities[Validity.SUSPECT],
+        validities[Validity.VOID],
+        count_reasons(verdicts),
+    )
+
+
+def count_reasons(verdicts: Iterable[Verdict]) -> tuple[ReasonCount, ...]:
+    """Count the reasons of runs that do not count, the most frequent first."""
     reasons_of: dict[tuple[Validity, ReasonCode | None], list[Reason]] = {}
     runs_of: Counter[tuple[Validity, ReasonCode | None]] = Counter()
-    for run in runs:
-        validity = run.verdict.validity
-        validities[validity] += 1
-        if run.valid:
+    for verdict in verdicts:
+        validity = verdict.validity
+        if validity is Validity.VALID:
             continue
-        reasons = [item for item in run.verdict.reasons if item.validity is not Validity.VALID]
+        reasons = [item for item in verdict.reasons if item.validity is not Validity.VALID]
         for reason in reasons:
             reasons_of.setdefault((validity, reason.code), []).append(reason)
         codes: set[ReasonCode | None] = {reason.code for reason in reasons}
@@ -54,12 +96,7 @@ def count_verdicts(runs: Iterable[MeasuredRun]) -> VerdictCounts:
         ReasonCount(validity, code, _text(code, reasons_of.get((validity, code), [])), count)
         for (validity, code), count in runs_of.items()
     ]
-    return VerdictCounts(
-        validities[Validity.VALID],
-        validities[Validity.SUSPECT],
-        validities[Validity.VOID],
-        tuple(sorted(counts, key=lambda count: (-count.runs, count.validity, count.text))),
-    )
+    return tuple(sorted(counts, key=lambda count: (-count.runs, count.validity, count.text)))
 
 
 def _text(code: ReasonCode | None, reasons: list[Reason]) -> str:

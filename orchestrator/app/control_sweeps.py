@@ -12,6 +12,7 @@ from orchestrator.store.audit_log import AuditEntry
 from orchestrator.store.database import Database
 from orchestrator.store.operator_change import Actor, OperatorChange
 from orchestrator.store.sweep_queries import RunNote, SweepSummary
+from orchestrator.store.verdict_totals import with_left_out
 from orchestrator.sweepfile.policy import PRIORITY_MAX
 
 __all__ = [
@@ -41,7 +42,7 @@ SweepAction = Callable[[Database, str, Actor], OperatorChange]
 
 @dataclass(frozen=True)
 class SweepDetails:
-    """A sweep with its file, its failed runs and its accepted runs."""
+    """A sweep with its file, its failed runs, and its accepted and void runs."""
 
     summary: SweepSummary
     source: str
@@ -52,7 +53,7 @@ class SweepDetails:
 @operation(Role.VIEWER)
 def list_sweeps(lab: LabConnection) -> list[SweepSummary]:
     """List all sweeps, newest first."""
-    return sweep_queries.sweep_summaries(lab.store)
+    return with_left_out(lab.store, sweep_queries.sweep_summaries(lab.store))
 
 
 @operation(Role.VIEWER)
@@ -64,12 +65,12 @@ def find_sweep(lab: LabConnection, name: str) -> SweepSummary:
 @operation(Role.VIEWER)
 def show_sweep(lab: LabConnection, name: str) -> SweepDetails:
     """Return a sweep with its failures and its results."""
-    summary = find_sweep(lab, name)
+    (summary,) = with_left_out(lab.store, [find_sweep(lab, name)])
     return SweepDetails(
         summary,
         sweep_queries.sweep_source(lab.store, summary.id),
         tuple(sweep_queries.runs_in_state(lab.store, summary.id, RunState.FAILED)),
-        tuple(results.measured_runs(lab.store, summary.id)),
+        tuple(results.measured_runs(lab.store, summary.id, include_void=True)),
     )
 
 

@@ -20,6 +20,7 @@ from orchestrator.export.table_writers import EXTENSIONS, WRITERS, csv_pieces, w
 from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.store.verdict_totals import with_left_out
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.telemetry import Telemetry, read_telemetry
@@ -72,6 +73,7 @@ class Export:
     file_name: str
     simulated: bool
     incomplete: str  # which runs are missing; empty if the sweep is complete
+    left_out: str  # how many runs do not count, and why
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def prepare_export(lab: LabConnection, name: str, request: ExportRequest) -> Exp
     """Return the name of an export's file, and what is missing in it."""
     sweep = find_sweep(lab, name)
     simulated = sweep_queries.has_simulated_metrics(lab.store, sweep.id)
-    return Export(_file_name(sweep, request), simulated, incomplete_text(sweep))
+    left_out = _left_out_text(lab.store, sweep)
+    return Export(_file_name(sweep, request), simulated, incomplete_text(sweep), left_out)
 
 
 @operation(Role.VIEWER)
@@ -126,6 +129,12 @@ def result_files(lab: LabConnection, name: str) -> dict[str, bytes]:
         "comparison.csv": b"".join(csv_pieces(table_schemas.ranking_table(seed, rankings))),
         "comparison.tex": latex.getvalue(),
     }
+
+
+def _left_out_text(store: Database, sweep: SweepSummary) -> str:
+    """How many runs of a sweep do not count, and the most frequent reason."""
+    (counted,) = with_left_out(store, [sweep])
+    return f"{counted.left_out.text}." if counted.left_out.text else ""
 
 
 def incomplete_text(sweep: SweepSummary) -> str:
@@ -207,7 +216,8 @@ def _table(store: Database, sweep: SweepSummary, request: ExportRequest) -> Tabl
         case "ranking":
             rankings = rank_fleet(list(_runs(store, sweep, include_invalid=True)))
             if request.format in ("md", "latex"):
-                return table_schemas.paper_table(sweep.name, rankings)
+                left_out = _left_out_text(store, sweep)
+                return table_schemas.paper_table(sweep.name, rankings, left_out)
             return table_schemas.ranking_table(seed, rankings)
         case _:
             return table_schemas.figures_table(seed, _runs(store, sweep, request.include_invalid))

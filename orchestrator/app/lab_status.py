@@ -22,6 +22,7 @@ from orchestrator.store.live_views import (
 from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
+from orchestrator.store.verdict_totals import with_left_out
 from workloads.protocol.messages import HostHeartbeat
 from workloads.protocol.unusable_phone import PhoneProblem
 
@@ -130,10 +131,10 @@ class LabPoller:
 def _followed(db: Database, sweep: str | None) -> tuple[tuple[SweepSummary, ...], int]:
     """The sweep to show (the given one, else the newest with runs left), and how many others."""
     if sweep is not None:
-        return tuple(sweep_queries.sweep_summaries(db, sweep)), 0
+        return tuple(with_left_out(db, sweep_queries.sweep_summaries(db, sweep))), 0
     newest = sweep_queries.sweep_summaries(db, limit=NEWEST_SWEEPS)
     unfinished = [item for item in newest if not item.finished]
-    return tuple((unfinished or newest)[:1]), max(0, len(unfinished) - 1)
+    return tuple(with_left_out(db, (unfinished or newest)[:1])), max(0, len(unfinished) - 1)
 
 
 class _SweepProgress:

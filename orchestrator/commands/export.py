@@ -66,5 +66,5 @@ def export(
     result = prepare_export(lab, name, request)
     with open_output(output, result.file_name, result.simulated) as stream:
         note = write_export(lab, name, request, stream)
-    for line in filter(None, (note, result.incomplete)):
+    for line in filter(None, (note, result.incomplete, result.left_out)):
         click.echo(line, err=True)

@@ -14,12 +14,11 @@ def print_comparison(runs: Sequence[MeasuredRun]) -> None:
 
     from orchestrator.tui.fleet_table import caption, fleet_grid, fleet_tables
 
-    with_metrics = [run for run in runs if run.metrics]
-    if not any(run.valid for run in with_metrics):
+    if not any(run.valid and run.metrics for run in runs):
         click.echo("No valid run with results to compare yet.")
         return
-    models = {run.phone: run.facts.model for run in with_metrics}
-    grid = fleet_grid(fleet_groups(with_metrics), models)
+    models = {run.phone: run.facts.model for run in runs}
+    grid = fleet_grid(fleet_groups(runs), models)
     if sys.stdout.isatty():
         console = Console()
         for table in fleet_tables(grid, console.width):

@@ -145,12 +145,14 @@ def list_all(lab_folder: Path, as_json: bool) -> None:
     headings = (
         *("SWEEP", "NAME", "STATE", "OWNER", "PRIORITY", "SUBMITTED"),
         *("TRIALS", "RUNS", "DONE", "FAILED", "LEFT"),
+        *("SUSPECT", "VOID", "MOST FREQUENT REASON"),
     )
     rows = [
         (
             *(item.id, item.name, "finished" if item.finished else item.state, item.owner),
             *(item.priority, f"{item.created_at:%Y-%m-%d %H:%M}"),
             *(item.trials, item.total, item.done, item.failed, item.left),
+            *(item.left_out.suspect, item.left_out.void, safe_text(item.left_out.reason_text, 120)),
         )
         for item in sweeps
     ]
@@ -173,7 +175,7 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
     summary = details.summary
     if as_json:
         failures = [item._asdict() for item in details.failures]
-        figures = [_figures(run) for run in details.runs]
+        figures = [_figures(run) for run in details.runs if run.verdict.validity != "void"]
         print_json(
             asdict(summary) | {"failures": failures, "source": details.source, "figures": figures}
         )
@@ -182,6 +184,8 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
     click.echo(
         f"{summary.id} {summary.name}: {summary.trials} trials, {summary.total} runs: {counts}."
     )
+    if summary.left_out.text:
+        click.echo(f"  {safe_text(summary.left_out.text, 400)}")
     if summary.state != SweepState.ACTIVE:
         click.echo(f"  {summary.state}: {safe_text(summary.state_reason, 400)}")
     for trial, repeat, phone, reason in details.failures:

@@ -321,7 +321,7 @@ def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
         )
 
 
-def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
+def paper_table(name: str, tables: Iterable[FleetTable], left_out: str = "") -> Table:
     """Return the ranking for a paper: the essential columns, and a caption with the rest."""
     columns = make_columns(workload=str, condition=str, metric=str, phone=str, soc=str)
     columns += make_columns(median=float, interval=str, ratio_to_best=float, runs=int)
@@ -335,8 +335,8 @@ def paper_table(name: str, tables: Iterable[FleetTable]) -> Table:
     sources = sorted({str(r.provenance) for t in tables for g in t.groups for r in g.rows})
     caption = (
         f"Sweep {name}: medians over valid runs with their 95 % intervals (for fewer than three "
-        f"runs, the range); source of the numbers: {', '.join(sources)}."
-    )
+        f"runs, the range); source of the numbers: {', '.join(sources)}. {left_out}"
+    ).strip()
     return Table("ranking", columns, blocks, caption)
 
 

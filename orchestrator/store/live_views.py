@@ -13,6 +13,7 @@ from orchestrator.store.trial_queries import trial_label
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.protocol.verdict import Validity
 
 _LEFT = (RunState.QUEUED, RunState.LEASED)
 _PHONE_COLUMNS = tuple(
@@ -101,6 +102,7 @@ class CellProgress:
     condition: str
     runs: dict[RunState, int]
     void: int = 0
+    suspect: int = 0
 
 
 class CellProgressCache:
@@ -120,22 +122,30 @@ class CellProgressCache:
             .where(run.c.sweep == self._sweep)
             .group_by(*key, run.c.state)
         )
-        voids = (
-            select(*key, func.count().label("count"))
+        is_suspect = (report.c.status == ReportStatus.ACCEPTED) & (
+            report.c.validity == Validity.SUSPECT
+        )
+        left_out = (
+            select(*key, report.c.status, func.count().label("count"))
             .join(trial, trial.c.id == report.c.trial)
-            .where(trial.c.sweep == self._sweep, report.c.status == ReportStatus.VOID)
-            .group_by(*key)
+            .where(trial.c.sweep == self._sweep)
+            .where((report.c.status == ReportStatus.VOID) | is_suspect)
+            .group_by(*key, report.c.status)
         )
         with self._db.read() as connection:
             counts = connection.execute(runs).all()
-            void = {(case, condition): int(n) for case, condition, n in connection.execute(voids)}
+            void, suspect = (
+                {(row[0], row[1]): int(row[3]) for row in rows if row[2] == status}
+                for rows in [connection.execute(left_out).all()]
+                for status in (ReportStatus.VOID, ReportStatus.ACCEPTED)
+            )
             cells: dict[tuple[str, str], dict[RunState, int]] = {}
             for case, condition, state, count in counts:
                 cells.setdefault((case, condition), {})[RunState(state)] = count
             if cells.keys() - self._labels.keys():
                 self._labels = _cell_labels(connection, self._sweep)
         return tuple(
-            CellProgress(*self._labels[key], runs=cells[key], void=void.get(key, 0))
+            CellProgress(*self._labels[key], cells[key], void.get(key, 0), suspect.get(key, 0))
             for key in sorted(cells, key=lambda key: self._labels.get(key, key))
             if key in self._labels
         )

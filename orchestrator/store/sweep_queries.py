@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
+from orchestrator.analysis.verdict_counts import LeftOutRuns
 from orchestrator.decisions.states import PausedBy, RunState, SweepState
 from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import metric, run, sweep, trial
@@ -34,6 +35,7 @@ class SweepSummary:
     failures_max: int | None = None
     failures_share_max: float | None = None
     pinned: bool = False  # kept by 'farm prune'
+    left_out: LeftOutRuns = LeftOutRuns()  # counted by verdict_totals
 
     @property
     def total(self) -> int:

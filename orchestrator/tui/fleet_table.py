@@ -36,7 +36,13 @@ def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> Fleet
     columns = [{row.phone: row for row in group.rows} for group in groups]
     phones = sorted(models, key=lambda phone: tuple(_rank(column, phone) for column in columns))
     lines = tuple(
-        (safe_text(models[phone], 24), *(_cell(column.get(phone)) for column in columns))
+        (
+            safe_text(models[phone], 24),
+            *(
+                _cell(column[phone]) if phone in column else _why_missing(group, phone)
+                for column, group in zip(columns, groups, strict=True)
+            ),
+        )
         for phone in phones
     )
     terms = [_terms(group) for group in groups]
@@ -62,10 +68,17 @@ def _rank(rows: dict[str, FleetRow], phone: str) -> float:
     return rows[phone].rank if phone in rows else float("inf")
 
 
-def _cell(row: FleetRow | None) -> str:
+def _why_missing(group: FleetGroup, phone: str) -> str:
+    """Why a phone has no value in a column."""
+    unranked = next((one for one in group.unranked if one.phone == phone), None)
+    if unranked is None:
+        return "not run"
+    counts = ((unranked.suspect, "suspect"), (unranked.void, "void"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count) or unranked.reason.value
+
+
+def _cell(row: FleetRow) -> str:
     """The median, its interval over runs, and its ratio to the fastest phone."""
-    if row is None:
-        return "-"
     half = (row.interval.high - row.interval.low) / 2 / row.median
     spread = f"±{half:.1%}" if row.n > 1 else "n=1"
     ratio = "" if row.ratio is None else f"  {row.ratio:.2f}x"

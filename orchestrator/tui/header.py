@@ -123,7 +123,7 @@ def _eta(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) 
 
 
 def _counts(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) -> Text:
-    void = sum(cell.void for cell in snapshot.view.cells)
+    left_out = sweep.left_out
     pieces: list[Piece] = [(f"done {count(sweep.done)}", "green")]
     allowed = _allowed(sweep) if sweep.failed or width >= WIDE else ""
     if sweep.failed or allowed:
@@ -131,14 +131,18 @@ def _counts(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetim
         pieces.append((f"  failed {count(sweep.failed)}{allowed}", style))
     states = (
         (sweep.runs.get(RunState.BLOCKED, 0), "blocked", "bold red"),
-        (void, "void", "yellow"),
+        (left_out.suspect, "suspect", "yellow"),
+        (left_out.void, "void", "yellow"),
         (sweep.runs.get(RunState.SKIPPED, 0), "skipped", "dim"),
         (sweep.runs.get(RunState.CANCELLED, 0), "cancelled", "dim"),
         (sweep.runs.get(RunState.QUEUED, 0), "queued", ""),
     )
     pieces += [(f"  {word} {count(number)}", style) for number, word, style in states if number]
     pieces += _budget(sweep, width, now)
-    return line(width, *pieces, ("  │ phones: ", "dim"), *_phone_counts(snapshot, now))
+    most: list[Piece] = []
+    if left_out.reason_text:
+        most = [("│ most often: ", "dim"), (safe_cell(left_out.reason_text, 120), "yellow")]
+    return line(width, *pieces, ("  │ phones: ", "dim"), *_phone_counts(snapshot, now), *most)
 
 
 def _allowed(sweep: SweepSummary) -> str:

@@ -15,8 +15,10 @@ MARKS: dict[str, Piece] = {
     "partly": ("▒", "yellow"),
     "done": ("█", "green"),
     "void": ("v", "bold yellow"),
+    "suspect": ("s", "bold yellow"),
     "failed": ("!", "bold red"),
     "stopped": ("-", "dim"),
+    "unplanned": ("x", "dim"),
 }
 _ENDED = (RunState.DONE, RunState.SKIPPED)
 _DROPPED = (RunState.CANCELLED,)
@@ -30,7 +32,7 @@ def mark_of(cell: CellProgress) -> str:
     if runs.get(RunState.FAILED, 0) or runs.get(RunState.BLOCKED, 0):
         return "failed"
     if total and ended == total:
-        return "done"
+        return "suspect" if 0 < runs.get(RunState.DONE, 0) <= cell.suspect else "done"
     if total and sum(runs.get(state, 0) for state in _DROPPED) + ended == total:
         return "stopped"
     if cell.void:
@@ -55,7 +57,7 @@ def heat_map(cells: Sequence[CellProgress], width: int, height: int) -> list[Tex
     for condition in conditions[:rows]:
         pieces: list[Piece] = [(fit(safe_cell(condition, 80), name) + " ", "")]
         for case in fitting:
-            mark, style = marks.get((condition, case), (" ", ""))
+            mark, style = marks.get((condition, case), MARKS["unplanned"])
             pieces.append((mark + " " * (step - 1), style))
         lines.append(line(width, *pieces))
     hidden = (len(conditions) - rows, len(cases) - len(fitting))

@@ -25,7 +25,7 @@ from tests.documents import blocks, commands
 from tests.export.telemetry_blob import a_blob
 from tests.stored_runs import store_runs
 from workloads.protocol.faults import FarmError
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 HOSTILE = '=cmd|"\\input{x}" <b>&_%$#^~ \x1b[2J'
 
@@ -165,6 +165,36 @@ def test_invalid_runs_are_exported_only_on_request(store: Database, tmp_path: Pa
     store_runs(store, [measured("a"), measured("b", validity=Validity.SUSPECT)], "small")
     assert [row["phone"] for row in rows_of(tmp_path)] == ["a"]
     assert [row["phone"] for row in rows_of(tmp_path, "--include-invalid")] == ["a", "b"]
+
+
+def test_runs_that_do_not_count_are_counted_wherever_a_sweep_is_shown(
+    store: Database, tmp_path: Path
+) -> None:
+    warm = Reason.suspect(ReasonCode.BODY_WARMED, rise_c=4.0)
+    slept = Reason.void(ReasonCode.PHONE_SLEPT, seconds=2.0)
+    runs = [
+        *a_trial_of(10.0, 2, serial="a"),
+        *a_trial_of(11.0, 4, serial="b", validity=Validity.SUSPECT, reasons=(warm,)),
+        *a_trial_of(12.0, 1, serial="c", validity=Validity.VOID, reasons=(slept,)),
+    ]
+    store_runs(store, runs, "small")
+    text = "4 suspect and 3 void runs do not count; most often: "  # a void run is tried three times
+    shown = run("sweep", "show", "small", "--lab", tmp_path)
+    assert text + warm.text in shown.output
+    cells = {line.split("\t")[0]: line.split("\t")[1:] for line in shown.output.splitlines()}
+    assert (cells["Model b"], cells["Model c"]) == (["4 suspect"], ["3 void"])
+    (listed,) = json.loads(run("sweep", "list", "--lab", tmp_path, "--json").output)
+    assert listed["left_out"] == {
+        "suspect": 4,
+        "void": 3,
+        "reason": "body_warmed",
+        "reason_text": warm.text,
+    }
+    assert text in run("export", "small", "--lab", tmp_path, "-o", "-").stderr
+    assert text in exported(tmp_path, "--format", "md").decode()
+    assert run("report", "small", "--lab", tmp_path, "-o", tmp_path / "page.html").exit_code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text in page.partition("<section")[0], "in the head of the page"
 
 
 def test_an_imported_bundle_exports_the_same_bytes(lab_with_sweep: Path, tmp_path: Path) -> None:

@@ -218,6 +218,24 @@ def test_a_slow_gauge_is_neither_best_nor_on_the_pareto_front() -> None:
     assert "Model a" not in page.partition("On the Pareto front")[2].partition("<svg")[0]
 
 
+def test_a_missing_cell_says_why() -> None:
+    warm = Reason.suspect(ReasonCode.BODY_WARMED, rise_c=4.0)
+    large = {"batch_size": 64}
+    runs = [measured(name, parameters=size) for name in ("a", "b") for size in ({}, large)]
+    runs += [measured("d"), measured("c", validity=Validity.SUSPECT, reasons=(warm,))]
+    runs += [measured("c", None, parameters=large, peak_rss_mb=9.0)]
+    matrix = render_page("demo", runs).partition("Cold: step time")[2].partition("</table>")[0]
+    rows = {
+        row.partition('data-phone="')[2][0]: row for row in matrix.split("<tr ") if "phone" in row
+    }
+    assert f'title="1 suspect run does not count; most often: {warm.text}"' in rows["c"].replace(
+        "&#39;", "'"
+    )
+    assert "1 suspect<" in rows["c"]
+    assert "not reported<" in rows["c"]
+    assert "not run<" in rows["d"]
+
+
 def test_many_cells_are_summarised_by_model() -> None:
     runs = [
         measured(serial, step_ms * size, workload=workload, parameters={"batch_size": size})

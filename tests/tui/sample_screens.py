@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.analysis.eta import RemainingTime
+from orchestrator.analysis.verdict_counts import LeftOutRuns
 from orchestrator.app.lab_status import LabView
 from orchestrator.decisions.states import RunState
 from orchestrator.store.live_views import CellProgress
@@ -18,10 +19,13 @@ from orchestrator.tui.ui_state import LabSnapshot, PhoneTrace, Ui
 from tests.builders import a_phone
 from workloads.protocol.messages import Event, EventKind, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import ReasonCode
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 SWEEP = SweepSummary(
-    "sw-1f3a", "demo", NOW, 8, {RunState.DONE: 12, RunState.QUEUED: 30, RunState.LEASED: 6}
+    *("sw-1f3a", "demo", NOW, 8),
+    {RunState.DONE: 12, RunState.QUEUED: 30, RunState.LEASED: 6},
+    left_out=LeftOutRuns(2, 1, ReasonCode.CHARGED, "the battery charged for 4% of the run"),
 )
 LEASE = Lease(
     "sw-1f3a", "tr-00", 0, 0, 1, NOW.timestamp() + 22, "mlp-4 batch_size=32 cold all8 high"
@@ -70,9 +74,13 @@ def cells() -> tuple[CellProgress, ...]:
         "done": {RunState.DONE: 4},
         "failed": {RunState.DONE: 3, RunState.FAILED: 1},
         "void": {RunState.QUEUED: 4},
+        "suspect": {RunState.DONE: 2, RunState.SKIPPED: 2},
     }
     return tuple(
-        CellProgress(f"mlp-4 batch_size={index}", "cold all8 high", counts, int(name == "void"))
+        CellProgress(
+            *(f"mlp-4 batch_size={index}", "cold all8 high", counts),
+            *(int(name == "void"), 2 * (name == "suspect")),
+        )
         for index, (name, counts) in enumerate(runs.items())
     )
 

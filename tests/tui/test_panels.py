@@ -49,7 +49,7 @@ def test_every_line_is_exactly_as_wide_as_the_screen(width: int, height: int, mo
 
 def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
     text = screen_text(a_snapshot(), width=200, height=60)
-    for part in ("matrix: 1 conditions x 5 cases", "lease 0:22 left", "temp °C", "power W"):
+    for part in ("matrix: 1 conditions x 6 cases", "lease 0:22 left", "temp °C", "power W"):
         assert part in text
     for mark in ("· queued", "▒ partly", "█ done", "v void", "! failed"):
         assert mark in text
@@ -144,14 +144,21 @@ def test_the_page_of_a_phone_shows_hardware_and_control() -> None:
 
 
 def test_every_cell_state_has_its_own_character() -> None:
-    assert len({mark for mark, _ in MARKS.values()}) == 6
+    assert len({mark for mark, _ in MARKS.values()}) == len(MARKS) == 8
 
 
 @pytest.mark.parametrize(
-    ("index", "expected"), list(enumerate(("queued", "partly", "done", "failed", "void")))
+    ("index", "expected"),
+    list(enumerate(("queued", "partly", "done", "failed", "void", "suspect"))),
 )
 def test_a_cell_shows_the_worst_state_of_its_runs(index: int, expected: str) -> None:
     assert mark_of(cells()[index]) == expected
+
+
+def test_the_header_counts_runs_that_do_not_count_with_their_reason() -> None:
+    text = screen_text(a_snapshot(), width=200, height=40)
+    assert "suspect 2  void 1  queued 30" in text
+    assert "│ most often: the battery charged for 4% of the run" in text
 
 
 def test_a_truncated_matrix_is_marked() -> None:

@@ -14,6 +14,7 @@ import jinja2
 
 from orchestrator.analysis.findings import Finding, energy_finding, fleet_findings
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.verdict_counts import count_verdicts
 from orchestrator.export.report import methods, rankings, run_details, setting_charts
 from orchestrator.export.report.report_data import (
     ReportData,
@@ -49,6 +50,7 @@ class ReportPage:
     subtitle: str
     banner: str
     unfinished: str
+    left_out: str
     findings: tuple[Finding, ...]
     sections: tuple[Section, ...]
     not_shown: tuple[str, ...]
@@ -72,6 +74,7 @@ def build_page(
         subtitle="" if only_first else _subtitle(data, sweeps),
         banner=methods.simulation_banner(runs),
         unfinished=unfinished,
+        left_out=_left_out(data),
         findings=() if only_first else _findings(data),
         sections=tuple(section for section in sections if not section.is_empty),
         not_shown=tuple(f"{item.title}: {item.note}" for item in sections if item.is_empty),
@@ -83,6 +86,11 @@ def build_page(
 def _findings(data: ReportData) -> tuple[Finding, ...]:
     cold, hot, cohort = fleet_findings(data.runs, data.mix)
     return cold, hot, energy_finding(data.runs, data.mix), cohort
+
+
+def _left_out(data: ReportData) -> str:
+    text = count_verdicts(data.runs).left_out.text
+    return f"{text}. See 'Which runs count'." if text else ""
 
 
 def _subtitle(data: ReportData, sweeps: str) -> str:

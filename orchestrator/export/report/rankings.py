@@ -11,6 +11,7 @@ from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.rank_statement import RankStatement, provenance_prefix
 from orchestrator.analysis.split_half import phone_label, split_half_check
 from orchestrator.analysis.trial_series import trial_series
+from orchestrator.analysis.verdict_counts import count_verdicts
 from orchestrator.export.report.report_data import (
     Card,
     MatrixCell,
@@ -31,7 +32,7 @@ ENERGY = "energy_per_sample_mj"
 NOTE_MAX = 26  # characters beside a bar
 COLUMNS_MAX = 6  # a wider table is preceded by a summary
 COARSE = MatrixCell("–", "gauge too slow", -1, "the gauge gave too few values in this short run")
-NO_VALUE = MatrixCell("–", "", -1, "no valid run with this metric")
+NOT_RUN = MatrixCell("–", "not run", -1, "this phone has no run of this cell")
 QUESTIONS = (
     (Protocol.COLD, COLD_METRIC, "Cold: step time"),
     (Protocol.ENDURANCE, SUSTAINED_METRIC, "After ten minutes of heat: step time"),
@@ -65,6 +66,7 @@ def matrix_section(data: ReportData) -> Section:
 def _matrix(data: ReportData, title: str, metric: str, groups: list[FleetGroup]) -> RankingMatrix:
     columns = [{row.phone: row for row in group.rows} for group in groups]
     coarse = [{phone.phone for phone in group.unranked if phone.coarse_runs} for group in groups]
+    unranked = {phone.phone for group in groups for phone in group.unranked}
     order = sorted(data.names, key=lambda phone: [_rank(column.get(phone)) for column in columns])
     rows = [
         MatrixRow(
@@ -72,12 +74,18 @@ def _matrix(data: ReportData, title: str, metric: str, groups: list[FleetGroup])
             phone,
             data.colours[phone],
             tuple(
-                COARSE if phone in too_coarse else _matrix_cell(column.get(phone), metric)
-                for column, too_coarse in zip(columns, coarse, strict=True)
+                COARSE
+                if phone in too_coarse
+                else _matrix_cell(column[phone], metric)
+                if phone in column
+                else _missing_cell(
+                    [run for run in data.runs if run.phone == phone and _is_of(run, group)], metric
+                )
+                for column, too_coarse, group in zip(columns, coarse, groups, strict=True)
             ),
         )
         for phone in order
-        if any(phone in known for known in (*columns, *coarse))
+        if any(phone in column for column in columns) or phone in unranked
     ]
     headings = tuple((group.case.name, _settings(group), group.condition.label) for group in groups)
     return RankingMatrix(title, unit_of(metric), headings, tuple(rows))
@@ -85,9 +93,8 @@ def _matrix(data: ReportData, title: str, metric: str, groups: list[FleetGroup])
 
 def _summary_matrix(data: ReportData, title: str, metric: str, protocol: Protocol) -> RankingMatrix:
     """Summarise many cells: one column per workload, over the cells that its phones share."""
-    workloads = sorted(
-        {run.case.name for run in data.runs_of(protocol) if run.valid}, key=natural_sort_key
-    )
+    runs = data.runs_of(protocol)
+    workloads = sorted({run.case.name for run in runs if run.valid}, key=natural_sort_key)
     by_workload = {
         name: fleet_means([run for run in data.runs if run.case.name == name], protocol, metric)
         for name in workloads
@@ -98,7 +105,13 @@ def _summary_matrix(data: ReportData, title: str, metric: str, protocol: Protoco
             data.names[phone],
             phone,
             data.colours[phone],
-            tuple(_mean_cell(phone, means, metric) for means in columns.values()),
+            tuple(
+                _mean_cell(phone, means, metric)
+                or _missing_cell(
+                    [run for run in runs if run.phone == phone and run.case.name == name], metric
+                )
+                for name, means in columns.items()
+            ),
         )
         for phone in sorted(data.names, key=lambda phone: _distance(phone, columns.values()))
         if any(mean.phone == phone for means in columns.values() for mean in means.ranked)
@@ -121,10 +134,10 @@ def _distance(phone: str, columns: Iterable[FleetMeans]) -> tuple[int, float]:
     return -len(ratios), sum(map(math.log, ratios))
 
 
-def _mean_cell(phone: str, means: FleetMeans, metric: str) -> MatrixCell:
+def _mean_cell(phone: str, means: FleetMeans, metric: str) -> MatrixCell | None:
     mean = next((mean for mean in means.ranked if mean.phone == phone), None)
     if mean is None:
-        return NO_VALUE
+        return None
     ratio = mean.value / means.ranked[0].value
     tip = (
         f"{mean.name}: {format_ms(mean.value)} {unit_of(metric)}, geometric mean of "
@@ -151,9 +164,21 @@ def _rank(row: FleetRow | None) -> float:
     return row.rank if row else math.inf
 
 
-def _matrix_cell(row: FleetRow | None, metric: str) -> MatrixCell:
-    if row is None:
-        return NO_VALUE
+def _is_of(run: MeasuredRun, group: FleetGroup) -> bool:
+    return run.case == group.case and run.condition == group.condition
+
+
+def _missing_cell(runs: Sequence[MeasuredRun], metric: str) -> MatrixCell:
+    """Say why a phone has no value: it did not run, its runs do not count, or lack the metric."""
+    if not runs:
+        return NOT_RUN
+    counts = count_verdicts(runs)
+    if counts.valid:
+        return MatrixCell("–", "not reported", -1, f"its valid runs do not report {metric}")
+    return MatrixCell("–", counts.left_out.counts, -1, counts.left_out.text)
+
+
+def _matrix_cell(row: FleetRow, metric: str) -> MatrixCell:
     ratio = row.ratio or 1.0
     ratio_text, tip = _ratio_text(ratio, row.rank == 1), metric_text(row, unit_of(metric))
     return MatrixCell(format_ms(row.median), ratio_text, _shade(ratio), tip)
@@ -173,7 +198,7 @@ def ranking_section(data: ReportData) -> Section:
         "Ranking, with intervals",
         "A bar is the median over runs; the line across its end is the 95 % interval of that "
         "median (for fewer than three runs, the range). A phone is called fastest only with four "
-        "runs on either side, intervals that do not overlap, and numbers whose error is known.",
+        "runs on either side, a difference beyond both intervals, and numbers of known error.",
         cards=tuple(cards),
         note="" if cards else "There is no valid run to rank.",
     )

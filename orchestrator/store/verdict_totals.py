@@ -1,0 +1,55 @@
+"""The runs of sweeps that do not count: how many are suspect or void, and why most of them are."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import and_, case, func, or_, select
+
+from orchestrator.analysis.verdict_counts import LeftOutRuns, count_reasons
+from orchestrator.decisions.states import ReportStatus
+from orchestrator.store.database import Database
+from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.store.tables import report, trial
+from workloads.protocol.verdict import Validity, Verdict
+
+REASONS_READ = 100  # of the newest runs of a sweep that do not count
+
+_VOID = report.c.status == ReportStatus.VOID
+_LEFT_OUT = or_(
+    _VOID,
+    and_(report.c.status == ReportStatus.ACCEPTED, report.c.validity == Validity.SUSPECT),
+)
+
+
+def with_left_out(db: Database, sweeps: Sequence[SweepSummary]) -> list[SweepSummary]:
+    """Return the sweeps with their suspect and void runs counted."""
+    void = func.sum(case((_VOID, 1), else_=0))
+    counted = (
+        select(trial.c.sweep, func.count(), void)
+        .join(report, report.c.trial == trial.c.id)
+        .where(trial.c.sweep.in_([sweep.id for sweep in sweeps]), _LEFT_OUT)
+        .group_by(trial.c.sweep)
+    )
+    with db.read() as connection:
+        counts = {sweep: (int(total), int(n)) for sweep, total, n in connection.execute(counted)}
+    left_out = {sweep: _left_out(db, sweep, *numbers) for sweep, numbers in counts.items()}
+    return [replace(item, left_out=left_out.get(item.id, LeftOutRuns())) for item in sweeps]
+
+
+def _left_out(db: Database, sweep: str, total: int, void: int) -> LeftOutRuns:
+    newest = (
+        select(report.c.payload)
+        .join(trial, trial.c.id == report.c.trial)
+        .where(trial.c.sweep == sweep, _LEFT_OUT)
+        .order_by(report.c.id.desc())
+        .limit(REASONS_READ)
+    )
+    with db.read() as connection:
+        payloads = connection.execute(newest).scalars().all()
+    contents = [json.loads(payload).get("verdict") for payload in payloads]
+    reasons = count_reasons(Verdict.model_validate(content) for content in contents if content)
+    first = reasons[0] if reasons else None
+    return LeftOutRuns(
+        *(total - void, void, first.code if first else None, first.text if first else "")
+    )
