@@ -14,9 +14,9 @@ from agent.phone.kernel_nodes import (
     FULL_CAPACITY,
     STEPS_MAX,
     all_numbers,
-    first_number,
     parse_cpus,
     parse_time_in_state,
+    whole_number,
 )
 from workloads.protocol.phone_facts import Cluster
 
@@ -39,6 +39,7 @@ CLUSTER_NODES = (
     CPUINFO,
 )
 KHZ_MIN, KHZ_MAX = 10_000, 10_000_000
+CAPACITY_MAX = 4 * FULL_CAPACITY
 _POLICY = re.compile(rf"({CPUFREQ}/policy\d{{1,3}})/([a-z_/]+)")
 _CORE = re.compile(rf"({CPU}/cpu(\d{{1,3}})/cpufreq)/([a-z_/]+)")
 _BLOCK = re.compile(r"^processor\s*:\s*(\d{1,3})\s*$", re.MULTILINE)
@@ -79,8 +80,7 @@ def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
     """The cores of a kernel that shows no clocks: one cluster per capacity, without a ladder."""
     by_capacity: dict[int, list[int]] = {}
     for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")):
-        capacity = first_number(nodes.get(f"{CPU}/cpu{cpu}/cpu_capacity", ""))
-        by_capacity.setdefault(capacity or FULL_CAPACITY, []).append(cpu)
+        by_capacity.setdefault(_stated(nodes, cpu) or FULL_CAPACITY, []).append(cpu)
     return tuple(
         Cluster(policy=cpus[0], cpus=tuple(cpus), capacity=capacity, ladder_khz=())
         for capacity, cpus in sorted(by_capacity.items())
@@ -101,8 +101,7 @@ def offline_clusters(nodes: Mapping[str, str], clusters: Sequence[Cluster]) -> t
         return tuple(
             Cluster(policy=cpu, cpus=(cpu,), capacity=strongest, ladder_khz=()) for cpu in missing
         )
-    stated = first_number(nodes.get(f"{CPU}/cpu{missing[0]}/cpu_capacity", ""))
-    capacity = stated or strongest + 1
+    capacity = _stated(nodes, missing[0]) or strongest + 1
     return (Cluster(policy=missing[0], cpus=tuple(missing), capacity=capacity, ladder_khz=()),)
 
 
@@ -160,18 +159,22 @@ def _capacities(
     nodes: Mapping[str, str], ladders: Mapping[tuple[int, ...], tuple[int, ...]]
 ) -> dict[tuple[int, ...], int]:
     """The kernel's figures if every cluster has one; else an order by kind and highest clock."""
-    stated = {
-        cpus: first_number(nodes.get(f"{CPU}/cpu{cpus[0]}/cpu_capacity", "")) for cpus in ladders
-    }
+    stated = {cpus: _stated(nodes, cpus[0]) for cpus in ladders}
     kinds = core_kinds(nodes)
     ranks = {cpus: _rank(kinds.get(cpu) for cpu in cpus) for cpus in ladders}
     if not all(ranks.values()):
         ranks = dict.fromkeys(ladders, 1)
     tells_kinds = len({*stated.values()}) > 1 or len({*ranks.values()}) == 1
-    figures = {cpus: capacity for cpus, capacity in stated.items() if capacity and capacity > 0}
+    figures = {cpus: capacity for cpus, capacity in stated.items() if capacity}
     if len(figures) == len(ladders) and tells_kinds:
         return figures
     return {cpus: ranks[cpus] * (ladder[-1] // 1000) for cpus, ladder in ladders.items()}
+
+
+def _stated(nodes: Mapping[str, str], cpu: int) -> int | None:
+    """The kernel's figure of a core, if it gives a possible one."""
+    capacity = whole_number(nodes.get(f"{CPU}/cpu{cpu}/cpu_capacity", ""))
+    return capacity if capacity and 0 < capacity <= CAPACITY_MAX else None
 
 
 def _rank(kinds: Iterable[tuple[int, int] | None]) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from agent.phone.kernel_nodes import CPU, THERMAL
-from agent.phone.phone_reading import PROPERTIES, PhoneReading
+from agent.phone.phone_reading import PROPERTIES, PhoneReading, plain_property
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.phone_facts import ControlLevel
 from workloads.text import safe_text
@@ -171,7 +171,7 @@ def reading_of(facts: FactsFile) -> PhoneReading:
         if zone.temp is not None:
             nodes[f"{folder}/temp"] = zone.temp
     return PhoneReading(
-        properties={name: facts.properties.get(name, "") for name in PROPERTIES},
+        properties={name: plain_property(facts.properties.get(name, "")) for name in PROPERTIES},
         nodes=nodes,
         services=facts.services,
         thermalservice=service_text(facts.thermalservice),
