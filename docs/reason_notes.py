@@ -42,6 +42,13 @@ REASON_NOTES = {
     "clocks_not_pinned": f"{_REPEATED} If it recurs, use `freq: mid`, or a longer cooldown.",
     "clocks_only_sampled": "Use `freq: free`, or accept that this phone proves less.",
     "clocks_not_shown": "Nothing: this is a remark. Use `freq: free` there.",
+    "clock_above_request": "Nothing: the run is repeated. A daemon of the phone set the clock.",
+    "clock_lowered": "Something lowers the clock without reporting it; compare with other phones.",
+    "core_offline": "Nothing: the run is repeated. If it recurs, use other cores.",
+    "step_times_changed": "Nothing: the run is repeated. If it recurs, look for other work.",
+    "step_times_two_modes": "Look for other work on the phone, or pin the clocks.",
+    "time_mismatch": "Check the external program; its times cannot be right.",
+    "speed_impossible": "Check the external program; its times cannot be right.",
     "clock_capped": "The vendor's thermal control acted; use a lower clock or a cooler start.",
     "cooling_device_active": "The vendor's thermal control acted; use a lower clock or a cooler "
     "start.",

@@ -1,5 +1,6 @@
 """Chooses the nodes that are sampled during a run, and those read right before and after it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -51,6 +52,7 @@ class ProbeSnapshot:
     residency: Mapping[int, str]  # time_in_state by policy
     full_charge_uah: int | None = None
     swap_used_kb: int | None = None
+    uptime_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class RunProbe:
             },
             full_charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
             swap_used_kb=swap_used_kb(parse_meminfo(nodes.get(MEMINFO, "").splitlines())),
+            uptime_s=_parse_uptime_s(nodes.get(UPTIME, "")),
         )
 
 
@@ -158,6 +161,11 @@ def build_run_probe(
         battery_nodes=(*POWER_NODES, POWER) if POWER in nodes else POWER_NODES,
         wireless=is_wireless(phone.address),
     )
+
+
+def _parse_uptime_s(text: str) -> float | None:
+    words = text.split(maxsplit=1)
+    return float(words[0]) if words and re.fullmatch(r"\d{1,12}\.\d\d", words[0]) else None
 
 
 def residency_node(facts: PhoneFacts, policy: int) -> str:

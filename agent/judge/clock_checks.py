@@ -14,6 +14,7 @@ from agent.phone.kernel_nodes import (
 )
 
 READINGS_MIN = 5
+TOLERANCE = 0.01  # some drivers report the measured clock, which differs a little from the step
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it is not conclusive
 
 
@@ -23,6 +24,8 @@ class ClockObservation:
 
     pinned_share: float | None = None  # of the time, for the worst policy; None if unknown
     counted: bool = False  # by the kernel (time_in_state), not only sampled
+    above_share: float = 0.0  # of the time above the requested clock, for the worst policy
+    lowered_share: float = 0.0  # of the time below it while nothing reported a limit
     capped_khz: Mapping[int, int] = field(default_factory=dict)  # policies limited below
     active_coolers: tuple[str, ...] = ()  # CPU cooling devices that were not always at rest
     gpu_pinned_share: float | None = None
@@ -43,6 +46,8 @@ def observe_clocks(
     return ClockObservation(
         pinned_share=min(shares, default=None),
         counted=counted is not None,
+        above_share=_above_share(probe, timed),
+        lowered_share=_lowered_share(probe, timed),
         capped_khz=_capped_khz(probe, readings),
         active_coolers=_active_coolers(probe, readings),
         gpu_pinned_share=_gpu_share(probe, timed),
@@ -115,8 +120,39 @@ def _share_at(requested: int, clocks: Iterable[int]) -> float | None:
     values = list(clocks)
     if len(values) < READINGS_MIN:
         return None
-    # Some drivers report the measured clock, which differs a little from the step.
-    return sum(abs(clock - requested) <= requested / 100 for clock in values) / len(values)
+    return sum(abs(clock - requested) <= TOLERANCE * requested for clock in values) / len(values)
+
+
+def _above_share(probe: RunProbe, timed: Readings) -> float:
+    """The share of readings above the requested clock, for the worst policy."""
+    shares = []
+    for policy, requested in probe.requested_khz.items():
+        clocks = timed.series(policy_node(probe.facts, policy, "scaling_cur_freq"))
+        above = sum(khz > (1 + TOLERANCE) * requested for _, khz in clocks)
+        shares.append(above / len(clocks) if len(clocks) >= READINGS_MIN else 0.0)
+    return max(shares, default=0.0)
+
+
+def _lowered_share(probe: RunProbe, timed: Readings) -> float:
+    """The share of readings below a pinned clock at which neither limit nor cooler explains it."""
+    if not probe.facts.clocks_writable:
+        return 0.0  # the governor may choose any clock
+    coolers = [(path, timed.column(path)) for path in probe.coolers]
+    shares = []
+    for policy, requested in probe.requested_khz.items():
+        clocks = timed.numbers(policy_node(probe.facts, policy, "scaling_cur_freq"))
+        limits = timed.numbers(policy_node(probe.facts, policy, "scaling_max_freq"))
+        known = [row for row, khz in enumerate(clocks) if khz is not None]
+        if len(known) < READINGS_MIN or not (limits or coolers):
+            continue
+        lowered = sum(
+            (clocks[row] or 0) < (1 - TOLERANCE) * requested
+            and not (limits and (limits[row] or 0) < requested)
+            and not any(column and is_cooler_active(path, column[row]) for path, column in coolers)
+            for row in known
+        )
+        shares.append(lowered / len(known))
+    return max(shares, default=0.0)
 
 
 def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:

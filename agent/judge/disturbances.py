@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from agent.collect.cpu_usage import (
     TICKS_PER_SECOND,
@@ -20,7 +19,7 @@ from workloads.protocol.phone_facts import ThermalZone
 class Disturbances:
     """What else happened on the phone during the timed part of a run."""
 
-    other_cores_busy_pct: float | None = None  # utilisation of the cores that the run may not use
+    other_cores_busy_pct: float | None = None  # of the busiest core that the run may not use
     own_cores_shared_pct: float | None = None  # share of the run's cores that others used
     suspended_s: float = 0.0
     charging_share: float = 0.0
@@ -41,7 +40,7 @@ def observe_disturbances(
     """Find what disturbed a run on these cores, in the readings of its timed part."""
     others = [core.util_pct for core in usage if core.cpu not in cpus]
     return Disturbances(
-        other_cores_busy_pct=fmean(others) if others else None,
+        other_cores_busy_pct=max(others, default=None),
         own_cores_shared_pct=own_cores_shared_pct(timed, cpus),
         suspended_s=suspended_s(timed),
         charging_share=_charging_share(timed),

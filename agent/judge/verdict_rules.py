@@ -6,9 +6,15 @@ measured: it is recorded and voids nothing.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import groupby, pairwise
 
 from agent.judge.run_observation import RunObservation
 from agent.judge.work_checks import work_objections
+from agent.judge.work_rate_rules import (
+    check_claimed_speed,
+    check_online_cores,
+    check_step_times,
+)
 from agent.launch.canary import CHANGE_MAX, DRIFT_MAX
 from workloads.protocol.condition import Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
@@ -17,15 +23,17 @@ from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
 from workloads.text import safe_text
 
 PINNED_SHARE_MIN = 0.98
+LOWERED_SHARE_MAX = 0.05  # a limit is reported some readings after it took effect
 START_TOLERANCE_C = 1.0  # pinning to a high clock warms the die before the first step
 LENGTH_TOLERANCE = 0.98
 UNCLAMPED = 1024  # uclamp.max of a task that may use the fastest clock
 SUSPENDED_S, SUSPENDED_SHARE = 0.5, 0.02
-OTHER_CORES_BUSY_PCT_MAX = 30.0
-OWN_CORES_SHARED_PCT_MAX = 10.0  # interrupts and kernel threads stay below this
+OTHER_CORES_BUSY_PCT_MAX = 30.0  # of the busiest one
+OWN_CORES_SHARED_PCT_MAX = 4.0  # interrupts and kernel threads stay below this
 COLD_RISE_MAX_C = 3.0
 GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
+FINE_SENSOR_C = 0.2
 WORK_RATE_LOSS_MAX = 0.15  # of the canary on free clocks, which vary more than held ones
 OTHER_APPS_CORES_MAX = 0.5
 
@@ -95,19 +103,30 @@ def check_sensors(run: RunObservation) -> Iterator[Reason]:
         yield Reason.remark(ReasonCode.CLOCKS_NOT_SHOWN)
     if run.provenance is not None and run.provenance.heat is None:
         yield Reason.remark(ReasonCode.TEMP_NOT_SHOWN)
-    if run.temps_c and _is_frozen(run):
-        yield Reason.suspect(ReasonCode.SENSOR_FROZEN, temp_c=run.temps_c[0])
+    frozen_c = _frozen_c(run)
+    if frozen_c is not None:
+        yield Reason.suspect(ReasonCode.SENSOR_FROZEN, temp_c=frozen_c)
     if run.sampling_gap_s > max(GAP_S, GAP_SHARE * run.span_s):
         yield Reason.suspect(ReasonCode.SAMPLING_GAP, gap_s=run.sampling_gap_s)
 
 
-def _is_frozen(run: RunObservation) -> bool:
-    """Whether the sensor never changed under load; one of whole degrees may stay on a new value."""
-    first = run.temps_c[0]
-    if len(run.temps_c) < FROZEN_READINGS or any(temp_c != first for temp_c in run.temps_c):
-        return False
-    start = first if run.before.temp_c is None else run.before.temp_c
-    return first == start or any(abs(temp_c - round(temp_c)) > 0.01 for temp_c in (first, start))
+def _frozen_c(run: RunObservation) -> float | None:
+    """The temperature at which the sensor stopped, or from which it never moved, under load.
+
+    A sensor of whole degrees may stay on a new value for long; one that shows tenths may not.
+    """
+    stretches = [(temp_c, len(list(group))) for temp_c, group in groupby(run.temps_c)]
+    if len(run.temps_c) < FROZEN_READINGS:
+        return None
+    if len(stretches) == 1:
+        first = run.temps_c[0]
+        start = first if run.before.temp_c is None else run.before.temp_c
+        is_fine = any(abs(temp_c - round(temp_c)) > 0.01 for temp_c in (first, start))
+        return first if first == start or is_fine else None
+    finest_c = min(abs(later - sooner) for (sooner, _), (later, _) in pairwise(stretches))
+    (_, second), (frozen_c, longest) = sorted(stretches, key=lambda stretch: stretch[1])[-2:]
+    stopped = longest >= max(2 * FROZEN_READINGS, len(run.temps_c) / 4, 5 * second)
+    return frozen_c if stopped and finest_c <= FINE_SENSOR_C else None
 
 
 def check_length(run: RunObservation) -> Iterator[Reason]:
@@ -177,9 +196,21 @@ def check_energy(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
-    """The CPU had the requested clocks over the whole cold run."""
+    """The CPU had the requested clocks: in cold runs throughout, in long ones unless limited.
+
+    A long run is measured with its throttling; but a clock above the requested one, or one that is
+    lower although nothing reports a limit, is never part of that.
+    """
     requested_khz, clocks = run.probe.requested_khz, run.clocks
-    if not requested_khz or run.condition.protocol is not Protocol.COLD:
+    if clocks.above_share > 1 - PINNED_SHARE_MIN:
+        yield Reason.void(ReasonCode.CLOCK_ABOVE_REQUEST, share=clocks.above_share)
+    if run.condition.protocol is not Protocol.COLD:
+        if clocks.lowered_share > LOWERED_SHARE_MAX:
+            yield Reason.suspect(ReasonCode.CLOCK_LOWERED, share=clocks.lowered_share)
+        return
+    for cooler in clocks.active_coolers:
+        yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=safe_text(cooler, 100))
+    if not requested_khz:
         return
     if clocks.pinned_share is None:
         yield Reason.suspect(ReasonCode.CLOCKS_UNVERIFIED)
@@ -191,8 +222,6 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
         objection = Reason.void if clocks.pinned_share is None else Reason.suspect
         requested = requested_khz[policy]
         yield objection(ReasonCode.CLOCK_CAPPED, policy=policy, khz=khz, requested_khz=requested)
-    for cooler in clocks.active_coolers:
-        yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=safe_text(cooler, 100))
 
 
 def check_gpu_clock(run: RunObservation) -> Iterator[Reason]:
@@ -214,9 +243,8 @@ def check_swapping(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
-    """A phone whose clocks cannot be held was not slowed down; its work says so, no sensor."""
-    is_held = run.probe.requested_khz or run.probe.facts.clocks_writable
-    if is_held or run.condition.protocol is not Protocol.COLD:
+    """A phone whose clocks are not held was not slowed down; its work says so, no sensor."""
+    if run.probe.requested_khz or run.condition.protocol is not Protocol.COLD:
         return
     changes = [change for change in (run.canary.drift, run.canary.change) if change is not None]
     if max(changes, default=0.0) > WORK_RATE_LOSS_MAX:
@@ -262,6 +290,9 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_energy,
     check_cpu_clocks,
     check_gpu_clock,  # guard: gpu-clock-held
+    check_step_times,
+    check_online_cores,
+    check_claimed_speed,
     check_swapping,
     check_unheld_speed,
     check_vendor_limits,

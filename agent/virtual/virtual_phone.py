@@ -79,6 +79,7 @@ class VirtualPhone:
         if unit > 1:
             self.soc.battery.cycles = unit_rng.randrange(20, 700)
         self.opencl = OpenCLDriver(profile.gpu)
+        self.claimed_time_share = 1.0  # of the true step times, by a runner that lies
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"
         )

@@ -97,6 +97,19 @@ DEMOS = {
         {"kind": "throttle", "at": "run@50%", "cluster": "gpu", "steps": 2},
         {**STEADY, "gpu_freq": "high"},
     ),
+    "check_step_times": Demo(
+        ReasonCode.STEP_TIMES_CHANGED,
+        Validity.VOID,
+        {"kind": "hidden_limit", "at": "run@50%", "share": 0.9},
+    ),
+    "check_online_cores": Demo(
+        ReasonCode.CORE_OFFLINE,
+        Validity.VOID,
+        {"kind": "hotplug", "at": "run@50%", "cpu": 5, "service": "surfaceflinger"},
+    ),
+    "check_claimed_speed": Demo(
+        ReasonCode.TIME_MISMATCH, Validity.VOID, {"kind": "false_times", "at": LAUNCH}
+    ),
     "check_unheld_speed": Demo(
         ReasonCode.WORK_RATE_LOW,
         Validity.SUSPECT,
@@ -157,6 +170,14 @@ MORE = (
             Validity.SUSPECT,
             {},
             {**STEADY, "cores": "all8", "freq": "free", "time_min_s": 240},
+        ),
+    ),
+    (
+        "check_claimed_speed",
+        Demo(
+            ReasonCode.SPEED_IMPOSSIBLE,
+            Validity.VOID,
+            {"kind": "false_times", "at": LAUNCH, "share": 1e-6},
         ),
     ),
     (

@@ -56,6 +56,7 @@ BODY: dict[str, dict[str, object]] = {
     "gpu_memory": {},
     "gpu_lost": {},
     "gpu_wrong": {},
+    "false_times": {},
     "truncated": {"command": "grep *", "bytes": 60},
     "endless": {"command": "cat *"},
     "hostile": {"command": "grep *"},

@@ -78,12 +78,32 @@ def test_a_run_as_requested_is_valid() -> None:
             Validity.SUSPECT,
             ReasonCode.COOLING_DEVICE_ACTIVE,
         ),
+        (
+            {"clocks": replace(CLOCKS, active_coolers=THROTTLED), "probe": UNPINNED},
+            Validity.SUSPECT,
+            ReasonCode.COOLING_DEVICE_ACTIVE,
+        ),
+        (
+            {"clocks": replace(CLOCKS, above_share=0.1), "condition": ENDURANCE, "span_s": 600.0},
+            Validity.VOID,
+            ReasonCode.CLOCK_ABOVE_REQUEST,
+        ),
+        (
+            {"clocks": replace(CLOCKS, lowered_share=0.2), "condition": ENDURANCE, "span_s": 600.0},
+            Validity.SUSPECT,
+            ReasonCode.CLOCK_LOWERED,
+        ),
         ({"span_s": 2.0}, Validity.VOID, ReasonCode.TOO_SHORT),
         ({"sampled_temps_c": ()}, Validity.SUSPECT, ReasonCode.NO_TEMP_READINGS),
         ({"sampled_temps_c": (30.0,) * 40}, Validity.SUSPECT, ReasonCode.SENSOR_FROZEN),
         ({"sampled_temps_c": (38.4,) * 40}, Validity.SUSPECT, ReasonCode.SENSOR_FROZEN),
         (
             {"sampled_temps_c": (38.0,) * 40, "before": replace(BEFORE, temp_c=30.3)},
+            Validity.SUSPECT,
+            ReasonCode.SENSOR_FROZEN,
+        ),
+        (
+            {"sampled_temps_c": (*(30 + n / 10 for n in range(60)), *(36.1,) * 40)},
             Validity.SUSPECT,
             ReasonCode.SENSOR_FROZEN,
         ),
@@ -238,8 +258,9 @@ def test_an_unpinned_clock_is_not_judged() -> None:
     assert judge(free).validity is Validity.VALID
 
 
-def test_the_canary_is_ignored_with_free_or_throttled_clocks() -> None:
+def test_the_canary_shows_a_slow_phone_with_free_clocks_but_not_in_long_runs() -> None:
     slower = CanaryTimes(1.0, 1.5, 1.0)
-    assert judge(an_observation(canary=slower, probe=UNPINNED)).validity is Validity.VALID
+    (reason,) = judge(an_observation(canary=slower, probe=UNPINNED)).reasons
+    assert (reason.code, reason.validity) == (ReasonCode.WORK_RATE_LOW, Validity.SUSPECT)
     long = an_observation(canary=slower, condition=ENDURANCE, span_s=600.0)
     assert judge(long).validity is Validity.VALID

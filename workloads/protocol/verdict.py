@@ -43,6 +43,12 @@ class ReasonCode(StrEnum):
     WRONG_CORES = "wrong_cores"
     THREAD_ON_OTHER_CORES = "thread_on_other_cores"
     UTILISATION_CLAMPED = "utilisation_clamped"
+    CORE_OFFLINE = "core_offline"
+    # The work itself
+    STEP_TIMES_CHANGED = "step_times_changed"
+    STEP_TIMES_TWO_MODES = "step_times_two_modes"
+    TIME_MISMATCH = "time_mismatch"
+    SPEED_IMPOSSIBLE = "speed_impossible"
     # Temperature
     START_TEMP_UNKNOWN = "start_temp_unknown"
     START_TOO_WARM = "start_too_warm"
@@ -68,6 +74,8 @@ class ReasonCode(StrEnum):
     CLOCKS_NOT_PINNED = "clocks_not_pinned"
     CLOCKS_ONLY_SAMPLED = "clocks_only_sampled"
     CLOCKS_NOT_SHOWN = "clocks_not_shown"
+    CLOCK_ABOVE_REQUEST = "clock_above_request"
+    CLOCK_LOWERED = "clock_lowered"
     CLOCK_CAPPED = "clock_capped"
     COOLING_DEVICE_ACTIVE = "cooling_device_active"
     FIXED_CLOCK_UNSTEADY = "fixed_clock_unsteady"
@@ -120,6 +128,20 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.UTILISATION_CLAMPED: (
         "the scheduler clamped the utilisation to {clamp} of {limit} (uclamp.max)"
     ),
+    ReasonCode.CORE_OFFLINE: "core {cpu} was offline {at_s:.1f} s after the start",
+    ReasonCode.STEP_TIMES_CHANGED: (
+        "at equal clocks, steps differed by {change:+.1%} in time for {share:.0%} of the run, "
+        "from {at_s:.1f} s on"
+    ),
+    ReasonCode.STEP_TIMES_TWO_MODES: (
+        "steps alternated between two times that are {distance:.1%} apart"
+    ),
+    ReasonCode.TIME_MISMATCH: (
+        "the program accounts for {claimed_s:.1f} s; {elapsed_s:.1f} s passed on the phone"
+    ),
+    ReasonCode.SPEED_IMPOSSIBLE: (
+        "the program claims {gflops:.0f} GFLOP/s; its cores cannot do more than {limit_gflops:.0f}"
+    ),
     ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
     ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
     ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
@@ -149,6 +171,12 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the CPU clocks were only sampled: the kernel has no time_in_state"
     ),
     ReasonCode.CLOCKS_NOT_SHOWN: "no clocks: this computer shows none",
+    ReasonCode.CLOCK_ABOVE_REQUEST: (
+        "the CPU clock was above the requested one for {share:.1%} of the run"
+    ),
+    ReasonCode.CLOCK_LOWERED: (
+        "the CPU clock was below the requested one for {share:.1%} of the run, without a limit"
+    ),
     ReasonCode.CLOCK_CAPPED: (
         "policy{policy} was capped at {khz} kHz; {requested_khz} kHz were requested"
     ),

@@ -36,7 +36,13 @@ from agent.virtual.mischief.link_faults import (
     Unplug,
     VersionClash,
 )
-from agent.virtual.mischief.output_faults import Endless, Hostile, HostileNames, Truncated
+from agent.virtual.mischief.output_faults import (
+    Endless,
+    FalseTimes,
+    Hostile,
+    HostileNames,
+    Truncated,
+)
 from agent.virtual.mischief.sysfs_faults import ClockIgnored, ClockReset, OpPower, Sensor
 
 FAULT_TYPES: dict[str, type[FaultType]] = {
@@ -70,6 +76,7 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "gpu_memory": GpuMemory,
     "gpu_lost": GpuLost,
     "gpu_wrong": GpuWrong,
+    "false_times": FalseTimes,
     "truncated": Truncated,
     "endless": Endless,
     "hostile": Hostile,

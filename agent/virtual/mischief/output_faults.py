@@ -40,6 +40,19 @@ HOSTILE_NAMES = (
 )
 
 
+@dataclass(eq=False)
+class FalseTimes(FaultType):
+    """The runner claims that its steps took only a `share` of their time."""
+
+    share: float = 0.5
+
+    def start(self, target: InjectionTarget) -> None:
+        target.phone.claimed_time_share = self.share
+
+    def stop(self, target: InjectionTarget) -> None:
+        target.phone.claimed_time_share = 1.0
+
+
 class _TruncatingSink:
     """Passes the first bytes and drops the rest."""
 

@@ -354,6 +354,7 @@ class SimulatedRun:
     def _write_window(self) -> None:
         steps = self._window_steps
         length_ns = self.phone.uptime_ns() - self._window_opened_ns
+        length_ns = max(round(self.phone.claimed_time_share * length_ns), steps)
         extremes = self._step_extremes(steps, length_ns / steps)
         window = ClosedWindow(steps, self._window_opened_ns, length_ns, *extremes)
         self._windows.write(window, self._current_shares(), self._step_s)

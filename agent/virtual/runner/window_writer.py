@@ -25,6 +25,7 @@ class WindowWriter:
         self._output = output
         self._settings = settings
         self._trace_count = 0
+        self._untraced_from = 0  # the first step after the last traced one
         self.steps = 0  # in closed windows
         self.ns = 0
 
@@ -47,7 +48,8 @@ class WindowWriter:
             expected_s = min(settings.seconds, settings.max_seconds)
             expected_steps = max(settings.steps, int(expected_s / step_s))
             distance = max(1, expected_steps // settings.trace_steps)
-            step = self._trace_count * distance
+            # A slowdown shortens the distance; still no step is traced twice.
+            step = max(self._trace_count * distance, self._untraced_from)
             if step >= self.steps + window.steps:
                 return
             offset = max(step - self.steps, 0)
@@ -57,3 +59,4 @@ class WindowWriter:
             for record in trace_records(self.steps + offset, started_ns, op_ns):
                 self._output.write(record)
             self._trace_count += 1
+            self._untraced_from = self.steps + offset + 1
