@@ -350,9 +350,17 @@ class PhoneRegistry:
             self._slots[facts.serial] = slot
             self._serial_at[address] = self._last_serial_at[address] = facts.serial
         self._problems.clear(address)
+        self._remember_cable(address)
         self._take_snapshot(slot)
         log.info("phone is here phone=%s model=%r address=%s", facts.serial, facts.model, address)
         self._on_admitted(slot)
+
+    def _remember_cable(self, address: str) -> None:
+        """Leave a note for `farm doctor`: this phone was on USB here."""
+        if not is_over_network(address):
+            folder = self._state_dir / "usb"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / digest_of(address)[:16]).write_text(address)
 
     def _is_known_phone(self, address: str, identity: PhoneIdentity) -> bool:
         """Whether a phone is here on another transport, or its lane waits for it."""

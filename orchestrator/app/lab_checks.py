@@ -1,19 +1,20 @@
 """The checks of `farm doctor`: one function per question, each finding with its remedy."""
 
 import os
+import re
 import shutil
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchestrator.app.check_finding import ERROR, OK, WARNING, CheckFinding
+from orchestrator.app.usb_checks import adb_server_version, judge_usb, read_host_usb
 from orchestrator.decisions.health import Health
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
@@ -31,29 +32,6 @@ LISTENING = "0A"
 HEALTHY = ("", "good", "unknown")
 CAPACITY_SHARE_MIN = 0.8  # below it, makers call a battery worn out
 WATCHED_MIN_H = 100
-USB = Path("/sys/bus/usb/devices")
-ADB_INTERFACE = ("ff", "42", "01")
-
-
-class Severity(StrEnum):
-    """How serious a finding is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
-
-
-@dataclass(frozen=True)
-class CheckFinding:
-    """The result of one check, and what to do about it."""
-
-    subject: str
-    level: Severity
-    text: str
-    fix: str = ""
 
 
 def check_python() -> Iterator[CheckFinding]:
@@ -99,12 +77,21 @@ def check_adb(lab: Lab) -> Iterator[CheckFinding]:
         done = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
         version = (done.stdout.splitlines() or ["'adb version' prints nothing"])[0]
         yield CheckFinding("adb", OK if done.returncode == 0 else ERROR, f"{version} ({program})")
+        yield from judge_versions(version, adb_server_version(lab.settings.agent.adb_port))
     port = lab.settings.agent.adb_port
     if port in _public_ports():
         text = (
             f"the adb server on port {port} accepts other computers, which can control the phones"
         )
         yield CheckFinding("adb server", ERROR, text, "restart it without -a: adb kill-server")
+
+
+def judge_versions(client: str, server: int | None) -> Iterator[CheckFinding]:
+    """Find an adb that ends the running server, because their versions differ."""
+    found = re.search(r"version 1\.0\.(\d+)", client)
+    if found is not None and server is not None and int(found[1]) != server:
+        text = f"adb 1.0.{found[1]} and the running server 1.0.{server} end each other in turn"
+        yield CheckFinding("adb server", ERROR, text, "use one adb version, then: adb kill-server")
 
 
 def _bundled_adb() -> str | None:
@@ -116,33 +103,11 @@ def _bundled_adb() -> str | None:
     return None
 
 
-def check_udev() -> Iterator[CheckFinding]:
-    """Whether this user may open the phones on USB."""
-    phones = sorted({interface.parent for interface in _adb_interfaces()})
-    if not phones:
-        yield CheckFinding("usb", OK, "no phone with USB debugging is connected")
-    for phone in phones:
-        node = _usb_node(phone)
-        name = _read_word(phone / "product") or phone.name
-        if node is not None and os.access(node, os.R_OK | os.W_OK):
-            yield CheckFinding("usb", OK, f"{name} can be opened")
-        else:
-            fix = "install udev rules (Debian: apt install android-sdk-platform-tools-common)"
-            yield CheckFinding(
-                "usb", ERROR, f"{name} is connected, but {node} cannot be opened", fix
-            )
-
-
-def _adb_interfaces() -> Iterator[Path]:
-    names = ("bInterfaceClass", "bInterfaceSubClass", "bInterfaceProtocol")
-    for interface in USB.glob("*:*") if USB.exists() else ():
-        if tuple(_read_word(interface / name) for name in names) == ADB_INTERFACE:
-            yield interface.resolve()
-
-
-def _usb_node(phone: Path) -> Path | None:
-    bus, number = _read_word(phone / "busnum"), _read_word(phone / "devnum")
-    return Path(f"/dev/bus/usb/{int(bus):03d}/{int(number):03d}") if bus and number else None
+def check_usb(lab: Lab) -> Iterator[CheckFinding]:
+    """What keeps phones on USB, adb servers and hubs of this computer from working."""
+    files = (lab.root / "agents").glob("*/usb/*")
+    known = {file.read_text(errors="replace") for file in files}
+    yield from judge_usb(read_host_usb(lab.settings.agent.adb_port, known))
 
 
 def _read_word(file: Path) -> str:
@@ -293,6 +258,10 @@ def check_services(lab: Lab) -> Iterator[CheckFinding]:
         text = f"{connected} phones, clock {offset_s:+.1f} s"
         fix = "" if level == OK else "synchronise its clock with NTP; jobs expire by its clock"
         yield CheckFinding(f"host {heartbeat.host}", level, text, fix)
+        for item in heartbeat.unusable:
+            what, _, fix = item.advice.rpartition("; ")
+            name = f"host {heartbeat.host}"
+            yield CheckFinding(name, WARNING, f"{item.address} cannot be used: {what}", fix)
 
 
 def check_lab(lab: Lab) -> Iterator[CheckFinding]:
@@ -301,7 +270,7 @@ def check_lab(lab: Lab) -> Iterator[CheckFinding]:
     yield from check_disk(lab)
     yield from check_secrets(lab)
     yield from check_adb(lab)
-    yield from check_udev()
+    yield from check_usb(lab)
     yield from check_broker(lab)
     yield from check_store(lab)
     yield from check_batteries(lab)

@@ -14,7 +14,7 @@ from workloads.text import safe_text
 @lab_option
 @json_option
 def doctor(lab_folder: Path, as_json: bool) -> int:
-    """Check adb, USB rights, broker, store, disk and clocks; print remedies.
+    """Check adb, USB, hubs, broker, store, disk and clocks; print remedies.
 
     Exits with 5 on any error, e.g. a broker without authentication.
 

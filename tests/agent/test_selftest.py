@@ -7,7 +7,7 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import lane_file
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import write_node_command
-from agent.phone_registry import FLAP_WINDOW_S, PhoneSlot
+from agent.phone_registry import FLAP_WINDOW_S, PhoneSlot, read_identity
 from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.restore.restore_journal import JournalRecord, RestoreJournal
 from agent.restore.reversible_change import ChangeKind, ReversibleChange
@@ -87,11 +87,12 @@ def test_a_temperature_limit_is_in_the_unit_of_its_node(phone: Phone) -> None:
 
 
 def test_a_slot_counts_how_often_its_phone_was_lost(phone: Phone) -> None:
-    slot = PhoneSlot(phone, phone.facts)
+    identity = read_identity(phone)
+    slot = PhoneSlot(phone, phone.facts, identity)
     slot.mark_away("unplugged", now=time.monotonic() - 2 * FLAP_WINDOW_S)
     slot.mark_away("unplugged")
     slot.mark_away("unplugged")
-    successor = PhoneSlot(phone, phone.facts)
+    successor = PhoneSlot(phone, phone.facts, identity)
     successor.inherit_losses(slot)
     assert successor.phone_status().flaps == 2
     successor.clear_losses()

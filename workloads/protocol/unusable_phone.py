@@ -29,7 +29,10 @@ class PhoneProblem(StrEnum):
 ADVICE: dict[PhoneProblem, str] = {
     PhoneProblem.UNAUTHORIZED: "it does not trust this host; tap Allow on its screen",
     PhoneProblem.OFFLINE: "adb gets no answer from it; reconnect its cable or restart it",
-    PhoneProblem.NO_RIGHTS: "this user may not open it; install udev rules for Android phones",
+    PhoneProblem.NO_RIGHTS: (
+        "this user may not open it; install udev rules "
+        "(Debian: apt install android-sdk-platform-tools-common)"
+    ),
     PhoneProblem.STARTING: "adb is connecting to it; wait, and unlock its screen",
     PhoneProblem.NOT_ANDROID: "it runs a recovery or bootloader; start Android on it",
     PhoneProblem.UNREACHABLE: (
