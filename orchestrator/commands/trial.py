@@ -13,8 +13,9 @@ from workloads.text import safe_text
 from workloads.units import format_duration
 
 if TYPE_CHECKING:
-    from orchestrator.app.read_trials import AttemptReport, TrialSummary
+    from orchestrator.app.read_trials import AttemptReport, RunChart, TrialSummary
 
+BARS = "▁▂▃▄▅▆▇█"
 STATES = ("queued", "leased", "done", "failed", "skipped", "blocked", "cancelled")
 NO_REPORT = "no attempt has reported yet"
 _TRIAL = click.argument("prefix", metavar="TRIAL")
@@ -71,11 +72,15 @@ def list_all(
 def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
     """Show one TRIAL: its runs, results, verdicts and faults.
 
+    Runs that do not count, and the newest run, are drawn over their time: step time, clock, heat
+    and load; ^ marks the moment of a reason.
+
     Example: farm trial show tr-7e318dc5
     """
-    from orchestrator.app.read_trials import show_trial
+    from orchestrator.app.read_trials import draw_runs, show_trial
 
-    details = show_trial(connect(lab_folder), prefix)
+    lab = connect(lab_folder)
+    details = show_trial(lab, prefix)
     summary = details.summary
     if as_json:
         reports = [item.report.model_dump() for item in details.reports]
@@ -85,8 +90,11 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
         safe_text(f"{summary.id} of {summary.sweep} on {summary.phone}: {summary.label}", 400)
     )
     click.echo(f"runs: {_counts(summary)}")
+    drawn = [item for item in details.reports if _is_drawn(item, details.reports[-1])]
+    charts = dict(zip(map(id, drawn), draw_runs(lab, drawn), strict=True))
     for item in details.reports:
-        for line in _result_lines(item):
+        chart = charts.get(id(item))
+        for line in (*_result_lines(item), *(_chart_lines(chart) if chart else ())):
             _print_line(line)
     if not details.reports:
         click.echo(NO_REPORT, err=True)
@@ -127,12 +135,40 @@ def _result_lines(item: "AttemptReport") -> Iterator[str]:
     yield from _problem_lines(item)
 
 
+def _is_drawn(item: "AttemptReport", newest: "AttemptReport") -> bool:
+    verdict = item.report.verdict
+    return item is newest or (verdict is not None and verdict.validity != "valid")
+
+
+def _chart_lines(chart: "RunChart") -> Iterator[str]:
+    """Draw the quantities of a run above its time axis, with the moments of its reasons."""
+    for row in chart.rows:
+        known = [value for value in row.values if value is not None]
+        low, high = min(known), max(known)
+        span = (high - low) or 1.0
+        bars = "".join(
+            " " if value is None else BARS[round((value - low) / span * (len(BARS) - 1))]
+            for value in row.values
+        )
+        ends = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        yield f"    {row.name:<6}{bars}  {ends} {row.unit}"
+    width = len(chart.rows[0].values)
+    axis = f"0 s{f'{chart.seconds:.1f} s':>{width - 3}}"
+    yield f"    {'':<6}{axis}"
+    if chart.moments:
+        marks = [" "] * width
+        for at_s, _ in chart.moments:
+            marks[chart.column_of(at_s)] = "^"
+        when = ", ".join(f"({number}) at {at_s:.1f} s" for at_s, number in chart.moments)
+        yield f"    {'':<6}{''.join(marks)}  {when}"
+
+
 def _problem_lines(item: "AttemptReport") -> Iterator[str]:
     report = item.report
     if report.fault is not None:
         yield f"    {report.fault} (blame: {report.fault.blame})"
-    for reason in report.verdict.reasons if report.verdict else ():
-        yield f"    {reason.validity}: {reason.text}"
+    for number, reason in enumerate(report.verdict.reasons if report.verdict else (), 1):
+        yield f"    {reason.validity} ({number}): {reason.text}"
     if report.restore_error is not None:
         yield f"    not restored: {report.restore_error}"
 

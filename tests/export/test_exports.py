@@ -22,9 +22,10 @@ from orchestrator.export.table_writers import WRITERS
 from orchestrator.store.database import Database
 from tests.analysis.builders import EXTRAPOLATED, a_trial_of, endurance, measured, phone
 from tests.documents import blocks, commands
-from tests.export.telemetry_blob import a_blob
+from tests.export.telemetry_blob import ZONE, a_blob
 from tests.stored_runs import store_runs
 from workloads.protocol.faults import FarmError
+from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 HOSTILE = '=cmd|"\\input{x}" <b>&_%$#^~ \x1b[2J'
@@ -195,6 +196,23 @@ def test_runs_that_do_not_count_are_counted_wherever_a_sweep_is_shown(
     assert run("report", "small", "--lab", tmp_path, "-o", tmp_path / "page.html").exit_code == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert text in page.partition("<section")[0], "in the head of the page"
+
+
+def test_a_trial_is_drawn_with_the_moments_of_its_reasons(store: Database, tmp_path: Path) -> None:
+    gap = Reason.suspect(ReasonCode.SAMPLING_GAP, gap_s=1.2, at_s=1.0)
+    facts = phone("a", cpu_zones=(ThermalZone(path=ZONE, type="cpu", scale=0.001),))
+    suspect = measured("a", facts=facts, validity=Validity.SUSPECT, reasons=(gap,))
+    runs = [suspect, measured("a", facts=facts, repeat=1), measured("a", facts=facts, repeat=2)]
+    store_runs(store, runs, "small", {(each.trial, each.repeat): a_blob() for each in runs})
+    (trial,) = json.loads(run("trial", "list", "small", "--lab", tmp_path, "--json").output)
+    lines = run("trial", "show", trial["id"], "--lab", tmp_path).output.splitlines()
+    assert f"    suspect (1): {gap.text}" in lines
+    assert sum(line.startswith("    step ") for line in lines) == 2, "the suspect and the newest"
+    (heat, _) = (line for line in lines if line.startswith("    heat "))
+    assert heat.endswith("  30 to 31 °C")
+    (marks,) = (line for line in lines if line.endswith("(1) at 1.0 s"))
+    axis = next(line for line in lines if line.strip().startswith("0 s"))
+    assert marks.index("^") == axis.index("0 s") + int(60 / 2.02)
 
 
 def test_an_imported_bundle_exports_the_same_bytes(lab_with_sweep: Path, tmp_path: Path) -> None:
