@@ -60,9 +60,7 @@ def build_run_chart(
         ChartRow("step", "ms", _means(steps, edges)),
         ChartRow("clock", "MHz", _rates(fastest, edges, 1e-3)),
         ChartRow("heat", "°C", _means(_hottest(telemetry, zones), edges)),
-        ChartRow(
-            "load", "%", _rates(telemetry.series.get(BUSY), edges, 100 / max(1, telemetry.cores))
-        ),
+        ChartRow("load", "%", _rates(telemetry.series.get(BUSY), edges, per_core)),
     ]
     shown = tuple(row for row in rows if any(value is not None for value in row.values))
     return RunChart((end - start) / _SECOND, shown, _moments(reasons)) if shown else None
