@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from workloads.protocol.metrics import Metric, Provenances, metric_kind
 from workloads.text import safe_text
 
+FAMILIES = ("time", "clock", "heat", "energy")
+
 
 def metric_objection(metrics: Sequence[Metric], announced: Provenances | None) -> str:
     """Return what is wrong with the metrics of a report, or nothing.
@@ -12,19 +14,17 @@ def metric_objection(metrics: Sequence[Metric], announced: Provenances | None) -
     Each one must be in the catalogue, with its unit, and have the source that the phone was
     announced with for that family of metrics: a simulated number is never taken for a measured one.
     """
-    seen: set[str] = set()
+    stated = {family: announced and announced.for_family(family) for family in FAMILIES}
+    sources = {item.source for item in stated.values() if item}
+    names: set[str] = set()
     for metric in metrics:
-        kind, name = metric_kind(metric.name), safe_text(metric.name, 60)
+        name, kind = metric.name, metric_kind(metric.name)
         if kind is None or metric.unit != kind.unit:
-            return f"there is no metric {name} with the unit '{safe_text(metric.unit, 20)}'"
-        if metric.name in seen:
+            return f"there is no metric {safe_text(name, 60)} in '{safe_text(metric.unit, 20)}'"
+        if name in names:
             return f"the metric {name} occurs twice"
-        seen.add(metric.name)
-        if announced is None:
-            continue
-        own = announced.for_family(kind.family)
-        families = (announced.time, announced.clock, announced.heat, announced.energy)
-        allowed = {item.source for item in ((own,) if own else families) if item is not None}
-        if metric.provenance.source not in allowed:
-            return f"{name} claims the source {metric.provenance.source}, which the phone lacks"
+        names.add(name)
+        own, source = stated[kind.family], metric.provenance.source
+        if announced is not None and (source is not own.source if own else source not in sources):
+            return f"{name} claims the source {source}, which the phone lacks"
     return ""

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, select, update
 
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
-from orchestrator.store.tables import metric, report, run, sweep, trial
+from orchestrator.store.tables import metric, report, run, trial
 from orchestrator.sweepfile.policy import Policy, StopRule
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import Event, EventKind
@@ -19,12 +19,6 @@ _CAUSES = {
     StopCause.N_MAX: "maximum number of runs reached",
     StopCause.BUDGET: "budget used up",
 }
-
-
-def sweep_policies(connection: Connection, sweeps: Collection[str]) -> dict[str, Policy]:
-    """Return the policy of each sweep."""
-    rows = connection.execute(select(sweep.c.id, sweep.c.policy).where(sweep.c.id.in_(sweeps)))
-    return {row.id: Policy.model_validate(row.policy) for row in rows}
 
 
 def skip_converged(

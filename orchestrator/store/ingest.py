@@ -23,7 +23,7 @@ from orchestrator.store import convergence, crashes, phone_health, tables
 from orchestrator.store.database import Database
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.next_runs import IS_LEASED
-from orchestrator.store.tables import phone, run, trial
+from orchestrator.store.tables import phone, run, sweep, trial
 from orchestrator.store.trial_queries import trial_label
 from orchestrator.sweepfile.policy import Policy
 from workloads.protocol.condition import Condition
@@ -49,8 +49,9 @@ _TRIAL_COLUMNS = (
 # Statements of the busy path are built once; building one costs as much as running it.
 _REPORTED: BindParameter[Any] = bindparam("runs", expanding=True)
 _RUNS = (
-    select(run, *_TRIAL_COLUMNS)
+    select(run, *_TRIAL_COLUMNS, sweep.c.policy)
     .join(trial, trial.c.id == run.c.trial)
+    .join(sweep, sweep.c.id == run.c.sweep)
     .where(tuple_(run.c.trial, run.c.repeat).in_(_REPORTED))
     .order_by(run.c.id)
     .with_for_update(of=run)  # no lease and no expiry before this transaction ends
@@ -64,7 +65,7 @@ _RETRY_TEXTS = {
 }
 _DONE = (
     update(run)
-    .where(run.c.id == bindparam("run_id"))
+    .where(run.c.id.in_(bindparam("run_ids", expanding=True)))
     .values(state=RunState.DONE, note="", lease_until=0.0)
 )
 
@@ -172,7 +173,7 @@ class _ReportBatch:
         self._result = result
         self._report_rows: list[dict[str, object]] = []
         self._metric_rows: list[dict[str, object]] = []
-        self._done: list[dict[str, int]] = []
+        self._done: list[int] = []
         self._current: list[Report] = []
         self._accepted: list[Row[Any]] = []
 
@@ -182,12 +183,12 @@ class _ReportBatch:
         named = {"runs": list({(key.trial, key.repeat) for _, key in self._reports})}
         # Locked in the same order as leases: phones, then runs.
         serials = {item.phone for item in self._reports.values()}
-        health = phone_health.lock_health(connection, serials)
-        announced = phone_health.announced_provenances(connection, health)
+        phones = phone_health.lock_phones(connection, serials)
         rows = connection.execute(_RUNS, named).all()
         run_of = {(row.trial, row.repeat): row for row in rows}
         known = {tuple(row) for row in connection.execute(_STORED_REPORTS, named)}
-        policy_of = convergence.sweep_policies(connection, {row.sweep for row in rows})
+        stored = {row.sweep: row.policy for row in rows}
+        policy_of = {name: Policy.model_validate(policy) for name, policy in stored.items()}
         for (host, key), report in self._reports.items():
             if (key.trial, key.repeat, key.attempt, host) in known:  # guard: doubled-report
                 continue
@@ -196,12 +197,15 @@ class _ReportBatch:
             if row is None or refusal:
                 self._result.refused.append((host, refusal))
                 continue
-            objection = metric_objection(report.metrics, announced.get(report.phone))
+            known_phone = phones.get(report.phone)
+            objection = metric_objection(
+                report.metrics, known_phone.announced if known_phone else None
+            )
             if objection:
                 self._result.refused.append((host, objection))
             kept = _without_metrics(report, objection) if objection else report
             self._add(host, kept, row, policy_of)
-        self._write(health, policy_of)
+        self._write({serial: item.health for serial, item in phones.items()}, policy_of)
 
     def _add(
         self, host: str, report: Report, row: Row[Any], policy_of: Mapping[str, Policy]
@@ -221,7 +225,7 @@ class _ReportBatch:
             self._metric_rows += metric_rows(report)
             self._accepted.append(row)
         if decision.action is RetryAction.ACCEPT:
-            self._done.append({"run_id": row.id})
+            self._done.append(row.id)
         else:
             _set_next_state(self._connection, row, decision)
         crash = crash_in(report)
@@ -235,7 +239,7 @@ class _ReportBatch:
         """Write all rows, with one statement per table."""
         connection, events = self._connection, self._result.events
         if self._done:
-            connection.execute(_DONE, self._done)
+            connection.execute(_DONE, {"run_ids": self._done})
         changed = phone_health.update_from_reports(connection, health, self._current)
         host_of = {report.phone: report.host for report in self._current}
         events += [
@@ -243,7 +247,9 @@ class _ReportBatch:
             for serial, state in changed.items()
         ]
         self._db.insert_new(connection, tables.report, self._report_rows)
-        self._db.insert_new(connection, tables.metric, self._metric_rows)
+        values: list[Any] = [tuple(row.values()) for row in self._metric_rows]
+        names = list(self._metric_rows[0]) if values else []
+        self._db.bulk_insert_new(connection, tables.metric, names, values)
         if self._accepted:
             succeeded = {(row.case_digest, row.phone) for row in self._accepted}
             crashes.clear_for_phone(connection, succeeded)
@@ -356,11 +362,26 @@ def metric_rows(report: Report) -> list[dict[str, object]]:
     ]
 
 
+_cells: dict[tuple[str, str], tuple[str, str]] = {}  # by the digests of case and condition
+CELLS_MAX = 10_000
+
+
+def _cell_texts(row: Row[Any]) -> tuple[str, str]:
+    """Return the label of a trial and the name of its headline metric, from memory if possible."""
+    key = (row.case_digest, row.condition_digest)
+    if key not in _cells:
+        if len(_cells) > CELLS_MAX:
+            _cells.clear()
+        headline = Condition.model_validate(row.condition).headline
+        _cells[key] = (trial_label(row.case, row.condition), headline)
+    return _cells[key]
+
+
 def _event(
     report: Report, row: Row[Any], status: ReportStatus, decision: RetryDecision | None
 ) -> Event:
-    text = f"{trial_label(row.case, row.condition)}, block {row.block + 1}"
-    headline = Condition.model_validate(row.condition).headline
+    label, headline = _cell_texts(row)
+    text = f"{label}, block {row.block + 1}"
     step = next((metric for metric in report.metrics if metric.name == headline), None)
     if status == ReportStatus.ACCEPTED and step is not None:
         text = f"{format_ms(step.value)} ms/step ({step.provenance}): {text}"

@@ -23,29 +23,31 @@ from workloads.protocol.phone_facts import PhoneFacts
 _RESULT_COLUMNS = tuple(column.name for column in command_result.c)
 _HEALTH = (phone.c.health, phone.c.health_reason, phone.c.strikes)
 _LOCKED = (
-    select(phone.c.serial, *_HEALTH)
+    select(phone.c.serial, phone.c.facts_digest, *_HEALTH)
     .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
     .order_by(phone.c.serial)
     .with_for_update(key_share=True)
 )
-_SERIALS = phone.c.serial.in_(bindparam("serials", expanding=True))
-_FACTS_DIGESTS = select(phone.c.serial, phone.c.facts_digest).where(_SERIALS)
-_FACTS = select(phone.c.serial, phone.c.facts_digest, phone.c.facts).where(_SERIALS)
+_FACTS = select(phone.c.serial, phone.c.facts_digest, phone.c.facts).where(
+    phone.c.serial.in_(bindparam("serials", expanding=True))
+)
 ANNOUNCED_MAX = 10_000
 _announced: dict[tuple[str, str], Provenances | None] = {}  # by serial and digest of the facts
 
 
-def lock_health(connection: Connection, serials: Collection[str]) -> dict[str, HealthState]:
-    """Read the health of phones and lock their rows until the transaction ends."""
-    rows = connection.execute(_LOCKED, {"serials": sorted(serials)})
-    return {row.serial: _health_state(row) for row in rows}
+class LockedPhone(NamedTuple):
+    """The health of a phone, and which metrics it was announced with."""
+
+    health: HealthState
+    announced: Provenances | None
 
 
-def announced_provenances(
-    connection: Connection, serials: Iterable[str]
-) -> dict[str, Provenances | None]:
-    """Return which metrics phones were announced with, from memory where nothing has changed."""
-    rows = connection.execute(_FACTS_DIGESTS, {"serials": list(serials)}).all()
+def lock_phones(connection: Connection, serials: Collection[str]) -> dict[str, LockedPhone]:
+    """Read phones and lock their rows until the transaction ends.
+
+    Facts are kept in memory while nothing has changed: they are longer than all the rest.
+    """
+    rows = connection.execute(_LOCKED, {"serials": sorted(serials)}).all()
     new = [row.serial for row in rows if (row.serial, row.facts_digest) not in _announced]
     if new:
         if len(_announced) > ANNOUNCED_MAX:
@@ -53,7 +55,10 @@ def announced_provenances(
         for row in connection.execute(_FACTS, {"serials": new}):
             stated = PhoneFacts.model_validate(row.facts).provenance
             _announced[row.serial, row.facts_digest] = stated
-    return {row.serial: _announced[row.serial, row.facts_digest] for row in rows}
+    return {
+        row.serial: LockedPhone(_health_state(row), _announced.get((row.serial, row.facts_digest)))
+        for row in rows
+    }
 
 
 def update_from_reports(
