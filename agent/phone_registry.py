@@ -352,6 +352,7 @@ class PhoneRegistry:
         self._problems.clear(address)
         self._remember_cable(address)
         self._take_snapshot(slot)
+        self._keep_battery_hours(slot)
         log.info("phone is here phone=%s model=%r address=%s", facts.serial, facts.model, address)
         self._on_admitted(slot)
 
@@ -408,6 +409,8 @@ class PhoneRegistry:
         try:
             self._prefer_cable(slot, address)
             self._take_snapshot(slot)
+            if self._keep_battery_hours(slot):
+                self._on_admitted(slot)
         except FarmError as error:
             self._mark_away(slot.phone.address, str(error))
             if address in self._connect:
@@ -432,9 +435,13 @@ class PhoneRegistry:
         snapshot = with_battery_level(slot.phone, take_snapshot(slot.phone, deadline))
         slot.status.show_snapshot(snapshot)
         slot.snapshot_at = time.monotonic()
-        if slot.update_facts(slot.phone.facts):  # another hour of its battery
+
+    def _keep_battery_hours(self, slot: PhoneSlot) -> bool:
+        """Save the memory of a phone whose battery was watched for another hour."""
+        changed = slot.update_facts(slot.phone.facts)
+        if changed:
             save_phone_memory(self._state_dir, slot.facts.serial, slot.phone.memory)
-            self._on_admitted(slot)
+        return changed
 
     def _mark_away(self, address: str, reason: str) -> None:
         with self._lock:

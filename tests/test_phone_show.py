@@ -1,6 +1,7 @@
 """The text of `farm phone show`."""
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -57,9 +58,18 @@ def test_a_phone_is_found_by_a_unique_prefix_of_its_serial() -> None:
 
 def test_the_battery_is_described_as_far_as_it_is_known() -> None:
     worn = BatteryCondition(
-        cycles=612, capacity_share=0.78, health="good", hours=300, hours_above_90=280
+        cycles=612,
+        capacity_share=0.78,
+        health="good",
+        first_used=date(2021, 5, 9),
+        watched_since=date(2026, 1, 2),
+        hours=300,
+        hours_above_90=280,
     )
-    text = "battery: 612 cycles, 78% of its capacity, health good, 280 of 300 h above 90 %"
+    text = (
+        "battery: in use since 2021-05, 612 cycles, 78% of its capacity, health good, "
+        "280 of 300 h above 90 % since 2026-01-02"
+    )
     assert text in describe_phone(a_known_phone(battery=worn))
     assert "battery: health cold" in describe_phone(
         a_known_phone(battery=BatteryCondition(health="cold"))

@@ -5,6 +5,7 @@ A phone in a lab lives on a charger, and a lithium cell ages fastest when it is 
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 
 from agent.phone.kernel_nodes import SUPPLY, first_number
 from workloads.protocol.base import WireModel
@@ -14,10 +15,15 @@ from workloads.text import safe_text
 _BATTERY = f"{SUPPLY}/battery"
 HEALTH, CYCLES = f"{_BATTERY}/health", f"{_BATTERY}/cycle_count"
 FULL, DESIGN = f"{_BATTERY}/charge_full", f"{_BATTERY}/charge_full_design"
-WEAR_NODES = (HEALTH, CYCLES, FULL, DESIGN)
+# In seconds since 1970 and in per cent; the names are those of Android's health HAL:
+# https://android.googlesource.com/platform/system/core healthd/BatteryMonitor.cpp
+FIRST_USED, MADE = f"{_BATTERY}/first_usage_date", f"{_BATTERY}/manufacturing_date"
+STATE_OF_HEALTH = f"{_BATTERY}/state_of_health"
+WEAR_NODES = (HEALTH, CYCLES, FULL, DESIGN, FIRST_USED, MADE, STATE_OF_HEALTH)
 FULL_PCT = 90
 GAP_MAX_S = 2 * 3600.0  # of the phone's clock; a longer one was not watched
 CYCLES_MAX = 10_000
+FIRST_PHONES = date(2012, 1, 1)
 _CAPACITY_SHARES = (0.2, 1.3)  # a gauge that learns may exceed the design a little
 # Of BatteryManager, as `dumpsys battery` prints them.
 _HEALTHS = ("unknown", "good", "overheat", "dead", "over voltage", "unspecified failure", "cold")
@@ -27,6 +33,7 @@ _DUMPED_HEALTH = re.compile(r"^\s*health: ([1-7])$", re.MULTILINE)
 class BatteryHours(WireModel):
     """How long a battery was watched, and how much of that time it was above 90 %."""
 
+    since: date | None = None
     hours: float = 0.0
     hours_above_90: float = 0.0
 
@@ -34,27 +41,40 @@ class BatteryHours(WireModel):
         """The hours after some more seconds at a level."""
         hours = seconds / 3600
         full = hours if level_pct > FULL_PCT else 0.0
-        return BatteryHours(hours=self.hours + hours, hours_above_90=self.hours_above_90 + full)
+        return BatteryHours(
+            since=self.since,
+            hours=self.hours + hours,
+            hours_above_90=self.hours_above_90 + full,
+        )
 
 
 def parse_battery_condition(nodes: Mapping[str, str], dump: str) -> BatteryCondition | None:
     """Parse nodes, and `dumpsys battery` where they are hidden; None if neither tells anything."""
     cycles = first_number(nodes.get(CYCLES, ""))
     full, design = first_number(nodes.get(FULL, "")), first_number(nodes.get(DESIGN, ""))
-    share = full / design if full and design and design > 0 else None
+    percent = first_number(nodes.get(STATE_OF_HEALTH, ""))
+    share = full / design if full and design and design > 0 else (percent or 0) / 100
     lowest, highest = _CAPACITY_SHARES
     dumped = _DUMPED_HEALTH.search(dump)
     health = _HEALTHS[int(dumped[1]) - 1] if dumped else ""
     condition = BatteryCondition(
         # Many drivers print 0 or a negative number where they do not count.
         cycles=cycles if cycles is not None and 0 < cycles <= CYCLES_MAX else None,
-        capacity_share=round(share, 2) if share and lowest <= share <= highest else None,
+        capacity_share=round(share, 2) if lowest <= share <= highest else None,
+        first_used=_date(nodes.get(FIRST_USED, "")) or _date(nodes.get(MADE, "")),
         health=safe_text(nodes.get(HEALTH, ""), 24).strip().lower() or health,
     )
     return None if condition == BatteryCondition() else condition
 
 
+def _date(text: str) -> date | None:
+    """The day of some seconds since 1970; None if no phone can be that old or that new."""
+    seconds = first_number(text) or 0
+    day = datetime.fromtimestamp(seconds, UTC).date() if 0 < seconds < 2**32 else None
+    return day if day is not None and day >= FIRST_PHONES else None
+
+
 def with_hours(condition: BatteryCondition, hours: BatteryHours) -> BatteryCondition:
     """The condition with whole hours, so that it rarely changes."""
     whole = {"hours": int(hours.hours), "hours_above_90": int(hours.hours_above_90)}
-    return condition.model_copy(update=whole)
+    return condition.model_copy(update={**whole, "watched_since": hours.since})

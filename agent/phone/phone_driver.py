@@ -9,6 +9,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from hashlib import sha1, sha256
 from pathlib import PurePosixPath
 
@@ -121,6 +122,11 @@ class Phone:
     def watch_battery(self, t_s: float, level_pct: int) -> None:
         """Count the time since the last look at the battery; long gaps were not watched."""
         seen_s, self._battery_seen_s = self._battery_seen_s, t_s
+        if self._memory.battery.since is None:
+            since = {"since": datetime.now(UTC).date()}
+            battery = self._memory.battery.model_copy(update=since)
+            self._memory = self._memory.model_copy(update={"battery": battery})
+            self._show_battery_hours()
         if seen_s is None or not 0 <= t_s - seen_s <= GAP_MAX_S:
             return
         hours = self._memory.battery.after(t_s - seen_s, level_pct)

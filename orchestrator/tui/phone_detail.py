@@ -170,11 +170,15 @@ def describe_phone(phone: KnownPhone) -> list[str]:
 
 def battery_text(battery: BatteryCondition) -> str:
     """Describe how worn a battery is; what the phone does not tell is left out."""
+    watched = f" since {battery.watched_since:%Y-%m-%d}" if battery.watched_since else ""
     parts = [
+        f"in use since {battery.first_used:%Y-%m}" if battery.first_used else "",
         "" if battery.cycles is None else f"{battery.cycles} cycles",
         "" if battery.capacity_share is None else f"{battery.capacity_share:.0%} of its capacity",
         f"health {battery.health}" if battery.health else "",
-        f"{battery.hours_above_90} of {battery.hours} h above 90 %" if battery.hours else "",
+        f"{battery.hours_above_90} of {battery.hours} h above 90 %{watched}"
+        if battery.hours
+        else "",
     ]
     return ", ".join(filter(None, parts))
 

@@ -1,11 +1,21 @@
 """Battery wear: what phones tell, what they invent, and the hours that they were full."""
 
 import time
+from datetime import UTC, date, datetime
 
 import pytest
 
 from agent.phone.adb import AdbServer
-from agent.phone.battery_wear import CYCLES, DESIGN, FULL, HEALTH, BatteryHours
+from agent.phone.battery_wear import (
+    CYCLES,
+    DESIGN,
+    FIRST_USED,
+    FULL,
+    HEALTH,
+    MADE,
+    STATE_OF_HEALTH,
+    BatteryHours,
+)
 from agent.phone.battery_wear import parse_battery_condition as parse
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import PhoneMemory
@@ -20,6 +30,8 @@ def test_nodes_tell_cycles_capacity_and_health() -> None:
     dump = "Current Battery Service state:\n  status: 2\n  health: 3\n"
     assert parse({}, dump) == BatteryCondition(health="overheat")
     assert parse({}, "") is None
+    told = BatteryCondition(capacity_share=0.91, first_used=date(2023, 7, 19))
+    assert parse({STATE_OF_HEALTH: "91", FIRST_USED: "0", MADE: "1689787603"}, "") == told
 
 
 @pytest.mark.parametrize(
@@ -32,6 +44,9 @@ def test_nodes_tell_cycles_capacity_and_health() -> None:
         (DESIGN, "0"),
         (DESIGN, "5000"),  # mAh beside µAh
         (DESIGN, "-1"),
+        (FIRST_USED, "1234"),
+        (FIRST_USED, "99999999999999999999"),
+        (STATE_OF_HEALTH, "-22"),
     ],
 )
 def test_what_cannot_be_is_left_out(node: str, text: str) -> None:
@@ -46,13 +61,17 @@ def test_hours_are_counted_at_the_level_that_was_seen() -> None:
 def test_the_hours_of_a_phone_on_its_charger_survive_the_agent(
     adb: AdbServer, phone: Phone, virtual_phone: VirtualPhone
 ) -> None:
-    told = BatteryCondition(cycles=211, capacity_share=0.96, health="good")
+    told = BatteryCondition(
+        cycles=211, capacity_share=0.96, health="good", first_used=date(2023, 8, 5)
+    )
     assert phone.facts.battery == told
     for t_s, level_pct in ((1e6, 95), (1e6 + 5400, 95), (1e6 + 9000, 80), (1e6 + 12600, 99)):
         phone.watch_battery(t_s, level_pct)
     phone.watch_battery(1e6 + 30000, 99)  # what happened in this gap is unknown
     phone.watch_battery(5.0, 99)  # a restart
-    watched = told.model_copy(update={"hours": 3, "hours_above_90": 2})
+    since = datetime.now(UTC).date()
+    hours = {"hours": 3, "hours_above_90": 2, "watched_since": since}
+    watched = told.model_copy(update=hours)
     assert phone.facts.battery == watched
     again = open_phone(adb, virtual_phone.address)
     again.memory = PhoneMemory.model_validate_json(phone.memory.model_dump_json())

@@ -5,6 +5,7 @@ cores are the little ones.
 """
 
 import re
+from datetime import date
 from enum import StrEnum
 from typing import Literal
 
@@ -92,6 +93,8 @@ class BatteryCondition(WireModel):
     cycles: int | None = Field(default=None, description="charge cycles")
     capacity_share: float | None = Field(default=None, description="full charge / design capacity")
     health: str = Field(default="", max_length=24, description="in Android's words; empty: unknown")
+    first_used: date | None = Field(default=None, description="as the phone tells it")
+    watched_since: date | None = Field(default=None, description="by its agent")
     hours: int = Field(default=0, ge=0, description="that an agent has watched it")
     hours_above_90: int = Field(default=0, ge=0)
 

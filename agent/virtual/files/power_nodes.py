@@ -82,6 +82,7 @@ def _battery_nodes(soc: Soc) -> dict[str, LiveNode]:
             lambda: f"{round(battery.profile.capacity_uah * (1 - _FADE * battery.cycles))}\n"
         ),
         "charge_full_design": live_node(lambda: f"{battery.profile.capacity_uah}\n"),
+        "first_usage_date": live_node(lambda: "1691193600\n"),  # 2023-08-05
         "cycle_count": live_node(lambda: f"{battery.cycles}\n"),
     }
     if battery.profile.charging_switch == "input_suspend":
