@@ -7,6 +7,7 @@ the agent misunderstands must not be misunderstood here in the same way.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,10 @@ _WORDS: tuple[tuple[str, HeatNode], ...] = (
     ("apollo", "die"),
     ("soc_max", "die"),
     ("soc_thermal", "die"),
+)
+_BATTERY_LEAVES = (
+    *("capacity", "status", "temp", "current_now", "voltage_now", "charge_counter", "charge_full"),
+    *("charge_full_design", "cycle_count", "health", "input_suspend", "charging_enabled"),
 )
 _DEAD_WORDS = ("step", "modem", "ocp", "cycle", "lvl", "charge", "cam")
 
@@ -141,7 +146,11 @@ def _profile(facts: Mapping[str, Any], name: str) -> PhoneProfile:
             offline=offline,
             texts=texts | dead,
             dead=tuple(dead),
-            unreadable=(*facts.get("unreadable", ()), *([] if zones else _hidden_zones(base))),
+            unreadable=(
+                *facts.get("unreadable", ()),
+                *([] if zones else _hidden_zones(base)),
+                *_hidden_battery_nodes({*nodes, *facts.get("writable", ())}),
+            ),
             service=None if service is None else ServiceProfile.model_validate(service),
         ),
     }
@@ -179,6 +188,8 @@ def _clocks(facts: Mapping[str, Any]) -> tuple[dict[tuple[int, ...], tuple[int, 
         steps = [int(word) for word in words.split() if word.isdigit()]
         steps = steps or [int(line.split()[0]) for line in lines if line[:1].isdigit()]
         steps = steps or [int(word) for word in nodes.get("cpuinfo_max_freq", "").split()]
+        if len(steps) == 1:  # only the highest clock is known, and physics needs two
+            steps.append(steps[0] // 2)
         if cpus and steps:
             clocks.setdefault(cpus, tuple(sorted(set(steps))))
             per_core = per_core and not clock["folders"][0].startswith("cpufreq/")
@@ -271,6 +282,12 @@ def _zone(zone: Mapping[str, Any], raw: int | None, roles: Sequence[str]) -> Zon
 def _hidden_zones(base: PhoneProfile) -> list[str]:
     folder = "/sys/devices/virtual/thermal/thermal_zone"
     return [f"{folder}{at}/{leaf}" for at in range(len(base.zone)) for leaf in ("type", "temp")]
+
+
+def _hidden_battery_nodes(captured: AbstractSet[str]) -> list[str]:
+    """Nodes of the model's battery that the captured phone has not, or does not show."""
+    paths = (f"/sys/class/power_supply/battery/{leaf}" for leaf in _BATTERY_LEAVES)
+    return [path for path in paths if path not in captured]
 
 
 def _throttles(
