@@ -69,3 +69,41 @@ def test_a_second_call_takes_less_than_two_seconds() -> None:
     )
     assert result.returncode == 0
     assert time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "settings", "installed"),
+    [
+        (["status"], {}, "", []),
+        (["status"], {}, '[store]\nurl = "postgresql+psycopg://lab"\n', ["postgres"]),
+        (["status", "--lab", "other"], {}, '[store]\nurl = "postgresql://x"\n', []),
+        (["status", "--lab", "here"], {}, "", ["postgres"]),
+        (["status", "--lab=here"], {}, "", ["postgres"]),
+        (["status"], {"FARM_LAB": "here"}, "", ["postgres"]),
+        (["status"], {"FARM_STORE": "postgresql+psycopg://lab"}, "", ["postgres"]),
+    ],
+)
+def test_the_driver_of_postgresql_is_installed_when_the_store_needs_it(
+    checkout: Path,
+    arguments: list[str],
+    variables: dict[str, str],
+    settings: str,
+    installed: list[str],
+) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" >>"$HOME/calls"\n')
+    python.chmod(0o755)
+    for folder, content in (("lab", settings), ("here", '[store]\nurl="postgresql://h"\n')):
+        (checkout / folder).mkdir()
+        (checkout / folder / "lab.toml").write_text(content)
+    subprocess.run(
+        [checkout / "farm", *arguments],
+        env=make_environment(checkout) | variables,
+        cwd=checkout,
+        capture_output=True,
+        check=True,
+    )
+    calls = (checkout / "calls").read_text()
+    assert [name for name in ("postgres", "kernels") if f"[{name}]" in calls] == installed
+    assert calls.splitlines()[-1].startswith("-m orchestrator status")

@@ -10,7 +10,7 @@ from textwrap import fill
 
 import click
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "demo.yaml"
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "demo.yaml"
 REAL_PHONE = (
     "To use a real phone, enable USB debugging on it, connect it, and run './farm up' and "
     "'./farm phone list'."

@@ -8,7 +8,7 @@ import click
 
 from orchestrator.app.app_errors import InvalidState
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"  # a link, and files in the wheel
 
 
 @click.command()

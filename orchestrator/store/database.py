@@ -48,7 +48,12 @@ class Database:
         self.url = url
         try:
             self._engine = _create_engine(url)
-        except (ArgumentError, ImportError, ValueError) as error:
+        except ImportError as error:
+            raise InvalidRequest(
+                f"the store's URL cannot be used: {error}; "
+                "install the driver with: pip install 'farmhand[postgres]'"
+            ) from error
+        except (ArgumentError, ValueError) as error:
             raise InvalidRequest(f"the store's URL cannot be used: {error}") from error
 
     @contextmanager
