@@ -129,6 +129,26 @@ def test_a_shell_in_a_small_cpuset_is_refused_or_moved(
     assert report.verdict.validity is Validity.VALID, report.verdict.reasons
 
 
+def test_clocks_are_pinned_where_the_kernel_has_a_folder_per_core(
+    adb: AdbServer, start_phone: StartPhone, context: LaneContext
+) -> None:
+    virtual_phone = start_phone("huawei-honor-8")
+    phone = open_phone(adb, virtual_phone.address)
+    job = a_job(phone.facts.serial, freq="high", cores="big2")
+    report = run_attempt(job, phone, context).report
+    assert report.fault is None, report.fault
+    assert report.verdict is not None
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
+    writes = [event for event in virtual_phone.events("sysfs_write") if "cpufreq" in event["path"]]
+    assert {event["path"].rpartition("/")[0] for event in writes} == {
+        "/sys/devices/system/cpu/cpu4/cpufreq"
+    }
+    assert phone.read_nodes([f"{CORE4}/scaling_governor"])[f"{CORE4}/scaling_governor"] == (
+        "interactive"
+    )
+
+
+CORE4 = "/sys/devices/system/cpu/cpu4/cpufreq"
 STATUS = "Name:\trunner\nCpus_allowed:\t{}\nCpus_allowed_list:\t0-3\n"
 
 
