@@ -30,9 +30,11 @@ _SEVERE, _SKIN = 3, 3  # index of a threshold; type of a temperature
 _HEADROOM_RANGE_C = 30.0
 _STATUS = re.compile(r"^Thermal Status: (\d)$", re.MULTILINE)
 _THRESHOLDS = re.compile(
-    r"mType=(\d+), mName=([^,}\n]{1,64}), mHotThrottlingThresholds=\[([^\]\n]{1,200})\]"
+    r"mType=(\d{1,4}), mName=([^,}\n]{1,64}), mHotThrottlingThresholds=\[([^\]\n]{1,200})\]"
 )
-_TEMPERATURE = re.compile(r"\{mValue=(-?\d{1,3}(?:\.\d+)?), mType=(\d+), mName=([^,}\n]{1,64}),")
+_TEMPERATURE = re.compile(
+    r"\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(\d{1,4}), mName=([^,}\n]{1,64}),"
+)
 _CURRENT = re.compile(r"Current temperatures from HAL.*", re.DOTALL)  # not the cached ones
 _SIOP = re.compile(r"-?\d{1,3}")
 _CPU_TIME = re.compile(

@@ -195,6 +195,7 @@ def check_batteries(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the batteries of the phones are worn, or kept full."""
     try:
         database = Database(lab.store_url)
+        database.check()
         phones = known_phones(database)
         database.close()
     except FarmError:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.collect.shell_view import ShellView, ViewsAroundRun, parse_view
 from agent.judge.verdict_rules import judge
@@ -54,6 +56,22 @@ def test_headroom_is_that_of_the_present_skin(
 @pytest.mark.parametrize("text", ["", "Thermal Status: x", "Can't find service: thermalservice\n"])
 def test_a_phone_that_says_nothing(text: str) -> None:
     assert parse_view(text, "\n", text, None) == ShellView()
+
+
+@given(st.data())
+def test_damaged_texts_never_raise_and_give_nothing_absurd(data: st.DataObject) -> None:
+    printed = (thermal("40.0", "42.0", 3), "2\n", "UID TIME+\n 0 1:02.50\n 10123 61:00.00\n")
+    damaged = []
+    for text in printed:
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, len(text)))
+        patch = data.draw(st.sampled_from(["", "9" * 5000, "NaN", "-", "\u0663", "\n", text]))
+        damaged.append(text[:start] + patch + text[end:])
+    view = parse_view(*damaged, t_s=1.0)
+    assert view.status is None or 0 <= view.status <= 9
+    assert view.headroom is None or 0 <= view.headroom < 50
+    assert view.siop_level is None or abs(view.siop_level) < 1000
+    assert all(cpu_s >= 0 for cpu_s in view.cpu_s.values())
 
 
 def test_the_cpu_time_of_users_is_added_up() -> None:

@@ -1,6 +1,8 @@
 """The power statistics of a phone: two generations of tables, rounding, and what is torn."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.collect.energy import EnergyGrade, observe_power
 from agent.collect.power_rails import reported_rail_series
@@ -76,6 +78,20 @@ def test_slow_torn_and_changed_readings_are_left_out() -> None:
     log = at(1.0, 1.1) + at(2.0, 2.9) + at(3.0, 3.1, "") + at(4.0, 4.1, HIDL) + at(5.0, 5.1)
     assert [reading.t_ns for reading in parse_readings_log(log)] == [1.05 * S, 5.05 * S]
     assert parse_readings_log(log + "6.00 1.00\n" + AIDL[:200])[1].t_ns == 5.05 * S
+
+
+@given(st.data())
+def test_a_damaged_log_never_raises_and_keeps_its_order(data: st.DataObject) -> None:
+    log = "".join(f"{s}.00 1.00\n{AIDL}{s}.10 1.00\n" for s in range(1, 5))
+    start = data.draw(st.integers(0, len(log)))
+    end = data.draw(st.integers(start, len(log)))
+    patch = data.draw(st.sampled_from(["", "9" * 5000, "]" * 99, "1e30", "\0", "\n", log[:700]]))
+    totals = parse_readings_log(log[:start] + patch + log[end:])
+    moments = [reading.t_ns for reading in totals]
+    assert moments == sorted(set(moments))
+    assert len({frozenset(reading.joules) for reading in totals}) <= 1
+    assert all(0 <= joules < 1e12 for reading in totals for joules in reading.joules.values())
+    add_up_rails(totals)
 
 
 def rails(start_j: float, watts: float, count: int = 11) -> list[RailTotals]:
