@@ -7,6 +7,7 @@ verdict.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from agent.collect.cpu_usage import (
     CoreUsage,
@@ -76,6 +77,16 @@ class AgentObservations:
 NO_AGENT_OBSERVATIONS = AgentObservations()
 
 
+class SamplingGap(NamedTuple):
+    """The longest time of a run without a reading, and when it began."""
+
+    seconds: float
+    at_s: float
+
+
+NO_GAP = SamplingGap(0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class RunObservation:
     """One run as it was observed."""
@@ -93,7 +104,7 @@ class RunObservation:
     strays: Mapping[int, int] = field(default_factory=dict)  # threads with other masks
     clamp_max: int | None = None  # uclamp.max of the run, of 1024
     sampled_temps_c: tuple[float, ...] = ()  # of the CPU
-    sampling_gap_s: float = 0.0  # the longest time without a reading
+    sampling_gap: SamplingGap = NO_GAP
     core_usage: tuple[CoreUsage, ...] = ()  # in the measured part
     disturbances: Disturbances = NO_DISTURBANCES
     canary: CanaryTimes = NO_CANARY
@@ -226,7 +237,7 @@ def _observe_timed_part(run: RunObservation, is_external: bool) -> RunObservatio
     return replace(
         run,
         clocks=observe_clocks(probe, run.before, run.after, run.readings, timed),
-        sampling_gap_s=longest_gap_s(run.readings.t_ns, span),
+        sampling_gap=longest_gap(run.readings.t_ns, span),
         core_usage=usage,
         disturbances=disturbances,
         steady_from_ns=steady_ns,
@@ -286,7 +297,8 @@ def _series(
     return {name: values for name, values in series.items() if values and len(values.t_ns) > 1}
 
 
-def longest_gap_s(t_ns: Sequence[int], span: Span) -> float:
-    """The longest time within a span in which nothing was read, in seconds."""
+def longest_gap(t_ns: Sequence[int], span: Span) -> SamplingGap:
+    """The longest time within a span in which nothing was read."""
     moments = [span[0], *(moment for moment in t_ns if span[0] <= moment <= span[1]), span[1]]
-    return max(later - sooner for sooner, later in pairwise(moments)) / 1e9
+    sooner, later = max(pairwise(moments), key=lambda pair: pair[1] - pair[0])
+    return SamplingGap((later - sooner) / 1e9, (sooner - span[0]) / 1e9)

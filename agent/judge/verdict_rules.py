@@ -106,8 +106,11 @@ def check_sensors(run: RunObservation) -> Iterator[Reason]:
     frozen_c = _frozen_c(run)
     if frozen_c is not None:
         yield Reason.suspect(ReasonCode.SENSOR_FROZEN, temp_c=frozen_c)
-    if run.sampling_gap_s > max(GAP_S, GAP_SHARE * run.span_s):
-        yield Reason.suspect(ReasonCode.SAMPLING_GAP, gap_s=run.sampling_gap_s)
+    gap, gap_max_s = run.sampling_gap, max(GAP_S, GAP_SHARE * run.span_s)
+    if gap.seconds > gap_max_s:
+        yield Reason.suspect(
+            ReasonCode.SAMPLING_GAP, gap_s=gap.seconds, limit=gap_max_s, at_s=gap.at_s
+        )
 
 
 def _frozen_c(run: RunObservation) -> float | None:
@@ -149,23 +152,29 @@ def check_disturbances(run: RunObservation) -> Iterator[Reason]:
     disturbances = run.disturbances
     if run.probe.wireless:
         yield Reason.remark(ReasonCode.CONNECTED_BY_WIFI)
-    if disturbances.suspended_s > max(SUSPENDED_S, SUSPENDED_SHARE * run.span_s):
-        yield Reason.void(ReasonCode.PHONE_SLEPT, seconds=disturbances.suspended_s)
+    slept_max_s = max(SUSPENDED_S, SUSPENDED_SHARE * run.span_s)
+    if disturbances.suspended_s > slept_max_s:
+        slept_s = disturbances.suspended_s
+        yield Reason.void(ReasonCode.PHONE_SLEPT, seconds=slept_s, limit=slept_max_s)
     busy_pct, shared_pct = disturbances.other_cores_busy_pct, disturbances.own_cores_shared_pct
     if busy_pct is not None and busy_pct > OTHER_CORES_BUSY_PCT_MAX:
-        yield Reason.suspect(ReasonCode.OTHER_CORES_BUSY, busy_pct=busy_pct)
+        yield Reason.suspect(
+            ReasonCode.OTHER_CORES_BUSY, busy_pct=busy_pct, limit=OTHER_CORES_BUSY_PCT_MAX
+        )
     if shared_pct is not None and shared_pct > OWN_CORES_SHARED_PCT_MAX:
-        yield Reason.suspect(ReasonCode.OWN_CORES_SHARED, busy_pct=shared_pct)
+        yield Reason.suspect(
+            ReasonCode.OWN_CORES_SHARED, busy_pct=shared_pct, limit=OWN_CORES_SHARED_PCT_MAX
+        )
     if disturbances.charging_share > 0:
         avoidable = run.probe.facts.charging is not None
         objection = Reason.suspect if avoidable else Reason.remark
         yield objection(ReasonCode.CHARGED, share=disturbances.charging_share)
     steady = disturbances.steady_clock_share
     if run.condition.freq == FIXED and steady is not None and steady < PINNED_SHARE_MIN:
-        yield Reason.suspect(ReasonCode.FIXED_CLOCK_UNSTEADY, share=steady)
+        yield Reason.suspect(ReasonCode.FIXED_CLOCK_UNSTEADY, share=steady, limit=PINNED_SHARE_MIN)
     rise_c = disturbances.body_rise_c
     if run.condition.protocol is Protocol.COLD and rise_c is not None and rise_c > COLD_RISE_MAX_C:
-        yield Reason.suspect(ReasonCode.BODY_WARMED, rise_c=rise_c)
+        yield Reason.suspect(ReasonCode.BODY_WARMED, rise_c=rise_c, limit=COLD_RISE_MAX_C)
 
 
 def check_canary(run: RunObservation) -> Iterator[Reason]:
@@ -177,9 +186,9 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
         return
     change, drift = run.canary.change, run.canary.drift
     if change is not None and abs(change) > CHANGE_MAX:
-        yield Reason.void(ReasonCode.CANARY_CHANGED, change=change)
+        yield Reason.void(ReasonCode.CANARY_CHANGED, change=change, limit=CHANGE_MAX)
     if drift is not None and abs(drift) > DRIFT_MAX:
-        yield Reason.suspect(ReasonCode.CANARY_DRIFTED, change=drift)
+        yield Reason.suspect(ReasonCode.CANARY_DRIFTED, change=drift, limit=DRIFT_MAX)
 
 
 def check_energy(run: RunObservation) -> Iterator[Reason]:
@@ -203,10 +212,12 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
     """
     requested_khz, clocks = run.probe.requested_khz, run.clocks
     if clocks.above_share > 1 - PINNED_SHARE_MIN:
-        yield Reason.void(ReasonCode.CLOCK_ABOVE_REQUEST, share=clocks.above_share)
+        limit = 1 - PINNED_SHARE_MIN
+        yield Reason.void(ReasonCode.CLOCK_ABOVE_REQUEST, share=clocks.above_share, limit=limit)
     if run.condition.protocol is not Protocol.COLD:
         if clocks.lowered_share > LOWERED_SHARE_MAX:
-            yield Reason.suspect(ReasonCode.CLOCK_LOWERED, share=clocks.lowered_share)
+            share = clocks.lowered_share
+            yield Reason.suspect(ReasonCode.CLOCK_LOWERED, share=share, limit=LOWERED_SHARE_MAX)
         return
     for cooler in clocks.active_coolers:
         yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=safe_text(cooler, 100))
@@ -215,7 +226,8 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
     if clocks.pinned_share is None:
         yield Reason.suspect(ReasonCode.CLOCKS_UNVERIFIED)
     elif clocks.pinned_share < PINNED_SHARE_MIN:  # guard: pinned-clock-share
-        yield Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=clocks.pinned_share)
+        share = clocks.pinned_share
+        yield Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=share, limit=PINNED_SHARE_MIN)
     elif not clocks.counted:
         yield Reason.suspect(ReasonCode.CLOCKS_ONLY_SAMPLED)
     for policy, khz in clocks.capped_khz.items():
@@ -232,14 +244,14 @@ def check_gpu_clock(run: RunObservation) -> Iterator[Reason]:
     if share is None:
         yield Reason.suspect(ReasonCode.GPU_CLOCK_UNVERIFIED)
     elif share < PINNED_SHARE_MIN:
-        yield Reason.void(ReasonCode.GPU_CLOCK_NOT_PINNED, share=share)
+        yield Reason.void(ReasonCode.GPU_CLOCK_NOT_PINNED, share=share, limit=PINNED_SHARE_MIN)
 
 
 def check_swapping(run: RunObservation) -> Iterator[Reason]:
     """The run stayed in memory, unless the condition asked to try a model that is too large."""
     swapped_mb = run.swapped_mb or 0.0
     if run.condition.too_large is None and swapped_mb >= SWAPPED_MIN_MB:
-        yield Reason.suspect(ReasonCode.SWAPPED, swapped_mb=swapped_mb)
+        yield Reason.suspect(ReasonCode.SWAPPED, swapped_mb=swapped_mb, limit=SWAPPED_MIN_MB)
 
 
 def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
@@ -248,7 +260,8 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
         return
     changes = [change for change in (run.canary.drift, run.canary.change) if change is not None]
     if max(changes, default=0.0) > WORK_RATE_LOSS_MAX:
-        yield Reason.suspect(ReasonCode.WORK_RATE_LOW, change=max(changes))
+        loss = max(changes)
+        yield Reason.suspect(ReasonCode.WORK_RATE_LOW, change=loss, limit=WORK_RATE_LOSS_MAX)
     if run.condition.freq != FIXED:  # that mode lowers the limits on purpose
         for policy, (khz, _) in run.limits_khz.items():
             usual_khz = run.usual_limits_khz.get(policy, 0)

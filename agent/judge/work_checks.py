@@ -100,4 +100,4 @@ def _check_answer(claimed: ClaimedWork) -> Iterator[Reason]:
             yield Reason.void(ReasonCode.ANSWER_ERROR_MISSING)
     elif not error <= ANSWER_ERROR_MAX:  # nan is not below anything
         value = error if isfinite(error) else str(error)
-        yield Reason.void(ReasonCode.ANSWER_WRONG, error=value)
+        yield Reason.void(ReasonCode.ANSWER_WRONG, error=value, limit=ANSWER_ERROR_MAX)

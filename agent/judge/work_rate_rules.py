@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from agent.collect.cpu_usage import core_ticks
 from agent.judge.run_observation import RunObservation
-from agent.judge.step_checks import Clocks, step_changes, two_modes
+from agent.judge.step_checks import CHANGE_MIN, Clocks, step_changes, two_modes
 from workloads.protocol.condition import Protocol
 from workloads.protocol.verdict import Reason, ReasonCode
 
@@ -34,6 +34,7 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
                 ReasonCode.STEP_TIMES_CHANGED,
                 change=found.change,
                 share=found.share,
+                limit=CHANGE_MIN,
                 at_s=found.start_ns / 1e9,
             )
     distance = two_modes(windows, clocks) if is_cold else None

@@ -168,7 +168,7 @@ def _problem_lines(item: "AttemptReport") -> Iterator[str]:
     if report.fault is not None:
         yield f"    {report.fault} (blame: {report.fault.blame})"
     for number, reason in enumerate(report.verdict.reasons if report.verdict else (), 1):
-        yield f"    {reason.validity} ({number}): {reason.text}"
+        yield f"    {reason.validity} ({number}): {reason.text} [{reason.when}]"
     if report.restore_error is not None:
         yield f"    not restored: {report.restore_error}"
 

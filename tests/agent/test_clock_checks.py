@@ -7,7 +7,7 @@ import pytest
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.run_probe import RunProbe
 from agent.judge.clock_checks import ClockObservation, observe_clocks, pinned_share
-from agent.judge.run_observation import longest_gap_s
+from agent.judge.run_observation import longest_gap
 from agent.phone.kernel_nodes import CPUFREQ
 from tests.agent.observations import BEFORE, COOLER, PROBE
 from workloads.protocol.phone_facts import CoreSet
@@ -84,4 +84,4 @@ def test_the_worst_policy_decides() -> None:
 )
 def test_the_longest_time_without_a_reading(moments: list[int], gap_s: float) -> None:
     t_ns = [moment * 10**9 for moment in moments]
-    assert longest_gap_s(t_ns, (0, 8 * 10**9)) == gap_s
+    assert longest_gap(t_ns, (0, 8 * 10**9)).seconds == gap_s

@@ -7,7 +7,7 @@ import pytest
 
 from agent.collect.runner_output import DoneRecord
 from agent.judge.disturbances import Disturbances
-from agent.judge.run_observation import RunObservation
+from agent.judge.run_observation import RunObservation, SamplingGap
 from agent.judge.verdict_rules import judge
 from agent.judge.work_checks import ClaimedWork
 from agent.launch.canary import CanaryTimes
@@ -107,7 +107,7 @@ def test_a_run_as_requested_is_valid() -> None:
             Validity.SUSPECT,
             ReasonCode.SENSOR_FROZEN,
         ),
-        ({"sampling_gap_s": 5.0}, Validity.SUSPECT, ReasonCode.SAMPLING_GAP),
+        ({"sampling_gap": SamplingGap(5.0, 1.0)}, Validity.SUSPECT, ReasonCode.SAMPLING_GAP),
         ({"strays": {77: 0xFF}}, Validity.VOID, ReasonCode.THREAD_ON_OTHER_CORES),
         (
             {"disturbances": Disturbances(suspended_s=2.0)},

@@ -206,7 +206,7 @@ def test_a_trial_is_drawn_with_the_moments_of_its_reasons(store: Database, tmp_p
     store_runs(store, runs, "small", {(each.trial, each.repeat): a_blob() for each in runs})
     (trial,) = json.loads(run("trial", "list", "small", "--lab", tmp_path, "--json").output)
     lines = run("trial", "show", trial["id"], "--lab", tmp_path).output.splitlines()
-    assert f"    suspect (1): {gap.text}" in lines
+    assert f"    suspect (1): {gap.text} [1.0 s after the start]" in lines
     assert sum(line.startswith("    step ") for line in lines) == 2, "the suspect and the newest"
     (heat, _) = (line for line in lines if line.startswith("    heat "))
     assert heat.endswith("  30 to 31 °C")

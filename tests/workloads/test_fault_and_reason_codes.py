@@ -10,7 +10,14 @@ import agent
 import orchestrator
 import workloads
 from workloads.protocol.faults import FarmError, FaultKind
-from workloads.protocol.verdict import REASON_TEXTS, Reason, ReasonCode, Validity, reason_text
+from workloads.protocol.verdict import (
+    REASON_LIMITS,
+    REASON_TEXTS,
+    Reason,
+    ReasonCode,
+    Validity,
+    reason_text,
+)
 
 
 def all_errors() -> set[type[FarmError]]:
@@ -56,3 +63,24 @@ def test_reasons_of_one_code_are_rendered_with_the_range_of_their_values() -> No
 def test_values_that_do_not_fit_the_sentence_raise_nothing(values: dict[str, float | str]) -> None:
     reason = Reason(code=ReasonCode.START_TOO_WARM, validity=Validity.VOID, values=values)
     assert str(reason)
+
+
+def test_a_reason_states_its_figure_its_limit_and_when() -> None:
+    slept = Reason.void(ReasonCode.PHONE_SLEPT, seconds=2.5, limit=0.5)
+    assert slept.text == "the phone was suspended for 2.5 s of the run; the limit is 0.5 s"
+    assert slept.when == "over the whole run"
+    gap = Reason.suspect(ReasonCode.SAMPLING_GAP, gap_s=4.0, limit=3.0, at_s=7.25)
+    assert gap.when == "7.2 s after the start"
+    assert Reason.void(ReasonCode.START_TOO_WARM, temp_c=41.0, limit_c=35.0).when == "at the start"
+    # an agent that names no limit, or a senseless one
+    assert Reason.void(ReasonCode.PHONE_SLEPT, seconds=2.5).text.endswith("2.5 s of the run")
+    hostile = Reason.void(ReasonCode.PHONE_SLEPT, seconds=2.5, limit="x", at_s="soon")
+    assert hostile.text.endswith("the limit is x s")
+    assert hostile.when == "over the whole run"
+
+
+@pytest.mark.parametrize("code", REASON_LIMITS)
+def test_a_limit_has_the_value_that_it_names(code: ReasonCode) -> None:
+    fields = [name for _, name, _, _ in string.Formatter().parse(REASON_TEXTS[code]) if name]
+    text = reason_text(code, [dict.fromkeys([*fields, "limit"], 1)])
+    assert "; the limit is " in text

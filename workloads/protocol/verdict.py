@@ -225,6 +225,39 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
 }
 
+# The limit that the observed figure exceeded or missed: the value `limit` of a reason.
+REASON_LIMITS: dict[ReasonCode, str] = {
+    ReasonCode.ANSWER_WRONG: "{limit:.1g}",
+    ReasonCode.STEP_TIMES_CHANGED: "{limit:.1%}",
+    ReasonCode.SAMPLING_GAP: "{limit:.1f} s",
+    ReasonCode.BODY_WARMED: "{limit:.1f} °C",
+    ReasonCode.PHONE_SLEPT: "{limit:.1f} s",
+    ReasonCode.OTHER_CORES_BUSY: "{limit:.0f} %",
+    ReasonCode.OWN_CORES_SHARED: "{limit:.0f} %",
+    ReasonCode.SWAPPED: "{limit:.0f} MB",
+    ReasonCode.CANARY_CHANGED: "±{limit:.1%}",
+    ReasonCode.CANARY_DRIFTED: "±{limit:.1%}",
+    ReasonCode.WORK_RATE_LOW: "{limit:+.1%}",
+    ReasonCode.CLOCKS_NOT_PINNED: "{limit:.1%}",
+    ReasonCode.CLOCK_ABOVE_REQUEST: "{limit:.1%}",
+    ReasonCode.CLOCK_LOWERED: "{limit:.1%}",
+    ReasonCode.FIXED_CLOCK_UNSTEADY: "{limit:.1%}",
+    ReasonCode.GPU_CLOCK_NOT_PINNED: "{limit:.1%}",
+}
+# When a reason occurred that is not about the whole run; a value `at_s` names the moment itself.
+REASON_MOMENTS: dict[ReasonCode, str] = {
+    ReasonCode.WRONG_CORES: "at the start",
+    ReasonCode.START_TEMP_UNKNOWN: "at the start",
+    ReasonCode.START_TOO_WARM: "at the start",
+    ReasonCode.BODY_WARMED: "by the end",
+    ReasonCode.TOO_FEW_STEPS: "at the end",
+    ReasonCode.TOO_SHORT: "at the end",
+    ReasonCode.NOT_STEADY: "until the end",
+    ReasonCode.CANARY_CHANGED: "after the run",
+    ReasonCode.CANARY_DRIFTED: "before the run",
+}
+WHOLE_RUN = "over the whole run"
+
 ValueName = Annotated[str, Field(pattern=r"^[a-z_]{1,32}$")]
 ReasonValue = int | float | Annotated[str, Field(max_length=120)]
 
@@ -256,19 +289,34 @@ class Reason(WireModel):
         """The reason as a sentence, without a full stop."""
         return reason_text(self.code, [self.values])
 
+    @property
+    def when(self) -> str:
+        """When it happened, in seconds after the start where the moment is known."""
+        at_s = self.values.get("at_s")
+        if isinstance(at_s, int | float):
+            return f"{at_s:.1f} s after the start"
+        return REASON_MOMENTS.get(self.code, WHOLE_RUN)
+
     def __str__(self) -> str:
         return self.text
 
 
 def reason_text(code: ReasonCode, occurrences: Sequence[Mapping[str, ReasonValue]]) -> str:
-    """Render reasons of one code as one sentence with the range of each value."""
+    """Render reasons of one code as one sentence with the range of each value, and its limit."""
     try:
-        return "".join(
-            literal + ("" if name is None else _range(name, spec or "", occurrences))
-            for literal, name, spec, _ in Formatter().parse(REASON_TEXTS[code])
-        )
+        text = _render(REASON_TEXTS[code], occurrences)
+        if code in REASON_LIMITS and all("limit" in values for values in occurrences):
+            text += f"; the limit is {_render(REASON_LIMITS[code], occurrences)}"
+        return text
     except (KeyError, ValueError, TypeError):  # values from a host that do not fit the sentence
         return str(code)
+
+
+def _render(template: str, occurrences: Sequence[Mapping[str, ReasonValue]]) -> str:
+    return "".join(
+        literal + ("" if name is None else _range(name, spec or "", occurrences))
+        for literal, name, spec, _ in Formatter().parse(template)
+    )
 
 
 def _range(name: str, spec: str, occurrences: Sequence[Mapping[str, ReasonValue]]) -> str:
