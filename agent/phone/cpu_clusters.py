@@ -65,7 +65,7 @@ def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
     for folder, texts in _clock_folders(nodes).items():
         cpus = _cpus_of(folder, texts)
         ladder = _ladder_of(texts)
-        if not ladder or not cpus or taken & {*cpus} or (present and not present >= {*cpus}):
+        if not ladder or not cpus or taken & {*cpus} or (present and present.isdisjoint(cpus)):
             continue
         taken |= {*cpus}
         found[cpus] = (folder, ladder)
