@@ -37,7 +37,13 @@ from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import ReasonCode, Validity
 
 # Other work on this computer may make any run suspect.
-BUSY_HOST = {ReasonCode.OTHER_CORES_BUSY, ReasonCode.OWN_CORES_SHARED, ReasonCode.BODY_WARMED}
+BUSY_HOST = {
+    ReasonCode.OTHER_CORES_BUSY,
+    ReasonCode.OWN_CORES_SHARED,
+    ReasonCode.BODY_WARMED,
+    ReasonCode.STEP_TIMES_CHANGED,
+    ReasonCode.STEP_TIMES_TWO_MODES,
+}
 QUICK: dict[str, Any] = {
     "cores": "mask:1",
     "freq": "mid",
