@@ -12,7 +12,10 @@ from orchestrator.store import results, trial_queries
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.trial_queries import AttemptReport, TrialSummary
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.messages import Report
+from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.telemetry import read_telemetry
+from workloads.protocol.verdict import Validity
 
 __all__ = [
     "AttemptReport",
@@ -21,7 +24,6 @@ __all__ = [
     "RunState",
     "TrialDetails",
     "TrialSummary",
-    "draw_runs",
     "list_trials",
     "show_trial",
 ]
@@ -29,10 +31,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TrialDetails:
-    """A trial, and every report on it in the order of arrival."""
+    """A trial, and every report on it in the order of arrival, some with a chart."""
 
     summary: TrialSummary
     reports: tuple[AttemptReport, ...]
+    charts: tuple[RunChart | None, ...]
 
 
 @operation(Role.VIEWER)
@@ -49,28 +52,34 @@ def list_trials(
 
 
 @operation(Role.VIEWER)
-def show_trial(lab: LabConnection, prefix: str) -> TrialDetails:
-    """Return the trial whose id begins with a prefix, with all reports on it."""
+def show_trial(lab: LabConnection, prefix: str, draw: bool = False) -> TrialDetails:
+    """Return the trial whose id begins with a prefix, with all reports on it.
+
+    `draw` adds charts of the newest run, and of the runs that do not count.
+    """
     trial_id = trial_queries.find_trial(lab.store, prefix)
     summary, reports = trial_queries.trial_reports(lab.store, trial_id)
-    return TrialDetails(summary, tuple(reports))
+    phones = known_phones(lab.store) if draw else []
+    zones = next((phone.facts.cpu_zones for phone in phones if phone.serial == summary.phone), ())
+    charts = [
+        _draw(lab, item.report, zones) if draw and _is_drawn(item, reports[-1]) else None
+        for item in reports
+    ]
+    return TrialDetails(summary, tuple(reports), tuple(charts))
 
 
-@operation(Role.VIEWER)
-def draw_runs(lab: LabConnection, reports: Sequence[AttemptReport]) -> list[RunChart | None]:
-    """Return the chart of each run; None where no telemetry is stored or it cannot be read."""
-    serials = {item.report.phone for item in reports}
-    facts = {phone.serial: phone.facts for phone in known_phones(lab.store)}
-    zones = {serial: facts[serial].cpu_zones for serial in serials & facts.keys()}
-    charts: list[RunChart | None] = []
-    for item in reports:
-        report = item.report
-        blob = results.telemetry_blob(lab.store, report.telemetry) if report.telemetry else None
-        reasons = report.verdict.reasons if report.verdict else ()
-        try:
-            recorded = read_telemetry(blob) if blob is not None else None
-        except InvalidRequest:
-            recorded = None
-        known = zones.get(report.phone, ())
-        charts.append(build_run_chart(recorded, known, reasons) if recorded else None)
-    return charts
+def _is_drawn(item: AttemptReport, newest: AttemptReport) -> bool:
+    verdict = item.report.verdict
+    return item is newest or (verdict is not None and verdict.validity is not Validity.VALID)
+
+
+def _draw(lab: LabConnection, report: Report, zones: Sequence[ThermalZone]) -> RunChart | None:
+    """Return the chart of a run; None where no telemetry is stored or it cannot be read."""
+    blob = results.telemetry_blob(lab.store, report.telemetry) if report.telemetry else None
+    if blob is None:
+        return None
+    try:
+        recorded = read_telemetry(blob)
+    except InvalidRequest:
+        return None
+    return build_run_chart(recorded, zones, report.verdict.reasons if report.verdict else ())

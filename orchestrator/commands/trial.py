@@ -77,23 +77,20 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
 
     Example: farm trial show tr-7e318dc5
     """
-    from orchestrator.app.read_trials import draw_runs, show_trial
+    from orchestrator.app.read_trials import show_trial
 
-    lab = connect(lab_folder)
-    details = show_trial(lab, prefix)
+    details = show_trial(connect(lab_folder), prefix, draw=True)
     summary = details.summary
     if as_json:
         reports = [item.report.model_dump() for item in details.reports]
-        print_json(asdict(summary) | {"reports": reports})
+        charts = [asdict(chart) if chart else None for chart in details.charts]
+        print_json(asdict(summary) | {"reports": reports, "charts": charts})
         return
     click.echo(
         safe_text(f"{summary.id} of {summary.sweep} on {summary.phone}: {summary.label}", 400)
     )
     click.echo(f"runs: {_counts(summary)}")
-    drawn = [item for item in details.reports if _is_drawn(item, details.reports[-1])]
-    charts = dict(zip(map(id, drawn), draw_runs(lab, drawn), strict=True))
-    for item in details.reports:
-        chart = charts.get(id(item))
+    for item, chart in zip(details.reports, details.charts, strict=True):
         for line in (*_result_lines(item), *(_chart_lines(chart) if chart else ())):
             _print_line(line)
     if not details.reports:
@@ -133,11 +130,6 @@ def _result_lines(item: "AttemptReport") -> Iterator[str]:
     result = f"  {headline.value:.4g} ms/step ({headline.provenance})" if headline else ""
     yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{result}"
     yield from _problem_lines(item)
-
-
-def _is_drawn(item: "AttemptReport", newest: "AttemptReport") -> bool:
-    verdict = item.report.verdict
-    return item is newest or (verdict is not None and verdict.validity != "valid")
 
 
 def _chart_lines(chart: "RunChart") -> Iterator[str]:
