@@ -30,6 +30,7 @@ from agent.phone.phone_reading import (
     PhoneReading,
     read_phone,
 )
+from agent.phone.thermalservice import FROM_HAL, NEXT_PART, TEMPERATURE
 from workloads.text import safe_text
 
 REMOVED = "removed"
@@ -50,9 +51,6 @@ _FOLDER = re.compile(r"cpufreq/policy\d+|cpu\d+/cpufreq")
 _ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/(type|temp)")
 _CPUINFO_LINES = re.compile(r"(processor|CPU (implementer|part|architecture)|Hardware)\s*:")
 _STATUS_LINES = re.compile(r"Cpus_allowed_list:")
-_ROW = re.compile(
-    r"Temperature\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(-?\d{1,3}), mName=([^,{}\n]{1,64}),"
-)
 _CONNECTION = re.compile(r"^\s*(\S[^\n]{0,40}?)\s+connected: yes\s*$", re.MULTILINE)
 _BATTERY_ROW = re.compile(r"^\s*([A-Za-z][A-Za-z ]{1,40}): ([A-Za-z0-9.-]{1,20})\s*$", re.MULTILINE)
 # Hardware addresses, e-mail addresses, internet addresses, and numbers as long as an IMEI.
@@ -120,15 +118,15 @@ def facts_of(
 
 def service_facts(text: str) -> ServiceFacts | None:
     """The facts of `dumpsys thermalservice`; None if the phone has no such service."""
-    if "Thermal Status" not in text:
-        return None
-    cached, _, current = text.partition("Current temperatures from HAL")
-    connection = _CONNECTION.search(cached)
     status = re.search(r"Thermal Status: (\d)", text)
+    if status is None:
+        return None
+    cached, _, current = text.partition(FROM_HAL)
+    connection = _CONNECTION.search(cached)
     return ServiceFacts(
         connection=safe_text(connection[1], 40) if connection else "",
-        status=int(status[1]) if status else 0,
-        current=_rows(current.partition("Current cooling devices")[0]),
+        status=int(status[1]),
+        current=_rows(current.partition(NEXT_PART)[0]),
         cached=_rows(cached),
     )
 
@@ -154,7 +152,7 @@ def remove_private(facts: FactsFile, serials: list[str]) -> FactsFile:
 def _rows(text: str) -> tuple[ServiceRow, ...]:
     return tuple(
         ServiceRow(name=safe_text(name, 64), type=int(kind), value=float(value))
-        for value, kind, name in _ROW.findall(text)[:256]
+        for value, kind, name in TEMPERATURE.findall(text)[:256]
     )
 
 

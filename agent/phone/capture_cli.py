@@ -20,7 +20,7 @@ _CAPTURE_S = 120.0
 _USES = {
     "other": "not needed",
     "no_value": "its node is empty or not a whole number",
-    "implausible": "its value is no temperature of a running phone",
+    "implausible": "no running phone has this temperature",
     "default_value": "several sensors show this value: they are not connected",
     "outlier": "it is far from the other sensors of the CPU",
     "not_temperature": "not a temperature: a level, a voltage, a limit or an alarm",
@@ -43,10 +43,11 @@ def phone() -> None:
 )
 @click.option("--adb-port", type=int, default=None, help="Use the adb server on this port.")
 def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
-    """Write what a phone shows to a facts file, for a bug report or a virtual phone.
+    """Write what a phone shows to a facts file.
 
-    PHONE is a serial number, or the address of a phone on the network. Serial numbers, accounts and
-    addresses are left out. The phone is only read; capture no phone while a run is on it.
+    The file is for a bug report, or runs as a virtual phone. PHONE is a serial number, or the
+    address of a phone on the network. Serial numbers, accounts and addresses are left out. The
+    phone is only read; capture no phone while a run is on it.
 
     \b
     Examples:
@@ -84,7 +85,9 @@ def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def probe(path: Path, as_json: bool) -> None:
-    """Show what the agent makes of a captured phone: clusters, zones, control level.
+    """Show what the agent makes of a captured phone.
+
+    It lists clusters, thermal zones with the reason if one is not used, and the control level.
 
     \b
     Example:

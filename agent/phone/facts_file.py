@@ -44,7 +44,7 @@ class ClockFacts(_Table):
     def _known_folders(cls, folders: tuple[str, ...]) -> tuple[str, ...]:
         for folder in folders:
             if _FOLDER.fullmatch(folder) is None or folder.count("..") > 0:
-                raise ValueError(f"'{safe_text(folder, 60)}' is no cpufreq folder")
+                raise ValueError(f"'{safe_text(folder, 60)}' is not a cpufreq folder")
         return folders
 
     @field_validator("nodes")
@@ -52,7 +52,7 @@ class ClockFacts(_Table):
     def _known_names(cls, nodes: dict[str, str]) -> dict[str, str]:
         for name in nodes:
             if _NAME.fullmatch(name) is None:
-                raise ValueError(f"'{safe_text(name, 60)}' is no name of a node")
+                raise ValueError(f"'{safe_text(name, 60)}' is not the name of a node")
         return nodes
 
 
@@ -121,7 +121,7 @@ class FactsFile(_Table):
     def _kernel_nodes(cls, nodes: dict[str, str]) -> dict[str, str]:
         for path in nodes:
             if _NODE.fullmatch(path) is None or "/../" in path:
-                raise ValueError(f"'{safe_text(path, 80)}' is no kernel node")
+                raise ValueError(f"'{safe_text(path, 80)}' is not a kernel node")
         return nodes
 
 

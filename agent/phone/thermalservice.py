@@ -13,9 +13,9 @@ from workloads.text import safe_text
 
 SERVICE = "thermalservice:"
 STATUS = f"{SERVICE}status"  # above 0: the framework throttles the phone
-_FROM_HAL, _NEXT_PART = "Current temperatures from HAL", "Current cooling devices from HAL"
+FROM_HAL, NEXT_PART = "Current temperatures from HAL", "Current cooling devices from HAL"
 _STATUS = re.compile(r"^\s*Thermal Status: (\d)\s*$", re.MULTILINE)
-_TEMPERATURE = re.compile(
+TEMPERATURE = re.compile(
     r"Temperature\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(-?\d{1,3}), mName=([^,{}\n]{1,64}),"
 )
 _CPU, _BATTERY, _SKIN = 0, 2, 3
@@ -64,10 +64,10 @@ def thermalservice_zones(text: str) -> tuple[tuple[ThermalZone, ...], ThermalZon
 
 def service_temperatures(text: str) -> list[ServiceTemperature]:
     """The current temperatures; of several sensors with one name none can be told apart."""
-    _, heading, rest = text.partition(_FROM_HAL)
-    current = rest.partition(_NEXT_PART)[0] if heading else ""
+    _, heading, rest = text.partition(FROM_HAL)
+    current = rest.partition(NEXT_PART)[0] if heading else ""
     rows: dict[str, ServiceTemperature | None] = {}
-    for value, kind, raw_name in _TEMPERATURE.findall(current)[:ZONES_MAX]:
+    for value, kind, raw_name in TEMPERATURE.findall(current)[:ZONES_MAX]:
         name = safe_text(raw_name, 64)
         is_shifted = name.startswith("TYPE_")
         number = _TYPES_BY_NAME.get(name) if is_shifted else int(kind)

@@ -171,7 +171,7 @@ def test_an_unrooted_phone_is_measured_at_its_level(
     assert 20 < metrics["start_temp_c"] <= 33
     listing = phone.shell_checked(["ls", "-l", HOME, f"{HOME}/lane"])
     assert "fence" in listing
-    assert re.search(r"^[-d].{7}w", listing, re.MULTILINE) is None  # nobody else may write
+    assert re.search(r"^[-d].{7}w", listing, re.MULTILINE) is None  # other users may not write
     refused = run_attempt(a_job(facts.serial, fence=2, freq="fixed"), phone, context).report.fault
     assert refused is not None
     assert (refused.blame, refused.stage) == (Blame.REQUEST, Stage.RESOLVE)

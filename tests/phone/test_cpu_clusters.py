@@ -78,7 +78,7 @@ def test_clusters_follow_the_kernel() -> None:
         0,
         (0, 1, 2, 3),
         2419,
-    )  # one figure alone is no order
+    )  # one figure alone does not give an order
     assert (little.ladder_khz, little.capacity) == ((300000, 1785600), 1785)
 
 

@@ -87,7 +87,7 @@ def test_the_hottest_plausible_zone_counts() -> None:
         *("rear-cam-therm", "usb_pwr_therm", "skin-charge-alarm", "backlight-therm"),
     ],
 )
-def test_names_that_are_no_temperature_of_cpu_or_body(name: str) -> None:
+def test_names_of_other_sensors(name: str) -> None:
     assert zone_place(name) is None
 
 
@@ -98,7 +98,7 @@ def test_battery_depletion_is_not_the_cpu(level: int) -> None:
     assert uses(valued(socd=100 - level)) == ([], None)
 
 
-def test_text_that_is_not_a_number_is_no_temperature() -> None:
+def test_a_text_that_is_not_a_number_is_not_used() -> None:
     zones = examine_zones(valued(BIG="1e30", MID="", LITTLE="41000", G3D="40000"))
     assert [at.use for at in zones] == [
         ZoneUse.NO_VALUE,
