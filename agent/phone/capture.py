@@ -100,6 +100,8 @@ def facts_of(
         sources=("farm phone capture",),
         root="su" if reading.root else "none",
         fixed_performance=reading.fixed_performance,
+        power_stats=reading.power_stats,
+        rails=reading.rails,
         services=reading.services,
         writable=tuple(sorted(reading.writable)),
         unreadable=unreadable,

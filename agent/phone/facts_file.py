@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agent.phone.kernel_nodes import CPU, THERMAL
 from agent.phone.phone_reading import PROPERTIES, PhoneReading, plain_property
 from workloads.protocol.faults import InvalidRequest
-from workloads.protocol.phone_facts import ControlLevel
+from workloads.protocol.phone_facts import ControlLevel, PowerStatsHal
 from workloads.text import safe_text
 
 SCHEMA = 1
@@ -105,6 +105,8 @@ class FactsFile(_Table):
     notes: str = ""
     root: Literal["none", "su", "adb"] = "none"
     fixed_performance: bool = False
+    power_stats: PowerStatsHal | None = Field(default=None, description="how rails can be read")
+    rails: tuple[str, ...] = Field(default=(), description="their names")
     services: tuple[str, ...] = Field(default=(), description="services of init that run")
     writable: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = Field(default=(), description="nodes that the shell cannot read")
@@ -178,6 +180,9 @@ def reading_of(facts: FactsFile) -> PhoneReading:
         writable=frozenset(facts.writable),
         root=facts.root != "none",
         fixed_performance=facts.fixed_performance,
+        power_stats=facts.power_stats,
+        rails=facts.rails,
+        battery="".join(f"  {name}: {value}\n" for name, value in facts.battery.items()),
     )
 
 

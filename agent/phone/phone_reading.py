@@ -84,8 +84,8 @@ class PhoneReading:
     writable: frozenset[str] = frozenset()
     root: bool = False
     fixed_performance: bool = False
-    power_stats: PowerStatsHal | None = None  # shows the energy of this many rails
-    rails: int = 0
+    power_stats: PowerStatsHal | None = None  # shows the energy of these rails
+    rails: tuple[str, ...] = ()
     counter_denied: bool = False  # the processor counts its energy, but only for root
 
     def property(self, name: str) -> str:
@@ -124,17 +124,17 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
 
 def _find_power_stats(
     phone: Phone, nodes: Mapping[str, str], sdk: int, deadline: Deadline
-) -> tuple[PowerStatsHal | None, int]:
-    """How the energy of rails can be read without root, and of how many; nodes come first."""
+) -> tuple[PowerStatsHal | None, tuple[str, ...]]:
+    """How the energy of rails can be read without root, and of which; nodes come first."""
     hals = [PowerStatsHal.AIDL] if sdk >= SDK_POWER_STATS_AIDL else []
     hals += [PowerStatsHal.HIDL] if sdk >= SDK_POWER_STATS else []
     if find_rail_meters(nodes) or not hals:
-        return None, 0
+        return None, ()
     commands = [ShellCommand(["sh", "-c", reading_script(hal)]) for hal in hals]
     for hal, result in zip(hals, phone.shell_batch(commands, deadline), strict=True):
         if rails := parse_power_stats(result.text):
-            return hal, len(rails)
-    return None, 0
+            return hal, tuple(rails)
+    return None, ()
 
 
 def parse_properties(listing: str) -> dict[str, str]:

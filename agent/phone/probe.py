@@ -159,7 +159,7 @@ def _find_capabilities(
         gauge_readable=any(whole_number(nodes.get(path, "")) is not None for path in GAUGES),
         fixed_performance=reading.fixed_performance,
         meters=find_rail_meters(nodes),
-        rails=reading.rails,
+        rails=len(reading.rails),
         counter_denied=reading.counter_denied,
         is_computer=_is_computer(provenance),
         clocks_shown=any(clock_node(at, "scaling_cur_freq") in nodes for at in clusters),

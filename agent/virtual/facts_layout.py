@@ -138,7 +138,7 @@ def _profile(facts: Mapping[str, Any], name: str) -> PhoneProfile:
         ),
         "throttle": _throttles(base, zones, [part.role for part in cluster]),
         "gpu": _gpu(base, nodes),
-        "rails": None,
+        "rails": "odpm" if "power_stats" in facts else None,
         "levels": {},
         "fitted": None,
         "sources": tuple(facts.get("sources", ())) or ("a facts file",),

@@ -55,10 +55,11 @@ def layout(facts: PhoneFacts) -> tuple[object, ...]:
     clusters = [(at.policy, at.cpus, at.ladder_khz, at.folder) for at in facts.clusters]
     body = facts.body_zone.type if facts.body_zone else None
     zones = [zone.type for zone in facts.cpu_zones]
-    return clusters, zones, body, facts.model, facts.soc, facts.android, facts.perf_daemons
+    names = (facts.model, facts.soc, facts.android, facts.perf_daemons, facts.power_stats)
+    return clusters, zones, body, *names
 
 
-@pytest.mark.parametrize("profile", ["meizu-16t", "huawei-honor-8", "xiaomi-mi-9:stock"])
+@pytest.mark.parametrize("profile", ["meizu-16t", "huawei-honor-8", "google-pixel-8:stock"])
 def test_a_captured_phone_runs_as_a_virtual_one(
     adb: AdbServer, tmp_path: Path, profile: str
 ) -> None:
