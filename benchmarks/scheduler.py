@@ -1,11 +1,12 @@
 """The scheduler with a large lab: heartbeats of 1,000 phones on 50 hosts, without any phone.
 
-    python -m benchmarks.scheduler
+    python -m benchmarks.scheduler [--phones 100 300 1000] [--postgres] [--finished 3000]
 
-A real broker and a real SQLite store; heartbeats and reports are replayed as agents send them, jobs
+A real broker and a real store; heartbeats and reports are replayed as agents send them, jobs
 go out over Celery and are taken back out of the queues. A sweep of 100,000 trials is planned and
 stored first. Then the lab is filled, and ticks are timed: those that fill it, those of a busy lab
-in which nothing happens, and those that follow the end of two runs in a hundred.
+in which nothing happens, and those that follow the end of two runs in a hundred. With --finished
+the store has that many sweeps that ended earlier.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,19 +23,22 @@ from typing import NamedTuple
 
 import redis
 
+from orchestrator.decisions.states import RunState
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.scheduler import Scheduler, freeze_gc
 from orchestrator.planning.expand import expand_sweep
 from orchestrator.planning.randomize import order_runs
-from orchestrator.store import submission
+from orchestrator.store import submission, tables
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import stop_all
 from orchestrator.sweepfile.sweep_file import read_sweep
-from tests.builders import a_phone, a_report, an_announcement
+from tests.builders import a_phone, a_report, a_trial, an_announcement, planned_runs
+from tests.conftest import new_database, postgres_server, store_url_of
 from workloads.lab_settings import Lab
+from workloads.process_identity import software_version
 from workloads.protocol.messages import (
     HOSTS_KEY,
     CoolingEstimate,
@@ -106,7 +111,11 @@ class SimulatedLab:
             )
         for host, phones in by_host.items():
             heartbeat = HostHeartbeat(
-                host=host, sent_at=datetime.now(UTC), max_parallel=60, phones=tuple(phones)
+                host=host,
+                sent_at=datetime.now(UTC),
+                max_parallel=60,
+                phones=tuple(phones),
+                software=software_version(),
             )
             self.raw.sadd(HOSTS_KEY, host)
             self.raw.set(heartbeat_key(host), heartbeat.model_dump_json())
@@ -138,9 +147,9 @@ def timed(action: Callable[[], object]) -> Duration:
     return Duration(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu))
 
 
-def build_lab(folder: Path, url: str, phones: int) -> SimulatedLab:
+def build_lab(store_url: str, url: str, phones: int) -> SimulatedLab:
     """Build a store with some phones, and a scheduler."""
-    db, broker = Database(f"sqlite:///{folder / f'farm-{phones}.db'}"), CentralBroker(url)
+    db, broker = Database(store_url), CentralBroker(url)
     db.migrate()
     raw = redis.Redis.from_url(url)
     raw.flushall()
@@ -156,6 +165,17 @@ def build_lab(folder: Path, url: str, phones: int) -> SimulatedLab:
         )
     queue = ReplayedQueue(url, lanes)
     return SimulatedLab(db, broker, raw, lanes, Scheduler(db, broker, queue, lease_timeout_s=30.0))
+
+
+def add_finished_sweeps(simulated: SimulatedLab, count: int) -> None:
+    """Store sweeps whose only run is done; to the scheduler they are active until it looks."""
+    phones = list(simulated.lanes)
+    for number in range(count):
+        trials = [a_trial(number, phones[number % len(phones)])]
+        row = {"id": f"sw-old{number:05}", "name": "old", "source": "", "seed": 1}
+        submission.submit(simulated.db, row, trials, planned_runs(trials))
+    with simulated.db.write() as connection:
+        connection.execute(tables.run.update().values(state=RunState.DONE))
 
 
 def submit(simulated: SimulatedLab, trials_per_phone: int) -> tuple[float, float, int]:
@@ -190,15 +210,25 @@ def main() -> None:
     """Measure labs of three sizes and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--phones", type=int, nargs="*", default=[100, 300, 1000])
+    parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--finished", type=int, default=0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="farm-") as name:
+    server = postgres_server() if options.postgres else nullcontext()
+    with tempfile.TemporaryDirectory(prefix="farm-") as name, server as postgres:
         lab = Lab.read(Path(name) / "lab", {})
         process = embedded_broker(lab)
         process.start()
         wait_for_broker(lab, process)
         try:
             for phones in options.phones:
-                simulated = build_lab(Path(name), lab.broker_url, phones)
+                file = Path(name) / f"farm-{phones}.db"
+                store_url = (
+                    new_database(store_url_of(postgres), f"ticks_{phones}")
+                    if postgres
+                    else f"sqlite:///{file}"
+                )
+                simulated = build_lab(store_url, lab.broker_url, phones)
+                add_finished_sweeps(simulated, options.finished)
                 seconds, cpu_s, trials = submit(simulated, 100)
                 used_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
                 print(f"{phones} phones, {HOSTS} hosts: {trials:,} trials planned and stored")

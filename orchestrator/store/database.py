@@ -29,7 +29,8 @@ CONNECT_TIMEOUT_S = 10
 # options in the URL replace these.
 POSTGRES_OPTIONS = {
     "connect_timeout": CONNECT_TIMEOUT_S,
-    "options": "-c statement_timeout=60s -c lock_timeout=30s",
+    # Without jit: compiling the scheduler's query takes longer than ten of its ticks.
+    "options": "-c statement_timeout=60s -c lock_timeout=30s -c jit=off",
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,

@@ -58,8 +58,10 @@ _RENEW = (
     .where(run.c.state == RunState.LEASED)
     .values(lease_until=bindparam("until"))
 )
-_RAISE_FENCE = (
-    update(phone).where(phone.c.serial == bindparam("leased")).values(fence=phone.c.fence + 1)
+_RAISE_FENCES = (
+    update(phone)
+    .where(phone.c.serial.in_(bindparam("leased", expanding=True)))
+    .values(fence=phone.c.fence + 1)
 )
 _ACTIVE_SWEEPS = (
     select(sweep.c.id)
@@ -123,7 +125,7 @@ def lease(
                     for item in assignments
                 ],
             )
-            connection.execute(_RAISE_FENCE, [{"leased": item.phone} for item in assignments])
+            connection.execute(_RAISE_FENCES, {"leased": [item.phone for item in assignments]})
             ids = [item.run for item in assignments]
             rows = connection.execute(_NEW_LEASES, {"ids": ids, "until": until}).all()
             _mark_started(connection, {row.sweep for row in rows}, now)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Float, Select, and_, bindparam, literal, or_, select, true
+from sqlalchemy import Float, Select, and_, any_, bindparam, func, literal, or_, select, true
 
 from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import RunState, SweepState
@@ -44,7 +44,11 @@ _RESERVED = and_(
 MAY_WORK = and_(phone.c.health == Health.GOOD, ~_RESERVED)
 
 
-def _next_runs() -> Select[Any]:
+def _next_runs(dialect: str) -> Select[Any]:
+    """Build the query so that its cost does not depend on the statistics of PostgreSQL.
+
+    Sweeps with work are found first, then one run per phone and sweep, then their columns by id.
+    """
     leased, queued = run.alias("leased"), run.alias("queued")
     has_lease = (
         select(leased.c.id)
@@ -58,35 +62,40 @@ def _next_runs() -> Select[Any]:
         .correlate(sweep)
         .exists()
     )
-    due = or_(run.c.not_before <= _NOW, run.c.not_before > _NOW + PAUSE_MAX_S)
-    first = (
-        select(run.c.id)
-        .where(run.c.phone == phone.c.serial, run.c.state == RunState.QUEUED)
-        .where(run.c.sweep == sweep.c.id, due)
-        .order_by(run.c.rank, run.c.id)
+    active = select(sweep.c.id).where(sweep.c.state == SweepState.ACTIVE, has_work)
+    open_sweep = active.cte("open_sweep").prefix_with("MATERIALIZED", dialect="postgresql")
+    first = run.alias("first")
+    due = or_(first.c.not_before <= _NOW, first.c.not_before > _NOW + PAUSE_MAX_S)
+    first_run = (
+        select(first.c.id)
+        .where(first.c.phone == phone.c.serial, first.c.state == RunState.QUEUED)
+        .where(first.c.sweep == open_sweep.c.id, due)
+        .order_by(first.c.rank, first.c.id)
         .limit(1)
-        .correlate(phone, sweep)
+        .correlate(phone, open_sweep)
         .scalar_subquery()
     )
-    free = (
-        select(phone.c.serial.label("serial"), sweep.c.id.label("sweep"), first.label("first"))
-        .select_from(phone.join(sweep, true()))
+    firsts = (
+        select(first_run.label("first"))
+        .select_from(phone.join(open_sweep, true()))
         .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
         .where(MAY_WORK, ~has_lease)
-        .where(sweep.c.state == SweepState.ACTIVE, has_work)
-        .subquery()
     )
-    columns = (run.c.phone, run.c.sweep, run.c.id, run.c.trial, run.c.rank)
-    return select(*columns).join(free, free.c.first == run.c.id)
+    columns = select(run.c.phone, run.c.sweep, run.c.id, run.c.trial, run.c.rank)
+    if dialect == "postgresql":  # an array forces a look-up by id, also without statistics
+        return columns.where(run.c.id == any_(func.array(firsts.scalar_subquery())))
+    return columns.where(run.c.id.in_(firsts))
 
 
-_NEXT_RUNS = _next_runs()  # built once; building it costs as much as running it
+# Built once; building it costs as much as running it.
+_NEXT_RUNS = {dialect: _next_runs(dialect) for dialect in ("sqlite", "postgresql")}
 
 
 def next_runs(db: Database, serials: Collection[str], now: float) -> list[NextRun]:
     """Return the first run of every active sweep for each of these phones that may work."""
     with db.read() as connection:
-        rows = connection.execute(_NEXT_RUNS, {"now": now, "serials": list(serials)}).all()
+        query = _NEXT_RUNS[connection.dialect.name]
+        rows = connection.execute(query, {"now": now, "serials": list(serials)}).all()
     return [NextRun(*row) for row in rows]
 
 
