@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.column_notes import COLUMN_NOTES
@@ -264,6 +265,26 @@ def render_selector_facts() -> str:
     return table(("fact", "compared with"), rows)
 
 
+def render_facts_file() -> str:
+    """Every key of a facts file, by table."""
+    from agent.phone import facts_file as facts
+
+    tables: dict[str, type[BaseModel]] = {
+        "": facts.FactsFile,
+        "[[clock]]": facts.ClockFacts,
+        "zone": facts.ZoneFacts,
+        "[thermalservice]": facts.ServiceFacts,
+        "current, cached": facts.ServiceRow,
+        "[expected]": facts.ExpectedProbe,
+    }
+    rows = [
+        (code(place), code(field.alias or name), "yes" * field.is_required(), field.description)
+        for place, kind in tables.items()
+        for name, field in kind.model_fields.items()
+    ]
+    return table(("in", "key", "required", "meaning"), rows)
+
+
 def render_runner_contract() -> str:
     """The opening comment of runner.h, which is the contract."""
     source = (ROOT / "kernels/runner/runner.h").read_text()
@@ -277,6 +298,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "conditions": render_conditions,
     "exit-codes": render_exit_codes,
     "exports": render_exports,
+    "facts-file": render_facts_file,
     "faults": render_faults,
     "lab-settings": render_lab_settings,
     "metrics": render_metrics,

@@ -59,64 +59,68 @@ class ClockFacts(_Table):
 class ZoneFacts(_Table):
     """A thermal zone."""
 
-    number: int = Field(ge=0, le=9999)
-    type: str
+    number: int = Field(ge=0, le=9999, description="of thermal_zoneN")
+    type: str = Field(description="the name that the driver gives")
     temp: str | None = Field(default=None, description="as the node reads; none: unreadable")
 
 
 class ServiceRow(_Table):
     """One temperature of `dumpsys thermalservice`."""
 
-    name: str
-    type: int
-    value: float
+    name: str = Field(description="of the sensor")
+    type: int = Field(description="as the phone numbers it; Sdhms counts from 1")
+    value: float = Field(description="°C")
 
 
 class ServiceFacts(_Table):
     """What `dumpsys thermalservice` shows."""
 
     connection: str = Field(default="", description="such as 'ThermalHAL 2.0' or 'Sdhms'")
-    status: int = 0
-    current: tuple[ServiceRow, ...] = ()
-    cached: tuple[ServiceRow, ...] = ()
+    status: int = Field(default=0, description="above 0: the framework throttles the phone")
+    current: tuple[ServiceRow, ...] = Field(default=(), description="from the HAL")
+    cached: tuple[ServiceRow, ...] = Field(default=(), description="may be hours old")
 
 
 class ExpectedProbe(_Table):
     """What a probe has to make of the file; for tests of the probe."""
 
-    soc: str | None = None
+    soc: str | None = Field(default=None, description="name of the SoC")
     clusters: tuple[str, ...] = Field(default=(), description="cores, weakest kind first")
     offline: str = Field(default="", description="cores without a clock because they were offline")
-    cpu_zones: tuple[str, ...] = ()
-    body_zone: str = ""
+    cpu_zones: tuple[str, ...] = Field(default=(), description="types of the zones at the CPU")
+    body_zone: str = Field(default="", description="type of the zone that shows the body")
     cpu_c: float | None = Field(default=None, description="of the hottest CPU zone")
-    body_c: float | None = None
-    gauge: bool = False
-    control: ControlLevel = ControlLevel.OBSERVED
-    daemons: tuple[str, ...] = ()
+    body_c: float | None = Field(default=None, description="of the body zone")
+    gauge: bool = Field(default=False, description="whether the battery's current can be read")
+    control: ControlLevel = Field(default=ControlLevel.OBSERVED, description="control level")
+    daemons: tuple[str, ...] = Field(default=(), description="daemons that change clocks")
 
 
 class FactsFile(_Table):
     """A facts file."""
 
-    schema_: int = Field(alias="schema")
-    name: str
+    schema_: int = Field(alias="schema", description="version of this format: 1")
+    name: str = Field(description="maker and model")
     sources: tuple[str, ...] = Field(default=(), description="addresses of the facts")
-    notes: str = ""
-    root: Literal["none", "su", "adb"] = "none"
-    fixed_performance: bool = False
+    notes: str = Field(default="", description="what is special about this phone")
+    root: Literal["none", "su", "adb"] = Field(default="none", description="how to become root")
+    fixed_performance: bool = Field(
+        default=False, description="whether Android offers a fixed-performance mode"
+    )
     power_stats: PowerStatsHal | None = Field(default=None, description="how rails can be read")
     rails: tuple[str, ...] = Field(default=(), description="their names")
     services: tuple[str, ...] = Field(default=(), description="services of init that run")
-    writable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = Field(default=(), description="nodes that can be written")
     unreadable: tuple[str, ...] = Field(default=(), description="nodes that the shell cannot read")
-    properties: dict[str, str]
-    clock: tuple[ClockFacts, ...] = ()
+    properties: dict[str, str] = Field(description="properties that name model, SoC and release")
+    clock: tuple[ClockFacts, ...] = Field(default=(), description="cpufreq folders")
     nodes: dict[str, str] = Field(default_factory=dict, description="text by path")
-    zone: tuple[ZoneFacts, ...] = ()
-    thermalservice: ServiceFacts | None = None
+    zone: tuple[ZoneFacts, ...] = Field(default=(), description="thermal zones")
+    thermalservice: ServiceFacts | None = Field(
+        default=None, description="none: the phone has no such service"
+    )
     battery: dict[str, str] = Field(default_factory=dict, description="rows of `dumpsys battery`")
-    expected: ExpectedProbe | None = None
+    expected: ExpectedProbe | None = Field(default=None, description="for tests of the probe")
 
     @field_validator("nodes")
     @classmethod

@@ -120,7 +120,8 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 ) -> None:
     """Run phones until interrupted.
 
-    Prints SERIAL PROFILE ADDRESS of each phone.
+    Prints SERIAL PROFILE ADDRESS of each phone. A PROFILE that ends with .toml is a facts file of
+    'farm phone capture': the layout of that phone, with the physics of a similar model.
 
     A VARIANT is stock (no root), userdebug (adb root works), no_opencl (the GPU cannot compute) or
     native (commands run on this host).
