@@ -40,12 +40,19 @@ def parse_thread_affinity(nodes: dict[str, str]) -> ThreadAffinity:
     return ThreadAffinity(masks, clamp)
 
 
-def stray_threads(affinity: ThreadAffinity, mask: int) -> dict[int, int]:
-    """The threads that may run on cores that were not requested, with their masks.
+def stray_threads(
+    affinity: ThreadAffinity, mask: int, binds_threads: bool = False
+) -> dict[int, int]:
+    """The threads that may run on other cores than requested, or not on all, with their masks.
 
-    One thread may run on none of the measured cores: the sampler.
+    One thread may run on none of the measured cores: the sampler. A program that binds its own
+    threads to cores may narrow their masks.
     """
-    strays = {tid: allowed for tid, allowed in affinity.masks.items() if allowed & ~mask}
+    strays = {
+        tid: allowed
+        for tid, allowed in affinity.masks.items()
+        if allowed & ~mask or (allowed != mask and not binds_threads)
+    }
     elsewhere = [tid for tid, allowed in strays.items() if not allowed & mask]
     if len(elsewhere) == 1:
         del strays[elsewhere[0]]

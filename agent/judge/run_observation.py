@@ -186,7 +186,7 @@ def observe(
         claimed=ClaimedWork(cost_of(case), output.done, warmup, source),
         found_mask=int(output.hello.mask, 16),
         provenance=provenance,
-        strays=stray_threads(affinity, probe.cores.mask) if affinity else {},  # guard: strays
+        strays=_strays(affinity, probe, case) if affinity else {},  # guard: strays
         clamp_max=affinity.clamp_max if affinity else None,
         sampled_temps_c=tuple(temp_c for _, temp_c in readings.hottest_c(probe.facts.cpu_zones)),
         canary=agent.canary,
@@ -197,6 +197,10 @@ def observe(
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)
+
+
+def _strays(affinity: ThreadAffinity, probe: RunProbe, case: Case) -> dict[int, int]:
+    return stray_threads(affinity, probe.cores.mask, binds_threads=case.manifest is not None)
 
 
 def _run_provenance(hello: HelloRecord, facts: PhoneFacts) -> Provenances | None:
