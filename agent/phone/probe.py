@@ -17,6 +17,7 @@ from agent.phone.kernel_nodes import (
     clock_node,
     first_number,
     parse_cpus,
+    plausible_temp_c,
     whole_number,
     zone_scale,
 )
@@ -41,6 +42,7 @@ from workloads.protocol.metrics import Provenances, Source
 from workloads.protocol.phone_facts import Cluster, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
+BATTERY_RANGE_C = (-10.0, 65.0)
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{0,63}[A-Za-z0-9_:-]|[A-Za-z0-9_:-][A-Za-z0-9._:-]{0,63}")
 # Platforms that say nothing: Samsung gives 'exynos5' for every Exynos from 5430 to 9810.
 _VAGUE_SOCS = {"exynos5", "exynos", "qcom", "mtk", "unknown", "universal"}
@@ -123,17 +125,23 @@ def choose_zones(
 ) -> tuple[tuple[ThermalZone, ...], ThermalZone | None]:
     """The zones of the CPU and of the body: nodes if they can be read, else the framework's."""
     body = next(iter(zones_in_use(examined, ZoneUse.BODY)), None)
+    body = body or battery_zone(reading.nodes)
     cpu = zones_in_use(examined, ZoneUse.CPU) or parse_hwmon_zones(reading.nodes)
     if cpu:
         return cpu, body
-    cpu, service_body = thermalservice_zones(reading.thermalservice)
     # The sampler on the phone cannot call the framework, so a node is better than a service.
-    raw = whole_number(reading.nodes.get(f"{BATTERY}/temp", ""))
-    scale = zone_scale(raw) if raw is not None else None
-    if scale is not None:
-        battery = ThermalZone(path=f"{BATTERY}/temp", type="battery", scale=scale)
-        return cpu, body or battery
+    cpu, service_body = thermalservice_zones(reading.thermalservice)
     return cpu, body or service_body
+
+
+def battery_zone(nodes: Mapping[str, str]) -> ThermalZone | None:
+    """The thermometer of the battery, in tenths of a degree, if it shows a possible value."""
+    raw = whole_number(nodes.get(f"{BATTERY}/temp", ""))
+    scale = zone_scale(raw) if raw is not None else None
+    temp_c = plausible_temp_c(raw, scale) if scale is not None else None
+    if scale is None or temp_c is None or not BATTERY_RANGE_C[0] <= temp_c <= BATTERY_RANGE_C[1]:
+        return None
+    return ThermalZone(path=f"{BATTERY}/temp", type="battery", scale=scale)
 
 
 def _find_capabilities(

@@ -59,12 +59,13 @@ _NOT_TEMPERATURE = re.compile(
 _PLACES = {
     ZonePlace.CPU: (
         # Qualcomm: cpu-0-0-usr, cpu1-gold-usr, cpuss-0-usr, apc1-cpu0-usr, cpu-1-0-1
-        r"cpu(s|ss|llc|top)?(-(silver|gold|prime|titanium|little|medium|mid|big|core|cluster|dsu"
+        r"cpu(s|ss|llc|top|cl|b|l)?(-(silver|gold|prime|titanium|little|medium|mid|big|core|cluster|dsu"
         r"|top|bottom|max|l))*"
-        r"|apc(-(cpu|l|c))?|kryo-l|(silver|gold|prime)(-cpu)?|cluster(-(cpu|max|l))?"
-        r"|big|little|midh?|midl|mngs|apollo|atlas|eagle|kfc|ananke|prometheus"  # Exynos, Tensor
+        r"|apc(-(cpu|l|c))?|kryo-l|(silver|gold|prime)(-cpu)?|(cluster|cls)(-(cpu|max|l))?"
+        r"|(big|little|lit|mid[hl]?|big-mid)(-?(cluster|core|cpu))?"  # Exynos, Tensor, Kirin
+        r"|mngs|apollo|atlas|eagle|kfc|ananke|prometheus"  # cores of Exynos by their code names
         r"|mtktscpu|tzcpu|mtk-cpu"  # MediaTek; the newer cpu-big-core1, cpu_little1 as above
-        r"|apcpu|lit|ank|sprd-cpu|big-?core|little-?core"  # Unisoc, Rockchip
+        r"|apcpu|ank|sprd-cpu"  # Unisoc
         r"|[bm]cpu|x-pkg|coretemp"  # Tegra, Intel
     ),
     ZonePlace.DIE: (
@@ -76,7 +77,7 @@ _PLACES = {
         r"(shell|case|cover|frame)(-(back|front|frame|max))*|(back|front|rear)(-(cover|case|shell))?"
     ),
     ZonePlace.QUIET: r"quiet|neutral",
-    ZonePlace.BOARD: r"msm|sdm|sm|mb|bd|ap|board|pcb|tboard|sprd-board|mtktsap|tzbtsap|system-h",
+    ZonePlace.BOARD: r"msm|sdm|mb|bd|sys|ap|board|pcb|tboard|sprd-board|mtktsap|tzbtsap|system-h",
     ZonePlace.CRYSTAL: r"xo(-therm-buf)?",
     ZonePlace.BATTERY: (
         r"((qcom|sec|main|li-ion|mtk|pm|hw)-)?(battery|batt?)(-(skin|pack|cell))?"
@@ -86,7 +87,11 @@ _PLACES = {
 _TABLE = {place: re.compile(rf"({names}){_END}") for place, names in _PLACES.items()}
 # Plausible when a phone is probed: °C at the processor, and at every other part.
 _DIE_RANGE_C, _BODY_RANGE_C = (4.0, 110.0), (2.0, 65.0)
-_DEFAULT_RAWS, _DEFAULT_SHARED_BY = {25000, 27000, 25, 27, 250, 270}, 3
+# Drivers start with one of these; it tells nothing where all sensors show whole degrees.
+_DEFAULT_RAWS, _DEFAULT_SHARED_BY, _FINE_ZONES = {25000, 27000}, 3, 3
+# Xiaomi's thermistor beside the SoC; Tegra's CPU-therm is on the die.
+_BESIDE_SOC = {"cpu_therm", "cpu-therm"}
+_LAST_BATTERY = {"bms"}  # of some phones it shows 25 degrees for ever
 _OUTLIERS_AMONG, _OUTLIER_K, _BODY_OUTLIER_K = 3, 45.0, 15.0
 _ON_DIE = {ZonePlace.CPU, ZonePlace.DIE}
 _ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/type")
@@ -107,6 +112,8 @@ def zone_place(name: str) -> ZonePlace | None:
     plain = _plain_name(name)
     if _NOT_TEMPERATURE.fullmatch(plain):
         return None
+    if name in _BESIDE_SOC:
+        return ZonePlace.DIE
     return next((place for place, names in _TABLE.items() if names.fullmatch(plain)), None)
 
 
@@ -155,10 +162,13 @@ def _without_default_values(
     """Mark sensors that show what their driver starts with, as several others do."""
     raws = {at.zone.path: whole_number(nodes.get(at.zone.path, "")) for at in zones}
     shared = Counter(raws.values())
-    defaults = {raw for raw in _DEFAULT_RAWS if shared[raw] >= _DEFAULT_SHARED_BY}
+    fine = sum(raw is not None and abs(raw) > 1000 and raw % 1000 > 0 for raw in raws.values())
+    defaults = {
+        raw for raw in _DEFAULT_RAWS if shared[raw] >= _DEFAULT_SHARED_BY and fine >= _FINE_ZONES
+    }
     return [
         at._replace(temp_c=None, use=ZoneUse.DEFAULT_VALUE)
-        if at.use is ZoneUse.OTHER and raws[at.zone.path] in defaults
+        if at.use is ZoneUse.OTHER and raws[at.zone.path] in defaults and at.place not in _ON_DIE
         else at
         for at in zones
     ]
@@ -193,7 +203,8 @@ def _choose_body(zones: Sequence[ExaminedZone]) -> ExaminedZone | None:
 
     def rank(at: ExaminedZone) -> tuple[int, bool]:
         # The display heats the front, and the processor the back.
-        return order.index(at.place or ZonePlace.DIE), "front" in at.zone.type.lower()
+        name = at.zone.type.lower()
+        return order.index(at.place or ZonePlace.DIE), "front" in name or name in _LAST_BATTERY
 
     return min(best, key=rank, default=None)
 
