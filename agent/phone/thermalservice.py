@@ -19,8 +19,10 @@ TEMPERATURE = re.compile(
     r"Temperature\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(-?\d{1,3}), mName=([^,{}\n]{1,64}),"
 )
 _CPU, _BATTERY, _SKIN = 0, 2, 3
-# Samsung's own service (Sdhms) numbers the types from 1 and gives their names as names of sensors.
-_TYPES_BY_NAME = {"TYPE_CPU": _CPU, "TYPE_BATTERY": _BATTERY, "TYPE_SKIN": _SKIN}
+# Samsung's own service (Sdhms) numbers the types from 1; its names are those of types or of parts.
+_SDHMS = re.compile(r"^\s*Sdhms connected: yes\s*$", re.MULTILINE)
+_SDHMS_TYPES = {"CPU": _CPU, "AP": _CPU, "BATTERY": _BATTERY, "BAT": _BATTERY, "SKIN": _SKIN}
+_MOCK = "test "  # the sensor of emulators always shows the same
 _RANGES_C = {_CPU: (4.0, 110.0), _BATTERY: (2.0, 65.0), _SKIN: (2.0, 65.0)}
 # The estimate of the surface comes first; other sensors of this type are single thermistors.
 _BEST_SKIN = re.compile(r"(virtual-)?skin|type_skin", re.IGNORECASE)
@@ -64,13 +66,16 @@ def thermalservice_zones(text: str) -> tuple[tuple[ThermalZone, ...], ThermalZon
 
 def service_temperatures(text: str) -> list[ServiceTemperature]:
     """The current temperatures; of several sensors with one name none can be told apart."""
-    _, heading, rest = text.partition(FROM_HAL)
+    before, heading, rest = text.partition(FROM_HAL)
+    is_sdhms = _SDHMS.search(before) is not None
     current = rest.partition(NEXT_PART)[0] if heading else ""
     rows: dict[str, ServiceTemperature | None] = {}
     for value, kind, raw_name in TEMPERATURE.findall(current)[:ZONES_MAX]:
         name = safe_text(raw_name, 64)
-        is_shifted = name.startswith("TYPE_")
-        number = _TYPES_BY_NAME.get(name) if is_shifted else int(kind)
+        if name.startswith(_MOCK):
+            continue
+        by_name = is_sdhms or name.startswith("TYPE_")
+        number = _SDHMS_TYPES.get(name.removeprefix("TYPE_")) if by_name else int(kind)
         row = ServiceTemperature(name, number, round(float(value) * 1000))
         rows[name] = None if name in rows else row
     return [row for row in rows.values() if row is not None]

@@ -45,3 +45,26 @@ def test_both_kinds_of_nodes_come_in_one_result() -> None:
     assert read_nodes_command(["/proc/uptime"]).words[0] == "grep"
     nodes = parse_nodes("/proc/uptime:12.5 3.0\n" + DUMP)
     assert (nodes["/proc/uptime"], nodes["thermalservice:CPU0"]) == ("12.5 3.0", "38400")
+
+
+def test_samsungs_own_service_is_read_by_names() -> None:
+    head = "HAL connection:\n\tSdhms connected: yes\nCurrent temperatures from HAL:\n"
+    rows = {"TYPE_CPU": (1, 24.0), "TYPE_BATTERY": (3, 24.4), "TYPE_SKIN": (4, 25.3)}
+    for names in (rows, {name.removeprefix("TYPE_"): row for name, row in rows.items()}):
+        text = head + "".join(
+            f"\tTemperature{{mValue={value}, mType={kind}, mName={name}, mStatus=0}}\n"
+            for name, (kind, value) in names.items()
+        )
+        cpu, body = thermalservice_zones(text)
+        assert [zone.type.removeprefix("TYPE_") for zone in cpu] == ["CPU"]
+        assert body is not None
+        assert body.type.removeprefix("TYPE_") == "SKIN"
+
+
+def test_sensors_without_a_value_and_mocks_are_left_out() -> None:
+    rows = {"SUBBAT": (2, 0.0), "PA": (5, -99.9), "SKIN": (3, 200.0), "test sensor": (3, 30.8)}
+    text = "Current temperatures from HAL:\n" + "".join(
+        f"\tTemperature{{mValue={value}, mType={kind}, mName={name}, mStatus=0}}\n"
+        for name, (kind, value) in rows.items()
+    )
+    assert thermalservice_zones(text) == ((), None)
