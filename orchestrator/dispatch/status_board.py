@@ -50,6 +50,6 @@ def build_status(
                 failed=sweep.failed,
                 left=sweep.left,
             )
-            for sweep in sweep_queries.sweep_summaries(db, limit=SWEEPS_SHOWN)
+            for sweep in sweep_queries.sweep_summaries(db, limit=SWEEPS_SHOWN, count_trials=False)
         ),
     )

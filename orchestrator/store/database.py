@@ -111,6 +111,12 @@ class Database:
             part = [dict(zip(columns, row, strict=True)) for row in rows[start : start + BULK_ROWS]]
             connection.exec_driver_sql(text, (json.dumps(part, allow_nan=False),))
 
+    def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Update the statistics from which PostgreSQL plans queries, after very many new rows."""
+        if connection.dialect.name == "postgresql":
+            quote = connection.dialect.identifier_preparer.quote
+            connection.exec_driver_sql("ANALYZE " + ", ".join(quote(item.name) for item in tables))
+
     def migrate(self) -> None:
         """Create the tables, or bring them to the current version; refuse a damaged file."""
         if self._file is not None:

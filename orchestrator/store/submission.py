@@ -50,6 +50,8 @@ def submit(
         runs = [_run_row(name, phone_of[item.trial], last_rank, item) for item in planned]
         db.bulk_insert_new(connection, run, _RUN, runs)
         after = _counts(connection, name)
+        if after[1] - before[1] > ANALYZED_RUNS:
+            db.analyze(connection, (trial, run))
         if actor and before != after:
             was, now_is = ({"trials": each[0], "runs": each[1]} for each in (before, after))
             undo = f"farm sweep cancel {name}"
@@ -57,6 +59,7 @@ def submit(
     return SubmissionCounts(name, after[0] - before[0], after[1] - before[1], len(planned))
 
 
+ANALYZED_RUNS = 500  # new ones, after which PostgreSQL would choose wrong indexes for a minute
 _TRIAL = (
     *("id", "sweep", "phone", "case", "case_digest", "condition", "condition_digest"),
     *("stop_rule", "stop_reason"),

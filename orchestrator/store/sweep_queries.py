@@ -63,11 +63,18 @@ class SweepSummary:
         return self.left == 0
 
 
+# Without the source: it is longer than all the rest.
+_SHOWN = [column for column in sweep.c if column.name != "source"]
+
+
 def sweep_summaries(
-    db: Database, sweep_id: str | None = None, limit: int | None = None
+    db: Database,
+    sweep_id: str | None = None,
+    limit: int | None = None,
+    count_trials: bool = True,
 ) -> list[SweepSummary]:
     """Return sweeps with their counts, newest first."""
-    selected = select(sweep).order_by(sweep.c.created_at.desc()).limit(limit)
+    selected = select(*_SHOWN).order_by(sweep.c.created_at.desc()).limit(limit)
     if sweep_id is not None:
         selected = selected.where(sweep.c.id == sweep_id)
     with db.read() as connection:
@@ -80,7 +87,7 @@ def sweep_summaries(
         ).all()
         trials = connection.execute(
             select(trial.c.sweep, func.count().label("trials"))
-            .where(trial.c.sweep.in_(ids))
+            .where(trial.c.sweep.in_(ids if count_trials else ()))
             .group_by(trial.c.sweep)
         ).all()
     trials_of: dict[str, int] = {row.sweep: row.trials for row in trials}
