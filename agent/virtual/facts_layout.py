@@ -28,6 +28,7 @@ from agent.virtual.profiles import (
 )
 
 _SCHEMA = 1
+_SUFFIX = ".toml"
 _FILE_BYTES_MAX = 4 * 2**20
 _ROLES = ("little", "mid", "big", "prime")
 _ROLES_OF = {1: (2,), 2: (0, 2), 3: (0, 2, 3), 4: (0, 1, 2, 3)}
@@ -56,6 +57,16 @@ _BATTERY_LEAVES = (
     *("charge_full_design", "cycle_count", "health", "input_suspend", "charging_enabled"),
 )
 _DEAD_WORDS = ("step", "modem", "ocp", "cycle", "lvl", "charge", "cam")
+
+
+def is_facts_file(name: str) -> bool:
+    """Whether a name is the path of a facts file; a profile has no `schema`."""
+    if not name.endswith(_SUFFIX):
+        return False
+    try:
+        return "schema" in tomllib.loads(Path(name).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return False
 
 
 def read_layout(path: Path) -> PhoneProfile:

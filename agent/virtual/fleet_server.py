@@ -17,10 +17,10 @@ from pathlib import Path
 
 from agent.virtual.adb.host_keys import AdbPublicKey, parse_public_key
 from agent.virtual.adb.phone_server import PhoneServer
-from agent.virtual.facts_layout import read_layout
+from agent.virtual.facts_layout import is_facts_file, read_layout
 from agent.virtual.mischief.control_socket import ControlSocket
 from agent.virtual.mischief.fleet_injector import FleetInjector
-from agent.virtual.phone_specs import FACTS_SUFFIX, PhoneSpec, parse_phone_words
+from agent.virtual.phone_specs import PhoneSpec, parse_phone_words
 from agent.virtual.profiles import load_profile
 from agent.virtual.virtual_phone import VirtualPhone
 
@@ -111,7 +111,7 @@ def _read_key(path: Path) -> AdbPublicKey:
 
 
 def _make_phone(spec: PhoneSpec, config: FleetConfig) -> VirtualPhone:
-    is_captured = spec.profile.endswith(FACTS_SUFFIX)
+    is_captured = is_facts_file(spec.profile)
     profile = read_layout(Path(spec.profile)) if is_captured else load_profile(spec.profile)
     if spec.stock or config.stock:
         profile = profile.model_copy(update={"rooted": False})
