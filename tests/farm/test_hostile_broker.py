@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 import redis
 
 from orchestrator.store.phone_queries import known_phones
+from orchestrator.supervisor.process import stop_all
 from orchestrator.supervisor.services import agent_process, services
 from tests.builders import a_phone, a_run, an_announcement
 from tests.farm.conftest import SETTINGS, Farm, wait_for
@@ -30,6 +30,7 @@ from workloads.protocol.messages import (
 )
 
 HOST = "host-a"
+HOSTS_OF_LAB = (HOST, "host-b", "newer", "older", "broken")
 JOB = Job(
     run=a_run(),
     phone="PH9",
@@ -49,16 +50,19 @@ BEAT = HostHeartbeat(
 EVENT = Event(occurred_at=NOW, kind="accepted", text="x", phone="PH9")
 
 
-@contextmanager
-def lab_without_phones(lab: Lab) -> Iterator[Farm]:
-    """Start a lab whose agent has no phones."""
-    lab.root.mkdir(parents=True)
-    (lab.root / "lab.toml").write_text(SETTINGS)
-    lab = Lab.read(lab.root, {})
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """A lab whose agent has no phones; the tests of this file attack it one after the other."""
+    root = tmp_path_factory.mktemp("attacked") / "lab"
+    root.mkdir()
+    (root / "lab.toml").write_text(f"{SETTINGS}hosts = {list(HOSTS_OF_LAB)}\n")
+    lab = Lab.read(root, {})
     with services(lab, [agent_process(lab, HOST, "--private-adb")]) as processes:
-        farm = Farm(lab, processes)
-        wait_for(lambda: farm.broker.heartbeats() and farm.broker.ingest_services(), "lab is up")
-        yield farm
+        attacked = Farm(lab, processes)
+        wait_for(
+            lambda: attacked.broker.heartbeats() and attacked.broker.ingest_services(), "lab is up"
+        )
+        yield attacked
 
 
 def as_json(message: Any) -> dict[str, Any]:
@@ -101,25 +105,27 @@ def is_working(farm: Farm, serial: str) -> bool:
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(2000, marks=pytest.mark.slow)])
-def test_no_message_ends_a_process(lab: Lab, count: int) -> None:
-    with lab_without_phones(lab) as farm:
-        pids = {name: process.pid for name, process in farm.processes.items()}
-        attack(farm, count, seed=count)
-        assert is_working(farm, "PH1")
-        wait_for(farm.broker.heartbeats, "the agent sends heartbeats")
-        assert all(process.alive for process in farm.processes.values())
-        assert pids == {name: process.pid for name, process in farm.processes.items()}
-        (ingest,) = farm.broker.ingest_services()
-        assert ingest.dropped[HOST] > count / 2
-        beat = next(beat for beat in farm.broker.heartbeats() if beat.host == HOST)
-        assert beat.refused > count / 2
-        listed = json.loads(farm.command("agent", "list", "--json").stdout)
-        found = {item["problem"] for host in listed for item in host["problems"]}
-        assert {"refuses", "dropped"} <= found
-        for log in (lab.root / "logs").glob("*.log"):
-            text = log.read_text()
-            assert "Traceback" not in text, text[-2000:]
-            assert "\x1b" not in text
+def test_no_message_ends_a_process(farm: Farm, count: int) -> None:
+    pids = {name: process.pid for name, process in farm.processes.items()}
+    attack(farm, count, seed=count)
+    assert is_working(farm, f"PH{count}")
+    wait_for(lambda: refused(farm) > count / 2, "the agent has read its messages")
+    assert all(process.alive for process in farm.processes.values())
+    assert pids == {name: process.pid for name, process in farm.processes.items()}
+    (ingest,) = farm.broker.ingest_services()
+    assert ingest.dropped[HOST] > count / 2
+    listed = json.loads(farm.command("agent", "list", "--json").stdout)
+    found = {item["problem"] for host in listed for item in host["problems"]}
+    assert {"refuses", "dropped"} <= found
+    for log in (farm.lab.root / "logs").glob("*.log"):
+        text = log.read_text()
+        assert "Traceback" not in text, text[-2000:]
+        assert "\x1b" not in text
+
+
+def refused(farm: Farm) -> int:
+    """Return how many messages the agent has refused."""
+    return sum(beat.refused for beat in farm.broker.heartbeats() if beat.host == HOST)
 
 
 WRONG_TYPES = (
@@ -134,22 +140,78 @@ WRONG_TYPES = (
 )
 
 
-def test_keys_of_a_wrong_type_are_replaced(lab: Lab) -> None:
+def test_keys_of_a_wrong_type_are_replaced(farm: Farm) -> None:
     """`farm up` reads the status twice per second, so a bad one ended the whole lab."""
-    with lab_without_phones(lab) as farm:
-        raw = redis.Redis.from_url(lab.broker_url)
-        for command, key, value in WRONG_TYPES:
-            raw.delete(key)
-            raw.execute_command(command, key, value)  # type: ignore[no-untyped-call]
-        for queue in (host_queue(HOST), results_queue(HOST)):
-            wait_for(lambda queue=queue: raw.type(queue) == b"none", "the key is deleted")
-        top = 2**64 - 1
-        raw.delete("farm:events")
-        raw.xadd("farm:events", {"e": "x"}, id=f"{top}-{top}")  # no higher id exists
-        assert is_working(farm, "PH1")
-        assert is_working(farm, "PH2")
-        assert all(process.alive for process in farm.processes.values())
-        findings = json.loads(farm.command("doctor", "--json").stdout)
-        levels = {item["subject"]: item["level"] for item in findings}
-        assert (levels["ingest"], levels["scheduler"]) == ("ok", "ok")
-        raw.close()
+    raw = redis.Redis.from_url(farm.lab.broker_url)
+    for command, key, value in WRONG_TYPES:
+        raw.delete(key)
+        raw.execute_command(command, key, value)  # type: ignore[no-untyped-call]
+    queues = (host_queue(HOST), results_queue(HOST))
+    wait_for(lambda: {raw.type(queue) for queue in queues} == {b"none"}, "both are deleted")
+    top = 2**64 - 1
+    raw.delete("farm:events")
+    raw.xadd("farm:events", {"e": "x"}, id=f"{top}-{top}")  # no higher id exists
+    assert is_working(farm, "PH1")
+    wait_for(farm.broker.heartbeats, "the agent is shown again")
+    event = Event(occurred_at=datetime.now(UTC), kind="control", text="hello")
+    farm.broker.publish_event(event)
+    assert farm.broker.latest_events(1)[1] == [event]
+    assert all(process.alive for process in farm.processes.values())
+    raw.close()
+
+
+def publish(farm: Farm, host: str, **changes: Any) -> None:
+    """Send a heartbeat of a host, with other fields."""
+    beat = HostHeartbeat(host=host, sent_at=datetime.now(UTC), max_parallel=1)
+    content = json.loads(beat.model_dump_json()) | changes
+    raw = redis.Redis.from_url(farm.lab.broker_url)
+    raw.sadd("farm:hosts", host)
+    raw.set(heartbeat_key(host), json.dumps(content), ex=60)
+    raw.close()
+
+
+def shown(farm: Farm) -> dict[str, set[tuple[str, str]]]:
+    """Return the hosts and problems that each of the three commands shows."""
+    hosts = json.loads(farm.command("agent", "list", "--json").stdout)
+    status = json.loads(farm.command("status", "--json").stdout)
+    doctor = json.loads(farm.command("doctor", "--json").stdout)
+    return {
+        "agent list": {
+            (each["host"], item["problem"]) for each in hosts for item in each["problems"]
+        },
+        "status": {(item["host"], item["problem"]) for item in status["problems"]},
+        "doctor": {(item["subject"].removeprefix("host "), item["level"]) for item in doctor},
+    }
+
+
+def board_problems(farm: Farm) -> set[tuple[str, str]]:
+    """Return the hosts and problems of the published status."""
+    board = farm.broker.status()
+    return {(item.host, item.problem) for item in board.problems} if board else set()
+
+
+def test_hosts_that_differ_from_the_lab_are_shown(farm: Farm) -> None:
+    """Other versions, an unknown name, and a second agent of one name in another folder."""
+    other = Lab.read(farm.lab.root.parent / "other", {})
+    other.root.mkdir()
+    wrapper = ("env", f"FARM_BROKER={farm.lab.broker_url}")
+    rival = agent_process(other, HOST, "--private-adb", wrapper=wrapper)
+    rival.start()
+    expected = {
+        *{("newer", "other_protocol"), ("older", "other_software"), ("broken", "unreadable")},
+        *{("stranger", "unknown_host"), (HOST, "same_name")},
+    }
+    try:
+        publish(farm, "newer", version=2, software="9.0.0", new_field=1)
+        publish(farm, "older", software="0.0.1")
+        publish(farm, "broken", phones="none")
+        publish(farm, "stranger")
+        wait_for(lambda: expected <= board_problems(farm), "the status names all")
+        found = shown(farm)
+        assert expected <= found["status"]
+        assert expected <= found["agent list"]
+        assert {(HOST, "error"), ("newer", "error"), ("broken", "error")} <= found["doctor"]
+        assert {("ingest", "ok"), ("scheduler", "ok")} <= found["doctor"]
+    finally:
+        stop_all([rival])
+    wait_for(lambda: (HOST, "same_name") not in board_problems(farm), "one agent is in order")
