@@ -27,7 +27,7 @@ COLUMN_NOTES = {
     "value": "value of the metric, or of the sensor where it is a number",
     "unit": "unit of the metric",
     "source": "phone, host or simulated",
-    "model_kind": "of simulated values: fitted or extrapolated",
+    "model_kind": "of simulated values: fitted, extrapolated, or uncalibrated",
     "error_rel": "of fitted models: relative error for this condition",
     "grade": "of an energy: how it was measured; coarse ones rank nothing",
     "first_step": "number of the first step of the window, warm-up not counted",

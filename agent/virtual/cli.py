@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from agent.virtual.mischief.cli import mischief, mischief_options
-from agent.virtual.twin.cli import calibrate_command, estimate_durations_command, predict_command
+from agent.virtual.twin.cli import (
+    build_command,
+    calibrate_command,
+    curve_command,
+    estimate_durations_command,
+    predict_command,
+)
 
 if TYPE_CHECKING:
     from agent.virtual.fleet_server import FleetConfig, PhoneAddress
@@ -25,6 +31,8 @@ def virtual() -> None:
 
 virtual.add_command(mischief)
 virtual.add_command(predict_command)
+virtual.add_command(curve_command)
+virtual.add_command(build_command)
 virtual.add_command(estimate_durations_command)
 virtual.add_command(calibrate_command)
 
@@ -33,7 +41,8 @@ virtual.add_command(calibrate_command)
 def list_profiles() -> None:
     """List the phone models.
 
-    The last column says whether a model was calibrated to measurements or extrapolated.
+    The last column says what was measured: the phone itself (calibrated), only cores of its SoC
+    (extrapolated), or nothing (uncalibrated).
 
     \b
     Example:

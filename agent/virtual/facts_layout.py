@@ -236,14 +236,15 @@ def _clusters(
     made = {}
     for position, group in enumerate(by_speed):
         model = base.cluster[min(position, len(base.cluster) - 1)]
+        ladder_khz = parts[group] or model.ladder_khz
         capacity = re.match(r"\d+", nodes.get(f"{_CPU}/cpu{group[0]}/cpu_capacity", ""))
         made[group] = model.model_copy(
             update={
                 "role": _ROLES[_ROLES_OF[len(parts)][position]],
                 "cpus": group,
-                "ladder_khz": parts[group] or model.ladder_khz,
+                "ladder_khz": ladder_khz,
+                "work_shares": (1.0,) * len(ladder_khz),
                 "capacity": int(capacity[0]) if capacity else model.capacity,
-                "ddr_mbs": (),
             }
         )
     return tuple(made[group] for group in sorted(parts))

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agent.virtual.facts_layout import is_facts_file
 from agent.virtual.fleet_mix import make_fleet
-from agent.virtual.profiles import profile_ids
+from agent.virtual.profiles import load_profile, profile_ids
 
-FACTS_SUFFIX = ".toml"  # of a file that `farm phone capture` wrote
 _VARIANTS = ("stock", "userdebug", "native", "no_opencl")
 
 
@@ -108,10 +108,15 @@ def draw_mixed_phones(count: int, seed: int) -> tuple[PhoneSpec, ...]:
 
 
 def check_profile(name: str) -> str:
-    """Return the name if a profile has it, or if it is the path of a facts file."""
-    if name.endswith(FACTS_SUFFIX):
+    """Return the name if a profile has it, or if it is the path of a facts file or profile."""
+    if is_facts_file(name):
         return name
-    if name not in profile_ids():
+    if name.endswith(".toml"):
+        try:
+            load_profile(name)
+        except (OSError, ValueError, KeyError) as error:
+            raise ValueError(f"{name} is not a profile: {_describe_error(error)}") from None
+    elif name not in profile_ids():
         raise ValueError(f"unknown profile '{name}'; use one of {', '.join(profile_ids())}")
     return name
 

@@ -29,7 +29,7 @@ from orchestrator.analysis.stats import (
     model_deviation,
 )
 from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
-from workloads.protocol.metrics import METRICS, Provenance, SimulationModel
+from workloads.protocol.metrics import METRICS, Provenance
 
 MARGIN = 0.02
 ALPHA = 1 - LEVEL
@@ -240,7 +240,7 @@ def _judge_rows(rows: Sequence[Comparison], margin: float) -> tuple[Comparison, 
 
 
 def _judge(row: Comparison, margin: float) -> tuple[ComparisonVerdict, UnclearReason | None]:
-    if row.provenance.model is SimulationModel.EXTRAPOLATED:
+    if row.provenance.error_unknown:
         return ComparisonVerdict.UNCLEAR, UnclearReason.MODEL_ERROR_UNKNOWN
     if row.low is None or row.high is None or row.p_holm is None:
         return ComparisonVerdict.UNCLEAR, UnclearReason.SINGLE_RUN

@@ -159,9 +159,10 @@ class TrialSeries(MeasuredTrial):
 def weakest_provenance(provenances: Iterable[Provenance]) -> Provenance:
     """Return the provenance that a number made of several may claim: that of its weakest part."""
 
-    def weakness(provenance: Provenance) -> tuple[int, bool, float]:
+    def weakness(provenance: Provenance) -> tuple[int, bool, bool, float]:
         rank = (Source.PHONE, Source.HOST, Source.SIMULATED).index(provenance.source)
-        return rank, provenance.model is SimulationModel.EXTRAPOLATED, provenance.error_rel or 0.0
+        is_uncalibrated = provenance.model is SimulationModel.UNCALIBRATED
+        return rank, provenance.error_unknown, is_uncalibrated, provenance.error_rel or 0.0
 
     return max(provenances, key=weakness)
 

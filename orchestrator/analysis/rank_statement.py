@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.analysis.stats import Instability, Interval
-from workloads.protocol.metrics import METRICS, Provenance, SimulationModel, Source
+from workloads.protocol.metrics import METRICS, Provenance, Source
 
 CLAIM_RUNS_MIN = 4
 
@@ -114,11 +114,11 @@ def are_distinguishable(one: RankedPhone, other: RankedPhone) -> bool:
 def is_judgeable(row: RankedPhone) -> bool:
     """Return whether a value may support a claim at all."""
     enough = row.interval.n >= CLAIM_RUNS_MIN
-    return enough and row.provenance.model is not SimulationModel.EXTRAPOLATED
+    return enough and not row.provenance.error_unknown
 
 
 def _claim(row: RankedPhone, rivals: Sequence[RankedPhone], proven: RankClaim) -> RankClaim:
-    if row.provenance.model is SimulationModel.EXTRAPOLATED:
+    if row.provenance.error_unknown:
         return RankClaim.ERROR_UNKNOWN
     if row.interval.n < CLAIM_RUNS_MIN:
         return RankClaim.TOO_FEW_RUNS

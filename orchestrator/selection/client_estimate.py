@@ -14,7 +14,7 @@ from orchestrator.analysis.stats import (
     median_interval,
     widen_by_model,
 )
-from workloads.protocol.metrics import Metric, Provenance, SimulationModel
+from workloads.protocol.metrics import Metric, Provenance
 
 # The error of a model without calibration data is unknown, and so is the spread of runs in a sweep
 # with one run per cell; one half is assumed for both.
@@ -82,7 +82,7 @@ def estimate_from(
         interval = Interval(middle - half, middle, middle + half, n, IntervalKind.RANGE)
     else:
         interval = median_interval(values)
-    if provenance.model is SimulationModel.EXTRAPOLATED:
+    if provenance.error_unknown:
         interval = interval.widen(UNKNOWN_ERROR)
     else:
         interval = widen_by_model(interval, provenance)

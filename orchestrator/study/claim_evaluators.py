@@ -27,7 +27,7 @@ from orchestrator.study.evidence import (
     matches_settings,
 )
 from orchestrator.study.study_catalogue import Query, QueryKind, format_number
-from workloads.protocol.metrics import Provenance, SimulationModel
+from workloads.protocol.metrics import Provenance
 
 SHOWN_MAX = 6
 
@@ -254,7 +254,7 @@ def _best(estimates: Mapping[str, _Estimate], highest: bool) -> ClaimResult:
     lead = _ratio(best, second) if highest else _ratio(second, best)
     is_significant = (
         (lead.value or 0.0) - 1 > lead.half_rel
-        and provenance.model is not SimulationModel.EXTRAPOLATED
+        and not provenance.error_unknown
         and lead.n >= CLAIM_RUNS_MIN
     )
     note = "" if is_significant else ", not significant"

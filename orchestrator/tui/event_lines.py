@@ -18,7 +18,7 @@ EVENT_STYLES = {
     EventKind.EXPIRED: "red",
     EventKind.HEALTH: "magenta",
 }
-_PROVENANCE = re.compile(r"simulated \((?:extrapolated|fitted,( ±\d+%))\)")
+_PROVENANCE = re.compile(r"simulated \((?:extrapolated|uncalibrated|fitted,( ±\d+%))\)")
 WORDS = {
     EventKind.ACCEPTED: "ok",
     EventKind.FAULT: "FAULT",

@@ -10,7 +10,7 @@ from agent.virtual.profiles import PhoneProfile, load_profile, profile_ids
 from agent.virtual.twin.durations import RunSpec, estimate_duration
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 from agent.virtual.twin.predict import PredictionQuery, predict
-from agent.virtual.twin.simulated_provenance import provenance_by_family
+from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
 
 TX2 = load_profile("nvidia-tx2")
 MEIZU = load_profile("meizu-16t")
@@ -128,12 +128,13 @@ def test_a_run_on_the_gpu_takes_the_time_that_is_predicted() -> None:
 
 def test_a_phone_that_was_fitted_on_its_cores_is_extrapolated_on_its_gpu() -> None:
     engine = engine_for("emdl-lenet")
-    cores, gpu = (provenance_by_family(MEIZU, engine, name) for name in ("cpu", "opencl"))
+    on_f0 = RunCondition(0xF0, {})
+    cores, gpu = (provenance_by_family(MEIZU, engine, name, on_f0) for name in ("cpu", "opencl"))
     assert cores["time"]["model"] == "fitted"
     assert {family["model"] for family in gpu.values()} == {"extrapolated"}
     trace = load_profile("samsung-s8-plus")
-    assert provenance_by_family(trace, engine)["heat"]["model"] == "fitted"
-    assert provenance_by_family(trace, engine, "opencl")["heat"]["model"] == "extrapolated"
+    assert provenance_by_family(trace, engine, "cpu", on_f0)["heat"]["model"] == "fitted"
+    assert provenance_by_family(trace, engine, "opencl", on_f0)["heat"]["model"] == "extrapolated"
     assert MEIZU.fitted is not None
     errors = MEIZU.fitted.model_copy(update={"gpu_error_rel": {"time": 0.2}})
     measured = MEIZU.model_copy(update={"fitted": errors})

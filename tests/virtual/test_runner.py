@@ -127,7 +127,7 @@ def test_step_times_scale_with_clock_and_cores(ready: AdbPhone) -> None:
 
     run(ready, "--seconds 2")
     fast = step_ms()
-    assert fast == pytest.approx(2.33, rel=0.05)  # 115 GFLOP/s on four big cores
+    assert fast == pytest.approx(2.12, rel=0.05)  # 127 GFLOP/s on four big cores
     ready.root(
         f"echo 1209600 > {BIG}/scaling_max_freq; "
         "echo 1209600 > /sys/devices/system/cpu/cpufreq/policy7/scaling_max_freq"

@@ -27,6 +27,7 @@ class SimulationModel(StrEnum):
 
     FITTED = "fitted"  # to published measurements; its error is known
     EXTRAPOLATED = "extrapolated"  # beyond them; its error is not known
+    UNCALIBRATED = "uncalibrated"  # nothing of the phone or its SoC was ever measured
 
 
 class Provenance(WireModel):
@@ -43,6 +44,11 @@ class Provenance(WireModel):
         if (self.model is SimulationModel.FITTED) != (self.error_rel is not None):
             raise ValueError("fitted numbers, and only those, state an error")
         return self
+
+    @property
+    def error_unknown(self) -> bool:
+        """Return whether the number is simulated without a known error."""
+        return self.model is not None and self.error_rel is None
 
     def __str__(self) -> str:
         if self.model is None:

@@ -7,6 +7,7 @@ moved, and what an operation costs besides. Nothing here depends on a phone.
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,10 +29,13 @@ class EngineModel(BaseModel):
     traffic: float  # how often a byte of an operand is moved: packing, layouts, copies
     update_traffic: float  # the same for the optimizer's pass
     serial_kinds: tuple[str, ...]  # kinds that the first thread does alone
+    panel_bytes_per_kflop: float  # read again from the shared cache while operands are multiplied
     overlap: float  # 1: memory time is hidden behind arithmetic; 0: one after the other
     launch_kcycles: float  # work of the first thread per operation
     sync_kcycles: float  # time that the other threads wait and spin per shared operation
-    parallel_loss: float  # share of speed lost per additional core
+    serial_share: float  # share of the arithmetic that only the first thread does
+    split: Literal["static", "dynamic"]  # static: equal parts, so that the slowest core decides
+    pins_threads: bool = False  # each thread stays on a core of its own
     oversubscribed_speed: float  # share of speed left with more threads than cores
     allocates_upfront: bool = False  # memory: before the first step instead of on demand
     memory_base_mb: float = 0.0  # of the process without a model

@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 
 from agent.virtual.profiles import ClusterProfile, KernelProfile
 
+_LEAK_SHARE = 0.5  # guessed: of the base power; the rest is caches and rails that stay awake
+_CURVE_DIE_C = 40.0  # guessed: die temperature while the curves were measured
 _FIXED_PERFORMANCE_SHARE = 0.7  # of the highest clock, in the vendors' fixed-performance modes
 
 
@@ -69,21 +71,10 @@ class CpuCluster:
         """Return the scalar work per cycle, in the unit of cpu_capacity."""
         return self.profile.capacity / self.ladder[-1]
 
-    def bandwidth_vote(self) -> float:
-        """Return the share of the memory bandwidth that this clock requests."""
-        votes_mbs = self.profile.ddr_mbs
-        if votes_mbs:
-            return votes_mbs[self.rung] / self.profile.ddr_top_mbs
-        # If the vote table is unknown, assume that about a third does not depend on the clock.
-        return 0.35 + 0.65 * self.clock_share
-
-    def uncore_share(self) -> float:
-        """Return the share of the uncore power (caches, interconnect) that this cluster causes at
-        work.
-        """
-        volts = self.volts() / self.profile.volts[1]
-        # For little cores the shared caches stay at a low clock and voltage.
-        return (self.profile.capacity / 1024) ** 2 * self.clock_share * volts**2
+    @property
+    def running_khz(self) -> float:
+        """Return the clock that does the work: some steps run slower than they say."""
+        return self.clock_khz * self.profile.work_shares[self.rung]
 
     def choose_clock(self) -> None:
         """Let the governor choose the clock for the present load."""
@@ -101,21 +92,15 @@ class CpuCluster:
             self.transitions += 1
         self.rung = rung
 
-    def volts(self) -> float:
-        """Return the supply voltage at the present clock, a convex curve over the ladder."""
-        low, high = self.profile.volts
-        fraction = (self.clock_khz - self.ladder[0]) / (self.ladder[-1] - self.ladder[0])
-        return low + (high - low) * float(fraction**1.5)
-
     def dynamic_w(self, busy_cores: float, vector_factor: float) -> float:
         """Return the dynamic power of a number of fully busy cores."""
-        per_core = self.profile.dyn_uw_per_mhz_v2 * self.clock_khz / 1000 * self.volts() ** 2 / 1e6
-        return busy_cores * per_core * vector_factor
+        per_core_mw = self.profile.power.dynamic_mw(self.running_khz)
+        return busy_cores * per_core_mw * vector_factor / 1000
 
-    def leak_w(self, die_c: float) -> float:
-        """Return the leakage power, which roughly doubles every 35 °C."""
-        voltage_share = self.volts() / self.profile.volts[1]
-        return self.profile.leak_w * voltage_share * float(2.0 ** ((die_c - 60.0) / 35.0))
+    def base_w(self, die_c: float) -> float:
+        """Return what a working cluster draws whatever its clock; leakage doubles every 35 °C."""
+        leakage = _LEAK_SHARE * float(2.0 ** ((die_c - _CURVE_DIE_C) / 35.0))
+        return self.profile.power.base_mw / 1000 * (1.0 - _LEAK_SHARE + leakage)
 
     def _rung_for(self, khz: int) -> int:
         """Return the lowest rung that satisfies the request, or the highest within the limit."""

@@ -22,6 +22,10 @@ AMBIENT_C = 25.0
 _POWER_UPDATE_S = 1.0
 _CHARGE_STEP_S = 30.0
 _IDLE_LITTLE_BUSY = 0.06  # load of the little cores by background work
+_MISFIT_BUSY = 0.8  # a thread that is busy for more of its time leaves a frugal core
+# derived: half of the time of a miss passes in the clock domain of the core, the rest in memory.
+_CORE_GBS_EXPONENT = 0.5
+_SHORTEST_STALL = 0.25  # guessed: clocks and queues that run while nothing is done
 
 
 class Soc:
@@ -42,7 +46,9 @@ class Soc:
         self.gpu = GpuModel(profile.gpu, speed_spread) if profile.gpu else None
         self.heat = HeatNetwork(profile.heat, ambient_c, heat_spread)
         self.battery = BatteryModel(profile.battery, profile.battery.start_percent)
-        self.throttles = [ThermalThrottle(part) for part in profile.throttle]
+        self.throttles = [
+            ThermalThrottle(part, self._most_steps(part.clusters)) for part in profile.throttle
+        ]
         self.zones = [ZoneSensor(part, seed) for part in profile.zone]
         self.loads: list[CoreLoad] = []
         self.version = 0  # increases whenever a clock or a limit may have changed
@@ -169,6 +175,42 @@ class Soc:
         """Recompute placement, clocks, speeds and power from the present settings."""
         self.version += 1
         speeds = {cpu: self._top_gflops(cpu) for cpu in self.online_cpus()}
+        self._place_helpers(speeds)
+        self._place(speeds)
+        self._cpu_busy = {}
+        for load in self.loads:
+            for cpu, share in load.shares.items():
+                busy = self._cpu_busy.get(cpu, 0.0) + share * load.busy_share
+                self._cpu_busy[cpu] = min(busy, 1.0)
+        self._update_power()
+        self._schedule_polls()
+
+    # -- internals
+
+    def _most_steps(self, roles: tuple[str, ...]) -> int:
+        ladders = [part.ladder for part in self.clusters if part.profile.role in roles]
+        ladders += [self.gpu.ladder] if self.gpu and "gpu" in roles else []
+        return max((len(ladder) - 1 for ladder in ladders), default=0)
+
+    def _place_helpers(self, speeds: dict[int, float]) -> None:
+        """Let helper threads try the most frugal cores, and leave them if they are busy there."""
+        slowest, fastest = min(speeds.values()), max(speeds.values())
+        for load in self.loads:
+            load.helpers_fit = False
+            cpus = [cpu for cpu in speeds if load.mask >> cpu & 1]
+            frugal = [cpu for cpu in cpus if speeds[cpu] == slowest]
+            if (
+                not load.engine.pins_threads
+                and slowest < fastest
+                and 1 < load.threads < len(cpus)
+                and load.threads - 1 <= len(frugal)
+            ):
+                load.helpers_fit = True
+                self._place(speeds)
+                load.helpers_fit = load.helpers_busy <= _MISFIT_BUSY
+
+    def _place(self, speeds: dict[int, float]) -> None:
+        """Place threads, choose clocks and time the steps."""
         place_threads(self.loads, speeds)
         loaded_cpus = {cpu for load in self.loads for cpu in load.shares}
         for cluster in self.clusters:
@@ -181,15 +223,6 @@ class Soc:
         for load in list(self.loads):
             load.on_speed_change(self._compute_speed(load))
         self._update_gpu_load()
-        self._cpu_busy = {}
-        for load in self.loads:
-            for cpu, share in load.shares.items():
-                busy = self._cpu_busy.get(cpu, 0.0) + share * load.busy_share
-                self._cpu_busy[cpu] = min(busy, 1.0)
-        self._update_power()
-        self._schedule_polls()
-
-    # -- internals
 
     def _update_gpu_load(self) -> None:
         if self.gpu is not None:
@@ -211,35 +244,38 @@ class Soc:
     def _compute_speed(self, load: CoreLoad) -> ComputeSpeed:
         memory, engine = self.profile.memory, load.engine
         shares = [(self.cluster_of(cpu), share) for cpu, share in load.shares.items()]
-        clusters = [cluster for cluster, _ in shares]
-        gflops = sum(
-            share * cluster.clock_khz / 1e6 * cluster.profile.flops_per_cycle
-            for cluster, share in shares
-        )
+        rates = [share * _core_gflops(cluster) for cluster, share in shares]
         threads = max(load.threads, 1)
-        parallel_share = 1.0 / (1.0 + engine.parallel_loss * (min(len(shares), threads) - 1))
+        # Equal parts wait for the slowest core; parts that are claimed one by one do not.
+        gflops = len(rates) * min(rates) if engine.split == "static" else sum(rates)
         oversubscription = 1.0 if threads <= len(shares) else engine.oversubscribed_speed
         speed_factor = self._speed_spread * self.hidden_speed_share
-        # The memory clock follows the highest vote; a single core cannot use all of the bandwidth.
-        voted_gbs = memory.bandwidth_gbs * max(cluster.bandwidth_vote() for cluster in clusters)
-        core_speeds = [self._relative_ipc(cluster) * cluster.clock_share for cluster in clusters]
         first = self.cluster_of(load.first_cpu)
-        first_ghz = first.clock_khz / 1e6 * self._relative_ipc(first) * self.profile.scalar_ipc
-        first_gbs = memory.core_gbs * self._relative_ipc(first) * first.clock_share
+        core_speeds = [self._core_speed(cluster) for cluster, _ in shares]
+        core_gbs = [memory.core_gbs * speed**_CORE_GBS_EXPONENT for speed in core_speeds]
+        first_gbs = memory.core_gbs * self._core_speed(first) ** _CORE_GBS_EXPONENT
+        first_ghz = first.running_khz / 1e6 * self._relative_ipc(first) * self.profile.scalar_ipc
         fastest = max(self._relative_ipc(part) * part.ladder[-1] for part in self.clusters)
-        first_share = self._relative_ipc(first) * first.clock_khz / fastest
+        first_share = self._relative_ipc(first) * first.running_khz / fastest
+        supply = min(memory.bandwidth_gbs / sum(core_gbs), 1.0)
+        # The memory clock follows the traffic, so that all of the bandwidth is there at any clock.
         return ComputeSpeed(
-            gflops=gflops * parallel_share * oversubscription * speed_factor,
-            bandwidth_gbs=min(voted_gbs, memory.core_gbs * sum(core_speeds)) / len(self.loads),
+            gflops=gflops * oversubscription * speed_factor,
+            bandwidth_gbs=min(memory.bandwidth_gbs, sum(core_gbs)) / len(self.loads),
             cache_kb=memory.cache_kb,
-            cache_gbs=memory.cache_gbs * max(core_speeds),
+            cache_gbs=memory.cache_gbs * max(core_speeds) ** _CORE_GBS_EXPONENT,
             first_thread_ghz=first_ghz * speed_factor,
-            first_thread_gbs=min(voted_gbs, first_gbs) / len(self.loads),
+            first_thread_gbs=min(memory.bandwidth_gbs, first_gbs) / len(self.loads),
+            first_thread_gflops=_core_gflops(first) * speed_factor,
             threads=threads,
             first_thread_share=first_share * speed_factor,
-            stalled_power_share=self.profile.heat.stalled_share,
+            stalled_power_share=self.profile.heat.stalled_share * _stall_activity(supply),
             scalar_power_share=self.profile.heat.scalar_share,
         )
+
+    def _core_speed(self, cluster: CpuCluster) -> float:
+        """Return the scalar speed of a core relative to the best kind at its highest clock."""
+        return self._relative_ipc(cluster) * cluster.running_khz / cluster.ladder[-1]
 
     def _relative_ipc(self, cluster: CpuCluster) -> float:
         """Return the scalar work per cycle of a cluster's cores, relative to the best kind."""
@@ -252,18 +288,20 @@ class Soc:
                 cpu_activity[cpu] = cpu_activity.get(cpu, 0.0) + share * load.activity(cpu)
         die_c = self.heat.node("die")
         heat = self.profile.heat
-        uncore_share = 0.0
         for cluster in self.clusters:
             busy_cores = sum(cpu_activity.get(cpu, 0.0) for cpu in cluster.online)
             watts = cluster.dynamic_w(busy_cores, heat.vector_factor)
             # An idle cluster is power-gated: its leakage is part of the idle power.
-            watts += cluster.leak_w(die_c) if busy_cores else 0.0
-            uncore_share = max(uncore_share, cluster.uncore_share() if busy_cores else 0.0)
+            watts += cluster.base_w(die_c) if busy_cores else 0.0
             self._cluster_w[cluster.profile.role] = watts
-        memory_w = sum(load.gbs for load in self.loads) * self.profile.memory.watts_per_gbs
+        memory_w = sum(
+            load.gbs * self.profile.memory.watts_per_gbs
+            + load.shared_gbs * self.profile.memory.cache_watts_per_gbs * self._cache_volts(load)
+            for load in self.loads
+        )
         self.gpu_w = self.gpu.watts(die_c) if self.gpu else 0.0
         self._memory_w = memory_w
-        shared_w = memory_w + heat.uncore_w * uncore_share + self.gpu_w
+        shared_w = memory_w + self.gpu_w
         self._soc_w = sum(self._cluster_w.values()) + shared_w
         self.battery.split_power(self.system_w())
         self.heat_watts = (
@@ -272,6 +310,14 @@ class Soc:
             self.battery.loss_w,
         )
         self._power_updated_at = self.model_clock.now
+
+    def _cache_volts(self, load: CoreLoad) -> float:
+        """Return the square of the caches' voltage, which follows the first thread's cluster,
+        relative to its highest value.
+        """
+        first = self.cluster_of(load.first_cpu)
+        highest = max(part.profile.power.volts_squared(part.ladder[-1]) for part in self.clusters)
+        return first.profile.power.volts_squared(first.running_khz) / highest
 
     def _schedule_polls(self) -> None:
         """Schedule polls of the trips while there is load or throttling, and none otherwise."""
@@ -287,7 +333,7 @@ class Soc:
         temp_c = self.read_zone_mc(zone) / 1000
         service = throttle.profile.service
         changed = (
-            throttle.poll(temp_c)
+            throttle.poll(temp_c, self.model_clock.now)
             if service is None or self.is_service_running(service)
             else throttle.release()
         )
@@ -312,3 +358,15 @@ class Soc:
                 t.state for t in self.throttles if "gpu" in t.profile.clusters
             ]
             self.gpu.throttle_state = min(max(states), len(self.gpu.ladder) - 1)
+
+
+def _core_gflops(cluster: CpuCluster) -> float:
+    """Return the speed of a good matrix product on one core."""
+    return cluster.running_khz / 1e6 * cluster.profile.flops_per_cycle
+
+
+def _stall_activity(supply: float) -> float:
+    """Return how active a core is while it waits: less, the longer it waits for a byte that other
+    cores want too.
+    """
+    return _SHORTEST_STALL + (1.0 - _SHORTEST_STALL) * supply

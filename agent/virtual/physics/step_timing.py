@@ -33,13 +33,14 @@ class SimulatedOp:
 class ComputeSpeed:
     """The speed available to a load at this moment, and what its first thread has alone."""
 
-    gflops: float
+    gflops: float  # of the arithmetic that all threads share
     bandwidth_gbs: float
     cache_kb: float
     cache_gbs: float
     # clock times the work per cycle of this kind of core, relative to the fastest kind
     first_thread_ghz: float
     first_thread_gbs: float
+    first_thread_gflops: float = 0.0  # 0: that of all threads
     threads: int = 1
     # speed of the first thread relative to the fastest core at its highest clock
     first_thread_share: float = 1.0
@@ -67,6 +68,7 @@ class StepTiming:
     gbs: float
     serial_share: float  # share of the time in which only the first thread works
     busy_share: float = 1.0  # share of the time in which its threads run or wait for memory
+    shared_gbs: float = 0.0  # traffic of the shared caches, whether it reaches memory or not
     load_s: float = 0.0  # outside of all operations: the batch comes, the GPU is awaited
     gpu: GpuTimes | None = None  # None: the cores do the arithmetic
 
@@ -83,6 +85,7 @@ class StepTiming:
             first_core_activity=self.first_core_activity / factor,
             other_cores_activity=self.other_cores_activity / factor,
             gbs=self.gbs / factor,
+            shared_gbs=self.shared_gbs / factor,
         )
 
     def after_reading(self, read_s: float) -> "StepTiming":
@@ -151,6 +154,8 @@ class _OpTimes:
     moved_gb: Array
     launch_s: float  # per operation
     sync_s: float  # per operation that several threads share
+    alone_share: float  # of the arithmetic: the time in which only the first thread computes
+    panel_gb: float
 
     def seconds(self, serial: NDArray[np.bool_]) -> Array:
         """Return the time of each operation."""
@@ -170,7 +175,8 @@ def time_step(table: OpTable, speed: ComputeSpeed) -> StepTiming:
     sync_s = int((~serial).sum()) * times.sync_s
     arithmetic_s, stall_s = float(arithmetic.sum()), float((memory - overlapped).sum())
     launch_s = len(serial) * times.launch_s
-    first_thread_only_s = launch_s + float(memory[serial].sum())
+    alone_s = arithmetic_s * times.alone_share
+    first_thread_only_s = launch_s + alone_s + float(memory[serial].sum())
     total_s = max(arithmetic_s + stall_s + sync_s + launch_s, 1e-9)
     shared_s = total_s - first_thread_only_s
     shared_stall_s = float(((memory - overlapped)[~serial]).sum())
@@ -180,7 +186,7 @@ def time_step(table: OpTable, speed: ComputeSpeed) -> StepTiming:
         + speed.scalar_power_share * (launch_s + sync_s)
     )
     other_cores_activity = (
-        arithmetic_s
+        (arithmetic_s - alone_s)
         + speed.stalled_power_share * shared_stall_s
         + speed.scalar_power_share * sync_s
     )
@@ -191,6 +197,7 @@ def time_step(table: OpTable, speed: ComputeSpeed) -> StepTiming:
         min(other_cores_activity, shared_s) / total_s,
         dram_gb / total_s,
         first_thread_only_s / total_s,
+        shared_gbs=(float(times.moved_gb.sum()) + times.panel_gb) / total_s,
     )
 
 
@@ -208,13 +215,30 @@ def _op_times(table: OpTable, speed: ComputeSpeed) -> _OpTimes:
     engine, serial = table.engine, table.is_serial
     cache_hit_share = np.minimum(1.0, speed.cache_kb * 1024 / np.maximum(table.bytes, 1.0))
     moved_gb = table.bytes * table.traffic / 1e9
-    arithmetic = table.flops / (speed.gflops * 1e9 * table.rate_share)
+    alone = engine.serial_share if speed.threads > 1 and speed.first_thread_gflops else 0.0
+    s_per_gflop = (1.0 - alone) / speed.gflops
+    if alone:
+        s_per_gflop += alone / speed.first_thread_gflops
+    arithmetic = table.flops * 1e-9 * s_per_gflop / table.rate_share
     dram_gbs = np.where(serial, speed.first_thread_gbs, speed.bandwidth_gbs)
     memory = moved_gb * (
         cache_hit_share / np.maximum(speed.cache_gbs, dram_gbs) + (1.0 - cache_hit_share) / dram_gbs
     )
+    panel_gb = table.flops * 1e-12 * engine.panel_bytes_per_kflop
+    memory = memory + panel_gb / speed.cache_gbs
     arithmetic = np.where(serial, 0.0, arithmetic)  # a serial pass is limited by memory
     overlapped = engine.overlap * np.minimum(arithmetic, memory)
     launch_s = engine.launch_kcycles / 1e6 / speed.first_thread_ghz
     sync_s = engine.sync_kcycles / 1e6 / speed.first_thread_ghz if speed.threads > 1 else 0.0
-    return _OpTimes(arithmetic, memory, overlapped, cache_hit_share, moved_gb, launch_s, sync_s)
+    alone_share = alone / speed.first_thread_gflops / s_per_gflop if alone else 0.0
+    return _OpTimes(
+        arithmetic,
+        memory,
+        overlapped,
+        cache_hit_share,
+        moved_gb,
+        launch_s,
+        sync_s,
+        alone_share,
+        float(panel_gb.sum()),
+    )

@@ -1,4 +1,8 @@
-"""Places threads on the cores of their affinity mask: least loaded first, then fastest."""
+"""Places threads on the cores of their affinity mask, as an energy-aware scheduler does.
+
+The first thread of a load never sleeps and runs on the fastest idle core. Helpers start on the most
+frugal idle cores, and leave them once they are busy there for most of the time.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,7 +22,10 @@ class CoreLoad:
     first_core_activity: float = 1.0  # of the first thread's core
     other_cores_activity: float = 1.0
     gbs: float = 0.0
+    shared_gbs: float = 0.0  # traffic of the shared caches, whether it reaches memory or not
     first_cpu: int = 0  # core of the first thread
+    helpers_fit: bool = False  # helper threads sleep enough to stay on the most frugal cores
+    helpers_busy: float = 1.0  # share of the time in which helper threads do not wait for the first
     gpu_busy: float = 0.0  # above 0 if the GPU does the arithmetic
     busy_share: float = 1.0  # share of the time in which its threads are not idle
     shares: dict[int, float] = field(default_factory=dict)
@@ -31,7 +38,8 @@ class CoreLoad:
             timing.other_cores_activity,
             timing.gbs,
         )
-        self.busy_share = timing.busy_share
+        self.busy_share, self.shared_gbs = timing.busy_share, timing.shared_gbs
+        self.helpers_busy = 1.0 - timing.serial_share
         self.gpu_busy = timing.gpu_busy
 
     def activity(self, cpu: int) -> float:
@@ -52,7 +60,8 @@ def place_threads(loads: Iterable[CoreLoad], speeds: dict[int, float]) -> None:
         allowed = [cpu for cpu in speeds if load.mask >> cpu & 1] or list(speeds)
         load.shares = {}
         for thread in range(max(load.threads, 1)):
-            best = min(allowed, key=lambda cpu: (len(threads_on[cpu]), -speeds[cpu]))
+            sign = 1.0 if thread and load.helpers_fit else -1.0
+            best = min(allowed, key=lambda cpu: (len(threads_on[cpu]), sign * speeds[cpu]))
             threads_on[best].append(load)
             if thread == 0:
                 load.first_cpu = best

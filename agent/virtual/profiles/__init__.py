@@ -11,7 +11,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent.virtual.socs import CorePower, CurveGrade, SocCluster, SocTable, load_soc
+from agent.virtual.socs.core_designs import CORE_DESIGNS
+
 _FOLDER = Path(__file__).parent
+_A76_COREMARK_PER_MHZ = CORE_DESIGNS["Cortex-A76"].coremark_per_mhz
 
 HeatNode = Literal["die", "body", "battery"]
 
@@ -21,20 +25,18 @@ class _ProfilePart(BaseModel):
 
 
 class ClusterProfile(_ProfilePart):
-    """Cores that share a clock."""
+    """Cores that share a clock, as the SoC's table describes them."""
 
     role: Literal["little", "mid", "big", "prime"]
     core: str
     cpus: tuple[int, ...]
     part: int  # CPU part as /proc/cpuinfo prints it
     ladder_khz: tuple[int, ...]
+    work_shares: tuple[float, ...]  # of each step: the work per MHz relative to the usual one
     capacity: int  # as cpu_capacity reads; 1024 is the fastest core of the SoC
     flops_per_cycle: float  # single precision, reached by a good matrix product
-    dyn_uw_per_mhz_v2: float
-    leak_w: float  # whole cluster at full voltage and 60 °C
-    volts: tuple[float, float]  # at the lowest and the highest clock
-    ddr_mbs: tuple[int, ...] = ()  # memory bandwidth that each rung votes for, if known
-    ddr_top_mbs: int = 1  # highest vote of the whole SoC
+    power: CorePower  # of one busy core
+    grade: CurveGrade  # where the power comes from
 
 
 class MemoryProfile(_ProfilePart):
@@ -45,7 +47,8 @@ class MemoryProfile(_ProfilePart):
     core_gbs: float  # of one core alone
     cache_kb: float
     cache_gbs: float
-    watts_per_gbs: float
+    watts_per_gbs: float  # of main memory
+    cache_watts_per_gbs: float = 0.16  # of the caches and the interconnect that cores share
 
 
 class HeatProfile(_ProfilePart):
@@ -59,10 +62,10 @@ class HeatProfile(_ProfilePart):
     body_battery_k_per_w: float
     idle_w: float  # whole phone, screen at its dimmest, nothing running
     idle_die_share: float = 0.35
-    vector_factor: float = 1.0  # power of a core in NEON code relative to its coefficient
-    stalled_share: float = 0.55  # relative to that, while a core waits for memory
-    scalar_share: float = 0.6  # relative to that, in scalar code
-    uncore_w: float = 0.0  # caches, interconnect and memory, at the highest vote
+    # The next three, and cache_watts_per_gbs: as fitted on the Meizu 16T, for all other phones.
+    vector_factor: float = 0.91  # power of a core in NEON code relative to its curve
+    stalled_share: float = 0.68  # relative to that, while a core alone waits for memory
+    scalar_share: float = 0.71  # relative to that, in scalar code
 
 
 class ZoneProfile(_ProfilePart):
@@ -88,15 +91,28 @@ class CoolingProfile(_ProfilePart):
     max_state: int = 0
 
 
+class ThrottleRung(_ProfilePart):
+    """A cap: from `trip_c` on, the clusters run that many steps below their highest clock."""
+
+    trip_c: float
+    steps: int = Field(ge=1)
+
+
 class ThrottleProfile(_ProfilePart):
-    """A trip: while `zone` is above it, the cap of the clusters moves down the ladder."""
+    """A thermal policy of some clusters.
+
+    With rungs, the highest rung whose trip is passed is in force, and each ends `hysteresis_c`
+    below its trip. Without rungs it is the kernel's step-wise governor: one step down per poll
+    while the zone is above `trip_c` and not falling, one step up when it is cooler.
+    """
 
     zone: str
-    trip_c: float
+    trip_c: float = 0.0
+    rungs: tuple[ThrottleRung, ...] = ()
     hysteresis_c: float
     poll_s: float
+    lag_s: float = 0.0  # time constant of the policy's average over the zone
     clusters: tuple[str, ...]
-    max_steps: int  # rungs below the top, at most
     service: str | None = None  # daemon that enforces it; None: the kernel
 
 
@@ -152,14 +168,18 @@ class GpuProfile(_ProfilePart):
 
 class FittedBlock(_ProfilePart):
     """Result of `farm virtual calibrate --write`: values that override the figures above, and
-    errors.
+    errors of left-out rows.
     """
 
     measurements_file: str  # path of the data
     room_c: float = 25.0  # temperature of the room of the measurements
-    error_rel: dict[str, float]  # by family of metrics: leave-one-out error, not fit error
-    gpu_error_rel: dict[str, float] = {}  # the same for work on the GPU
-    values: dict[str, float] = {}  # by path, such as "heat.body_j_per_k" or "cluster.big.leak_w"
+    engine: str = ""  # that the rows were measured with; empty: no step was timed
+    mask: int = 0  # cores of the rows that were measured with free clocks
+    clocks_khz: dict[str, tuple[int, int]] = {}  # lowest and highest pinned clock by role
+    # by family of metrics, by what was left out: mean absolute relative errors
+    error_rel: dict[str, dict[str, float]] = {}
+    gpu_error_rel: dict[str, float] = {}  # by family, for work on the GPU
+    values: dict[str, float] = {}  # by path, such as "heat.body_j_per_k" or "cluster.big.capacity"
 
 
 class KernelProfile(_ProfilePart):
@@ -207,6 +227,8 @@ class PhoneProfile(_ProfilePart):
     name: str
     serial_prefix: str
     soc: str
+    soc_table: str  # id of the table that the clusters come from
+    top_khz: dict[str, int] = {}  # highest clock by role, if the maker set it below the SoC's
     rooted: bool
     android: str
     sdk: int
@@ -228,7 +250,7 @@ class PhoneProfile(_ProfilePart):
     levels: dict[str, dict[str, int]] = {}
     sources: tuple[str, ...] = Field(min_length=1)
     tier: Literal["low", "mid", "high", "board"]
-    scalar_ipc: float = 1.0  # scalar work per cycle of the fastest core; 1 is a Cortex-A76
+    scalar_ipc: float  # scalar work per cycle of the fastest core; 1 is a Cortex-A76
     fitted: FittedBlock | None = None
     layout: LayoutProfile | None = None  # of a captured phone
 
@@ -244,8 +266,11 @@ class PhoneProfile(_ProfilePart):
 
     @property
     def calibration(self) -> str:
-        """Return whether the figures were fitted to measurements."""
-        return "extrapolated" if self.fitted is None else "calibrated"
+        """Return what was measured: the phone itself, only its SoC, or nothing."""
+        if self.fitted is not None:
+            return "calibrated"
+        measured = any(part.grade in ("measured", "points") for part in self.cluster)
+        return "extrapolated" if measured else "uncalibrated"
 
     def with_values(self, values: Mapping[str, float]) -> "PhoneProfile":
         """Return the same phone with some figures replaced, each named by its path."""
@@ -257,17 +282,53 @@ class PhoneProfile(_ProfilePart):
 
 @cache
 def load_profile(profile_id: str) -> PhoneProfile:
-    """Read one profile by its id."""
-    path = _FOLDER / f"{profile_id}.toml"
-    if profile_id not in profile_ids():
+    """Read one profile by its id, or by the path of its file."""
+    path = profile_path(profile_id)
+    if profile_id not in profile_ids() and not profile_id.endswith(".toml"):
         known = ", ".join(profile_ids())
         raise KeyError(f"unknown profile '{profile_id}'; use one of {known}")
-    profile = PhoneProfile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    figures = tomllib.loads(path.read_text(encoding="utf-8"))
+    profile = assemble_profile(figures, load_soc(figures["soc_table"]))
     return profile.with_values(profile.fitted.values) if profile.fitted else profile
 
 
+def assemble_profile(figures: dict[str, Any], soc: SocTable) -> PhoneProfile:
+    """Put a phone together: the clusters of its SoC, and its own body and layout."""
+    top_khz = figures.get("top_khz", {})
+    clusters = [_cluster_profile(soc, part, top_khz.get(part.role)) for part in soc.cluster]
+    ipc = max(part.work_per_mhz for part in soc.cluster) / _A76_COREMARK_PER_MHZ
+    return PhoneProfile.model_validate({"scalar_ipc": ipc, **figures, "cluster": clusters})
+
+
+def _cluster_profile(soc: SocTable, part: SocCluster, top_khz: int | None) -> ClusterProfile:
+    steps = [
+        (khz, share)
+        for khz, share in zip(part.ladder_khz, part.work_shares, strict=True)
+        if top_khz is None or khz <= top_khz
+    ]
+    return ClusterProfile(
+        role=part.role,
+        core=part.core,
+        cpus=part.cpus,
+        part=part.part,
+        ladder_khz=tuple(khz for khz, _ in steps),
+        work_shares=tuple(share for _, share in steps),
+        capacity=soc.capacity(part),
+        flops_per_cycle=part.flops_per_cycle,
+        power=part.power or _family_power(soc, part),
+        grade=part.grade,
+    )
+
+
+def _family_power(soc: SocTable, part: SocCluster) -> CorePower:
+    """Return the power of a cluster whose table does not state it."""
+    from agent.virtual.twin.core_power_model import model_for
+
+    return model_for(soc).figures(soc, part)
+
+
 def profile_path(profile_id: str) -> Path:
-    return _FOLDER / f"{profile_id}.toml"
+    return Path(profile_id) if profile_id.endswith(".toml") else _FOLDER / f"{profile_id}.toml"
 
 
 def _set_figure(tree: dict[str, Any], path: str, value: float) -> None:

@@ -7,7 +7,7 @@ from agent.virtual.physics.step_timing import Array, SimulatedOp, StepTiming
 from agent.virtual.process_table import Process
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.runner_contract import CONTRACT, RunnerRecord
-from agent.virtual.twin.simulated_provenance import provenance_by_family
+from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
 from agent.virtual.virtual_phone import VirtualPhone
 
 _TRACE_OPS_MAX = 2000  # per line; the contract's limit of 64 KiB has room for more
@@ -23,7 +23,12 @@ def hello_record(phone: VirtualPhone, process: Process, plan: PlanHeader) -> Run
         "mask": f"{process.mask:x}",
         "threads": plan.threads,
         "t_ns": phone.uptime_ns(),
-        "provenance": provenance_by_family(phone.profile, plan.engine, plan.backend),
+        "provenance": provenance_by_family(
+            phone.profile,
+            plan.engine,
+            plan.backend,
+            RunCondition.of(phone.soc, process.mask, plan.training),
+        ),
     }
 
 

@@ -3,6 +3,7 @@
 The error that is written is the leave-one-out error: that of rows which the fit has not seen.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,16 +11,20 @@ from pathlib import Path
 
 from agent.virtual.engines import EngineModel, engine_path, load_engine
 from agent.virtual.profiles import PhoneProfile, load_profile, profile_path
+from agent.virtual.socs import load_soc, soc_ids, soc_path
+from agent.virtual.twin.core_power_model import CorePowerModel
+from agent.virtual.twin.cores_and_clocks import parse_cores
 from agent.virtual.twin.fit_gemm import fit_gemm
 from agent.virtual.twin.fit_heat import fit_heat, with_rest_temperature
 from agent.virtual.twin.fit_memory import fit_memory
 from agent.virtual.twin.fit_power import fit_power
-from agent.virtual.twin.fit_result import FitResult
+from agent.virtual.twin.fit_result import FitResult, stated_error
 from agent.virtual.twin.fit_time import fit_time, with_values
 from agent.virtual.twin.measurements import load_measurements
+from agent.virtual.twin.simulated_provenance import FAMILIES
 
 _BLOCK_HEADING = "\n# Written by `farm virtual calibrate --write`."
-_FAMILIES = ("time", "energy", "heat", "clock")
+_CLUSTER_HEADING = "[[cluster]]"
 
 
 def calibrate(profile_id: str) -> list[FitResult]:
@@ -54,13 +59,26 @@ def format_fits(fits: Sequence[FitResult]) -> list[str]:
     lines = [f"{'quantity':<20} {'rows':>4} {'fit error':>10}  left out"]
     for fit in fits:
         left_out = [
-            f"{_format_error(fit, error)} by {group}" for group, error in fit.left_out.items()
+            f"{_format_error(fit, fit.mean_left_out(group))} by {group}" for group in fit.left_out
         ]
         lines.append(
             f"{fit.quantity:<20} {fit.rows:>4} {_format_error(fit, fit.fit_error):>10}  "
             f"{', '.join(left_out) or 'nothing left out'}"
         )
     return lines
+
+
+def fitted_document(profile_id: str, data: str, fits: Sequence[FitResult]) -> str:
+    """Return a profile with values fitted to a sweep; its own earlier fit counts as given."""
+    profile = load_profile(profile_id)
+    text = profile_path(profile_id).read_text(encoding="utf-8")
+    document = text.partition(_BLOCK_HEADING)[0].rstrip() + "\n"
+    values = dict(profile.fitted.values) if profile.fitted else {}
+    values |= {path: value for fit in fits for path, value in fit.values.items()}
+    lines = [_BLOCK_HEADING, "[fitted]", f"measurements_file = {json.dumps(data)}", ""]
+    lines += ["[fitted.values]", *(f'"{path}" = {value:.5g}' for path, value in values.items())]
+    lines += [f"# {line}" for line in format_fits(fits)]
+    return document + "\n".join(lines) + "\n"
 
 
 def write_fits(profile_id: str, fits: Sequence[FitResult]) -> list[Path]:
@@ -78,30 +96,67 @@ def write_fits(profile_id: str, fits: Sequence[FitResult]) -> list[Path]:
     return [path, engine]
 
 
-def relative_error(fit: FitResult, rise: float = 11.8) -> float | None:
-    """Return the leave-one-out error as a share; of a temperature, of the measured rise."""
-    worst = fit.worst_left_out
-    if worst is None:
-        return None
-    return worst / rise if fit.unit == "K" else worst
+def stated_errors(fit: FitResult, rise: float = 11.8) -> dict[str, float]:
+    """Return the errors to state by what was left out; of a temperature, of the measured rise."""
+    divisor = rise if fit.unit == "K" else 1.0
+    return {
+        group: stated_error([error / divisor for error in errors])
+        for group, errors in fit.left_out.items()
+        if errors
+    }
+
+
+def write_socs() -> list[Path]:
+    """Fit the power of one core to all tables, and write the figures of every cluster."""
+    model = CorePowerModel(load_soc(soc_id) for soc_id in soc_ids())
+    written = []
+    for soc in (load_soc(soc_id) for soc_id in soc_ids()):
+        path = soc_path(soc.id)
+        head, *parts = path.read_text(encoding="utf-8").split(_CLUSTER_HEADING)
+        for position, part in enumerate(soc.cluster):
+            lines = parts[position].rstrip().splitlines()
+            figures = model.figures(soc, part)
+            power = (
+                f"power = {{ base_mw = {figures.base_mw}, dyn_uw_per_mhz = "
+                f"{figures.dyn_uw_per_mhz}, knee_khz = {figures.knee_khz:.0f} }}"
+            )
+            kept = [line for line in lines if not line.startswith("power = ")]
+            parts[position] = "\n".join([*kept, power, "", ""])
+        path.write_text(_CLUSTER_HEADING.join([head, *parts]).rstrip() + "\n", encoding="utf-8")
+        written.append(path)
+    return written
 
 
 def _fitted_block(profile_id: str, fits: Sequence[FitResult]) -> str:
+    profile, measured = load_profile(profile_id), load_measurements(profile_id)
     rooms = [fit.room_c for fit in fits if fit.room_c is not None]
-    values = {path: value for fit in fits for path, value in fit.values.items()}
+    mask = sum(1 << cpu for cpu in parse_cores(profile, "big4")) if measured.has_free_clocks else 0
     lines = [
         _BLOCK_HEADING,
         "[fitted]",
         f'measurements_file = "agent/virtual/twin/measurements/{profile_id}.toml"',
+        f"mask = {mask:#x}",
     ]
-    if rooms:
-        lines.append(f"room_c = {rooms[0]:.2f}")
+    lines += [f"room_c = {rooms[0]:.2f}"] if rooms else []
+    lines += ['engine = "mnn"'] if measured.step else []
+    levels = [profile.levels.get(name, {}) for name in ("low", "high")]
+    if measured.core_set and all(levels):
+        low, high = levels
+        ranges = ", ".join(f"{role} = [{khz}, {high[role]}]" for role, khz in low.items())
+        lines.append(f"clocks_khz = {{ {ranges} }}")
     lines += ["", "[fitted.error_rel]"]
-    for fit in fits:
-        share = relative_error(fit)
-        if fit.family in _FAMILIES and share is not None:
-            lines.append(f"{fit.family} = {share:.3f}")
+    for family in FAMILIES:
+        errors = {
+            group: error
+            for fit in fits
+            if fit.family == family
+            for group, error in stated_errors(fit).items()
+        }
+        if errors:
+            pairs = ", ".join(f'"{group}" = {error:.3f}' for group, error in errors.items())
+            lines.append(f"{family} = {{ {pairs} }}")
     lines += ["", "[fitted.values]"]
+    values = {path: value for fit in fits for path, value in fit.values.items()}
     lines += [f'"{path}" = {value:.5g}' for path, value in values.items()]
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,9 @@
-"""`farm virtual predict`, `calibrate` and `estimate-durations`: questions to the physical model."""
+"""`farm virtual predict`, `curve`, `build`, `calibrate`: questions to the physical model."""
 
 import json
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     type=click.Choice(["cpu", "opencl"]),
     help="Processor that computes.",
 )
-@click.option("--kernel", default="tuned", show_default=True, help="Variant of the matrix product on the GPU.")
+@click.option(
+    "--kernel", default="tuned", show_default=True, help="Variant of the matrix product on the GPU."
+)
 @click.option("--feed", default="resident", show_default=True, help="How batches reach the GPU.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
@@ -87,6 +91,13 @@ def _print_prediction(prediction: "Prediction") -> None:
     for family, provenance in prediction.provenance.items():
         error = f", error {provenance['error_rel']:.0%}" if "error_rel" in provenance else ""
         click.echo(f"  {family}: simulated, {provenance['model']}{error}")
+    for name, (low, high) in prediction.interval_95.items():
+        click.echo(f"  {name}: 95 % between {low:.4g} and {high:.4g}")
+    core = prediction.one_core
+    click.echo(
+        f"  CoreMark on one {core['role']} core at {core['khz']} kHz: {core['milliwatts']} mW "
+        f"above idle, 95 % between {core['low_mw']} and {core['high_mw']} ({core['grade']})"
+    )
 
 
 @click.command(name="estimate-durations", hidden=True)
@@ -120,23 +131,49 @@ def estimate_durations_command() -> None:
 @click.command(name="calibrate")
 @click.argument("phones", nargs=-1, metavar="[PHONE]...")
 @click.option("--write", is_flag=True, help="Write the fitted values to the profile.")
-def calibrate_command(phones: tuple[str, ...], write: bool) -> None:
+@click.option("--socs", is_flag=True, help="Fit the power of one core to all SoC tables.")
+@click.option(
+    "--sweep",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Fit one PHONE to your own sweep: the CSV file of 'farm export SWEEP'.",
+)
+@click.option("--model", default="", help="Use only rows of this phone model of the sweep.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the phone fitted to the sweep."
+)
+def calibrate_command(
+    phones: tuple[str, ...],
+    write: bool,
+    socs: bool,
+    sweep: Path | None,
+    model: str,
+    output: Path | None,
+) -> None:
     """Fit phones to measurements.
 
-    Prints the error of the fit, and its error on rows that were left out.
+    Prints the error of the fit, and its error on rows that were left out. With --sweep, prints how
+    wrong the twin was before and after.
 
     \b
     Examples:
       farm virtual calibrate samsung-s8-plus
-      farm virtual calibrate --write
+      farm virtual calibrate xiaomi-mi-9 --sweep mine.csv --output mi-9-of-our-lab.toml
     """
-    from agent.virtual.twin.calibrate import calibrate, format_fits, write_fits
+    from agent.virtual.twin.calibrate import calibrate, format_fits, write_fits, write_socs
     from agent.virtual.twin.measurements import measured_profile_ids
 
+    if sweep is not None:
+        _calibrate_to_sweep(phones, sweep, model, output)
+        return
+    if socs:
+        if not write:
+            raise click.UsageError("--socs writes the figures of every SoC table; add --write")
+        click.echo(f"written to {len(write_socs())} SoC tables")
+        return
     unknown = [name for name in phones if name not in measured_profile_ids()]
     if unknown:
         known = ", ".join(measured_profile_ids())
-        raise click.UsageError(f"no measurements of '{unknown[0]}'; use one of {known}")
+        raise click.UsageError(f"no measurements of '{unknown[0]}'; use one of {known}, or --sweep")
     for name in phones or measured_profile_ids():
         fits = calibrate(name)
         click.echo(name)
@@ -144,3 +181,142 @@ def calibrate_command(phones: tuple[str, ...], write: bool) -> None:
             click.echo(f"  {line}")
         for path in write_fits(name, fits) if write else ():
             click.echo(f"  written to {path.name}")
+
+
+def _calibrate_to_sweep(
+    phones: tuple[str, ...], sweep: Path, model: str, output: Path | None
+) -> None:
+    from agent.virtual.phone_specs import check_profile
+    from agent.virtual.profiles import load_profile
+    from agent.virtual.twin.calibrate import fitted_document, format_fits
+    from agent.virtual.twin.fit_sweep import fit_sweep, read_sweep
+
+    if len(phones) != 1:
+        raise click.UsageError("--sweep fits one PHONE; name the profile that is nearest to yours")
+    try:
+        profile = load_profile(check_profile(phones[0]))
+        before, fits = fit_sweep(profile, read_sweep(sweep, model))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for fit, error_before in zip(fits, before, strict=True):
+        after = max(fit.mean_left_out(group) for group in fit.left_out)
+        click.echo(
+            f"{fit.quantity}: the twin was {error_before:.0%} wrong over {fit.rows} cells; now "
+            f"{fit.fit_error:.0%}, and {after:.0%} on cells that were left out"
+        )
+    for line in format_fits(fits):
+        click.echo(f"  {line}")
+    if output is not None:
+        output.write_text(fitted_document(phones[0], str(sweep), fits), encoding="utf-8")
+        click.echo(f"written to {output}; use it as PHONE, such as 'farm virtual predict {output}'")
+
+
+@click.command(name="curve")
+@click.argument("soc", metavar="SOC|PHONE|FILE")
+@click.option(
+    "--power-profile",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Show beside it what a power_profile.xml believes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def curve_command(soc: str, power_profile: Path | None, as_json: bool) -> None:
+    """Show the power of one core at every clock step of a SOC.
+
+    Steps without a measurement are predicted from their cluster, SoC and family. The interval holds
+    95 % of such steps. FILE is a SoC table of your own.
+
+    \b
+    Examples:
+      farm virtual curve sm8150
+      farm virtual curve google-pixel-8-pro --json
+    """
+    from agent.virtual.profiles import load_profile, profile_ids
+    from agent.virtual.socs import load_soc
+    from agent.virtual.twin.curve_error import predict_curve
+    from agent.virtual.twin.power_profile import believed_mw, profile_errors, read_power_profile
+
+    try:
+        table = load_soc(load_profile(soc).soc_table if soc in profile_ids() else soc)
+        believed = read_power_profile(power_profile) if power_profile else ()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    points = predict_curve(table)
+    roles: list[str] = [part.role for part in table.cluster]
+    errors = profile_errors(table, believed)
+    if as_json:
+        steps = [asdict(point) for point in points]
+        profile = {"power_profile_error": errors} if believed else {}
+        click.echo(
+            json.dumps({"soc": table.id, "sources": table.sources, "steps": steps} | profile)
+        )
+        return
+    click.echo(f"{table.name}, process {table.process_nm} nm")
+    heading = "  believed mW" if believed else ""
+    click.echo(
+        f"{'role':<7} {'kHz':>8} {'CoreMark/s':>10} {'mW':>7} {'95 %':>15} {'measured':>9}{heading}"
+    )
+    for point in points:
+        interval = f"{point.low_mw:.0f} to {point.high_mw:.0f}"
+        measured = "" if point.measured_mw is None else f"{point.measured_mw:.1f}"
+        index = roles.index(point.role)
+        extra = (
+            f"  {believed_mw(believed[index], point.khz):>11.1f}" if index < len(believed) else ""
+        )
+        click.echo(
+            f"{point.role:<7} {point.khz:>8} {point.coremark_per_s:>10.0f} "
+            f"{point.milliwatts:>7.1f} {interval:>15} {measured:>9}{extra}"
+        )
+    for part in table.cluster:
+        click.echo(f"{part.role}: power {part.grade}")
+    for role, share in errors.items():
+        click.echo(f"{role}: the power profile is {share:.0%} off the measured rows (median)")
+
+
+@click.command(name="build")
+@click.argument("soc", metavar="SOC|FILE")
+@click.option("--body", default="", help="Phone that lends body and layout. Default: same SoC.")
+@click.option("--name", required=True, help="Name of the phone.")
+@click.option(
+    "--thermal",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take the thermal policy from this thermal_info_config.json.",
+)
+@click.option(
+    "--facts",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take zones and properties from this facts file of a capture.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write the profile to."
+)
+def build_command(
+    soc: str, body: str, name: str, thermal: Path | None, facts: Path | None, output: Path | None
+) -> None:
+    """Build a phone from a SoC table, public files and a capture.
+
+    Prints which figures are measured, derived or guessed.
+
+    \b
+    Examples:
+      farm virtual build sm8350 --name "Our Mi 11"
+      farm virtual build zuma --name "Pixel 8 Pro" --thermal thermal.json -o husky.toml
+    """
+    from agent.virtual.phone_specs import check_profile
+    from agent.virtual.profiles import load_profile, profile_ids
+    from agent.virtual.socs import load_soc
+    from agent.virtual.twin.build_profile import build_phone
+
+    try:
+        table = load_soc(soc)
+        same_soc = [name for name in profile_ids() if load_profile(name).soc_table == table.id]
+        body_id = check_profile(body) if body else (same_soc or ["oneplus-8-pro"])[0]
+        reference = str(Path(soc).resolve()) if soc.endswith(".toml") else table.id
+        built = build_phone(table, reference, body_id, name, thermal, facts)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for figure in built.figures:
+        click.echo(f"{figure.figure:<16} {figure.value:<28} {figure.grade:<9} {figure.source}")
+    click.echo(f"{name}: {built.profile.calibration}")
+    if output is not None:
+        output.write_text(built.text, encoding="utf-8")
+        click.echo(f"written to {output}; use it as PHONE, such as 'farm virtual up {output}'")

@@ -173,3 +173,11 @@ def _log_power(logs: Array, khz: Array) -> tuple[Array, Array]:
 def family_model() -> CorePowerModel:
     """Return the model of all tables of the project."""
     return CorePowerModel(load_soc(soc_id) for soc_id in soc_ids())
+
+
+def model_for(soc: SocTable) -> CorePowerModel:
+    """Return the model of all tables of the project and of one more, if it is not one of them."""
+    if soc.id in soc_ids() and soc == load_soc(soc.id):
+        return family_model()
+    others = [load_soc(soc_id) for soc_id in soc_ids() if soc_id != soc.id]
+    return CorePowerModel([*others, soc], family_model())

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from agent.virtual.socs import SocCluster, SocTable
-from agent.virtual.twin.core_power_model import CorePowerModel, family_model, running_rows
+from agent.virtual.twin.core_power_model import CorePowerModel, model_for, running_rows
 
 _NORMAL_95 = 1.96
 
@@ -76,7 +76,7 @@ def knowledge_of(soc: SocTable, part: SocCluster) -> LeftOut:
 
 def predict_curve(soc: SocTable) -> list[CurvePoint]:
     """Predict every clock step of every cluster, whether it was measured or not."""
-    model = family_model()
+    model = model_for(soc)
     points = []
     for part in soc.cluster:
         measured = {khz: milliwatts for khz, _, milliwatts in part.rows}

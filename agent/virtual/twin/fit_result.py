@@ -1,5 +1,6 @@
-"""The result of a fit: its values, its error, and its error on rows that were left out."""
+"""The result of a fit: its values, its error, and its errors on rows that were left out."""
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -7,6 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 Row = TypeVar("Row")
+_MEAN_PER_DEVIATION = math.sqrt(2 / math.pi)
+# Of a stated error to its 95 % interval: Student's t with ten degrees of freedom.
+ERROR_QUANTILE = 2.228 / _MEAN_PER_DEVIATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +21,29 @@ class FitResult:
     family: str  # of metrics, or "memory"
     rows: int
     fit_error: float
-    left_out: dict[str, float]  # error by what was left out
+    # by what was left out: logarithms of predicted over measured, for temperatures kelvins
+    left_out: dict[str, tuple[float, ...]]
     unit: str = ""
     values: dict[str, float] = field(default_factory=dict)  # of the profile, by path
     engine: dict[str, float] = field(default_factory=dict)
     room_c: float | None = None
 
-    @property
-    def worst_left_out(self) -> float | None:
-        return max(self.left_out.values(), default=None)
+    def mean_left_out(self, group: str) -> float:
+        """Return the mean absolute error of a group."""
+        errors = self.left_out[group]
+        if self.unit == "K":
+            return float(np.mean(np.abs(errors)))
+        return float(np.mean(np.abs(np.expm1(errors))))
+
+
+def stated_error(log_errors: Sequence[float]) -> float:
+    """Return the error to state: wide enough that its 95 % interval holds 95 % of such rows.
+
+    It is the mean absolute error of normal errors with the deviation of these; the interval is
+    exp(±ERROR_QUANTILE·error).
+    """
+    deviation = math.sqrt(math.fsum(error**2 for error in log_errors) / len(log_errors))
+    return deviation * _MEAN_PER_DEVIATION
 
 
 def mean_error(predicted: Sequence[float], measured: Sequence[float]) -> float:
@@ -39,17 +57,15 @@ def leave_out(
     key: Callable[[Row], Hashable],
     refit: Callable[[Sequence[Row]], Callable[[Row], float]],
     measured_value: Callable[[Row], float],
-) -> float:
-    """Fit without each group in turn and predict it; return the mean error over all rows."""
-    predicted: list[float] = []
-    measured: list[float] = []
+) -> tuple[float, ...]:
+    """Fit without each group in turn and predict it; return the log errors of all rows."""
+    errors: list[float] = []
     for group in sorted({key(row) for row in rows}, key=str):
         predict = refit([row for row in rows if key(row) != group])
-        for row in rows:
-            if key(row) == group:
-                predicted.append(predict(row))
-                measured.append(measured_value(row))
-    return mean_error(predicted, measured)
+        errors += [
+            math.log(predict(row) / measured_value(row)) for row in rows if key(row) == group
+        ]
+    return tuple(errors)
 
 
 def leave_out_each(
@@ -57,6 +73,6 @@ def leave_out_each(
     keys: Mapping[str, Callable[[Row], Hashable]],
     refit: Callable[[Sequence[Row]], Callable[[Row], float]],
     measured_value: Callable[[Row], float],
-) -> dict[str, float]:
-    """Return the leave-one-out error for several ways to group the rows, by name."""
+) -> dict[str, tuple[float, ...]]:
+    """Return the log errors for several ways to group the rows, by name."""
     return {name: leave_out(rows, key, refit, measured_value) for name, key in keys.items()}

@@ -24,12 +24,15 @@ PRIORS = {
     "engine.update_traffic": Prior(3.0, 0.6),
     "engine.launch_kcycles": Prior(310.0, 0.8),
     "engine.sync_kcycles": Prior(250.0, 0.8),
-    "engine.parallel_loss": Prior(0.15, 0.6),
+    "engine.panel_bytes_per_kflop": Prior(300.0, 1.0),
+    "engine.serial_share": Prior(0.1, 1.0),
     "engine.kind_share.pointwise": Prior(1.0, 0.15),
     "engine.kind_share.matmul": Prior(1.0, 0.15),
     "cluster.little.flops_per_cycle": Prior(4.0, 0.4),
     "memory.cache_kb": Prior(4096.0, 0.4),
     "memory.cache_gbs": Prior(35.0, 0.4),
+    "memory.bandwidth_gbs": Prior(12.0, 0.5),
+    "memory.core_gbs": Prior(9.0, 0.5),
 }
 _TIME_SPREAD, _BUSY_SPREAD, _SET_SPREAD = 0.05, 0.05, 0.07
 
@@ -104,7 +107,7 @@ def fit_time(
     )
     sets_left_out = leave_out_each(
         sets,
-        {"core set": lambda row: (row.cores, row.freq)},
+        {"core set": lambda row: (row.cores, row.freq), "clock": lambda row: row.freq},
         predictor_of_sets,
         lambda row: row.seconds,
     )
@@ -125,7 +128,7 @@ def fit_time(
             values=_profile_values(values),
             engine=engine_values,
         ),
-        FitResult("time by core set", "core sets", len(sets), set_error, sets_left_out),
+        FitResult("time by core set", "time", len(sets), set_error, sets_left_out),
     ]
 
 

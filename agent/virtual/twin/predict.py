@@ -1,20 +1,26 @@
 """Predicts what a phone would measure in a condition, with the physics of the virtual phone."""
 
+import math
 from dataclasses import asdict, dataclass
 
 from agent.virtual.engines import engine_for
+from agent.virtual.physics.cpu_cluster import CpuCluster
 from agent.virtual.physics.gpu_model import GpuSettings
-from agent.virtual.profiles import load_profile
+from agent.virtual.profiles import PhoneProfile, load_profile
+from agent.virtual.socs import load_soc
+from agent.virtual.twin.curve_error import predict_curve
+from agent.virtual.twin.fit_result import ERROR_QUANTILE
 from agent.virtual.twin.offline_model import (
     OfflineModel,
     batch_bytes,
     batch_parameters,
     bind_workload,
 )
-from agent.virtual.twin.simulated_provenance import provenance_by_family
+from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
 
 # The study of this workload subtracted the idle power; everywhere else power is the whole phone's.
 _ABOVE_IDLE = ("emdl-cpuconf",)
+_INFERENCE_SUFFIX = "-inference"
 _SETTLE_S = 10.0  # the die is warm, the body is not
 
 
@@ -69,6 +75,8 @@ class Prediction:
     queue_ms: float | None
     compute_ms: float | None
     provenance: dict[str, dict[str, object]]
+    interval_95: dict[str, tuple[float, float]]  # of step_ms and power_w, where errors are known
+    one_core: dict[str, object]  # CoreMark on one core at big_khz: work, power and its interval
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
@@ -92,6 +100,10 @@ def predict(profile_id: str, query: PredictionQuery) -> Prediction:
         model.advance(max(query.minutes * 60 - _SETTLE_S, 0.0))
         temps, khz, sustained_s = model.soc.heat.temps, cluster.clock_khz, model.timing.seconds
         sustained_w = _power(model, query)
+    is_training = not query.workload.endswith(_INFERENCE_SUFFIX)
+    condition = RunCondition.of(model.soc, model.load.mask, is_training)
+    engine = engine_for(query.workload)
+    provenance = provenance_by_family(profile, engine, query.backend, condition)
     return Prediction(
         phone=profile_id,
         workload=query.workload,
@@ -118,8 +130,31 @@ def predict(profile_id: str, query: PredictionQuery) -> Prediction:
         copy_ms=_as_ms(copy_s),
         queue_ms=_as_ms(queue_s),
         compute_ms=_as_ms(compute_s),
-        provenance=provenance_by_family(profile, engine_for(query.workload), query.backend),
+        provenance=provenance,
+        interval_95=_intervals(provenance, step_s * 1e3, power),
+        one_core=_one_core(profile, cluster),
     )
+
+
+def _intervals(
+    provenance: dict[str, dict[str, object]], step_ms: float, power_w: float
+) -> dict[str, tuple[float, float]]:
+    """Return the 95 % intervals of the figures whose error is known."""
+    figures = {"step_ms": (step_ms, "time"), "power_w": (power_w, "energy")}
+    intervals = {}
+    for name, (value, family) in figures.items():
+        error = provenance[family].get("error_rel")
+        if isinstance(error, float):
+            factor = math.exp(ERROR_QUANTILE * error)
+            intervals[name] = (round(value / factor, 4), round(value * factor, 4))
+    return intervals
+
+
+def _one_core(profile: PhoneProfile, cluster: CpuCluster) -> dict[str, object]:
+    """Return CoreMark work and power of one core at the cluster's present clock."""
+    points = predict_curve(load_soc(profile.soc_table))
+    role, khz = cluster.profile.role, cluster.clock_khz
+    return asdict(next(point for point in points if (point.role, point.khz) == (role, khz)))
 
 
 def _as_ms(seconds: float | None) -> float | None:

@@ -8,7 +8,7 @@ from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts
 from orchestrator.export.report.report_data import Card, ReportData, Section
 from orchestrator.export.report.svg import BarPart, draw_stacked_bars
 from workloads.protocol.condition import Condition
-from workloads.protocol.metrics import SimulationModel, Source, metric_kind
+from workloads.protocol.metrics import Source, metric_kind
 from workloads.text import safe_text
 from workloads.units import format_duration
 
@@ -118,7 +118,7 @@ def simulation_banner(runs: Iterable[MeasuredRun]) -> str:
     errors = [source.error_rel for source in simulated if source.error_rel is not None]
     if errors:
         text += f" Fitted models err by up to {max(errors):.0%}; the intervals include that error."
-    if any(source.model is SimulationModel.EXTRAPOLATED for source in simulated):
+    if any(source.error_unknown for source in simulated):
         text += " Extrapolated models have an unknown error, so no claim is based on them."
     return text
 

@@ -24,7 +24,6 @@ from orchestrator.export.report.report_data import (
 )
 from orchestrator.export.report.svg import Bar, draw_bars, draw_slopes, format_short
 from workloads.protocol.condition import Protocol
-from workloads.protocol.metrics import SimulationModel
 from workloads.text import natural_sort_key
 from workloads.units import format_ms
 
@@ -205,7 +204,7 @@ def ranking_section(data: ReportData) -> Section:
 
 
 def _bar(data: ReportData, row: FleetRow, unit: str) -> Bar:
-    known = row.provenance.model is not SimulationModel.EXTRAPOLATED
+    known = not row.provenance.error_unknown
     return Bar(
         name=f"{row.rank}. {data.names[row.phone]}",
         phone=row.phone,

@@ -10,7 +10,7 @@ from orchestrator.analysis.fleet_means import OFF_PHONE
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
 from orchestrator.analysis.measurements import MeasuredRun
 from workloads.protocol.condition import Protocol
-from workloads.protocol.metrics import METRICS, SimulationModel
+from workloads.protocol.metrics import METRICS
 from workloads.protocol.telemetry import Telemetry
 from workloads.text import safe_text
 from workloads.units import format_ms
@@ -122,7 +122,7 @@ def collect_report_data(
 def metric_text(row: FleetRow, unit: str) -> str:
     """Format a ranked value with its interval and its provenance."""
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
-    known = row.provenance.model is not SimulationModel.EXTRAPOLATED
+    known = not row.provenance.error_unknown
     shown = interval if known else f"{interval} in these runs; the model's error is unknown"
     runs = f"{row.n} {'run' if row.n == 1 else 'runs'}"
     return f"{row.model}: {format_ms(row.median)} {unit} ({shown}; {runs}; {row.provenance})"

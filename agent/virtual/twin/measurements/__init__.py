@@ -67,6 +67,11 @@ class PhoneMeasurements(_MeasuredRow):
     plateau_khz: int = 0
     gemm: GemmRow | None = None
 
+    @property
+    def has_free_clocks(self) -> bool:
+        """Return whether rows were measured on the four big cores under the default governor."""
+        return bool(self.step or self.battery_c)
+
 
 @cache
 def load_measurements(profile_id: str) -> PhoneMeasurements:
