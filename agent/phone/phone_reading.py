@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from agent.deadline import Deadline
 from agent.phone.battery_wear import HEALTH, WEAR_NODES
 from agent.phone.computer_nodes import COMPUTER_NODES
-from agent.phone.cpu_clusters import CLUSTER_NODES, parse_clusters
+from agent.phone.cpu_clusters import CLUSTER_NODES, offline_clusters, parse_clusters
 from agent.phone.gpu_probe import GPU_NODES, parse_gpu
-from agent.phone.kernel_nodes import SUPPLY, clock_node, first_number
+from agent.phone.kernel_nodes import CPU, SUPPLY, clock_node, first_number
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
 from agent.phone.power_meters import METER_NODES, POWERCAP, find_rail_meters
 from agent.phone.power_stats import parse_power_stats, reading_script
-from agent.phone.shell_command import ShellCommand
+from agent.phone.shell_command import ShellCommand, write_node_command
 from agent.phone.thermal_zones import ZONE_NODES, ZoneUse, examine_zones
 from agent.phone.vendor_daemons import running_services
 from workloads.protocol.phone_facts import ChargingSwitch, Gpu, PowerStatsHal
@@ -98,6 +98,7 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
     listing = phone.shell(["getprop"], deadline).text
     properties = parse_properties(listing)
     nodes = phone.find_nodes(PROBE_NODES, deadline)
+    nodes |= _nodes_of_offline_cores(phone, nodes, deadline)
     hidden = not any(at.use is ZoneUse.CPU for at in examine_zones(nodes))
     sdk = first_number(properties.get("ro.build.version.sdk", "")) or 0
     usage = sdk >= SDK_FIXED_PERFORMANCE and phone.shell(["cmd", "power", "help"], deadline).text
@@ -152,6 +153,26 @@ def plain_property(text: str) -> str:
 def gpu_limits(gpu: Gpu | None) -> list[str]:
     """The nodes that have to be writable for the clock of a GPU to be set."""
     return [f"{gpu.folder}/{name}" for name in ("min_freq", "max_freq")] if gpu else []
+
+
+def _nodes_of_offline_cores(
+    phone: Phone, nodes: Mapping[str, str], deadline: Deadline
+) -> dict[str, str]:
+    """Switch cores that hide their clock on for a moment, if the shell is root.
+
+    Should the phone be lost meanwhile, they stay on until its governor switches them off again.
+    """
+    hidden = offline_clusters(nodes, parse_clusters(nodes))
+    switches = [f"{CPU}/cpu{cpu}/online" for cluster in hidden for cpu in cluster.cpus]
+    shown = phone.read_nodes(switches, deadline) if switches and phone.link.root else {}
+    off = [path for path, text in shown.items() if text.strip() == "0"]
+    if not off:
+        return {}
+    phone.shell_batch([write_node_command(path, "1") for path in off], deadline)
+    try:
+        return phone.find_nodes(CLUSTER_NODES, deadline)
+    finally:
+        phone.shell_batch([write_node_command(path, "0") for path in reversed(off)], deadline)
 
 
 def _writable_nodes(phone: Phone, nodes: Mapping[str, str], deadline: Deadline) -> frozenset[str]:

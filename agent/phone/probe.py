@@ -1,6 +1,7 @@
 """Probe: find out what a phone is and what the farm can control on it.
 
-It installs the runner and changes nothing else. What it makes of a reading is a pure function.
+It installs the runner; if the shell is root, it switches cores that are offline on for a moment.
+What it makes of a reading is a pure function.
 """
 
 import re

@@ -113,6 +113,23 @@ def test_every_phone_of_the_corpus_with_clocks_runs_as_a_virtual_one(adb: AdbSer
     check_virtual_phones(adb, RUNNABLE)
 
 
+def test_clocks_of_offline_cores_are_learned_by_root_and_missed_by_the_shell(
+    adb: AdbServer, tmp_path: Path
+) -> None:
+    text = (CORPUS / "xiaomi-mi-4c.toml").read_text()
+    rooted = tmp_path / "rooted.toml"
+    rooted.write_text(text.replace("schema = 1", 'schema = 1\nroot = "su"'))
+    with served(adb, str(CORPUS / "xiaomi-mi-4c.toml"), f"{rooted}=ROOTED") as (fleet, addresses):
+        found = [probed(adb, address) for address in addresses]
+        assert [[bool(at.ladder_khz) for at in facts.clusters] for _, facts in found] == [
+            [True, False],
+            [True, True],
+        ]
+        assert fleet.servers[1].phone.soc.online_cpus() == [0, 1, 2, 3]
+        for phone, _ in found:
+            phone.close()
+
+
 def test_the_battery_level_of_a_phone_that_hides_its_nodes(adb: AdbServer, tmp_path: Path) -> None:
     """Its file has no node of the battery, so the virtual phone hides them all."""
     file = CORPUS / "google-pixel-8-pro.toml"
