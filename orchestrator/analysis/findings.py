@@ -15,8 +15,9 @@ from orchestrator.analysis.rank_statement import (
     are_distinguishable,
     provenance_prefix,
 )
+from orchestrator.analysis.stats import Instability
 from workloads.protocol.condition import Protocol
-from workloads.protocol.metrics import Provenance, SimulationModel, Source
+from workloads.protocol.metrics import Provenance, Source
 from workloads.units import format_ms
 
 COLD_METRIC = "step_ms"
@@ -32,6 +33,7 @@ class UnprovenReason(StrEnum):
     MODEL_ERROR_UNKNOWN = "model_error_unknown"
     TOO_FEW_RUNS = "too_few_runs"
     NOT_SIGNIFICANT = "not_significant"
+    UNSTABLE = "unstable"
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,18 @@ def _unproven_reason(means: FleetMeans) -> UnprovenReason | None:
     first, *rest = means.ranked
     if all(are_distinguishable(first, other) for other in rest):
         return None
-    if any(mean.provenance.model is SimulationModel.EXTRAPOLATED for mean in means.ranked):
+    if any(mean.provenance.error_unknown for mean in means.ranked):
         return UnprovenReason.MODEL_ERROR_UNKNOWN
     if min(mean.interval.n for mean in means.ranked) < CLAIM_RUNS_MIN:
         return UnprovenReason.TOO_FEW_RUNS
-    return UnprovenReason.NOT_SIGNIFICANT
+    return UnprovenReason.UNSTABLE if _instability(means) else UnprovenReason.NOT_SIGNIFICANT
+
+
+def _instability(means: FleetMeans) -> Instability | None:
+    """Return why the interval of the first phone, or of a phone close to it, says little."""
+    first, *rest = means.ranked
+    close = [first, *(other for other in rest if not are_distinguishable(first, other))]
+    return next((mean.interval.unclear for mean in close if mean.interval.unclear), None)
 
 
 def _unproven_text(means: FleetMeans) -> str:
@@ -154,6 +163,9 @@ def _unproven_text(means: FleetMeans) -> str:
             fewest = min(mean.interval.n for mean in means.ranked)
             runs = "one run" if fewest == 1 else f"{fewest} runs"
             return f"this is not proven with {runs} per cell"
+        case UnprovenReason.UNSTABLE:
+            unstable = _instability(means)
+            return f"this is not proven: {unstable.text if unstable else 'unclear'}"
         case _:
             close = sum(not are_distinguishable(first, other) for other in rest)
             phones = "one phone" if close == 1 else f"{close} phones"

@@ -24,6 +24,7 @@ from orchestrator.decisions.median_interval import (
 
 UNITS_MIN = 4  # fewer phones or trials do not show how phones or trials differ
 PAIRED_BLOCKS_MIN = 3
+CLEAR_DEPENDENCE = 1.0  # serial score; two sides are rarely both dependent by chance
 
 
 class UnitLevel(StrEnum):
@@ -141,7 +142,7 @@ def _part(pair: RunPair) -> _Part:
     joined = _mean([base, candidate], 1.0)
     return _Part(
         candidate.log_ratio - base.log_ratio,
-        joined.variance * dependence_factor(*sides) ** 2,
+        joined.variance * dependence_factor(*sides, starts=CLEAR_DEPENDENCE) ** 2,
         *(joined.freedom, UnitLevel.RUNS, joined.unclear, base.extent + candidate.extent),
     )
 

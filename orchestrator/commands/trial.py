@@ -101,7 +101,7 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
 @_TRIAL
 @lab_option
 def logs(prefix: str, lab_folder: Path) -> None:
-    """Print the stages of every attempt at a TRIAL, with their times.
+    """Print the stages of each attempt at a TRIAL, with times.
 
     Example: farm trial logs tr-7e318dc5
     """

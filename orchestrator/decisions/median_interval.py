@@ -15,10 +15,10 @@ from functools import lru_cache
 
 LEVEL = 0.95
 INTERVAL_RUNS_MIN = 3
-# The error of the order statistics alone, relative to the requested one. Widening for dependence
-# brings it back, also where `repeat: until` looks at a trial several times. Found by simulation,
-# like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
-ERROR_BEFORE_WIDENING = 1.25
+# The error of the order statistics alone, relative to the requested one: with few runs, widening
+# for dependence brings it back; with many, it makes up for the repeated looks of `repeat: until`.
+# Found by simulation, like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
+ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 1.3, 0.9, 7
 WIDENING_STARTS = -0.5  # at this serial score
 # How far an interval extends beyond its runs, relative to what uniform noise needs.
 OUTWARD = 0.5
@@ -138,7 +138,7 @@ def dependence_factor(*series: Sequence[float], starts: float = 0.0) -> float:
         return 1.0
     score = sum(map(_serial_score, known)) / len(known)
     runs = sum(map(len, known)) / len(known)
-    strength = min(1.0, 6.5 / runs) if starts < 0 else min(0.6, 4.5 / runs)
+    strength = min(1.0, 5.5 / runs, 50 / runs**2) if starts < 0 else min(0.6, 4.5 / runs)
     return 1 + strength * min(max(score - starts, 0.0), 2.0)
 
 
@@ -184,9 +184,15 @@ def _squares(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values)
 
 
+def error_before_widening(n: int) -> float:
+    """Return the error of the order statistics alone, relative to the requested one."""
+    few = min(1.0, FEW_RUNS / n)
+    return ERROR_OF_FEW_RUNS * few + ERROR_OF_MANY_RUNS * (1 - few)
+
+
 def _order_statistic_ends(values: Sequence[float], confidence: float) -> tuple[float, float]:
     ordered, n = sorted(values), len(values)
-    depth, share = _depth(n, 1 - ERROR_BEFORE_WIDENING * (1 - confidence))
+    depth, share = _depth(n, 1 - error_before_widening(n) * (1 - confidence))
     if depth == 0:  # `share` of the range is added on both sides
         extent = share * (ordered[-1] - ordered[0])
         return ordered[0] - extent, ordered[-1] + extent

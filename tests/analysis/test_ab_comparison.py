@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.ab_comparison import (
+    ComparisonScope,
     ComparisonTable,
     ComparisonVerdict,
     GroupBy,
     UnclearReason,
     compare_sides,
 )
+from orchestrator.analysis.log_ratio import UnitLevel
 from orchestrator.analysis.measurements import Exclusion, IncompatibleSources, MeasuredRun
 from orchestrator.analysis.side_filter import parse_side
 from orchestrator.analysis.split_half import split_half_check
@@ -209,6 +211,41 @@ def _cell(serial: str, seed: int, drift: float) -> list[MeasuredRun]:
             10.0 * (1 + drift * (at % 2)), 1, first=at, seed=seed * 9 + at, scatter=0.002, **case
         )
     ]
+
+
+def test_a_drift_of_one_side_is_the_reason_if_it_is_as_large_as_the_difference() -> None:
+    drift = [10.0, 10.2, 10.4, 10.6, 10.8, 11.0, 11.2, 11.4]
+    for ratio, reason in ((1.03, UnclearReason.DRIFT), (2.0, None)):
+        runs = [
+            run
+            for serial, values in (("A", drift), ("B", [10.6 * ratio] * 4 + [10.5 * ratio] * 4))
+            for at, value in enumerate(values)
+            for run in a_trial_of(value, 1, first=at, scatter=0.0, serial=serial)
+        ]
+        (row,) = compare_by_name("phone=A", "phone=B", runs).rows
+        assert row.reason is reason
+        assert row.scope is ComparisonScope.THESE_PHONES
+
+
+def test_blocks_are_paired_within_a_phone_and_sweep() -> None:
+    runs = []
+    for at, disturbed in enumerate((1.0, 1.2, 0.9, 1.1, 1.3)):
+        for side, step_ms in ((QUICK, 10.0), (SLOW, 10.5)):
+            runs += a_trial_of(step_ms * disturbed, 1, first=at, seed=at, scatter=0.001, **side)
+    (row,) = compare_by_name("freq=high", "freq=low", runs).rows
+    assert (row.verdict, row.level) == (ComparisonVerdict.SLOWER, UnitLevel.BLOCKS)
+    assert row.ratio == pytest.approx(1.05, abs=0.005)
+
+
+def test_four_phones_are_a_sample_of_phones() -> None:
+    runs = [
+        run
+        for serial in "abcd"
+        for side, step_ms in ((QUICK, 10.0), (SLOW, 15.0))
+        for run in a_trial_of(step_ms, 4, serial=serial, seed=ord(serial), **side)
+    ]
+    (row,) = compare_by_name("freq=high", "freq=low", runs).rows
+    assert row.scope is ComparisonScope.SUCH_PHONES
 
 
 def test_a_single_run_has_no_interval() -> None:

@@ -97,6 +97,19 @@ def test_an_unproven_lead_is_marked(
         assert "fastest" not in finding.sentence
 
 
+def test_a_lead_of_drifting_runs_is_not_proven() -> None:
+    drift = [10.0, 10.6, 11.1, 11.7, 12.2, 12.8]
+    steady = [12.0, 12.3, 11.9, 12.2, 12.0, 12.1]
+    runs = [
+        measured(serial, value, repeat=repeat)
+        for serial, values in (("a", drift), ("b", steady))
+        for repeat, value in enumerate(values)
+    ]
+    finding = fleet_findings(runs)[0]
+    assert finding.unproven is UnprovenReason.UNSTABLE
+    assert "; this is not proven: runs drift" in finding.sentence
+
+
 def test_several_cells_are_combined_by_the_geometric_mean() -> None:
     times = {("a", 32): 2.0, ("a", 256): 8.0, ("b", 32): 10.0, ("b", 256): 40.0}
     runs = [

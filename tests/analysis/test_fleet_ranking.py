@@ -207,6 +207,16 @@ def test_a_claim_starts_with_its_source(runs: list[MeasuredRun], expected: list[
     assert [row.statement.text for row in group.rows] == expected
 
 
+def test_a_rank_of_drifting_runs_is_unclear_unless_the_difference_is_larger() -> None:
+    drift = repeated("a", 10.0, 10.6, 11.1, 11.7, 12.2, 12.8)
+    for others, expected in (
+        ((12.0, 12.3, 11.9, 12.2, 12.0, 12.1), ["unclear: runs drift"] * 2),
+        ((22.0, 22.3, 21.9, 22.2, 22.0, 22.1), ["fastest", "slower"]),
+    ):
+        (group,) = compare_fleet(drift + repeated("b", *others)).groups
+        assert [row.statement.text for row in group.rows] == expected
+
+
 def test_the_best_phone_of_other_metrics_is_called_best() -> None:
     runs = [measured("a", None, energy_j=value) for value in (1.0, 1.0, 1.0, 1.0)]
     runs += [measured("b", None, energy_j=value) for value in (2.0, 2.0, 2.0, 2.0)]
