@@ -3,7 +3,14 @@
 import pytest
 
 from agent.phone.kernel_nodes import THERMAL, hottest_c
-from agent.phone.thermal_zones import SENSOR_INFO, ZoneUse, examine_zones, zone_place, zones_in_use
+from agent.phone.thermal_zones import (
+    SENSOR_INFO,
+    ZonePlace,
+    ZoneUse,
+    examine_zones,
+    zone_place,
+    zones_in_use,
+)
 
 
 def uses(nodes: dict[str, str]) -> tuple[list[str], str | None]:
@@ -91,6 +98,33 @@ def test_names_of_other_sensors(name: str) -> None:
     assert zone_place(name) is None
 
 
+@pytest.mark.parametrize(
+    ("place", "names"),
+    [
+        (
+            ZonePlace.CPU,
+            "cpu-0-0-usr cpu1-gold-usr cpuss-0 cpu-1-0-1 apc1-cpu0-usr apc1-l2-usr kryo-l3-0-usr "
+            "cpu0-thermal cluster0-thermal BIG MIDH LITTLE0 MNGS APOLLO big_cluster mtktscpu "
+            "cpu-little-core0 cpu-dsu-1 cpu_big1 cluster2 apcpu0-1-thmzone prometheus7-thmzone "
+            "cputop-thmzone bigcore0-thermal CPU-therm BCPU-therm x86_pkg_temp cpu_thermal_zone",
+        ),
+        (
+            ZonePlace.DIE,
+            "tsens_tz_sensor15 soc_max soc-thermal soc_thermal soc-thmzone soc_dts0 exynos-therm "
+            "therm_zone4 mtkts1 tzts3 cpu_therm",
+        ),
+        (ZonePlace.SKIN, "skin-therm-adc VIRTUAL-SKIN sec-skin msm-skin-therm skin-msm-therm-usr"),
+        (ZonePlace.SHELL, "shell_back shell_frame back_temp front_temp case_therm"),
+        (ZonePlace.QUIET, "quiet_therm quiet-therm-usr quiet_ntc neutral_therm"),
+        (ZonePlace.BOARD, "msm_therm sdm-therm-monitor bd_therm2 mtktsAP ap_ntc Tboard_tegra"),
+        (ZonePlace.CRYSTAL, "xo_therm xo-therm-adc xo_therm_buf"),
+        (ZonePlace.BATTERY, "battery Battery qcom_battery mtktsbattery maxfg bms batt_therm"),
+    ],
+)
+def test_names_of_vendors(place: ZonePlace, names: str) -> None:
+    assert {name: zone_place(name) for name in names.split()} == dict.fromkeys(names.split(), place)
+
+
 @pytest.mark.parametrize("level", [0, 20, 50, 99, 100])
 def test_battery_depletion_is_not_the_cpu(level: int) -> None:
     nodes = valued(**{"cpu-0-0-usr": 41000, "socd": 100 - level, "soc": 100 - level})
@@ -110,12 +144,26 @@ def test_a_text_that_is_not_a_number_is_not_used() -> None:
 
 def test_sensors_that_are_not_connected_are_left_out() -> None:
     dead = {f"modem-mmw{at}-usr": 27000 for at in range(3)}
-    nodes = valued(**{"cpu-0-0-usr": 39100, "skin-therm": 27000, "quiet_therm": 32794, **dead})
+    fine = {"xo_therm": 33341, "msm_therm": 33137}
+    nodes = valued(
+        **{"cpu-0-0-usr": 39100, "skin-therm": 27000, "quiet_therm": 32794, **fine, **dead}
+    )
     assert uses(nodes) == (["cpu-0-0-usr"], "quiet_therm")
     alive = valued(**{"cpu-0-0-usr": 39100, "skin-therm": 27000, "quiet_therm": 32794})
     assert uses(alive) == (["cpu-0-0-usr"], "skin-therm")
     off = valued(**{"cpu-0-0-usr": 39100, "skin-therm": -40960, "battery": 298})
     assert uses(off) == (["cpu-0-0-usr"], "battery")
+
+
+def test_equal_whole_degrees_of_a_cold_phone_are_not_defaults() -> None:
+    nodes = valued(BIG=27000, MID=27000, LITTLE=27000, mtktsAP=27000, battery=27000)
+    assert uses(nodes) == (["BIG", "MID", "LITTLE"], "mtktsAP")
+
+
+def test_a_thermistor_beside_the_soc_is_second_to_sensors_of_the_cpu() -> None:
+    assert uses(valued(cpu_therm=33000, cpu_big1=41000))[0] == ["cpu_big1"]
+    assert uses(valued(cpu_therm=33000, soc_max=41000))[0] == ["cpu_therm", "soc_max"]
+    assert uses({**valued(bms=25000, battery=29000)})[1] == "battery"
 
 
 def test_a_sensor_far_from_all_others_is_left_out() -> None:
