@@ -13,7 +13,7 @@ from workloads.protocol.verdict import Reason, ReasonCode
 CORE_FLOPS_PER_CYCLE = 64
 GPU_FLOPS_MAX = 20e12
 UNKNOWN_CLOCK_KHZ = 6_000_000
-COVERED_MIN = 0.9  # of the timed part: windows follow one another
+COVERED_MIN = 0.98  # of the timed part: windows follow one another
 CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
 UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
 
