@@ -4,7 +4,9 @@ Every row is predicted from a fit that has not seen it. Per group the median err
 the share of rows inside the stated 95 % intervals with a binomial test of that share. The test
 takes rows as independent, which rows of one cluster are not, so it is stricter than needed.
 
-    python -m benchmarks.virtual_accuracy [--json FILE]
+    python -m benchmarks.virtual_accuracy [--phones] [--json FILE]
+
+With --phones it also refits the phones that were measured, which takes three minutes.
 """
 
 import argparse
@@ -13,11 +15,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
+import numpy as np
+
+from agent.virtual.profiles import load_profile
 from agent.virtual.socs import load_soc, soc_ids
+from agent.virtual.twin.calibrate import calibrate
 from agent.virtual.twin.core_power_model import family_model, running_rows
 from agent.virtual.twin.curve_error import LeftOut, LeftOutRow, cross_validate
+from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
+from agent.virtual.twin.fit_result import ERROR_QUANTILE, FitResult, stated_error
+from agent.virtual.twin.measurements import load_measurements
 
 LEVEL = 0.95
 
@@ -32,6 +41,7 @@ class GroupFigures:
     median_error: float
     covered: int
     p: float  # of the number covered, if each row is covered with 95 %
+    rank: float | None = None  # correlation of ranks, where rows can be compared
 
 
 def binomial_p(covered: int, rows: int, level: float = LEVEL) -> float:
@@ -71,6 +81,57 @@ def fit_error() -> float:
     return median(errors)
 
 
+def phone_figures() -> list[GroupFigures]:
+    """Return the errors of step times and power of the Meizu 16T, by what was left out."""
+    figures = []
+    for fit in calibrate("meizu-16t"):
+        for left_out, errors in fit.left_out.items() if fit.family != "memory" else ():
+            # The interval of each row comes from the errors of the others.
+            covered = sum(
+                abs(error) <= ERROR_QUANTILE * stated_error([*errors[:i], *errors[i + 1 :]])
+                for i, error in enumerate(errors)
+            )
+            middle = median(abs(math.exp(error) - 1) for error in errors)
+            p = binomial_p(covered, len(errors))
+            rank = _rank(fit, errors)
+            figures.append(
+                GroupFigures(fit.quantity, left_out, len(errors), middle, covered, p, rank)
+            )
+    return figures
+
+
+def _rank(fit: FitResult, errors: Sequence[float]) -> float:
+    """Return Spearman's rank correlation of left-out predictions with measurements."""
+    rows = load_measurements("meizu-16t")
+    measured = {
+        "step time": [row.step_ms for row in rows.step],
+        "time by core set": [row.seconds for row in rows.core_set],
+        "power": [row.power_w for row in rows.power],
+        "power by core set": [row.power_w for row in rows.core_set],
+    }[fit.quantity]
+    predicted = [value * math.exp(error) for value, error in zip(measured, errors, strict=True)]
+    return float(np.corrcoef(_ranks(measured), _ranks(predicted))[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> list[int]:
+    ordered = sorted(values)
+    return [ordered.index(value) for value in values]
+
+
+def trace_figures() -> str:
+    """Return how the Galaxy S8+ compares with its recorded run, as one line."""
+    profile, measured = load_profile("samsung-s8-plus"), load_measurements("samsung-s8-plus")
+    temps, _ = simulate_trace(profile, [moment for moment, _ in measured.battery_c])
+    worst = max(abs(temp - c) for temp, (_, c) in zip(temps, measured.battery_c, strict=True))
+    _, clocks = simulate_trace(profile, [10.0 * n for n in range(540)])
+    settled = fmean(clocks[360:]) / measured.plateau_khz - 1
+    return (
+        f"S8+: {throttling_cycles(clocks[:150])} throttling cycles in 1500 s, "
+        f"{throttling_cycles(clocks[:200])} in 2000 s; battery within {worst:.2f} K of the trace; "
+        f"settled clock {settled:+.1%} of the recorded plateau"
+    )
+
+
 def _group(quantity: str, left_out: str, rows: Sequence[LeftOutRow]) -> GroupFigures:
     covered = sum(row.is_covered for row in rows)
     return GroupFigures(
@@ -87,14 +148,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Errors of virtual phones on left-out rows.")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--phones", action="store_true", help="also refit measured phones")
     options = parser.parse_args(arguments)
     print(f"power of one core, fitted rows: median error {fit_error():.1%}")
-    figures = core_power_figures()
-    print(f"{'quantity':<20} {'left out':<20} {'rows':>5} {'median':>7} {'in 95 %':>8} {'p':>6}")
+    print(trace_figures())
+    figures = core_power_figures() + (phone_figures() if options.phones else [])
+    print(
+        f"{'quantity':<20} {'left out':<20} {'rows':>5} {'median':>7} {'in 95 %':>8} {'p':>6} {'rank':>5}"
+    )
     for group in figures:
         print(
             f"{group.quantity:<20} {group.left_out:<20} {group.rows:>5} {group.median_error:>7.1%} "
-            f"{group.covered / group.rows:>8.1%} {group.p:>6.3f}"
+            f"{group.covered / group.rows:>8.1%} {group.p:>6.3f} "
+            f"{'' if group.rank is None else format(group.rank, '5.2f'):>5}"
         )
     if options.json:
         options.json.write_text(json.dumps([asdict(group) for group in figures], indent=1) + "\n")

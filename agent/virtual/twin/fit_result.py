@@ -58,14 +58,14 @@ def leave_out(
     refit: Callable[[Sequence[Row]], Callable[[Row], float]],
     measured_value: Callable[[Row], float],
 ) -> tuple[float, ...]:
-    """Fit without each group in turn and predict it; return the log errors of all rows."""
-    errors: list[float] = []
+    """Fit without each group in turn and predict it; return the log error of every row."""
+    errors: dict[int, float] = {}
     for group in sorted({key(row) for row in rows}, key=str):
         predict = refit([row for row in rows if key(row) != group])
-        errors += [
-            math.log(predict(row) / measured_value(row)) for row in rows if key(row) == group
-        ]
-    return tuple(errors)
+        for position, row in enumerate(rows):
+            if key(row) == group:
+                errors[position] = math.log(predict(row) / measured_value(row))
+    return tuple(errors[position] for position in range(len(rows)))
 
 
 def leave_out_each(
