@@ -60,7 +60,7 @@ def test_rights_debugging_cables_servers_and_hubs_are_told_apart() -> None:
     assert (denied.level, "/dev/bus/usb/001/004" in denied.text) == (ERROR, True)
     charging = only(HostUsb((PIXEL._replace(interfaces=(MTP,)),), {}))
     assert "USB debugging is off" in charging.text
-    # Without data lines a phone does not appear on USB at all.
+    # A cable without data lines shows nothing on USB at all.
     assert "charge-only" in only(HostUsb((), {}, known={"PH1", "192.168.0.7:5555"})).fix
     held = only(HostUsb((PIXEL,), {}))
     assert (held.level, "adb does not list it" in held.text) == (ERROR, True)
