@@ -1,6 +1,7 @@
 """`farm`: the command line. One table of commands; each is imported when it is called."""
 
 import importlib
+import os
 import sys
 from typing import NoReturn
 
@@ -57,6 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "docs": ("orchestrator.commands.dev:docs", "Regenerate the reference pages."),
     },
 }
+TROUBLE, INVALID_FILE = 4, 3  # exit codes
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 # groups that have commands in another package as well
 EXTENSIONS = {"agent": "agent.cli:agent", "phone": "agent.phone.capture_cli:phone"}
@@ -132,7 +134,18 @@ def main() -> NoReturn:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - the user sees one sentence
         sys.exit(_explain(error))
+    _finish_output()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _finish_output() -> None:
+    """Write what is still buffered; a full disk is an error, a closed pipe is none."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            sys.exit(_explain(error))
 
 
 def _explain(error: Exception) -> int:
@@ -148,6 +161,13 @@ def _explain(error: Exception) -> int:
 
         click.echo(f"farm: {safe_text(error, limit=2000, lines=True)}", err=True)
         return exit_code(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {safe_text(error.filename)}" if error.filename else ""
+        click.echo(f"farm: {error.strerror.lower()}{place}", err=True)
+        return TROUBLE
+    if isinstance(error, RecursionError):
+        click.echo("farm: the input is nested too deeply; simplify it", err=True)
+        return INVALID_FILE
     with tempfile.NamedTemporaryFile("w", prefix="farm-bug-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
     text = safe_text(error, limit=300)

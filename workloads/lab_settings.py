@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from workloads.input_file import read_input
 from workloads.phone_address import TcpAddress
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
@@ -127,6 +128,16 @@ class LabSettings(WireModel):
     api: ApiSettings = ApiSettings()
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a settings file."""
+    try:
+        return tomllib.loads(read_input(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path}: {error}") from error
+    except RecursionError:
+        raise BadSettings(f"{path}: it is nested too deeply") from None
+
+
 class Lab:
     """A lab folder and its settings."""
 
@@ -140,12 +151,9 @@ class Lab:
         path = root / SETTINGS_FILE
         content: dict[str, Any] = {}
         if path.exists():
-            try:
-                content = tomllib.loads(path.read_text())
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise BadSettings(f"{path}: {error}") from error
+            content = read_toml(path)
         for variable, section in (("FARM_BROKER", "broker"), ("FARM_STORE", "store")):
-            if environment.get(variable):
+            if environment.get(variable) and isinstance(content.get(section, {}), dict):
                 content.setdefault(section, {})["url"] = environment[variable]
         try:
             return cls(root.absolute(), LabSettings.model_validate(content))

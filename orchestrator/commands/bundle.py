@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import connect, lab_option
+from workloads.input_file import open_input
 from workloads.text import safe_text
 
 
@@ -20,7 +21,7 @@ def import_(file: Path, lab_folder: Path) -> None:
     from workloads.protocol.faults import BadFile
 
     try:
-        with file.open("rb") as stream:
+        with open_input(file) as stream:
             result = import_bundle(connect(lab_folder), stream)
     except OSError as error:
         raise BadFile(f"{file} cannot be read: {error.strerror}") from error

@@ -1,6 +1,5 @@
 """`farm config`: shows the effective settings and where each comes from."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +58,12 @@ def effective_settings(folder: Path) -> list[tuple[str, str, str]]:
     """Return every setting: its name, its value, and where the value comes from."""
     import os
 
-    from workloads.lab_settings import SETTINGS_FILE
+    from workloads.lab_settings import SETTINGS_FILE, read_toml
     from workloads.redis_connection import without_password
 
     lab = read_lab(folder)
     file = folder / SETTINGS_FILE
-    in_file: dict[str, Any] = tomllib.loads(file.read_text()) if file.exists() else {}
+    in_file: dict[str, Any] = read_toml(file) if file.exists() else {}
     urls = {"broker.url": lab.broker_url, "store.url": lab.store_url}
     rows = []
     for section, values in lab.settings.model_dump().items():

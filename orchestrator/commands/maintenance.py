@@ -15,6 +15,7 @@ from orchestrator.commands.common import (
     read_lab,
 )
 from orchestrator.commands.completion import complete_phone, complete_sweep
+from workloads.input_file import open_input
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
 from workloads.units import format_bytes
@@ -95,7 +96,7 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
 
     lab = read_lab(lab_folder)
     try:
-        with file.open("rb") as stream, lab_lock(lab):
+        with open_input(file) as stream, lab_lock(lab):
             counts = restore_store(lab, stream, replace)
     except OSError as error:
         raise BadFile(f"{file} cannot be read: {error.strerror}") from error

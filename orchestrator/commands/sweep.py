@@ -12,6 +12,7 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.maintenance import STORE_COMMANDS
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
+from workloads.input_file import TEXT_BYTES_MAX, read_input
 from workloads.protocol.faults import BadFile, InvalidRequest
 from workloads.text import safe_text
 
@@ -204,9 +205,12 @@ def _figures(run: "MeasuredRun") -> dict[str, object]:
 def _read_text(file: Path) -> str:
     """Read a file, or standard input for "-"."""
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidRequest(f"{file} cannot be read: {error.strerror}") from error
+        if str(file) != "-":
+            return read_input(file).decode()
+        text = sys.stdin.read(TEXT_BYTES_MAX + 1)
+        if len(text) > TEXT_BYTES_MAX:
+            raise InvalidRequest(f"the input has more than {TEXT_BYTES_MAX} characters")
+        return text
     except UnicodeDecodeError as error:
         raise BadFile(f"{file} cannot be read: it is not UTF-8 text") from error
 

@@ -15,6 +15,7 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
 )
+from workloads.input_file import open_input
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
@@ -223,7 +224,7 @@ def add_to_lab(lab: "LabConnection", file: Path) -> str:
     from hashlib import file_digest
 
     try:
-        with file.open("rb") as stream:
+        with open_input(file) as stream:
             digest = file_digest(stream, "sha256").hexdigest()
             stream.seek(0)
             return _add(lab, digest, stream)

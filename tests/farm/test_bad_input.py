@@ -3,6 +3,8 @@
 import fcntl
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,39 @@ def test_two_labs_in_one_folder_are_refused(lab: Lab) -> None:
 def test_an_unknown_sweep_is_refused(farm: Farm) -> None:
     result = farm.command("sweep", "show", "nothing")
     assert (result.returncode, "there is no sweep 'nothing'" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("sweep", "validate", "FIFO"), 2, "it is not an ordinary file"),
+        (("sweep", "validate", "/dev/zero"), 2, "it is not an ordinary file"),
+        (("import", "FIFO", "--lab", "EMPTY"), 2, "it is not an ordinary file"),
+        (("status", "--lab", "DEEP"), 3, "it is nested too deeply"),
+        (("up", "--lab", "/proc/farm-lab"), 4, "no such file or directory: /proc/farm-lab"),
+    ],
+)
+def test_input_without_end_and_places_without_rights_are_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, text: str
+) -> None:
+    os.mkfifo(tmp_path / "FIFO")
+    for name in ("DEEP", "EMPTY"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "DEEP" / "lab.toml").write_text(f"a = {'[' * 5000}{']' * 5000}\n")
+    words = [str(tmp_path / word) if word.isupper() else word for word in arguments]
+    result = run_farm(*words, timeout=20)
+    assert (result.returncode, text in result.stderr) == (code, True), result.stderr
+    assert result.stderr.count("\n") == 1
+    check_no_traceback(result.stderr)
+
+
+def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "orchestrator", "metrics", "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (4, "farm: no space left on device\n")
+
+
+def test_a_password_on_the_command_line_is_refused() -> None:
+    result = run_farm("agent", "run", "--broker", "redis://user:secret@127.0.0.1:1/0")
+    assert (result.returncode, "set FARM_BROKER instead" in result.stderr) == (2, True)
