@@ -1,6 +1,7 @@
 """`farm phone capture` and `farm phone probe`: what a phone shows, and what a probe makes of it."""
 
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from agent.phone.thermal_zones import ExaminedZone
     from workloads.protocol.phone_facts import PhoneFacts
 
-_CAPTURE_S = 120.0
+_CAPTURE_S, _SETTLE_S = 120.0, 3.0
 _USES = {
     "other": "not needed",
     "no_value": "its node is empty or not a whole number",
@@ -116,7 +117,7 @@ def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
     states = server.list()
     if serial not in states and ":" in serial:
         server.connect(serial, deadline)
-        states = server.list()
+        states = _settled_states(server, serial, deadline.within(_SETTLE_S))
     shown = safe_text(serial, 80)
     if serial in states:
         problem = problem_of_state(states[serial])
@@ -134,6 +135,18 @@ def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
             reached.close()
     names = ", ".join(safe_text(name, 40) for name in states) or "none"
     raise InvalidRequest(f"adb does not list {shown}; it lists: {names}")
+
+
+def _settled_states(server: "AdbServer", address: str, deadline: "Deadline") -> dict[str, str]:
+    """adb's list of phones, once a phone that was just connected is more than half there."""
+    from workloads.protocol.unusable_phone import READY, PhoneProblem, problem_of_state
+
+    passing = {PhoneProblem.OFFLINE, PhoneProblem.STARTING}
+    while True:
+        states = server.list()
+        if problem_of_state(states.get(address, READY)) not in passing or deadline.expired:
+            return states
+        time.sleep(0.05)
 
 
 def write_new_file(path: Path, text: str) -> None:

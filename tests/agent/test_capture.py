@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.agent.virtual_phones import VirtualPhone
 from tests.virtual.adb_host import wait_until
 from workloads.protocol.faults import FarmError, PhoneTrouble
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
+from workloads.protocol.unusable_phone import READY
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "phones"
 ALL = sorted(CORPUS.glob("*.toml"))
@@ -40,6 +42,8 @@ def served(
     with serve_fleet_in_thread(FleetConfig(words, speed=speed)) as (fleet, addresses):
         for address in addresses:
             adb.connect(address.address, Deadline.after(10))
+            is_here = partial(lambda name: adb.list().get(name) == READY, address.address)
+            wait_until(is_here, "the phone is here")
         yield fleet, [address.address for address in addresses]
         for address in addresses:
             adb.disconnect(address.address)
