@@ -153,9 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"power of one core, fitted rows: median error {fit_error():.1%}")
     print(trace_figures())
     figures = core_power_figures() + (phone_figures() if options.phones else [])
-    print(
-        f"{'quantity':<20} {'left out':<20} {'rows':>5} {'median':>7} {'in 95 %':>8} {'p':>6} {'rank':>5}"
-    )
+    heading = f"{'quantity':<20} {'left out':<20} {'rows':>5} {'median':>7}"
+    print(f"{heading} {'in 95 %':>8} {'p':>6} {'rank':>5}")
     for group in figures:
         print(
             f"{group.quantity:<20} {group.left_out:<20} {group.rows:>5} {group.median_error:>7.1%} "

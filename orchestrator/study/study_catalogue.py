@@ -54,6 +54,8 @@ TOPICS = {
     "G3": "GPU compared with CPU, by model",
     "G4": "computing compared with copying",
     "G5": "limits of the kernels",
+    "F1": "energy per work over clocks",
+    "F2": "work per MHz of neighbouring clock steps",
 }
 
 Settings = dict[str, str | int]

@@ -28,6 +28,7 @@ NAMES = {
     *("emdl-memory", "emdl-op-breakdown", "emdl-model-affinity", "emdl-cpu-vs-gpu"),
     *("emdl-library", "tx2-batch", "tx2-utilisation", "tx2-energy", "tx2-memory"),
     *("tx2-feasibility", "tx2-predictability", "tx2-daily"),
+    *("freqbench-knee", "freqbench-slow-steps"),
 }
 # metrics of telemetry, in addition to those of reports
 TELEMETRY = {
