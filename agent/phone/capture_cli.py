@@ -176,7 +176,7 @@ def describe(
     chosen = [("CPU", facts.cpu_zones), ("body", (facts.body_zone,) if facts.body_zone else ())]
     for title, group in chosen:
         temp_c = hottest_c(group, values)
-        shown = f", hottest {temp_c:.1f} °C" if temp_c is not None else ""
+        shown = f"; {'hottest: ' * (len(group) > 1)}{temp_c:.1f} °C" if temp_c is not None else ""
         names = ", ".join(safe_text(zone.type, 40) for zone in group) or "none"
         lines.append(f"{title:<10} {names}{shown}")
     lines.append(f"daemons    {', '.join(facts.perf_daemons) or 'none'}")

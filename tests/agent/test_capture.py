@@ -191,7 +191,8 @@ def test_a_probe_of_a_file_explains_unused_zones() -> None:
     file = CORPUS / "motorola-moto-g-5g-low-battery.toml"
     shown = CliRunner().invoke(commands, ["probe", "--from", str(file)])
     assert "CPU        cpu-0-0-usr, " in shown.output
-    assert "hottest 42.6 °C" in shown.output
+    assert "; hottest: 42.6 °C" in shown.output
+    assert "body       back_temp; 32.5 °C" in shown.output
     assert "unused     socd: not a temperature" in shown.output
     assert "unused     conn-therm-usr: its name is not in the table" in shown.output
     missing = CliRunner().invoke(commands, ["probe", "--from", "nowhere.toml"])
