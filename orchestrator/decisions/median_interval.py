@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from statistics import NormalDist
 
 LEVEL = 0.95
 INTERVAL_RUNS_MIN = 3
@@ -26,6 +27,7 @@ SERIAL_LIMIT = 1.1  # in standard deviations of the lag-1 correlation of indepen
 DRIFT_LIMIT = 2.0  # in standard deviations of Spearman's correlation with time
 MODES_LIMIT = 46.0  # gap between modes times runs, in standard deviations within the modes
 MODES_RUNS_MIN = 6
+EXACT_RUNS_MAX = 200  # the binomial distribution of more runs is nearly normal
 
 
 class Instability(StrEnum):
@@ -207,6 +209,9 @@ def _depth(n: int, confidence: float) -> tuple[int, float]:
 
     Depth 0 means that the range of n runs covers too rarely: the fraction of it that is missing.
     """
+    if n > EXACT_RUNS_MAX:
+        rank = (n - NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(n)) / 2
+        return int(rank), rank - int(rank)
     covered = 1.0  # confidence of the interval between the order statistics of this depth
     for depth in range(1, n // 2 + 1):
         outer, covered = covered, covered - 2 * math.comb(n, depth - 1) / 2**n

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks.coverage import all_figures
 from orchestrator.analysis.log_ratio import RunPair, UnitLevel, estimate_log_ratio
 from orchestrator.analysis.stats import Instability, holm_correction
 from tests.analysis.step_noise import LOOSE, PINNED, UNPINNED, USUAL, Noise, run_medians
@@ -170,6 +171,13 @@ def test_a_drift_is_part_of_the_interval() -> None:
     estimate = estimate_log_ratio([RunPair("p", drift, faster, blocks)])
     assert estimate is not None
     assert estimate.half_width(0.05) < 1e-9
+
+
+@pytest.mark.slow
+def test_the_coverage_benchmark_keeps_its_limits() -> None:
+    # 1500 draws give a share to ±1.5 %; with four to seven runs, dependence cannot be seen
+    for figure in all_figures(1500, seed=3):
+        assert figure.low - 0.03 <= figure.value <= figure.high + 0.03, figure.line
 
 
 def test_few_phones_are_not_treated_as_a_sample() -> None:

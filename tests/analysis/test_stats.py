@@ -109,6 +109,13 @@ def test_the_interval_has_about_its_nominal_coverage(runs: int, least: float, mo
     assert least <= covered <= most
 
 
+def test_the_interval_of_very_many_runs_continues_that_of_many() -> None:
+    values = list(np.random.default_rng(7).normal(10, 1, 20_000))
+    widths = [median_interval(values[:n]).half_width_rel * math.sqrt(n) for n in (200, 201, 20_000)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)
+    assert widths[2] == pytest.approx(0.1 * 1.96 * math.sqrt(math.pi / 2), rel=0.15)
+
+
 def test_more_runs_make_a_narrower_interval() -> None:
     values = list(np.random.default_rng(5).normal(10, 1, 60))
     few, many = median_interval(values[:6]), median_interval(values)

@@ -43,7 +43,7 @@ SECTIONS = (
         "step",
         "processors",
     ),
-    *("fleet", "validity", "conditions", "provenance"),
+    *("fleet", "validity", "variance", "conditions", "provenance"),
 )
 
 

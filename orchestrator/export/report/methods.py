@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.trial_series import trial_series
+from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
 from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts
 from orchestrator.export.report.report_data import Card, ReportData, Section
 from orchestrator.export.report.svg import BarPart, draw_stacked_bars
@@ -44,6 +46,42 @@ def validity_section(data: ReportData) -> Section:
 def _verdict_parts(counts: VerdictCounts) -> tuple[tuple[str, int, int], ...]:
     """Return verdict, number of runs and colour."""
     return ("valid", counts.valid, 2), ("suspect", counts.suspect, 4), ("void", counts.void, 3)
+
+
+def variance_section(data: ReportData) -> Section:
+    """Show how much results vary between runs, blocks, occasions and phones of one model."""
+    known = [trial for trial in trial_series(data.runs) if len(trial.values) > 1]
+    names = {phone: [t for t in known if t.phone == phone] for phone in data.names}
+    rows = [
+        (data.names[phone], *_variance_cells(variance_levels(trials), phones=False))
+        for phone, trials in names.items()
+        if trials
+    ]
+    if len(rows) > 1:
+        rows.append(("all phones", *_variance_cells(variance_levels(known), phones=True)))
+    return Section(
+        "variance",
+        "How much results vary",
+        "Standard deviations of the headline metric, by level. Runs of one block have in common "
+        "what the block does to them, blocks of one occasion (a day without a long pause) what "
+        "that day does. Phones are compared with others of the same model.",
+        headings=("Phone", "Runs", "Run", "Block", "Occasion", "Phone of one model"),
+        rows=tuple(rows),
+        note="" if rows else "No trial has two valid runs.",
+    )
+
+
+def _variance_cells(levels: VarianceLevels, phones: bool) -> tuple[str, ...]:
+    shown = (
+        (levels.run, "unknown"),
+        (levels.block, "needs two cells in several blocks"),
+        (levels.occasion, "one occasion"),
+        (levels.phone if phones else None, "needs two phones of one model" if phones else ""),
+    )
+    return (
+        str(levels.runs),
+        *(reason if part is None else f"{part:.2%}" for part, reason in shown),
+    )
 
 
 def conditions_section(data: ReportData) -> Section:

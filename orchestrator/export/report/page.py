@@ -37,6 +37,7 @@ SECTIONS = (
     setting_charts.processor_section,
     rankings.fleet_section,
     methods.validity_section,
+    methods.variance_section,
     methods.conditions_section,
     methods.provenance_section,
 )
