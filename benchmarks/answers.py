@@ -122,8 +122,9 @@ def compare_pandas(lab: Path) -> None:
     connection = sqlite3.connect(lab / "farm.db")
     frames = [
         pd.read_sql(
-            "SELECT t.phone, t.case_digest, t.condition_digest, m.value FROM metric m "
-            "JOIN trial t ON t.id = m.trial WHERE m.name = 'step_ms' AND t.sweep = ?",
+            "SELECT t.phone, t.case_digest, t.condition_digest, m.value FROM metric_value m "
+            "JOIN run r ON r.id = m.run JOIN trial t ON t.id = r.trial "
+            "JOIN metric_name n ON n.id = m.name WHERE n.name = 'step_ms' AND t.sweep = ?",
             connection,
             params=(sweep,),
         )
@@ -173,9 +174,10 @@ def csv_ours(lab: Path) -> None:
 def csv_pandas(lab: Path) -> None:
     """Write the same columns: every blob into one DataFrame, then to_csv."""
     import sqlite3
-    import zlib
 
     import pandas as pd
+
+    from workloads.protocol.telemetry import unpack_telemetry
 
     connection = sqlite3.connect(lab / "farm.db")
     frames = []
@@ -185,7 +187,7 @@ def csv_pandas(lab: Path) -> None:
         (LONG,),
     )
     for trial, repeat, phone, case, condition, data in rows:
-        frame = pd.DataFrame(json.loads(zlib.decompress(data))["windows"])
+        frame = pd.DataFrame(unpack_telemetry(data)["windows"])
         frame["step_ms"] = frame["ns"] / frame["n"] / 1e6
         columns = {"trial": trial, "repeat": repeat, "phone": phone, "case": case}
         frames.append(frame.assign(**columns, condition=condition))

@@ -291,7 +291,7 @@ PURE_MODULES = (
         "math",
         "re",
     ),
-    *("statistics", "string", "struct", "typing", "unicodedata", "zlib", "pydantic", "workloads"),
+    *("statistics", "string", "struct", "typing", "unicodedata", "lzma", "pydantic", "workloads"),
 )
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from sqlalchemy import JSON, BigInteger, Table
 
+from orchestrator.decisions.metric_checks import metric_objection
 from orchestrator.decisions.states import PausedBy, ReportStatus, RunState, SweepState
-from orchestrator.store.ingest import metric_rows, report_row
+from orchestrator.store.ingest import report_row
 from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import NAME_PATTERN
 from workloads.catalogue import Case
@@ -47,7 +48,7 @@ class BundleChecker:
         self._trials: dict[str, _CheckedTrial] = {}
         self._runs: dict[tuple[str, int], RunState] = {}
         self._blobs: set[str] = set()
-        self._metrics: list[dict[str, object]] = []
+        self._accepted: list[Report] = []
 
     def check(self, table: Table, row: Mapping[str, Any]) -> Row:
         """Return the values of a row for the store; InvalidRequest says what is wrong."""
@@ -71,10 +72,10 @@ class BundleChecker:
         shown = safe_text(reason, 200)
         raise InvalidRequest(f"part '{table.name}' has a row that is not valid: {shown}")
 
-    def take_metrics(self) -> list[dict[str, object]]:
-        """Return the metrics of the reports that were checked since the last call."""
-        metrics, self._metrics = self._metrics, []
-        return metrics
+    def take_accepted(self) -> list[Report]:
+        """Return the accepted reports that were checked since the last call."""
+        reports, self._accepted = self._accepted, []
+        return reports
 
     def _check_phone(self, values: Row) -> Row:
         serial = values.pop("serial")
@@ -132,7 +133,9 @@ class BundleChecker:
         if status == ReportStatus.ACCEPTED:
             _require(self._runs[key] is RunState.DONE, "it is accepted, but its run is not done")
             _require(message.fault is None and message.verdict is not None, "it has no verdict")
-            self._metrics += metric_rows(message)
+            objection = metric_objection(message.metrics, None)
+            _require(not objection, objection)
+            self._accepted.append(message)
         if message.telemetry is not None:
             self._blobs.add(message.telemetry)
         return values

@@ -5,17 +5,19 @@ bundle. Metrics are left out as well: an import computes them from the reports.
 """
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Connection, Select, Table, select
 
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.bundle_checks import PHONE_COLUMNS, BundleChecker, Row
 from orchestrator.store.database import Database
-from orchestrator.store.tables import chunk, metric, phone, report, run, sweep, trial
+from orchestrator.store.metric_codes import insert_metrics
+from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.messages import Report
 
 # In the order in which rows may be inserted.
 PARTS: dict[str, Table] = {table.name: table for table in (phone, sweep, trial, run, report, chunk)}
@@ -85,11 +87,22 @@ def import_rows(
                     db.insert_new(connection, PARTS[part], batch)
                 elif db.insert_and_count(connection, trial, batch) != len(batch):
                     raise InvalidRequest("a trial of the bundle belongs to another sweep here")
-                db.insert_new(connection, metric, checker.take_metrics())
+                _insert_metrics(db, connection, sweep_id, checker.take_accepted())
         if counts["sweep"] != 1:
             raise InvalidRequest(f"the bundle has {counts['sweep']} sweeps instead of one")
         record_audit(connection, entry)
     return counts
+
+
+def _insert_metrics(
+    db: Database, connection: Connection, sweep_id: str, reports: Sequence[Report]
+) -> None:
+    trials = {item.run.trial for item in reports}
+    found = select(run.c.trial, run.c.repeat, run.c.id).where(run.c.trial.in_(trials))
+    rows = connection.execute(found.where(run.c.sweep == sweep_id)) if reports else ()
+    number = {(row.trial, row.repeat): row.id for row in rows}
+    measured = [(number[item.run.trial, item.run.repeat], item) for item in reports]
+    insert_metrics(db, connection, measured)
 
 
 def _batches(checker: BundleChecker, part: str, rows: Iterable[Row]) -> Iterator[list[Row]]:

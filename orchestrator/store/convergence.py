@@ -8,7 +8,8 @@ from sqlalchemy import Connection, Row, select, update
 
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
-from orchestrator.store.tables import metric, report, run, trial
+from orchestrator.store.metric_codes import name_code
+from orchestrator.store.tables import metric_value, report, run, trial
 from orchestrator.sweepfile.policy import Policy, StopRule
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import Event, EventKind
@@ -74,13 +75,14 @@ def _is_baseline(row: Row[Any], policy: Policy) -> bool:
 def _valid_values(connection: Connection, row: Row[Any], rule: StopRule) -> list[float]:
     """Return the stop rule's metric of every valid run of the trial, in the order of repeats."""
     name = rule.metric or Condition.model_validate(row.condition).headline
-    same = (metric.c.trial == report.c.trial) & (metric.c.repeat == report.c.repeat)
+    same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
     query = (
-        select(metric.c.value)
+        select(metric_value.c.value)
+        .join(run, run.c.id == metric_value.c.run)
         .join(report, same)
-        .where(metric.c.trial == row.trial, metric.c.name == name)
+        .where(run.c.trial == row.trial, metric_value.c.name == name_code(name))
         .where(report.c.status == ReportStatus.ACCEPTED, report.c.validity == Validity.VALID)
-        .order_by(metric.c.repeat)
+        .order_by(run.c.repeat)
     )
     return list(connection.execute(query).scalars())
 

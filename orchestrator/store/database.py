@@ -39,7 +39,7 @@ POSTGRES_OPTIONS = {
 BULK_ROWS = 20_000  # in one statement
 MIGRATION_LOCK = 0x6661726D  # "farm"
 MIGRATIONS = Path(__file__).parent / "migrations"
-SCHEMA = "0002"  # the newest revision in migrations/versions
+SCHEMA = "0003"  # the newest revision in migrations/versions
 
 
 class Database:
@@ -47,6 +47,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.codes: dict[str, dict[Any, int]] = {}  # what metric_codes.py remembers of this store
         try:
             self._engine = _create_engine(url)
         except ImportError as error:

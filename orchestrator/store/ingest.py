@@ -22,6 +22,7 @@ from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store import convergence, crashes, phone_health, tables
 from orchestrator.store.database import Database
 from orchestrator.store.finished_sweeps import reopen
+from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
 from orchestrator.store.tables import phone, run, sweep, trial
 from orchestrator.store.trial_queries import trial_label
@@ -172,7 +173,7 @@ class _ReportBatch:
         self._reports = reports
         self._result = result
         self._report_rows: list[dict[str, object]] = []
-        self._metric_rows: list[dict[str, object]] = []
+        self._measured: list[tuple[int, Report]] = []  # accepted reports with the ids of their runs
         self._done: list[int] = []
         self._current: list[Report] = []
         self._accepted: list[Row[Any]] = []
@@ -222,7 +223,7 @@ class _ReportBatch:
             return
         self._current.append(report)
         if status == ReportStatus.ACCEPTED:
-            self._metric_rows += metric_rows(report)
+            self._measured.append((row.id, report))
             self._accepted.append(row)
         if decision.action is RetryAction.ACCEPT:
             self._done.append(row.id)
@@ -247,9 +248,7 @@ class _ReportBatch:
             for serial, state in changed.items()
         ]
         self._db.insert_new(connection, tables.report, self._report_rows)
-        values: list[Any] = [tuple(row.values()) for row in self._metric_rows]
-        names = list(self._metric_rows[0]) if values else []
-        self._db.bulk_insert_new(connection, tables.metric, names, values)
+        insert_metrics(self._db, connection, self._measured)
         if self._accepted:
             succeeded = {(row.case_digest, row.phone) for row in self._accepted}
             crashes.clear_for_phone(connection, succeeded)
@@ -342,24 +341,6 @@ def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
         "cooldown_s": report.stage_seconds.get(Stage.COOL, 0.0),
         "payload": report.model_dump_json(),
     }
-
-
-def metric_rows(report: Report) -> list[dict[str, object]]:
-    """Return the rows of the metrics of a report."""
-    return [
-        {
-            "trial": report.run.trial,
-            "repeat": report.run.repeat,
-            "name": metric.name,
-            "value": metric.value,
-            "unit": metric.unit,
-            "source": metric.provenance.source,
-            "model": metric.provenance.model,
-            "error_rel": metric.provenance.error_rel,
-            "grade": metric.grade,
-        }
-        for metric in report.metrics
-    ]
 
 
 _cells: dict[tuple[str, str], tuple[str, str]] = {}  # by the digests of case and condition

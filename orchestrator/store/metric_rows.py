@@ -13,8 +13,9 @@ from sqlalchemy import Connection, Select, and_, select
 from orchestrator.analysis.measurements import MeasuredTrial, MetricValue
 from orchestrator.decisions.states import ReportStatus
 from orchestrator.store.database import Database
-from orchestrator.store.tables import metric as metrics
-from orchestrator.store.tables import phone, report, run, trial
+from orchestrator.store.tables import metric_name, phone, report, run, trial
+from orchestrator.store.tables import metric_origin as origins
+from orchestrator.store.tables import metric_value as values
 from workloads.catalogue import Case
 from workloads.protocol.condition import HEADLINES, Condition
 from workloads.protocol.faults import InvalidRequest
@@ -61,21 +62,17 @@ def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTria
 
 def _query(metric: str, sweep: str | None) -> Select[Any]:
     names = [metric] if metric else sorted(set(HEADLINES.values()))
+    codes = select(metric_name.c.id).where(metric_name.c.name.in_(names))
     query = (
         select(
             *(report.c.id, report.c.trial, run.c.block, report.c.started_at_s, report.c.status),
-            *(report.c.validity, report.c.control, metrics.c.name, metrics.c.value),
-            *(metrics.c.grade, metrics.c.source, metrics.c.model, metrics.c.error_rel),
+            *(report.c.validity, report.c.control, metric_name.c.name, values.c.value),
+            *(origins.c.grade, origins.c.source, origins.c.model, origins.c.error_rel),
         )
         .join(run, and_(run.c.trial == report.c.trial, run.c.repeat == report.c.repeat))
-        .outerjoin(
-            metrics,
-            and_(
-                metrics.c.trial == report.c.trial,
-                metrics.c.repeat == report.c.repeat,
-                metrics.c.name.in_(names),
-            ),
-        )
+        .outerjoin(values, and_(values.c.run == run.c.id, values.c.name.in_(codes)))
+        .outerjoin(metric_name, metric_name.c.id == values.c.name)
+        .outerjoin(origins, origins.c.id == values.c.origin)
         .where(report.c.status.in_((ReportStatus.ACCEPTED, ReportStatus.VOID)))
     )
     return query if sweep is None else query.where(run.c.sweep == sweep)
@@ -109,5 +106,6 @@ def _values(trials: dict[str, MeasuredTrial], rows: Any, metric: str) -> Iterato
 
 
 @functools.lru_cache(maxsize=1024)
-def _provenance(source: str, model: str | None, error_rel: float | None) -> Provenance:
-    return Provenance.model_validate({"source": source, "model": model, "error_rel": error_rel})
+def _provenance(source: str, model: str, error_rel: float) -> Provenance:
+    known = {"model": model or None, "error_rel": None if error_rel < 0 else error_rel}
+    return Provenance.model_validate({"source": source, **known})

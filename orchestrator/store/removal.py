@@ -22,7 +22,7 @@ from orchestrator.store.tables import (
     chunk,
     command_result,
     crash,
-    metric,
+    metric_value,
     phone,
     report,
     run,
@@ -158,7 +158,9 @@ def _remove(connection: Connection, sweeps: Sequence[str]) -> None:
     """Delete all rows of sweeps, dependent ones first."""
     trials = _trials(sweeps)
     connection.execute(delete(chunk).where(chunk.c.digest.in_(_digests(sweeps))))
-    for table in (metric, report, crash, run):
+    runs = select(run.c.id).where(run.c.sweep.in_(sweeps))
+    connection.execute(delete(metric_value).where(metric_value.c.run.in_(runs)))
+    for table in (report, crash, run):
         connection.execute(delete(table).where(table.c.trial.in_(trials)))
     connection.execute(delete(trial).where(trial.c.sweep.in_(sweeps)))
     connection.execute(delete(sweep).where(sweep.c.id.in_(sweeps)))

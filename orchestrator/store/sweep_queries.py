@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from orchestrator.analysis.verdict_counts import LeftOutRuns
 from orchestrator.decisions.states import PausedBy, RunState, SweepState
 from orchestrator.store.database import Database, as_utc
-from orchestrator.store.tables import metric, run, sweep, trial
+from orchestrator.store.tables import metric_origin, metric_value, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.metrics import Source
 
@@ -158,9 +158,10 @@ def sweep_seed(db: Database, sweep_id: str) -> int:
 def has_simulated_metrics(db: Database, sweep_id: str) -> bool:
     """Return whether any metric of a sweep is simulated."""
     simulated = (
-        select(metric.c.name)
-        .join(trial, trial.c.id == metric.c.trial)
-        .where(trial.c.sweep == sweep_id, metric.c.source == Source.SIMULATED)
+        select(metric_value.c.name)
+        .join(run, run.c.id == metric_value.c.run)
+        .join(metric_origin, metric_origin.c.id == metric_value.c.origin)
+        .where(run.c.sweep == sweep_id, metric_origin.c.source == Source.SIMULATED)
         .limit(1)
     )
     with db.read() as connection:

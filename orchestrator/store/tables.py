@@ -21,6 +21,8 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
+from orchestrator.store.compressed_text import CompressedText
+
 
 def _json(default: type[dict[str, Any] | list[Any]] | None = None) -> Any:
     return Column(JSON, nullable=False, default=default)
@@ -147,22 +149,40 @@ class ReportRow(SQLModel, table=True):
     started_at_s: float  # epoch seconds by the clock of its host
     ended_at_s: float
     cooldown_s: float  # of that time, waiting for the start temperature
-    payload: str = Field(sa_column=Column(Text, nullable=False))
+    payload: str = Field(sa_column=Column(CompressedText, nullable=False))
 
 
-class MetricRow(SQLModel, table=True):
-    """One metric of an accepted report, with its provenance."""
+class MetricNameRow(SQLModel, table=True):
+    """The name of a metric, as a number: a run has about fifty metrics."""
 
-    __tablename__ = "metric"
-    trial: str = Field(primary_key=True)
-    repeat: int = Field(primary_key=True)
-    name: str = Field(primary_key=True)
-    value: float
-    unit: str
+    __tablename__ = "metric_name"
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(unique=True)
+
+
+class MetricOriginRow(SQLModel, table=True):
+    """Where values come from, as a number; no column is empty, so that the key is unique."""
+
+    __tablename__ = "metric_origin"
+    __table_args__ = (
+        UniqueConstraint("source", "model", "error_rel", "grade", name="origin_identity"),
+    )
+    id: int | None = Field(default=None, primary_key=True)
     source: str
-    model: str | None = None
-    error_rel: float | None = None
-    grade: str = ""
+    model: str  # empty: none
+    error_rel: float  # negative: unknown
+    grade: str
+
+
+class MetricValueRow(SQLModel, table=True):
+    """One metric of an accepted report, with its provenance; store/metric_codes.py writes it."""
+
+    __tablename__ = "metric_value"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    run: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    name: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    value: float
+    origin: int
 
 
 class ChunkRow(SQLModel, table=True):
@@ -243,7 +263,10 @@ class TokenRow(SQLModel, table=True):
 # Statements are written on the tables themselves: building row objects costs 25 times the insert.
 _tables = SQLModel.metadata.tables
 phone, sweep, trial, run = (_tables[name] for name in ("phone", "sweep", "trial", "run"))
-report, metric, chunk = (_tables[name] for name in ("report", "metric", "chunk"))
+report, chunk = (_tables[name] for name in ("report", "chunk"))
+metric_name, metric_origin, metric_value = (
+    _tables[name] for name in ("metric_name", "metric_origin", "metric_value")
+)
 command_result, crash, host, audit, token = (
     _tables[name] for name in ("command_result", "crash", "host", "audit", "token")
 )

@@ -8,25 +8,24 @@ from sqlalchemy import bindparam, func, select
 from orchestrator.decisions.states import ReportStatus
 from orchestrator.planning.estimate import ProfiledStep, RunTiming
 from orchestrator.store.database import Database
-from orchestrator.store.tables import chunk, metric, report, trial
+from orchestrator.store.metric_codes import name_code
+from orchestrator.store.tables import chunk, metric_value, report, run, trial
 
 BATCH = 2000
 SIZED_REPORTS = 200
 FINISHED = (ReportStatus.ACCEPTED, ReportStatus.VOID)
 
-_START_TEMP = (
-    (metric.c.trial == report.c.trial)
-    & (metric.c.repeat == report.c.repeat)
-    & (metric.c.name == "start_temp_c")
-)
+_SAME_RUN = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
+_START_TEMP = (metric_value.c.run == run.c.id) & (metric_value.c.name == name_code("start_temp_c"))
 _TIMINGS = (
     select(
         *(report.c.id, trial.c.sweep, report.c.phone, trial.c.case_digest),
         *(trial.c.condition_digest, report.c.started_at_s, report.c.ended_at_s),
-        *(report.c.cooldown_s, metric.c.value),
+        *(report.c.cooldown_s, metric_value.c.value),
     )
     .join(trial, trial.c.id == report.c.trial)
-    .join(metric, _START_TEMP, isouter=True)
+    .join(run, _SAME_RUN)
+    .join(metric_value, _START_TEMP, isouter=True)
 )
 # Built once, because the scheduler executes it in every tick.
 _SINCE = (
@@ -80,9 +79,10 @@ def profiled_steps(db: Database, phones: Collection[str]) -> list[ProfiledStep]:
     cores, freq = trial.c.condition["cores"].as_string(), trial.c.condition["freq"].as_string()
     key = (trial.c.phone, trial.c.case_digest, cores, freq)
     query = (
-        select(*key, func.avg(metric.c.value))
-        .join(metric, metric.c.trial == trial.c.id)
-        .where(trial.c.phone.in_(phones), metric.c.name == "step_ms")
+        select(*key, func.avg(metric_value.c.value))
+        .join(run, run.c.trial == trial.c.id)
+        .join(metric_value, metric_value.c.run == run.c.id)
+        .where(trial.c.phone.in_(phones), metric_value.c.name == name_code("step_ms"))
         .group_by(*key)
     )
     with db.read() as connection:

@@ -5,7 +5,6 @@ import socket
 import statistics
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -39,6 +38,7 @@ from workloads.protocol.messages import split_into_chunks
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import ControlLevel, CoreSet, choose_cores
 from workloads.protocol.stage import Stage
+from workloads.protocol.telemetry import unpack_telemetry
 from workloads.protocol.verdict import Validity
 
 
@@ -63,7 +63,7 @@ def test_a_cold_run_yields_a_valid_report(phone: Phone, context: LaneContext) ->
     assert result.telemetry is not None
     assert report.telemetry == digest_of_bytes(result.telemetry)
     assert report.chunks == len(split_into_chunks(report.telemetry, result.telemetry))
-    assert json.loads(zlib.decompress(result.telemetry))["windows"]["n"]
+    assert unpack_telemetry(result.telemetry)["windows"]["n"]
     assert read_policy_states(phone, (0, 4, 7)) == before
     assert not journal_file(context.state_dir, phone.facts.serial).exists()
 
@@ -73,7 +73,7 @@ def test_a_run_is_sampled_at_the_requested_rate(phone: Phone, context: LaneConte
     result = run_attempt(job, phone, context)
     assert result.report.fault is None, result.report.fault
     assert result.telemetry is not None
-    t_ns = json.loads(zlib.decompress(result.telemetry))["readings"]["t_ns"]
+    t_ns = unpack_telemetry(result.telemetry)["readings"]["t_ns"]
     periods_ms = [(later - sooner) / 1e6 for sooner, later in pairwise(t_ns)]
     assert statistics.median(periods_ms) == pytest.approx(20, rel=0.1)
 

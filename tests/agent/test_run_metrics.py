@@ -1,7 +1,6 @@
 """Metrics: from windows and readings to values, each with its provenance."""
 
 import json
-import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.agent.observations import BEFORE, PROBE, an_observation, output_of
 from workloads.catalogue import bind, cost_of
 from workloads.protocol.metrics import METRICS, Provenance, Provenances, Source, metric_kind
 from workloads.protocol.phone_facts import CoreSet, FuelGauge, ThermalZone
+from workloads.protocol.telemetry import unpack_telemetry
 
 PHONE = Provenance(source=Source.PHONE)
 ALL = Provenances(time=PHONE, clock=PHONE, heat=PHONE, energy=PHONE)
@@ -214,7 +214,7 @@ def test_incomplete_and_unknown_lines_are_skipped() -> None:
 
 def test_the_blob_has_windows_and_readings_in_columns() -> None:
     digest, blob = build_telemetry(output_of(windows(1.0, 2.0)), readings())
-    content = json.loads(zlib.decompress(blob))
+    content = unpack_telemetry(blob)
     assert len(digest) == 64
     assert content["windows"]["n"] == [5, 5]
     assert content["readings"]["columns"][0][0] == 30_000

@@ -96,13 +96,13 @@ def test_the_database_itself_refuses_two_accepted_reports(store: Database, job: 
 def test_metrics_keep_their_provenance(store: Database, job: Job) -> None:
     store_parcels(store, "host-a", [a_report(job)])
     with store.read() as connection:
-        metric = connection.execute(select(tables.metric)).one()
-    assert (
-        metric.name,
-        metric.value,
-        metric.source,
-        metric.model,
-    ) == ("step_ms", 12.5, "simulated", "extrapolated")
+        name, origin, value = (
+            connection.execute(select(table)).one()
+            for table in (tables.metric_name, tables.metric_origin, tables.metric_value)
+        )
+    assert (value.name, value.origin) == (name.id, origin.id)
+    found = (name.name, value.value, origin.source, origin.model)
+    assert found == ("step_ms", 12.5, "simulated", "extrapolated")
 
 
 def test_a_report_of_an_older_attempt_is_stored_as_stale(store: Database, job: Job) -> None:
@@ -183,7 +183,9 @@ def test_a_report_with_metrics_outside_of_the_catalogue_is_a_fault(
     assert [host for host, _ in result.refused] == ["host-a"]
     assert (count(store, "accepted"), count(store, "fault")) == (0, 1)
     with store.read() as connection:
-        assert connection.execute(select(func.count()).select_from(tables.metric)).scalar() == 0
+        assert (
+            connection.execute(select(func.count()).select_from(tables.metric_value)).scalar() == 0
+        )
 
 
 def test_a_host_cannot_change_the_phones_of_another(store: Database, job: Job) -> None:

@@ -1,5 +1,6 @@
 """Removal, retention, backup, restoration and migration, on SQLite and on PostgreSQL."""
 
+import base64
 import io
 import threading
 from datetime import UTC, datetime, timedelta
@@ -12,17 +13,21 @@ from sqlalchemy import func, select, update
 from orchestrator.app.maintain_store import restore_store, write_backup
 from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
 from orchestrator.store.backup import restore_rows, snapshot
+from orchestrator.store.compressed_text import DICTIONARY, decompress_text
 from orchestrator.store.database import SCHEMA, Database
+from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.operator_change import Actor
-from orchestrator.store.tables import chunk, metric, report, run, sweep, trial
+from orchestrator.store.tables import chunk, metric_value, report, run, sweep, trial
 from tests.analysis.builders import measured
 from tests.conftest import new_database
 from tests.export.telemetry_blob import a_blob
 from tests.store import three_phones
 from tests.stored_runs import store_runs
 from workloads.lab_settings import Lab, LabSettings, StoreSettings
+from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import InvalidRequest, StoreDown
 
+Tables = dict[str, list[dict[str, Any]]]
 ANNA = Actor("anna")
 LATER = datetime.now(UTC) + timedelta(days=100)
 
@@ -42,7 +47,7 @@ def count(db: Database, table: Any) -> int:
         return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
-def dump(db: Database) -> dict[str, list[dict[str, Any]]]:
+def dump(db: Database) -> Tables:
     with snapshot(db) as copy:
         return {name: list(copy.rows(name)) for name in copy.tables}
 
@@ -58,7 +63,7 @@ def test_a_removed_sweep_leaves_nothing_and_other_sweeps_alone(store: Database) 
     assert all(results.telemetry_blob(store, each.telemetry or "") for each in before)
     assert audit_log.audit_entries(store, old)[0].actor == "anna"
     assert removal.remove_sweep(store, kept, ANNA).changed
-    assert [count(store, table) for table in (run, report, metric, chunk)] == [0, 0, 0, 0]
+    assert [count(store, table) for table in (run, report, metric_value, chunk)] == [0, 0, 0, 0]
     assert removal.remove_phone(store, before[0].phone, ANNA).changed
     assert [phone.serial for phone in phone_queries.known_phones(store)] == ["old"]
 
@@ -156,21 +161,46 @@ def test_a_restoration_that_fails_changes_nothing(store: Database) -> None:
     assert dump(store) == before
 
 
+def as_first_schema(rows: Tables) -> Tables:
+    """Return the rows of a store as the first schema had them."""
+    name_of = {row["id"]: row["name"] for row in rows["metric_name"]}
+    origin_of = {row["id"]: row for row in rows["metric_origin"]}
+    run_of = {row["id"]: row for row in rows["run"]}
+    metrics = []
+    for value in rows["metric_value"]:
+        origin, of_run = origin_of[value["origin"]], run_of[value["run"]]
+        metrics.append(
+            {
+                "trial": of_run["trial"],
+                "repeat": of_run["repeat"],
+                "name": name_of[value["name"]],
+                "value": value["value"],
+                "unit": "ms",
+                "source": origin["source"],
+                "model": origin["model"] or None,
+                "error_rel": None if origin["error_rel"] < 0 else origin["error_rel"],
+                "grade": origin["grade"],
+            }
+        )
+    first = {name: [dict(row) for row in found] for name, found in rows.items()}
+    for name in ("token", "metric_name", "metric_origin", "metric_value"):
+        del first[name]
+    for row in first["sweep"]:
+        del row["pinned"]
+    for row in first["report"]:
+        row["payload"] = decompress_text(base64.b64decode(row["payload"]))
+    return first | {"metric": metrics}
+
+
 def test_data_of_the_first_schema_is_migrated(store: Database, other: str) -> None:
-    store_two_sweeps(store)
-    rows = dump(store)
-    newer = {"sweep": "pinned"}  # columns and tables that came after the first schema
-    first = {
-        table: [
-            {key: value for key, value in row.items() if key != newer.get(table)} for row in found
-        ]
-        for table, found in rows.items()
-        if table != "token"
-    }
+    _, kept = store_two_sweeps(store)
+    first = as_first_schema(dump(store))
     migrated = Database(other)
     restore_rows(migrated, "0001", lambda table: first.get(table, []), replace=False)
     migrated.check()
-    assert dump(migrated) == rows
+    assert as_first_schema(dump(migrated)) == first
+    assert results.measured_runs(migrated, kept) == results.measured_runs(store, kept)
+    assert metric_values(migrated) == metric_values(store)
     migrated.close()
 
 
@@ -226,3 +256,8 @@ def test_a_statement_that_hangs_ends(postgres: str) -> None:
     with pytest.raises(StoreDown, match="timeout"), store.read() as connection:
         connection.exec_driver_sql(short)
     store.close()
+
+
+def test_the_dictionary_of_stored_reports_never_changes() -> None:
+    digest = "85292f01bab94bbb54904fc395a105676200afa7a2f884cc2657ac3fb6b9297c"
+    assert digest_of_bytes(DICTIONARY) == digest, "what is stored can no longer be read"

@@ -16,6 +16,7 @@ from workloads.protocol.telemetry import (
     sampled,
     series_columns,
     step_similarity,
+    unpack_telemetry,
 )
 
 MS = 10**6
@@ -104,3 +105,23 @@ def test_other_content_is_rejected(blob: bytes) -> None:
 def test_malformed_telemetry_is_rejected(content: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest, match="malformed"):
         read_telemetry(pack_telemetry(content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"a": [], "b": [[]], "c": [1] * 8, "d": "x", "e": None, "f": True},
+        {"a": list(range(0, 900, 7)), "b": [2**62, -(2**62)] * 10, "c": [True] * 20},
+        {"a": [[1, 2, 3]] * 20, "b": [[1], [1, 2]] * 10, "c": [[1.5, 2]] * 20, "d": [[]] * 20},
+        {"a": {"b": [{"c": list(range(20))}] * 20}, "d": [1, 2.5] * 10},
+    ],
+)
+def test_packing_changes_nothing(content: dict[str, object]) -> None:
+    assert unpack_telemetry(pack_telemetry(content)) == content
+
+
+@pytest.mark.parametrize("blob", [b"", b"\x00", b"x" * 100, pack_telemetry({"a": 1})[:-1]])
+def test_a_blob_that_is_cut_or_no_blob_is_refused(blob: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="malformed"):
+        unpack_telemetry(blob)

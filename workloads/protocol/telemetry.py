@@ -8,7 +8,7 @@ The telemetry of a run travels as one blob of compressed JSON, in chunks.
 """
 
 import json
-import zlib
+import lzma
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -20,6 +20,11 @@ from typing import Any, NamedTuple
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.limits import TELEMETRY_BYTES_MAX
 
+# A dictionary of 1 MiB needs about 12 MB of memory; the default of preset 6 needs 94 MB.
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 4, "lp": 0, "pb": 0, "dict_size": 1 << 20}]
+_MALFORMED = "the telemetry of this run cannot be read; it is malformed"
+SHORTENED_MIN = 9  # items of a list
+_DIFFERENCES, _COLUMNS = "+", "|"
 COPY_KINDS = frozenset({"copy", "gather"})  # kinds of operations that only move data
 # Names of series. Those that end with a dot are followed by a core, a cpufreq policy or a rail.
 ENERGY, BUSY, GPU_BUSY, GPU_CLOCK = "energy_j", "busy_s", "gpu_busy_s", "gpu_khz_s"
@@ -199,20 +204,67 @@ class Telemetry:
 
 
 def pack_telemetry(content: Mapping[str, Any]) -> bytes:
-    """Return a run's telemetry as compressed JSON."""
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
+    """Return a run's telemetry as compressed JSON, with the differences of whole numbers.
+
+    A cold run takes 5.9 kB and 6 ms; deflated JSON took 10.5 kB and 2 ms.
+    """
+    text = json.dumps(_shorten(content), separators=(",", ":"))
+    return lzma.compress(text.encode(), lzma.FORMAT_RAW, filters=_FILTERS)
+
+
+def _shorten(value: Any) -> Any:
+    """Replace lists of whole numbers by their differences, and lists of rows by their columns."""
+    if isinstance(value, Mapping):
+        return {key: _shorten(item) for key, item in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) >= SHORTENED_MIN and all(type(item) is int for item in value):
+        return {_DIFFERENCES: [value[0], *(after - before for before, after in pairwise(value))]}
+    if len(value) >= SHORTENED_MIN and _are_rows(value):
+        return {_COLUMNS: [_shorten(list(column)) for column in zip(*value, strict=True)]}
+    return [_shorten(item) for item in value]
+
+
+def _are_rows(value: Sequence[Any]) -> bool:
+    """Return whether all items are lists of equally many whole numbers."""
+    if not all(isinstance(item, list | tuple) and item for item in value):
+        return False
+    is_table = len({len(row) for row in value}) == 1
+    return is_table and all(type(item) is int for row in value for item in row)
+
+
+def _restore(value: Any) -> Any:
+    """Return what was shortened."""
+    if isinstance(value, list):
+        return [_restore(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_DIFFERENCES}:
+        return list(accumulate(_integers(value[_DIFFERENCES])))
+    if value.keys() == {_COLUMNS}:
+        return [list(row) for row in zip(*map(_restore, value[_COLUMNS]), strict=True)]
+    return {key: _restore(item) for key, item in value.items()}
+
+
+def unpack_telemetry(blob: bytes) -> dict[str, Any]:
+    """Return the content of a blob; raise InvalidRequest if it is malformed."""
+    try:
+        decompressor = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
+        content = _restore(json.loads(decompressor.decompress(blob, TELEMETRY_BYTES_MAX)))
+        if not isinstance(content, dict) or not decompressor.eof:
+            raise ValueError("not telemetry")
+    except (EOFError, RecursionError, TypeError, ValueError, lzma.LZMAError):
+        raise InvalidRequest(_MALFORMED) from None
+    return content
 
 
 def read_telemetry(blob: bytes) -> Telemetry:
     """Decompress and validate a run's telemetry; raise InvalidRequest if it is malformed."""
+    content = unpack_telemetry(blob)
     try:
-        decompressor = zlib.decompressobj()
-        content = json.loads(decompressor.decompress(blob, TELEMETRY_BYTES_MAX))
-        if not isinstance(content, dict) or not decompressor.eof:
-            raise ValueError("not telemetry")
         return _parse(content)
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError, zlib.error):
-        raise InvalidRequest("the telemetry of this run cannot be read; it is malformed") from None
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise InvalidRequest(_MALFORMED) from None
 
 
 def _parse(content: Mapping[str, Any]) -> Telemetry:
