@@ -35,23 +35,26 @@ static const char PHONE_PROVENANCE[] =
     "\"heat\":{\"source\":\"phone\"},\"energy\":{\"source\":\"phone\"}}";
 static const char ABI[] = "arm64-v8a";
 
-/* Until Android 6 the properties are one file; since then a folder, which only init may list. */
-static bool has_old_properties(void) {
-    struct stat area;
-    int file = open("/dev/__properties__", O_RDONLY);
-    bool regular = file >= 0 && fstat(file, &area) == 0 && S_ISREG(area.st_mode);
+static bool is_readable_file(const char *path) {
+    struct stat status;
+    int file = open(path, O_RDONLY);
+    bool regular = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     if (file >= 0) close(file);
     return regular;
+}
+
+/* Until Android 6 the properties are one file; since then a folder, which only init may list. */
+static bool has_properties(void) {
+    return is_readable_file("/dev/__properties__") ||
+           is_readable_file("/dev/__properties__/properties_serial");
 }
 
 /* An arm64 processor is a phone if it runs Android, unless Android is emulated or a native virtual
  * phone says that it is a computer. */
 const char *provenance(void) {
-    bool android =
-        access("/dev/__properties__/properties_serial", F_OK) == 0 || has_old_properties();
     bool emulated = access("/dev/goldfish_pipe", F_OK) == 0 || access("/dev/qemu_pipe", F_OK) == 0;
     bool native = getenv("FARM_NATIVE_PHONE") != NULL;
-    return android && !emulated && !native ? PHONE_PROVENANCE : HOST_PROVENANCE;
+    return has_properties() && !emulated && !native ? PHONE_PROVENANCE : HOST_PROVENANCE;
 }
 
 /* Bits of the hardware capability words of the kernel (asm/hwcap.h). */
