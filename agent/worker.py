@@ -41,7 +41,7 @@ COMMAND_THREADS = 4
 
 def serve(settings: HostSettings, server: AdbServer) -> None:
     """Run the agent until the process receives a signal to stop."""
-    app = celery_app("farm.agent", settings.broker, settings.host)
+    app = celery_app("farm.agent", settings.broker)
     app.conf.task_queues = [no_ack_queue(host_queue(settings.host))]
 
     def send(parcels: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ REQUESTS, REPLIES = "bare.requests", "bare.replies"
 def application(broker: str, name: str) -> Celery:
     """Build a Celery application with the settings of the farm."""
     app = Celery(f"bare.{name}", set_as_current=False)
-    app.conf.update(celery_settings(broker, f"bare.{name}"))
+    app.conf.update(celery_settings(broker))
     return app
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from celery import Celery
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker.consumer import Consumer
 from kombu.entity import Queue
 from kombu.exceptions import KombuError
@@ -33,6 +33,8 @@ _CONNECTION_ERRORS, _REFUSALS = get_redis_error_classes()  # type: ignore[no-unt
 
 # Celery warns when root accepts pickle; celery_settings does not accept it.
 warnings.simplefilter("ignore", SecurityWarning)
+# It warns at every lost connection of a setting that concerns acknowledgements.
+warnings.simplefilter("ignore", CPendingDeprecationWarning)
 
 
 class FarmCelery(Celery):  # type: ignore[misc]
@@ -41,10 +43,10 @@ class FarmCelery(Celery):  # type: ignore[misc]
     thread_oid = ""
 
 
-def celery_app(name: str, broker: str, unacked: str) -> FarmCelery:
+def celery_app(name: str, broker: str) -> FarmCelery:
     """Return an application with the settings of every application."""
     app = FarmCelery(name, set_as_current=False)
-    app.conf.update(celery_settings(broker, unacked))
+    app.conf.update(celery_settings(broker))
     return app
 
 
@@ -85,23 +87,16 @@ def celery_url(broker: str) -> str:
     return broker.replace("unix://", "redis+socket://", 1)
 
 
-def celery_settings(broker: str, unacked: str) -> dict[str, Any]:
-    """Return the settings of every Celery application.
-
-    `unacked` makes the names of this side's bookkeeping keys unique: by default all workers share
-    one hash, which any of them could read or delete.
-    """
+def celery_settings(broker: str) -> dict[str, Any]:
+    """Return the settings of every Celery application."""
     return {
         "broker_url": celery_url(broker),
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_transport_options": {
-            "visibility_timeout": 24 * 3600,
             "socket_keepalive": True,
             "priority_steps": [0],  # one list per queue
-            "unacked_key": f"farm.unacked.{unacked}",
-            "unacked_index_key": f"farm.unacked_index.{unacked}",
-            "unacked_mutex_key": f"farm.unacked_mutex.{unacked}",
+            "ack_emulation": False,  # else messages in a hash of the broker would be sent on
         },
         "task_serializer": "json",
         "accept_content": ["json"],

@@ -38,7 +38,7 @@ class JobQueue:
     """Sends tasks by name, so that no code of the agent is imported."""
 
     def __init__(self, broker: str) -> None:
-        self._app = celery_app("farm.centre", broker, "centre")
+        self._app = celery_app("farm.centre", broker)
 
     def send_jobs(self, jobs: Sequence[tuple[str, Job]], skew_s: Mapping[str, float]) -> None:
         """Send jobs to hosts, in one batch.
@@ -71,7 +71,7 @@ def serve_deliveries(
     broker: str, deliver: Deliver, door: MessageDoor, find_hosts: Callable[[], Sequence[str]]
 ) -> None:
     """Call `deliver` for one delivery after another, of every host that `find_hosts` returns."""
-    app = celery_app("farm.ingest", broker, "ingest")
+    app = celery_app("farm.ingest", broker)
     # A worker without any queue would take Celery's own. Nothing is accepted from this one.
     app.conf.task_queues = [no_ack_queue(RESULTS_QUEUES)]
     app.steps["consumer"].add(_follow_hosts(find_hosts))

@@ -22,7 +22,7 @@ WRONG: list[Any] = [
 
 def envelope(task: str, argument: object, queue: str) -> dict[str, Any]:
     """Return a message as the broker keeps it, built by Celery itself."""
-    app = celery_app("test", "redis://", "test")
+    app = celery_app("test", "redis://")
     app.conf.broker_url = "memory://"
     with app.producer_or_acquire() as producer:
         name = f"{queue}-{uuid.uuid4()}"

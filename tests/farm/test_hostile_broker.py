@@ -1,6 +1,8 @@
 """A hostile client of the broker: no message and no value ends a process, and the lab works on."""
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -158,6 +160,42 @@ def test_keys_of_a_wrong_type_are_replaced(farm: Farm) -> None:
     assert farm.broker.latest_events(1)[1] == [event]
     assert all(process.alive for process in farm.processes.values())
     raw.close()
+
+
+def test_the_files_of_a_lab_are_private(farm: Farm) -> None:
+    files = [farm.lab.store_file, *(farm.lab.root / "logs").glob("*.log")]
+    assert len(files) > 3
+    assert [file for file in files if file.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.slow
+def test_an_agent_without_rights_says_so_and_starts_when_it_has_them(farm: Farm) -> None:
+    raw = redis.Redis.from_url(farm.lab.broker_url)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    raw.config_set("bind", "127.0.0.1")
+    raw.config_set("port", port)
+    rights = ["~*", "&*", "+@all", "-brpop", "-lpush", "-set"]
+    raw.execute_command("ACL", "SETUSER", "weak", "on", ">pw", *rights)  # type: ignore[no-untyped-call]
+    other = Lab.read(farm.lab.root.parent / "weak", {})
+    other.root.mkdir()
+    wrapper = ("env", f"FARM_BROKER=redis://weak:pw@127.0.0.1:{port}/0")
+    agent = agent_process(other, "older", "--private-adb", wrapper=wrapper)
+    agent.start()
+    try:
+        wait_for(lambda: "no permissions" in agent.log_file.read_text(), "the refusal is in its log")
+        time.sleep(3)
+        assert agent.alive
+        raw.execute_command(*["ACL", "SETUSER", "weak", "+@all"])  # type: ignore[no-untyped-call]
+        heard = lambda: "older" in {beat.host for beat in farm.broker.heartbeats()}  # noqa: E731
+        wait_for(heard, "it sends heartbeats")
+        text = agent.log_file.read_text()
+        assert "Traceback" not in text
+        assert "pw" not in text
+    finally:
+        stop_all([agent])
+        raw.close()
 
 
 def publish(farm: Farm, host: str, **changes: Any) -> None:
