@@ -19,10 +19,10 @@ INTERVAL_RUNS_MIN = 3
 # The error of the order statistics alone, relative to the requested one: with few runs, widening
 # for dependence brings it back; with many, it makes up for the repeated looks of `repeat: until`.
 # Found by simulation, like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
-ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 1.3, 0.9, 7
+ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 1.25, 0.9, 7
 WIDENING_STARTS = -0.5  # at this serial score
 # How far an interval extends beyond its runs, relative to what uniform noise needs.
-OUTWARD = 0.5
+OUTWARD = 0.52
 SERIAL_LIMIT = 1.1  # in standard deviations of the lag-1 correlation of independent runs
 DRIFT_LIMIT = 2.0  # in standard deviations of Spearman's correlation with time
 MODES_LIMIT = 46.0  # gap between modes times runs, in standard deviations within the modes
