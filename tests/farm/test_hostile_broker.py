@@ -184,7 +184,7 @@ def test_an_agent_without_rights_says_so_and_starts_when_it_has_them(farm: Farm)
     agent = agent_process(other, "older", "--private-adb", wrapper=wrapper)
     agent.start()
     try:
-        wait_for(lambda: "no permissions" in agent.log_file.read_text(), "the refusal is in its log")
+        wait_for(lambda: "no permissions" in agent.log_file.read_text(), "it is refused")
         time.sleep(3)
         assert agent.alive
         raw.execute_command(*["ACL", "SETUSER", "weak", "+@all"])  # type: ignore[no-untyped-call]
