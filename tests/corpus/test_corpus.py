@@ -84,5 +84,6 @@ def test_the_corpus_covers_makers_releases_and_layouts() -> None:
     assert len({facts.soc.lower() for _, facts in phones}) >= 30
     assert releases == set(range(6, 17))
     assert {"cpufreq", "cpu0"} <= folders
-    assert {"Sdhms", "ThermalHAL 2.0", ""} <= connections
+    assert {"Sdhms", "ThermalHAL 1.0", "ThermalHAL 1.1", "ThermalHAL 2.0", ""} <= connections
+    assert any(name.startswith("ThermalHAL AIDL") for name in connections)
     assert all(file.sources for file, _ in phones)
