@@ -16,6 +16,7 @@ from agent.collect.cpu_usage import (
 )
 from agent.collect.energy import POWER, POWER_NODES, energy_meters
 from agent.collect.power_rails import sampled_meter_nodes
+from agent.collect.thread_affinity import MASKS_MARK, TASKS
 from agent.phone.kernel_nodes import (
     FIRMWARE_THROTTLING,
     SUPPLY,
@@ -81,7 +82,7 @@ class RunProbe:
             nodes += [
                 f"{residency_node(facts, policy)}{WHOLE_MARK}" for policy in self.requested_khz
             ]
-        nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}"]
+        nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}", f"{TASKS}{MASKS_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
         nodes += [gpu_load, self.gpu_clock_node] if gpu_load else []
         nodes += [node for meter in self.rails for node in sampled_meter_nodes(meter)]

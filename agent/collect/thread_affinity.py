@@ -7,8 +7,12 @@ every thread is checked during the run.
 import re
 from typing import NamedTuple
 
+from agent.collect.readings import Readings
 from agent.phone.phone_driver import Phone
 
+TASKS = "/proc/self/task"  # of the process that samples: the runner itself
+MASKS_MARK = "\tmasks"
+_MASKS = re.compile(r"(\d{1,6}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16})")
 _TASK = re.compile(r"/proc/\d+/task/(\d+)/status")
 _ALLOWED = re.compile(r"^Cpus_allowed:\s*([0-9a-f,]{1,64})$", re.MULTILINE)
 _CLAMP = re.compile(r"^effective uclamp\.max\s*:\s*(\d+)$", re.MULTILINE)
@@ -38,6 +42,17 @@ def parse_thread_affinity(nodes: dict[str, str]) -> ThreadAffinity:
         elif match := _CLAMP.search(text):
             clamp = int(match[1])
     return ThreadAffinity(masks, clamp)
+
+
+def moved_threads(readings: Readings, mask: int) -> tuple[int, int] | None:
+    """When the threads of a runner first had other cores than requested, and which; else None."""
+    for t_ns, value in zip(readings.t_ns, readings.column(TASKS), strict=False):
+        match = _MASKS.fullmatch(value) if isinstance(value, str) else None
+        if match and int(match[1]):
+            shared, used = int(match[2], 16), int(match[3], 16)
+            if used & ~mask or shared != mask:
+                return t_ns, used if used & ~mask else shared
+    return None
 
 
 def stray_threads(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from agent.collect.cpu_usage import core_ticks
+from agent.collect.thread_affinity import moved_threads
 from agent.judge.run_observation import RunObservation
 from agent.judge.step_checks import CHANGE_MIN, Clocks, step_changes, two_modes
 from workloads.protocol.condition import Protocol
@@ -57,6 +58,18 @@ def check_online_cores(run: RunObservation) -> Iterator[Reason]:
         if missing:
             yield Reason.void(ReasonCode.CORE_OFFLINE, cpu=missing[0], at_s=(t_ns - start_ns) / 1e9)
             return
+
+
+def check_threads(run: RunObservation) -> Iterator[Reason]:
+    """Every thread could run on all requested cores and on no others, at every moment."""
+    moved = moved_threads(run.readings.within(run.span), run.probe.cores.mask)
+    if moved is not None:
+        yield Reason.void(
+            ReasonCode.THREADS_MOVED,
+            actual=f"{moved[1]:x}",
+            requested=f"{run.probe.cores.mask:x}",
+            at_s=(moved[0] - run.span[0]) / 1e9,
+        )
 
 
 def check_claimed_speed(run: RunObservation) -> Iterator[Reason]:

@@ -133,7 +133,10 @@ class ProcessTable:
         return self.cpusets[process.cpuset]
 
     def set_mask(self, process: Process, mask: int) -> None:
-        """Move a running process to other cores."""
+        """Move a running process to other cores, with its threads that were on the same ones."""
+        process.threads = {
+            tid: mask if own == process.mask else own for tid, own in process.threads.items()
+        }
         process.mask = mask
         self.on_change(JournalEvent.PROCESS_AFFINITY, process)
         if process.on_mask_change is not None:

@@ -39,7 +39,9 @@ static bool is_readable_file(const char *path) {
     struct stat status;
     int file = open(path, O_RDONLY);
     bool regular = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-    if (file >= 0) close(file);
+    if (file >= 0) {
+        close(file);
+    }
     return regular;
 }
 

@@ -139,15 +139,17 @@
  *   win every benchmark. The same holds for a loss that is not finite.
  *
  * sample DIR
- *   Reads DIR/nodes (one per line: PATH, or PATH<TAB>cores, or PATH<TAB>whole), keeps the nodes
- *   open, and appends to DIR/readings.jsonl:
+ *   Reads DIR/nodes (one per line: PATH, or PATH<TAB>cores|whole|masks), keeps the nodes open, and
+ *   appends to DIR/readings.jsonl:
  *     {"line":"nodes","paths":["/sys/class/thermal/thermal_zone3/temp", ...]}
  *     {"line":"reading","t_ns":T,"v":[V, ...]}          one per period, in the order of paths
  *   V is the first line of the node: a JSON integer where it is one, else text of at most 256
  *   bytes; null where the node cannot be read. For a node marked "cores", which has the format of
  *   /proc/stat, V is the text "CPU:BUSY/TOTAL CPU:BUSY/TOTAL ..." in ticks, for every core that is
  *   online. For a node marked "whole", V is all its lines as one text, joined by ";", of at most
- *   1024 bytes. Ends after --seconds (default 60) and prints the record "sampler", as in run.
+ *   1024 bytes. For a folder of tasks marked "masks", such as /proc/self/task, V is the text
+ *   "THREADS ALL ANY": the number of threads besides the sampler, and the cores that all of them
+ *   and that any of them may use, as hexadecimal masks. Ends after --seconds (default 60) and prints the record "sampler", as in run.
  *
  * watchdog DIR
  *   The dead-man's switch. The agent starts it detached, before it changes anything on the phone.

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../engine/os.h"
@@ -27,9 +28,10 @@ enum {
 };
 
 static const int64_t FLUSH_NS = 900000000;
+static const int64_t MASKS_NS = 200000000; /* affinity masks are read again after this time */
 static const double PERIOD_MIN_MS = 5;
 
-enum form { FORM_LINE, FORM_CORES, FORM_WHOLE };
+enum form { FORM_LINE, FORM_CORES, FORM_WHOLE, FORM_MASKS };
 
 struct node {
     const char *path;
@@ -50,13 +52,16 @@ struct sampler {
     pthread_t thread;
     bool is_command; /* the command `sample`, which SIGTERM ends at once */
     atomic_bool ending, failed, finished;
+    int64_t masks_read;
+    char masks[64];
+    size_t masks_length;
     char bytes[NODE_BYTES]; /* of the current node */
 };
 
 /* ---- the list of nodes ---- */
 
 static bool add_node(struct sampler *sampler, char *line) {
-    static const char *const forms[] = {"", "cores", "whole"};
+    static const char *const forms[] = {"", "cores", "whole", "masks"};
     char *mark = strchr(line, '\t');
     struct node *node = &sampler->node[sampler->nodes];
     if (mark != NULL) {
@@ -70,14 +75,14 @@ static bool add_node(struct sampler *sampler, char *line) {
                          NODES_MAX);
     }
     *node = (struct node){.path = line, .file = -1};
-    for (int form = FORM_CORES; form <= FORM_WHOLE; form++) {
+    for (int form = FORM_CORES; form <= FORM_MASKS; form++) {
         if (mark != NULL && strcmp(mark, forms[form]) == 0) {
             node->form = (enum form)form;
         }
     }
     if (mark != NULL && node->form == FORM_LINE) {
         return fault_set(&sampler->fault, STATUS_USAGE,
-                         "'%.40s' is not a node format; use cores or whole", mark);
+                         "'%.40s' is not a node format; use cores, whole or masks", mark);
     }
     sampler->nodes++;
     return true;
@@ -259,8 +264,50 @@ static void write_cores(struct jsonl_writer *out, const char *text, size_t lengt
     json_text(out, NULL, cores, used);
 }
 
+/* Reads the affinity mask of every thread in the folder of tasks, except that of the sampler. */
+static void read_masks(struct sampler *sampler, int folder) {
+    uint64_t all = UINT64_MAX, any = 0, threads = 0;
+    long count;
+    lseek(folder, 0, SEEK_SET);
+    while ((count = syscall(SYS_getdents64, folder, sampler->bytes, NODE_BYTES)) > 0) {
+        for (long at = 0; at < count;) {
+            /* struct linux_dirent64: inode and offset (8 bytes each), length, type, name. */
+            const char *entry = sampler->bytes + at;
+            uint16_t length;
+            uint64_t mask[16] = {0};
+            memcpy(&length, entry + 16, sizeof length);
+            at += length;
+            long thread = is_digit(entry[19]) ? strtol(entry + 19, NULL, 10) : 0;
+            if (thread > 0 && thread != syscall(SYS_gettid) &&
+                syscall(SYS_sched_getaffinity, thread, sizeof mask, mask) > 0) {
+                all &= mask[0];
+                any |= mask[0];
+                threads++;
+            }
+        }
+    }
+    size_t used = format_integer(sampler->masks, threads, 10);
+    sampler->masks[used++] = ' ';
+    used += format_integer(sampler->masks + used, threads == 0 ? 0 : all, 16);
+    sampler->masks[used++] = ' ';
+    sampler->masks_length = used + format_integer(sampler->masks + used, any, 16);
+}
+
+static void write_masks(struct sampler *sampler, int folder) {
+    int64_t now = now_ns();
+    if (sampler->masks_length == 0 || now - sampler->masks_read >= MASKS_NS) {
+        sampler->masks_read = now;
+        read_masks(sampler, folder);
+    }
+    json_text(&sampler->out, NULL, sampler->masks, sampler->masks_length);
+}
+
 static void write_node_value(struct sampler *sampler, struct node *node) {
     struct jsonl_writer *out = &sampler->out;
+    if (node->form == FORM_MASKS && node->file >= 0) {
+        write_masks(sampler, node->file);
+        return;
+    }
     size_t size = node->form == FORM_CORES   ? NODE_BYTES
                   : node->form == FORM_WHOLE ? 2 * WHOLE_BYTES_MAX
                                              : 2 * TEXT_BYTES_MAX;

@@ -102,6 +102,11 @@ DEMOS = {
         Validity.VOID,
         {"kind": "hidden_limit", "at": "run@50%", "share": 0.9},
     ),
+    "check_threads": Demo(
+        ReasonCode.THREADS_MOVED,
+        Validity.VOID,
+        {"kind": "migrate", "at": "run@50%", "mask": "10"},
+    ),
     "check_online_cores": Demo(
         ReasonCode.CORE_OFFLINE,
         Validity.VOID,

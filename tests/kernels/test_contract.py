@@ -315,6 +315,15 @@ def test_nodes_are_sampled_during_a_run(ready: RunnerHome) -> None:
     assert [-42] * len(readings) == parsed.numbers(f"{ready.home}/number")
 
 
+def test_the_masks_of_all_threads_are_sampled(ready: RunnerHome) -> None:
+    ready.put("dir/nodes", b"/proc/self/task\tmasks\n")
+    words = f"--steps 1 --seconds {ready.unit_s} --period-ms {round(50 * ready.unit_s)}"
+    assert ready.sh(f"taskset 1 ./runner run plan dir {words}").status == 0
+    threads = lines(ready)[0]["threads"]
+    _, *readings = lines(ready, "readings.jsonl")
+    assert {reading["v"][0] for reading in readings[2:]} == {f"{threads} 1 1"}
+
+
 def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
     ready.put("dir/nodes", b"/proc/uptime\n")
     words = f"./runner sample dir --seconds {ready.unit_s} --period-ms {round(50 * ready.unit_s)}"

@@ -43,6 +43,7 @@ class ReasonCode(StrEnum):
     WRONG_CORES = "wrong_cores"
     THREAD_ON_OTHER_CORES = "thread_on_other_cores"
     UTILISATION_CLAMPED = "utilisation_clamped"
+    THREADS_MOVED = "threads_moved"
     CORE_OFFLINE = "core_offline"
     # The work itself
     STEP_TIMES_CHANGED = "step_times_changed"
@@ -69,6 +70,8 @@ class ReasonCode(StrEnum):
     SWAPPED = "swapped"
     CANARY_CHANGED = "canary_changed"
     CANARY_DRIFTED = "canary_drifted"
+    NOT_COMMISSIONED = "not_commissioned"
+    NEW_REFERENCE = "new_reference"
     # Clocks
     CLOCKS_UNVERIFIED = "clocks_unverified"
     CLOCKS_NOT_PINNED = "clocks_not_pinned"
@@ -128,6 +131,10 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.UTILISATION_CLAMPED: (
         "the scheduler clamped the utilisation to {clamp} of {limit} (uclamp.max)"
     ),
+    ReasonCode.THREADS_MOVED: (
+        "threads were allowed to run on cores {actual} instead of {requested}, "
+        "{at_s:.1f} s after the start"
+    ),
     ReasonCode.CORE_OFFLINE: "core {cpu} was offline {at_s:.1f} s after the start",
     ReasonCode.STEP_TIMES_CHANGED: (
         "at equal clocks, steps differed by {change:+.1%} in time for {share:.0%} of the run, "
@@ -158,10 +165,18 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.CHARGED: "the battery charged for {share:.0%} of the run",
     ReasonCode.SWAPPED: "{swapped_mb:.0f} MB were swapped out during the run",
     ReasonCode.CANARY_CHANGED: (
-        "the phone's speed changed: the canary after the run differs by {change:+.1%} in time"
+        "the phone's speed changed: the {canary} canary after the run differs by {change:+.1%} "
+        "in time"
     ),
     ReasonCode.CANARY_DRIFTED: (
-        "the phone's speed drifted: its canary differs by {change:+.1%} in time from its history"
+        "the phone's speed drifted: its {canary} canary differs by {change:+.1%} in time from its "
+        "reference, and by {accumulated:+.1%} in total over the last runs"
+    ),
+    ReasonCode.NOT_COMMISSIONED: (
+        "the phone was never commissioned, so a change since it was set up cannot be noticed"
+    ),
+    ReasonCode.NEW_REFERENCE: (
+        "the canaries had no reference for these cores and clocks; it was learned before this run"
     ),
     ReasonCode.CLOCKS_UNVERIFIED: "the CPU clocks could not be verified over the run",
     ReasonCode.CLOCKS_NOT_PINNED: (
@@ -189,7 +204,8 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the GPU clock was as requested for only {share:.1%} of the run"
     ),
     ReasonCode.WORK_RATE_LOW: (
-        "the phone was slowed down: its canary took {change:.0%} longer, whatever its sensors say"
+        "the phone was slowed down: its {canary} canary took {change:.0%} longer, whatever its "
+        "sensors say"
     ),
     ReasonCode.CLOCK_LIMIT_LOWERED: (
         "policy{policy} was limited to {khz} kHz; this phone usually allows {usual_khz} kHz"
@@ -236,7 +252,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.OWN_CORES_SHARED: "{limit:.0f} %",
     ReasonCode.SWAPPED: "{limit:.0f} MB",
     ReasonCode.CANARY_CHANGED: "±{limit:.1%}",
-    ReasonCode.CANARY_DRIFTED: "±{limit:.1%}",
+    ReasonCode.CANARY_DRIFTED: "±{limit:.1%}, in total ±{total_limit:.1%}",
     ReasonCode.WORK_RATE_LOW: "{limit:+.1%}",
     ReasonCode.CLOCKS_NOT_PINNED: "{limit:.1%}",
     ReasonCode.CLOCK_ABOVE_REQUEST: "{limit:.1%}",

@@ -33,6 +33,7 @@ class NodeSampler:
         self._uid = uid = process.uid
         self._period_s = period_s
         self.readings = 0
+        self.thread = 0  # the id of the thread that samples
         self._on_fault = on_fault
         self._next_sample: ScheduledAction | None = None
         node_list = phone.tree.read(f"{folder}/nodes", uid).decode("utf-8", "replace")
@@ -101,11 +102,24 @@ class NodeSampler:
             return _UNREADABLE
         if not node.allows(self._uid, 4):
             return _UNREADABLE
+        if reading_mode == "masks":
+            return live_node(self._thread_masks)
         if reading_mode == "cores":
             return live_node(lambda: core_times(self._content(node)))
         if reading_mode == "whole":
             return live_node(lambda: _join_lines(self._content(node)))
         return node if isinstance(node, LiveNode) else live_node(lambda: self._content(node))
+
+    def _thread_masks(self) -> str:
+        """Return the number of threads, and the cores that all and that any of them may use."""
+        process = self._process
+        if not self.thread:  # the command `sample`: a process that does nothing else
+            return "0 0 0"
+        others = [mask for tid, mask in process.threads.items() if tid != self.thread]
+        all_masks = any_masks = process.mask
+        for mask in others:
+            all_masks, any_masks = all_masks & mask, any_masks | mask
+        return f"{1 + len(others)} {all_masks:x} {any_masks:x}"
 
     def _content(self, node: FileNode) -> str:
         return self._phone.tree.read_node(node).decode("utf-8", "replace")

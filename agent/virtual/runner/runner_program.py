@@ -182,7 +182,8 @@ async def _start_run(
     if has_node_list(call.phone, folder, process.uid):
         run.sampler = NodeSampler(call.phone, folder, process, settings.period_s, run.fail)
         all_cores = call.phone.processes.all_cores
-        call.phone.processes.add_thread(process, all_cores & ~process.mask or all_cores)
+        own_cores = all_cores & ~process.mask or all_cores
+        run.sampler.thread = call.phone.processes.add_thread(process, own_cores)
 
     def on_signal(signal_number: int) -> bool:
         if signal_number != signal.SIGTERM:
