@@ -30,6 +30,7 @@ from workloads.text import safe_text
 
 MIB = 1024 * 1024
 SHELL = "shell,v2,raw:sh"
+OLD_SHELL = "exec:sh"  # adbd of Android 6 has no shell protocol, version 2: a bare stream
 SU_ATTEMPTS = 2
 
 _STDIN, _STDOUT, _STDERR, _EXIT = range(4)  # packets of the shell protocol, version 2
@@ -157,7 +158,13 @@ class ShellLink:
 
     def _dial_shell(self, deadline: Deadline) -> "_Shell":
         opened = deadline.within(self._timeouts.shell_open_timeout_s)
-        return _Shell(self._dial(self.address, SHELL, opened))
+        try:
+            return _Shell(self._dial(self.address, SHELL, opened))
+        except Unreachable as error:  # lost, or refused by an old adbd
+            try:
+                return _Shell(self._dial(self.address, OLD_SHELL, opened), has_packets=False)
+            except FarmError:
+                raise error from None
 
     def _responsive_shell(self, deadline: Deadline) -> "_Shell":
         """Open an unprivileged shell that answers at once.
@@ -187,17 +194,19 @@ class ShellLink:
 
 
 class _Shell:
-    """A shell behind a socket that speaks adb's shell protocol, version 2."""
+    """A shell behind a socket: in packets of adb's shell protocol, version 2, or without any."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, has_packets: bool = True) -> None:
         self._stream = stream
+        self._has_packets = has_packets
 
     @property
     def ended(self) -> bool:
         """Whether the other end has closed: adb closes our socket when the phone disappears."""
         try:
             self._stream.settimeout(0)
-            return self._stream.recv(1, socket.MSG_PEEK) in {b"", bytes([_EXIT])}
+            first = self._stream.recv(1, socket.MSG_PEEK)
+            return first == b"" or (self._has_packets and first == bytes([_EXIT]))
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -241,11 +250,14 @@ class _Shell:
         """Write to the shell's stdin."""
         for start in range(0, len(data), _PACKET_BYTES_MAX):
             part = data[start : start + _PACKET_BYTES_MAX]
+            header = _PACKET.pack(_STDIN, len(part)) if self._has_packets else b""
             self._stream.settimeout(_remaining(deadline))
-            self._stream.sendall(_PACKET.pack(_STDIN, len(part)) + part)
+            self._stream.sendall(header + part)
 
     def _output(self, deadline: Deadline) -> bytes:
-        """The next piece of stdout; the shell's own stderr is ignored."""
+        """The next piece of stdout; the shell's own stderr is ignored where it is told apart."""
+        if not self._has_packets:
+            return _read_some(self._stream, MIB, deadline)
         while True:
             kind, length = _PACKET.unpack(_read(self._stream, _PACKET.size, deadline))
             if length > 16 * MIB:
@@ -275,13 +287,17 @@ def _find_mark(pending: bytearray, mark: bytes, searched: int) -> _EndMark | Non
 def _read(stream: socket.socket, count: int, deadline: Deadline) -> bytes:
     content = bytearray()
     while len(content) < count:
-        stream.settimeout(_remaining(deadline))
-        _request_quick_ack(stream)
-        part = stream.recv(min(count - len(content), MIB))
-        if not part:
-            raise EOFError(f"{len(content)} of {count} bytes")
-        content += part
+        content += _read_some(stream, count - len(content), deadline)
     return bytes(content)
+
+
+def _read_some(stream: socket.socket, limit: int, deadline: Deadline) -> bytes:
+    stream.settimeout(_remaining(deadline))
+    _request_quick_ack(stream)
+    part = stream.recv(min(limit, MIB))
+    if not part:
+        raise EOFError(f"{limit} more bytes were expected")
+    return part
 
 
 def _request_quick_ack(stream: socket.socket) -> None:

@@ -58,7 +58,7 @@ def test_phones_that_cannot_be_used_are_shown_with_what_to_do(
         (first, second),
     ):
         server.mischief.add("unauthorized", phone=first.serial)
-        server.mischief.add("version_clash", phone=second.serial)
+        server.mischief.add("truncated", phone=second.serial, command="grep *", bytes=60)
         addresses = (first.address, second.address, "127.0.0.1:9")
         with running(adb, tmp_path, *addresses) as registry:
             expected = {
