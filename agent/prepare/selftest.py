@@ -13,7 +13,7 @@ from agent.phone.phone_paths import CHANGED_NODES, lane_file
 from agent.phone.phone_snapshot import take_snapshot
 from agent.phone.probe import probe
 from agent.phone.runner_install import install_runner
-from agent.restore.fence import UNFENCED
+from agent.restore.fence import UNFENCED, clear_fence
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.restore.watchdog import Watchdog
 from kernels.runner_builds import RunnerBuild
@@ -45,6 +45,7 @@ def restore_on_request(phone: Phone, state_dir: Path) -> tuple[bool, str]:
     """Restore what a dead lane left changed, whichever host it belonged to."""
     try:
         changed = restore_leftovers(phone, state_dir, ours=True)
+        clear_fence(phone)
     except FarmError as error:
         return False, safe_text(error, 600)
     serial = phone.facts.serial
@@ -61,7 +62,8 @@ def _find_problems(
     facts = probe(phone, runner_for)
     if facts.serial != before.serial:
         yield f"its serial is now {facts.serial}"
-    phone.facts = facts.model_copy(update={"gauge": before.gauge})
+    known = {"gauge": before.gauge, "commission": before.commission}
+    phone.facts = facts.model_copy(update=known)
     if phone.shell_checked(["getprop", "sys.boot_completed"]).strip() not in {"1", ""}:
         yield "it has not finished booting"
     if facts.cpu_zones and take_snapshot(phone).temp_c is None:

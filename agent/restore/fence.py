@@ -3,6 +3,7 @@
 The check and the fenced command are one shell command on the phone, so nobody can come in between.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -34,7 +35,7 @@ def raise_if_overtaken(result: ShellResult, fence: int) -> None:
     if result.status == _NEWER:
         raise LeaseLost(
             f"the phone has seen lease {safe_text(result.text, 80)}, this run holds lease {fence}; "
-            f"if the store was created anew, delete {FENCE_FILE} on the phone"
+            "if no other lab uses the phone, remove it with 'farm phone restore'"
         )
 
 
@@ -48,6 +49,20 @@ def take_fence(
     if taken.status != 0:
         raise ShellFailed(f"{FENCE_FILE} cannot be written: {safe_text(taken.text)}")
     return results
+
+
+def held_fence(phone: Phone) -> int:
+    """Read the fence of the latest lease of this phone; 1 if it has none."""
+    number = phone.shell(["cat", FENCE_FILE]).text.split(" ")[0]
+    return min(max(int(number), 1), UNFENCED - 1) if re.fullmatch("[0-9]{1,10}", number) else 1
+
+
+def clear_fence(phone: Phone) -> None:
+    """Remove the fence: an operator says that no older lane can be at work.
+
+    A fence that was forged, or comes from another store, would keep every lease out.
+    """
+    phone.shell_checked(["rm", "-f", FENCE_FILE])
 
 
 def check_fence(phone: Phone, fence: int) -> None:

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from agent.lane_context import LaneContext
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import lane_file
@@ -9,13 +11,15 @@ from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import write_node_command
 from agent.phone_registry import FLAP_WINDOW_S, PhoneSlot, read_identity
 from agent.prepare.selftest import restore_on_request, run_selftest
+from agent.restore.fence import take_fence
 from agent.restore.restore_journal import JournalRecord, RestoreJournal
 from agent.restore.reversible_change import ChangeKind, ReversibleChange
 from agent.restore.watchdog import Watchdog, temp_limit_lines
 from kernels.runner_builds import runner_for
 from tests.agent.lane_harness import LaneHarness, assert_fault
 from tests.agent.virtual_phones import VirtualPhone
-from workloads.protocol.faults import Blame, FaultKind
+from workloads.protocol.faults import Blame, FaultKind, LeaseLost
+from workloads.protocol.messages import FENCE_MAX
 
 NODE = "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq"
 
@@ -66,6 +70,14 @@ def test_leftover_changes_are_restored_on_request(
         True,
         f"{virtual_phone.serial} had nothing to restore",
     )
+
+
+def test_a_forged_fence_is_removed_on_request(phone: Phone, context: LaneContext) -> None:
+    take_fence(phone, FENCE_MAX, "forged")
+    with pytest.raises(LeaseLost, match="farm phone restore"):
+        take_fence(phone, 7, "host-a")
+    assert restore_on_request(phone, context.state_dir)[0]
+    take_fence(phone, 7, "host-a")
 
 
 def test_a_phone_above_its_temperature_limit_stops_its_run(lane_harness: LaneHarness) -> None:
