@@ -186,7 +186,7 @@ def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
 @dry_run_option
 @lab_option
 def remove_phone_(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
-    """Forget a PHONE that has no trials; a phone with trials can be retired.
+    """Forget a PHONE without trials; one with trials can be retired.
 
     A phone that is still connected is announced again by its host.
 
