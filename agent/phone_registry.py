@@ -366,7 +366,8 @@ class PhoneRegistry:
     def _is_known_phone(self, address: str, identity: PhoneIdentity) -> bool:
         """Whether a phone is here on another transport, or its lane waits for it."""
         with self._lock:
-            slot = next((at for at in self._slots.values() if at.identity == identity), None)
+            same = (at for at in self._slots.values() if at.identity == identity)
+            slot = next(same, None) if any(identity.serials) else None
             last = self._slots.get(self._last_serial_at.get(address, ""))
             if slot is None and last is not None and last.identity.serials == identity.serials:
                 slot = last if last.job is not None else None  # it restarted during its run
@@ -469,7 +470,7 @@ def read_identity(phone: Phone) -> PhoneIdentity:
 
 
 def _word(result: ShellResult) -> str:
-    return safe_text(result.text.strip(), 64)
+    return safe_text(result.text.strip(), 64) if result.status == 0 else ""
 
 
 def _read_addresses(file: Path) -> set[str]:

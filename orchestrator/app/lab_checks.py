@@ -105,8 +105,7 @@ def _bundled_adb() -> str | None:
 
 def check_usb(lab: Lab) -> Iterator[CheckFinding]:
     """What keeps phones on USB, adb servers and hubs of this computer from working."""
-    files = (lab.root / "agents").glob("*/usb/*")
-    known = {file.read_text(errors="replace") for file in files}
+    known = {_read_word(file) for file in (lab.root / "agents").glob("*/usb/*")} - {""}
     yield from judge_usb(read_host_usb(lab.settings.agent.adb_port, known))
 
 

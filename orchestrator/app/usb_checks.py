@@ -29,8 +29,8 @@ PHONE_VENDORS = {
 }
 # Lines of the Linux kernel (drivers/usb/core/hub.c) about a port whose phone does not start.
 _PORT_FAILURE = re.compile(
-    r"usb (\S+?)(?:-port\d+)?: (?:device not accepting address|device descriptor read|"
-    r"unable to enumerate|cannot enable|cannot reset|disabled by hub)"
+    r"usb (?:usb(?=\d+-port))?(\S+?)(-port\d+)?: (?:device not accepting address|"
+    r"device descriptor read|unable to enumerate|cannot enable|cannot reset|disabled by hub)"
 )
 
 
@@ -92,7 +92,10 @@ def judge_usb(usb: HostUsb) -> Iterator[CheckFinding]:
     for where, count in usb.overcurrents.items():
         text = f"hub port {where} was switched off {count} times because it drew too much current"
         yield CheckFinding("usb hub", WARNING, text, "use a powered hub, or fewer phones per hub")
+    present = {port.port for port in usb.ports}
     for where, count in usb.failures.items():
+        if where in present:
+            continue  # it started in the end
         text = f"port {where} dropped its phone: the kernel could not start it {count} times"
         fix = "try another cable, then another port; power the hub"
         yield CheckFinding("usb hub", WARNING, text, fix)
@@ -193,8 +196,14 @@ def _read_overcurrents(root: Path) -> Iterator[tuple[str, int]]:
 
 def _parse_failures(log: str) -> dict[str, int]:
     """Count failed starts by port; a port that works in the end is retried a few times at most."""
-    counts = Counter(match[1] for match in _PORT_FAILURE.finditer(log))
+    counts = Counter(map(_port_name, _PORT_FAILURE.finditer(log)))
     return {port: count for port, count in sorted(counts.items()) if count > 1}
+
+
+def _port_name(line: re.Match[str]) -> str:
+    """The name of what is at a port: usb1-port4 is 1-4, 1-1-port4 is 1-1.4."""
+    where, port = line[1], (line[2] or "").removeprefix("-port")
+    return f"{where}{'.' if '-' in where else '-'}{port}" if port else where
 
 
 def _read_kernel_log(root: Path) -> str:

@@ -110,7 +110,10 @@ def test_usb_is_read_from_the_kernel(tmp_path: Path) -> None:
     kernel_log = (
         "6,1,1,-;usb 1-1.4: device descriptor read/64, error -110\n"
         "3,2,2,-;usb 1-1-port4: unable to enumerate USB device\n"
-        "3,3,3,-;usb 1-1.4: device not accepting address 9, error -71\n"
+        "3,3,3,-;usb 2-3: device not accepting address 9, error -71\n"
+        "3,4,4,-;usb usb2-port3: unable to enumerate USB device\n"
+        "6,5,5,-;usb 3-1: new high-speed USB device number 4 using xhci_hcd\n"
+        "3,6,6,-;usb 3-2: device descriptor read/64, error -71\n"
     )
     (tmp_path / "dev/kmsg").write_text(kernel_log)
     for pid, words, environment in (
@@ -130,7 +133,9 @@ def test_usb_is_read_from_the_kernel(tmp_path: Path) -> None:
     assert not found.ports[1].is_phone
     assert found.servers == (AdbProcess(12, 5037), AdbProcess(40, 5039))
     assert found.overcurrents == {"usb2-port1": 3}
-    assert found.failures == {"1-1.4": 2}
+    assert found.failures == {"1-1.4": 2, "2-3": 2}
+    retried = HostUsb((PIXEL,), {"PH1": "device"}, failures={PIXEL.port: 3})
+    assert not findings(retried)  # it started in the end
     assert {finding.level for finding in judge_usb(found)} >= {ERROR, WARNING}
     if os.geteuid() != 0:  # root may open everything
         node.chmod(0)
