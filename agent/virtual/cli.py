@@ -54,7 +54,7 @@ def list_profiles() -> None:
         profile = load_profile(profile_id)
         cores = "+".join(str(len(cluster.cpus)) for cluster in profile.cluster)
         click.echo(
-            f"{profile.id:<17} {profile.name:<20} {profile.soc:<9} {cores:<6} "
+            f"{profile.id:<18} {profile.name:<24} {profile.soc:<9} {cores:<6} "
             f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock':<7} "
             f"{profile.calibration}"
         )
