@@ -93,7 +93,7 @@ def test_a_sweep_is_controlled_and_its_trials_are_shown(farm: Farm, tmp_path: Pa
     text = succeed(farm, "trial", "list", "controlled", "--state", "failed", "--json")
     assert json.loads(text) == []
     code, _, err = call(farm, "trial", "show", "tr-")
-    assert (code, "ambiguous" in err) == (2, True)
+    assert (code, "several trials" in err) == (2, True)
 
 
 def test_hosts_are_listed_and_drained(farm: Farm) -> None:
