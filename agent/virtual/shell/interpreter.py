@@ -352,7 +352,10 @@ class Shell:
     async def _run_simple(self, command: SimpleCommand, streams: StdStreams) -> int:
         argv: list[str] = []
         for word in command.words:
-            argv += await word_expansion.expand_fields(self, word, streams)
+            if argv[:1] == ["[["]:  # no splitting and no file names between [[ and ]]
+                argv.append(await word_expansion.expand_single(self, word, streams))
+            else:
+                argv += await word_expansion.expand_fields(self, word, streams)
         before = {name: self.variables.get(name) for name, _ in command.assignments}
         for name, word in command.assignments:
             self.variables[name] = await word_expansion.expand_single(self, word, streams)
