@@ -19,7 +19,7 @@ INTERVAL_RUNS_MIN = 3
 # The error of the order statistics alone, relative to the requested one: with few runs, widening
 # for dependence brings it back; with many, it makes up for the repeated looks of `repeat: until`.
 # Found by simulation, like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
-ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 1.25, 0.9, 7
+ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 1.25, 0.85, 7
 WIDENING_STARTS = -0.5  # at this serial score
 # How far an interval extends beyond its runs, relative to what uniform noise needs.
 OUTWARD = 0.52
@@ -140,7 +140,7 @@ def dependence_factor(*series: Sequence[float], starts: float = 0.0) -> float:
         return 1.0
     score = sum(map(_serial_score, known)) / len(known)
     runs = sum(map(len, known)) / len(known)
-    strength = min(1.0, 5.5 / runs, 50 / runs**2) if starts < 0 else min(0.6, 4.5 / runs)
+    strength = min(1.0, 5.5 / runs, 42 / runs**2) if starts < 0 else min(0.6, 4.5 / runs)
     return 1 + strength * min(max(score - starts, 0.0), 2.0)
 
 
