@@ -48,11 +48,17 @@ class RemoteLab:
     """The API of a lab, called with a token."""
 
     def __init__(self, url: str, token: str, ca_file: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_url = False
+        if not is_url:
             raise InvalidRequest(
                 f"FARM_API '{safe_text(url, 80)}' is not a URL; write http://HOST:PORT"
             )
+        if not token.isascii() or not token.isprintable():
+            raise NotAuthenticated("FARM_TOKEN has characters that no token has; copy it again")
         self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
         self._parts = urlsplit(self.url)
         self._token = token
@@ -65,6 +71,8 @@ class RemoteLab:
 
     def call(self, called: "Operation", args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call an operation; its errors are raised as if it had been called here."""
+        from pydantic import ValidationError
+
         from orchestrator.app.operation_types import types_of
 
         types = types_of(called.function)
@@ -79,7 +87,12 @@ class RemoteLab:
             answer = self._download(called.name, content, stream)
         else:
             answer = self._exchange(called.name, content)
-        return types.result.validate_json(answer)
+        try:
+            return types.result.validate_json(answer)
+        except ValidationError as error:
+            raise ApiDown(
+                f"the answer of {self.url} cannot be read; use the version of Farmhand of the lab"
+            ) from error
 
     def _exchange(self, name: str, content: Mapping[str, Any]) -> bytes:
         body = json.dumps(content).encode()
@@ -98,6 +111,7 @@ class RemoteLab:
         try:
             while piece := response.read(PIECE_BYTES):
                 stream.write(piece)
+            _refuse_cut(response)
         except (OSError, http.client.HTTPException) as error:
             raise self._down(error) from error
         return (response.getheader(RESULT_HEADER) or "null").encode()
@@ -138,6 +152,7 @@ class RemoteLab:
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         try:
             content = response.read(ANSWER_BYTES_MAX)
+            _refuse_cut(response)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._down(error) from error
@@ -164,6 +179,12 @@ class RemoteLab:
         if self._connection is not None:
             self._connection.close()
             self._local.connection = None
+
+
+def _refuse_cut(response: http.client.HTTPResponse) -> None:
+    """Refuse an answer that ended before its length; http.client returns it as if it were whole."""
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
 
 
 def _named_files(bound: Mapping[str, Any], fetch: Callable[[str], str] | None) -> dict[str, str]:

@@ -26,12 +26,12 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         self.lab = lab
         self.user = user
         self.remote = remote
+        self._owner: LabConnection | None = None  # whose store, broker and queue this one uses
 
     def for_user(self, user: str) -> "LabConnection":
-        """Return a connection of another user that shares what this one has opened."""
+        """Return a connection of another user that uses what this one opens."""
         other = LabConnection(self.lab, user)
-        shared = ("store", "broker", "job_queue")
-        other.__dict__ |= {name: self.__dict__[name] for name in shared if name in self.__dict__}
+        other._owner = self
         return other
 
     def check(self) -> None:
@@ -56,6 +56,8 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         from orchestrator.store.database import Database
 
         self._refuse_remote()
+        if self._owner is not None:
+            return self._owner.store
         if self.lab.has_embedded_store and not self.lab.store_file.exists():
             raise StoreDown(f"the lab in {self.lab.root} has no store yet; {self._start_hint}")
         database = Database(self.lab.store_url)
@@ -68,6 +70,8 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         from orchestrator.dispatch.central_broker import CentralBroker
 
         self._refuse_remote()
+        if self._owner is not None:
+            return self._owner.broker
         broker = CentralBroker(self.lab.broker_url)
         try:
             broker.check()
@@ -87,6 +91,8 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         from orchestrator.dispatch.job_queue import JobQueue
 
         self._refuse_remote()
+        if self._owner is not None:
+            return self._owner.job_queue
         return JobQueue(self.lab.broker_url)
 
     @property
@@ -107,7 +113,7 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         if self.remote is not None:
             self.remote.close()
         for name in ("store", "broker"):
-            if name in self.__dict__:
+            if name in self.__dict__ and self._owner is None:
                 self.__dict__.pop(name).close()
 
     def __enter__(self) -> Self:

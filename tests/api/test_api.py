@@ -4,8 +4,14 @@ import http.client
 import io
 import json
 import re
+import shutil
 import socket
+import subprocess
+import threading
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +21,8 @@ import pytest
 from sqlalchemy import update
 
 from orchestrator.app import control_sweeps, export_results
+from orchestrator.app.api_client import RemoteLab
+from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import add_token, list_tokens
 from orchestrator.app.operation import OPERATIONS, Role
@@ -22,7 +30,10 @@ from orchestrator.app.operation_types import load_operations
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.tables import token
-from tests.api.conftest import ApiLab, free_port
+from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
+from tests.api.conftest import ApiLab, free_port, is_open, store_results
+from tests.farm.conftest import wait_for
+from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import Event, EventKind
 
@@ -54,7 +65,9 @@ def test_a_command_prints_the_same_with_a_token(served: ApiLab, words: tuple[str
     here, there = served.run(*words), served.run(*words, role=Role.VIEWER)
     assert here.exception is None, here.exception
     assert there.exception is None, there.exception
-    pattern = rb"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\S*|lab|elsewhere|\d+ s"  # times, names of labs
+    pattern = rb"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\S*|lab|elsewhere"  # times, names of labs
+    if words[0] in ("watch", "agent"):  # they show the time of day and ages
+        pattern += rb"|[\d.]+"
     assert here.stdout_bytes
     assert re.sub(pattern, b"", there.stdout_bytes) == re.sub(pattern, b"", here.stdout_bytes)
     assert not (served.lab.root / "elsewhere").exists(), "the client used a lab folder"
@@ -139,7 +152,8 @@ def test_a_token_that_is_not_valid_is_refused(served: ApiLab) -> None:
     cases = {
         "": "has no token; set FARM_TOKEN",
         "wrong": "the token is unknown",
-        "ü\n": "the token is unknown|no token",
+        "ü": "has characters that no token has",
+        "a\nHost: x": "has characters that no token has",
         ended.secret: "expired at",
         revoked.secret: "was revoked",
     }
@@ -303,11 +317,14 @@ def test_an_api_that_is_away_and_a_port_that_is_taken(served: ApiLab, tmp_path: 
     assert_error(opened.exception, 3, "reachable from other computers; set api.cert_file")
     served.url, url = f"http://127.0.0.1:{free_port()}", served.url
     away = served.run("sweep", "list", role=Role.VIEWER)
-    served.url = "ftp://x"
-    wrong = served.run("sweep", "list", role=Role.VIEWER)
+    wrong = []
+    for text in ("ftp://x", "http://", "http://x:99999", "x", "http://[", "https://u:p@"):
+        served.url = text
+        wrong.append(served.run("sweep", "list", role=Role.VIEWER).exception)
     served.url = url
     assert_error(away.exception, 4, "the API at .* cannot be reached: Connection refused")
-    assert_error(wrong.exception, 2, "FARM_API 'ftp://x' is not a URL")
+    for error in wrong:
+        assert_error(error, 2, "FARM_API '.*' is not a URL; write http://HOST:PORT")
 
 
 def test_what_needs_the_labs_own_host_says_so(served: ApiLab) -> None:
@@ -318,3 +335,71 @@ def test_what_needs_the_labs_own_host_says_so(served: ApiLab) -> None:
         assert export_results.all_runs(remote, "small") == export_results.all_runs(
             served.here(), "small"
         )
+
+
+def a_stranger(answer: bytes) -> Iterator[str]:
+    """Serve the same answer to every request, as a program does that is no API of a lab."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    link, _ = server.accept()
+                    with link:
+                        link.recv(65536)
+                        link.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"", "cannot be reached"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be reached"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "answer of .* cannot be read"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n[]", "cannot be reached"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno", "is not the API of a lab"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n[]", "is not the API of a lab"),
+        (b"HTTP/1.1 302 Go\r\nLocation: http://x\r\nContent-Length: 0\r\n\r\n", "is not the API"),
+    ],
+)
+def test_a_program_that_is_no_api_is_named(served: ApiLab, answer: bytes, text: str) -> None:
+    for url in a_stranger(answer):
+        served.url, right = url, served.url
+        result = served.run("sweep", "list", role=Role.VIEWER)
+        served.url = right
+        assert_error(result.exception, 4, text)
+
+
+@pytest.mark.slow
+def test_the_api_is_verified_over_tls(served: ApiLab, tmp_path: Path) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    made += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made += ["-keyout", str(key), "-out", str(cert)]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run(made, check=True, capture_output=True)
+    root, port = tmp_path / "lab", free_port()
+    root.mkdir()
+    settings = f'cert_file = "{cert}"\nkey_file = "{key}"\n'
+    (root / "lab.toml").write_text(f'[api]\nlisten = "127.0.0.1:{port}"\n{settings}')
+    lab = Lab.read(root, {})
+    store_results(lab)
+    with LabConnection(lab, "root") as connection:
+        secret = add_token(connection, "anna", Role.VIEWER, 1).secret
+    command = service_command("service", "api", "--lab", root)
+    api = ServiceProcess("api", command, lab.log_file("api"))
+    try:
+        api.start()
+        wait_for(lambda: is_open(("127.0.0.1", port)) or not api.alive, "the API listens")
+        url = f"https://127.0.0.1:{port}"
+        with LabConnection(lab, "", RemoteLab(url, secret, str(cert))) as trusted:
+            assert [item.name for item in control_sweeps.list_sweeps(trusted)] == ["small"]
+        unknown = LabConnection(lab, "", RemoteLab(url, secret))
+        with pytest.raises(ApiDown, match="certificate verify failed"):
+            control_sweeps.list_sweeps(unknown)
+    finally:
+        stop_all([api])

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import func, select, update
 
+from orchestrator.app.exchange_bundles import BadBundle, import_bundle
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.maintain_store import restore_store, write_backup
+from orchestrator.cli import farm
+from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
 from orchestrator.store.backup import restore_rows, snapshot
 from orchestrator.store.compressed_text import DICTIONARY, decompress_text
@@ -18,6 +23,7 @@ from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.operator_change import Actor
 from orchestrator.store.tables import chunk, metric_value, report, run, sweep, trial
+from orchestrator.supervisor.services import lab_lock
 from tests.analysis.builders import measured
 from tests.conftest import new_database
 from tests.export.telemetry_blob import a_blob
@@ -25,7 +31,7 @@ from tests.store import three_phones
 from tests.stored_runs import store_runs
 from workloads.lab_settings import Lab, LabSettings, StoreSettings
 from workloads.protocol.base import digest_of_bytes
-from workloads.protocol.faults import InvalidRequest, StoreDown
+from workloads.protocol.faults import FarmError, InvalidRequest, StoreDown
 
 Tables = dict[str, list[dict[str, Any]]]
 ANNA = Actor("anna")
@@ -261,3 +267,18 @@ def test_a_statement_that_hangs_ends(postgres: str) -> None:
 def test_the_dictionary_of_stored_reports_never_changes() -> None:
     digest = "85292f01bab94bbb54904fc395a105676200afa7a2f884cc2657ac3fb6b9297c"
     assert digest_of_bytes(DICTIONARY) == digest, "what is stored can no longer be read"
+
+
+def test_a_running_lab_is_not_restored(tmp_path: Path) -> None:
+    lab = Lab.read(tmp_path / "lab", {})
+    Database(lab.store_url).migrate()
+    file = tmp_path / "backup.zip"
+    words = [str(file), "--lab", str(lab.root)]
+    assert CliRunner().invoke(farm, ["backup", *words], standalone_mode=False).exception is None
+    with lab_lock(lab):
+        result = CliRunner().invoke(farm, ["restore", *words], standalone_mode=False)
+    assert isinstance(result.exception, FarmError), result.exception
+    assert exit_code(result.exception) == 7
+    assert "is already running; stop it first" in str(result.exception)
+    with file.open("rb") as backup, pytest.raises(BadBundle, match="this is not a backup|not"):
+        import_bundle(LabConnection(lab, "anna"), backup)
