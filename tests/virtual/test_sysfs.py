@@ -172,6 +172,13 @@ def test_every_profile_gives_a_consistent_phone(start_phone: StartPhone, profile
     assert "Current Battery Service state:" in shown
 
 
+def test_a_zone_may_show_how_empty_the_battery_is(start_phone: StartPhone) -> None:
+    phone = start_phone("google-pixel-8")
+    types = phone.out("cat /sys/class/thermal/thermal_zone*/type").split()
+    depletion = phone.number(f"/sys/class/thermal/thermal_zone{types.index('soc')}/temp")
+    assert depletion == 100 - phone.number("/sys/class/power_supply/battery/capacity")
+
+
 def test_throttling_trips_name_zones_and_clusters_that_exist() -> None:
     for profile in map(load_profile, profile_ids()):
         zones = {zone.type for zone in profile.zone}

@@ -80,6 +80,8 @@ def _temperature_reader(soc: Soc, zone: ZoneSensor) -> Callable[[], int]:
     some.
     """
     per_degree = zone.profile.per_degree
+    if zone.profile.depletion:
+        return lambda: 100 - int(soc.battery.percent + 0.05)
     if per_degree == 1000:
         return partial(soc.read_zone_mc, zone)
     return lambda: round(soc.read_zone_mc(zone) * per_degree / 1000)

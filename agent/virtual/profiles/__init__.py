@@ -81,6 +81,7 @@ class ZoneProfile(_ProfilePart):
     trip_c: float | None = None
     frozen_mc: int | None = None  # vendors leave sensors unconnected, which read a constant
     number: int | None = None  # of thermal_zoneN; None: its place in the list
+    depletion: bool = False  # shows 100 minus the battery's level: a governor reads it like a zone
 
 
 class CoolingProfile(_ProfilePart):
