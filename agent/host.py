@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from agent.commission import commission_phone
 from agent.deadline import Deadline
 from agent.host_broker import HostBroker
 from agent.lane import case_digest, run_attempt
@@ -48,6 +51,8 @@ from workloads.protocol.messages import (
     HostHeartbeat,
     Job,
     PhoneAnnouncement,
+    PhoneState,
+    PhoneStatus,
     Report,
     RunId,
     decode,
@@ -236,7 +241,7 @@ class HostAgent:
         self._outbox.post(parcels)
 
     def _result_on_phone(self, command: Command) -> tuple[bool, str, str | None]:
-        """Restore, test or tune a phone; a busy phone is not disturbed."""
+        """Restore, test, tune or commission a phone; a busy phone is not disturbed."""
         serial = command.phone or NO_PHONE
         slot = self._registry.slot(serial)
         if slot is None or not slot.here:
@@ -250,6 +255,8 @@ class HostAgent:
                     return *restore_on_request(slot.phone, state_dir), None
                 if command.kind is CommandKind.TUNE:
                     return tune_phone(slot.phone, state_dir, runner_for, command.sizes)
+                if command.kind is CommandKind.COMMISSION:
+                    return *self._commission(slot, command.quick), None
                 result = run_selftest(slot.phone, state_dir, runner_for)
                 slot.clear_losses()
                 return *result, None
@@ -258,8 +265,23 @@ class HostAgent:
         finally:
             slot.lane.release()
 
-    def _attempt(self, slot: PhoneSlot, job: Job) -> LaneResult:
-        context = LaneContext(
+    def _commission(self, slot: PhoneSlot, quick: bool) -> tuple[bool, str]:
+        """Commission a phone, which shows as busy meanwhile and gets no runs."""
+        slot.cancel.clear()
+        if self._stopping:  # stop() sets it before it cancels
+            raise Interrupted("the agent is stopping")
+        slot.is_commissioned_now = True
+        self._changed.set()
+        try:
+            return commission_phone(slot.phone, self._lane_context(slot), quick)
+        finally:
+            slot.is_commissioned_now = False
+            if slot.update_facts(slot.phone.facts):
+                self._announce(slot)
+            self._changed.set()
+
+    def _lane_context(self, slot: PhoneSlot) -> LaneContext:
+        return LaneContext(
             host=self.settings.host,
             state_dir=self.settings.state_dir,
             runner_for=runner_for,
@@ -268,7 +290,9 @@ class HostAgent:
             files=self.settings.files,
             timeouts=self._timeouts,
         )
-        result = run_attempt(job, slot.phone, context)
+
+    def _attempt(self, slot: PhoneSlot, job: Job) -> LaneResult:
+        result = run_attempt(job, slot.phone, self._lane_context(slot))
         if slot.update_facts(slot.phone.facts):  # a first run calibrates the fuel gauge
             self._announce(slot)
         return result
@@ -305,9 +329,14 @@ class HostAgent:
         self._outbox.post(parcels)
 
     def _announce(self, slot: PhoneSlot) -> None:
-        announcement = PhoneAnnouncement(
-            host=self.settings.host, facts=slot.facts, facts_digest=slot.facts_digest
-        )
+        try:
+            announcement = PhoneAnnouncement(
+                host=self.settings.host, facts=slot.facts, facts_digest=slot.facts_digest
+            )
+        except ValidationError as error:  # a phone may print anything
+            reason = error.errors(include_input=False)[0]["msg"]
+            log.warning("its facts are not announced: %s phone=%s", reason, slot.facts.serial)
+            return
         self._spool.add_parcels([announcement])
         self._outbox.post([announcement])
         self._changed.set()
@@ -341,7 +370,9 @@ class HostAgent:
             host=self.settings.host,
             sent_at=datetime.now(UTC),
             max_parallel=self.settings.max_parallel,
-            phones=tuple(slot.phone_status() for slot in slots),
+            phones=tuple(
+                status for slot in slots if (status := plausible_status(slot)) is not None
+            ),
             unusable=tuple([] if self._stopping else self._registry.unusable()),
             software=software_version(),
             instance=self._instance,
@@ -350,6 +381,26 @@ class HostAgent:
             refusal=self._refusal,
             unconfirmed=tuple(self._outbox.unconfirmed_runs()[-UNCONFIRMED_MAX:]),
         )
+
+
+def plausible_status(slot: PhoneSlot) -> PhoneStatus | None:
+    """Return the status of a phone; without values that no phone can have, None without a name.
+
+    One phone that prints nonsense must not stop the heartbeat of its host.
+    """
+    try:
+        return slot.phone_status()
+    except ValidationError:
+        pass
+    try:
+        return PhoneStatus(
+            serial=slot.facts.serial,
+            state=PhoneState.BUSY if slot.job else PhoneState.IDLE,
+            facts_digest=slot.facts_digest,
+            run=slot.job.run if slot.job else None,
+        )
+    except ValidationError:
+        return None
 
 
 class RivalWatch:

@@ -4,6 +4,7 @@ Every failure becomes a report with a fault, and everything that was changed on 
 restored.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -17,11 +18,12 @@ from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
 from agent.lane_context import LaneContext, LaneResult
 from agent.lane_stages import LAST_STAGE, LaneStages
-from agent.launch.canary import NO_CANARY, run_canary, run_second_canary
+from agent.launch.canary import CanaryRounds
 from agent.launch.external_process import launch_program, watch_program
 from agent.launch.launch_files import prepare_launch
 from agent.launch.launch_spec import LaunchSpec
 from agent.launch.runner_process import RunProgress, launch_runner, watch_runner
+from agent.phone.canary_reference import CanaryTimes
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
 from agent.phone.runner_install import install_runner
@@ -37,9 +39,10 @@ from agent.restore.restore_session import RestoreSession
 from agent.restore.take_phone import take_phone
 from workloads.catalogue import Case, is_known, workload_of
 from workloads.protocol.base import digest_of
+from workloads.protocol.condition import Protocol
 from workloads.protocol.faults import FarmError, FarmTrouble, Fault, InvalidRequest
 from workloads.protocol.messages import AppliedCondition, Job, Report, split_into_chunks
-from workloads.protocol.phone_facts import CoreSet
+from workloads.protocol.phone_facts import CanaryKind, CoreSet
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import safe_text
@@ -68,7 +71,7 @@ class _Lane:
         self.applied = AppliedCondition()
         self.pid: int | None = None
         self.affinity: ThreadAffinity | None = None
-        self.canary = NO_CANARY
+        self.canaries: Mapping[CanaryKind, CanaryTimes] = {}
         self.resting_rails_w: float | None = None
         self.view_before = ShellView()
         self.result: RunResult | None = None
@@ -101,12 +104,16 @@ class _Lane:
             with stage(Stage.PIN):
                 self._pin(probe)
             with stage(Stage.CANARY_BEFORE):
-                first_ms = run_canary(phone, runner, cores) if self.context.canary else None
+                clocks, send_heartbeat = self.applied.clocks_khz, self.session.send_heartbeat
+                rounds = CanaryRounds(phone, runner, cores, clocks, send_heartbeat)
+                if self.context.canary:
+                    rounds.run_first(self.context.relearn)
             with stage(Stage.RUN):
                 before, output = self._run(probe, spec)
             with stage(Stage.CANARY_AFTER):
-                clocks = self.applied.clocks_khz
-                self.canary = run_second_canary(phone, runner, cores, clocks, first_ms)
+                # Free or throttled clocks would be taken for a drift of the phone.
+                is_held = bool(clocks) and job.condition.protocol is Protocol.COLD
+                self.canaries = rounds.run_second(accumulate=is_held)
             with stage(Stage.COLLECT):
                 self.result = self._collect(probe, before, output)
                 self.verdict = self.result.verdict
@@ -158,7 +165,7 @@ class _Lane:
         remembered = {phone.memory.idle_meter: phone.memory.idle_w}
         views = ViewsAroundRun(self.view_before, look_at_phone(phone))
         limits = phone.memory.limits_khz
-        around = (self.affinity, self.canary, idle, remembered)
+        around = (self.affinity, self.canaries, idle, remembered)
         agent = AgentObservations(*around, *rails, views, limits)
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
         meter = observation.power.grade.meter

@@ -22,6 +22,7 @@ class LaneContext:
     status: LaneStatus = field(default_factory=LaneStatus)
     runner_for: Callable[[str], RunnerBuild] = runner_for
     canary: bool = True
+    relearn: bool = False  # whether the references of the canaries are learned anew
     files: Path | None = None  # of external programs, by digest; None: in state_dir
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 

@@ -67,6 +67,7 @@ class PhoneSlot:
         self.snapshot_at = 0.0
         self.lane = threading.Lock()
         self.job: Job | None = None
+        self.is_commissioned_now = False
         self.cancel = threading.Event()
         self.status = LaneStatus()
         self._losses: list[float] = []
@@ -99,17 +100,17 @@ class PhoneSlot:
 
     def phone_status(self) -> PhoneStatus:
         """The phone as the heartbeat shows it."""
-        status = self.status
+        status, is_busy = self.status, self.job is not None or self.is_commissioned_now
         state = PhoneState.IDLE if self.here else PhoneState.AWAY
         return PhoneStatus(
             serial=self.facts.serial,
             address=safe_text(self.phone.address, 120),
-            state=PhoneState.BUSY if self.job else state,
+            state=PhoneState.BUSY if is_busy else state,
             reason=self.away_reason,
             facts_digest=self.facts_digest,
             run=self.job.run if self.job else None,
-            stage=status.stage if self.job else None,
-            progress=status.progress if self.job else None,
+            stage=status.stage if is_busy else None,
+            progress=status.progress if is_busy else None,
             temp_c=status.temp_c,
             battery_pct=status.battery_pct,
             cool_in_s=status.cool_in_s,
@@ -334,7 +335,8 @@ class PhoneRegistry:
             return
         facts = probe(phone, runner_for)
         phone.memory = load_phone_memory(self._state_dir, facts.serial)
-        facts = phone.facts = phone.facts.model_copy(update={"gauge": phone.memory.gauge})
+        known = {"gauge": phone.memory.gauge, "commission": phone.memory.commission}
+        facts = phone.facts = phone.facts.model_copy(update=known)
         if self._is_duplicate(address, facts.serial):
             phone.close()
             return

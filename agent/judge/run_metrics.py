@@ -79,6 +79,8 @@ def _all_values(run: RunObservation) -> Values:
     yield "peak_temp_c", max(run.sampled_temps_c, default=None)
     yield "pinned_clock_share", run.clocks.pinned_share
     yield "time_to_throttle_s", run.throttled_after_s
+    for kind, times in run.canaries.items():
+        yield f"canary_{kind}_ms", times.before_ms
 
 
 def _step_times(run: RunObservation) -> Values:

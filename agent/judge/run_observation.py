@@ -38,14 +38,14 @@ from agent.judge.clock_checks import ClockObservation, clock_limits_khz, observe
 from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
 from agent.judge.steady_state import steady_from_ns, throttled_after_s
 from agent.judge.work_checks import ClaimedWork
-from agent.launch.canary import NO_CANARY, CanaryTimes
+from agent.phone.canary_reference import CanaryTimes
 from agent.phone.kernel_nodes import clock_node, used_clusters
 from agent.phone.power_stats import RailTotals
 from workloads.catalogue import Case, cost_of, launch_for
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
 from workloads.protocol.metrics import Provenances, Source
-from workloads.protocol.phone_facts import FuelGauge, PhoneFacts
+from workloads.protocol.phone_facts import CanaryKind, FuelGauge, PhoneFacts
 from workloads.protocol.telemetry import (
     BUSY,
     CLOCK,
@@ -61,10 +61,10 @@ from workloads.protocol.telemetry import (
 
 @dataclass(frozen=True)
 class AgentObservations:
-    """What the agent itself observed around a run: threads, canary, and power at rest."""
+    """What the agent itself observed around a run: threads, canaries, and power at rest."""
 
     affinity: ThreadAffinity | None = None
-    canary: CanaryTimes = NO_CANARY
+    canaries: Mapping[CanaryKind, CanaryTimes] = field(default_factory=dict)
     idle: Readings = field(default_factory=Readings)
     # By meter; used if this wait was too short to measure it.
     remembered_idle_w: Mapping[str, float | None] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class RunObservation:
     sampling_gap: SamplingGap = NO_GAP
     core_usage: tuple[CoreUsage, ...] = ()  # in the measured part
     disturbances: Disturbances = NO_DISTURBANCES
-    canary: CanaryTimes = NO_CANARY
+    canaries: Mapping[CanaryKind, CanaryTimes] = field(default_factory=dict)
     power: PowerObservation = NO_POWER
     gauge: FuelGauge | None = None
     idle_w: float | None = None
@@ -189,7 +189,7 @@ def observe(
         strays=_strays(affinity, probe, case) if affinity else {},  # guard: strays
         clamp_max=affinity.clamp_max if affinity else None,
         sampled_temps_c=tuple(temp_c for _, temp_c in readings.hottest_c(probe.facts.cpu_zones)),
-        canary=agent.canary,
+        canaries=agent.canaries,
         swapped_mb=swapped_mb(readings, before.swap_used_kb),
         views=agent.views,
         limits_khz=clock_limits_khz(probe, readings),

@@ -14,14 +14,16 @@ from agent.judge.work_rate_rules import (
     check_claimed_speed,
     check_online_cores,
     check_step_times,
+    check_threads,
 )
-from agent.launch.canary import CHANGE_MAX, DRIFT_MAX
 from workloads.protocol.condition import Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
+from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import FIXED
 from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
 from workloads.text import safe_text
 
+SEVERITY = (Validity.VOID, Validity.SUSPECT, Validity.VALID)
 PINNED_SHARE_MIN = 0.98
 LOWERED_SHARE_MAX = 0.05  # a limit is reported some readings after it took effect
 START_TOLERANCE_C = 1.0  # pinning to a high clock warms the die before the first step
@@ -34,14 +36,15 @@ COLD_RISE_MAX_C = 3.0
 GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
 FINE_SENSOR_C = 0.2
-WORK_RATE_LOSS_MAX = 0.15  # of the canary on free clocks, which vary more than held ones
+WHOLE_DEGREE_S = 60.0  # little work may warm a phone by less than a degree in a shorter time
+WORK_RATE_LOSS_MAX = 0.15  # of a canary on free clocks, which vary more than held ones
 OTHER_APPS_CORES_MAX = 0.5
 
 
 def judge(run: RunObservation) -> Verdict:
-    """Valid, suspect or void, with every reason; remarks come last."""
+    """Valid, suspect or void, with every reason: those that decide come first, remarks last."""
     found = [reason for rule in RULES for reason in rule(run)]
-    reasons = tuple(sorted(found, key=lambda reason: reason.validity is Validity.VALID))
+    reasons = tuple(sorted(found, key=lambda reason: SEVERITY.index(reason.validity)))
     validities = {reason.validity for reason in reasons}
     for worst in (Validity.VOID, Validity.SUSPECT):
         if worst in validities:
@@ -125,7 +128,8 @@ def _frozen_c(run: RunObservation) -> float | None:
         first = run.temps_c[0]
         start = first if run.before.temp_c is None else run.before.temp_c
         is_fine = any(abs(temp_c - round(temp_c)) > 0.01 for temp_c in (first, start))
-        return first if first == start or is_fine else None
+        is_long = run.span_s >= WHOLE_DEGREE_S
+        return first if is_fine or (first == start and is_long) else None
     finest_c = min(abs(later - sooner) for (sooner, _), (later, _) in pairwise(stretches))
     (_, second), (frozen_c, longest) = sorted(stretches, key=lambda stretch: stretch[1])[-2:]
     stopped = longest >= max(2 * FROZEN_READINGS, len(run.temps_c) / 4, 5 * second)
@@ -178,17 +182,32 @@ def check_disturbances(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_canary(run: RunObservation) -> Iterator[Reason]:
-    """The phone itself did not become faster or slower.
+    """The phone itself did not become faster or slower, and it is known how fast it is.
 
-    On free or throttled clocks the canary would only show the clocks.
+    On free or throttled clocks the canaries would only show the clocks. Simulated phones and
+    computers need no commissioning: they learn their references on first use.
     """
+    time = run.provenance.time if run.provenance is not None else None
+    if time is not None and time.source is Source.PHONE and run.probe.facts.commission is None:
+        yield Reason.suspect(ReasonCode.NOT_COMMISSIONED)
+    if any(times.is_new for times in run.canaries.values()):
+        yield Reason.remark(ReasonCode.NEW_REFERENCE)
     if not run.probe.requested_khz or run.condition.protocol is not Protocol.COLD:
         return
-    change, drift = run.canary.change, run.canary.drift
-    if change is not None and abs(change) > CHANGE_MAX:
-        yield Reason.void(ReasonCode.CANARY_CHANGED, change=change, limit=CHANGE_MAX)
-    if drift is not None and abs(drift) > DRIFT_MAX:
-        yield Reason.suspect(ReasonCode.CANARY_DRIFTED, change=drift, limit=DRIFT_MAX)
+    for kind, times in run.canaries.items():
+        if times.change is not None and not times.is_stable:
+            yield Reason.void(
+                ReasonCode.CANARY_CHANGED, canary=kind, change=times.change, limit=times.change_max
+            )
+        if times.has_drifted and times.reference is not None and times.drift is not None:
+            yield Reason.suspect(
+                ReasonCode.CANARY_DRIFTED,
+                canary=kind,
+                change=times.drift,
+                accumulated=times.accumulated,
+                limit=times.reference.drift_max,
+                total_limit=times.reference.sum_max,
+            )
 
 
 def check_energy(run: RunObservation) -> Iterator[Reason]:
@@ -258,10 +277,11 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
     """A phone whose clocks are not held was not slowed down; its work says so, no sensor."""
     if run.probe.requested_khz or run.condition.protocol is not Protocol.COLD:
         return
-    changes = [change for change in (run.canary.drift, run.canary.change) if change is not None]
-    if max(changes, default=0.0) > WORK_RATE_LOSS_MAX:
-        loss = max(changes)
-        yield Reason.suspect(ReasonCode.WORK_RATE_LOW, change=loss, limit=WORK_RATE_LOSS_MAX)
+    for kind, times in run.canaries.items():
+        loss = max(times.drift or 0.0, times.change or 0.0)
+        limit = max(WORK_RATE_LOSS_MAX, times.change_max)
+        if loss > limit:
+            yield Reason.suspect(ReasonCode.WORK_RATE_LOW, canary=kind, change=loss, limit=limit)
     if run.condition.freq != FIXED:  # that mode lowers the limits on purpose
         for policy, (khz, _) in run.limits_khz.items():
             usual_khz = run.usual_limits_khz.get(policy, 0)
@@ -293,21 +313,23 @@ def check_other_apps(run: RunObservation) -> Iterator[Reason]:
 RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_same_boot,
     check_claimed_work,
+    check_claimed_speed,
     check_cores,
+    check_threads,
     check_start_temperature,
     check_sensors,
     check_length,
     check_steady_state,
     check_disturbances,
-    check_canary,
     check_energy,
     check_cpu_clocks,
     check_gpu_clock,  # guard: gpu-clock-held
-    check_step_times,
     check_online_cores,
-    check_claimed_speed,
     check_swapping,
     check_unheld_speed,
     check_vendor_limits,
     check_other_apps,
+    # What shows that something happened, but not what, comes last.
+    check_step_times,
+    check_canary,
 )

@@ -1,88 +1,168 @@
-"""The canary: the same small matrix product before and after a run; it shows changes of the phone.
+"""Canaries: the same two small products before and after a run; they show changes of the phone.
 
-It needs neither a sensor nor root: a hidden limiter, an aged battery or a daemon that woke up in
-between makes it slower, whatever the nodes show.
+They need neither a sensor nor root: a hidden limiter, an aged battery, a daemon that woke up in
+between or a slower memory bus makes them slower, whatever the nodes show.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from agent.collect.runner_output import RunnerOutput, median_step_ms
 from agent.deadline import Deadline
+from agent.phone.canary_reference import (
+    SECONDS,
+    SECONDS_MAX,
+    CanaryReference,
+    CanaryTimes,
+    choose_seconds,
+    learn_reference,
+)
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME, LANE_DIR, OUTPUT
 from agent.phone.shell_command import ShellCommand
-from workloads.catalogue import bind, lower
+from agent.phone.shell_link import ShellReply
+from workloads.catalogue import Case, bind, lower
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError
-from workloads.protocol.phone_facts import CoreSet
+from workloads.protocol.phone_facts import CanaryKind, CoreSet
 
-SECONDS, STEPS, WARMUP = 0.25, 10, 3
-CHANGE_MAX, DRIFT_MAX = 0.05, 0.08  # normal variation of a phone within and between runs
-OLD_WEIGHT = 0.8  # of the record, when a new canary is added to it
-_CASE = bind("sgemm-square", {"n": 256})
-_DIR = f"{LANE_DIR}/canary"
+SERIES, FIRST_USE_SERIES = 6, 4  # canaries of a reference: when commissioned, and on first use
 
 
 @dataclass(frozen=True)
-class CanaryTimes:
-    """Step times in ms before and after a run, and the phone's record with the same clocks."""
+class _Program:
+    """What a canary executes."""
 
-    before_ms: float | None = None
-    after_ms: float | None = None
-    record_ms: float | None = None
-
-    @property
-    def change(self) -> float | None:
-        """How much longer it took after the run than before, as a fraction."""
-        return _relative_change(self.after_ms, self.before_ms)
-
-    @property
-    def drift(self) -> float | None:
-        """How much longer it took before the run than the phone's record, as a fraction."""
-        return _relative_change(self.before_ms, self.record_ms)
-
-    @property
-    def is_stable(self) -> bool:
-        """Whether these times may be added to the phone's record."""
-        return self.change is not None and abs(self.change) <= CHANGE_MAX
+    case: Case
+    warmup: int
+    steps: int
 
 
-NO_CANARY = CanaryTimes()
+_PROGRAMS = {
+    CanaryKind.ARITHMETIC: _Program(bind("sgemm-square", {"n": 256}), 3, 10),
+    # 64 MB: no phone has caches of that size.
+    CanaryKind.MEMORY: _Program(bind("sgemm", {"m": 1, "n": 4096, "k": 4096}), 1, 3),
+}
+_DIR = f"{LANE_DIR}/canary"
+BOTH = frozenset(CanaryKind)
 
 
-def canary_record_key(cores: CoreSet, clocks_khz: dict[int, int]) -> str:
-    """The key of a phone's record: each set of cores and clocks has its own."""
+class CanaryRounds:
+    """The canaries of one run: learns missing references, then compares before and after."""
+
+    def __init__(
+        self,
+        phone: Phone,
+        runner: str,
+        cores: CoreSet,
+        clocks_khz: Mapping[int, int],
+        send_heartbeat: Callable[[], None],
+    ) -> None:
+        self._phone, self._runner, self._cores = phone, runner, cores
+        self._clocks_khz = clocks_khz
+        self._send_heartbeat = send_heartbeat
+        self._before_ms: Mapping[CanaryKind, float] = {}
+        self._learned: set[CanaryKind] = set()
+        self._paths: Mapping[CanaryKind, str] = {}
+
+    def run_first(self, relearn: bool = False) -> None:
+        """Learn the references that are missing, or all, and run both canaries."""
+        self._paths = _install_plans(self._phone, self._cores)
+        known = {} if relearn else self._phone.memory.canaries
+        missing = frozenset(kind for kind in CanaryKind if self._key(kind) not in known)
+        if missing:
+            self._learn(missing, SERIES if relearn else FIRST_USE_SERIES, relearn)
+        self._before_ms = self._run(BOTH)
+
+    def run_second(self, accumulate: bool) -> dict[CanaryKind, CanaryTimes]:
+        """Run both canaries after a run that had them before; add stable times to the sums."""
+        if not self._before_ms:
+            return {}
+        after_ms, found = self._run(BOTH), {}
+        for kind, before_ms in self._before_ms.items():
+            reference = self._phone.memory.canaries.get(self._key(kind))
+            is_new = kind in self._learned
+            times = CanaryTimes(before_ms, after_ms.get(kind), reference, is_new)
+            if accumulate and times.is_stable and reference is not None:
+                times = times.with_this_run()
+                self._remember(kind, times.reference)
+            found[kind] = times
+        return found
+
+    def _key(self, kind: CanaryKind) -> str:
+        return reference_key(kind, self._phone.facts.runner, self._cores, self._clocks_khz)
+
+    def _learn(self, kinds: Collection[CanaryKind], count: int, choose_length: bool) -> None:
+        commission = self._phone.facts.commission
+        known = {} if commission is None or choose_length else commission.canary_seconds
+        seconds = {kind: known.get(kind, SECONDS) for kind in kinds}
+        learned = self._learn_series(seconds, count)
+        while choose_length and (longer := _longer(learned)):
+            learned |= self._learn_series(longer, count)
+        for kind, reference in learned.items():
+            self._remember(kind, reference)
+        self._learned = set(learned)
+
+    def _learn_series(
+        self, seconds: Mapping[CanaryKind, float], count: int
+    ) -> dict[CanaryKind, CanaryReference]:
+        """Learn from a series of canaries; the first one only warms up, and does not count."""
+        series: dict[CanaryKind, list[float]] = {kind: [] for kind in seconds}
+        for number in range(count + 1):
+            self._send_heartbeat()
+            times_ms = self._run(seconds, seconds)
+            for kind, time_ms in times_ms.items() if number else ():
+                series[kind].append(time_ms)
+        learned = {kind: learn_reference(series[kind], length) for kind, length in seconds.items()}
+        return {kind: reference for kind, reference in learned.items() if reference is not None}
+
+    def _remember(self, kind: CanaryKind, reference: CanaryReference | None) -> None:
+        if reference is not None:
+            self._phone.remember_canary(self._key(kind), reference)
+
+    def _run(
+        self, kinds: Collection[CanaryKind], seconds: Mapping[CanaryKind, float] | None = None
+    ) -> dict[CanaryKind, float]:
+        """Run canaries in one round trip and return their step times in ms.
+
+        One that failed is left out; a failed canary never fails the run.
+        """
+        chosen = [kind for kind in CanaryKind if kind in kinds]
+        commands = []
+        for kind in chosen:
+            program, reference = _PROGRAMS[kind], self._phone.memory.canaries.get(self._key(kind))
+            length = seconds[kind] if seconds else reference.seconds if reference else SECONDS
+            words = ["taskset", f"{self._cores.mask:x}", self._runner, "run", self._paths[kind]]
+            words += [_DIR, "--warmup", str(program.warmup), "--steps", str(program.steps)]
+            words += ["--seconds", f"{length:g}", "--max-seconds", f"{SECONDS_MAX:g}"]
+            commands.append(ShellCommand(words, into="/dev/null"))
+            commands.append(ShellCommand(["cat", f"{_DIR}/{OUTPUT}"]))
+        deadline = Deadline.after(self._phone.timeouts.canary_timeout_s)
+        replies = self._phone.shell_batch_raw(commands, deadline)
+        times_ms = {
+            kind: _step_ms(kind, *replies[2 * index : 2 * index + 2])
+            for index, kind in enumerate(chosen)
+        }
+        return {kind: time_ms for kind, time_ms in times_ms.items() if time_ms is not None}
+
+
+def _longer(learned: Mapping[CanaryKind, CanaryReference]) -> dict[CanaryKind, float]:
+    """The new lengths of the canaries that have to be longer."""
+    chosen = {kind: choose_seconds(reference) for kind, reference in learned.items()}
+    return {kind: length for kind, length in chosen.items() if length > learned[kind].seconds}
+
+
+def reference_key(
+    kind: CanaryKind, runner: str, cores: CoreSet, clocks_khz: Mapping[int, int]
+) -> str:
+    """The key of a reference: each build of the runner, set of cores and clocks has its own."""
     clocks = ",".join(f"{policy}:{khz}" for policy, khz in sorted(clocks_khz.items()))
-    return f"{cores.mask:x}@{clocks}"
+    return f"{kind} {runner[:8]} {cores.mask:x}@{clocks}"
 
 
-def updated_record(old_ms: float | None, new_ms: float) -> float:
-    """The record after one more canary."""
-    return new_ms if old_ms is None else OLD_WEIGHT * old_ms + (1 - OLD_WEIGHT) * new_ms
-
-
-@cache
-def _plan_for(cores: int) -> bytes:
-    return lower(_CASE, cores)
-
-
-def run_canary(phone: Phone, runner: str, cores: CoreSet) -> float | None:
-    """Run the canary and return its step time in ms.
-
-    Returns None on failure; a failed canary never fails the run.
-    """
-    plan = _install_plan(phone, cores)
-    words = ["taskset", f"{cores.mask:x}", runner, "run", plan, _DIR]
-    words += ["--warmup", str(WARMUP), "--steps", str(STEPS), "--seconds", f"{SECONDS:g}"]
-    words += ["--max-seconds", "2"]
-    commands = [
-        ShellCommand(words, into="/dev/null"),
-        ShellCommand(["cat", f"{_DIR}/{OUTPUT}"]),
-    ]
-    deadline = Deadline.after(phone.timeouts.canary_timeout_s)
-    process, records = phone.shell_batch_raw(commands, deadline)
-    output = RunnerOutput(_CASE.digest)
+def _step_ms(kind: CanaryKind, process: ShellReply, records: ShellReply) -> float | None:
+    output = RunnerOutput(_PROGRAMS[kind].case.digest)
     try:
         output.feed(records.output)
     except FarmError:
@@ -92,31 +172,18 @@ def run_canary(phone: Phone, runner: str, cores: CoreSet) -> float | None:
     return median_step_ms(output.windows)
 
 
-def run_second_canary(
-    phone: Phone, runner: str, cores: CoreSet, clocks_khz: dict[int, int], first_ms: float | None
-) -> CanaryTimes:
-    """Run the canary after a run that had a first one; stable times update the phone's record."""
-    if first_ms is None:
-        return NO_CANARY
-    key = canary_record_key(cores, clocks_khz)
-    record_ms = phone.memory.canary_ms.get(key)
-    times = CanaryTimes(first_ms, run_canary(phone, runner, cores), record_ms)
-    if times.is_stable:
-        phone.remember_canary(key, updated_record(record_ms, first_ms))
-    return times
+@cache
+def _plan_for(kind: CanaryKind, cores: int) -> bytes:
+    return lower(_PROGRAMS[kind].case, cores)
 
 
-def _install_plan(phone: Phone, cores: CoreSet) -> str:
-    """Push the canary's plan unless the phone has it, and return its path."""
-    plan = _plan_for(len(cores.cpus))
-    path = f"{HOME}/canary-{digest_of_bytes(plan)[:12]}"
-    exists, _ = phone.shell_batch(
-        [ShellCommand(["test", "-s", path]), ShellCommand(["mkdir", "-p", _DIR])]
-    )
-    if exists.status != 0:
-        phone.push(plan, path)
-    return path
-
-
-def _relative_change(now_ms: float | None, then_ms: float | None) -> float | None:
-    return now_ms / then_ms - 1 if now_ms is not None and then_ms else None
+def _install_plans(phone: Phone, cores: CoreSet) -> dict[CanaryKind, str]:
+    """Push the plans of the canaries unless the phone has them, and return their paths."""
+    plans = {kind: _plan_for(kind, len(cores.cpus)) for kind in CanaryKind}
+    paths = {kind: f"{HOME}/canary-{digest_of_bytes(plan)[:12]}" for kind, plan in plans.items()}
+    commands = [ShellCommand(["test", "-s", path]) for path in paths.values()]
+    exist = phone.shell_batch([*commands, ShellCommand(["mkdir", "-p", _DIR])])
+    for kind, exists in zip(CanaryKind, exist, strict=False):
+        if exists.status != 0:
+            phone.push(plans[kind], paths[kind])
+    return paths

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from agent.deadline import Deadline
 from agent.phone.battery_wear import GAP_MAX_S, with_hours
+from agent.phone.canary_reference import CanaryReference
 from agent.phone.phone_memory import CoolingHistory, PhoneMemory
 from agent.phone.phone_paths import BOOT_ID, UPTIME
 from agent.phone.shell_command import (
@@ -26,7 +27,7 @@ from agent.phone.shell_command import (
 from agent.phone.shell_link import MIB, ShellLink, ShellReply
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from workloads.protocol.faults import PhoneTrouble, ShellFailed
-from workloads.protocol.phone_facts import FuelGauge, PhoneFacts
+from workloads.protocol.phone_facts import Commission, FuelGauge, PhoneFacts
 from workloads.text import safe_text
 
 UPTIME_MAX_S = 1e10
@@ -114,10 +115,15 @@ class Phone:
         self._memory = self._memory.model_copy(update=changes)
         self.facts = self.facts.model_copy(update={"gauge": gauge})
 
-    def remember_canary(self, key: str, record_ms: float) -> None:
-        """Keep how long the canary takes with these cores and clocks."""
-        records = {**self._memory.canary_ms, key: record_ms}
-        self._memory = self._memory.model_copy(update={"canary_ms": records})
+    def remember_canary(self, key: str, reference: CanaryReference) -> None:
+        """Keep how long a canary takes with these cores and clocks."""
+        references = {**self._memory.canaries, key: reference}
+        self._memory = self._memory.model_copy(update={"canaries": references})
+
+    def remember_commission(self, commission: Commission) -> None:
+        """Keep when the phone was commissioned, and with which canaries."""
+        self._memory = self._memory.model_copy(update={"commission": commission})
+        self.facts = self.facts.model_copy(update={"commission": commission})
 
     def watch_battery(self, t_s: float, level_pct: int) -> None:
         """Count the time since the last look at the battery; long gaps were not watched."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from agent.phone.battery_wear import BatteryHours
+from agent.phone.canary_reference import CanaryReference
 from agent.phone.cooling_model import (
     PRIOR,
     REST_DRIFT_C,
@@ -17,7 +18,7 @@ from agent.phone.cooling_model import (
     update_posterior,
 )
 from workloads.protocol.base import WireModel
-from workloads.protocol.phone_facts import FuelGauge
+from workloads.protocol.phone_facts import Commission, FuelGauge
 
 TRACE_MAX = 120
 RESTED_S = 300.0  # a temperature that is constant for this long is the resting temperature
@@ -31,7 +32,10 @@ class PhoneMemory(WireModel):
     gauge: FuelGauge | None = None
     idle_w: float | None = Field(default=None, ge=0)
     idle_meter: str = Field(default="battery", description="the meter that showed the idle power")
-    canary_ms: dict[str, float] = Field(default_factory=dict, description="by cores and clocks")
+    canaries: dict[str, CanaryReference] = Field(
+        default_factory=dict, description="by canary, runner, cores and clocks"
+    )
+    commission: Commission | None = None
     battery: BatteryHours = BatteryHours()
     limits_khz: dict[int, int] = Field(
         default_factory=dict, description="highest limit of the CPU clock so far, by policy"

@@ -29,8 +29,10 @@ __all__ = [
     "KnownPhone",
     "OperatorChange",
     "check_phone",
+    "commission_phone",
     "connect_phone",
     "disconnect_phone",
+    "find_command_outcome",
     "find_phone",
     "list_phones",
     "list_unusable_phones",
@@ -176,6 +178,23 @@ def check_phone(lab: LabConnection, serial: str) -> CommandOutcome:
 
 
 @operation(Role.OPERATOR)
+def commission_phone(lab: LabConnection, serial: str, quick: bool = False) -> str:
+    """Have the host of a phone commission it; return the id of the command, which takes long."""
+    phone = _present_phone(lab, serial)
+    command = secrets.token_hex(8)
+    request = Command(kind=CommandKind.COMMISSION, phone=phone.serial, id=command, quick=quick)
+    publish_change(lab, phone_actions.commission(lab.store, phone.serial, lab.actor(), command))
+    lab.job_queue.send_command(phone.host, request)
+    return command
+
+
+@operation(Role.VIEWER)
+def find_command_outcome(lab: LabConnection, command: str) -> CommandOutcome | None:
+    """Find the result of a command to a host by its id; None while there is none."""
+    return phone_health.find_command_result(lab.store, command)
+
+
+@operation(Role.OPERATOR)
 def connect_phone(lab: LabConnection, address: str, host: str = "") -> CommandOutcome:
     """Have a host connect a phone over the network, now and after every start of its agent."""
     return _ask_about_address(lab, CommandKind.CONNECT, address, host)
@@ -228,6 +247,13 @@ def _change(lab: LabConnection, serial: str, dry_run: bool, action: PhoneAction)
     return publish_change(lab, action(lab.store, phone.serial, lab.actor(dry_run)))
 
 
+def _present_phone(lab: LabConnection, serial: str) -> KnownPhone:
+    phone = find_phone(lab, serial)
+    if phone.status.state not in {PhoneState.IDLE, PhoneState.BUSY}:
+        raise InvalidState(f"{phone.serial} is {phone.status.state}; connect it to its host first")
+    return phone
+
+
 def _send_command(
     lab: LabConnection,
     serial: str,
@@ -236,9 +262,7 @@ def _send_command(
     timeout_s: float = CHECK_TIMEOUT_S,
 ) -> CommandOutcome:
     """Send a command to the phone's host and wait for the result."""
-    phone = find_phone(lab, serial)
-    if phone.status.state not in {PhoneState.IDLE, PhoneState.BUSY}:
-        raise InvalidState(f"{phone.serial} is {phone.status.state}; connect it to its host first")
+    phone = _present_phone(lab, serial)
     command = Command(kind=kind, phone=phone.serial, id=secrets.token_hex(8), sizes=sizes)
     return _ask_host(lab, phone.host, command, timeout_s)
 

@@ -1,5 +1,6 @@
 """`farm phone`: lists, inspects and controls the phones of the lab."""
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from orchestrator.app.control_phones import CommandOutcome, KnownPhone
+
+COMMISSION_POLL_S = 0.5
+COMMISSION_TIMEOUT_S = 2 * 3600.0  # a phone may need long to cool
 
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
 
@@ -102,6 +106,41 @@ def check(serial: str, lab_folder: Path) -> int:
     from orchestrator.app.control_phones import check_phone
 
     return _print_outcome(check_phone(connect(lab_folder), serial))
+
+
+@phone.command()
+@_PHONE
+@click.option("--quick", is_flag=True, help="Learn only canaries and gauge; do not let it cool.")
+@lab_option
+def commission(serial: str, quick: bool, lab_folder: Path) -> int:
+    """Learn a PHONE's speed, cooling, fuel gauge and idle power.
+
+    Later runs are compared with this: the runs of a physical phone that was never commissioned are
+    suspect. The phone gets no runs meanwhile. Commission it again after a change that stays, such
+    as an update.
+
+    \b
+    Examples:
+      farm phone commission VM16T
+      farm phone commission VM16T --quick
+    """
+    from orchestrator.app.control_phones import commission_phone, find_command_outcome, find_phone
+
+    lab = connect(lab_folder)
+    serial = find_phone(lab, serial).serial
+    command, shown = commission_phone(lab, serial, quick), ""
+    deadline = time.monotonic() + COMMISSION_TIMEOUT_S
+    while (outcome := find_command_outcome(lab, command)) is None:
+        stage = find_phone(lab, serial).status.stage
+        if stage and stage != shown:
+            shown = stage
+            click.echo(f"{serial}: {stage}", err=True)
+        if time.monotonic() > deadline:
+            raise click.ClickException(
+                f"{serial} did not answer; 'farm phone show' shows its state"
+            )
+        time.sleep(COMMISSION_POLL_S)
+    return _print_outcome(outcome)
 
 
 @phone.command("connect")

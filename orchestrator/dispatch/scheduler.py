@@ -23,7 +23,15 @@ from orchestrator.store import budget_pauses, finished_sweeps, leases, phone_hea
 from orchestrator.store.database import Database
 from orchestrator.store.phone_health import health_event
 from workloads.protocol.faults import BrokerDown, StoreDown
-from workloads.protocol.messages import Command, CommandKind, Event, EventKind, HostHeartbeat, RunId
+from workloads.protocol.messages import (
+    Command,
+    CommandKind,
+    Event,
+    EventKind,
+    HostHeartbeat,
+    PhoneState,
+    RunId,
+)
 
 log = logging.getLogger("farm.scheduler")
 
@@ -72,6 +80,8 @@ def summarize_heartbeats(
             if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
                 unknown_hosts.add(beat.host)
                 continue
+            if phone.state is PhoneState.BUSY and phone.run is None:
+                continue  # it is being commissioned
             idle[phone.serial] = beat.host
             if phone.run is not None:
                 unconfirmed[phone.serial] = phone.run

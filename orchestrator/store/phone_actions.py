@@ -188,6 +188,15 @@ def retire(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChan
     return execute_change(db, "retire", serial, actor, plan)
 
 
+def commission(db: Database, serial: str, actor: Actor, command: str) -> OperatorChange:
+    """Record that a phone is commissioned by a command to its host."""
+    text = ChangeText("is being commissioned; its canaries get new references", "", None)
+    after = {"command": command}
+    return execute_change(
+        db, "commission", serial, actor, lambda _: PlannedChange({}, after, text, lambda: None)
+    )
+
+
 def release(db: Database, serial: str, actor: Actor) -> OperatorChange:
     """Let a suspect, quarantined or retired phone work again."""
     return _change_health(

@@ -16,7 +16,8 @@ from orchestrator.tui.phone_state_text import (
 )
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
 from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace, Ui
-from workloads.protocol.phone_facts import BatteryCondition
+from workloads.protocol.metrics import Source
+from workloads.protocol.phone_facts import BatteryCondition, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.units import format_duration
 
@@ -160,12 +161,28 @@ def describe_phone(phone: KnownPhone) -> list[str]:
         )
     if facts.battery is not None:
         lines.append(f"battery: {battery_text(facts.battery)}")
+    lines.append(commission_text(facts))
     lines.append(f"control: {facts.control.value}")
     lines += [f"yes  {text}" for text in facts.controlled]
     lines += [f"no   {text}" for text in facts.uncontrolled]
     if facts.runner_error:
         lines.append(f"no   the runner does not run: {facts.runner_error}")
     return lines
+
+
+def commission_text(facts: PhoneFacts) -> str:
+    """Describe when a phone was commissioned, and the smallest change that its canaries show."""
+    if facts.commission is None:
+        source = facts.provenance.time if facts.provenance else None
+        if source is not None and source.source is Source.PHONE:
+            return f"not commissioned: run 'farm phone commission {facts.serial}'"
+        return "not commissioned; its canaries learn on first use"
+    canaries = ", ".join(
+        f"{canary.kind} from {canary.detectable:.1%} in {canary.seconds:g} s"
+        for canary in facts.commission.canaries
+    )
+    quick = " (quick)" if facts.commission.quick else ""
+    return f"commissioned on {facts.commission.on}{quick}; canaries show changes: {canaries}"
 
 
 def battery_text(battery: BatteryCondition) -> str:

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from agent.launch.canary import CanaryTimes, canary_record_key, updated_record
+from agent.launch.canary import reference_key
 from tests.agent.lane_harness import LaneHarness, assert_reason, assert_valid
-from workloads.protocol.phone_facts import CoreSet
+from workloads.protocol.messages import Report
+from workloads.protocol.phone_facts import CanaryKind, CoreSet
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import ReasonCode, Validity
 
 STEADY: dict[str, Any] = {"cores": "big2", "freq": "low", "time_min_s": 60}
+SHORT: dict[str, Any] = {"cores": "big2", "freq": "low", "start_temp_max_c": None}
 
 
 def test_a_phone_that_suspends_during_its_run(lane_harness: LaneHarness) -> None:
@@ -53,11 +55,47 @@ def test_a_phone_that_became_slower_without_any_visible_cause(lane_harness: Lane
     lane_harness.verify_recovery()
 
 
-def test_a_canary_is_compared_with_the_record_of_the_same_clocks() -> None:
+def test_a_phone_that_becomes_slower_with_every_run(lane_harness: LaneHarness) -> None:
+    """1.5 % more with every run is found within five runs; the reference stays."""
+    lane_harness.context = replace(lane_harness.context, canary=True)
+    first = lane_harness.run_attempt(**SHORT)
+    assert_valid(first)
+    assert ReasonCode.NEW_REFERENCE in codes_of(first)
+    learned = {key: item.ms for key, item in lane_harness.phone.memory.canaries.items()}
+    for number in range(1, 6):
+        lane_harness.clear_faults()
+        lane_harness.inject("hidden_limit", share=1.015**-number)
+        report = lane_harness.run_attempt(fence=number + 1, **SHORT)
+        assert ReasonCode.NEW_REFERENCE not in codes_of(report)
+        if ReasonCode.CANARY_DRIFTED in codes_of(report):
+            break
+    else:
+        pytest.fail("the drift was not found")
+    assert_reason(report, Validity.SUSPECT, ReasonCode.CANARY_DRIFTED)
+    assert {key: item.ms for key, item in lane_harness.phone.memory.canaries.items()} == learned
+
+
+def test_half_of_the_memory_bandwidth(lane_harness: LaneHarness) -> None:
+    lane_harness.context = replace(lane_harness.context, canary=True)
+    lane_harness.run_attempt(**SHORT)
+    lane_harness.inject("memory_contention", share=0.5)
+    report = lane_harness.run_attempt(fence=2, **SHORT)
+    assert_reason(report, Validity.SUSPECT, ReasonCode.CANARY_DRIFTED)
+    assert report.verdict is not None
+    drifted = [item for item in report.verdict.reasons if item.code is ReasonCode.CANARY_DRIFTED]
+    assert [item.values["canary"] for item in drifted] == ["memory"]
+    lane_harness.clear_faults()
+    lane_harness.inject("memory_contention", at="run@50%")
+    report = lane_harness.run_attempt(fence=3, **SHORT)
+    assert_reason(report, Validity.VOID, ReasonCode.CANARY_CHANGED)
+
+
+def codes_of(report: Report) -> set[ReasonCode]:
+    assert report.verdict is not None, report.fault
+    return {reason.code for reason in report.verdict.reasons}
+
+
+def test_a_reference_belongs_to_runner_cores_and_clocks() -> None:
     cores = CoreSet(name="big4", cpus=(4, 5, 6, 7))
-    assert canary_record_key(cores, {7: 2, 4: 1}) == "f0@4:1,7:2"
-    assert CanaryTimes(2.0, 2.1, 1.9).change == pytest.approx(0.05)
-    assert CanaryTimes(2.0, 2.1, 1.9).drift == pytest.approx(0.0526, abs=1e-3)
-    assert CanaryTimes(2.0, None, None).change is None
-    assert updated_record(None, 2.0) == 2.0
-    assert updated_record(1.0, 2.0) == pytest.approx(1.2)
+    key = reference_key(CanaryKind.MEMORY, "0123456789", cores, {7: 2, 4: 1})
+    assert key == "memory 01234567 f0@4:1,7:2"

@@ -51,6 +51,7 @@ BODY: dict[str, dict[str, object]] = {
     "sleep": {"for_": 5},
     "charger_returns": {},
     "hidden_limit": {},
+    "memory_contention": {},
     "gpu_missing": {},
     "gpu_build_fails": {},
     "gpu_memory": {},

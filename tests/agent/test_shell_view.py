@@ -12,12 +12,13 @@ from agent.collect.shell_view import ShellView, ViewsAroundRun, parse_view
 from agent.judge.verdict_rules import judge
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
-from agent.launch.canary import CanaryTimes
 from agent.phone.adb import AdbServer
+from agent.phone.canary_reference import CanaryReference, CanaryTimes
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import assert_reason, open_lane_harness
 from tests.agent.observations import UNPINNED, an_observation
 from workloads.protocol.messages import Report
+from workloads.protocol.phone_facts import CanaryKind
 from workloads.protocol.verdict import ReasonCode, Validity
 
 FREE = {"cores": "prime", "freq": "free", "start_temp_max_c": 60}
@@ -91,13 +92,14 @@ def reasons(**changes: object) -> Mapping[ReasonCode, Validity]:
 
 def test_the_work_rate_counts_and_the_status_does_not() -> None:
     hot = ViewsAroundRun(ShellView(status=3, headroom=1.2, siop_level=2), ShellView())
-    only_told = reasons(views=hot, canary=CanaryTimes(1.0, 1.01, 1.0))
+    usual = CanaryReference(ms=1.0, spread=0.005, count=4)
+    only_told = reasons(views=hot, canaries={CanaryKind.MEMORY: CanaryTimes(1.0, 1.01, usual)})
     assert {*only_told.values()} == {Validity.VALID}
     codes = {ReasonCode.THERMAL_STATUS_RAISED, ReasonCode.SIOP_LEVEL_RAISED}
     assert codes | {ReasonCode.HEADROOM_USED_UP} <= only_told.keys()
     denied = ViewsAroundRun(ShellView(status=0), ShellView(status=0))
-    for canary in (CanaryTimes(1.3, 1.3, 1.0), CanaryTimes(1.0, 1.3, None)):
-        found = reasons(views=denied, canary=canary)
+    for times in (CanaryTimes(1.3, 1.3, usual), CanaryTimes(1.0, 1.3, None)):
+        found = reasons(views=denied, canaries={CanaryKind.ARITHMETIC: times})
         assert found[ReasonCode.WORK_RATE_LOW] is Validity.SUSPECT
 
 

@@ -10,7 +10,7 @@ from agent.judge.disturbances import Disturbances
 from agent.judge.run_observation import RunObservation, SamplingGap
 from agent.judge.verdict_rules import judge
 from agent.judge.work_checks import ClaimedWork
-from agent.launch.canary import CanaryTimes
+from agent.phone.canary_reference import CanaryReference, CanaryTimes
 from tests.agent.observations import (
     BEFORE,
     CLOCKS,
@@ -23,7 +23,7 @@ from tests.agent.observations import (
 from workloads.catalogue import bind, cost_of
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.metrics import Source
-from workloads.protocol.phone_facts import ChargingSwitch
+from workloads.protocol.phone_facts import CanaryKind, ChargingSwitch
 from workloads.protocol.verdict import ReasonCode, Validity
 from workloads.step_cost import StepCost
 
@@ -34,6 +34,12 @@ SWITCH = ChargingSwitch(path="/sys/charging", off="0", on="1")
 WITH_SWITCH = replace(PROBE, facts=PROBE.facts.model_copy(update={"charging": SWITCH}))
 CAPPED = {4: 1804800}
 THROTTLED = ("thermal-cpufreq-0",)
+
+
+def canary(before_ms: float, after_ms: float, slower: float = 0.0) -> dict[str, Any]:
+    """Build the observation of a canary whose reference is 1 ms."""
+    reference = CanaryReference(ms=1.0, spread=0.005, count=6, slower=slower)
+    return {"canaries": {CanaryKind.MEMORY: CanaryTimes(before_ms, after_ms, reference)}}
 
 
 def test_a_run_as_requested_is_valid() -> None:
@@ -95,7 +101,11 @@ def test_a_run_as_requested_is_valid() -> None:
         ),
         ({"span_s": 2.0}, Validity.VOID, ReasonCode.TOO_SHORT),
         ({"sampled_temps_c": ()}, Validity.SUSPECT, ReasonCode.NO_TEMP_READINGS),
-        ({"sampled_temps_c": (30.0,) * 40}, Validity.SUSPECT, ReasonCode.SENSOR_FROZEN),
+        (
+            {"sampled_temps_c": (30.0,) * 40, "span_s": 90.0},
+            Validity.SUSPECT,
+            ReasonCode.SENSOR_FROZEN,
+        ),
         ({"sampled_temps_c": (38.4,) * 40}, Validity.SUSPECT, ReasonCode.SENSOR_FROZEN),
         (
             {"sampled_temps_c": (38.0,) * 40, "before": replace(BEFORE, temp_c=30.3)},
@@ -144,8 +154,9 @@ def test_a_run_as_requested_is_valid() -> None:
             Validity.SUSPECT,
             ReasonCode.FIXED_CLOCK_UNSTEADY,
         ),
-        ({"canary": CanaryTimes(1.0, 1.1, 1.0)}, Validity.VOID, ReasonCode.CANARY_CHANGED),
-        ({"canary": CanaryTimes(1.1, 1.1, 1.0)}, Validity.SUSPECT, ReasonCode.CANARY_DRIFTED),
+        (canary(1.0, 1.1), Validity.VOID, ReasonCode.CANARY_CHANGED),
+        (canary(1.1, 1.1), Validity.SUSPECT, ReasonCode.CANARY_DRIFTED),
+        (canary(1.02, 1.02, slower=0.06), Validity.SUSPECT, ReasonCode.CANARY_DRIFTED),
         ({"swapped_mb": 300.0}, Validity.SUSPECT, ReasonCode.SWAPPED),
         (
             {"probe": replace(PROBE, wireless=True)},
@@ -259,8 +270,8 @@ def test_an_unpinned_clock_is_not_judged() -> None:
 
 
 def test_the_canary_shows_a_slow_phone_with_free_clocks_but_not_in_long_runs() -> None:
-    slower = CanaryTimes(1.0, 1.5, 1.0)
-    (reason,) = judge(an_observation(canary=slower, probe=UNPINNED)).reasons
+    slower = canary(1.0, 1.5)
+    (reason,) = judge(an_observation(**slower, probe=UNPINNED)).reasons
     assert (reason.code, reason.validity) == (ReasonCode.WORK_RATE_LOW, Validity.SUSPECT)
-    long = an_observation(canary=slower, condition=ENDURANCE, span_s=600.0)
+    long = an_observation(**slower, condition=ENDURANCE, span_s=600.0)
     assert judge(long).validity is Validity.VALID

@@ -8,6 +8,8 @@ from orchestrator.app.control_phones import (
     list_unusable_phones,
     pair_phone,
 )
+from orchestrator.app.control_sweeps import list_audit
+from orchestrator.tui.phone_detail import commission_text
 from tests.farm.conftest import Farm, wait_for
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.unusable_phone import PhoneProblem
@@ -27,6 +29,18 @@ def test_a_phone_is_controlled_over_the_queue(farm: Farm) -> None:
     assert farm.command("phone", "release", serial).returncode == 0
     wait_for(lambda: farm.phone(serial).health == "good", "the phone is released")
     assert farm.command("phone", "check", "UNKNOWN").returncode == 2
+
+
+def test_a_phone_is_commissioned_over_the_queue(farm: Farm) -> None:
+    serial = next(phone for phone in farm.idle_phones() if phone.startswith("VM16T"))
+    assert "canaries learn on first use" in commission_text(farm.phone(serial).facts)
+    done = farm.command("phone", "commission", serial, "--quick")
+    assert (done.returncode, "canaries show changes from" in done.stdout) == (0, True), done.stderr
+    assert f"{serial}: run" in done.stderr or f"{serial}: canary_before" in done.stderr
+    wait_for(lambda: farm.phone(serial).facts.commission is not None, "the host announces it")
+    shown = commission_text(farm.phone(serial).facts)
+    assert "(quick); canaries show changes: arithmetic from" in shown
+    assert "commission" in {entry.action for entry in list_audit(farm.connection, serial)}
 
 
 def test_phones_are_connected_over_the_network(farm: Farm) -> None:

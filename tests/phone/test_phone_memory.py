@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.phone.canary_reference import CanaryReference
 from agent.phone.cooling_model import PRIOR, TempReading, predict_time_to_cool
 from agent.phone.phone_memory import (
     TRACE_MAX,
@@ -92,7 +93,8 @@ def test_the_memory_survives_the_agent(tmp_path: Path) -> None:
     record_cooling(history, 0, 600)
     history.finish_trace()
     gauge = FuelGauge(discharge_sign=-1, unit_a=1e-6, period_s=0.5)
-    known = PhoneMemory(cooling=history.posterior, gauge=gauge, canary_ms={"f0": 1.5})
+    reference = CanaryReference(ms=1.5, spread=0.004, count=6, slower=0.01)
+    known = PhoneMemory(cooling=history.posterior, gauge=gauge, canaries={"f0": reference})
     save_phone_memory(tmp_path, "A:1", known)
     assert load_phone_memory(tmp_path, "A:1") == known
     assert load_phone_memory(tmp_path, "other") == PhoneMemory()

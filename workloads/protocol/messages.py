@@ -135,6 +135,7 @@ class CommandKind(StrEnum):
     RESTORE = "restore"  # undo all changes on the phone `phone`
     CHECK = "check"  # test the phone `phone`
     TUNE = "tune"  # tune OpenCL kernels on the phone `phone`
+    COMMISSION = "commission"  # learn what later runs of the phone `phone` are compared with
     CONNECT = "connect"  # connect the phone at `address`, now and after every start
     DISCONNECT = "disconnect"  # undo CONNECT
     PAIR = "pair"  # pair with the phone at `address` by `code`, and connect it
@@ -156,6 +157,7 @@ class Command(WireModel):
     sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(), max_length=16, description="sizes of square matrix products, for TUNE"
     )
+    quick: bool = Field(default=False, description="for COMMISSION: only canaries and fuel gauge")
 
 
 class AppliedCondition(WireModel):
@@ -268,7 +270,7 @@ def _check_integers(value: object) -> None:
 
 
 class CommandResult(WireModel):
-    """The result of a RESTORE, CHECK or TUNE command."""
+    """The result of a command on a phone."""
 
     kind: Literal["command_result"] = "command_result"
     version: Literal[1] = 1

@@ -184,6 +184,14 @@ METRICS: dict[str, MetricKind] = {
     "build_ms": _time(
         "ms", "time to build the OpenCL kernels before the first step", "sum of clBuildProgram"
     ),
+    "canary_arithmetic_ms": _time(
+        "ms", "time of a small matrix product before the run", "median over steps of t"
+    ),
+    "canary_memory_ms": _time(
+        "ms",
+        "time of a vector times a matrix of 64 MB before the run",
+        "median over steps of t",
+    ),
     "step_similarity": _time(
         "",
         "similarity of the traced steps, operation by operation; 1 if all are equal",

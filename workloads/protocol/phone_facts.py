@@ -99,6 +99,36 @@ class BatteryCondition(WireModel):
     hours_above_90: int = Field(default=0, ge=0)
 
 
+class CanaryKind(StrEnum):
+    """What a canary uses."""
+
+    ARITHMETIC = "arithmetic"  # a matrix product that stays in the caches
+    MEMORY = "memory"  # a vector times a matrix that is larger than every cache
+
+
+class CanaryFacts(WireModel):
+    """The length of a canary on one phone, and what it can show."""
+
+    kind: CanaryKind
+    seconds: float = Field(gt=0)
+    detectable: float = Field(
+        gt=0, description="smallest relative change that one canary shows, at two standard errors"
+    )
+
+
+class Commission(WireModel):
+    """When a phone was commissioned, and its canaries."""
+
+    on: date
+    quick: bool = Field(description="only canaries and fuel gauge were learned")
+    canaries: tuple[CanaryFacts, ...] = Field(max_length=8)
+
+    @property
+    def canary_seconds(self) -> dict[CanaryKind, float]:
+        """The length of each canary."""
+        return {canary.kind: canary.seconds for canary in self.canaries}
+
+
 class PowerStatsHal(StrEnum):
     """The interface through which a phone shows the energy of its rails without root."""
 
@@ -130,6 +160,9 @@ class PhoneFacts(WireModel):
         default=False, description="whether Android offers a fixed-performance mode"
     )
     battery: BatteryCondition | None = None
+    commission: Commission | None = Field(
+        default=None, description="None: never; what later runs are compared with was not learned"
+    )
     power_stats: PowerStatsHal | None = Field(
         default=None, description="how the energy of its rails can be read, where no node shows it"
     )

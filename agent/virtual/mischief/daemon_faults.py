@@ -12,6 +12,7 @@ from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, Invali
 from agent.virtual.model_clock import ScheduledAction
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
+from agent.virtual.profiles import PhoneProfile
 
 _SYSTEM = 1000
 
@@ -159,3 +160,26 @@ class HiddenLimit(FaultType):
     def stop(self, target: InjectionTarget) -> None:
         soc = target.phone.soc
         soc.change(lambda: setattr(soc, "hidden_speed_share", 1.0))
+
+
+@dataclass(eq=False)
+class MemoryContention(FaultType):
+    """Something else uses the memory bus: a `share` of the bandwidth is left."""
+
+    share: float = 0.5
+    _before: PhoneProfile | None = field(default=None, init=False, repr=False)
+
+    def start(self, target: InjectionTarget) -> None:
+        if not 0 < self.share <= 1:
+            raise InvalidMischief(f"share={self.share} is not above 0 and at most 1")
+        soc = target.phone.soc
+        self._before, memory = soc.profile, soc.profile.memory
+        names = ("bandwidth_gbs", "core_gbs")
+        left = {name: self.share * getattr(memory, name) for name in names}
+        profile = soc.profile.model_copy(update={"memory": memory.model_copy(update=left)})
+        soc.change(lambda: setattr(soc, "profile", profile))
+
+    def stop(self, target: InjectionTarget) -> None:
+        soc = target.phone.soc
+        if self._before is not None:
+            soc.change(lambda: setattr(soc, "profile", self._before))

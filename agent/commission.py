@@ -1,0 +1,116 @@
+"""Commissioning: a short series of runs that learns what later runs of a phone are compared with.
+
+Full: both canaries, the fuel gauge, how the phone cools, and its power at rest. Quick: canaries and
+gauge only, without waiting for a cool phone. It can be repeated at any time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from agent.lane import run_attempt
+from agent.lane_context import LaneContext
+from agent.phone.phone_driver import Phone
+from agent.phone.phone_memory import save_phone_memory
+from agent.restore.fence import held_fence
+from workloads.catalogue import bind
+from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.faults import FarmError
+from workloads.protocol.messages import Job, Report, RunId
+from workloads.protocol.phone_facts import FREE, CanaryFacts, CanaryKind, Commission, PhoneFacts
+from workloads.protocol.verdict import Validity
+from workloads.text import safe_text
+
+LOAD = bind("sgemm-square", {"n": 512})
+WARM_S, COLD_S = 120.0, 10.0
+# Also in a warm room: the phone has to cool and to come to rest, not to be cold.
+COOL_START = {"start_temp_max_c": 36.0, "start_slope_max_c_per_min": 0.5}
+AT_ONCE = {"start_temp_max_c": 60.0, "start_slope_max_c_per_min": 60.0}  # after a look at its rest
+CORES_MAX = 4
+_TRIAL = f"tr-{0:016x}"  # no trial of a sweep
+
+
+def commission_phone(phone: Phone, context: LaneContext, quick: bool) -> tuple[bool, str]:
+    """Commission a phone; return whether that worked, and a sentence.
+
+    A series that fails leaves the earlier references as they were.
+    """
+    serial, before = phone.facts.serial, phone.memory
+    phone.memory = before.model_copy(update={"canaries": {}, "gauge": None})
+    phone.facts = phone.facts.model_copy(update={"gauge": None})
+    try:
+        problem = _run_series(phone, replace(context, relearn=True), quick)
+        canaries = _canary_facts(phone)
+        if not problem and len(canaries) < len(CanaryKind):
+            problem = "a canary failed; 'farm phone check' tests the phone"
+    except FarmError as error:
+        problem = str(error)
+    if phone.memory.gauge is None:  # as on a charger that cannot be cut
+        phone.remember_power(before.gauge, phone.memory.idle_w, phone.memory.idle_meter)
+    if problem:
+        phone.memory = phone.memory.model_copy(update={"canaries": before.canaries})
+    else:
+        today = datetime.now(UTC).date()
+        phone.remember_commission(Commission(on=today, quick=quick, canaries=canaries))
+    save_phone_memory(context.state_dir, serial, phone.memory)
+    if problem:
+        return False, safe_text(f"{serial} was not commissioned: {problem}", 600)
+    shown = ", ".join(f"{canary.kind} {canary.detectable:.1%}" for canary in canaries)
+    return True, f"{serial} is commissioned; its canaries show changes from: {shown}"
+
+
+def conditions(facts: PhoneFacts, quick: bool) -> Iterator[Condition]:
+    """The conditions of the series: a warm phone first, then a cold one, or any at once."""
+    lowest = min(cluster.capacity for cluster in facts.clusters)
+    big = sum(len(cluster.cpus) for cluster in facts.clusters if cluster.capacity > lowest)
+    cores = f"big{min(big, CORES_MAX)}" if big else f"all{min(facts.cores, CORES_MAX)}"
+    freq = "high" if facts.clocks_writable else FREE
+    unknown = Condition(cores=cores, freq=freq, start_temp_max_c=None, time_min_s=COLD_S)
+    any_start = unknown.model_copy(update=AT_ONCE) if facts.cpu_zones else unknown
+    if quick:
+        yield any_start
+        return
+    # The long protocol: this phone may throttle while it warms up.
+    yield any_start.model_copy(update={"protocol": Protocol.ENDURANCE, "time_min_s": WARM_S})
+    yield unknown.model_copy(update=COOL_START) if facts.cpu_zones else unknown
+
+
+def _run_series(phone: Phone, context: LaneContext, quick: bool) -> str:
+    """Run the series; return what went wrong, or nothing."""
+    fence = held_fence(phone)
+    for number, condition in enumerate(conditions(phone.facts, quick), start=1):
+        job = Job(
+            run=RunId(trial=_TRIAL, repeat=0, attempt=number),
+            phone=phone.facts.serial,
+            fence=fence,
+            lease_timeout_s=60,
+            case=LOAD,
+            condition=condition,
+            telemetry=False,
+        )
+        if problem := _problem(run_attempt(job, phone, context).report):
+            return problem
+    return ""
+
+
+def _problem(report: Report) -> str:
+    if report.fault is not None:
+        return report.fault.text
+    if report.restore_error is not None:
+        return report.restore_error
+    assert report.verdict is not None
+    void = [reason.text for reason in report.verdict.reasons if reason.validity is Validity.VOID]
+    return f"a run was disturbed ({'; '.join(void)}); repeat it" if void else ""
+
+
+def _canary_facts(phone: Phone) -> tuple[CanaryFacts, ...]:
+    """The canaries of the phone; of several references of one, the one that shows least."""
+    found = []
+    for kind in CanaryKind:
+        learned = [item for key, item in phone.memory.canaries.items() if key.startswith(kind)]
+        if learned:
+            worst = max(learned, key=lambda reference: reference.detectable)
+            seconds = max(reference.seconds for reference in learned)
+            facts = CanaryFacts(kind=kind, seconds=seconds, detectable=worst.detectable)
+            found.append(facts)
+    return tuple(found)

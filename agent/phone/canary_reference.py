@@ -1,0 +1,165 @@
+"""How long a canary takes on a phone: learned once, then only compared. Pure.
+
+A reference belongs to one canary, one build of the runner, and one set of cores and clocks. It
+changes only when the phone is commissioned again; a reference that followed the phone would never
+show that the phone becomes slower.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, median
+
+from pydantic import Field
+
+from workloads.protocol.base import WireModel
+
+SECONDS, SECONDS_MAX = 0.25, 2.0
+SHOWN_CHANGE = 0.03  # a canary is so long that it shows this change at two standard errors
+# Canaries differ by about half a percent on phones with held clocks; a short series cannot show
+# that they differ less, so this counts like some canaries more.
+USUAL_SPREAD, USUAL_WEIGHT = 0.005, 4
+CHANGE_MIN, DRIFT_MIN = 0.02, 0.03  # limits are never lower
+LIMIT_ERRORS = 4.0  # standard errors
+# The sums (CUSUM) take what exceeds an allowance; a sum above the limit is a slow drift.
+ALLOWANCE_MIN, ALLOWANCE_SPREADS = 0.0075, 1.5
+SUM_MIN, SUM_SPREADS = 0.05, 8.0
+SUM_KEPT = 1.5  # times its limit at most, so that a repaired phone is soon trusted again
+
+
+class CanaryReference(WireModel):
+    """The time of one canary, its spread, and how far later runs were from it in total."""
+
+    ms: float = Field(gt=0)
+    spread: float = Field(ge=0, description="relative standard deviation of one canary")
+    count: int = Field(ge=1, description="canaries that it was learned from")
+    seconds: float = Field(default=SECONDS, gt=0, description="length of the canary")
+    slower: float = Field(default=0.0, ge=0, description="accumulated over the runs since")
+    faster: float = Field(default=0.0, ge=0)
+
+    @property
+    def detectable(self) -> float:
+        """The smallest relative change that one canary shows, at two standard errors."""
+        return 2 * self._error
+
+    @property
+    def change_max(self) -> float:
+        """The largest normal change within a run."""
+        return max(CHANGE_MIN, LIMIT_ERRORS * sqrt(2) * self.spread)
+
+    @property
+    def drift_max(self) -> float:
+        """The largest normal distance of one canary from this reference."""
+        return max(DRIFT_MIN, LIMIT_ERRORS * self._error)
+
+    @property
+    def sum_max(self) -> float:
+        """The largest normal accumulated distance."""
+        return max(SUM_MIN, SUM_SPREADS * self.spread)
+
+    @property
+    def allowance(self) -> float:
+        """The distance of a run that does not accumulate."""
+        return max(ALLOWANCE_MIN, ALLOWANCE_SPREADS * self.spread)
+
+    @property
+    def _error(self) -> float:
+        return self.spread * sqrt(1 + 1 / self.count)
+
+    def after_run(self, distance: float) -> "CanaryReference":
+        """The reference with the distance of one more run in its sums; its time stays.
+
+        One run counts at most as much as a single canary may differ, so that one disturbance does
+        not look like a drift.
+        """
+        counted = min(max(distance, -self.drift_max), self.drift_max)
+        highest = SUM_KEPT * self.sum_max
+        sums = {
+            "slower": min(max(0.0, self.slower + counted - self.allowance), highest),
+            "faster": min(max(0.0, self.faster - counted - self.allowance), highest),
+        }
+        return self.model_copy(update=sums)
+
+
+def learn_reference(times_ms: Sequence[float], seconds: float = SECONDS) -> CanaryReference | None:
+    """The reference that a series of canaries gives; None for an empty series."""
+    if not times_ms:
+        return None
+    middle_ms = median(times_ms)
+    mean_ms = fmean(times_ms)
+    squares = sum((time_ms / mean_ms - 1) ** 2 for time_ms in times_ms)
+    squares += USUAL_WEIGHT * USUAL_SPREAD**2
+    spread = sqrt(squares / (len(times_ms) - 1 + USUAL_WEIGHT))
+    return CanaryReference(ms=middle_ms, spread=spread, count=len(times_ms), seconds=seconds)
+
+
+def choose_seconds(learned: CanaryReference) -> float:
+    """The length with which the canary may show SHOWN_CHANGE: as it is, or at least doubled."""
+    factor = (learned.detectable / SHOWN_CHANGE) ** 2
+    if factor <= 1:
+        return learned.seconds
+    return min(learned.seconds * max(factor, 2.0), SECONDS_MAX)
+
+
+@dataclass(frozen=True)
+class CanaryTimes:
+    """Step times in ms of one canary before and after a run, and what they are compared with."""
+
+    before_ms: float | None = None
+    after_ms: float | None = None
+    reference: CanaryReference | None = None
+    is_new: bool = False  # the reference was learned for this run
+
+    @property
+    def change(self) -> float | None:
+        """How much longer it took after the run than before, as a fraction."""
+        return _relative_change(self.after_ms, self.before_ms)
+
+    @property
+    def change_max(self) -> float:
+        """The largest normal change."""
+        return (self.reference or _UNKNOWN).change_max
+
+    @property
+    def drift(self) -> float | None:
+        """How much longer it took before the run than the reference, as a fraction."""
+        return _relative_change(self.before_ms, self.reference.ms if self.reference else None)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the phone was equally fast before and after the run."""
+        return self.change is not None and abs(self.change) <= self.change_max
+
+    @property
+    def accumulated(self) -> float:
+        """The accumulated distance of all runs in the direction of this one."""
+        if self.reference is None:
+            return 0.0
+        return self.reference.slower if (self.drift or 0.0) > 0 else -self.reference.faster
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether this canary, or it together with those before it, is too far from its reference.
+
+        A sum that exceeds its limit counts only as long as the phone is still away from it.
+        """
+        if self.reference is None or self.drift is None:
+            return False
+        is_away = abs(self.drift) > self.reference.allowance
+        has_crept = is_away and abs(self.accumulated) > self.reference.sum_max
+        return has_crept or abs(self.drift) > self.reference.drift_max
+
+    def with_this_run(self) -> "CanaryTimes":
+        """The same times; the sums of the reference include this run."""
+        if self.reference is None or self.before_ms is None or self.after_ms is None:
+            return self
+        distance = (self.before_ms + self.after_ms) / 2 / self.reference.ms - 1
+        reference = self.reference.after_run(distance)
+        return CanaryTimes(self.before_ms, self.after_ms, reference, self.is_new)
+
+
+_UNKNOWN = CanaryReference(ms=1.0, spread=USUAL_SPREAD, count=1)
+
+
+def _relative_change(now_ms: float | None, then_ms: float | None) -> float | None:
+    return now_ms / then_ms - 1 if now_ms is not None and then_ms else None
