@@ -148,20 +148,26 @@ def _undo(phone: Phone, changes: Sequence[ReversibleChange]) -> list[str]:
     if not changes:
         return []
     # A key that was changed twice ends with its oldest value, which comes last.
-    checked = {change.key: change for change in changes if change.check_command() is not None}
-    checks = [command for change in checked.values() if (command := change.check_command())]
-    results = phone.shell_batch([*(change.undo_command() for change in changes), *checks])
+    checked = {change.key: change for change in changes}
+    commands = {key: change.check_command() for key, change in checked.items()}
+    checks = {command.line(): command for command in commands.values() if command is not None}
+    undo = [change.undo_command() for change in changes]
+    results = phone.shell_batch([*undo, *checks.values()])
+    shown = dict(zip(checks, results[len(undo) :], strict=True))
     refused = [
         f"{change.key} to '{safe_text(change.old, 40)}' ({safe_text(result.text, 60)})"
         for change, result in zip(changes, results, strict=False)
         if result.status != 0
     ]
-    ignored = [
-        f"{change.key} to '{safe_text(change.old, 40)}' (it is '{safe_text(result.text, 40)}')"
-        for change, result in zip(checked.values(), results[len(changes) :], strict=True)
-        if result.status == 0 and not change.is_undone(result.text)
-        if not _is_thermal_cap(phone, change, result.text)
-    ]
+    ignored = []
+    for key, command in commands.items():
+        result = shown[command.line()] if command is not None else None
+        change = checked[key]
+        if result is None or result.status != 0 or change.is_undone(result.text):
+            continue
+        if not _is_thermal_cap(phone, change, result.text):
+            value = safe_text(change.shown_value(result.text), 40)
+            ignored.append(f"{key} to '{safe_text(change.old, 40)}' (it is '{value}')")
     return refused + ignored  # guard: restored-value-read-back
 
 

@@ -82,16 +82,26 @@ class ReversibleChange(WireModel):
             return ShellCommand(["cat", self.key])
         namespace, name = self.key.split(" ")
         queries = {
-            ChangeKind.SETTING: ["settings", "get", namespace, name],
+            ChangeKind.SETTING: ["settings", "list", namespace],  # one call serves all settings
             ChangeKind.SERVICE: ["getprop", f"init.svc.{name}"],
             ChangeKind.PROPERTY: ["getprop", name],
         }
         return ShellCommand(queries[self.kind]) if self.kind in queries else None
 
+    def shown_value(self, text: str) -> str:
+        """The present value in the output of the check command."""
+        if self.kind is not ChangeKind.SETTING:
+            return text.strip()
+        name = self.key.partition(" ")[2]
+        lines = (line.partition("=") for line in text.splitlines())
+        return next((value.strip() for found, _, value in lines if found == name), UNSET)
+
     def is_undone(self, text: str) -> bool:
         """Whether the output of the check command is the old value."""
         if self.kind is ChangeKind.SERVICE:  # init takes a moment to start it
             return text.strip() in {self.old, "restarting", ""}
+        if self.kind is ChangeKind.SETTING:
+            return self.shown_value(text) == self.old.strip()
         return text.strip() == self.old.strip()
 
 

@@ -20,7 +20,7 @@ from agent.prepare.cpu_pinning import read_policy_states
 from agent.prepare.quiesce import QUIET_SETTINGS, quiet_settings
 from agent.restore.restore_journal import JournalRecord, journal_file
 from agent.restore.restore_leftovers import restore_leftovers
-from agent.restore.reversible_change import ChangeKind, ReversibleChange, parse_changes
+from agent.restore.reversible_change import UNSET, ChangeKind, ReversibleChange, parse_changes
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone
 
@@ -195,3 +195,16 @@ def test_a_phone_on_wifi_keeps_its_radio() -> None:
         setting.name for setting in quiet_settings("192.168.0.7:5555")
     } == {"airplane_mode_on"}
     assert quiet_settings("ABC123") == QUIET_SETTINGS
+
+
+def test_one_list_shows_whether_all_settings_are_restored() -> None:
+    """On slow phones each call of `settings` takes a second."""
+    listed = "screen_brightness=102\nzen_mode=\nlow_power_sticky=1\n"
+    key = "system screen_brightness"
+    restored = ReversibleChange(kind=ChangeKind.SETTING, key=key, old="102")
+    assert restored.is_undone(listed)
+    changed = ReversibleChange(kind=ChangeKind.SETTING, key=key, old="90")
+    assert (changed.is_undone(listed), changed.shown_value(listed)) == (False, "102")
+    never_set = ReversibleChange(kind=ChangeKind.SETTING, key="global low_power", old=UNSET)
+    assert never_set.is_undone(listed)
+    assert not never_set.is_undone("low_power=1\n")
