@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from agent.host import plausible_status
 from agent.lane_context import LaneContext
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import lane_file
@@ -19,7 +20,7 @@ from kernels.runner_builds import runner_for
 from tests.agent.lane_harness import LaneHarness, assert_fault
 from tests.agent.virtual_phones import VirtualPhone
 from workloads.protocol.faults import Blame, FaultKind, LeaseLost
-from workloads.protocol.messages import FENCE_MAX
+from workloads.protocol.messages import FENCE_MAX, PhoneStatus
 
 NODE = "/sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq"
 
@@ -96,6 +97,17 @@ def test_a_temperature_limit_is_in_the_unit_of_its_node(phone: Phone) -> None:
     assert limits["skin-therm-adc"] == 58
     assert limits["battery"] == 52
     assert "pm8150_tz" not in limits
+
+
+def test_values_that_no_phone_can_have_do_not_stop_the_heartbeat(phone: Phone) -> None:
+    slot = PhoneSlot(phone, phone.facts, read_identity(phone))
+    assert plausible_status(slot) == slot.phone_status()
+    slot.status.temp_c = 1e6
+    assert plausible_status(slot) == PhoneStatus(
+        serial=phone.facts.serial, state="idle", facts_digest=slot.facts_digest
+    )
+    slot.facts = phone.facts.model_copy(update={"serial": "a\x1b[2J"})
+    assert plausible_status(slot) is None
 
 
 def test_a_slot_counts_how_often_its_phone_was_lost(phone: Phone) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
+from orchestrator.decisions.states import ReportStatus
 from orchestrator.store.sweep_queries import sweep_summaries
+from orchestrator.store.tables import report
 from tests.conftest import new_database, postgres_server, store_url_of
 from tests.farm.conftest import HOSTS, LEASE_S, SETTINGS, Farm, start_farm, wait_for
 from tests.farm.faulty_proxy import FaultRates, FaultyProxy
@@ -71,6 +74,27 @@ def test_a_host_without_replies_then_a_blocked_host_then_a_slow_connection(
             proxy.delay_max_s = 0.0
             finish(farm, sweep)
             assert all(process.alive for process in farm.processes.values())
+
+
+@pytest.mark.slow
+def test_a_cut_of_two_leases_costs_no_finished_run(broker_url: str, tmp_path: Path) -> None:
+    """Each phone of the host ends a run during each cut; none of these reports is too late."""
+    proxy = FaultyProxy(broker_url, HOSTS, FaultRates(), late_s=0.0)
+    with proxy.running():
+        settings = f'{SETTINGS}[broker]\nurl = "{proxy.open_port("central")}"\n'
+        agents = {host: ("--broker", proxy.open_port(host)) for host in HOSTS}
+        with start_farm(Lab.read(tmp_path / "elsewhere", {}), settings, options=agents) as farm:
+            sweep = submit(farm, tmp_path, MANY.replace("repeat: 3", "repeat: 6"))
+            for cut in range(1, 4):
+                wait_for_runs(farm, sweep, 8 * cut)
+                proxy.block("host-a")
+                wait_for(lambda: farm.spooled_parcels() > 0, "a run has ended during the cut")
+                time.sleep(2 * LEASE_S)
+                proxy.unblock("host-a")
+            finish(farm, sweep)
+            with farm.db.read() as connection:
+                stale = select(func.count()).where(report.c.status == ReportStatus.STALE)
+                assert connection.execute(stale).scalar_one() == 0
 
 
 def wait_for_runs(farm: Farm, sweep: str, count: int) -> None:

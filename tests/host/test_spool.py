@@ -96,12 +96,6 @@ def test_a_full_disk_is_an_error_and_no_parcel_is_lost(tmp_path: Path) -> None:
     assert run.stdout.splitlines() == ["full", "still full", "all there"], run.stderr
 
 
-def test_a_broken_spool_fails_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "spool.db").write_bytes(b"this is not a database" * 100)
-    with pytest.raises(FarmTrouble, match="spool.db"):
-        Spool(tmp_path / "spool.db")
-
-
 def test_a_closed_spool_fails_at_once(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.db")
     spool.close()
