@@ -80,8 +80,7 @@ def interpret_reading(
     nodes = reading.nodes
     provenance = None if isinstance(info, str) else info.provenance
     clusters = parse_clusters(nodes) or parse_cores(nodes)
-    if not _is_computer(provenance):
-        clusters = (*clusters, *offline_clusters(nodes, clusters))
+    clusters = (*clusters, *offline_clusters(nodes, clusters))
     examined = examine_zones(nodes)
     cpu_zones, body_zone = choose_zones(reading, examined)
     capabilities = _find_capabilities(reading, clusters, cpu_zones, provenance)
