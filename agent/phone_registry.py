@@ -24,6 +24,7 @@ from agent.phone.probe import probe
 from agent.phone.shell_command import ShellCommand, ShellResult
 from agent.phone_problems import PhoneProblems
 from agent.restore.restore_leftovers import restore_leftovers
+from agent.timed_places import TimedPlaces
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
 from workloads.phone_address import is_over_network, parse_phone_address
@@ -42,7 +43,8 @@ from workloads.text import safe_text
 log = logging.getLogger("farm.phones")
 
 FLAP_WINDOW_S = 600.0
-PROBES_AT_ONCE = 16
+PROBES_AT_ONCE, PROBE_EXPECTED_S = 16, 1.5  # phones that do not answer delay no other phone
+ADDRESSES_MAX = 400
 TRANSIENT_PROBLEMS = (PhoneProblem.OFFLINE, PhoneProblem.STARTING)  # for seconds, as a rule
 GONE = "adb does not list it any more; check its cable and power"
 
@@ -159,7 +161,8 @@ class PhoneRegistry:
         self._states: dict[str, str] = {}
         self._busy: set[str] = set()
         self._problems = PhoneProblems(timeouts.registry_poll_interval_s)
-        self._pool = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="phones")
+        self._pool = ThreadPoolExecutor(ADDRESSES_MAX, thread_name_prefix="phones")
+        self._places = TimedPlaces(PROBES_AT_ONCE, PROBE_EXPECTED_S)
         self._threads = [
             threading.Thread(target=target, name=target.__name__, daemon=True)
             for target in (self._track, self._maintain)
@@ -290,7 +293,8 @@ class PhoneRegistry:
 
         def act() -> None:
             try:
-                action(address)
+                with self._places.place():
+                    action(address)
             except FarmError as error:
                 log.warning("%s address=%s", error, address)
             finally:
