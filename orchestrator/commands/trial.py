@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orchestrator.app.read_trials import AttemptReport, RunChart, TrialSummary
 
 BARS = "▁▂▃▄▅▆▇█"
+FLAT = 0.02  # smaller variations are drawn as a line
 STATES = ("queued", "leased", "done", "failed", "skipped", "blocked", "cancelled")
 NO_REPORT = "no attempt has reported yet"
 _TRIAL = click.argument("prefix", metavar="TRIAL")
@@ -137,7 +138,7 @@ def _chart_lines(chart: "RunChart") -> Iterator[str]:
     for row in chart.rows:
         known = [value for value in row.values if value is not None]
         low, high = min(known), max(known)
-        span = (high - low) or 1.0
+        span = max(high - low, FLAT * abs(high)) or 1.0
         bars = "".join(
             " " if value is None else BARS[round((value - low) / span * (len(BARS) - 1))]
             for value in row.values
