@@ -132,9 +132,26 @@ def _arrange(root: Path) -> None:
     (root / "etc/shells").write_text("/system/bin/sh\n")
 
 
-def link_applets(root: Path, launcher: tuple[str, ...] = ()) -> None:
+def find_emulator() -> Path:
+    """Fetch the emulator of arm64 programs, once per computer."""
+    check_computer()
+    folder = Path(tempfile.gettempdir()) / "farmhand-witness-emulator"
+    emulator = folder / "usr/bin/qemu-aarch64"
+    if not emulator.exists():
+        download_packages(folder / "apt", ("qemu-user",), "amd64")
+        for package in (folder / "apt" / "debs").glob("qemu-user_*.deb"):
+            subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
+    if not emulator.exists():
+        raise PartMissing("the emulator qemu-aarch64 is missing in Debian's package qemu-user")
+    return emulator
+
+
+def link_applets(root: Path, emulator: Path | None = None) -> None:
     """Link the applets of toybox that phones have, as /system/bin does."""
-    command = [*launcher, "chroot", str(root), "/system/bin/toybox"]
+    toybox = root / "system/bin/toybox"
+    command = ["chroot", str(root), "/system/bin/toybox"]
+    if emulator is not None:
+        command = [str(emulator), "-L", str(root), str(toybox)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     for name in set(listed) - NOT_ON_A_PHONE:
         link = root / "system/bin" / name

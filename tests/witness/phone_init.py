@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 SU_PORT = 5999
@@ -216,7 +217,8 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     root, layout = Path(settings["root"]), Path(settings["layout"])
     mount_all(root, layout, settings["boot_id"], settings["emulator"])
-    os.nice(-KERNEL_PRIORITY)
+    with suppress(PermissionError):  # in a user namespace it is not allowed
+        os.nice(-KERNEL_PRIORITY)
     sensors = Sensors(root / "sys")
     root_shells = RootShells(root)
     adbd = Adbd(root, settings["uid"], settings["groups"], layout / "adbd.log")

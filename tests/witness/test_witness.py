@@ -31,7 +31,7 @@ from agent.timeouts import DEFAULT_TIMEOUTS
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import keep_connected
 from tests.witness.applets import RELEASES, commands_of, needed_commands
-from tests.witness.conftest import StartWitness, connect
+from tests.witness.conftest import AndroidParts, StartWitness, connect
 from tests.witness.witness_phone import WitnessPhone
 from workloads.protocol.faults import Blame, FaultKind, PhoneTrouble
 from workloads.protocol.messages import Report
@@ -84,12 +84,12 @@ def run_with(
     )
     with keep_connected(adb, witness.address):
         lane.start()
-        deadline = Deadline.after(60)
+        deadline = Deadline.after(300)
         while context.status.steps is None and lane.is_alive():
             assert not deadline.expired
             time.sleep(0.02)
         at_half()
-        lane.join(timeout=120)
+        lane.join(timeout=300)
     assert reports, "the lane did not end"
     return reports[0]
 
@@ -200,12 +200,12 @@ def test_a_cancelled_run_stops_and_is_restored(
 
 
 def test_a_silent_agent_is_replaced_by_the_watchdog(
-    adb: AdbServer, start_witness: StartWitness, tmp_path: Path
+    adb: AdbServer, android: AndroidParts, start_witness: StartWitness, tmp_path: Path
 ) -> None:
     """No heartbeat: the watchdog on the phone restores the clocks while the cable is out."""
     witness = start_witness(rooted=True)
     phone = connect(adb, witness)
-    phone.timeouts = replace(DEFAULT_TIMEOUTS, watchdog_timeout_s=3.0)
+    phone.timeouts = replace(DEFAULT_TIMEOUTS, watchdog_timeout_s=3.0 * android.slowness)
     old = phone.shell_checked(["cat", MAX_FREQ]).strip()
     session = RestoreSession(phone, 1, tmp_path / "state")
     runner = f"/data/local/tmp/farmhand/runner-{phone.facts.runner[:12]}"
@@ -215,7 +215,7 @@ def test_a_silent_agent_is_replaced_by_the_watchdog(
     phone.shell_batch([write_node_command(MAX_FREQ, "691200")])
     assert phone.shell_checked(["cat", MAX_FREQ]).strip() == "691200"
     witness.unplug()
-    time.sleep(8)
+    time.sleep(8 * android.slowness)
     witness.plug()
     with keep_connected(adb, witness.address):
         assert keeps_trying(phone, ["cat", MAX_FREQ]).strip() == old
@@ -223,17 +223,17 @@ def test_a_silent_agent_is_replaced_by_the_watchdog(
 
 def keeps_trying(phone: Phone, words: list[str]) -> str:
     """Run a command as soon as the phone answers again."""
-    deadline = Deadline.after(20)
+    deadline = Deadline.after(60)
     while True:
         try:
-            return phone.shell_checked(words, Deadline.after(2))
+            return phone.shell_checked(words, Deadline.after(10))
         except PhoneTrouble:
             assert not deadline.expired
             time.sleep(0.2)
 
 
 def test_a_whole_lab_measures_two_unknown_phones(
-    start_witness: StartWitness, tmp_path: Path
+    android: AndroidParts, start_witness: StartWitness, tmp_path: Path
 ) -> None:
     """From connecting two unknown phones to the first stored runs: under a minute."""
     phones = [start_witness(), start_witness(rooted=True)]
@@ -254,7 +254,7 @@ def test_a_whole_lab_measures_two_unknown_phones(
         watched = farm("watch", "witness", "--lab", str(lab))
         elapsed_s = time.monotonic() - started
         assert "done=2" in watched, watched
-        assert elapsed_s < FIRST_RUN_MAX_S
+        assert elapsed_s < FIRST_RUN_MAX_S * android.slowness
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -264,7 +264,7 @@ def test_a_whole_lab_measures_two_unknown_phones(
 
 def farm(*arguments: str) -> str:
     done = subprocess.run(
-        [*FARM, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [*FARM, *arguments], capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -115,10 +115,11 @@ class WitnessPhone:
             "emulator": self._emulator,
             "nonce": secrets.token_hex(4),
         }
-        script = Path(__file__).with_name("phone_init.py")
+        python, folder = [sys.executable, "-S"], Path(__file__).parent
         namespaces = ["unshare", "-m", "-n", "-u", "-p", "-f", "--kill-child"]
-        namespaces += ["-U", "-r"] if self._emulator else []
-        command = [*namespaces, sys.executable, "-S", str(script), json.dumps(settings)]
+        if self._emulator:
+            namespaces = [*python, str(folder / "user_namespace.py")]
+        command = [*namespaces, *python, str(folder / "phone_init.py"), json.dumps(settings)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (self._layout / "ready").exists():
@@ -126,7 +127,7 @@ class WitnessPhone:
             assert time.monotonic() < deadline, "the witness does not get ready"
             time.sleep(0.02)
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        self._init = int(children.read_text().split()[0])
+        self._init = int(children.read_text().split()[-1])
 
     def _switch_off(self) -> None:
         assert self._process is not None
