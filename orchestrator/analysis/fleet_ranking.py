@@ -163,7 +163,8 @@ def _summarize(
     provenance = weakest_provenance(run.metrics[metric].provenance for run in counted)
     suspect, void = _excluded_counts(runs)
     facts = counted[-1].facts
-    interval = interval_over_occasions(values, [run.started_at for run in counted])
+    times = [run.started_at for run in counted]
+    interval = interval_over_occasions(values, times, [(r.host, r.boot_id) for r in counted])
     return PhoneSummary(
         phone=counted[0].phone,
         model=facts.model,

@@ -52,6 +52,7 @@ class MeasuredRun:
     metrics: dict[str, Metric]
     started_at: datetime
     ended_at: datetime
+    boot_id: str | None = None
     telemetry: str | None = None  # digest of the blob
     step_time_curve: tuple[tuple[float, float], ...] = ()  # long runs: seconds, step time in ms
 

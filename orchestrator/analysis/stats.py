@@ -61,21 +61,30 @@ def widen_by_model(interval: Interval, provenance: Provenance) -> Interval:
     return interval.widen(MODEL_QUANTILE * model_deviation(provenance))
 
 
-def split_occasions(times: Sequence[datetime]) -> list[int]:
-    """Return the occasion of each run, in the order of time: a pause or a day begins a new one."""
+def split_occasions(times: Sequence[datetime], places: Sequence[object] = ()) -> list[int]:
+    """Return the occasion of each run, in the order of time.
+
+    A pause, a day, or another place (such as a host, or a restart of the phone) begins a new one.
+    """
     occasions: list[int] = []
     for index, time in enumerate(times):
         if index == 0:
             occasion, started = 0, time
-        elif time - times[index - 1] > OCCASION_GAP or time - started > OCCASION_LENGTH:
+        elif (
+            time - times[index - 1] > OCCASION_GAP
+            or time - started > OCCASION_LENGTH
+            or (places and places[index] != places[index - 1])
+        ):
             occasion, started = occasion + 1, time
         occasions.append(occasion)
     return occasions
 
 
-def interval_over_occasions(values: Sequence[float], times: Sequence[datetime]) -> Interval:
+def interval_over_occasions(
+    values: Sequence[float], times: Sequence[datetime], places: Sequence[object] = ()
+) -> Interval:
     """Return the interval of the median; runs of several occasions show how occasions differ."""
-    occasions = split_occasions(times)
+    occasions = split_occasions(times, places)
     count = occasions[-1] + 1
     interval = median_interval(values)
     if count == 1:

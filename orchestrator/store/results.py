@@ -63,6 +63,7 @@ def _to_measured_runs(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRu
             metrics={metric.name: metric for metric in message.metrics},
             started_at=message.started_at,
             ended_at=message.ended_at,
+            boot_id=message.boot_id,
             telemetry=message.telemetry,
             step_time_curve=message.step_time_curve,
         )

@@ -84,6 +84,7 @@ def test_runs_of_several_occasions_show_how_occasions_differ() -> None:
     assert split_occasions(times) == [0, 0, 0, 1, 1, 1]
     long = [start + timedelta(hours=3 * index) for index in range(10)]
     assert split_occasions(long) == [0] * 9 + [1], "an occasion lasts a day at most"
+    assert split_occasions([start] * 4, ["a", "a", "b", "b"]) == [0, 0, 1, 1], "another host"
     values = [10.0, 10.04, 10.02, 10.03, 10.01, 10.0]
     one, two = (interval_over_occasions(values, at) for at in ([start] * 6, times))
     assert one == median_interval(values)
