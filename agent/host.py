@@ -395,7 +395,7 @@ def plausible_status(slot: PhoneSlot) -> PhoneStatus | None:
     try:
         return PhoneStatus(
             serial=slot.facts.serial,
-            state=PhoneState.BUSY if slot.job else PhoneState.IDLE,
+            state=PhoneState.BUSY if slot.is_busy else PhoneState.IDLE,
             facts_digest=slot.facts_digest,
             run=slot.job.run if slot.job else None,
         )

@@ -74,6 +74,11 @@ class PhoneSlot:
         self.status = LaneStatus()
         self._losses: list[float] = []
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether its lane is at work: on a job, or commissioning."""
+        return self.job is not None or self.is_commissioned_now
+
     def update_facts(self, facts: PhoneFacts) -> bool:
         """Store the present facts of the phone; return whether they changed."""
         if facts == self.facts:
@@ -102,7 +107,7 @@ class PhoneSlot:
 
     def phone_status(self) -> PhoneStatus:
         """The phone as the heartbeat shows it."""
-        status, is_busy = self.status, self.job is not None or self.is_commissioned_now
+        status, is_busy = self.status, self.is_busy
         state = PhoneState.IDLE if self.here else PhoneState.AWAY
         return PhoneStatus(
             serial=self.facts.serial,
@@ -280,7 +285,7 @@ class PhoneRegistry:
 
     def _is_snapshot_due(self, serial: str) -> bool:
         slot = self.slot(serial)
-        if slot is None or slot.job is not None:
+        if slot is None or slot.is_busy:
             return False
         return time.monotonic() - slot.snapshot_at > self._timeouts.idle_snapshot_interval_s
 
@@ -376,8 +381,8 @@ class PhoneRegistry:
             slot = next(same, None) if any(identity.serials) else None
             last = self._slots.get(self._last_serial_at.get(address, ""))
             if slot is None and last is not None and last.identity.serials == identity.serials:
-                slot = last if last.job is not None else None  # it restarted during its run
-            if slot is None or not (slot.here or slot.job):
+                slot = last if last.is_busy else None  # it restarted during its run
+            if slot is None or not (slot.here or slot.is_busy):
                 return False
             serial = slot.facts.serial
             if slot.here and self._serial_at.get(address) != serial:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.app.control_phones import CommandOutcome, KnownPhone
 
 COMMISSION_POLL_S = 0.5
-COMMISSION_TIMEOUT_S = 2 * 3600.0  # a phone may need long to cool
+COMMISSION_LOST_S = 60.0  # it takes as long as the phone needs to cool, but it is busy meanwhile
 
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
 
@@ -97,9 +97,9 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 @_PHONE
 @lab_option
 def check(serial: str, lab_folder: Path) -> int:
-    """Check now that a PHONE answers, gives temperatures and accepts files.
+    """Test a PHONE now.
 
-    A suspect phone gets runs again if the check passes.
+    It has to answer, give temperatures and accept files. A suspect phone gets runs again if the check passes.
 
     Example: farm phone check VM16T
     """
@@ -124,21 +124,23 @@ def commission(serial: str, quick: bool, lab_folder: Path) -> int:
       farm phone commission VM16T
       farm phone commission VM16T --quick
     """
+    from orchestrator.app.app_errors import TimedOut
     from orchestrator.app.control_phones import commission_phone, find_command_outcome, find_phone
 
     lab = connect(lab_folder)
     serial = find_phone(lab, serial).serial
     command, shown = commission_phone(lab, serial, quick), ""
-    deadline = time.monotonic() + COMMISSION_TIMEOUT_S
+    busy_at = time.monotonic()
     while (outcome := find_command_outcome(lab, command)) is None:
-        stage = find_phone(lab, serial).status.stage
+        status = find_phone(lab, serial).status
+        stage = status.stage
         if stage and stage != shown:
             shown = stage
             click.echo(f"{serial}: {stage}", err=True)
-        if time.monotonic() > deadline:
-            raise click.ClickException(
-                f"{serial} did not answer; 'farm phone show' shows its state"
-            )
+        if status.state == "busy":
+            busy_at = time.monotonic()
+        elif time.monotonic() - busy_at > COMMISSION_LOST_S:
+            raise TimedOut(f"{serial} was not commissioned: its agent did not answer; repeat it")
         time.sleep(COMMISSION_POLL_S)
     return _print_outcome(outcome)
 

@@ -28,6 +28,10 @@ def a_heartbeat(*phones: PhoneStatus, host: str = "host-a") -> HostHeartbeat:
             False,
         ),  # its facts changed
         (PhoneStatus(serial="PH1", state="idle"), False),  # not yet probed
+        (
+            PhoneStatus(serial="PH1", state="busy", facts_digest=DIGEST),
+            False,
+        ),  # being commissioned
     ],
 )
 def test_only_a_present_and_known_phone_is_idle(phone: PhoneStatus, idle: bool) -> None:
