@@ -242,7 +242,7 @@ def bench(
 )
 @json_option
 def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
-    """Train with each of the five ways to feed a device, and on the CPU for comparison.
+    """Train with every feed of the device, and on the CPU.
 
     Exits with 5 if a model does not train like the reference.
 
