@@ -85,7 +85,10 @@ def phone_figures() -> list[GroupFigures]:
     """Return the errors of step times and power of the Meizu 16T, by what was left out."""
     figures = []
     for fit in calibrate("meizu-16t"):
-        for left_out, errors in fit.left_out.items() if fit.family != "memory" else ():
+        merged: dict[str, list[float]] = {}
+        for group, found in fit.left_out.items() if fit.family != "memory" else ():
+            merged.setdefault(group.partition(",")[0], []).extend(found)  # big cores first, as rows
+        for left_out, errors in merged.items():
             # The interval of each row comes from the errors of the others.
             covered = sum(
                 abs(error) <= ERROR_QUANTILE * stated_error([*errors[:i], *errors[i + 1 :]])

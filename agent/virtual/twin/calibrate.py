@@ -18,13 +18,14 @@ from agent.virtual.twin.fit_gemm import fit_gemm
 from agent.virtual.twin.fit_heat import fit_heat, with_rest_temperature
 from agent.virtual.twin.fit_memory import fit_memory
 from agent.virtual.twin.fit_power import fit_power
-from agent.virtual.twin.fit_result import FitResult, stated_error
+from agent.virtual.twin.fit_result import MEAN_PER_DEVIATION, FitResult, stated_error
 from agent.virtual.twin.fit_time import fit_time, with_values
 from agent.virtual.twin.measurements import load_measurements
 from agent.virtual.twin.simulated_provenance import FAMILIES
 
 _BLOCK_HEADING = "\n# Written by `farm virtual calibrate --write`."
 _CLUSTER_HEADING = "[[cluster]]"
+_POOLED_ROWS = 4.0  # how many rows of its own kind the error of all kinds counts for
 
 
 def calibrate(profile_id: str) -> list[FitResult]:
@@ -97,13 +98,24 @@ def write_fits(profile_id: str, fits: Sequence[FitResult]) -> list[Path]:
 
 
 def stated_errors(fit: FitResult, rise: float = 11.8) -> dict[str, float]:
-    """Return the errors to state by what was left out; of a temperature, of the measured rise."""
+    """Return the errors to state by what was left out; of a temperature, of the measured rise.
+
+    A kind of core has few rows, so that its error is drawn towards that of all kinds.
+    """
     divisor = rise if fit.unit == "K" else 1.0
-    return {
-        group: stated_error([error / divisor for error in errors])
-        for group, errors in fit.left_out.items()
-        if errors
-    }
+    stated: dict[str, float] = {}
+    for group, errors in fit.left_out.items():
+        same = [name for name in fit.left_out if name.partition(",")[0] == group.partition(",")[0]]
+        weights = list(fit.weights.get(group, [1.0] * len(errors)))
+        found = [error / divisor for error in errors]
+        if len(same) > 1:
+            pooled = stated_error(
+                [error for name in same for error in fit.left_out[name]],
+                [weight for name in same for weight in fit.weights[name]],
+            )
+            found, weights = [*found, pooled / MEAN_PER_DEVIATION], [*weights, _POOLED_ROWS]
+        stated[group] = stated_error(found, weights)
+    return stated
 
 
 def write_socs() -> list[Path]:

@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 Row = TypeVar("Row")
-_MEAN_PER_DEVIATION = math.sqrt(2 / math.pi)
+MEAN_PER_DEVIATION = math.sqrt(2 / math.pi)
 # Of a stated error to its 95 % interval: Student's t with ten degrees of freedom.
-ERROR_QUANTILE = 2.228 / _MEAN_PER_DEVIATION
+ERROR_QUANTILE = 2.228 / MEAN_PER_DEVIATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class FitResult:
     fit_error: float
     # by what was left out: logarithms of predicted over measured, for temperatures kelvins
     left_out: dict[str, tuple[float, ...]]
+    weights: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of those rows, if not 1
     unit: str = ""
     values: dict[str, float] = field(default_factory=dict)  # of the profile, by path
     engine: dict[str, float] = field(default_factory=dict)
@@ -36,14 +37,15 @@ class FitResult:
         return float(np.mean(np.abs(np.expm1(errors))))
 
 
-def stated_error(log_errors: Sequence[float]) -> float:
+def stated_error(log_errors: Sequence[float], weights: Sequence[float] = ()) -> float:
     """Return the error to state: wide enough that its 95 % interval holds 95 % of such rows.
 
     It is the mean absolute error of normal errors with the deviation of these; the interval is
     exp(±ERROR_QUANTILE·error).
     """
-    deviation = math.sqrt(math.fsum(error**2 for error in log_errors) / len(log_errors))
-    return deviation * _MEAN_PER_DEVIATION
+    weights = weights or [1.0] * len(log_errors)
+    squares = math.fsum(w * error**2 for w, error in zip(weights, log_errors, strict=True))
+    return math.sqrt(squares / math.fsum(weights)) * MEAN_PER_DEVIATION
 
 
 def mean_error(predicted: Sequence[float], measured: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from agent.virtual.engines import EngineModel
 from agent.virtual.physics.step_timing import OpTable, StepTiming, time_step
 from agent.virtual.profiles import PhoneProfile
+from agent.virtual.twin.core_set_errors import split_by_kind
 from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
 from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, StepRow
@@ -105,11 +106,14 @@ def fit_time(
         predictor_of_steps,
         lambda row: row.step_ms,
     )
-    sets_left_out = leave_out_each(
+    sets_left_out, weights = split_by_kind(
         sets,
-        {"core set": lambda row: (row.cores, row.freq), "clock": lambda row: row.freq},
-        predictor_of_sets,
-        lambda row: row.seconds,
+        leave_out_each(
+            sets,
+            {"core set": lambda row: (row.cores, row.freq), "clock": lambda row: row.freq},
+            predictor_of_sets,
+            lambda row: row.seconds,
+        ),
     )
     engine_values = {
         path.removeprefix(_ENGINE): value
@@ -128,7 +132,7 @@ def fit_time(
             values=_profile_values(values),
             engine=engine_values,
         ),
-        FitResult("time by core set", "time", len(sets), set_error, sets_left_out),
+        FitResult("time by core set", "time", len(sets), set_error, sets_left_out, weights),
     ]
 
 

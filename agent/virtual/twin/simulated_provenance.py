@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agent.virtual.engines import EngineModel
 from agent.virtual.physics.soc import Soc
 from agent.virtual.profiles import FittedBlock, PhoneProfile
+from agent.virtual.twin.core_set_errors import group_name
 
 FAMILIES = ("time", "clock", "heat", "energy")
 _ENGINE_FAMILIES = ("time", "energy")  # families that depend on the engine as well as on the phone
@@ -88,4 +89,5 @@ def _left_out_groups(
         low, high = fitted.clocks_khz.get(role, (0, 0))
         if not low <= khz <= high:
             return ()
-    return ("core set", "clock")
+    kind = "little" if roles == ["little"] else "big"
+    return (group_name("core set", kind), group_name("clock", kind))

@@ -46,6 +46,11 @@ class CoreSetRow(_MeasuredRow):
     power_w: float
     weight: float = 1.0
 
+    @property
+    def kind(self) -> str:
+        """Return the kind of cores: big or little."""
+        return self.cores.rstrip("0123456789")
+
 
 class GemmRow(_MeasuredRow):
     n: int
