@@ -148,12 +148,12 @@ def _is_usable(connection: sqlite3.Connection) -> bool:
     """Create missing tables; return whether everything in the file can be used."""
     try:
         connection.executescript(_SCHEMA)
-        intact = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         connection.execute("SELECT run, job, ended, at FROM started LIMIT 1")
         rows = connection.execute("SELECT id, typeof(body) FROM parcel").fetchall()
     except sqlite3.DatabaseError:
         return False
-    return intact and all(kind == "text" and is_parcel_id(name) for name, kind in rows)
+    return result == "ok" and all(kind == "text" and is_parcel_id(name) for name, kind in rows)
 
 
 def _open_database(path: Path) -> sqlite3.Connection:

@@ -338,7 +338,7 @@ def test_what_needs_the_labs_own_host_says_so(served: ApiLab) -> None:
 
 
 def a_stranger(answer: bytes) -> Iterator[str]:
-    """Serve the same answer to every request, as a program does that is no API of a lab."""
+    """Serve the same answer to every request, as a program does that is not the API of a lab."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -365,7 +365,7 @@ def a_stranger(answer: bytes) -> Iterator[str]:
         (b"HTTP/1.1 302 Go\r\nLocation: http://x\r\nContent-Length: 0\r\n\r\n", "is not the API"),
     ],
 )
-def test_a_program_that_is_no_api_is_named(served: ApiLab, answer: bytes, text: str) -> None:
+def test_a_program_that_is_not_the_api_is_named(served: ApiLab, answer: bytes, text: str) -> None:
     for url in a_stranger(answer):
         served.url, right = url, served.url
         result = served.run("sweep", "list", role=Role.VIEWER)

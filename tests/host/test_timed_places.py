@@ -24,7 +24,7 @@ def test_slow_actions_give_up_their_places() -> None:
     assert waited_s < 2.0  # twelve actions at four places for 0.2 s each
 
 
-def test_only_so_many_actions_start_at_once() -> None:
+def test_no_more_actions_start_at_once_than_there_are_places() -> None:
     places, end = TimedPlaces(4, 60.0), threading.Event()
     started: list[int] = []
 
