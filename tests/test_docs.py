@@ -35,6 +35,7 @@ from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.messages import EventKind
 from workloads.protocol.phone_facts import ControlLevel
 from workloads.protocol.stage import Stage
+from workloads.protocol.unusable_phone import PhoneProblem
 
 ROOT = Path(__file__).resolve().parents[1]
 _INLINE = re.compile(r"`(?:\./)?farm ([a-z][^`]*)`")
@@ -140,7 +141,7 @@ def test_the_generated_tables_are_up_to_date() -> None:
         ("conditions.md", condition_reader.CONDITIONS),
         ("external-manifest.md", manifest_reader.KEYS),
         ("states.md", {*RunState, *SweepState, *ReportStatus, *Health, *ControlLevel}),
-        ("states.md", {*MemoryOutcome, *Stage, *EventKind}),
+        ("states.md", {*MemoryOutcome, *Stage, *EventKind, *PhoneProblem}),
         ("lab-toml.md", {*config.VARIABLES.values()}),
     ],
 )
