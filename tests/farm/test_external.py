@@ -42,4 +42,4 @@ def test_an_external_program_is_added_run_and_measured(farm: Farm, tmp_path: Pat
 def test_adding_a_missing_file_is_refused(farm: Farm) -> None:
     result = farm.command("workload", "add-file", "nowhere")
     assert result.returncode == 2
-    assert result.stderr == "farm: nowhere cannot be copied: No such file or directory\n"
+    assert result.stderr == "farm: nowhere cannot be read: No such file or directory\n"
