@@ -20,7 +20,7 @@ from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
 from tests.builders import a_phone, a_report, a_trial, an_announcement, planned_runs
 from tests.conftest import new_database
-from workloads.protocol.messages import HostHeartbeat, Job, PhoneStatus, RunId
+from workloads.protocol.messages import Event, HostHeartbeat, Job, PhoneStatus, RunId
 
 LEASE_S = 1.0
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
@@ -146,7 +146,8 @@ def test_a_store_that_hangs_within_a_tick_expires_no_live_lease(
 ) -> None:
     fill(postgres_store)
     broker = CentralBroker(broker_url)
-    scheduler = Scheduler(postgres_store, broker, JobQueue(broker_url), LEASE_S)
+    lease_s = 4.0  # long enough that two ticks follow each other between two renewals
+    scheduler = Scheduler(postgres_store, broker, JobQueue(broker_url), lease_s)
     host.run = leased_job(postgres_store, scheduler, host).run
     stop = threading.Event()
 
@@ -154,19 +155,26 @@ def test_a_store_that_hangs_within_a_tick_expires_no_live_lease(
         while not stop.wait(0.1):
             host.publish()
 
+    def send_events() -> None:
+        """Wake the scheduler so often that a tick follows another before leases are renewed."""
+        events = CentralBroker(broker_url)
+        while not stop.wait(0.005):
+            now = datetime.now(UTC)
+            events.publish_event(Event(occurred_at=now, kind="control", text=""))
+
     threads = [
         threading.Thread(target=send_heartbeats),
+        threading.Thread(target=send_events),
         threading.Thread(target=scheduler.serve, args=(stop,)),
     ]
     for thread in threads:
         thread.start()
     try:
-        for _ in range(2):
-            time.sleep(0.3)
-            with postgres_store.write() as connection:
-                connection.execute(text(f'LOCK TABLE "{table}" IN ACCESS EXCLUSIVE MODE'))
-                time.sleep(2.5 * LEASE_S)
-            time.sleep(0.7)
+        time.sleep(0.3)
+        with postgres_store.write() as connection:
+            connection.execute(text(f'LOCK TABLE "{table}" IN ACCESS EXCLUSIVE MODE'))
+            time.sleep(1.5 * lease_s)
+        time.sleep(0.5)
     finally:
         stop.set()
         for thread in threads:
