@@ -29,6 +29,20 @@ def test_controls_are_listed_and_missing_ones_have_a_reason() -> None:
     assert "no   cut USB: no switch" in lines
 
 
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("R58M12", "connected by USB"),
+        ("192.168.0.7:5555", "connected by Wi-Fi, 192.168.0.7:5555"),
+        ("127.0.0.1:5600", "connected by TCP, 127.0.0.1:5600"),
+    ],
+)
+def test_the_connection_is_described(address: str, text: str) -> None:
+    phone = a_known_phone()
+    status = phone.status.model_copy(update={"address": address})
+    assert text in describe_phone(replace(phone, status=status))
+
+
 def test_clocks_gpu_and_gauge_are_described() -> None:
     gpu = Gpu(name="Adreno 640", folder="/sys/x", ladder_khz=(257000, 585000))
     gauge = FuelGauge(discharge_sign=-1, unit_a=1e-6, period_s=0.5)

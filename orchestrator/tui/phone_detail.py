@@ -16,6 +16,7 @@ from orchestrator.tui.phone_state_text import (
 )
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
 from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace, Ui
+from workloads.phone_address import is_over_network, is_wireless
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import BatteryCondition, PhoneFacts
 from workloads.protocol.stage import Stage
@@ -125,6 +126,13 @@ def phone_page(
     return lines + [line(width)] * (height - len(lines))
 
 
+def connection_text(address: str) -> str:
+    """Name the connection of a phone by its adb address."""
+    if not is_over_network(address):
+        return "USB"
+    return f"Wi-Fi, {address}" if is_wireless(address) else f"TCP, {address}"
+
+
 def describe_phone(phone: KnownPhone) -> list[str]:
     """Describe a phone: hardware, sensors, and what can be controlled."""
     facts = phone.facts
@@ -132,6 +140,11 @@ def describe_phone(phone: KnownPhone) -> list[str]:
     lines = [
         f"{phone.serial}  {facts.model}, {facts.soc}, Android {facts.android}, {root}",
         f"at {phone.host}: {phone.status.state} {phone.status.reason}".rstrip(),
+        *(
+            [f"connected by {connection_text(phone.status.address)}"]
+            if phone.status.address
+            else []
+        ),
         *([f"{phone.health}: {phone.health_reason}"] if phone.health != "good" else []),
         *([f"tags: {', '.join(phone.tags)}"] if phone.tags else []),
         f"{facts.ram_mb} MB of memory, {facts.abi}",
