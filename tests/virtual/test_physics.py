@@ -9,8 +9,14 @@ from agent.virtual.model_clock import ModelClock
 from agent.virtual.physics.heat_network import HeatNetwork
 from agent.virtual.physics.soc import AMBIENT_C, Soc
 from agent.virtual.physics.step_timing import ComputeSpeed, OpTable, SimulatedOp, time_step
+from agent.virtual.physics.thermal_throttle import ThermalThrottle
 from agent.virtual.physics.thread_placement import CoreLoad, place_threads
-from agent.virtual.profiles import load_profile, profile_ids
+from agent.virtual.profiles import (
+    ThrottleProfile,
+    ThrottleRung,
+    load_profile,
+    profile_ids,
+)
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 from agent.virtual.twin.predict import PredictionQuery, predict
 
@@ -137,6 +143,36 @@ def test_the_s8_throttles_to_the_plateau_of_the_trace() -> None:
     assert loaded.soc.cluster_by_role("big").clock_khz == 2361600
     loaded.advance(900)
     assert loaded.soc.cluster_by_role("big").clock_khz == 1881600
+
+
+def test_rungs_follow_the_temperature_and_are_released_in_full() -> None:
+    rungs = (ThrottleRung(trip_c=40, steps=3), ThrottleRung(trip_c=42, steps=6))
+    profile = ThrottleProfile(
+        zone="skin", rungs=rungs, hysteresis_c=1.5, poll_s=1.0, clusters=("big",)
+    )
+    throttle = ThermalThrottle(profile, 10)
+    temps = (39.9, 40.1, 42.5, 41.0, 40.4, 38.6, 38.4, 43.0, 30.0)
+    steps = []
+    for second, temp_c in enumerate(temps):
+        throttle.poll(temp_c, float(second))
+        steps.append(throttle.state)
+    assert steps == [0, 3, 6, 6, 3, 3, 0, 6, 0]
+    with pytest.raises(ValueError, match="do not rise"):
+        ThrottleProfile(
+            zone="skin", rungs=rungs[::-1], hysteresis_c=1.5, poll_s=1.0, clusters=("big",)
+        )
+
+
+def test_a_policy_with_a_slow_average_reacts_late() -> None:
+    rungs = (ThrottleRung(trip_c=40, steps=3),)
+    profile = ThrottleProfile(
+        zone="die", rungs=rungs, hysteresis_c=4, poll_s=8, lag_s=100.0, clusters=("big",)
+    )
+    throttle = ThermalThrottle(profile, 10)
+    throttle.poll(30.0, 0.0)
+    assert not throttle.poll(45.0, 50.0)  # the average is 35.9 °C
+    assert throttle.poll(45.0, 150.0)
+    assert throttle.release()
 
 
 def test_a_cap_lowers_the_effective_limit_until_it_ends() -> None:

@@ -6,10 +6,11 @@ Every figure in a profile names its source; the code contains no figure of any p
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent.virtual.socs import CorePower, CurveGrade, SocCluster, SocTable, load_soc
 from agent.virtual.socs.core_designs import CORE_DESIGNS
@@ -115,6 +116,12 @@ class ThrottleProfile(_ProfilePart):
     lag_s: float = 0.0  # time constant of the policy's average over the zone
     clusters: tuple[str, ...]
     service: str | None = None  # daemon that enforces it; None: the kernel
+
+    @model_validator(mode="after")
+    def _check_rungs(self) -> "ThrottleProfile":
+        if any(low.trip_c >= high.trip_c for low, high in pairwise(self.rungs)):
+            raise ValueError(f"the rungs of {self.zone} do not rise; sort them by trip")
+        return self
 
 
 class BatteryProfile(_ProfilePart):

@@ -199,10 +199,11 @@ def _policy(sensor: dict[str, Any], soc: SocTable) -> dict[str, Any] | None:
         if trip is not None and level < len(gains) and gains[level] is not None:
             ceiling = max(int(cap["CdevCeiling"][level]) for cap in caps)
             steps = max(steps, round(_PID_STEPS_SHARE * ceiling))
-        if trip is not None and steps and trip < 100:
+        if trip is not None and steps > 0 and 0 < trip < 100:
             rungs.append({"trip_c": trip, "steps": steps})
     if not rungs:
         return None
+    rungs = list({rung["trip_c"]: rung for rung in sorted(rungs, key=_trip)}.values())
     numbers = {int(str(cap["CdevRequest"]).rpartition("-")[2]) for cap in caps}
     roles = [part.role for number, part in enumerate(soc.cluster) if number in numbers]
     hysteresis = max(
@@ -214,6 +215,10 @@ def _policy(sensor: dict[str, Any], soc: SocTable) -> dict[str, Any] | None:
         "poll_s": max(float(sensor.get("PassiveDelay", 7000)) / 1000, 0.1),
         "clusters": roles or [soc.cluster[-1].role],
     }
+
+
+def _trip(rung: dict[str, float]) -> tuple[float, float]:
+    return rung["trip_c"], rung["steps"]
 
 
 def _number(value: object) -> float | None:
