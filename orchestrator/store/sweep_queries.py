@@ -35,7 +35,7 @@ class SweepSummary:
     failures_max: int | None = None
     failures_share_max: float | None = None
     pinned: bool = False  # kept by 'farm prune'
-    left_out: LeftOutRuns = LeftOutRuns()  # counted by verdict_totals
+    left_out: LeftOutRuns = field(default_factory=LeftOutRuns)  # counted by verdict_totals
 
     @property
     def total(self) -> int:

@@ -28,6 +28,10 @@ def _json(default: type[dict[str, Any] | list[Any]] | None = None) -> Any:
     return Column(JSON, nullable=False, default=default)
 
 
+# Readers continue after the last number that they saw: the number of a removed row is not reused.
+_NEVER_REUSED = {"sqlite_autoincrement": True}
+
+
 def _utc() -> Any:
     return Column(DateTime(timezone=True), nullable=False)
 
@@ -101,6 +105,7 @@ class RunRow(SQLModel, table=True):
         ),
         Index("run_queue", "phone", "state", "sweep", "rank"),
         Index("run_of_sweep", "sweep", "state"),
+        _NEVER_REUSED,
     )
     id: int | None = Field(default=None, primary_key=True)
     trial: str = Field(foreign_key="trial.id")
@@ -134,6 +139,7 @@ class ReportRow(SQLModel, table=True):
             sqlite_where=text("status = 'accepted'"),
             postgresql_where=text("status = 'accepted'"),
         ),
+        _NEVER_REUSED,
     )
     id: int | None = Field(default=None, primary_key=True)
     trial: str

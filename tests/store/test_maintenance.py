@@ -74,6 +74,14 @@ def test_a_removed_sweep_leaves_nothing_and_other_sweeps_alone(store: Database) 
     assert [phone.serial for phone in phone_queries.known_phones(store)] == ["old"]
 
 
+def test_the_number_of_a_removed_report_is_not_used_again(store: Database) -> None:
+    _, kept = store_two_sweeps(store)
+    last = max(row["id"] for row in dump(store)["report"])
+    removal.remove_sweep(store, kept, ANNA)
+    store_runs(store, [measured("new")], "new")
+    assert max(row["id"] for row in dump(store)["report"]) > last
+
+
 def test_what_is_pinned_unfinished_or_in_use_is_not_removed(store: Database) -> None:
     three_phones.announce_phones(store)
     three_phones.submit(store, repeat=1)

@@ -113,6 +113,7 @@ def upgrade() -> None:
         sa.Column("payload", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("trial", "repeat", "attempt", "host", name="report_identity"),
+        sqlite_autoincrement=True,
     )
     op.create_index(
         "one_accepted_report_per_run",
@@ -186,6 +187,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("trial", "repeat", name="run_identity"),
+        sqlite_autoincrement=True,
     )
     op.create_index(
         "one_lease_per_phone",
