@@ -11,6 +11,8 @@ log = logging.getLogger("farm.phones")
 
 RETRY_MIN_S, RETRY_MAX_S = 2.0, 60.0
 PROBLEMS_MAX = 300  # that a heartbeat shows
+TRANSIENT_PROBLEMS = (PhoneProblem.OFFLINE, PhoneProblem.STARTING)
+SETTLED_S = 3.0
 
 
 class PhoneProblems:
@@ -20,24 +22,33 @@ class PhoneProblems:
         self._retry_min_s = retry_min_s
         self._lock = threading.Lock()
         self._problems: dict[str, UnusablePhone] = {}
+        self._since: dict[str, float] = {}
+        self._logged: dict[str, UnusablePhone] = {}
         self._retries: dict[str, tuple[float, float]] = {}  # pause and time of the next attempt
 
     def note(self, address: str, problem: PhoneProblem, text: str = "") -> UnusablePhone:
         """Remember why a phone cannot be used."""
-        shown = safe_text(address, 120)
-        unusable = UnusablePhone(address=shown, problem=problem, text=safe_text(text, 300))
+        shown, text = safe_text(address, 120), safe_text(text, 300)
+        unusable = UnusablePhone(address=shown, problem=problem, text=text)
         with self._lock:
-            changed = self._problems.get(address) != unusable
+            known = self._problems.get(address)
+            if (
+                known
+                and known.problem is PhoneProblem.UNREACHABLE
+                and problem in TRANSIENT_PROBLEMS
+            ):
+                return known  # adb shows it so while it tries
+            if known is None or known.problem is not problem:
+                self._since[address] = time.monotonic()
             self._problems[address] = unusable
-        if changed:
-            log.warning("phone cannot be used: %s address=%s", unusable.advice, shown)
+        self.list()  # logs it
         return unusable
 
     def clear(self, address: str) -> None:
         """The phone can be used, or adb does not list it any more."""
         with self._lock:
-            self._problems.pop(address, None)
-            self._retries.pop(address, None)
+            for table in (self._problems, self._since, self._logged, self._retries):
+                table.pop(address, None)
 
     def keep_only(self, addresses: set[str]) -> None:
         """Forget all other addresses."""
@@ -46,9 +57,19 @@ class PhoneProblems:
                 self.clear(address)
 
     def list(self) -> dict[str, UnusablePhone]:
-        """The problem of each address."""
+        """The problem of each address; a phone that connects is offline for a moment."""
+        now = time.monotonic()
         with self._lock:
-            return dict(sorted(self._problems.items())[:PROBLEMS_MAX])
+            shown = {
+                address: item
+                for address, item in sorted(self._problems.items())[:PROBLEMS_MAX]
+                if item.problem not in TRANSIENT_PROBLEMS or now - self._since[address] > SETTLED_S
+            }
+            new = [item for at, item in shown.items() if self._logged.get(at) != item]
+            self._logged |= shown
+        for item in new:
+            log.warning("phone cannot be used: %s address=%s", item.advice, item.address)
+        return shown
 
     def postpone(self, address: str) -> None:
         """An attempt failed: wait longer before each next one."""

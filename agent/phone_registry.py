@@ -22,14 +22,14 @@ from agent.phone.phone_memory import load_phone_memory, save_phone_memory
 from agent.phone.phone_snapshot import take_snapshot, with_battery_level
 from agent.phone.probe import probe
 from agent.phone.shell_command import ShellCommand, ShellResult
-from agent.phone_problems import PhoneProblems
+from agent.phone_problems import TRANSIENT_PROBLEMS, PhoneProblems
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.timed_places import TimedPlaces
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
 from workloads.phone_address import is_over_network, parse_phone_address
 from workloads.protocol.base import digest_of
-from workloads.protocol.faults import FarmError
+from workloads.protocol.faults import FarmError, Hung
 from workloads.protocol.messages import CoolingEstimate, Job, PhoneState, PhoneStatus
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.unusable_phone import (
@@ -45,7 +45,6 @@ log = logging.getLogger("farm.phones")
 FLAP_WINDOW_S = 600.0
 PROBES_AT_ONCE, PROBE_EXPECTED_S = 16, 1.5  # phones that do not answer delay no other phone
 ADDRESSES_MAX = 400
-TRANSIENT_PROBLEMS = (PhoneProblem.OFFLINE, PhoneProblem.STARTING)  # for seconds, as a rule
 GONE = "adb does not list it any more; check its cable and power"
 
 
@@ -309,7 +308,11 @@ class PhoneRegistry:
         self._pool.submit(act)
 
     def _reconnect(self, address: str) -> None:
-        state = self._server.connect(address, Deadline.after(self._timeouts.adb_connect_timeout_s))
+        deadline = Deadline.after(self._timeouts.adb_connect_timeout_s)
+        try:
+            state = self._server.connect(address, deadline)
+        except Hung:  # it accepts connections and does not answer
+            state = ABSENT
         if state == READY or address not in self._connect:
             return
         problem = problem_of_state(state) if state != ABSENT else PhoneProblem.UNREACHABLE

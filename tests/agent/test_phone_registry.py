@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from agent.deadline import Deadline
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
@@ -80,6 +82,26 @@ def test_phones_that_cannot_be_used_are_shown_with_what_to_do(
             wait_for(lambda: slot.away_reason == ADVICE[PhoneProblem.UNAUTHORIZED])
             assert slot.phone_status().state is PhoneState.AWAY
             assert first.address not in problems(registry)
+
+
+def test_a_phone_that_never_answers_is_shown_all_the_time(
+    adb: AdbServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It accepts connections; adb lists it as offline in between."""
+    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100)) as (server, (phone,)):
+        server.mischief.add("offline", phone=phone.serial)
+        with running(adb, tmp_path, phone.address) as registry:
+            unreachable = {phone.address: PhoneProblem.UNREACHABLE}
+            wait_for(lambda: problems(registry) == unreachable)
+            deadline = Deadline.after(4)
+            while not deadline.expired:
+                assert problems(registry) == unreachable
+                time.sleep(0.05)
+            lines = [line for line in caplog.messages if f"address={phone.address}" in line]
+            assert len(lines) == 1, lines
+            server.mischief.clear()
+            wait_for(lambda: len(registry.slots()) == 1)
+            assert not problems(registry)
 
 
 def test_two_transports_of_a_phone_are_one_phone(
