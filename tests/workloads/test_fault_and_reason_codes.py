@@ -81,6 +81,7 @@ def test_a_reason_states_its_figure_its_limit_and_when() -> None:
 
 @pytest.mark.parametrize("code", REASON_LIMITS)
 def test_a_limit_has_the_value_that_it_names(code: ReasonCode) -> None:
-    fields = [name for _, name, _, _ in string.Formatter().parse(REASON_TEXTS[code]) if name]
-    text = reason_text(code, [dict.fromkeys([*fields, "limit"], 1)])
-    assert "; the limit is " in text
+    templates = REASON_TEXTS[code] + REASON_LIMITS[code]
+    fields = [name for _, name, _, _ in string.Formatter().parse(templates) if name]
+    assert "limit" in fields
+    assert "; the limit is " in reason_text(code, [dict.fromkeys(fields, 1)])
