@@ -73,7 +73,8 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     lab = connect(lab_folder)
     lab.check()
     sweep = find_sweep(lab, name).id if name else None
-    options = WatchOptions(sweep, lab.lab.root.name, read_only, ascii_only)
+    name_of_lab = lab.place.rpartition("/")[2]
+    options = WatchOptions(sweep, name_of_lab, read_only, ascii_only)
     if once or svg is not None:
         lines = render_screenshot(lab, options, _parse_size(size), _parse_seconds(after))
         if once:

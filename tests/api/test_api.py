@@ -20,17 +20,20 @@ import pyarrow.parquet
 import pytest
 from sqlalchemy import update
 
-from orchestrator.app import control_sweeps, export_results
+from orchestrator.app import control_sweeps, export_results, run_study
 from orchestrator.app.api_client import RemoteLab
 from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import add_token, list_tokens
 from orchestrator.app.operation import OPERATIONS, Role
-from orchestrator.app.operation_types import load_operations
+from orchestrator.app.operation_types import load_operations, types_of
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.tables import token
+from orchestrator.study.claim_table import evaluate_claims
+from orchestrator.study.evidence import Observation, StudyEvidence
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
+from tests.analysis.builders import MEASURED
 from tests.api.conftest import ApiLab, free_port, is_open, store_results
 from tests.farm.conftest import wait_for
 from workloads.lab_settings import Lab
@@ -403,3 +406,16 @@ def test_the_api_is_verified_over_tls(served: ApiLab, tmp_path: Path) -> None:
             control_sweeps.list_sweeps(unknown)
     finally:
         stop_all([api])
+
+
+def test_the_claims_of_every_study_are_the_same_after_their_way_through_the_api() -> None:
+    observed = tuple(
+        Observation("Meizu 16T", {"batch_size": batch}, "step_ms", (9.0, 10.0, 11.0), MEASURED)
+        for batch in (32, 64)
+    )
+    evidence = StudyEvidence({"Meizu 16T": "Meizu 16T"}, observed, ())
+    result = types_of(OPERATIONS["answer_stored_study"].function).result
+    for study in run_study.all_studies().values():
+        rows = tuple(evaluate_claims(study, evidence))
+        answer = run_study.StudyAnswer(study, rows, False, True, "<html>", ("x",), 1)
+        assert result.validate_json(result.dump_json(answer)) == answer
