@@ -170,7 +170,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.CANARY_DRIFTED: (
         "the phone's speed drifted: its {canary} canary differs by {change:+.1%} in time from its "
-        "reference, and by {accumulated:+.1%} in total over the last runs"
+        "reference ({accumulated:+.1%} accumulated over the runs)"
     ),
     ReasonCode.NOT_COMMISSIONED: (
         "the phone was never commissioned, so a change since it was set up cannot be noticed"
@@ -252,7 +252,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.OWN_CORES_SHARED: "{limit:.0f} %",
     ReasonCode.SWAPPED: "{limit:.0f} MB",
     ReasonCode.CANARY_CHANGED: "±{limit:.1%}",
-    ReasonCode.CANARY_DRIFTED: "±{limit:.1%}, in total ±{total_limit:.1%}",
+    ReasonCode.CANARY_DRIFTED: "±{limit:.1%}, accumulated ±{total_limit:.1%}",
     ReasonCode.WORK_RATE_LOW: "{limit:+.1%}",
     ReasonCode.CLOCKS_NOT_PINNED: "{limit:.1%}",
     ReasonCode.CLOCK_ABOVE_REQUEST: "{limit:.1%}",
