@@ -11,6 +11,7 @@ from agent.virtual.cli import virtual
 from agent.virtual.profiles import load_profile
 from agent.virtual.socs import soc_path
 from agent.virtual.twin.fit_sweep import SweepCell, predict_cell
+from agent.virtual.virtual_phone import VirtualPhone
 
 POWER_PROFILE = """<!-- comment --><?xml version="1.0"?>
 <device name="Android">
@@ -76,7 +77,10 @@ def test_a_phone_is_built_and_says_what_is_guessed(tmp_path: Path) -> None:
     profile = load_profile(str(out))
     assert profile.fitted is None
     assert profile.calibration == "extrapolated"
-    assert profile.build == {"ro.product.model": "SM-X", "ro.product.manufacturer": "Maker"}
+    assert profile.build["ro.product.model"] == "SM-X"
+    assert profile.build["ro.board.platform"] == "msmnile"  # of the body: the capture lacks it
+    assert "ro.serialno" not in profile.build
+    assert VirtualPhone(profile, speed=0.0).soc.cluster_by_role("big").ladder[-1] == 2419200
     policy = profile.throttle[0]
     assert [(rung.trip_c, rung.steps) for rung in policy.rungs] == [
         (41.0, 3),

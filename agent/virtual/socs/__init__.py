@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 _FULL_WORK_SHARE = 0.97  # below it, a step does less work per MHz than its neighbours
 
 CurveRow = tuple[int, float, float]
-CurveGrade = Literal["measured", "points", "power profile", "family"]
+CurveGrade = Literal["measured", "points", "family"]
 
 
 class _TablePart(BaseModel):
@@ -62,7 +62,6 @@ class SocCluster(_TablePart):
     points: tuple[CurveRow, ...] = ()  # a few rows, if no more were published
     slow_steps: tuple[tuple[int, float], ...] = ()  # share of the usual work per MHz, with points
     power: CorePower | None = None  # written by `farm virtual calibrate --socs --write`
-    spread: float | None = None  # standard deviation of the logarithm of its power
 
     @model_validator(mode="after")
     def _check_steps(self) -> "SocCluster":

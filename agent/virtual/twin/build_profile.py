@@ -18,6 +18,7 @@ from agent.virtual.socs import SocTable
 _SIZE_MAX = 4 << 20
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _DIE_ZONE = re.compile(r"cpu|tsens|big|little|mid|cluster|gpu|g3d|soc_thermal|cold", re.IGNORECASE)
+_BUILD_KEYS = ("ro.product", "ro.board", "ro.hardware", "ro.build.id")
 _PID_STEPS_SHARE = 0.3  # derived: of a PID controller's range, where it holds the skin
 
 
@@ -133,11 +134,8 @@ def _apply_facts(figures: dict[str, Any], path: Path) -> list[BuiltFigure]:
         types = [str(zone["type"]) for zone in facts.get("zone", ())]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise InvalidBuild(f"{path.name} is not a facts file: {error}") from None
-    figures["build"] = {
-        key: value
-        for key, value in properties.items()
-        if key.startswith(("ro.product", "ro.board", "ro.hardware", "ro.build.id"))
-    }
+    captured = {key: value for key, value in properties.items() if key.startswith(_BUILD_KEYS)}
+    figures["build"] = {**figures["build"], **captured}
     known = {zone["type"]: zone for zone in figures["zone"]}
     watched = {policy["zone"] for policy in figures["throttle"]}
     zones = [known.get(kind) or {"type": kind, "node": _node_of(kind)} for kind in types]
@@ -146,7 +144,7 @@ def _apply_facts(figures: dict[str, Any], path: Path) -> list[BuiltFigure]:
     if types:
         figures["zone"] = zones
     return [
-        BuiltFigure("properties", f"{len(figures['build'])} of them", "measured", path.name),
+        BuiltFigure("properties", f"{len(captured)} of them", "measured", path.name),
         BuiltFigure("thermal zones", f"{len(types)} names", "measured", path.name),
         BuiltFigure("thermal zones", "their places", "guessed", "their names"),
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from agent.virtual.twin.curve_error import CurvePoint
     from agent.virtual.twin.predict import Prediction
 
 
@@ -241,35 +242,39 @@ def curve_command(soc: str, power_profile: Path | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     points = predict_curve(table)
-    roles: list[str] = [part.role for part in table.cluster]
+    by_role = dict(zip((str(part.role) for part in table.cluster), believed, strict=False))
     errors = profile_errors(table, believed)
+    beliefs = [
+        round(believed_mw(by_role[point.role], point.khz), 1) if point.role in by_role else None
+        for point in points
+    ]
     if as_json:
-        steps = [asdict(point) for point in points]
-        profile = {"power_profile_error": errors} if believed else {}
-        click.echo(
-            json.dumps({"soc": table.id, "sources": table.sources, "steps": steps} | profile)
-        )
+        steps = [
+            asdict(point) | {"believed_mw": belief}
+            for point, belief in zip(points, beliefs, strict=True)
+        ]
+        answer = {"soc": table.id, "sources": table.sources, "steps": steps}
+        click.echo(json.dumps(answer | {"power_profile_error": errors}))
         return
     click.echo(f"{table.name}, process {table.process_nm} nm")
-    heading = "  believed mW" if believed else ""
-    click.echo(
-        f"{'role':<7} {'kHz':>8} {'CoreMark/s':>10} {'mW':>7} {'95 %':>15} {'measured':>9}{heading}"
-    )
-    for point in points:
-        interval = f"{point.low_mw:.0f} to {point.high_mw:.0f}"
-        measured = "" if point.measured_mw is None else f"{point.measured_mw:.1f}"
-        index = roles.index(point.role)
-        extra = (
-            f"  {believed_mw(believed[index], point.khz):>11.1f}" if index < len(believed) else ""
-        )
-        click.echo(
-            f"{point.role:<7} {point.khz:>8} {point.coremark_per_s:>10.0f} "
-            f"{point.milliwatts:>7.1f} {interval:>15} {measured:>9}{extra}"
-        )
+    _print_curve(points, beliefs)
     for part in table.cluster:
         click.echo(f"{part.role}: power {part.grade}")
     for role, share in errors.items():
         click.echo(f"{role}: the power profile is {share:.0%} off the measured rows (median)")
+
+
+def _print_curve(points: "list[CurvePoint]", beliefs: list[float | None]) -> None:
+    heading = f"{'role':<7} {'kHz':>8} {'CoreMark/s':>10} {'mW':>7} {'95 %':>15} {'measured':>9}"
+    click.echo(heading + "  believed mW" * any(belief is not None for belief in beliefs))
+    for point, belief in zip(points, beliefs, strict=True):
+        interval = f"{point.low_mw:.0f} to {point.high_mw:.0f}"
+        measured = "" if point.measured_mw is None else f"{point.measured_mw:.1f}"
+        click.echo(
+            f"{point.role:<7} {point.khz:>8} {point.coremark_per_s:>10.0f} "
+            f"{point.milliwatts:>7.1f} {interval:>15} {measured:>9}"
+            + ("" if belief is None else f"  {belief:>11.1f}")
+        )
 
 
 @click.command(name="build")
