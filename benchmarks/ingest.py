@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.ingest_service import read_parcels
 from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=2000)
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 20, 60])
     options = parser.parse_args()
+    freeze_gc()
     with tempfile.TemporaryDirectory(prefix="farm-") as folder, postgres_server() as server:
         for batch in options.batches:
             urls = {

@@ -25,8 +25,9 @@ import redis
 
 from orchestrator.decisions.states import RunState
 from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import JobQueue
-from orchestrator.dispatch.scheduler import Scheduler, freeze_gc
+from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.planning.expand import expand_sweep
 from orchestrator.planning.randomize import order_runs
 from orchestrator.store import submission, tables

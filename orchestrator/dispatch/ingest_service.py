@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from orchestrator.decisions.states import ReportStatus
 from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
@@ -48,6 +49,7 @@ def serve(db: Database, broker: CentralBroker, hosts: Collection[str] = ()) -> N
 
     `hosts` names the hosts of the lab; without names every host belongs to it.
     """
+    freeze_gc()
     service = IngestService(db, broker, hosts)
     call_on_shutdown(service.stop)
     service.start()

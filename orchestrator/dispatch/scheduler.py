@@ -4,7 +4,6 @@ The loop around the tick decides nothing. It waits for the next event, so a fini
 at once; it also wakes up by itself, so a lost event only costs a short delay.
 """
 
-import gc
 import logging
 import math
 import threading
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.dispatch.central_broker import CentralBroker, HostReading
+from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
@@ -333,12 +333,6 @@ class Scheduler:
                 command_id = f"auto-{serial}-{time.time():.0f}"[:64]
                 command = Command(kind=CommandKind.CHECK, phone=serial, id=command_id)
                 self._command(idle[serial], command)
-
-
-def freeze_gc() -> None:
-    """Exclude long-lived objects from garbage collection: collecting them takes three ticks."""
-    gc.collect()
-    gc.freeze()
 
 
 def phones_freed_by(events: Sequence[Event]) -> set[str]:
