@@ -31,18 +31,23 @@ SOON = replace(
 
 @contextmanager
 def running(adb: AdbServer, folder: Path, *addresses: str) -> Iterator[PhoneRegistry]:
+    disconnect_all(adb)  # of other tests
     registry = PhoneRegistry(adb, addresses, folder, lambda _: None, SOON)
     registry.start()
     try:
         yield registry
     finally:
         registry.stop()
-        for address in adb.list():
-            adb.disconnect(address)
+        disconnect_all(adb)
+
+
+def disconnect_all(adb: AdbServer) -> None:
+    for address in adb.list():
+        adb.disconnect(address)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = Deadline.after(15)
+    deadline = Deadline.after(40)
     while not condition():
         assert not deadline.expired
         time.sleep(0.02)
