@@ -21,7 +21,6 @@ from workloads.protocol.faults import BadFile, InvalidRequest
 
 STUDIES_FOLDER = files("orchestrator.study") / "studies"
 NATIVE, OPENCL = "native", "opencl"
-NOT_PUBLISHED = "not in the study"
 # What the three studies measured: M the TX2 study, E EMDL'21, G Cambridge.
 TOPICS = {
     "M1": "utilisation of each CPU core",
@@ -121,6 +120,7 @@ class Claim(WireModel):
     range: tuple[float, float] | None = None
     at_least: float | None = None
     at_most: float | None = None
+    ours: bool = Field(default=False, description="not in the study: only measured here")
     average: bool = Field(default=False, description="the published number is a mean")
     place: str = Field(default="", description="where it stands, if not in the study's place")
     answer: str = ""
@@ -215,7 +215,7 @@ class Study(WireModel):
 
     def place_of(self, claim: Claim) -> str:
         """Return where a claim stands in its publication; empty for claims of ours."""
-        return (claim.place or self.place) if claim.published_on != NOT_PUBLISHED else ""
+        return "" if claim.ours else claim.place or self.place
 
     def metrics(self, topic: str) -> list[str]:
         """List the metrics that its claims of a topic use."""
