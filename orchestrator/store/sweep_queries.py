@@ -98,7 +98,9 @@ def sweep_summaries(
 
 
 def _summary(row: Any, trials: int, runs: dict[RunState, int]) -> SweepSummary:
-    budget = row.policy.get("budget") or {}
+    policy = row.policy if isinstance(row.policy, dict) else {}  # a damaged one can be removed
+    stated = policy.get("budget")
+    budget = stated if isinstance(stated, dict) else {}
     return SweepSummary(
         id=row.id,
         name=row.name,

@@ -74,6 +74,20 @@ def test_a_removed_sweep_leaves_nothing_and_other_sweeps_alone(store: Database) 
     assert [phone.serial for phone in phone_queries.known_phones(store)] == ["old"]
 
 
+@pytest.mark.parametrize("policy", [[1], {"budget": [1]}, "x", None])
+def test_a_sweep_with_a_senseless_policy_can_be_found_and_removed(
+    tmp_path: Path, policy: object
+) -> None:
+    store = Database(f"sqlite:///{tmp_path / 'farm.db'}")
+    store.migrate()
+    name, _ = store_two_sweeps(store)
+    with store.write() as connection:
+        connection.execute(update(sweep).where(sweep.c.id == name).values(policy=policy))
+    removal.remove_sweep(store, sweep_queries.find_sweep(store, "old").id, ANNA)
+    assert not sweep_queries.sweep_exists(store, name)
+    store.close()
+
+
 def test_the_number_of_a_removed_report_is_not_used_again(store: Database) -> None:
     _, kept = store_two_sweeps(store)
     last = max(row["id"] for row in dump(store)["report"])
