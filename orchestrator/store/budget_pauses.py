@@ -21,7 +21,8 @@ def pause_overspent(db: Database, now: float) -> list[OperatorChange]:
         rows = connection.execute(
             select(sweep.c.id, sweep.c.policy, sweep.c.started_at_s).where(*started)
         ).all()
-        limited = {row.id: row for row in rows if row.policy.get("budget")}
+        readable = [row for row in rows if isinstance(row.policy, dict)]
+        limited = {row.id: row for row in readable if row.policy.get("budget")}
         counts = connection.execute(
             select(run.c.sweep, run.c.state, func.count())
             .where(run.c.sweep.in_(limited), run.c.state.in_(_COUNTED))

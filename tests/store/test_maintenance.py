@@ -18,6 +18,7 @@ from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
 from orchestrator.store.backup import restore_rows, snapshot
+from orchestrator.store.budget_pauses import pause_overspent
 from orchestrator.store.compressed_text import DICTIONARY, decompress_text
 from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.metric_rows import metric_values
@@ -82,7 +83,10 @@ def test_a_sweep_with_a_senseless_policy_can_be_found_and_removed(
     store.migrate()
     name, _ = store_two_sweeps(store)
     with store.write() as connection:
-        connection.execute(update(sweep).where(sweep.c.id == name).values(policy=policy))
+        connection.execute(
+            update(sweep).where(sweep.c.id == name).values(policy=policy, started_at_s=1.0)
+        )
+    assert pause_overspent(store, 2e9) == []
     removal.remove_sweep(store, sweep_queries.find_sweep(store, "old").id, ANNA)
     assert not sweep_queries.sweep_exists(store, name)
     store.close()
