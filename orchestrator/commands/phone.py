@@ -99,7 +99,8 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 def check(serial: str, lab_folder: Path) -> int:
     """Test a PHONE now.
 
-    It has to answer, give temperatures and accept files. A suspect phone gets runs again if the check passes.
+    It has to answer, give temperatures and accept files. A suspect phone gets runs again if the
+    check passes.
 
     Example: farm phone check VM16T
     """
