@@ -21,9 +21,13 @@ REQUESTS, REPLIES = "bare.requests", "bare.replies"
 
 
 def application(broker: str, name: str) -> Celery:
-    """Build a Celery application with the settings of the farm."""
+    """Build a Celery application with the settings of the farm, on the transport as it comes.
+
+    The farm switches acknowledgements, bindings and priorities of the transport off.
+    """
     app = Celery(f"bare.{name}", set_as_current=False)
-    app.conf.update(celery_settings(broker))
+    app.conf.update(celery_settings(broker) | {"task_default_exchange": "celery"})
+    app.conf.broker_transport_options = {"visibility_timeout": 24 * 3600, "socket_keepalive": True}
     return app
 
 
