@@ -23,7 +23,8 @@ from agent.lane_context import LaneContext, LaneResult
 from agent.launch.opencl_tuning import tune_phone
 from agent.outbox import Outbox
 from agent.phone.adb import AdbServer
-from agent.phone_registry import PhoneRegistry, PhoneSlot
+from agent.phone_registry import PhoneRegistry
+from agent.phone_slot import PhoneSlot
 from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.spool import Spool
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts

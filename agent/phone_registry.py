@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from agent.deadline import Deadline
-from agent.lane_status import LaneStatus
 from agent.phone.adb import ABSENT, AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import load_phone_memory, save_phone_memory
 from agent.phone.phone_snapshot import take_snapshot, with_battery_level
 from agent.phone.probe import probe
-from agent.phone.shell_command import ShellCommand, ShellResult
 from agent.phone_problems import TRANSIENT_PROBLEMS, PhoneProblems
+from agent.phone_slot import PhoneIdentity, PhoneSlot, read_identity
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.timed_places import TimedPlaces
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -30,112 +28,18 @@ from kernels.runner_builds import runner_for
 from workloads.phone_address import is_over_network, parse_phone_address
 from workloads.protocol.base import digest_of
 from workloads.protocol.faults import FarmError, Hung
-from workloads.protocol.messages import CoolingEstimate, Job, PhoneState, PhoneStatus
-from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.unusable_phone import (
     READY,
     PhoneProblem,
     UnusablePhone,
     problem_of_state,
 )
-from workloads.text import safe_text
 
 log = logging.getLogger("farm.phones")
 
-FLAP_WINDOW_S = 600.0
 PROBES_AT_ONCE, PROBE_EXPECTED_S = 16, 1.5  # phones that do not answer delay no other phone
 ADDRESSES_MAX = 400
 GONE = "adb does not list it any more; check its cable and power"
-
-
-class PhoneIdentity(NamedTuple):
-    """What two transports of one phone have in common: serial numbers and the present boot."""
-
-    serials: tuple[str, str]
-    boot_id: str
-
-
-class PhoneSlot:
-    """A phone of this host: its lane, the job in it, and what the heartbeat shows."""
-
-    def __init__(self, phone: Phone, facts: PhoneFacts, identity: "PhoneIdentity") -> None:
-        self.phone = phone
-        self.identity = identity
-        self.facts = facts
-        self.facts_digest = digest_of(facts.model_dump(mode="json"))
-        self.here = True
-        self.away_reason = ""
-        self.snapshot_at = 0.0
-        self.lane = threading.Lock()
-        self.job: Job | None = None
-        self.is_commissioned_now = False
-        self.cancel = threading.Event()
-        self.status = LaneStatus()
-        self._losses: list[float] = []
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether its lane is at work: on a job, or commissioning."""
-        return self.job is not None or self.is_commissioned_now
-
-    def update_facts(self, facts: PhoneFacts) -> bool:
-        """Store the present facts of the phone; return whether they changed."""
-        if facts == self.facts:
-            return False
-        self.facts = facts
-        self.facts_digest = digest_of(facts.model_dump(mode="json"))
-        return True
-
-    def mark_away(self, reason: str, now: float | None = None) -> None:
-        """The phone went away."""
-        self.here, self.away_reason = False, reason
-        self._losses = [*self._recent_losses(), time.monotonic() if now is None else now]
-
-    def clear_losses(self) -> None:
-        """Forget how often the phone went away: it was tested since."""
-        self._losses = []
-
-    def inherit_losses(self, predecessor: "PhoneSlot | None") -> None:
-        """Take over the losses of the same phone's earlier slot."""
-        if predecessor is not None:
-            self._losses = predecessor._losses
-
-    def _recent_losses(self) -> list[float]:
-        now = time.monotonic()
-        return [lost_at for lost_at in self._losses if now - lost_at < FLAP_WINDOW_S]
-
-    def phone_status(self) -> PhoneStatus:
-        """The phone as the heartbeat shows it."""
-        status, is_busy = self.status, self.is_busy
-        state = PhoneState.IDLE if self.here else PhoneState.AWAY
-        return PhoneStatus(
-            serial=self.facts.serial,
-            address=safe_text(self.phone.address, 120),
-            state=PhoneState.BUSY if is_busy else state,
-            reason=self.away_reason,
-            facts_digest=self.facts_digest,
-            run=self.job.run if self.job else None,
-            stage=status.stage if is_busy else None,
-            progress=status.progress if is_busy else None,
-            temp_c=status.temp_c,
-            battery_pct=status.battery_pct,
-            cool_in_s=status.cool_in_s,
-            cooling=self._cooling_estimate(),
-            remaining_s=status.remaining_s,
-            steps=status.steps,
-            locked_khz=dict(status.locked_khz),
-            clocks_khz=dict(status.clocks_khz),
-            power_w=status.power_w,
-            flaps=len(self._recent_losses()),
-        )
-
-    def _cooling_estimate(self) -> CoolingEstimate | None:
-        """Resting temperature and time constant, once the phone has cooled at least once."""
-        posterior = self.phone.cooling.posterior
-        if not posterior.coolings:
-            return None
-        host_s = posterior.slow_s / self.phone.clock_ratio.value
-        return CoolingEstimate(rest_c=posterior.rest_c, time_constant_s=host_s)
 
 
 class PhoneRegistry:
@@ -474,17 +378,6 @@ class PhoneRegistry:
         log.warning("phone is away: %s phone=%s", reason, serial)
         slot.mark_away(reason)
         slot.phone.close()  # a lane that is still at work opens it again
-
-
-def read_identity(phone: Phone) -> PhoneIdentity:
-    """Read what tells two transports of one phone from two phones with one serial number."""
-    names = ("ro.serialno", "ro.boot.serialno")
-    results = phone.shell_batch([ShellCommand(["getprop", name]) for name in names])
-    return PhoneIdentity((_word(results[0]), _word(results[1])), phone.boot_id())
-
-
-def _word(result: ShellResult) -> str:
-    return safe_text(result.text.strip(), 64) if result.status == 0 else ""
 
 
 def _read_addresses(file: Path) -> set[str]:

@@ -13,7 +13,8 @@ from agent.deadline import Deadline
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.phone_registry import PhoneRegistry, PhoneSlot
+from agent.phone_registry import PhoneRegistry
+from agent.phone_slot import PhoneSlot
 from agent.timeouts import DEFAULT_TIMEOUTS
 from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
 from tests.agent.jobs import a_job

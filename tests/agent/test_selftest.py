@@ -10,7 +10,7 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import lane_file
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import write_node_command
-from agent.phone_registry import FLAP_WINDOW_S, PhoneSlot, read_identity
+from agent.phone_slot import FLAP_WINDOW_S, PhoneSlot, read_identity
 from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.restore.fence import take_fence
 from agent.restore.restore_journal import JournalRecord, RestoreJournal
