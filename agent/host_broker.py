@@ -20,10 +20,15 @@ class HostBroker(RedisConnection):
         Without renewal it expires.
         """
         key, text = heartbeat_key(self._host), heartbeat.model_dump_json()
-        self._repaired(HOSTS_KEY, lambda: self._redis.sadd(HOSTS_KEY, self._host))
-        before: bytes | None = self._repaired(
-            key, lambda: self._redis.set(key, text, ex=HEARTBEAT_TTL_S, get=True)
-        )
+
+        def send() -> bytes | None:
+            with self._redis.pipeline(transaction=False) as pipe:
+                pipe.sadd(HOSTS_KEY, self._host)
+                pipe.set(key, text, ex=HEARTBEAT_TTL_S, get=True)
+                _, before = pipe.execute()
+            return before  # type: ignore[no-any-return]
+
+        before: bytes | None = self._repaired((HOSTS_KEY, key), send)
         return before
 
     def withdraw_heartbeat(self) -> None:

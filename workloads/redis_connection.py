@@ -71,8 +71,8 @@ class RedisConnection:
         """Close the connection."""
         self._redis.close()
 
-    def _repaired(self, key: str, action: Callable[[], Any]) -> Any:
-        """Run an action on a key; if the broker refuses it, delete the key and try once more.
+    def _repaired(self, key: str | tuple[str, ...], action: Callable[[], Any]) -> Any:
+        """Run an action on keys; if the broker refuses it, delete them and try once more.
 
         A key that has the wrong type, or a stream that can grow no more, counts as absent.
         """
@@ -80,7 +80,7 @@ class RedisConnection:
             try:
                 return action()
             except redis.ResponseError:
-                self._redis.delete(key)
+                self._redis.delete(*((key,) if isinstance(key, str) else key))
                 return action()
 
     @contextmanager

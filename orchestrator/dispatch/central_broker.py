@@ -109,20 +109,15 @@ class CentralBroker(RedisConnection):
 
     def confirm(self, host: str, parcels: Sequence[str], events: Sequence[Event] = ()) -> None:
         """Confirm to a host that parcels are stored, and publish events."""
-        if parcels:
-            self._repaired(confirmed_key(host), lambda: self._push_confirmed(host, parcels))
-        if events:
-            self._repaired(EVENTS_KEY, lambda: self._add_events(events))
+        keys = (confirmed_key(host), EVENTS_KEY)
+        self._repaired(keys, lambda: self._send_confirmed(host, parcels, events))
 
-    def _push_confirmed(self, host: str, parcels: Sequence[str]) -> None:
+    def _send_confirmed(self, host: str, parcels: Sequence[str], events: Sequence[Event]) -> None:
         with self._redis.pipeline(transaction=False) as pipe:
-            pipe.rpush(confirmed_key(host), *parcels)
-            pipe.ltrim(confirmed_key(host), -CONFIRMED_KEPT, -1)
-            pipe.expire(confirmed_key(host), CONFIRMED_TTL_S)
-            pipe.execute()
-
-    def _add_events(self, events: Sequence[Event]) -> None:
-        with self._redis.pipeline(transaction=False) as pipe:
+            if parcels:
+                pipe.rpush(confirmed_key(host), *parcels)
+                pipe.ltrim(confirmed_key(host), -CONFIRMED_KEPT, -1)
+                pipe.expire(confirmed_key(host), CONFIRMED_TTL_S)
             for event in events:
                 entry = {"e": event.model_dump_json()}
                 pipe.xadd(EVENTS_KEY, entry, maxlen=EVENTS_KEPT, approximate=True)

@@ -154,9 +154,11 @@ class IngestService:
         count = sum(len(delivery.parcels) for delivery in deliveries)
         log.info(text, hosts, count, _counts(result.reports), time.monotonic() - started)
         try:
+            events = result.events
             for delivery in deliveries:
-                self._broker.confirm(delivery.host, [item.parcel_id for item in delivery.parcels])
-            self._broker.confirm("", (), result.events)
+                ids = [item.parcel_id for item in delivery.parcels]
+                self._broker.confirm(delivery.host, ids, events)
+                events = []
         except BrokerDown as error:  # the agents resend; the next confirmation reaches them
             log.warning("%s", error)
 
