@@ -73,12 +73,12 @@ class Sensors:
 
     def __init__(self, sys_folder: Path) -> None:
         self._sys = sys_folder
-        self._zones = {
-            zone / "temp": float((zone / "temp").read_text() or 0)
-            for zone in sorted((sys_folder / "class/thermal").glob("thermal_zone*"))
-            if (zone / "temp").exists()
-            and 10_000 < float((zone / "temp").read_text() or 0) < 90_000
-        }
+        self._zones: dict[Path, tuple[float, float]] = {}  # at rest, and its rise under full load
+        for zone in sorted((sys_folder / "class/thermal").glob("thermal_zone*")):
+            rest = float((zone / "temp").read_text() or 0)
+            rise = 6000.0 if (zone / "type").read_text().startswith(("cpu", "gpu")) else 600.0
+            if 10_000 < rest < 90_000:
+                self._zones[zone / "temp"] = (rest, rise)
         self._policies = sorted((sys_folder / "devices/system/cpu/cpufreq").glob("policy*"))
         self._busy, self._total = self._counters()
         self._load = 0.0
@@ -108,8 +108,8 @@ class Sensors:
             share = (busy - self._busy) / (total - self._total)
             self._load += 0.2 * (share - self._load)
             self._busy, self._total = busy, total
-        for path, rest in self._zones.items():
-            value = rest + 6000 * self._load + random.choice((-100, 0, 0, 100))
+        for path, (rest, rise) in self._zones.items():
+            value = rest + rise * self._load + random.choice((-100, 0, 0, 100))
             self._write(path, f"{value:5.0f}\n")
         for policy in self._policies:
             khz = (policy / "scaling_max_freq").read_text().strip()
