@@ -97,7 +97,9 @@ class Sensors:
         elapsed_s, self._at = now - self._at, now
         for policy in self._policies:
             khz = (policy / "scaling_max_freq").read_text().strip()
-            self._count(policy / "stats/time_in_state", khz, elapsed_s)
+            if khz:  # empty while it is being written
+                self._write(policy / "scaling_cur_freq", f"{int(khz):07}\n")
+                self._count(policy / "stats/time_in_state", khz, elapsed_s)
         self._ticks += 1
         if self._ticks % TICKS_PER_READING == 0:
             self._move_sensors()
@@ -111,9 +113,6 @@ class Sensors:
         for path, (rest, rise) in self._zones.items():
             value = rest + rise * self._load + random.choice((-100, 0, 0, 100))
             self._write(path, f"{value:5.0f}\n")
-        for policy in self._policies:
-            khz = (policy / "scaling_max_freq").read_text().strip()
-            self._write(policy / "scaling_cur_freq", f"{int(khz):07}\n")
         battery = self._sys / "class/power_supply/battery"
         current = int(250_000 + 900_000 * self._load + random.randrange(20_000))
         self._write(battery / "current_now", f"-{current:07}\n")
