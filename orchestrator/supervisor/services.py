@@ -33,7 +33,7 @@ AGENT_STOP_TIMEOUT_S = 60.0  # an agent restores every phone before it ends
 @contextmanager
 def lab_lock(lab: Lab) -> Iterator[None]:
     """Lock the lab folder: only one set of services may use it. What they write is private."""
-    os.umask(0o077)
+    before = os.umask(0o077)
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = os.open(lab.root, os.O_RDONLY)
     try:
@@ -43,6 +43,7 @@ def lab_lock(lab: Lab) -> Iterator[None]:
         raise InvalidState(f"the lab in {lab.root} is already running; stop it first") from None
     finally:
         os.close(folder)
+        os.umask(before)
 
 
 @contextmanager

@@ -76,6 +76,8 @@ class NativeFolder:
     """One phone's directory, the user that owns it, and the processes in it."""
 
     def __init__(self, properties: Callable[[], dict[str, str]]) -> None:
+        # Programs of the phone run as another user, and a lab may have a mask for private files.
+        os.umask(0o022)
         self.root = Path(tempfile.mkdtemp(prefix="farmhand-native-"))
         self.phone_id = uuid.uuid4().hex
         self.uid = _NOBODY if os.geteuid() == 0 else None
