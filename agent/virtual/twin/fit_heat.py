@@ -101,7 +101,10 @@ def _search(profile: PhoneProfile, trace: Trace, start_c: float, plateau_khz: in
     moments, temps = [moment for moment, _ in trace], np.array([temp for _, temp in trace])
 
     def cost(point: Values) -> float:
-        candidate = with_rest_temperature(profile.with_values(point), start_c)
+        try:
+            candidate = with_rest_temperature(profile.with_values(point), start_c)
+        except ValueError:  # such as a rung above the next one
+            return float("inf")
         error_k = np.append(
             np.array(simulate_trace(candidate, moments)[0]) - temps,
             2.0 * _settled_margin_k(candidate, plateau_khz),
