@@ -62,6 +62,7 @@
  *     {"source":"host"}                                      real execution on a computer
  *     {"source":"simulated","model":"fitted","error_rel":E}  a model with a known error
  *     {"source":"simulated","model":"extrapolated"}          a model with an unknown error
+ *     {"source":"simulated","model":"uncalibrated"}          a model without measured tables
  *   A build for phones reports "phone" where it finds Android, and "host" on any other system, on
  *   an emulator, and where the environment variable FARM_NATIVE_PHONE is set. A build for
  *   computers always reports "host". A simulated phone reports "simulated", and no other part of
@@ -149,7 +150,8 @@
  *   online. For a node marked "whole", V is all its lines as one text, joined by ";", of at most
  *   1024 bytes. For a folder of tasks marked "masks", such as /proc/self/task, V is the text
  *   "THREADS ALL ANY": the number of threads besides the sampler, and the cores that all of them
- *   and that any of them may use, as hexadecimal masks. Ends after --seconds (default 60) and prints the record "sampler", as in run.
+ *   and that any of them may use, as hexadecimal masks. Ends after --seconds (default 60) and
+ *   prints the record "sampler", as in run.
  *
  * watchdog DIR
  *   The dead-man's switch. The agent starts it detached, before it changes anything on the phone.
@@ -227,9 +229,9 @@
  *      "ops":[{"name":"fc1.forward","kind":"matmul","flops":N,"read_bytes":N,"write_bytes":N}]}
  *   ops are the operations of ONE step in the order of execution; a virtual phone computes its
  *   times from them. "time_steps":N (1 where absent) is the number of parts of an operation of
- *   which each needs the one before it, as in an LSTM. memory is what the arenas and streams of the body take. The grammar of the
- *   body is the opening comment of kernels/engine/engine.h. The engine reads only the body, a
- *   virtual phone only the header.
+ *   which each needs the one before it, as in an LSTM. memory is what the arenas and streams of
+ *   the body take. The grammar of the body is the opening comment of kernels/engine/engine.h. The
+ *   engine reads only the body, a virtual phone only the header.
  *
  * WHAT THE RUNNER NEVER DOES
  *   It uses no network. It writes nothing outside DIR, except that the watchdog writes the nodes in
