@@ -18,6 +18,7 @@ def check_draws(adb: AdbServer, seed: int, count: int) -> None:
     assert biased, "no draw was biased: draw more"
 
 
+@pytest.mark.slow
 def test_a_small_draw(adb: AdbServer) -> None:
     check_draws(adb, seed=1934581138, count=2)
 

@@ -121,7 +121,7 @@ def test_a_layer_knows_its_shape_and_parameters(
         ([Node("p", PositionEmbedding())], "needs an input of (time, features), got (3, 32, 32)"),
         (
             [Node("t", TemporalDifference(), ("image",) * 4)],
-            "needs two rows of values, an action and a reward",
+            "needs two rows of Q values of one length",
         ),
         ([Node("a", Add())], "needs two inputs or more, got 1"),
         ([Node("c", Conv2d(8, 3), ("image", "image"))], "needs 1 input(s), got 2"),
