@@ -76,8 +76,8 @@ def test_the_id_of_a_trial_does_not_depend_on_other_phones() -> None:
             phone("a", clocks_writable=False),
             GOOD + "conditions: {freq: mid}",
             SkipCode.CONDITION_IMPOSSIBLE,
-            "its clocks cannot be set; use freq: free, or freq: high, which then only checks that the "
-            "clocks stay at their maximum",
+            "its clocks cannot be set; use freq: free, or freq: high, which then only checks that "
+            "the clocks stay at their maximum",
         ),
         (
             phone("a", cpu_zones=()),
