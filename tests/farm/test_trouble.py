@@ -70,6 +70,7 @@ def original_clocks(farm: Farm, serial: str) -> dict[str, str]:
     return values
 
 
+@pytest.mark.slow  # test_soak.py has this fault among others
 def test_an_agent_killed_during_a_run(own_farm: Farm, tmp_path: Path) -> None:
     serial = next(name for name in own_farm.idle_phones() if name.startswith("VM16T"))
     host = own_farm.phone(serial).host
