@@ -6,7 +6,7 @@ the same clocks, so that a governor or a thermal cap, which the clocks show, is 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -32,41 +32,45 @@ class StepChange:
     returned: bool  # whether later windows are as before
 
 
-def step_changes(
-    windows: Sequence[StepWindow], clocks: Sequence[Clocks] = ()
-) -> Iterator[StepChange]:
-    """Find stretches with other step times, separately for each combination of clocks."""
-    if not windows:
-        return
-    for group in _by_clocks(windows, clocks).values():
-        if change := _stretch(group, windows[0].t_ns):
+def step_changes(groups: Sequence[Sequence[StepWindow]], start_ns: int) -> Iterator[StepChange]:
+    """Find stretches with other step times, in each group of windows with the same clocks."""
+    for group in groups:
+        if change := _stretch(group, start_ns):
             yield change
 
 
-def two_modes(windows: Sequence[StepWindow], clocks: Sequence[Clocks] = ()) -> float | None:
+def two_modes(groups: Sequence[Sequence[StepWindow]]) -> float | None:
     """The relative distance of two step times that a run alternated between; None: there is one."""
-    distances = [_mode_distance(group) for group in _by_clocks(windows, clocks).values()]
+    distances = [_mode_distance(group) for group in groups]
     return max((distance for distance in distances if distance is not None), default=None)
 
 
-def _by_clocks(
+def group_by_clocks(
     windows: Sequence[StepWindow], clocks: Sequence[Clocks]
-) -> Mapping[tuple[int, ...], list[StepWindow]]:
+) -> list[list[StepWindow]]:
     """Group windows by their clocks; those in which a clock changed belong to no group."""
+    changing = [series for series in clocks if not _is_same(khz for _, khz in series)]
+    if not changing:
+        return [list(windows)]
     groups: dict[tuple[int, ...], list[StepWindow]] = {}
-    times = [[t_ns for t_ns, _ in series] for series in clocks]
+    times = [[t_ns for t_ns, _ in series] for series in changing]
     for window in windows:
         key = []
-        for moments, series in zip(times, clocks, strict=True):
+        for moments, series in zip(times, changing, strict=True):
             first = max(bisect_right(moments, window.t_ns) - 1, 0)
             last = min(bisect_left(moments, window.t_ns + window.ns), len(series) - 1)
             around = [khz for _, khz in series[first : last + 1]]
-            if not around or max(around) - min(around) > CLOCK_STEP * max(around):
+            if not around or not _is_same(around):
                 break
             key.append(around[0])
         else:
             groups.setdefault(tuple(key), []).append(window)
-    return groups
+    return list(groups.values())
+
+
+def _is_same(clocks: Iterable[int]) -> bool:
+    values = set(clocks)
+    return max(values) - min(values) <= CLOCK_STEP * max(values)
 
 
 def _stretch(windows: Sequence[StepWindow], start_ns: int) -> StepChange | None:

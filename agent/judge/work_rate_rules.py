@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from agent.collect.cpu_usage import core_ticks
 from agent.collect.thread_affinity import moved_threads
 from agent.judge.run_observation import RunObservation
-from agent.judge.step_checks import CHANGE_MIN, Clocks, step_changes, two_modes
+from agent.judge.step_checks import (
+    CHANGE_MIN,
+    Clocks,
+    group_by_clocks,
+    step_changes,
+    two_modes,
+)
 from workloads.protocol.condition import Protocol
 from workloads.protocol.verdict import Reason, ReasonCode
 
@@ -26,10 +32,12 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
     but then it stays slow.
     """
     windows = run.measured_windows
-    clocks = _clocks(run)
+    if not windows:
+        return
+    groups = group_by_clocks(windows, _clocks(run))
     is_cold = run.condition.protocol is Protocol.COLD
     objection = Reason.void if is_cold and run.probe.requested_khz else Reason.suspect
-    for found in step_changes(windows, clocks):
+    for found in step_changes(groups, windows[0].t_ns):
         if is_cold or found.returned:
             yield objection(
                 ReasonCode.STEP_TIMES_CHANGED,
@@ -38,7 +46,7 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
                 limit=CHANGE_MIN,
                 at_s=found.start_ns / 1e9,
             )
-    distance = two_modes(windows, clocks) if is_cold else None
+    distance = two_modes(groups) if is_cold else None
     if distance is not None:
         yield Reason.suspect(ReasonCode.STEP_TIMES_TWO_MODES, distance=distance)
 
