@@ -31,7 +31,14 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be changed, and change nothing."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 reason_option = click.option("--why", "reason", default="", help="Reason, shown to other users.")
+
+
+def confirm(question: str, skip: bool) -> None:
+    """Ask a person at a terminal, and stop if the answer is no."""
+    if not skip and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
 
 
 def read_lab(folder: Path) -> Lab:

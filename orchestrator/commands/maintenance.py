@@ -1,6 +1,5 @@
-"""`farm migrate|backup|restore|prune` and the commands that remove sweeps and phones."""
+"""`farm migrate|backup|restore|prune`: the maintenance of the store."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -10,23 +9,13 @@ from orchestrator.commands.common import (
     dry_run_option,
     json_option,
     lab_option,
-    print_change,
     print_json,
     read_lab,
 )
-from orchestrator.commands.completion import complete_phone, complete_sweep
 from workloads.input_file import open_input
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
 from workloads.units import format_bytes
-
-_SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
-_YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-
-
-def _confirm(question: str, skip: bool) -> None:
-    if not skip and sys.stdin.isatty():
-        click.confirm(question, abort=True, err=True)
 
 
 @click.command()
@@ -132,70 +121,3 @@ def prune(dry_run: bool, lab_folder: Path, as_json: bool) -> None:
     click.echo(f"{prefix}{counts} removed")
     for sweep in pruned.sweeps:
         click.echo(f"  {safe_text(sweep)}")
-
-
-@click.command()
-@_SWEEP
-@_YES
-@dry_run_option
-@lab_option
-def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
-    """Remove a SWEEP that has ended, with all its results.
-
-    It cannot be undone; 'farm export --format bundle' keeps a copy.
-
-    Example: farm sweep remove smoke --dry-run
-    """
-    from orchestrator.app.maintain_store import remove_sweep
-
-    _confirm(f"Remove {name} and all its results?", yes or dry_run)
-    print_change(remove_sweep(connect(lab_folder), name, dry_run))
-
-
-@click.command()
-@_SWEEP
-@dry_run_option
-@lab_option
-def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """Protect a SWEEP from 'farm prune' and from being removed.
-
-    Example: farm sweep pin smoke
-    """
-    from orchestrator.app.maintain_store import pin_sweep
-
-    print_change(pin_sweep(connect(lab_folder), name, dry_run))
-
-
-@click.command()
-@_SWEEP
-@dry_run_option
-@lab_option
-def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """End the protection of a SWEEP.
-
-    Example: farm sweep unpin smoke
-    """
-    from orchestrator.app.maintain_store import unpin_sweep
-
-    print_change(unpin_sweep(connect(lab_folder), name, dry_run))
-
-
-@click.command("forget")
-@click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
-@_YES
-@dry_run_option
-@lab_option
-def remove_phone_(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
-    """Forget a PHONE without trials; one with trials can be retired.
-
-    A phone that is still connected is announced again by its host.
-
-    Example: farm phone forget VMI90001 --dry-run
-    """
-    from orchestrator.app.maintain_store import remove_phone
-
-    _confirm(f"Forget {serial}?", yes or dry_run)
-    print_change(remove_phone(connect(lab_folder), serial, dry_run))
-
-
-STORE_COMMANDS = (remove, pin, unpin)

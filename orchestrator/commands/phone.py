@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import (
+    confirm,
     connect,
     dry_run_option,
     json_option,
@@ -16,10 +17,10 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
     reason_option,
+    yes_option,
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES
-from orchestrator.commands.maintenance import remove_phone_
 from orchestrator.decisions.health import Health
 from workloads.text import safe_text
 
@@ -37,9 +38,6 @@ _HOST = click.option("--host", default="", help="Host that connects it. Default:
 @click.group()
 def phone() -> None:
     """List, connect, inspect, check, tag, reserve and restore phones."""
-
-
-phone.add_command(remove_phone_)
 
 
 @phone.command("list")
@@ -242,6 +240,24 @@ def retire(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
     from orchestrator.app.control_phones import retire_phone
 
     print_change(retire_phone(connect(lab_folder), serial, reason, dry_run))
+
+
+@phone.command()
+@_PHONE
+@yes_option
+@dry_run_option
+@lab_option
+def forget(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
+    """Forget a PHONE without trials; one with trials can be retired.
+
+    A phone that is still connected is announced again by its host.
+
+    Example: farm phone forget VMI90001 --dry-run
+    """
+    from orchestrator.app.maintain_store import remove_phone
+
+    confirm(f"Forget {serial}?", yes or dry_run)
+    print_change(remove_phone(connect(lab_folder), serial, dry_run))
 
 
 @phone.command()

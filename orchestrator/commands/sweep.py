@@ -10,7 +10,6 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_sweep
-from orchestrator.commands.maintenance import STORE_COMMANDS
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
 from workloads.input_file import TEXT_BYTES_MAX, read_input
 from workloads.protocol.faults import BadFile, InvalidRequest
@@ -29,7 +28,7 @@ def sweep() -> None:
     """Validate, plan, submit, list, show and control sweeps."""
 
 
-for _command in (*CONTROL_COMMANDS, *STORE_COMMANDS):
+for _command in CONTROL_COMMANDS:
     sweep.add_command(_command)
 
 

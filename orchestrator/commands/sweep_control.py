@@ -1,15 +1,15 @@
-"""`farm sweep pause|resume|cancel|retry|priority` and `farm audit`: operators' changes.
+"""Operators' changes of sweeps (`farm sweep pause`, `remove`, `pin` and so on), and `farm audit`.
 
 Every change prints what it changed and how to undo it, and is recorded in the audit log.
 """
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from orchestrator.commands.common import (
+    confirm,
     connect,
     dry_run_option,
     json_option,
@@ -18,12 +18,12 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
     reason_option,
+    yes_option,
 )
 from orchestrator.commands.completion import complete_sweep
 from workloads.text import safe_text
 
 _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
-_YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.command()
@@ -57,7 +57,7 @@ def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @_SWEEP
-@_YES
+@yes_option
 @dry_run_option
 @lab_option
 def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
@@ -69,8 +69,7 @@ def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
     """
     from orchestrator.app.control_sweeps import cancel_sweep
 
-    if not (yes or dry_run) and sys.stdin.isatty():
-        click.confirm(f"Cancel {name}? Running runs are stopped", abort=True, err=True)
+    confirm(f"Cancel {name}? Running runs are stopped", yes or dry_run)
     print_change(cancel_sweep(connect(lab_folder), name, dry_run))
 
 
@@ -142,4 +141,50 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> No
         click.echo(f"No operator actions recorded{about}.", err=True)
 
 
-CONTROL_COMMANDS = (pause, resume, cancel, retry, priority)
+@click.command()
+@_SWEEP
+@yes_option
+@dry_run_option
+@lab_option
+def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
+    """Remove a SWEEP that has ended, with all its results.
+
+    It cannot be undone; 'farm export --format bundle' keeps a copy.
+
+    Example: farm sweep remove smoke --dry-run
+    """
+    from orchestrator.app.maintain_store import remove_sweep
+
+    confirm(f"Remove {name} and all its results?", yes or dry_run)
+    print_change(remove_sweep(connect(lab_folder), name, dry_run))
+
+
+@click.command()
+@_SWEEP
+@dry_run_option
+@lab_option
+def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
+    """Protect a SWEEP from 'farm prune' and from being removed.
+
+    Example: farm sweep pin smoke
+    """
+    from orchestrator.app.maintain_store import pin_sweep
+
+    print_change(pin_sweep(connect(lab_folder), name, dry_run))
+
+
+@click.command()
+@_SWEEP
+@dry_run_option
+@lab_option
+def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
+    """End the protection of a SWEEP.
+
+    Example: farm sweep unpin smoke
+    """
+    from orchestrator.app.maintain_store import unpin_sweep
+
+    print_change(unpin_sweep(connect(lab_folder), name, dry_run))
+
+
+CONTROL_COMMANDS = (pause, resume, cancel, retry, priority, remove, pin, unpin)
