@@ -2,7 +2,7 @@
 
 Work that repeats takes the same time at the same clocks. Where it does not, something else took
 part: other work, a hidden limit, a core that went away. Windows are compared only with windows at
-the same clocks, so that a governor or a thermal cap, which the clocks show, is no disturbance.
+the same clocks, because a governor or a thermal cap, which the clocks show, is not a disturbance.
 """
 
 from bisect import bisect_left, bisect_right

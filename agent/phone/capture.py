@@ -62,7 +62,7 @@ _PRIVATE = re.compile(
 
 
 def capture_phone(phone: Phone, deadline: Deadline) -> FactsFile:
-    """Read a phone into facts; a phone that is lost midway raises, and there is no file."""
+    """Read a phone into facts; raise if the phone is lost meanwhile, so that no file is written."""
     reading = read_phone(phone, deadline, everything=True)
     more = phone.find_nodes(_MORE_NODES, deadline)
     battery = phone.shell(["dumpsys", "battery"], deadline).text

@@ -97,7 +97,7 @@ def open_bundle(stream: BinaryIO) -> Bundle:
         manifest = json.loads(_content(archive, MANIFEST))
         files = {str(name): dict(file) for name, file in manifest["files"].items()}
         version = int(manifest["format"])
-    except (
+    except (  # zipfile raises NotImplementedError for a compression that it does not know
         *(zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError),
         *(OverflowError, RecursionError, NotImplementedError, EOFError),
     ) as error:

@@ -103,7 +103,7 @@ class PausableDelay:
         self._event = self._model_clock.schedule(when, self._action)
 
     def stop(self) -> None:
-        """Stop for good, or until the next start."""
+        """Stop; a later start continues with the remaining time."""
         if self._event is not None:
             self._event.cancel()
             self._remaining_s = max(self._event.when - self._model_clock.now, 0.0)
