@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.column_notes import COLUMN_NOTES
-from docs.reason_notes import REASON_NOTES
 from workloads.protocol.faults import FarmError, FaultKind
+from workloads.protocol.reason_advice import REASON_ADVICE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "reference"
@@ -93,7 +93,7 @@ def render_reasons() -> str:
             code(reason.value),
             ", ".join(sorted(consequences.get(reason.name, {"unused"}), reverse=True)),
             re.sub(r"\{(\w+)[^}]*\}", r"*\1*", REASON_TEXTS[reason]),
-            REASON_NOTES[reason.value],
+            REASON_ADVICE[reason.value],
         )
         for reason in ReasonCode
     ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orchestrator.analysis.cell_axes import SettingValue, cell_settings
 from orchestrator.analysis.measurements import (
     MeasuredRun,
     MeasurementKind,
@@ -93,6 +94,11 @@ class FleetGroup:
     def label(self) -> str:
         """Short name for tables."""
         return f"{self.case.label}, {self.condition.label}"
+
+    @property
+    def settings(self) -> dict[str, SettingValue]:
+        """Everything that distinguishes the cell."""
+        return cell_settings(self.case, self.condition)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ MEANINGS = {
     Protocol.SOAKED: "ms/step, steady",
     Protocol.ENDURANCE: "ms/step, last minute",
 }
+_PLAIN = ("workload", "backend", "protocol", "cores", "freq")  # settings whose values say enough
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> Fleet
         )
         for phone in phones
     )
-    terms = [_terms(group) for group in groups]
+    terms = _terms(groups)
     shared = tuple(term for term in terms[0] if all(term in other for other in terms[1:]))
     headings = [tuple(term for term in column if term not in shared) for column in terms]
     if len(groups) == 1:
@@ -54,14 +55,22 @@ def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> Fleet
     return FleetGrid(shared, tuple(headings), lines if groups else (), tuple(sources))
 
 
-def _terms(group: FleetGroup) -> list[str]:
-    """The terms that describe a column."""
-    case, condition = group.case, group.condition
-    parameters = [
-        f"{key}={value}" for key, value in sorted({**case.parameters, **case.options}.items())
+def _terms(groups: Sequence[FleetGroup]) -> list[list[str]]:
+    """The terms that describe each column: what was run, and every setting that differs."""
+    cells = [group.settings for group in groups]
+    names = list(dict.fromkeys(name for cell in cells for name in cell))
+    differing = {name for name in names if len({cell.get(name) for cell in cells}) > 1}
+    return [
+        [
+            *(
+                f"{cell[name]}" if name in _PLAIN else f"{name}={cell[name]}"
+                for name in names
+                if name in cell and (name in differing or name in {*_PLAIN, *group.case.parameters})
+            ),
+            MEANINGS[group.condition.protocol],
+        ]
+        for group, cell in zip(groups, cells, strict=True)
     ]
-    settings = [condition.protocol.value, condition.cores, condition.freq]
-    return [case.name, *parameters, *settings, MEANINGS[condition.protocol]]
 
 
 def _rank(rows: dict[str, FleetRow], phone: str) -> float:
@@ -89,7 +98,7 @@ def fleet_tables(grid: FleetGrid, width: int) -> list[Table]:
     """Split the table into tables that fit the width of a screen."""
     first = max(len(line[0]) for line in grid.lines) + 2
     widths = [
-        2 + max(*(len(term) for term in heading), *(len(line[index + 1]) for line in grid.lines))
+        2 + max([len(term) for term in heading] + [len(line[index + 1]) for line in grid.lines])
         for index, heading in enumerate(grid.headings)
     ]
     tables, start = [], 0

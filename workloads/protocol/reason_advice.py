@@ -4,7 +4,7 @@ _REPEATED = "Nothing: the run is repeated."
 _REMARK = "Nothing: this is a remark."
 _CHECK_WORKLOAD = "Check the workload or the external program; repeating would not help."
 
-REASON_NOTES = {
+REASON_ADVICE = {
     "phone_restarted": f"{_REPEATED} If it recurs, check the battery and the cable.",
     "loss_missing": _CHECK_WORKLOAD,
     "loss_not_finite": "Lower the learning rate or check the data set; the training diverged.",
