@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import sub
 
 from agent.collect.readings import NodeValue, Readings
 from agent.phone.gpu_probe import JETSON_LOAD, KGSL
@@ -21,6 +21,7 @@ TICKS_MIN = 100  # per core: in less than a second, one tick more or less would 
 _CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
 _USED = re.compile(r"MemTotal:\s+(\d{1,12}) kB.*?MemAvailable:\s+(\d{1,12}) kB", re.ASCII)
 _SWAP = re.compile(r"SwapTotal:\s+(\d{1,12}) kB.*?SwapFree:\s+(\d{1,12}) kB", re.ASCII)
+CoreColumns = tuple[list[int], list[int], list[int]]
 CoreTicks = dict[int, tuple[int, int]]  # core -> busy and total ticks since boot
 
 
@@ -53,16 +54,27 @@ def core_ticks(readings: Readings) -> list[tuple[int, CoreTicks]]:
     return list(zip(readings.t_ns, readings.parsed(STAT, parse_core_ticks), strict=False))
 
 
+def core_columns(readings: Readings) -> dict[int, CoreColumns]:
+    """Moments, busy and total ticks of each core; moments at which a core is off are left out."""
+    columns: dict[int, CoreColumns] = {}
+    for t_ns, ticks in core_ticks(readings):
+        for cpu, (busy, total) in ticks.items():
+            column = columns.get(cpu) or columns.setdefault(cpu, ([], [], []))
+            column[0].append(t_ns)
+            column[1].append(busy)
+            column[2].append(total)
+    return columns
+
+
 def core_usage(readings: Readings) -> tuple[CoreUsage, ...]:
     """How each core was used; cores without two readings are left out."""
-    intervals: dict[int, list[tuple[int, int]]] = {}  # busy and total ticks between readings
-    for before, after in pairwise(ticks for _, ticks in core_ticks(readings)):
-        for cpu, (busy, total) in after.items():
-            busy_before, total_before = before.get(cpu, (busy, total))
-            if 0 <= busy - busy_before <= total - total_before > 0:  # else the counter was reset
-                interval = (busy - busy_before, total - total_before)
-                intervals.setdefault(cpu, []).append(interval)
-    return tuple(_usage_of(cpu, intervals[cpu]) for cpu in sorted(intervals))
+    usage = []
+    for cpu, (_, busy, total) in sorted(core_columns(readings).items()):
+        ticks = zip(map(sub, busy[1:], busy), map(sub, total[1:], total), strict=True)
+        intervals = [pair for pair in ticks if 0 <= pair[0] <= pair[1] > 0]  # else it was reset
+        if intervals:
+            usage.append(_usage_of(cpu, intervals))
+    return tuple(usage)
 
 
 def _usage_of(cpu: int, intervals: Sequence[tuple[int, int]]) -> CoreUsage:
@@ -104,27 +116,36 @@ def parse_own_ticks(value: NodeValue) -> int | None:
 
 def busy_series(readings: Readings, cpus: Collection[int]) -> CumulativeSeries | None:
     """The cumulative busy seconds of some cores together."""
-    t_ns: list[int] = []
-    busy_s: list[float] = []
-    for moment_ns, ticks in core_ticks(readings):
-        if all(cpu in ticks for cpu in cpus):
-            t_ns.append(moment_ns)
-            busy_s.append(sum(ticks[cpu][0] for cpu in cpus) / TICKS_PER_SECOND)
-    return CumulativeSeries(t_ns, busy_s) if len(t_ns) > 1 else None
+    moments = [(t_ns, ticks) for t_ns, ticks in core_ticks(readings) if ticks.keys() >= {*cpus}]
+    if len(moments) < 2:
+        return None
+    busy_s = [sum(ticks[cpu][0] for cpu in cpus) / TICKS_PER_SECOND for _, ticks in moments]
+    return CumulativeSeries([t_ns for t_ns, _ in moments], busy_s)
+
+
+def core_busy_series(readings: Readings) -> dict[int, CumulativeSeries]:
+    """The cumulative busy seconds of each core."""
+    return {
+        cpu: CumulativeSeries(t_ns, [ticks / TICKS_PER_SECOND for ticks in busy])
+        for cpu, (t_ns, busy, _) in core_columns(readings).items()
+    }
 
 
 def gpu_load_pct(readings: Readings, node: str | None) -> list[tuple[int, int]]:
     """The utilisation of the GPU over time: '12 %' and '12@585000000Hz' both begin with it."""
     if node is None:
         return []
-    pairs = zip(readings.t_ns, readings.column(node), strict=False)
-    numbers = [(t_ns, first_number(str(value))) for t_ns, value in pairs if value is not None]
     per_pct = 10 if node.endswith(JETSON_LOAD) else 1
+    pairs = zip(readings.t_ns, readings.parsed(node, _parse_load), strict=False)
     return [
         (t_ns, round(number / per_pct))
-        for t_ns, number in numbers
+        for t_ns, number in pairs
         if number is not None and 0 <= number <= 100 * per_pct
     ]
+
+
+def _parse_load(value: NodeValue) -> int | None:
+    return None if value is None else first_number(str(value))
 
 
 def gpu_util_pct(readings: Readings, node: str | None) -> float | None:

@@ -21,6 +21,7 @@ from workloads.step_cost import Op
 from workloads.text import safe_text
 
 READINGS_BYTES_MAX = 16 * 1024 * 1024
+_INT_MAX = 2**63 - 1
 NodeValue = int | str | None
 Span = tuple[int, int]  # first and last moment, in ns of the phone's clock
 T = TypeVar("T")
@@ -56,12 +57,14 @@ class Readings:
         return [(t_ns, value) for t_ns, value in pairs if type(value) is int]
 
     def parsed(self, path: str, parse: Callable[[NodeValue], T]) -> list[T]:
-        """The parsed values of a node, one per row; each is parsed only once, also for parts."""
+        """The parsed values of a node, one per row; equal ones are parsed only once."""
         if self._whole is not None:
             whole, rows = self._whole
             return whole.parsed(path, parse)[rows]
         if (path, parse) not in self._parsed:
-            self._parsed[path, parse] = [parse(value) for value in self.column(path)]
+            column = self.column(path)
+            of_value = {value: parse(value) for value in set(column)}
+            self._parsed[path, parse] = [of_value[value] for value in column]
         values: list[T] = self._parsed[path, parse]
         return values
 
@@ -99,7 +102,9 @@ def fetch_readings(
 
 def parse_readings(content: bytes) -> Readings:
     """Parse DIR/readings.jsonl. A row that is torn or has another width is skipped."""
-    readings = Readings()
+    paths: tuple[str, ...] = ()
+    moments: list[int] = []
+    rows: list[list[object]] = []
     for line in content.split(b"\n"):
         if not line or len(line) > LINE_BYTES_MAX:
             continue
@@ -110,11 +115,17 @@ def parse_readings(content: bytes) -> Readings:
         if not isinstance(record, dict):
             continue
         if record.get("line") == "nodes" and isinstance(record.get("paths"), list):
-            readings = Readings(paths=tuple(str(path) for path in record["paths"]))
-            readings.columns = {path: [] for path in readings.paths}
+            paths, moments, rows = tuple(str(path) for path in record["paths"]), [], []
         elif record.get("line") == "reading":
-            _add_row(readings, record.get("t_ns"), record.get("v"))
-    return readings
+            t_ns, values = record.get("t_ns"), record.get("v")
+            if not isinstance(values, list) or len(values) != len(paths):
+                continue
+            if type(t_ns) is int and (not moments or t_ns >= moments[-1]):
+                moments.append(t_ns)
+                rows.append(values)
+    columns = zip(*rows, strict=True) if rows else ([] for _ in paths)
+    safe = {path: _safe_column(column) for path, column in zip(paths, columns, strict=True)}
+    return Readings(paths, moments, safe)
 
 
 def readings_from_snapshots(samples: Sequence[tuple[float, Mapping[str, str]]]) -> Readings:
@@ -159,23 +170,23 @@ def build_telemetry(
         "evaluations": [evaluation.model_dump() for evaluation in output.evaluations],
         "ops": {"name": [op.name for op in ops], "kind": [op.kind for op in ops]},
         "traces": output.trace_tuples,
-        "series": {name: series_columns(values) for name, values in (series or {}).items()},
+        "series": {
+            name: series_columns(values, readings.t_ns) for name, values in (series or {}).items()
+        },
         "cores": cores,
     }
     blob = pack_telemetry(content)
     return digest_of_bytes(blob), blob
 
 
-def _add_row(readings: Readings, t_ns: object, values: object) -> None:
-    if type(t_ns) is not int or not isinstance(values, list):
-        return
-    if len(values) != len(readings.paths) or (readings.t_ns and t_ns < readings.t_ns[-1]):
-        return
-    readings.t_ns.append(t_ns)
-    for path, value in zip(readings.paths, values, strict=True):
-        plain = type(value) is int and -(2**63) < value < 2**63
-        readings.columns[path].append(value if plain else _safe_value(value))
+def _safe_column(column: Sequence[object]) -> list[NodeValue]:
+    """Keep whole numbers of 64 bits, make texts safe, and drop everything else."""
+    if set(map(type, column)) == {int} and -_INT_MAX <= min(column) <= max(column) <= _INT_MAX:  # type: ignore[type-var, operator]
+        return list(column)  # type: ignore[arg-type]
+    return [_safe_value(value) for value in column]
 
 
 def _safe_value(value: object) -> NodeValue:
+    if type(value) is int:
+        return value if -_INT_MAX <= value <= _INT_MAX else None
     return safe_text(value, 1024) if isinstance(value, str) else None

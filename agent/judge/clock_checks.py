@@ -181,6 +181,6 @@ def _active_coolers(probe: RunProbe, readings: Readings) -> tuple[str, ...]:
     active = {
         name
         for path, name in probe.coolers.items()
-        if any(is_cooler_active(path, value) for value in readings.column(path))
+        if any(is_cooler_active(path, value) for value in set(readings.column(path)))
     }
     return tuple(sorted(active))

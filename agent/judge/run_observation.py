@@ -12,6 +12,7 @@ from typing import NamedTuple
 from agent.collect.cpu_usage import (
     CoreUsage,
     busy_series,
+    core_busy_series,
     core_usage,
     gpu_load_node,
     gpu_load_pct,
@@ -283,8 +284,9 @@ def _series(
         return {}
     facts = probe.facts
     series: dict[str, Series | None] = {BUSY: busy_series(readings, probe.cores.cpus)}
-    cores = sorted({cpu for cluster in facts.clusters for cpu in cluster.cpus})
-    series |= {f"{CORE}{cpu}": busy_series(readings, [cpu]) for cpu in cores}
+    cores = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
+    busy = core_busy_series(readings)
+    series |= {f"{CORE}{cpu}": busy[cpu] for cpu in sorted(busy.keys() & cores)}
     load = gpu_load_pct(readings, gpu_load_node(facts.gpu))
     series[GPU_BUSY] = sampled([(t_ns, pct / 100) for t_ns, pct in load])
     series[MEMORY] = sampled(memory_used_mb(readings))

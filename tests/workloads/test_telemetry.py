@@ -83,6 +83,16 @@ def test_telemetry_survives_a_round_trip() -> None:
     assert isinstance(telemetry.series[ENERGY], SampledSeries)
 
 
+def test_a_series_at_the_times_of_readings_does_not_repeat_them() -> None:
+    read_ns = [0, 10 * MS, 20 * MS]
+    columns = series_columns(sampled([(10 * MS, 3.0), (20 * MS, 3.0)]), read_ns)
+    assert columns == {"row": 1, "rate": [3.0, 3.0]}
+    content = {"readings": {"t_ns": read_ns}, "series": {ENERGY: columns}}
+    energy = read_telemetry(pack_telemetry(content)).series[ENERGY]
+    assert list(energy.t_ns) == read_ns[1:]
+    assert "t_ns" in series_columns(energy, [0, 10 * MS, 15 * MS, 20 * MS])
+
+
 @pytest.mark.parametrize("blob", [b"", b"junk", pack_telemetry({})[:-3], pack_telemetry([])])  # type: ignore[arg-type]
 def test_other_content_is_rejected(blob: bytes) -> None:
     with pytest.raises(InvalidRequest, match="cannot be read"):
@@ -98,6 +108,10 @@ def test_other_content_is_rejected(blob: bytes) -> None:
         {"traces": [[0, 0]]},
         {"series": {"energy_j": {"t_ns": [0.5], "total": [1.0]}}},
         {"series": {"energy_j": {"t_ns": [1, 2], "rate": [1.0]}}},
+        {"series": {"energy_j": {"row": 1, "rate": [1.0]}}},
+        {"series": {"energy_j": {"row": -1, "rate": [1.0]}}, "readings": {"t_ns": [1]}},
+        {"windows": {"t_ns": {"gaps": [0, 1]}}},
+        {"readings": {"columns": [{"texts": ["a"], "choices": [1]}], "paths": ["/a"]}},
         {"readings": {"paths": ["/a"], "columns": []}},
         {"cores": None},
     ],
@@ -115,6 +129,9 @@ def test_malformed_telemetry_is_rejected(content: dict[str, object]) -> None:
         {"a": list(range(0, 900, 7)), "b": [2**62, -(2**62)] * 10, "c": [True] * 20},
         {"a": [[1, 2, 3]] * 20, "b": [[1], [1, 2]] * 10, "c": [[1.5, 2]] * 20, "d": [[]] * 20},
         {"a": {"b": [{"c": list(range(20))}] * 20}, "d": [1, 2.5] * 10},
+        {"a": ["x", None, "y"] * 5, "b": [str(number) for number in range(20)], "c": [None] * 20},
+        {"windows": {"first": [0, 3, 7], "n": [3, 4, 1], "t_ns": [9, 20, 35], "ns": [11, 12, 5]}},
+        {"windows": {"first": [2], "n": [1], "t_ns": [5.5], "ns": [1]}},
     ],
 )
 def test_packing_changes_nothing(content: dict[str, object]) -> None:
