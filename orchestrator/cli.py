@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": ("orchestrator.commands.maintenance:backup", "Write the whole store to a file."),
         "restore": ("orchestrator.commands.maintenance:restore", "Fill a store from a backup."),
         "migrate": ("orchestrator.commands.maintenance:migrate", "Migrate or check the store."),
+        "lab": ("orchestrator.commands.lab:lab", "Create a lab's certificates and passwords."),
         "token": ("orchestrator.commands.token:token", "Add, list and revoke tokens of the API."),
         "config": ("orchestrator.commands.config:config", "Show settings and their origin."),
         "service": ("orchestrator.commands.service:service", "Run one central service."),

@@ -17,7 +17,6 @@ import yaml
 
 from docs.generate import PAGES, walk_commands
 from orchestrator.cli import farm
-from orchestrator.commands import config
 from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import ReportStatus, RunState, SweepState
 from orchestrator.sweepfile import condition_reader, manifest_reader, phone_selection, sweep_file
@@ -31,6 +30,7 @@ from tests.documents import (
     without_blocks,
     written_by_hand,
 )
+from workloads import lab_settings
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.messages import EventKind
 from workloads.protocol.phone_facts import ControlLevel
@@ -142,7 +142,7 @@ def test_the_generated_tables_are_up_to_date() -> None:
         ("external-manifest.md", manifest_reader.KEYS),
         ("states.md", {*RunState, *SweepState, *ReportStatus, *Health, *ControlLevel}),
         ("states.md", {*MemoryOutcome, *Stage, *EventKind, *PhoneProblem}),
-        ("lab-toml.md", {*config.VARIABLES.values()}),
+        ("lab-toml.md", {*lab_settings.VARIABLES}),
     ],
 )
 def test_a_page_names_every_value(page: str, values: Iterable[str]) -> None:

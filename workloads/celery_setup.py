@@ -23,6 +23,7 @@ from kombu.entity import Queue
 from kombu.exceptions import KombuError
 from kombu.transport.redis import get_redis_error_classes
 
+from workloads.connection_url import refuse_unverified
 from workloads.protocol.envelope import MessageDoor
 from workloads.protocol.faults import BrokerDown
 
@@ -83,7 +84,11 @@ def send_task(
 
 
 def celery_url(broker: str) -> str:
-    """Return the broker's URL in the form that Celery expects."""
+    """Return the broker's URL in the form that Celery expects.
+
+    Its TLS options are part of it: without them kombu would accept any server.
+    """
+    refuse_unverified(broker)
     return broker.replace("unix://", "redis+socket://", 1)
 
 

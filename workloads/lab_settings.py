@@ -18,6 +18,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from workloads.connection_url import (
+    BadSettings,
+    ServerSettings,
+    broker_connection,
+    store_connection,
+)
 from workloads.input_file import read_input
 from workloads.phone_address import TcpAddress
 from workloads.protocol.base import WireModel
@@ -26,18 +32,26 @@ from workloads.protocol.messages import HOST_PATTERN
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
+# Variables that override a setting; those that name a file are relative to the current folder.
+VARIABLES = {
+    "FARM_BROKER": ("broker", "url"),
+    "FARM_BROKER_PASSWORD_FILE": ("broker", "password_file"),
+    "FARM_STORE": ("store", "url"),
+    "FARM_STORE_PASSWORD_FILE": ("store", "password_file"),
+}
 
 
-class BadSettings(InvalidRequest):
-    """the settings are invalid; correct lab.toml"""
-
-
-class StoreSettings(WireModel):
+class StoreSettings(ServerSettings):
     """[store]"""
 
     url: str = Field(
         default="",
         description="URL of the database, postgresql+psycopg://...; empty: farm.db in the lab",
+    )
+    ca_file: str = Field(
+        default="",
+        description="certificate of the authority that issued PostgreSQL's certificate (PEM); "
+        "it sets sslmode=verify-full",
     )
     keep_telemetry_days: float = Field(
         default=0,
@@ -51,13 +65,24 @@ class StoreSettings(WireModel):
     )
 
 
-class BrokerSettings(WireModel):
+class BrokerSettings(ServerSettings):
     """[broker]"""
 
     url: str = Field(
         default="",
         pattern=r"^$|^(redis|rediss|unix)://",
-        description="URL of Redis, rediss://user:password@host:6379/0; empty: an embedded broker",
+        description="URL of Redis, rediss://user@host:6379/0; empty: an embedded broker",
+    )
+    public_url: str = Field(
+        default="",
+        pattern=r"^$|^rediss?://[^\s/@?]+(/[0-9]+)?$",
+        description="URL by which other hosts reach the broker, rediss://centre.lab:6379/0, "
+        "without a user; empty: as in broker.url",
+    )
+    ca_file: str = Field(
+        default="",
+        description="certificate of the authority that issued the broker's certificate (PEM); "
+        "empty: every authority that this computer trusts",
     )
 
 
@@ -147,14 +172,16 @@ class Lab:
 
     @classmethod
     def read(cls, root: Path, environment: dict[str, str]) -> "Lab":
-        """Read the settings of a folder; FARM_BROKER and FARM_STORE override them."""
+        """Read the settings of a folder; variables of the environment override them."""
         path = root / SETTINGS_FILE
         content: dict[str, Any] = {}
         if path.exists():
             content = read_toml(path)
-        for variable, section in (("FARM_BROKER", "broker"), ("FARM_STORE", "store")):
-            if environment.get(variable) and isinstance(content.get(section, {}), dict):
-                content.setdefault(section, {})["url"] = environment[variable]
+        for variable, (section, key) in VARIABLES.items():
+            value = environment.get(variable)
+            if value and isinstance(content.get(section, {}), dict):
+                value = str(Path(value).absolute()) if key.endswith("_file") else value
+                content.setdefault(section, {})[key] = value
         try:
             return cls(root.absolute(), LabSettings.model_validate(content))
         except ValidationError as error:
@@ -165,8 +192,11 @@ class Lab:
 
     @property
     def store_url(self) -> str:
-        """The URL of the store."""
-        return self.settings.store.url or f"sqlite:///{self.store_file}"
+        """The URL of the store, complete with password and certificates."""
+        store = self.settings.store
+        if not store.url:
+            return f"sqlite:///{self.store_file}"
+        return store_connection(store, self.root)
 
     @property
     def store_file(self) -> Path:
@@ -180,10 +210,10 @@ class Lab:
 
     @property
     def broker_url(self) -> str:
-        """The URL of the configured broker, or of the embedded broker's socket."""
-        return (
-            self.settings.broker.url or f"unix://{_socket_folder(self.root / 'broker')}/broker.sock"
-        )
+        """The complete URL of the configured broker, or of the embedded broker's socket."""
+        if not self.settings.broker.url:
+            return f"unix://{_socket_folder(self.root / 'broker')}/broker.sock"
+        return broker_connection(self.settings.broker, self.root)
 
     @property
     def has_embedded_broker(self) -> bool:

@@ -1,33 +1,23 @@
 """The connection to Redis, which both sides use; errors of Redis become BrokerDown."""
 
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self
 
 import redis
 
+from workloads.connection_url import refuse_unverified, without_password, without_user
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 TIMEOUT_S, CONNECT_TIMEOUT_S, HEALTH_CHECK_S = 10, 3, 30
 
 
-def without_password(url: str) -> str:
-    """Return a broker URL without user, password and options, for display.
-
-    A password may contain any character, so everything up to the last @ is left out.
-    """
-    place, _, options = url.partition("?")
-    if "@" in options:  # the question mark was part of the password
-        place, options = url, ""
-    return re.sub(r"//.*@", "//***@", place) + "?***" * bool(options)
-
-
-class RedisConnection:
+class RedisConnection(AbstractContextManager["RedisConnection"]):
     """A connection to the broker, opened when it is first needed."""
 
     def __init__(self, url: str) -> None:
         self.url = url
+        refuse_unverified(url)
         # The type stubs cover all protocols and decodings at once; only one is used here.
         try:
             self._redis: Any = redis.Redis.from_url(
@@ -49,7 +39,7 @@ class RedisConnection:
     def allows_anonymous_access(self) -> bool:
         """Whether a client without a user name and a password may use the broker."""
         anonymous = redis.Redis.from_url(
-            without_password(self.url).replace("***@", "").partition("?")[0],
+            without_user(self.url),
             protocol=2,
             socket_timeout=CONNECT_TIMEOUT_S,
         )
@@ -66,6 +56,12 @@ class RedisConnection:
         finally:
             anonymous.close()
         return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,11 +2,10 @@
 
 import logging
 import os
-from pathlib import Path
 
 from orchestrator.app.api_port import open_port
 from orchestrator.app.lab_connection import LabConnection
-from workloads.lab_settings import BadSettings
+from workloads.connection_url import BadSettings
 
 log = logging.getLogger("farm.api")
 CONNECTIONS_MAX = 200
@@ -16,9 +15,11 @@ IDLE_TIMEOUT_S = 30
 def serve_api(lab: LabConnection) -> None:
     """Serve the API of a lab."""
     settings = lab.lab.settings.api
+    files = {}
     for name, file in (("cert_file", settings.cert_file), ("key_file", settings.key_file)):
-        if file and not os.access(file, os.R_OK):
-            raise BadSettings(f"api.{name} '{Path(file)}' cannot be read")
+        files[name] = lab.lab.root / file if file else None
+        if file and not os.access(lab.lab.root / file, os.R_OK):
+            raise BadSettings(f"api.{name} '{lab.lab.root / file}' cannot be read")
     with open_port(settings) as listener:
         import uvicorn
 
@@ -33,8 +34,8 @@ def serve_api(lab: LabConnection) -> None:
             limit_concurrency=CONNECTIONS_MAX,
             timeout_keep_alive=IDLE_TIMEOUT_S,
             timeout_graceful_shutdown=2,
-            ssl_certfile=settings.cert_file or None,
-            ssl_keyfile=settings.key_file or None,
+            ssl_certfile=files["cert_file"],
+            ssl_keyfile=files["key_file"],
         )
         log.info("the API listens on %s", settings.listen)
         uvicorn.Server(config).run(sockets=[listener])

@@ -5,7 +5,8 @@ import ipaddress
 import socket
 
 from orchestrator.app.app_errors import InvalidState
-from workloads.lab_settings import ApiSettings, BadSettings
+from workloads.connection_url import BadSettings
+from workloads.lab_settings import ApiSettings
 
 
 def open_port(settings: ApiSettings) -> socket.socket:

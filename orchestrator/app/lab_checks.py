@@ -3,32 +3,35 @@
 import os
 import re
 import shutil
-import socket
-import stat
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from orchestrator.app.check_finding import ERROR, OK, WARNING, CheckFinding
+from orchestrator.app.security_checks import (
+    check_certificates,
+    check_secrets,
+    judge_broker,
+    judge_store,
+    public_ports,
+)
 from orchestrator.app.usb_checks import adb_server_version, judge_usb, read_host_usb
 from orchestrator.decisions.health import Health
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.store.database import Database
 from orchestrator.store.phone_queries import KnownPhone, known_phones
-from workloads.lab_settings import SETTINGS_FILE, Lab
+from workloads.connection_url import without_password
+from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import PhoneState
-from workloads.redis_connection import without_password
 from workloads.units import format_bytes
 
 DISK_ERROR_B, DISK_WARNING_B = 200 * 10**6, 2 * 10**9
 SKEW_WARNING_S = 2.0
-LISTENING = "0A"
 HEALTHY = ("", "good", "unknown")
 CAPACITY_SHARE_MIN = 0.8  # below it, makers call a battery worn out
 WATCHED_MIN_H = 100
@@ -52,20 +55,6 @@ def check_disk(lab: Lab) -> Iterator[CheckFinding]:
     yield CheckFinding("disk", level, f"{format_bytes(free)} free at {folder}", fix)
 
 
-def check_secrets(lab: Lab) -> Iterator[CheckFinding]:
-    """Whether other users can read a password."""
-    file = lab.root / SETTINGS_FILE
-    urls = (lab.settings.broker.url, lab.settings.store.url)
-    if not file.exists() or not any(urlsplit(url).password for url in urls if url):
-        return
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        yield CheckFinding(
-            "secrets", ERROR, f"other users can read the password in {file}", f"chmod 600 {file}"
-        )
-    else:
-        yield CheckFinding("secrets", OK, f"only its owner can read {file}")
-
-
 def check_adb(lab: Lab) -> Iterator[CheckFinding]:
     """Whether adb is installed, and whether its server is reachable from other computers."""
     program = shutil.which("adb") or _bundled_adb()
@@ -79,7 +68,7 @@ def check_adb(lab: Lab) -> Iterator[CheckFinding]:
         yield CheckFinding("adb", OK if done.returncode == 0 else ERROR, f"{version} ({program})")
         yield from judge_versions(version, adb_server_version(lab.settings.agent.adb_port))
     port = lab.settings.agent.adb_port
-    if port in _public_ports():
+    if port in public_ports():
         text = (
             f"the adb server on port {port} accepts other computers, which can control the phones"
         )
@@ -118,8 +107,12 @@ def _read_word(file: Path) -> str:
 
 def check_broker(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the broker answers, and who may use it."""
-    url, shown = lab.broker_url, without_password(lab.broker_url)
-    broker = CentralBroker(url)
+    try:
+        url = lab.broker_url
+    except FarmError as error:
+        yield CheckFinding("broker", ERROR, str(error), "correct lab.toml")
+        return
+    shown, broker = without_password(url), CentralBroker(url)
     try:
         broker.check()
         is_open = broker.allows_anonymous_access()
@@ -134,47 +127,7 @@ def check_broker(lab: Lab) -> Iterator[CheckFinding]:
     finally:
         broker.close()
     yield CheckFinding("broker", OK, f"answers at {shown}")
-    yield from judge_broker(url, is_open, _public_ports())
-
-
-def judge_broker(url: str, is_open: bool, public_ports: Collection[int]) -> Iterator[CheckFinding]:
-    """Yield what is wrong with the access to a broker."""
-    if url.startswith("unix:"):
-        return
-    where, shown = urlsplit(url), without_password(url)
-    remote = not _is_loopback(where.hostname or "")
-    if is_open and (remote or (where.port or 6379) in public_ports):
-        text = f"{shown} needs no password, so everyone who reaches it can run jobs on the phones"
-        yield CheckFinding(
-            "broker", ERROR, text, "set a password or ACL users, or bind the broker to loopback"
-        )
-    elif url.startswith("redis:") and remote:
-        text = f"{shown} is not encrypted: its password crosses the network in plain text"
-        yield CheckFinding("broker", WARNING, text, "use rediss://")
-
-
-def _is_loopback(name: str) -> bool:
-    if name in ("localhost", ""):
-        return True
-    try:
-        return all(
-            str(info[4][0]).startswith(("127.", "::1")) for info in socket.getaddrinfo(name, None)
-        )
-    except OSError:
-        return False
-
-
-def _public_ports() -> set[int]:
-    """The TCP ports of this computer that listen on more than loopback."""
-    ports = set()
-    for name in ("tcp", "tcp6"):
-        for line in _read_word(Path(f"/proc/net/{name}")).splitlines()[1:]:
-            fields = line.split()
-            address, port = fields[1].split(":")
-            local = address.endswith("0100007F") or address == "0" * 24 + "01000000"
-            if fields[3] == LISTENING and not local:
-                ports.add(int(port, 16))
-    return ports
+    yield from judge_broker(url, is_open, public_ports())
 
 
 def check_store(lab: Lab) -> Iterator[CheckFinding]:
@@ -188,6 +141,7 @@ def check_store(lab: Lab) -> Iterator[CheckFinding]:
         yield CheckFinding("store", ERROR, str(error), f"start the lab: farm up --lab {lab.root}")
         return
     yield CheckFinding("store", OK, f"answers at {without_password(lab.store_url)}")
+    yield from judge_store(lab.store_url)
 
 
 def check_batteries(lab: Lab) -> Iterator[CheckFinding]:
@@ -227,14 +181,12 @@ def judge_batteries(phones: Iterable[KnownPhone]) -> Iterator[CheckFinding]:
 
 def check_services(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the services run, and what is wrong with hosts, e.g. their clock or version."""
-    broker = CentralBroker(lab.broker_url)
     try:
-        board, readings = broker.status(), broker.host_readings()
-        ingests = broker.ingest_services()
+        with CentralBroker(lab.broker_url) as broker:
+            board, readings = broker.status(), broker.host_readings()
+            ingests = broker.ingest_services()
     except FarmError:
         return  # check_broker reports it
-    finally:
-        broker.close()
     up = f"farm up --lab {lab.root}"
     if board is None:
         yield CheckFinding("scheduler", ERROR, "not running", up)
@@ -269,6 +221,7 @@ def check_lab(lab: Lab) -> Iterator[CheckFinding]:
     yield from check_python()
     yield from check_disk(lab)
     yield from check_secrets(lab)
+    yield from check_certificates(lab)
     yield from check_adb(lab)
     yield from check_usb(lab)
     yield from check_broker(lab)

@@ -14,7 +14,6 @@ from orchestrator.commands.common import (
 )
 
 DEFAULT = "default"
-VARIABLES = {"broker.url": "FARM_BROKER", "store.url": "FARM_STORE"}
 
 
 @click.group()
@@ -58,21 +57,22 @@ def effective_settings(folder: Path) -> list[tuple[str, str, str]]:
     """Return every setting: its name, its value, and where the value comes from."""
     import os
 
-    from workloads.lab_settings import SETTINGS_FILE, read_toml
-    from workloads.redis_connection import without_password
+    from workloads.connection_url import without_password
+    from workloads.lab_settings import SETTINGS_FILE, VARIABLES, read_toml
 
     lab = read_lab(folder)
     file = folder / SETTINGS_FILE
     in_file: dict[str, Any] = read_toml(file) if file.exists() else {}
     urls = {"broker.url": lab.broker_url, "store.url": lab.store_url}
+    variables = {".".join(setting): name for name, setting in VARIABLES.items()}
     rows = []
     for section, values in lab.settings.model_dump().items():
         for key, value in values.items():
             name = f"{section}.{key}"
             origin = str(file) if key in in_file.get(section, {}) else DEFAULT
-            if os.environ.get(VARIABLES.get(name, "")):
-                origin = f"${VARIABLES[name]}"
+            if os.environ.get(variables.get(name, "")):
+                origin = f"${variables[name]}"
             effective = urls.get(name, value)
-            shown = ", ".join(effective) if isinstance(effective, tuple) else str(effective)
+            shown = ", ".join(effective) if isinstance(effective, tuple | dict) else str(effective)
             rows.append((name, without_password(shown), origin))
     return rows

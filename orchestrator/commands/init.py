@@ -1,7 +1,7 @@
 """`farm init`: creates a lab folder with commented settings and example sweeps."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -38,21 +38,25 @@ def init(folder: Path) -> None:
     click.echo(f"To undo, delete {folder}.", err=True)
 
 
-def commented_settings() -> Iterator[str]:
-    """Yield the lines of a settings file: every setting with its meaning, commented out."""
+def commented_settings(values: Mapping[str, object] | None = None) -> Iterator[str]:
+    """Yield the lines of a settings file: every setting, commented out unless it has a value."""
     from workloads.lab_settings import LabSettings
 
     yield "# Settings of this lab, all optional. FARM_BROKER and FARM_STORE override them."
-    for section, values in LabSettings.model_fields.items():
+    for section, model in LabSettings.model_fields.items():
         yield ""
         yield f"[{section}]"
-        settings = values.default
+        settings = model.default
         for name, field in type(settings).model_fields.items():
             yield f"# {field.description}"
-            yield f"# {name} = {_toml(getattr(settings, name))}"
+            value = (values or {}).get(f"{section}.{name}")
+            given = _toml(getattr(settings, name) if value is None else value)
+            yield f"{'# ' * (value is None)}{name} = {given}"
 
 
 def _toml(value: object) -> str:
-    if isinstance(value, tuple):
-        return "[]"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{}"
     return f'"{value}"' if isinstance(value, str) else str(value)

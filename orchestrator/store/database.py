@@ -19,6 +19,7 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 
+from workloads.connection_url import without_password
 from workloads.protocol.faults import InvalidRequest, StoreDown
 
 Rows = Sequence[dict[str, Any]]
@@ -55,8 +56,11 @@ class Database:
                 f"the store's URL cannot be used: {error}; "
                 "install the driver with: pip install 'farmhand[postgres]'"
             ) from error
-        except (ArgumentError, ValueError) as error:
-            raise InvalidRequest(f"the store's URL cannot be used: {error}") from error
+        except (ArgumentError, ValueError) as error:  # its text may show a part of the password
+            raise InvalidRequest(
+                "the store's URL cannot be used; write "
+                "postgresql+psycopg://USER@HOST/NAME, and the password to store.password_file"
+            ) from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -237,12 +241,8 @@ def _translate_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
-        raise StoreDown(f"the store at {_without_password(url)} failed: {error.orig}") from error
+        raise StoreDown(f"the store at {without_password(url)} failed: {error.orig}") from error
     except DatabaseError as error:
         if "malformed" in str(error.orig) or "not a database" in str(error.orig):
-            raise StoreDown(f"the store at {_without_password(url)}: {error.orig}") from error
+            raise StoreDown(f"the store at {without_password(url)}: {error.orig}") from error
         raise
-
-
-def _without_password(url: str) -> str:
-    return make_url(url).render_as_string(hide_password=True)

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from orchestrator.app.check_finding import Severity
-from orchestrator.app.lab_checks import judge_broker
+from orchestrator.app.security_checks import judge_broker
 from orchestrator.dispatch.central_broker import CentralBroker
 from tests.farm.conftest import Farm, run_farm
 from tests.farm.terminal import run_in_process
